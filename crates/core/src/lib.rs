@@ -1,0 +1,18 @@
+//! The two seams of anteros, and the few words everything above them shares.
+//!
+//! - [`Device`] is what lies below: bytes at an offset. A file, a memory buffer and an image inside
+//!   a larger file are the same thing to whoever reads.
+//! - [`FileSystem`] is what stands above: what a file system answers. The FUSE session, the tools
+//!   and the tests drive it without knowing what it is made of.
+//!
+//! This crate knows no format and no codec, and never prints.
+
+mod device;
+mod fs;
+mod size;
+
+pub use device::{Device, FileDevice, Window};
+pub use fs::{
+    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
+};
+pub use size::{ParseSizeError, parse_size};
