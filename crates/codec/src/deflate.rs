@@ -1,0 +1,59 @@
+//! Raw DEFLATE, by way of zlib-rs.
+//!
+//! Distances up to 32 KiB are accepted, whatever window an image promises: the output itself is the
+//! window, so a smaller promise saves nothing.
+
+use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
+
+use crate::decoder::{expect_consumed, expect_full};
+use crate::{Fault, Length};
+
+/// Base-2 logarithm of the largest window of DEFLATE.
+const WINDOW_BITS: u8 = 15;
+const WITH_ZLIB_HEADER: bool = false;
+
+/// zlib's state, reset before each stream.
+pub(crate) struct DeflateDecoder(Inflate);
+
+impl Default for DeflateDecoder {
+    fn default() -> Self {
+        Self(Inflate::new(WITH_ZLIB_HEADER, WINDOW_BITS))
+    }
+}
+
+impl DeflateDecoder {
+    /// See [`Decoder::decode`](crate::Decoder::decode).
+    pub(crate) fn decode(
+        &mut self,
+        stream: &[u8],
+        out: &mut [u8],
+        length: Length,
+    ) -> Result<(), Fault> {
+        let max = u32::MAX as usize;
+        if stream.len() > max || out.len() > max {
+            return Err(Fault::TooLarge { max });
+        }
+        self.0.reset(WITH_ZLIB_HEADER);
+        let status = self.inflate(stream, out)?;
+        // One call goes as far as the input and the output allow, so these are final.
+        let (consumed, got) = (self.0.total_in() as usize, self.0.total_out() as usize);
+        expect_full(out.len(), got)?;
+        match (length, status) {
+            (Length::AtLeast, _) => Ok(()),
+            (Length::Exact, Status::StreamEnd) => expect_consumed(stream.len(), consumed),
+            (Length::Exact, _) if consumed == stream.len() => {
+                Err(Fault::Malformed("the stream is cut off before its end"))
+            }
+            (Length::Exact, _) => Err(Fault::Long),
+        }
+    }
+
+    fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<Status, Fault> {
+        self.0
+            .decompress(stream, out, InflateFlush::Finish)
+            .map_err(|error| match error {
+                InflateError::MemError => Fault::OutOfMemory,
+                other => Fault::Malformed(self.0.error_message().unwrap_or(other.as_str())),
+            })
+    }
+}

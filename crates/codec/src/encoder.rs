@@ -1,0 +1,95 @@
+//! The fixed-output encoder: as much input as fits into a given number of bytes.
+//!
+//! EROFS cuts a file where a pcluster is full, not the other way round, so that no block is wasted.
+//! liblz4 can do that by itself; what this adds is an early exit for input that LZ4 cannot make
+//! smaller, where liblz4 is slow (see `probe.rs`).
+
+use thiserror::Error;
+
+use crate::lz4::{Method, State};
+use crate::probe::Probe;
+
+/// The largest ratio of an LZ4 block: one length byte stands for 255 bytes of a match.
+const RATIO_MAX: usize = 255;
+
+/// How hard an [`Lz4Encoder`] tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// liblz4's greedy compressor.
+    Fast,
+    /// liblz4's HC compressor with a level of 1..=12; from 10 on it parses optimally.
+    High(u8),
+}
+
+/// An HC level that liblz4 does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("LZ4 HC level {0} lies outside 1..=12")]
+pub struct UnknownEffort(pub u8);
+
+/// What one call of [`Lz4Encoder::encode`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Bytes of input that the block holds.
+    pub consumed: usize,
+    /// Bytes of output that the block takes.
+    pub written: usize,
+}
+
+/// A fixed-output LZ4 compressor with reusable working memory, for one thread.
+///
+/// It remembers nothing of one call in the next.
+pub struct Lz4Encoder {
+    state: State,
+    probe: Option<Probe>,
+}
+
+impl Lz4Encoder {
+    /// An encoder of the given effort.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownEffort`] when there is no such HC level.
+    pub fn new(effort: Effort) -> Result<Self, UnknownEffort> {
+        let method = match effort {
+            Effort::Fast => Method::Fast,
+            Effort::High(level @ 1..=12) => Method::High(level),
+            Effort::High(level) => return Err(UnknownEffort(level)),
+        };
+        Ok(Self {
+            state: State::new(method),
+            probe: Some(Probe::default()),
+        })
+    }
+
+    /// The same encoder, but every input is handed to liblz4, hopeless or not.
+    ///
+    /// This is the plain path that the early exit is measured against.
+    pub fn without_probe(self) -> Self {
+        Self {
+            probe: None,
+            ..self
+        }
+    }
+
+    /// Compresses as much of the front of `input` as fits into `out`, as one LZ4 block.
+    ///
+    /// The block lies at the front of `out` and never begins with a zero byte. `None` when it would
+    /// be no shorter than the input it holds, which is then better stored as it is; `out` holds
+    /// unspecified bytes in that case.
+    pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<Encoded> {
+        if !self.may_gain(input, out.len()) {
+            return None;
+        }
+        // No more than this can fit, so no more of it need be read.
+        let reach = out.len().saturating_mul(RATIO_MAX).min(input.len());
+        let (consumed, written) = self.state.compress(&input[..reach], out);
+        (written < consumed).then_some(Encoded { consumed, written })
+    }
+
+    fn may_gain(&mut self, input: &[u8], budget: usize) -> bool {
+        match &mut self.probe {
+            Some(probe) => probe.may_gain(input, budget),
+            None => true,
+        }
+    }
+}
