@@ -50,7 +50,11 @@ impl FileDevice {
         }
         // Unlike the length in the metadata, the end offset is also right for block devices.
         let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
-        Ok(Self { file, path: path.to_owned(), size })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            size,
+        })
     }
 
     /// The path this device was opened by.
@@ -123,7 +127,9 @@ impl<D: Device> Window<D> {
 
 impl<D: Device> Device for Window<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let offset = offset.checked_add(self.start).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let offset = offset
+            .checked_add(self.start)
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
         self.inner.read_at(offset, buf)
     }
 
@@ -148,7 +154,11 @@ mod tests {
         assert_eq!(buf, [2, 3, 4]);
         for offset in [2, 4, 5, u64::MAX] {
             let error = device.read_at(offset, &mut buf).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "offset {offset}");
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof,
+                "offset {offset}"
+            );
         }
     }
 

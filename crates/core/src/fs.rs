@@ -55,6 +55,11 @@ impl FileKind {
         })
     }
 
+    /// Whether inodes of this kind have content: files, directories and symbolic links.
+    pub const fn may_have_data(self) -> bool {
+        matches!(self, Self::Regular | Self::Directory | Self::Symlink)
+    }
+
     /// One word for messages and listings.
     pub const fn name(self) -> &'static str {
         match self {

@@ -24,7 +24,9 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
         Some(rest) => (16, rest),
         None => (10, text),
     };
-    let digits = rest.find(|c: char| !c.is_digit(radix)).unwrap_or(rest.len());
+    let digits = rest
+        .find(|c: char| !c.is_digit(radix))
+        .unwrap_or(rest.len());
     let (number, suffix) = rest.split_at(digits);
     let shift = match suffix.to_ascii_lowercase().as_str() {
         "" => 0,

@@ -116,6 +116,9 @@ pub enum Corrupt {
     #[error("entry {index}: file type {file_type} is unknown")]
     DirentType { index: usize, file_type: u8 },
 
+    #[error("the target of the symbolic link contains NUL")]
+    SymlinkNul,
+
     // Extended attributes.
     #[error("an xattr region of 12 bytes, which holds nothing but its header")]
     XattrRegionEmpty,

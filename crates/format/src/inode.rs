@@ -284,10 +284,7 @@ impl Fields {
             .into());
         }
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
-        let has_data = matches!(
-            kind,
-            FileKind::Regular | FileKind::Directory | FileKind::Symlink
-        );
+        let has_data = kind.may_have_data();
         let chunked = has_data && layout == DataLayout::ChunkBased;
         let format = self.i_u as u16; // the low half
         Ok(Inode {

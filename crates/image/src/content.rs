@@ -1,0 +1,197 @@
+//! Reading the content of files.
+
+use std::sync::Arc;
+
+use anteros_codec::{Length, strip_zero_padding};
+use anteros_format::compr_cfg::Algorithm;
+use anteros_format::inode::Inode;
+use anteros_format::Corrupt;
+
+use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
+use crate::{Error, Image, Place, Result};
+
+/// Decodes whole extents in file order, with one buffer that grows to the largest of them.
+///
+/// This is for jobs that read everything once and so want no cache.
+pub struct Reader<'a> {
+    image: &'a Image,
+    encoded: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader that holds no memory yet.
+    pub const fn new(image: &'a Image) -> Self {
+        Self { image, encoded: Vec::new(), decoded: Vec::new() }
+    }
+
+    /// The bytes `range` of an extent, counted from its beginning, in pieces of at most a few MiB;
+    /// `sink` gets each with its offset in the file. Holes are not handed over.
+    ///
+    /// # Errors
+    ///
+    /// The first error of reading, decoding or of `sink`.
+    pub fn read_extent<E: From<Error>>(
+        &mut self,
+        inode: &Inode,
+        extent: &Extent,
+        mut sink: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        const PIECE: u64 = 1 << 20;
+        if let Source::Pcluster(pcluster) = &extent.source {
+            self.decoded.resize(extent.len as usize, 0);
+            let place = Place::Data { nid: inode.nid, offset: extent.offset };
+            let Self { image, encoded, decoded } = self;
+            image.decode(place, extent.offset, pcluster, encoded, decoded)?;
+            return sink(extent.offset, &self.decoded);
+        }
+        let mut done = 0;
+        while done < extent.len && extent.source != Source::Hole {
+            let len = PIECE.min(extent.len - done);
+            self.decoded.resize(len as usize, 0);
+            self.image.read_within(inode, extent, done, &mut self.decoded)?;
+            sink(extent.offset + done, &self.decoded)?;
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+impl Image {
+    /// Fills `buf` with the content of a file from `offset` on, and says how many bytes there were:
+    /// fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// If the index or the data is broken, or the medium fails; then `buf` holds nothing of use.
+    pub fn read(&self, inode: &Inode, map: &Map, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let left = inode.size.saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        self.read_exact(inode, map, offset, &mut buf[..count])?;
+        Ok(count)
+    }
+
+    /// Fills `buf`, all of which lies inside the file.
+    pub(crate) fn read_exact(&self, inode: &Inode, map: &Map, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let extent = self.extent_at(inode, map, at)?;
+            let skip = at - extent.offset;
+            let count = (extent.len - skip).min((buf.len() - done) as u64) as usize;
+            self.read_within(inode, &extent, skip, &mut buf[done..done + count])?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` with bytes of an extent, `skip` bytes from its beginning.
+    fn read_within(&self, inode: &Inode, extent: &Extent, skip: u64, buf: &mut [u8]) -> Result<()> {
+        let place = Place::Data { nid: inode.nid, offset: extent.offset };
+        match &extent.source {
+            Source::Hole => buf.fill(0),
+            Source::Raw(location) => {
+                let at = location.plus(skip).ok_or_else(|| {
+                    Error::corrupt(place)(Corrupt::AddressOverflow { what: "its data" })
+                })?;
+                self.read_raw(place, at, buf)?;
+            }
+            Source::Fragment { offset } => {
+                let at = offset.saturating_add(skip);
+                self.read_packed(place, at, buf)?;
+            }
+            Source::Pcluster(pcluster) if buf.len() as u64 == extent.len => {
+                // All of it is wanted: decode in place, and do not keep what is used up.
+                self.decode(place, extent.offset, pcluster, &mut Vec::new(), buf)?;
+            }
+            Source::Pcluster(pcluster) => {
+                let data = self.decoded(place, extent, pcluster)?;
+                let skip = skip as usize;
+                buf.copy_from_slice(&data[skip..skip + buf.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole extent decoded, from the cache if it has it.
+    fn decoded(&self, place: Place, extent: &Extent, pcluster: &Pcluster) -> Result<Arc<[u8]>> {
+        // The same pcluster may serve extents of different lengths.
+        let key = (pcluster.location, pcluster.bytes, extent.len as u32);
+        if let Some(data) = self.data_cache.get(&key).filter(|_| is_compressed(pcluster)) {
+            return Ok(data);
+        }
+        let mut data = vec![0; extent.len as usize];
+        self.decode(place, extent.offset, pcluster, &mut Vec::new(), &mut data)?;
+        let data: Arc<[u8]> = data.into();
+        if is_compressed(pcluster) {
+            self.data_cache.put(key, data.clone());
+        }
+        Ok(data)
+    }
+
+    /// Decodes a pcluster into an extent's bytes, which begin at `offset` of the file.
+    fn decode(
+        &self,
+        place: Place,
+        offset: u64,
+        pcluster: &Pcluster,
+        encoded: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        match pcluster.encoding {
+            Encoding::Plain => self.read_raw(place, pcluster.location, out),
+            Encoding::Interlaced => self.read_interlaced(place, offset, pcluster, encoded, out),
+            Encoding::Compressed(algorithm) => {
+                encoded.resize(pcluster.bytes as usize, 0);
+                self.read_raw(place, pcluster.location, encoded)?;
+                let padding_max = self.superblock().block_bytes() as usize - 1;
+                let stream = strip_zero_padding(encoded, padding_max).ok_or_else(|| {
+                    let found = encoded.iter().position(|&b| b != 0).unwrap_or(encoded.len());
+                    Error::corrupt(place)(Corrupt::Padding { found })
+                })?;
+                let length = if pcluster.partial { Length::AtLeast } else { Length::Exact };
+                self.with_decoder(|decoder, params| {
+                    decoder.decode(codec_of(algorithm), params, stream, out, length)
+                })
+                .map_err(|fault| Error::Decode { place, fault })
+            }
+        }
+    }
+
+    /// Byte `p` of the file lies at `p % block size` of the pcluster, which is rotated so.
+    fn read_interlaced(
+        &self,
+        place: Place,
+        offset: u64,
+        pcluster: &Pcluster,
+        encoded: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        encoded.resize(pcluster.bytes as usize, 0);
+        self.read_raw(place, pcluster.location, encoded)?;
+        let turn = (offset % u64::from(self.superblock().block_bytes())) as usize;
+        let front = out.len().min(encoded.len() - turn);
+        let (first, rest) = out.split_at_mut(front);
+        first.copy_from_slice(&encoded[turn..turn + front]);
+        rest.copy_from_slice(&encoded[..rest.len()]);
+        Ok(())
+    }
+
+    /// Reads bytes as they lie at a location, for listings and checks.
+    pub(crate) fn read_location(&self, place: Place, at: Location, buf: &mut [u8]) -> Result<()> {
+        self.read_raw(place, at, buf)
+    }
+}
+
+const fn is_compressed(pcluster: &Pcluster) -> bool {
+    matches!(pcluster.encoding, Encoding::Compressed(_))
+}
+
+const fn codec_of(algorithm: Algorithm) -> anteros_codec::Algorithm {
+    match algorithm {
+        Algorithm::Lz4 => anteros_codec::Algorithm::Lz4,
+        Algorithm::Lzma => anteros_codec::Algorithm::Lzma,
+        Algorithm::Deflate => anteros_codec::Algorithm::Deflate,
+        Algorithm::Zstd => anteros_codec::Algorithm::Zstd,
+    }
+}

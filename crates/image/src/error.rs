@@ -1,0 +1,147 @@
+//! What can go wrong with an image, and where.
+
+use std::fmt;
+use std::io;
+
+use anteros_codec::DecodeError;
+use anteros_format::{Corrupt, Fault, Nid, Unsupported};
+
+/// Where in an image something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// The superblock and its extensions.
+    Superblock,
+    /// The compression configurations behind the superblock.
+    ComprCfgs,
+    /// The table of extra devices.
+    DeviceTable,
+    /// The table of long xattr prefixes.
+    XattrPrefixes,
+    /// An inode.
+    Inode(Nid),
+    /// A block of a directory, counted from its beginning.
+    Directory {
+        /// The directory.
+        nid: Nid,
+        /// The block.
+        block: u64,
+    },
+    /// The extended attributes of an inode.
+    Xattrs(Nid),
+    /// The data of a file, at a byte offset.
+    Data {
+        /// The file.
+        nid: Nid,
+        /// The offset.
+        offset: u64,
+    },
+    /// The image as a whole.
+    Image,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Superblock => f.write_str("superblock"),
+            Self::ComprCfgs => f.write_str("compression configurations"),
+            Self::DeviceTable => f.write_str("device table"),
+            Self::XattrPrefixes => f.write_str("xattr prefixes"),
+            Self::Inode(nid) => write!(f, "inode {nid}"),
+            Self::Directory { nid, block } => write!(f, "directory at inode {nid}, block {block}"),
+            Self::Xattrs(nid) => write!(f, "xattrs of inode {nid}"),
+            Self::Data { nid, offset } => write!(f, "data of inode {nid} at {offset}"),
+            Self::Image => f.write_str("image"),
+        }
+    }
+}
+
+/// Why an image could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A rule of the format is broken.
+    #[error("{place}: {fault}")]
+    Corrupt {
+        /// Where.
+        place: Place,
+        /// Which rule, and by which value.
+        fault: Corrupt,
+    },
+    /// Something newer, or stranger, than this code.
+    #[error("{place}: {fault}")]
+    Unsupported {
+        /// Where.
+        place: Place,
+        /// What.
+        fault: Unsupported,
+    },
+    /// Compressed data does not decode.
+    #[error("{place}: {fault}")]
+    Decode {
+        /// Where.
+        place: Place,
+        /// How.
+        fault: DecodeError,
+    },
+    /// The medium failed.
+    #[error("{place}: {device}: {source}")]
+    Io {
+        /// What was being read.
+        place: Place,
+        /// The device's name.
+        device: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The image names devices that were not given, or fewer.
+    #[error("the image has {needed} extra devices, {given} were given")]
+    Devices {
+        /// How many the image names.
+        needed: u16,
+        /// How many there were.
+        given: usize,
+    },
+    /// An extra device is smaller than the image says.
+    #[error("extra device {index} ({name}) has {size} bytes, the image says {needed}")]
+    DeviceSize {
+        /// Counted from 1.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// Its size in bytes.
+        size: u64,
+        /// What the image says.
+        needed: u64,
+    },
+    /// No such name in a directory.
+    #[error("no such file or directory")]
+    NotFound,
+    /// A component of a path is no directory.
+    #[error("not a directory")]
+    NotDirectory,
+    /// More symbolic links than can be meant.
+    #[error("not a symbolic link")]
+    NotSymlink,
+}
+
+/// The answer of an image.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Gives a fault of the format its place.
+    pub(crate) fn at(place: Place) -> impl Fn(Fault) -> Self {
+        move |fault| match fault {
+            Fault::Corrupt(fault) => Self::Corrupt { place, fault },
+            Fault::Unsupported(fault) => Self::Unsupported { place, fault },
+        }
+    }
+
+    /// Gives a broken rule its place.
+    pub(crate) fn corrupt(place: Place) -> impl Fn(Corrupt) -> Self {
+        move |fault| Self::Corrupt { place, fault }
+    }
+
+    /// Whether the image itself is broken, rather than unknown or unreadable.
+    pub const fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Decode { .. } | Self::DeviceSize { .. })
+    }
+}

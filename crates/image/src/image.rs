@@ -1,0 +1,432 @@
+//! Opening an image, and finding things in its metadata.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anteros_codec::{Decoder, Params};
+use anteros_core::Device;
+use anteros_format::compr_cfg::ComprCfgs;
+use anteros_format::features::{Compat, Incompat};
+use anteros_format::inode::{EXTENDED_BYTES, Inode};
+use anteros_format::superblock::{self, DeviceSlot, RawDeviceSlot, SUPERBLOCK_OFFSET, Superblock};
+use anteros_format::xattr::LongPrefix;
+use anteros_format::{Corrupt, DEVICE_BYTES_MAX, Nid, SLOT_BYTES, align_up};
+use zerocopy::FromBytes;
+
+use crate::cache::Cache;
+use crate::map::Location;
+use crate::{Error, Map, Place, Result};
+
+/// How to open an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Whether a wrong superblock checksum is an error.
+    pub verify_checksum: bool,
+    /// The most bytes that decoded data and metadata may take in the caches.
+    pub cache_bytes: usize,
+}
+
+impl Default for OpenOptions {
+    /// Checksums matter, and 16 MiB.
+    fn default() -> Self {
+        Self { verify_checksum: true, cache_bytes: 16 << 20 }
+    }
+}
+
+/// A device of the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What it is called.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What the image says of it; the primary device has no slot.
+    pub slot: Option<DeviceSlot>,
+}
+
+/// An open image. Shared by reference between threads.
+pub struct Image {
+    devices: Vec<Arc<dyn Device>>,
+    sb: Superblock,
+    cfgs: ComprCfgs,
+    slots: Vec<DeviceSlot>,
+    prefixes: Vec<LongPrefix>,
+    /// Content of the metabox inode, and of the packed inode.
+    metabox: Option<(Inode, Map)>,
+    packed: Option<(Inode, Map)>,
+    meta_cache: Cache<u64>,
+    pub(crate) data_cache: Cache<(Location, u32, u32)>,
+    decoders: Mutex<Vec<Decoder>>,
+}
+
+/// Metadata is read and cached in runs of so many bytes.
+const META_CHUNK: u64 = 16 << 10;
+
+impl Image {
+    /// Opens an image of a primary device and its extra devices, in the order of its device table.
+    ///
+    /// # Errors
+    ///
+    /// If the superblock, or what it refers to, is broken or unknown, if devices are missing or
+    /// too small, or if the medium fails.
+    pub fn open(
+        primary: Arc<dyn Device>,
+        extra: Vec<Arc<dyn Device>>,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        let head = read_head(&*primary)?;
+        let sb = Superblock::parse(&head).map_err(Error::at(Place::Superblock))?;
+        if options.verify_checksum {
+            verify_checksum(&sb, &head)?;
+        }
+        let devices = std::iter::once(primary).chain(extra).collect();
+        let meta_bytes = (options.cache_bytes / 4).min(4 << 20);
+        let mut image = Self {
+            devices,
+            sb,
+            cfgs: ComprCfgs::default(),
+            slots: Vec::new(),
+            prefixes: Vec::new(),
+            metabox: None,
+            packed: None,
+            meta_cache: Cache::new(meta_bytes),
+            data_cache: Cache::new(options.cache_bytes - meta_bytes),
+            decoders: Mutex::new(Vec::new()),
+        };
+        image.cfgs = image.read_compr_cfgs()?;
+        image.slots = image.read_device_table()?;
+        image.check_devices()?;
+        image.packed = image.special_inode(image.sb.packed)?;
+        image.metabox = image.special_inode(image.sb.metabox)?;
+        image.prefixes = image.read_prefixes()?;
+        Ok(image)
+    }
+
+    /// The superblock.
+    pub const fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// The compression configurations.
+    pub const fn compr_cfgs(&self) -> &ComprCfgs {
+        &self.cfgs
+    }
+
+    /// The long xattr name prefixes.
+    pub fn xattr_prefixes(&self) -> &[LongPrefix] {
+        &self.prefixes
+    }
+
+    /// The devices, the primary one first.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        let slots = std::iter::once(None).chain(self.slots.iter().cloned().map(Some));
+        let devices = self.devices.iter().zip(slots);
+        devices.map(|(d, slot)| DeviceInfo { name: d.name(), size: d.size(), slot }).collect()
+    }
+
+    /// What the image is called: the name of its primary device.
+    pub fn name(&self) -> String {
+        self.devices[0].name()
+    }
+
+    /// The root directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`inode`](Self::inode).
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(self.sb.root)
+    }
+
+    /// Reads an inode.
+    ///
+    /// # Errors
+    ///
+    /// If it lies outside the image, breaks a rule or is of an unknown form.
+    pub fn inode(&self, nid: Nid) -> Result<Inode> {
+        let place = Place::Inode(nid);
+        let at = self.locate(nid)?;
+        let mut bytes = [0; EXTENDED_BYTES];
+        self.read_meta(place, at, &mut bytes[..2])?;
+        let needed = Inode::bytes_needed([bytes[0], bytes[1]]);
+        self.read_meta(place, at, &mut bytes[..needed])?;
+        Inode::parse(nid, &bytes[..needed], &self.sb).map_err(Error::at(place))
+    }
+
+    /// Where an inode begins.
+    pub(crate) fn locate(&self, nid: Nid) -> Result<Location> {
+        let corrupt = Error::corrupt(Place::Inode(nid));
+        let overflow = || corrupt(Corrupt::AddressOverflow { what: "the inode" });
+        let bytes = nid.slot().checked_mul(SLOT_BYTES).ok_or_else(overflow)?;
+        if nid.in_metabox() {
+            return match self.sb.metabox {
+                Some(_) => Ok(Location::Metabox { address: bytes }),
+                None => Err(corrupt(Corrupt::NoMetabox { nid })),
+            };
+        }
+        let origin = u64::from(self.sb.meta_block) << self.sb.block_bits;
+        let address = bytes.checked_add(origin).filter(|&a| a < DEVICE_BYTES_MAX);
+        Ok(Location::Device { device: 0, address: address.ok_or_else(overflow)? })
+    }
+
+    /// Reads metadata through the cache.
+    pub(crate) fn read_meta(&self, place: Place, at: Location, buf: &mut [u8]) -> Result<()> {
+        match at {
+            Location::Device { device: 0, address } => self.read_meta_device(place, address, buf),
+            Location::Device { .. } => self.read_raw(place, at, buf),
+            Location::Metabox { address } => {
+                let Some((inode, map)) = &self.metabox else {
+                    return Err(Error::corrupt(place)(Corrupt::NoMetabox { nid: Nid(1 << 63) }));
+                };
+                self.read_bounded(place, (inode, map), "metabox", address, buf)
+            }
+        }
+    }
+
+    fn read_meta_device(&self, place: Place, mut address: u64, mut buf: &mut [u8]) -> Result<()> {
+        while !buf.is_empty() {
+            let start = address / META_CHUNK * META_CHUNK;
+            let chunk = self.meta_chunk(place, start)?;
+            let skip = (address - start) as usize;
+            let count = chunk.len().saturating_sub(skip).min(buf.len());
+            if count == 0 {
+                // Beyond the end: the device says how.
+                return self.read_raw(place, Location::Device { device: 0, address }, buf);
+            }
+            buf[..count].copy_from_slice(&chunk[skip..skip + count]);
+            address += count as u64;
+            buf = &mut buf[count..];
+        }
+        Ok(())
+    }
+
+    fn meta_chunk(&self, place: Place, start: u64) -> Result<Arc<[u8]>> {
+        if let Some(chunk) = self.meta_cache.get(&start) {
+            return Ok(chunk);
+        }
+        let len = META_CHUNK.min(self.devices[0].size().saturating_sub(start));
+        let mut chunk = vec![0; len as usize];
+        self.read_raw(place, Location::Device { device: 0, address: start }, &mut chunk)?;
+        let chunk: Arc<[u8]> = chunk.into();
+        self.meta_cache.put(start, chunk.clone());
+        Ok(chunk)
+    }
+
+    /// Reads bytes of a device as they are, or of the metabox.
+    pub(crate) fn read_raw(&self, place: Place, at: Location, buf: &mut [u8]) -> Result<()> {
+        let Location::Device { device, address } = at else {
+            return self.read_meta(place, at, buf);
+        };
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let devices = self.devices.len() - 1;
+        let given = self.devices.get(usize::from(device));
+        let source = given.ok_or(Error::Devices { needed: device, given: devices })?;
+        let end = address.saturating_add(buf.len() as u64);
+        if end > source.size() {
+            let of = if device == 0 { "the image" } else { "an extra device" };
+            let fault = Corrupt::OutOfBounds { what: "it", end, of, size: source.size() };
+            return Err(Error::Corrupt { place, fault });
+        }
+        let read = source.read_at(address, buf);
+        read.map_err(|source_error| Error::Io {
+            place,
+            device: source.name(),
+            source: source_error,
+        })
+    }
+
+    /// Where a unified address lies: on the primary device, unless an extra device has it.
+    pub(crate) fn resolve(&self, address: u64) -> Location {
+        let bits = self.sb.block_bits;
+        for (device, slot) in (1..).zip(&self.slots) {
+            let start = slot.unified_block.map(|block| block << bits);
+            let len = slot.blocks << bits;
+            if let Some(skip) = start.and_then(|start| address.checked_sub(start)) {
+                if skip < len {
+                    return Location::Device { device, address: skip };
+                }
+            }
+        }
+        Location::Device { device: 0, address }
+    }
+
+    /// Reads from the packed inode.
+    pub(crate) fn read_packed(&self, place: Place, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let Some((inode, map)) = &self.packed else {
+            return Err(Error::corrupt(place)(Corrupt::FragmentWithoutPacked));
+        };
+        let len = buf.len() as u64;
+        if offset.checked_add(len).is_none_or(|end| end > inode.size) {
+            let fault = Corrupt::Fragment { offset, len, packed_size: inode.size };
+            return Err(Error::Corrupt { place, fault });
+        }
+        self.read_exact(inode, map, offset, buf)
+    }
+
+    /// Whether fragments may be used by this inode.
+    pub(crate) fn is_packed(&self, nid: Nid) -> bool {
+        self.sb.packed == Some(nid)
+    }
+
+    fn read_bounded(
+        &self,
+        place: Place,
+        (inode, map): (&Inode, &Map),
+        of: &'static str,
+        address: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let end = address.saturating_add(buf.len() as u64);
+        if end > inode.size {
+            let fault = Corrupt::OutOfBounds { what: "it", end, of, size: inode.size };
+            return Err(Error::Corrupt { place, fault });
+        }
+        self.read_exact(inode, map, address, buf)
+    }
+
+    /// Lends a decoder that keeps its working memory.
+    pub(crate) fn with_decoder<T>(&self, work: impl FnOnce(&mut Decoder, &Params) -> T) -> T {
+        let pop = || self.decoders.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut decoder = pop().unwrap_or_default();
+        let params = Params {
+            lzma_dict_bytes: self.cfgs.lzma_dict_bytes,
+            zstd_window_log: self.cfgs.zstd_window_log,
+        };
+        let result = work(&mut decoder, &params);
+        self.decoders.lock().unwrap_or_else(PoisonError::into_inner).push(decoder);
+        result
+    }
+
+    fn read_compr_cfgs(&self) -> Result<ComprCfgs> {
+        let mut cfgs = ComprCfgs::default();
+        if !self.sb.incompat.contains(Incompat::COMPR_CFGS) {
+            if self.sb.lz4_max_distance != 0 {
+                cfgs.lz4_max_distance = self.sb.lz4_max_distance;
+            }
+            return Ok(cfgs);
+        }
+        let place = Place::ComprCfgs;
+        let mut at = SUPERBLOCK_OFFSET + u64::from(self.sb.superblock_bytes);
+        for algorithm in self.sb.algorithms.iter() {
+            let mut size = [0; 2];
+            let record = self.read_record(place, &mut at, &mut size)?;
+            cfgs.apply(algorithm, &record, self.sb.block_bits).map_err(Error::at(place))?;
+        }
+        Ok(cfgs)
+    }
+
+    /// Reads a record that begins with its size, at the next multiple of 4.
+    fn read_record(&self, place: Place, at: &mut u64, size: &mut [u8; 2]) -> Result<Vec<u8>> {
+        let from = |address| Location::Device { device: 0, address };
+        let start = align_up(*at, 4).expect("small");
+        self.read_meta(place, from(start), size)?;
+        let mut record = vec![0; u16::from_le_bytes(*size).into()];
+        self.read_meta(place, from(start + 2), &mut record)?;
+        *at = start + 2 + record.len() as u64;
+        Ok(record)
+    }
+
+    fn read_device_table(&self) -> Result<Vec<DeviceSlot>> {
+        let mut slots = Vec::new();
+        for index in 0..u64::from(self.sb.extra_devices) {
+            let mut raw = [0; size_of::<RawDeviceSlot>()];
+            let address = self.sb.device_table_offset + index * raw.len() as u64;
+            self.read_meta(Place::DeviceTable, Location::Device { device: 0, address }, &mut raw)?;
+            let raw = RawDeviceSlot::read_from_bytes(&raw).expect("128 bytes");
+            let slot = raw.check(self.sb.has_48bit());
+            let end = slot.blocks.saturating_add(slot.unified_block.unwrap_or(0));
+            if end > DEVICE_BYTES_MAX >> self.sb.block_bits {
+                let fault = Corrupt::AddressOverflow { what: "an extra device" };
+                return Err(Error::Corrupt { place: Place::DeviceTable, fault });
+            }
+            slots.push(slot);
+        }
+        Ok(slots)
+    }
+
+    fn check_devices(&self) -> Result<()> {
+        let given = self.devices.len() - 1;
+        let needed = self.sb.extra_devices;
+        if given != usize::from(needed) {
+            return Err(Error::Devices { needed, given });
+        }
+        for (index, (slot, device)) in (1..).zip(self.slots.iter().zip(&self.devices[1..])) {
+            let needed = slot.blocks << self.sb.block_bits;
+            let size = device.size();
+            if size.next_multiple_of(self.sb.block_bytes().into()) < needed {
+                return Err(Error::DeviceSize { index, name: device.name(), size, needed });
+            }
+        }
+        Ok(())
+    }
+
+    fn special_inode(&self, nid: Option<Nid>) -> Result<Option<(Inode, Map)>> {
+        let open = |nid| {
+            let inode = self.inode(nid)?;
+            let map = self.map(&inode)?;
+            Ok((inode, map))
+        };
+        nid.map(open).transpose()
+    }
+
+    fn read_prefixes(&self) -> Result<Vec<LongPrefix>> {
+        let count = self.sb.xattr_prefix_count;
+        if !self.sb.incompat.contains(Incompat::XATTR_PREFIXES) {
+            return Ok(Vec::new());
+        }
+        let place = Place::XattrPrefixes;
+        let plain = self.sb.compat.contains(Compat::PLAIN_XATTR_PFX);
+        let holder = if plain { None } else { self.metabox.as_ref().or(self.packed.as_ref()) };
+        let read = |address: u64, buf: &mut [u8]| match holder {
+            Some((inode, map)) => {
+                self.read_bounded(place, (inode, map), "the inode with the prefixes", address, buf)
+            }
+            None => self.read_meta(place, Location::Device { device: 0, address }, buf),
+        };
+        let mut at = self.sb.xattr_prefix_offset;
+        let mut prefixes = Vec::new();
+        for index in 0..count {
+            let mut size = [0; 2];
+            at = align_up(at, 4).expect("below 2^35");
+            read(at, &mut size)?;
+            let mut record = vec![0; u16::from_le_bytes(size).into()];
+            read(at + 2, &mut record)?;
+            at += 2 + record.len() as u64;
+            prefixes.push(LongPrefix::parse(index, &record).map_err(Error::corrupt(place))?);
+        }
+        Ok(prefixes)
+    }
+}
+
+/// The bytes from offset 1024 on that the superblock may take or its checksum cover.
+fn read_head(primary: &dyn Device) -> Result<Vec<u8>> {
+    let longest = superblock::checksum_len(*superblock::BLOCK_BITS.end()) as u64;
+    let len = primary.size().saturating_sub(SUPERBLOCK_OFFSET).min(longest);
+    let mut head = vec![0; len as usize];
+    primary.read_at(SUPERBLOCK_OFFSET, &mut head).or_else(|source| {
+        // An empty rest is for the superblock's own check to report.
+        if head.is_empty() { Ok(()) } else { Err(source) }
+    })
+    .map_err(|source| Error::Io { place: Place::Superblock, device: primary.name(), source })?;
+    Ok(head)
+}
+
+fn verify_checksum(sb: &Superblock, head: &[u8]) -> Result<()> {
+    if !sb.compat.contains(Compat::SB_CHKSUM) {
+        return Ok(());
+    }
+    let len = superblock::checksum_len(sb.block_bits);
+    let covered = head.get(..len).ok_or_else(|| {
+        let end = SUPERBLOCK_OFFSET + len as u64;
+        let size = SUPERBLOCK_OFFSET + head.len() as u64;
+        let fault = Corrupt::OutOfBounds { what: "its block", end, of: "the image", size };
+        Error::Corrupt { place: Place::Superblock, fault }
+    })?;
+    let computed = superblock::checksum(covered);
+    if computed != sb.checksum {
+        let fault = Corrupt::Checksum { stored: sb.checksum, computed };
+        return Err(Error::Corrupt { place: Place::Superblock, fault });
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Reads EROFS images: any that `mkfs.erofs` writes, and any hostile one without harm.
+//!
+//! [`Image::open`] checks the superblock and what hangs off it. From there, [`Image::inode`] reads
+//! an inode by its node id, [`Image::map`] finds where its data lies, [`Image::read`] fills a
+//! buffer with it. [`Image::read_dir`], [`Image::lookup`], [`Image::xattrs`] and
+//! [`Image::read_link`] do what their names say. [`ImageFs`] offers all of that as a
+//! [`FileSystem`](anteros_core::FileSystem).
+//!
+//! An image never changes and is never trusted. Every number is checked before it is used, memory
+//! is bounded by [`OpenOptions::cache_bytes`] and, for each thread, by the largest extent (12 MiB),
+//! and every error says which rule was broken, where, by which value.
+
+mod cache;
+mod content;
+mod dir;
+mod error;
+mod image;
+mod map;
+mod vfs;
+mod xattr;
+mod zmap;
+
+pub use content::Reader;
+pub use dir::{DirCursor, OwnedDirent};
+pub use error::{Error, Place, Result};
+pub use image::{DeviceInfo, Image, OpenOptions};
+pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
+pub use vfs::ImageFs;
+pub use xattr::Xattr;
