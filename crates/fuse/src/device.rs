@@ -1,0 +1,95 @@
+//! `/dev/fuse`: whole requests in, whole replies out. Their meaning is `dispatch`'s business.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use zerocopy::IntoBytes;
+
+use crate::clone;
+use crate::proto::OutHeader;
+
+/// Where the kernel offers its side of the protocol.
+pub const PATH: &str = "/dev/fuse";
+
+/// Room for a request. The kernel refuses to read into less than 8 KiB plus its largest write; reads
+/// carry names at most, and batches of forgotten nodes fill what there is.
+pub const REQUEST_LEN_MAX: usize = 64 << 10;
+
+/// An open `/dev/fuse`.
+#[derive(Debug)]
+pub struct Device(OwnedFd);
+
+impl Device {
+    /// Opens the device, not yet attached to a mount.
+    pub fn open() -> rustix::io::Result<Self> {
+        rustix::fs::open(PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(Self)
+    }
+
+    /// Takes over a descriptor that someone else opened and attached.
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// The number to name in mount options.
+    pub fn raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Another descriptor of the same mount: a channel of its own, or, where the device may not be
+    /// opened again (users without access to it), one that shares this one's.
+    pub fn another(&self) -> io::Result<Self> {
+        let own = Self::open().and_then(|fresh| {
+            clone::attach(fresh.0.as_fd(), self.0.as_fd())?;
+            Ok(fresh)
+        });
+        match own {
+            Ok(device) => Ok(device),
+            Err(_) => self.0.try_clone().map(Self),
+        }
+    }
+
+    /// Waits for a request and says how long it is; `None` when the mount is gone.
+    pub fn receive(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.0, &mut *buf) {
+                Ok(len) => return Ok(Some(len)),
+                Err(Errno::NODEV) => return Ok(None),
+                // A signal; or the caller gave up just as its request was handed out.
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Answers a request with a payload or an error.
+    ///
+    /// A reply that comes too late, because the caller or the whole mount has gone, is no error. One
+    /// that the kernel finds malformed ends its request with EIO rather than leave it waiting.
+    pub fn send(&self, unique: u64, payload: Result<&[u8], Errno>) -> io::Result<()> {
+        match self.write(unique, payload) {
+            Err(Errno::INVAL) => allow_late(self.write(unique, Err(Errno::IO))),
+            result => allow_late(result),
+        }
+    }
+
+    fn write(&self, unique: u64, payload: Result<&[u8], Errno>) -> rustix::io::Result<usize> {
+        let (error, payload) = match payload {
+            Ok(payload) => (0, payload),
+            Err(errno) => (-errno.raw_os_error(), &[][..]),
+        };
+        let len = size_of::<OutHeader>() + payload.len();
+        let len = u32::try_from(len).map_err(|_| Errno::INVAL)?;
+        let header = OutHeader { len, error, unique };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+        retry_on_intr(|| rustix::io::writev(&self.0, &parts))
+    }
+}
+
+fn allow_late(result: rustix::io::Result<usize>) -> io::Result<()> {
+    match result {
+        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

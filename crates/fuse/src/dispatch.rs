@@ -1,0 +1,407 @@
+//! Requests to replies: the only place that knows both the protocol and the file system, and the
+//! only one where an [`FsError`] becomes an `errno`.
+//!
+//! Nothing here does I/O, so the tests drive it with plain bytes. A request is never trusted: one
+//! that is shorter than its opcode demands, names without an end and sizes beyond the reply buffer
+//! are answered with EINVAL. Should the file system panic, the request is answered with EIO and the
+//! worker lives on; otherwise the caller would wait for ever.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use anteros_core::{Attr, FileSystem, FsError, FsResult, Ino, Seek};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::dirpage::DirPage;
+use crate::node::Nodes;
+use crate::proto::{
+    AttrOut, EntryOut, InHeader, LseekIn, LseekOut, RawAttr, ReadIn, SEEK_DATA, SEEK_HOLE,
+    StatfsOut, XattrSize, op, rdev,
+};
+
+/// For how many seconds the kernel may trust a name or attributes: the largest time it can count.
+const FOREVER: u64 = i64::MAX as u64;
+
+/// The longest name of a directory entry, in bytes.
+const NAME_LEN_MAX: usize = 255;
+
+/// The longest symlink target the kernel takes: a page of the smallest kind, less a final NUL.
+const TARGET_LEN_MAX: usize = 4095;
+
+/// Told of every fault of the medium or the stored data, which a caller sees as a bare `errno`.
+pub type FaultHook = Box<dyn Fn(Ino, &FsError) + Send + Sync>;
+
+/// What to send back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// The request it answers.
+    pub unique: u64,
+    /// Length of the payload in the reply buffer, or the error.
+    pub payload: Result<usize, Errno>,
+}
+
+/// Answers the requests of one mount.
+pub struct Dispatcher {
+    fs: Arc<dyn FileSystem>,
+    nodes: Nodes,
+    on_fault: FaultHook,
+}
+
+impl Dispatcher {
+    /// A dispatcher that asks `fs` and tells no one of faults.
+    pub fn new(fs: Arc<dyn FileSystem>) -> Self {
+        let nodes = Nodes::new(fs.root());
+        Self {
+            fs,
+            nodes,
+            on_fault: Box::new(|_, _| {}),
+        }
+    }
+
+    /// Sets whom to tell of faults.
+    pub fn set_fault_hook(&mut self, hook: FaultHook) {
+        self.on_fault = hook;
+    }
+
+    /// Answers `request`, the payload in `out`; `None` for requests that want no answer.
+    pub fn answer(&self, request: &[u8], out: &mut [u8]) -> Option<Reply> {
+        let (header, body) = InHeader::read_from_prefix(request).ok()?;
+        if matches!(header.opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT) {
+            return None;
+        }
+        let payload = if header.len as usize == request.len() {
+            catch_unwind(AssertUnwindSafe(|| self.serve(&header, Args(body), out)))
+                .unwrap_or(Err(Errno::IO))
+        } else {
+            Err(Errno::INVAL)
+        };
+        Some(Reply {
+            unique: header.unique,
+            payload,
+        })
+    }
+
+    /// ENOSYS tells the kernel to do without the request from now on, which for opening, flushing
+    /// and syncing a file that never changes is just right.
+    fn serve(&self, header: &InHeader, args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        match header.opcode {
+            op::STATFS => return self.statfs(out),
+            op::DESTROY | op::RELEASE | op::RELEASEDIR => return Ok(0),
+            _ => {}
+        }
+        let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
+        match header.opcode {
+            op::LOOKUP => self.lookup(ino, args, out),
+            op::GETATTR => self.getattr(ino, out),
+            op::READLINK => self.readlink(ino, out),
+            op::READ => self.read(ino, args, out),
+            op::READDIR => self.readdir(ino, args, out),
+            op::READDIRPLUS => self.readdirplus(ino, args, out),
+            op::GETXATTR => self.getxattr(ino, args, out),
+            op::LISTXATTR => self.listxattr(ino, args, out),
+            op::LSEEK => self.lseek(ino, args, out),
+            op::SETATTR
+            | op::SYMLINK
+            | op::MKNOD
+            | op::MKDIR
+            | op::UNLINK
+            | op::RMDIR
+            | op::RENAME
+            | op::LINK
+            | op::WRITE
+            | op::SETXATTR
+            | op::REMOVEXATTR
+            | op::CREATE
+            | op::FALLOCATE
+            | op::RENAME2
+            | op::COPY_FILE_RANGE
+            | op::TMPFILE
+            | op::COPY_FILE_RANGE_64 => Err(Errno::ROFS),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn lookup(&self, parent: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let name = args.name()?;
+        if name.len() > NAME_LEN_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let found = match name {
+            // Asked of any kind of inode, to find it again by its node number alone (file handles).
+            b"." => self.fs.getattr(parent),
+            b".." => self.parent(parent),
+            _ => self.fs.lookup(parent, name),
+        };
+        match found {
+            Ok(attr) => put(out, &self.entry(&attr).ok_or(Errno::IO)?),
+            Err(FsError::NotFound) => put(out, &missing()),
+            Err(error) => Err(self.errno(parent, &error)),
+        }
+    }
+
+    /// The directory that the entry `..` of `ino` names.
+    fn parent(&self, ino: Ino) -> FsResult<Attr> {
+        let mut parent = None;
+        self.fs.readdir(ino, 0, &mut |entry| {
+            if entry.name == b".." {
+                parent = Some(entry.ino);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.fs.getattr(parent.ok_or(FsError::NotFound)?)
+    }
+
+    fn getattr(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
+        let attr = raw_attr(&self.ask(ino, self.fs.getattr(ino))?);
+        put(
+            out,
+            &AttrOut {
+                attr_valid: FOREVER,
+                attr_valid_nsec: 0,
+                padding: 0,
+                attr,
+            },
+        )
+    }
+
+    fn readlink(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
+        let target = self.ask(ino, self.fs.readlink(ino))?;
+        if target.len() > TARGET_LEN_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        put(out, target.as_slice())
+    }
+
+    fn read(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let read: ReadIn = args.take()?;
+        let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        self.ask(ino, self.fs.read(ino, read.offset, buf))
+    }
+
+    fn readdir(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let read: ReadIn = args.take()?;
+        let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        let mut page = DirPage::new(buf);
+        self.fill(ino, read.offset, &mut page)?;
+        Ok(page.len())
+    }
+
+    /// The attributes are asked for when the listing is complete, so a file system that holds a lock
+    /// while it visits entries is not called from within. An inode that cannot be read is listed
+    /// without attributes; whoever looks it up gets the error.
+    fn readdirplus(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let read: ReadIn = args.take()?;
+        let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        let mut page = DirPage::plus(buf);
+        self.fill(ino, read.offset, &mut page)?;
+        page.fill_entries(|ino| {
+            let attr = self.fs.getattr(ino).ok();
+            attr.and_then(|attr| self.entry(&attr))
+                .unwrap_or_else(EntryOut::new_zeroed)
+        });
+        Ok(page.len())
+    }
+
+    /// Fills `page` with entries from the position `from` on. What comes before a fault is listed;
+    /// the next call, resuming there, meets it again and reports it.
+    fn fill(&self, ino: Ino, from: u64, page: &mut DirPage<'_>) -> Result<(), Errno> {
+        let mut full = false;
+        let result = self.fs.readdir(ino, from, &mut |entry| {
+            if page.push(&entry) {
+                return ControlFlow::Continue(());
+            }
+            full = true;
+            ControlFlow::Break(())
+        });
+        match result {
+            _ if page.len() > 0 => Ok(()),
+            // An empty page says that the directory ends here, which it does not.
+            Ok(()) if full => Err(Errno::INVAL),
+            result => self.ask(ino, result),
+        }
+    }
+
+    fn getxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let XattrSize { size, .. } = args.take()?;
+        let name = args.name()?;
+        let value = self.ask_of_all(ino, self.fs.getxattr(ino, name))?;
+        put_sized(out, size, &value)
+    }
+
+    fn listxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let XattrSize { size, .. } = args.take()?;
+        let mut list = Vec::new();
+        for name in self.ask_of_all(ino, self.fs.listxattr(ino))? {
+            list.extend(name);
+            list.push(0);
+        }
+        put_sized(out, size, &list)
+    }
+
+    fn lseek(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let seek: LseekIn = args.take()?;
+        let what = match seek.whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        match self.fs.seek(ino, seek.offset, what) {
+            Err(FsError::NoData) => Err(Errno::NXIO),
+            result => put(
+                out,
+                &LseekOut {
+                    offset: self.ask_of_all(ino, result)?,
+                },
+            ),
+        }
+    }
+
+    fn statfs(&self, out: &mut [u8]) -> Result<usize, Errno> {
+        let stat = self.ask(self.fs.root(), self.fs.statfs())?;
+        let reply = StatfsOut {
+            blocks: stat.blocks,
+            bfree: stat.blocks_free,
+            bavail: stat.blocks_free,
+            files: stat.files,
+            ffree: stat.files_free,
+            bsize: stat.block_size,
+            namelen: stat.name_max,
+            frsize: stat.block_size,
+            ..StatfsOut::new_zeroed()
+        };
+        put(out, &reply)
+    }
+
+    /// What LOOKUP and READDIRPLUS say of an inode; `None` for the one without a node number.
+    fn entry(&self, attr: &Attr) -> Option<EntryOut> {
+        Some(EntryOut {
+            nodeid: self.nodes.node(attr.ino)?,
+            attr_valid: FOREVER,
+            attr: raw_attr(attr),
+            ..missing()
+        })
+    }
+
+    fn ask<T>(&self, ino: Ino, result: FsResult<T>) -> Result<T, Errno> {
+        result.map_err(|error| self.errno(ino, &error))
+    }
+
+    /// As [`ask`](Self::ask), for requests that the kernel stops sending when the file system
+    /// supports them for no inode at all.
+    fn ask_of_all<T>(&self, ino: Ino, result: FsResult<T>) -> Result<T, Errno> {
+        match result {
+            Err(FsError::Unsupported) => Err(Errno::NOSYS),
+            result => self.ask(ino, result),
+        }
+    }
+
+    /// The `errno` of an error; faults are reported on the way. The kernel's own file systems say
+    /// EUCLEAN of broken structures, too.
+    fn errno(&self, ino: Ino, error: &FsError) -> Errno {
+        match error {
+            FsError::NotFound => Errno::NOENT,
+            FsError::NotDirectory => Errno::NOTDIR,
+            FsError::IsDirectory => Errno::ISDIR,
+            FsError::Invalid => Errno::INVAL,
+            FsError::NoData => Errno::NODATA,
+            FsError::BeyondEnd => Errno::NXIO,
+            FsError::Unsupported => Errno::OPNOTSUPP,
+            FsError::Corrupt(_) => self.fault(ino, error, Errno::UCLEAN),
+            FsError::Io(_) => self.fault(ino, error, Errno::IO),
+        }
+    }
+
+    fn fault(&self, ino: Ino, error: &FsError, errno: Errno) -> Errno {
+        (self.on_fault)(ino, error);
+        errno
+    }
+}
+
+/// The arguments of a request, consumed from the front.
+struct Args<'a>(&'a [u8]);
+
+impl<'a> Args<'a> {
+    fn take<T: FromBytes>(&mut self) -> Result<T, Errno> {
+        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Errno::INVAL)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// A name: not empty, ended by a NUL.
+    fn name(&mut self) -> Result<&'a [u8], Errno> {
+        let len = self
+            .0
+            .iter()
+            .position(|&byte| byte == 0)
+            .ok_or(Errno::INVAL)?;
+        let (name, rest) = self.0.split_at(len);
+        self.0 = &rest[1..];
+        if name.is_empty() {
+            Err(Errno::INVAL)
+        } else {
+            Ok(name)
+        }
+    }
+}
+
+/// Puts a payload at the front of the reply buffer.
+fn put<T: IntoBytes + Immutable + ?Sized>(out: &mut [u8], value: &T) -> Result<usize, Errno> {
+    let bytes = value.as_bytes();
+    out.get_mut(..bytes.len())
+        .ok_or(Errno::INVAL)?
+        .copy_from_slice(bytes);
+    Ok(bytes.len())
+}
+
+/// Puts a value of which the caller takes at most `size` bytes; with 0 it asks how many there are.
+fn put_sized(out: &mut [u8], size: u32, value: &[u8]) -> Result<usize, Errno> {
+    let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+    match size {
+        0 => put(
+            out,
+            &XattrSize {
+                size: len,
+                padding: 0,
+            },
+        ),
+        size if size < len => Err(Errno::RANGE),
+        _ => put(out, value),
+    }
+}
+
+/// A name that is not there, and never will be.
+fn missing() -> EntryOut {
+    EntryOut {
+        entry_valid: FOREVER,
+        ..EntryOut::new_zeroed()
+    }
+}
+
+fn raw_attr(attr: &Attr) -> RawAttr {
+    // The kernel reads the seconds as signed again.
+    let secs = attr.mtime.secs as u64;
+    RawAttr {
+        ino: attr.ino.0,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: secs,
+        mtime: secs,
+        ctime: secs,
+        atimensec: attr.mtime.nanos,
+        mtimensec: attr.mtime.nanos,
+        ctimensec: attr.mtime.nanos,
+        mode: attr.kind.mode_bits() | u32::from(attr.perm & 0o7777),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: rdev(attr.rdev.major, attr.rdev.minor),
+        blksize: attr.block_size,
+        flags: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Getting a mount, and getting rid of it.
+//!
+//! Root asks the kernel itself. Everyone else asks `fusermount3`, a small set-user-id program that
+//! checks what a user may do, mounts, and hands back the descriptor of `/dev/fuse` over a socket.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{getegid, geteuid};
+
+use crate::device::Device;
+use crate::{MountError, UnmountError};
+
+const HELPER: &str = "fusermount3";
+
+/// How to mount.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the source: usually the image's path.
+    pub fs_name: String,
+    /// The kind of file system: `mount` shows `fuse.` and this. Empty for plain `fuse`.
+    pub subtype: String,
+    /// Whether other users than the one who mounts may enter.
+    pub allow_other: bool,
+    /// Whether the kernel checks owners, modes and ACLs. Without, whoever may enter reads
+    /// everything: never turn it off together with `allow_other`, unless all of it is public.
+    pub default_permissions: bool,
+    /// Threads that answer requests, at least 1.
+    pub workers: usize,
+}
+
+impl Default for MountOptions {
+    /// For root as `mount(2)` does it: everyone may enter and permissions count. For other users a
+    /// mount of their own, in which they may read everything. As many workers as there are cores,
+    /// up to 4: more only wait for each other's requests.
+    fn default() -> Self {
+        let root = geteuid().is_root();
+        Self {
+            fs_name: "anteros".into(),
+            subtype: "anteros".into(),
+            allow_other: root,
+            default_permissions: root,
+            workers: std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+        }
+    }
+}
+
+impl MountOptions {
+    /// The options that both ways of mounting understand.
+    fn switches(&self) -> impl Iterator<Item = &'static str> {
+        let switches = [
+            ("allow_other", self.allow_other),
+            ("default_permissions", self.default_permissions),
+        ];
+        switches
+            .into_iter()
+            .filter_map(|(name, on)| on.then_some(name))
+    }
+}
+
+/// Mounts on `mountpoint` and returns the device that serves it, with the INIT request waiting.
+pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Device, MountError> {
+    if geteuid().is_root() {
+        mount_directly(mountpoint, options)
+    } else {
+        mount_through_helper(mountpoint, options)
+    }
+}
+
+/// The absolute path of a directory to mount on.
+pub fn resolve(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let reach = |path: &Path| Ok((fs::canonicalize(path)?, fs::metadata(path)?.is_dir()));
+    match reach(mountpoint) {
+        Ok((path, true)) => Ok(path),
+        Ok((_, false)) => Err(MountError::MountpointNotDirectory(mountpoint.into())),
+        Err(source) => Err(MountError::Mountpoint {
+            path: mountpoint.into(),
+            source,
+        }),
+    }
+}
+
+fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Device, MountError> {
+    let refused = |errno: Errno| MountError::Refused {
+        path: mountpoint.into(),
+        source: errno.into(),
+    };
+    let device = Device::open().map_err(|errno| MountError::Device(errno.into()))?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.raw_fd(),
+        geteuid().as_raw(),
+        getegid().as_raw()
+    );
+    for switch in options.switches() {
+        data.push(',');
+        data.push_str(switch);
+    }
+    let data = CString::new(data).map_err(|_| refused(Errno::INVAL))?;
+    let kind = match options.subtype.as_str() {
+        "" => "fuse".into(),
+        subtype => format!("fuse.{subtype}"),
+    };
+    let flags = MountFlags::RDONLY;
+    rustix::mount::mount(&*options.fs_name, mountpoint, kind, flags, data.as_c_str())
+        .map_err(refused)?;
+    Ok(device)
+}
+
+fn mount_through_helper(mountpoint: &Path, options: &MountOptions) -> Result<Device, MountError> {
+    let (ours, child) = start_helper(mountpoint, options).map_err(MountError::HelperMissing)?;
+    // The helper sends the descriptor, or ends without a word here and says why on its stderr.
+    let device = receive_fd(&ours);
+    let output = child
+        .wait_with_output()
+        .map_err(MountError::HelperMissing)?;
+    device
+        .ok()
+        .flatten()
+        .map(Device::from_fd)
+        .ok_or_else(|| MountError::HelperRefused {
+            path: mountpoint.into(),
+            message: words(&output.stderr),
+        })
+}
+
+/// Starts the helper with one end of a socket, and returns the other.
+fn start_helper(mountpoint: &Path, options: &MountOptions) -> io::Result<(UnixStream, Child)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    fcntl_setfd(&theirs, FdFlags::empty())?;
+    let child = Command::new(HELPER)
+        .arg("-o")
+        .arg(helper_options(options))
+        .arg("--")
+        .arg(mountpoint)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    Ok((ours, child))
+}
+
+fn helper_options(options: &MountOptions) -> String {
+    let mut list = format!("ro,nosuid,nodev,fsname={}", escape(&options.fs_name));
+    if !options.subtype.is_empty() {
+        list.push_str(",subtype=");
+        list.push_str(&escape(&options.subtype));
+    }
+    for switch in options.switches() {
+        list.push(',');
+        list.push_str(switch);
+    }
+    list
+}
+
+/// A value in a list of options, where a comma ends it unless a backslash precedes.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace(',', "\\,")
+}
+
+/// The descriptor that comes over the socket; `None` when the other side closes it instead.
+fn receive_fd(socket: &UnixStream) -> rustix::io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    rustix::io::retry_on_intr(|| {
+        let parts = &mut [IoSliceMut::new(&mut byte)];
+        recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok(fds.flatten().next())
+}
+
+/// Unmounts what is mounted on `mountpoint`, also when its server has died.
+///
+/// # Errors
+///
+/// [`UnmountError::NotMounted`] and [`UnmountError::Busy`] say just that; users other than root may
+/// only unmount what they mounted.
+pub fn unmount(mountpoint: &Path) -> Result<(), UnmountError> {
+    unmount_with(mountpoint, UnmountFlags::empty(), &["-u"])
+}
+
+/// Takes the mount out of the tree even if it is in use; it ends when its last user leaves.
+pub fn detach(mountpoint: &Path) -> Result<(), UnmountError> {
+    unmount_with(mountpoint, UnmountFlags::DETACH, &["-u", "-z"])
+}
+
+fn unmount_with(
+    mountpoint: &Path,
+    flags: UnmountFlags,
+    helper_flags: &[&str],
+) -> Result<(), UnmountError> {
+    match rustix::mount::unmount(mountpoint, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL) => Err(UnmountError::NotMounted(mountpoint.into())),
+        Err(Errno::BUSY) => Err(UnmountError::Busy(mountpoint.into())),
+        Err(Errno::PERM) => unmount_through_helper(mountpoint, helper_flags),
+        Err(errno) => Err(UnmountError::Os {
+            path: mountpoint.into(),
+            source: errno.into(),
+        }),
+    }
+}
+
+fn unmount_through_helper(mountpoint: &Path, flags: &[&str]) -> Result<(), UnmountError> {
+    let args = flags
+        .iter()
+        .map(OsStr::new)
+        .chain([OsStr::new("--"), mountpoint.as_os_str()]);
+    let output = Command::new(HELPER)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(UnmountError::HelperMissing)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = words(&output.stderr);
+    if message.contains("not found in") {
+        Err(UnmountError::NotMounted(mountpoint.into()))
+    } else if message.contains("busy") {
+        Err(UnmountError::Busy(mountpoint.into()))
+    } else {
+        Err(UnmountError::HelperRefused {
+            path: mountpoint.into(),
+            message,
+        })
+    }
+}
+
+/// What a program wrote, on one line.
+fn words(stderr: &[u8]) -> String {
+    String::from_utf8_lossy(stderr).trim().replace('\n', "; ")
+}

@@ -1,0 +1,311 @@
+//! The kernel protocol, version 7, as `linux/fuse.h` defines it: native byte order, every struct
+//! padded to 8 bytes.
+//!
+//! ```text
+//! request: | InHeader (40) | arguments of the opcode | names and data |
+//! reply:   | OutHeader (16) | payload of the opcode   |
+//! ```
+//!
+//! Only what this crate sends or understands is listed. The names are the kernel's without their
+//! `fuse_` prefix.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The major version; it never changes without a new protocol.
+pub const MAJOR: u32 = 7;
+/// The newest minor version whose meaning this crate knows.
+pub const MINOR: u32 = 45;
+/// The oldest minor version it works with: Linux 5.4.
+pub const MINOR_MIN: u32 = 31;
+
+/// The node number of the root directory.
+pub const ROOT_ID: u64 = 1;
+
+/// Opcodes.
+pub mod op {
+    pub const LOOKUP: u32 = 1;
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const READLINK: u32 = 5;
+    pub const SYMLINK: u32 = 6;
+    pub const MKNOD: u32 = 8;
+    pub const MKDIR: u32 = 9;
+    pub const UNLINK: u32 = 10;
+    pub const RMDIR: u32 = 11;
+    pub const RENAME: u32 = 12;
+    pub const LINK: u32 = 13;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const SETXATTR: u32 = 21;
+    pub const GETXATTR: u32 = 22;
+    pub const LISTXATTR: u32 = 23;
+    pub const REMOVEXATTR: u32 = 24;
+    pub const INIT: u32 = 26;
+    pub const READDIR: u32 = 28;
+    pub const RELEASEDIR: u32 = 29;
+    pub const CREATE: u32 = 35;
+    pub const INTERRUPT: u32 = 36;
+    pub const DESTROY: u32 = 38;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const FALLOCATE: u32 = 43;
+    pub const READDIRPLUS: u32 = 44;
+    pub const RENAME2: u32 = 45;
+    pub const LSEEK: u32 = 46;
+    pub const COPY_FILE_RANGE: u32 = 47;
+    pub const TMPFILE: u32 = 51;
+    pub const COPY_FILE_RANGE_64: u32 = 53;
+}
+
+/// Flags of the handshake.
+pub mod init_flag {
+    pub const ASYNC_READ: u32 = 1 << 0;
+    pub const EXPORT_SUPPORT: u32 = 1 << 4;
+    pub const DO_READDIRPLUS: u32 = 1 << 13;
+    pub const READDIRPLUS_AUTO: u32 = 1 << 14;
+    pub const ASYNC_DIO: u32 = 1 << 15;
+    pub const NO_OPEN_SUPPORT: u32 = 1 << 17;
+    pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub const POSIX_ACL: u32 = 1 << 20;
+    pub const MAX_PAGES: u32 = 1 << 22;
+    pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    pub const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
+}
+
+/// `lseek`'s `SEEK_DATA`.
+pub const SEEK_DATA: u32 = 3;
+/// `lseek`'s `SEEK_HOLE`.
+pub const SEEK_HOLE: u32 = 4;
+
+/// What every request begins with.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InHeader {
+    /// Bytes of the request, this header included.
+    pub len: u32,
+    pub opcode: u32,
+    /// Names the request in its reply.
+    pub unique: u64,
+    pub nodeid: u64,
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+    pub total_extlen: u16,
+    pub padding: u16,
+}
+
+/// What every reply begins with.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OutHeader {
+    /// Bytes of the reply, this header included.
+    pub len: u32,
+    /// 0, or a negative `errno` above -512; the kernel refuses anything else.
+    pub error: i32,
+    pub unique: u64,
+}
+
+/// Attributes of an inode.
+#[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RawAttr {
+    pub ino: u64,
+    pub size: u64,
+    pub blocks: u64,
+    pub atime: u64,
+    pub mtime: u64,
+    pub ctime: u64,
+    pub atimensec: u32,
+    pub mtimensec: u32,
+    pub ctimensec: u32,
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// As [`rdev`] packs it.
+    pub rdev: u32,
+    pub blksize: u32,
+    pub flags: u32,
+}
+
+/// Reply to LOOKUP, and the head of each record of READDIRPLUS. A `nodeid` of 0 says that the name
+/// is known to be missing.
+#[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct EntryOut {
+    pub nodeid: u64,
+    pub generation: u64,
+    /// Seconds for which the name may be cached.
+    pub entry_valid: u64,
+    /// Seconds for which the attributes may be cached.
+    pub attr_valid: u64,
+    pub entry_valid_nsec: u32,
+    pub attr_valid_nsec: u32,
+    pub attr: RawAttr,
+}
+
+/// Reply to GETATTR.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct AttrOut {
+    pub attr_valid: u64,
+    pub attr_valid_nsec: u32,
+    pub padding: u32,
+    pub attr: RawAttr,
+}
+
+/// Arguments of READ, READDIR and READDIRPLUS.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReadIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub size: u32,
+    pub read_flags: u32,
+    pub lock_owner: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// A record of READDIR, followed by the name and padding to a multiple of 8 bytes.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Dirent {
+    pub ino: u64,
+    /// Where to resume after this record.
+    pub off: u64,
+    pub namelen: u32,
+    /// A `DT_` value.
+    pub kind: u32,
+}
+
+/// Reply to STATFS.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StatfsOut {
+    pub blocks: u64,
+    pub bfree: u64,
+    pub bavail: u64,
+    pub files: u64,
+    pub ffree: u64,
+    pub bsize: u32,
+    pub namelen: u32,
+    pub frsize: u32,
+    pub padding: u32,
+    pub spare: [u32; 6],
+}
+
+/// Arguments of GETXATTR (a name follows) and LISTXATTR, and the reply to either when it only asks
+/// for the size.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct XattrSize {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// Arguments of LSEEK.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LseekIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub whence: u32,
+    pub padding: u32,
+}
+
+/// Reply to LSEEK.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LseekOut {
+    pub offset: u64,
+}
+
+/// Arguments of INIT that every kernel sends; newer ones add fields behind.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InitIn {
+    pub major: u32,
+    pub minor: u32,
+    pub max_readahead: u32,
+    pub flags: u32,
+}
+
+/// Reply to INIT.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InitOut {
+    pub major: u32,
+    pub minor: u32,
+    pub max_readahead: u32,
+    pub flags: u32,
+    pub max_background: u16,
+    pub congestion_threshold: u16,
+    pub max_write: u32,
+    pub time_gran: u32,
+    pub max_pages: u16,
+    pub map_alignment: u16,
+    pub flags2: u32,
+    pub unused: [u32; 7],
+}
+
+const _: () = {
+    assert!(size_of::<InHeader>() == 40);
+    assert!(size_of::<OutHeader>() == 16);
+    assert!(size_of::<RawAttr>() == 88);
+    assert!(size_of::<EntryOut>() == 128);
+    assert!(size_of::<AttrOut>() == 104);
+    assert!(size_of::<ReadIn>() == 40);
+    assert!(size_of::<Dirent>() == 24);
+    assert!(size_of::<StatfsOut>() == 80);
+    assert!(size_of::<XattrSize>() == 8);
+    assert!(size_of::<LseekIn>() == 24);
+    assert!(size_of::<LseekOut>() == 8);
+    assert!(size_of::<InitIn>() == 16);
+    assert!(size_of::<InitOut>() == 64);
+};
+
+/// Packs a device number as the protocol carries it; bits that have no place are dropped.
+///
+/// ```text
+/// bit 31           20 19         8 7          0
+///     | minor 19..8  | major 11..0 | minor 7..0 |
+/// ```
+pub const fn rdev(major: u32, minor: u32) -> u32 {
+    (minor & 0xfff00) << 12 | (major & 0xfff) << 8 | minor & 0xff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_pack_as_the_kernel_unpacks_them() {
+        for (major, minor, packed) in [
+            (1, 3, 0x0103),
+            (259, 0x12345, 0x1231_0345),
+            (0xfff, 0xf_ffff, u32::MAX),
+        ] {
+            assert_eq!(rdev(major, minor), packed, "{major}:{minor}");
+        }
+    }
+
+    #[test]
+    fn fields_lie_where_the_kernel_looks() {
+        assert_eq!(std::mem::offset_of!(InHeader, unique), 8);
+        assert_eq!(std::mem::offset_of!(InHeader, nodeid), 16);
+        assert_eq!(std::mem::offset_of!(OutHeader, error), 4);
+        assert_eq!(std::mem::offset_of!(RawAttr, mode), 60);
+        assert_eq!(std::mem::offset_of!(RawAttr, rdev), 76);
+        assert_eq!(std::mem::offset_of!(EntryOut, attr), 40);
+        assert_eq!(std::mem::offset_of!(ReadIn, size), 16);
+        assert_eq!(std::mem::offset_of!(Dirent, namelen), 16);
+        assert_eq!(std::mem::offset_of!(StatfsOut, frsize), 48);
+        assert_eq!(std::mem::offset_of!(LseekIn, whence), 16);
+        assert_eq!(std::mem::offset_of!(InitOut, max_write), 20);
+        assert_eq!(std::mem::offset_of!(InitOut, max_pages), 28);
+        assert_eq!(std::mem::offset_of!(InitOut, flags2), 32);
+    }
+}

@@ -1,0 +1,177 @@
+//! A mount and the workers that serve it.
+//!
+//! A session lives from [`Session::mount`] to the moment the kernel says that the mount is gone. It
+//! goes when anyone unmounts it: `umount`, an [`Unmounter`], or the session itself, when it is
+//! dropped without having run or a worker can no longer work.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use anteros_core::{FileKind, FileSystem, FsError, Ino};
+
+use crate::device::{Device, REQUEST_LEN_MAX};
+use crate::dispatch::Dispatcher;
+use crate::error::{MountError, UnmountError};
+use crate::init::{READ_LEN_MAX, handshake};
+use crate::mount::{self, MountOptions, detach, unmount};
+
+/// A mounted file system.
+pub struct Session {
+    device: Device,
+    dispatcher: Dispatcher,
+    workers: usize,
+    /// The first failure of a worker.
+    failure: OnceLock<io::Error>,
+    mounted: Mounted,
+}
+
+impl Session {
+    /// Mounts `fs` on the directory `mountpoint`. From here on the tree is visible; whoever enters
+    /// waits until [`run`](Self::run) answers.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError`]; nothing stays mounted then.
+    pub fn mount(
+        fs: Arc<dyn FileSystem>,
+        mountpoint: &Path,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        check_root(&*fs)?;
+        let path = mount::resolve(mountpoint)?;
+        let device = mount::mount(&path, options)?;
+        let mounted = Mounted(Unmounter {
+            path,
+            live: Arc::new(AtomicBool::new(true)),
+        });
+        handshake(&device, options.default_permissions)?;
+        let dispatcher = Dispatcher::new(fs);
+        let workers = options.workers.max(1);
+        Ok(Self {
+            device,
+            dispatcher,
+            workers,
+            failure: OnceLock::new(),
+            mounted,
+        })
+    }
+
+    /// Has `hook` told of every fault of the medium or the stored data, with the inode and the words
+    /// for it. The process that hits one sees only EIO or EUCLEAN. It is called by the workers.
+    #[must_use]
+    pub fn on_fault(mut self, hook: impl Fn(Ino, &FsError) + Send + Sync + 'static) -> Self {
+        self.dispatcher.set_fault_hook(Box::new(hook));
+        self
+    }
+
+    /// The absolute path of the mount point.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mounted.0.path
+    }
+
+    /// A handle that unmounts from another thread.
+    pub fn unmounter(&self) -> Unmounter {
+        self.mounted.0.clone()
+    }
+
+    /// Serves until the file system is unmounted, in every mount namespace that has it.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails or a worker cannot be started. The file system is unmounted then too;
+    /// if it is in use, the other workers serve until its last user leaves.
+    pub fn run(self) -> io::Result<()> {
+        let channels = (1..self.workers)
+            .map(|_| self.device.another())
+            .collect::<io::Result<Vec<_>>>()?;
+        thread::scope(|scope| {
+            for channel in &channels {
+                let worker = thread::Builder::new().name("fuse".into());
+                if let Err(error) = worker.spawn_scoped(scope, || self.work(channel)) {
+                    self.give_up(error);
+                }
+            }
+            self.work(&self.device);
+        });
+        self.mounted.0.live.store(false, Ordering::Relaxed);
+        self.failure.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn work(&self, channel: &Device) {
+        if let Err(error) = self.serve(channel) {
+            self.give_up(error);
+        }
+    }
+
+    /// Answers the requests of one channel until the mount is gone.
+    fn serve(&self, channel: &Device) -> io::Result<()> {
+        let mut request = vec![0; REQUEST_LEN_MAX];
+        let mut payload = vec![0; READ_LEN_MAX];
+        while let Some(len) = channel.receive(&mut request)? {
+            if let Some(reply) = self.dispatcher.answer(&request[..len], &mut payload) {
+                channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers the first failure and unmounts, so that the other workers come to an end. Should
+    /// that fail as well, they go on serving and the first failure is still what `run` returns.
+    fn give_up(&self, error: io::Error) {
+        let _ = self.failure.set(error);
+        let _ = self.mounted.0.unmount();
+    }
+}
+
+fn check_root(fs: &dyn FileSystem) -> Result<(), MountError> {
+    match fs.getattr(fs.root()).map_err(MountError::Root)?.kind {
+        FileKind::Directory => Ok(()),
+        other => Err(MountError::RootNotDirectory(other.name())),
+    }
+}
+
+/// Unmounts a [`Session`]'s file system, from any thread: that of a signal, for one.
+#[derive(Debug, Clone)]
+pub struct Unmounter {
+    path: PathBuf,
+    /// Whether the mount is still the session's; what is mounted there later is none of its business.
+    live: Arc<AtomicBool>,
+}
+
+impl Unmounter {
+    /// Unmounts. A file system in use leaves the tree at once and is served until its last user
+    /// leaves. Nothing happens when it is unmounted already.
+    ///
+    /// # Errors
+    ///
+    /// [`UnmountError`], but never `Busy` or `NotMounted`.
+    pub fn unmount(&self) -> Result<(), UnmountError> {
+        if !self.live.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let result = match unmount(&self.path) {
+            Err(UnmountError::Busy(path)) => detach(&path),
+            result => result,
+        };
+        match result {
+            Ok(()) | Err(UnmountError::NotMounted(_)) => Ok(()),
+            Err(error) => {
+                self.live.store(true, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A mount that goes when its owner does.
+struct Mounted(Unmounter);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // There is nobody to tell; the mount stays, and fails every access, until it is unmounted.
+        let _ = self.0.unmount();
+    }
+}

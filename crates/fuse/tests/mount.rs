@@ -1,0 +1,707 @@
+//! The session against the kernel: a file system in memory, really mounted.
+//!
+//! These tests need root and `/dev/fuse`. Where they are missing the tests say so and pass, unless
+//! `ANTEROS_REQUIRE_JUDGES` is set: then they fail.
+
+#[path = "support/mod.rs"]
+mod memory;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use anteros_fuse::{MountError, MountOptions, Session, UnmountError, Unmounter, unmount};
+use rustix::fs::{Dir, OFlags, SeekFrom};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+use memory::{ACL, MemoryFs, crowd_name, pattern};
+
+/// Whether the kernel can judge; says loudly if not.
+fn judge() -> bool {
+    let missing = if !rustix::process::geteuid().is_root() {
+        "root"
+    } else if OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .is_err()
+    {
+        "/dev/fuse"
+    } else {
+        return true;
+    };
+    missing_judge(missing)
+}
+
+fn missing_judge(what: &str) -> bool {
+    assert!(
+        std::env::var_os("ANTEROS_REQUIRE_JUDGES").is_none(),
+        "missing judge: {what}"
+    );
+    eprintln!("MISSING JUDGE: {what}; the FUSE session was not tested against the kernel");
+    false
+}
+
+/// A mounted `MemoryFs` with its server on a thread; both go when it is dropped.
+struct Mounted {
+    fs: Arc<MemoryFs>,
+    dir: TempDir,
+    unmounter: Unmounter,
+    server: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Mounted {
+    fn new(crowd: u64) -> Self {
+        Self::with(crowd, &MountOptions::default())
+    }
+
+    fn with(crowd: u64, options: &MountOptions) -> Self {
+        let fs = Arc::new(MemoryFs::sample(crowd));
+        let dir = TempDir::new().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let session = Session::mount(fs.clone(), dir.path(), options).unwrap();
+        let unmounter = session.unmounter();
+        Self {
+            fs,
+            dir,
+            unmounter,
+            server: Some(thread::spawn(move || session.run())),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn stat(&self, name: &str) -> Metadata {
+        fs::symlink_metadata(self.path(name)).unwrap()
+    }
+
+    /// Unmounts and waits for the server to say how it went.
+    fn end(&mut self) -> std::io::Result<()> {
+        self.unmounter.unmount().unwrap();
+        self.server
+            .take()
+            .map_or(Ok(()), |server| server.join().unwrap())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let ended = self.end();
+        assert!(thread::panicking() || ended.is_ok(), "{ended:?}");
+    }
+}
+
+fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> Option<Errno> {
+    Errno::from_io_error(&result.unwrap_err())
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table
+        .lines()
+        .any(|line| line.split(' ').nth(4) == path.to_str())
+}
+
+#[test]
+fn stat_shows_the_file_systems_own_numbers() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    let names = [
+        ("", 36),
+        ("hello", 1),
+        ("zero", 0),
+        ("high", 1 << 63 | 5),
+        ("crowd", 50),
+    ];
+    for (name, ino) in names {
+        assert_eq!(mount.stat(name).ino(), ino, "{name:?}");
+    }
+    assert_eq!(mount.stat("crowd/..").ino(), 36);
+    let big = mount.stat("big");
+    assert_eq!(
+        (big.mode(), big.len(), big.blocks()),
+        (0o104_755, 5_000_001, 9766)
+    );
+    assert_eq!((big.mtime(), big.mtime_nsec()), (-1, 250_000_000));
+    let null = mount.stat("null");
+    assert!(null.file_type().is_char_device());
+    assert_eq!(null.rdev(), rustix::fs::makedev(1, 3));
+}
+
+#[test]
+fn whole_files_and_pieces_arrive_as_they_are() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    let content = pattern(5_000_001);
+    assert!(fs::read(mount.path("big")).unwrap() == content);
+    let direct = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(mount.path("big"))
+        .unwrap();
+    let mut buf = vec![0; 3 << 20];
+    direct.read_exact_at(&mut buf, 4096).unwrap();
+    assert!(
+        buf == content[4096..][..3 << 20],
+        "requests of the largest size"
+    );
+    assert_eq!(fs::read(mount.path("zero")).unwrap(), b"ino 0\n");
+    assert_eq!(fs::read(mount.path("high")).unwrap(), b"bit 63\n");
+    assert_eq!(
+        fs::read_link(mount.path("link")).unwrap(),
+        Path::new("crowd/../hello")
+    );
+    assert_eq!(fs::read(mount.path("link")).unwrap(), b"hello, world\n");
+}
+
+#[test]
+fn what_was_seen_once_is_not_asked_again() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    for name in ["absent", "hello"] {
+        fs::metadata(mount.path(name)).ok();
+        let lookups = mount.fs.lookups.load(Ordering::Relaxed);
+        fs::metadata(mount.path(name)).ok();
+        assert_eq!(mount.fs.lookups.load(Ordering::Relaxed), lookups, "{name}");
+    }
+    fs::read(mount.path("big")).unwrap();
+    let reads = mount.fs.reads.load(Ordering::Relaxed);
+    fs::read(mount.path("big")).unwrap();
+    assert_eq!(
+        mount.fs.reads.load(Ordering::Relaxed),
+        reads,
+        "pages outlive the open file"
+    );
+}
+
+#[test]
+fn a_large_directory_lists_once_and_seeks_anywhere() {
+    if !judge() {
+        return;
+    }
+    const CROWD: u64 = 70_000;
+    let positions = {
+        let mount = Mounted::new(CROWD);
+        let listing = list(&mount.path("crowd"), 0);
+        let names: BTreeSet<_> = listing.iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(
+            (listing.len(), names.len()),
+            (CROWD as usize + 2, CROWD as usize + 2)
+        );
+        assert!((0..CROWD).all(|i| names.contains(&crowd_name(i))));
+        seek_everywhere(&mount, &listing);
+        listing
+    };
+    // Once more where the kernel has nothing cached.
+    seek_everywhere(&Mounted::new(CROWD), &positions);
+}
+
+fn seek_everywhere(mount: &Mounted, listing: &[(Vec<u8>, i64)]) {
+    for i in [1, 69_999, 35_000, 2, 50_001] {
+        let rest = list(&mount.path("crowd"), listing[i].1);
+        assert!(rest == listing[i + 1..], "after entry {i}");
+    }
+}
+
+/// Names with the position after each, from the position `from` on.
+fn list(path: &Path, from: i64) -> Vec<(Vec<u8>, i64)> {
+    let mut dir = Dir::new(File::open(path).unwrap()).unwrap();
+    dir.seek(from).unwrap();
+    dir.map(|entry| {
+        let entry = entry.unwrap();
+        (entry.file_name().to_bytes().to_vec(), entry.offset())
+    })
+    .collect()
+}
+
+#[test]
+fn listings_name_numbers_and_kinds() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    for entry in fs::read_dir(mount.dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if ["lost", "nowhere"].contains(&name.as_str()) {
+            let expected = if name == "lost" {
+                Errno::NOENT
+            } else {
+                Errno::IO
+            };
+            assert_eq!(errno(entry.metadata()), Some(expected), "{name}");
+            continue;
+        }
+        let stat = mount.stat(&name);
+        assert_eq!(
+            std::os::unix::fs::DirEntryExt::ino(&entry),
+            stat.ino(),
+            "{name}"
+        );
+        assert_eq!(entry.file_type().unwrap(), stat.file_type(), "{name}");
+    }
+}
+
+#[test]
+fn extended_attributes_and_acls() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    let hello = mount.path("hello");
+    let mut buf = [0; 256];
+    let len = rustix::fs::getxattr(&hello, "user.colour", &mut buf).unwrap();
+    assert_eq!(&buf[..len], b"blue");
+    assert_eq!(rustix::fs::getxattr(&hello, "user.empty", &mut buf), Ok(0));
+    assert_eq!(
+        rustix::fs::getxattr(&hello, "user.none", &mut buf),
+        Err(Errno::NODATA)
+    );
+    assert_eq!(
+        rustix::fs::getxattr(&hello, "user.colour", &mut buf[..3]),
+        Err(Errno::RANGE)
+    );
+    let len = rustix::fs::listxattr(&hello, &mut buf).unwrap();
+    assert_eq!(
+        &buf[..len],
+        b"user.colour\0user.empty\0system.posix_acl_access\0"
+    );
+    let len = rustix::fs::getxattr(&hello, "system.posix_acl_access", &mut buf).unwrap();
+    assert_eq!(&buf[..len], ACL);
+    assert!(may_read(65534, &hello), "the ACL lets this user in");
+    assert!(!may_read(65533, &hello), "and no other");
+}
+
+#[test]
+fn acls_can_be_read_where_permissions_are_not_checked() {
+    if !judge() {
+        return;
+    }
+    let options = MountOptions {
+        default_permissions: false,
+        ..MountOptions::default()
+    };
+    let mount = Mounted::with(10, &options);
+    let mut buf = [0; 256];
+    let hello = mount.path("hello");
+    let len = rustix::fs::getxattr(&hello, "system.posix_acl_access", &mut buf).unwrap();
+    assert_eq!(&buf[..len], ACL);
+    assert!(
+        may_read(65533, &mount.path("secret")),
+        "mode 0600, but nobody looks"
+    );
+}
+
+#[test]
+fn others_may_enter_only_if_asked_and_permissions_hold() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    assert!(may_read(65534, &mount.path("big")));
+    assert!(!may_read(65534, &mount.path("secret")));
+    let private = MountOptions {
+        allow_other: false,
+        ..MountOptions::default()
+    };
+    let mount = Mounted::with(10, &private);
+    assert!(fs::read(mount.path("big")).is_ok());
+    assert!(!may_read(65534, &mount.path("big")));
+}
+
+/// Whether another user can read a file.
+fn may_read(uid: u32, path: &Path) -> bool {
+    let ids = [
+        format!("--reuid={uid}"),
+        format!("--regid={uid}"),
+        "--clear-groups".into(),
+    ];
+    let output = Command::new("setpriv")
+        .args(ids)
+        .arg("cat")
+        .arg(path)
+        .output()
+        .unwrap();
+    let refused = String::from_utf8_lossy(&output.stderr).contains("Permission denied");
+    assert!(output.status.success() != refused, "{output:?}");
+    output.status.success()
+}
+
+#[test]
+fn holes_and_data_are_found() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    let sparse = File::open(mount.path("sparse")).unwrap();
+    let seek = |to| rustix::fs::seek(&sparse, to);
+    assert_eq!(seek(SeekFrom::Hole(0)), Ok(64 << 10));
+    assert_eq!(seek(SeekFrom::Data(64 << 10)), Ok(1 << 20));
+    assert_eq!(seek(SeekFrom::Hole(1 << 20)), Ok(3 << 19));
+    assert_eq!(seek(SeekFrom::Data(3 << 19)), Err(Errno::NXIO));
+    assert_eq!(seek(SeekFrom::End(0)), Ok(3 << 19));
+    let tail = File::open(mount.path("tail")).unwrap();
+    assert_eq!(
+        rustix::fs::seek(&tail, SeekFrom::Data(5000)),
+        Err(Errno::NXIO)
+    );
+}
+
+#[test]
+fn the_mount_table_and_statfs_tell_what_it_is() {
+    if !judge() {
+        return;
+    }
+    let options = MountOptions {
+        fs_name: "a, b\\c.img".into(),
+        subtype: "sample".into(),
+        ..MountOptions::default()
+    };
+    let mount = Mounted::with(10, &options);
+    let stat = rustix::fs::statvfs(mount.dir.path()).unwrap();
+    assert_eq!(
+        (stat.f_blocks, stat.f_frsize, stat.f_namemax),
+        (1234, 4096, 255)
+    );
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.contains(mount.dir.path().to_str().unwrap()));
+    let fields: Vec<_> = line.unwrap().split(' ').collect();
+    assert_eq!(
+        (fields[0], fields[2]),
+        ("a,\\040b\\134c.img", "fuse.sample")
+    );
+    assert!(fields[3].starts_with("ro,"), "{}", fields[3]);
+    assert!(
+        !fields[3].contains("nosuid") && !fields[3].contains("nodev"),
+        "{}",
+        fields[3]
+    );
+}
+
+#[test]
+fn nothing_can_be_changed() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    let hello = mount.path("hello");
+    let rofs = Some(Errno::ROFS);
+    assert_eq!(errno(File::create(mount.path("new"))), rofs);
+    assert_eq!(errno(OpenOptions::new().write(true).open(&hello)), rofs);
+    assert_eq!(errno(fs::create_dir(mount.path("new"))), rofs);
+    assert_eq!(errno(fs::remove_file(&hello)), rofs);
+    assert_eq!(errno(fs::rename(&hello, mount.path("new"))), rofs);
+    assert_eq!(
+        errno(fs::set_permissions(
+            &hello,
+            fs::Permissions::from_mode(0o777)
+        )),
+        rofs
+    );
+    let flags = rustix::fs::XattrFlags::empty();
+    assert_eq!(
+        rustix::fs::setxattr(&hello, "user.a", b"b", flags),
+        Err(Errno::ROFS)
+    );
+}
+
+#[test]
+fn missing_and_impossible_names() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    for (name, expected) in [
+        ("absent".to_owned(), Errno::NOENT),
+        ("lost".to_owned(), Errno::NOENT),
+        ("hello/x".to_owned(), Errno::NOTDIR),
+        ("x".repeat(255), Errno::NOENT),
+        ("x".repeat(256), Errno::NAMETOOLONG),
+    ] {
+        assert_eq!(
+            errno(fs::symlink_metadata(mount.path(&name))),
+            Some(expected),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn faults_end_reads_and_not_the_server() {
+    if !judge() {
+        return;
+    }
+    let mount = Mounted::new(10);
+    for name in ["corrupt", "unreadable", "bug"] {
+        let error = errno(fs::read(mount.path(name)));
+        assert!(
+            matches!(error, Some(Errno::IO | Errno::UCLEAN)),
+            "{name}: {error:?}"
+        );
+    }
+    assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, world\n");
+}
+
+#[test]
+fn many_readers_at_once() {
+    if !judge() {
+        return;
+    }
+    for workers in [1, 2, 8] {
+        let mount = Mounted::with(
+            500,
+            &MountOptions {
+                workers,
+                ..MountOptions::default()
+            },
+        );
+        let content = pattern(5_000_001);
+        thread::scope(|scope| {
+            for reader in 0..8u64 {
+                let (mount, content) = (&mount, &content);
+                scope.spawn(move || {
+                    let big = File::open(mount.path("big")).unwrap();
+                    let mut buf = [0; 5000];
+                    for i in 0..500 {
+                        let at = (i * 7919 + reader * 611_953) % 4_990_000;
+                        big.read_exact_at(&mut buf, at).unwrap();
+                        assert!(buf == content[at as usize..][..5000], "at {at}");
+                        let name = String::from_utf8(crowd_name((i * 13 + reader) % 500)).unwrap();
+                        let text = fs::read_to_string(mount.path("crowd").join(name)).unwrap();
+                        assert_eq!(text, (1_000_000 + (i * 13 + reader) % 500).to_string());
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn unmounting_from_outside_ends_the_session_well() {
+    if !judge() {
+        return;
+    }
+    let mut mount = Mounted::new(10);
+    fs::read(mount.path("hello")).unwrap();
+    unmount(mount.dir.path()).unwrap();
+    mount.server.take().unwrap().join().unwrap().unwrap();
+    // The handle knows that it is over, and leaves alone what is mounted there now.
+    let next =
+        Session::mount(mount.fs.clone(), mount.dir.path(), &MountOptions::default()).unwrap();
+    mount.unmounter.unmount().unwrap();
+    assert!(is_mounted(next.mountpoint()));
+}
+
+#[test]
+fn a_mount_in_use_is_detached_and_served_to_the_end() {
+    if !judge() {
+        return;
+    }
+    let mut mount = Mounted::new(10);
+    let mut file = File::open(mount.path("big")).unwrap();
+    assert!(matches!(
+        unmount(mount.dir.path()),
+        Err(UnmountError::Busy(_))
+    ));
+    mount.unmounter.unmount().unwrap();
+    assert!(!is_mounted(mount.dir.path()));
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).unwrap();
+    assert!(content == pattern(5_000_001));
+    assert!(!mount.server.as_ref().unwrap().is_finished());
+    drop(file);
+    mount.end().unwrap();
+}
+
+#[test]
+fn a_session_that_never_ran_leaves_no_mount() {
+    if !judge() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let fs = Arc::new(MemoryFs::sample(1));
+    let session = Session::mount(fs, dir.path(), &MountOptions::default()).unwrap();
+    let path = session.mountpoint().to_owned();
+    assert!(is_mounted(&path));
+    drop(session);
+    assert!(!is_mounted(&path));
+    assert!(matches!(unmount(&path), Err(UnmountError::NotMounted(_))));
+}
+
+#[test]
+fn what_cannot_be_mounted_on_is_named() {
+    if !judge() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let mount = |path: &Path| {
+        let fs = Arc::new(MemoryFs::sample(1));
+        Session::mount(fs, path, &MountOptions::default())
+            .map(drop)
+            .unwrap_err()
+    };
+    let error = mount(&dir.path().join("absent"));
+    assert!(matches!(error, MountError::Mountpoint { .. }), "{error}");
+    assert_eq!(error.hint(), Some("create the directory first"));
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = mount(&dir.path().join("file"));
+    assert!(
+        matches!(error, MountError::MountpointNotDirectory(_)),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_killed_server_leaves_a_mount_that_can_be_removed() {
+    if !judge() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let mut server = Server(
+        Command::new(example())
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let path = server.mountpoint();
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    assert_eq!(errno(fs::read(path.join("big"))), Some(Errno::NOTCONN));
+    let fs = Arc::new(MemoryFs::sample(1));
+    let error = Session::mount(fs, &path, &MountOptions::default())
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        error
+            .hint()
+            .is_some_and(|hint| hint.contains("lost its server")),
+        "{error}"
+    );
+    unmount(&path).unwrap();
+    assert!(!is_mounted(&path));
+}
+
+/// A user without privileges mounts through `fusermount3`. The device belongs to root alone on some
+/// machines, so the user gets a copy of it, in a mount namespace of its own that ends with the test;
+/// `/etc/fuse.conf` is empty there.
+#[test]
+fn a_user_mounts_and_unmounts_without_root() {
+    if !judge() || !helper() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(example(), dir.path().join("serve")).unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation=private", "sh", "-euc", AS_USER])
+        .arg("sh")
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let lines: Vec<_> = text.lines().collect();
+    let Some(options) = lines[0].split(' ').nth(3) else {
+        panic!("{text}")
+    };
+    for option in ["ro", "nosuid", "nodev", "user_id=65534"] {
+        assert!(
+            options.split(',').any(|o| o == option),
+            "{option} in {options}"
+        );
+    }
+    assert!(!options.contains("allow_other"), "{options}");
+    assert_eq!(
+        lines[1..],
+        [
+            "for root",
+            "root refused",
+            "ended well",
+            "user_allow_other named"
+        ]
+    );
+}
+
+/// Mounts, reads a file of mode 0600, tries as root, unmounts; then asks for what is not allowed.
+const AS_USER: &str = r#"
+cd "$1"
+mkdir dev
+mount -t tmpfs tmpfs dev
+mknod dev/fuse c 10 229
+chmod 666 dev/fuse
+mount --bind dev/fuse /dev/fuse
+if [ -e /etc/fuse.conf ]; then mount --bind /dev/null /etc/fuse.conf; fi
+user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+mkdir point
+chown 65534:65534 point
+mkfifo ready
+$user ./serve point > ready &
+trap "kill $! || true" EXIT
+read -r _ < ready
+grep "$1/point" /proc/self/mounts
+$user cat point/secret
+cat point/hello 2> refused || { grep -q "Permission denied" refused && echo "root refused"; }
+$user fusermount3 -u point
+wait $! && echo "ended well"
+trap - EXIT
+$user ./serve point allow_other 2> refused ||
+    { grep -q "hint: .*user_allow_other" refused && echo "user_allow_other named"; }
+"#;
+
+/// Whether `fusermount3` can act for users; says loudly if not.
+fn helper() -> bool {
+    let set_uid = fs::metadata("/usr/bin/fusermount3").is_ok_and(|m| m.mode() & 0o4000 != 0);
+    set_uid || missing_judge("a set-user-id /usr/bin/fusermount3")
+}
+
+/// The example, which `cargo test` builds beside the tests.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors()
+        .nth(2)
+        .unwrap()
+        .join("examples/serve_memory")
+}
+
+/// A server in a process of its own, killed when it is dropped.
+struct Server(Child);
+
+impl Server {
+    /// Waits until it has mounted, and returns where.
+    fn mountpoint(&mut self) -> PathBuf {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        line.trim_end().into()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
