@@ -1,0 +1,142 @@
+# shellcheck shell=bash
+# Sourced by the scripts of this repository: brings in what is missing, and only that.
+#
+# Each need_* function returns at once, silently, when its thing is there; otherwise it says what it installs and
+# why. need_rust and need_cc must succeed; the others say what stays undone and return 1.
+
+# The oldest Rust that compiles the workspace (rust-version in Cargo.toml).
+msrv=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+
+# The installer of Rust toolchains for this machine.
+rustup_init=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
+
+export DEBIAN_FRONTEND=noninteractive
+export ANTEROS_PEERS=${ANTEROS_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/anteros/peers}
+PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null; }
+
+# Runs a command as root: directly, or by sudo if it asks no password.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif have sudo && sudo -n true 2>/dev/null; then
+        sudo -n "$@"
+    else
+        say "cannot run as root (no root, no password-free sudo): $*"
+        return 1
+    fi
+}
+
+# Installs packages of the distribution: add_packages REASON PACKAGE...
+add_packages() {
+    local reason=$1 && shift
+    if ! have apt-get; then
+        say "please install $* ($reason): only apt-get is known here"
+        return 1
+    fi
+    say "installing $* ($reason)"
+    if [ -z "${apt_is_fresh-}" ]; then
+        as_root apt-get update -qq </dev/null || say 'apt-get update failed; trying with the lists that are there'
+        apt_is_fresh=yes
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -qq -y --no-install-recommends "$@" </dev/null >/dev/null
+}
+
+# Is version $1 at least version $2?
+at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ]; }
+
+# The version of cargo, as 1.85.0; 0 when there is none that runs.
+cargo_version() { cargo --version 2>/dev/null | awk '{ print $2; exit } END { if (!NR) print 0 }'; }
+
+# The version of a package that apt-get would install, as 1.85.0.
+candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p'; }
+
+# A Rust toolchain of at least $msrv: by rustup, or the distribution's when that is new enough.
+need_rust() {
+    at_least "$(cargo_version)" "$msrv" && return
+    if have rustup; then
+        say "installing the stable Rust toolchain by rustup (cargo $(cargo_version) is older than $msrv)"
+        rustup toolchain install stable --profile minimal --no-self-update </dev/null && export RUSTUP_TOOLCHAIN=stable
+        at_least "$(cargo_version)" "$msrv" && return
+    fi
+    have curl || add_packages 'to fetch the Rust toolchain' curl ca-certificates
+    local place
+    place=$(mktemp -d)
+    if have curl && curl --proto '=https' -sSf -o "$place/rustup-init" "$rustup_init"; then
+        say "installing the stable Rust toolchain into ${CARGO_HOME:-$HOME/.cargo} (cargo $msrv or newer is needed)"
+        chmod +x "$place/rustup-init"
+        "$place/rustup-init" -y --quiet --profile minimal --no-modify-path --default-toolchain stable \
+            </dev/null >/dev/null
+    elif at_least "$(candidate cargo)" "$msrv"; then
+        add_packages "cargo $msrv or newer is needed" cargo rustc
+    fi
+    rm -r "$place"
+    at_least "$(cargo_version)" "$msrv" && return
+    say "no Rust toolchain of $msrv or newer could be had; see https://rustup.rs"
+    return 1
+}
+
+# The formatter and the linter of the toolchain.
+need_rust_lints() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    if have rustup; then
+        say 'installing rustfmt and clippy by rustup (for the style checks)'
+        rustup component add rustfmt clippy </dev/null
+    else
+        add_packages 'for the style checks' rustfmt rust-clippy
+    fi
+}
+
+# A linker and the C library's headers, for Rust itself.
+need_cc() { have cc || add_packages 'the linker that Rust uses' gcc libc6-dev; }
+
+# A C++ compiler, for libFuzzer.
+need_cxx() { have c++ || add_packages 'libFuzzer is C++' g++; }
+
+# The helper that lets users mount FUSE file systems.
+need_fuse() { have fusermount3 || add_packages 'fusermount3, to mount without being root' fuse3; }
+
+# Commands to set and read attributes and access control lists, and to compare trees.
+need_tree_tools() {
+    { have getfattr && have setfattr; } || add_packages 'tests with extended attributes' attr || return
+    have setfacl || add_packages 'tests with access control lists' acl || return
+    have diff || add_packages 'to compare trees' diffutils || return
+    have mount || add_packages 'to mount images by the kernel' mount
+}
+
+# The Debian mirror that this machine already uses, if it is a Debian; otherwise nothing: debootstrap knows one.
+debian_mirror() {
+    if [ -n "${ANTEROS_DEBIAN_MIRROR-}" ]; then
+        echo "$ANTEROS_DEBIAN_MIRROR"
+    elif grep -qx 'ID=debian' /etc/os-release; then
+        cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+            sed -n 's/^URIs: *\([^ ]*\/debian\/\?\)\( .*\)\?$/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\/debian\/\?\) .*/\2/p' |
+            head -n1
+    fi
+}
+
+# Makes a small Debian tree, whole or not at all: debian_tree SUITE PACKAGES DIRECTORY
+debian_tree() {
+    local suite=$1 packages=$2 tree=$3 partial
+    have debootstrap || add_packages 'to make small Debian trees' debootstrap || return
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] ||
+        add_packages 'to know a genuine Debian' debian-archive-keyring || return
+    mkdir -p "$(dirname "$tree")"
+    partial=$(mktemp -d "$tree.XXXXXX")
+    if as_root debootstrap --variant=minbase ${packages:+"--include=$packages"} "$suite" "$partial/tree" \
+        $(debian_mirror) </dev/null >"$tree.log" 2>&1; then
+        as_root find "$partial/tree/var/cache/apt/archives" "$partial/tree/var/lib/apt/lists" -type f -delete
+        as_root rm -rf "$tree" && as_root mv "$partial/tree" "$tree"
+    else
+        say "debootstrap failed: $(tail -n1 "$tree.log") (all of it in $tree.log)"
+        as_root rm -rf "$partial"
+        return 1
+    fi
+    rmdir "$partial"
+}
+
+# The other implementations that judge ours; see scripts/peers.sh.
+need_judges() { scripts/peers.sh; }

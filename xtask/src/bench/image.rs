@@ -1,0 +1,179 @@
+//! `bench image`: what images cost to build, to extract and to check, and how large they are, beside erofs-utils.
+//!
+//! Both builders get the same options. Both readers get the same image, the peer's. `fsck.erofs` decodes the data
+//! only when told to extract, so that is what `anteros check`, which always does, is compared with.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{self, Path, PathBuf};
+use std::process::Command;
+
+use super::measure::take_turns;
+use super::{Comparison, Options, Unit};
+use crate::Outcome;
+use crate::peers;
+use crate::run::{cargo, output, run};
+
+/// The options of the images.
+const CONFIGURATIONS: [&[&str]; 6] = [
+    &["-zlz4"],
+    &["-zlz4", "-C16384"],
+    &["-zlz4", "-C65536"],
+    &["-zlz4hc,9"],
+    &["-zlz4hc,9", "-C16384"],
+    &["-zlz4hc,9", "-C65536"],
+];
+
+/// The options of every image: nothing in it may depend on when or where it is made.
+const FIXED: [&str; 3] = [
+    "-T0",
+    "-U616e7465-726f-7300-0000-000000000000",
+    "--all-root",
+];
+
+/// Runs the benchmark: the versions of the programs, and the comparisons.
+///
+/// # Errors
+/// When a program or a corpus cannot be had, or a command fails.
+pub(super) fn image(options: &Options) -> Outcome<(Vec<String>, Vec<Comparison>)> {
+    peers::make()?;
+    let bench = Bench {
+        anteros: build_anteros()?,
+        scratch: PathBuf::from("target/bench/scratch"),
+        runs: options.runs,
+    };
+    clear(&bench.scratch)?;
+    fs::create_dir_all(&bench.scratch)?;
+    let mut comparisons = Vec::new();
+    for name in &options.corpora {
+        let corpus = super::corpus(name)?;
+        for configuration in CONFIGURATIONS {
+            let subject = format!("{name} {}", configuration.join(" "));
+            eprintln!("bench image: {subject}");
+            comparisons.extend(bench.compare(&corpus, configuration, &subject)?);
+        }
+    }
+    clear(&bench.scratch)?;
+    Ok((bench.versions()?, comparisons))
+}
+
+/// Where things are.
+struct Bench {
+    anteros: PathBuf,
+    scratch: PathBuf,
+    runs: usize,
+}
+
+impl Bench {
+    /// Everything about one corpus with one configuration.
+    fn compare(
+        &self,
+        corpus: &Path,
+        configuration: &[&str],
+        subject: &str,
+    ) -> Outcome<Vec<Comparison>> {
+        let ours = self.scratch.join("ours.erofs");
+        let peer = self.scratch.join("peer.erofs");
+        let mut comparisons = self.build(corpus, configuration, subject, &ours, &peer)?;
+        comparisons.extend(self.read(subject, &peer)?);
+        Ok(comparisons)
+    }
+
+    fn build(
+        &self,
+        corpus: &Path,
+        configuration: &[&str],
+        subject: &str,
+        ours: &Path,
+        peer: &Path,
+    ) -> Outcome<Vec<Comparison>> {
+        let mut mkfs = self.anteros("mkfs");
+        mkfs.args(FIXED).args(configuration).arg(ours).arg(corpus);
+        let mut peer_mkfs = peers::command("mkfs.erofs")?;
+        peer_mkfs
+            .args(["--quiet"])
+            .args(FIXED)
+            .args(configuration)
+            .arg(peer)
+            .arg(corpus);
+        let turns = take_turns(self.runs, mkfs, peer_mkfs, || Ok(()))?;
+        let size = |image: &Path| fs::metadata(image).map(|metadata| metadata.len() as f64);
+        Ok(vec![
+            turns.figure("image size", subject, Unit::Bytes, size(ours)?, size(peer)?),
+            turns.wall("build: wall time", subject),
+            turns.processor("build: processor time", subject),
+            turns.memory("build: peak memory", subject),
+        ])
+    }
+
+    fn read(&self, subject: &str, image: &Path) -> Outcome<Vec<Comparison>> {
+        // In memory, where that can be had: it is the programs that are compared, not the disk.
+        let memory = Path::new("/dev/shm");
+        let tree = if memory.is_dir() {
+            memory
+        } else {
+            &self.scratch
+        }
+        .join("anteros-bench-tree");
+        let mut extract = self.anteros("extract");
+        extract.arg(image).arg(&tree);
+        let mut peer_extract = peers::command("fsck.erofs")?;
+        peer_extract.arg(joined("--extract=", &tree)).arg(image);
+        let extract = take_turns(self.runs, extract, peer_extract, || clear(&tree))?;
+        clear(&tree)?;
+
+        let mut check = self.anteros("check");
+        check.arg(image);
+        let mut peer_check = peers::command("fsck.erofs")?;
+        peer_check.arg("--extract").arg(image);
+        let check = take_turns(self.runs, check, peer_check, || Ok(()))?;
+
+        Ok(vec![
+            extract.wall("extract: wall time", subject),
+            extract.processor("extract: processor time", subject),
+            check.wall("check: wall time", subject),
+            check.processor("check: processor time", subject),
+        ])
+    }
+
+    fn anteros(&self, command: &str) -> Command {
+        let mut anteros = Command::new(&self.anteros);
+        anteros.arg(command);
+        anteros
+    }
+
+    fn versions(&self) -> Outcome<Vec<String>> {
+        let ours = output(Command::new(&self.anteros).arg("--version"))?;
+        let peer = output(peers::command("mkfs.erofs")?.arg("--version"))?;
+        Ok([ours, peer]
+            .iter()
+            .filter_map(|text| text.lines().next().map(str::to_owned))
+            .collect())
+    }
+}
+
+/// Builds the tool as it is shipped, and tells where it is.
+fn build_anteros() -> Outcome<PathBuf> {
+    run(cargo().args(["build", "--release", "--locked", "--package", "anteros"]))?;
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(path::absolute(Path::new(&target).join("release/anteros"))?)
+}
+
+/// An option with its value in one word.
+fn joined(option: &str, path: &Path) -> OsString {
+    let mut word = OsStr::new(option).to_owned();
+    word.push(path);
+    word
+}
+
+/// Removes a directory with all that is in it, if it is there.
+fn clear(directory: &Path) -> Outcome {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(format!("{}: {error}", directory.display()).into())
+        }
+        _ => Ok(()),
+    }
+}

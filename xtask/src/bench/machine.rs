@@ -1,0 +1,61 @@
+//! The machine that a benchmark ran on.
+
+use std::fmt;
+use std::fs;
+use std::thread::available_parallelism;
+
+use serde_json::{Value, json};
+
+/// What one must know of a machine to read its figures.
+pub(super) struct Machine {
+    processor: String,
+    cores: usize,
+    memory: String,
+    kernel: String,
+}
+
+impl Machine {
+    /// Reads `/proc`; what it does not tell is called unknown.
+    pub(super) fn read() -> Self {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            processor: field("/proc/cpuinfo", "model name"),
+            cores: available_parallelism().map_or(1, usize::from),
+            memory: field("/proc/meminfo", "MemTotal"),
+            kernel: kernel.trim().to_owned(),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "processor": self.processor,
+            "cores": self.cores,
+            "memory": self.memory,
+            "kernel": self.kernel,
+        })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            processor,
+            cores,
+            memory,
+            kernel,
+        } = self;
+        write!(
+            f,
+            "{processor}, {cores} cores, {memory} of memory, Linux {kernel}"
+        )
+    }
+}
+
+/// The first value of a field in a file of lines `field : value`.
+fn field(path: &str, name: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+    value.map_or("unknown", str::trim).to_owned()
+}

@@ -1,0 +1,58 @@
+//! Chores of the repository: `cargo xtask <chore>`.
+//!
+//! What installs or prepares things is written in shell (`scripts/`, `tests/fixtures/make.sh`), because it
+//! calls programs and little else; a chore here calls it. What reads, judges or measures is written in Rust.
+
+mod bench;
+mod fuzz;
+mod licenses;
+mod metadata;
+mod msrv;
+mod peers;
+mod run;
+
+use std::env;
+use std::error::Error;
+use std::process::ExitCode;
+
+/// What a chore gives back: nothing, or what went wrong in words for a person.
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  bench NAME [--corpus NAME]... [--runs N]   measure beside the peers; writes target/bench/NAME.{json,html}
+  corpus NAME                    make a corpus for the benchmarks and print where it is
+  fixtures                       make the images of tests/fixtures again
+  fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
+  licenses                       refuse dependencies whose licence deny.toml does not allow
+  msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
+  peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
+  peers                          make the peers' tree";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match chore(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn chore(words: &[&str]) -> Outcome {
+    env::set_current_dir(run::root())?;
+    match words {
+        ["bench", name, options @ ..] => bench::bench(name, options),
+        ["corpus", name] => bench::print_corpus(name),
+        ["fixtures"] => peers::fixtures(),
+        ["fuzz", options @ ..] => fuzz::fuzz(options),
+        ["licenses"] => licenses::licenses(),
+        ["msrv"] => msrv::msrv(),
+        ["peer", program, arguments @ ..] => peers::peer(program, arguments),
+        ["peers"] => peers::make(),
+        _ => Err(USAGE.into()),
+    }
+}

@@ -1,0 +1,90 @@
+//! The programs that judge ours: erofs-utils and others, in a small Debian tree that `scripts/peers.sh` makes.
+//!
+//! A program of that tree is started by the dynamic loader of the tree, with the libraries of the tree. So it needs
+//! neither root nor chroot, and sees the same paths as we do.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Outcome;
+use crate::run::{run, words};
+
+/// Makes the tree, unless it is there.
+///
+/// # Errors
+/// When it is not there and cannot be made.
+pub(crate) fn make() -> Outcome {
+    run(&mut Command::new("scripts/peers.sh"))
+}
+
+/// Runs a program of the tree in place of this one.
+///
+/// # Errors
+/// When the tree cannot be made or the program cannot be started.
+pub(crate) fn peer(program: &str, arguments: &[&str]) -> Outcome {
+    make()?;
+    Err(command(program)?.args(arguments).exec().into())
+}
+
+/// Makes the images of `tests/fixtures` with the tree's erofs-utils.
+///
+/// # Errors
+/// When the tree or an image cannot be made.
+pub(crate) fn fixtures() -> Outcome {
+    make()?;
+    let mut recipe = Command::new("tests/fixtures/make.sh");
+    run(recipe.args([
+        words(&command("mkfs.erofs")?),
+        words(&command("fsck.erofs")?),
+    ]))
+}
+
+/// The command that starts a program of the tree.
+///
+/// # Errors
+/// When the tree has no such program.
+pub(crate) fn command(program: &str) -> Outcome<Command> {
+    let tree = tree()?;
+    let (libraries, loader) = loader(&tree)?;
+    let program = tree.join("usr/bin").join(program);
+    if !program.exists() {
+        return Err(format!("{}: no such peer", program.display()).into());
+    }
+    let mut command = Command::new(loader);
+    command.arg("--library-path").arg(libraries).arg(program);
+    Ok(command)
+}
+
+/// Where the tree lies: `$ANTEROS_PEERS/sid`, or `anteros/peers/sid` under the user's cache.
+fn tree() -> Outcome<PathBuf> {
+    if let Some(peers) = env::var_os("ANTEROS_PEERS") {
+        return Ok(Path::new(&peers).join("sid"));
+    }
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cache")));
+    Ok(cache
+        .ok_or("neither ANTEROS_PEERS nor HOME is set")?
+        .join("anteros/peers/sid"))
+}
+
+/// The directory of the tree's libraries, such as `usr/lib/x86_64-linux-gnu`, and the loader that lies in it.
+fn loader(tree: &Path) -> Outcome<(PathBuf, PathBuf)> {
+    let is_loader = |name: &OsStr| name.as_encoded_bytes().starts_with(b"ld-linux");
+    for directory in fs::read_dir(tree.join("usr/lib"))?.flatten() {
+        let inside = fs::read_dir(directory.path())
+            .into_iter()
+            .flatten()
+            .flatten();
+        if let Some(loader) = inside
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().is_some_and(is_loader))
+        {
+            return Ok((directory.path(), loader));
+        }
+    }
+    Err(format!("{}: no dynamic loader", tree.display()).into())
+}
