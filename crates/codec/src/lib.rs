@@ -13,7 +13,6 @@
 //! - The encoder is a pure function of its input, its effort and the budget.
 //! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, and nowhere else.
 
-mod algorithm;
 mod decoder;
 mod deflate;
 mod encoder;
@@ -26,7 +25,7 @@ mod probe;
 mod tests;
 mod zstd;
 
-pub use algorithm::Algorithm;
+pub use anteros_core::Algorithm;
 pub use decoder::{Decoder, Length, Params};
 pub use encoder::{Effort, Encoded, Lz4Encoder, UnknownEffort};
 pub use error::{DecodeError, Fault};

@@ -7,10 +7,12 @@
 //!
 //! This crate knows no format and no codec, and never prints.
 
+mod algorithm;
 mod device;
 mod fs;
 mod size;
 
+pub use algorithm::Algorithm;
 pub use device::{Device, FileDevice, Window};
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,

@@ -7,50 +7,20 @@
 //! | size: u16 | payload: size bytes |
 //! ```
 
-use std::fmt;
-
+use anteros_core::Algorithm;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Corrupt, Fault, PCLUSTER_BYTES_MAX, Unsupported};
 
-/// A compression algorithm, by its number on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Algorithm {
-    /// LZ4 blocks.
-    Lz4 = 0,
-    /// MicroLZMA: LZMA1 whose first byte is the inverted properties byte.
-    Lzma = 1,
-    /// Raw DEFLATE.
-    Deflate = 2,
-    /// Zstandard frames.
-    Zstd = 3,
-}
-
-impl Algorithm {
-    /// Every algorithm, ascending.
-    pub const ALL: [Self; 4] = [Self::Lz4, Self::Lzma, Self::Deflate, Self::Zstd];
-
-    /// The algorithm with this number.
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported::Algorithm`] for any other number.
-    pub fn from_id(id: u8) -> Result<Self, Unsupported> {
-        let known = Self::ALL.get(usize::from(id)).copied();
-        known.ok_or(Unsupported::Algorithm { id })
-    }
-
-    /// The name in lower case.
-    pub const fn name(self) -> &'static str {
-        ["lz4", "lzma", "deflate", "zstd"][self as usize]
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+/// The algorithm with this number.
+///
+/// # Errors
+///
+/// [`Unsupported::Algorithm`] for any other number.
+pub fn algorithm_of(id: u8) -> Result<Algorithm, Unsupported> {
+    let known = Algorithm::ALL.get(usize::from(id)).copied();
+    known.ok_or(Unsupported::Algorithm { id })
 }
 
 /// A set of algorithms, as the superblock keeps it.
@@ -211,7 +181,8 @@ impl ComprCfgs {
             }
             Algorithm::Deflate => {
                 let cfg: RawDeflateCfg = read_cfg(algorithm, payload)?;
-                if !(8..=15).contains(&cfg.windowbits) {
+                // mkfs.erofs says 0 for libdeflate's streams: the decoder need not be told.
+                if cfg.windowbits > 15 {
                     return Err(impossible("window shift", cfg.windowbits.into()).into());
                 }
                 self.deflate_window_bits = cfg.windowbits;

@@ -7,10 +7,11 @@
 //! | 16 bytes | length, address, low file offset | sorted by file offset |
 //! | 32 bytes | length, address, file offset | sorted by file offset |
 
+use anteros_core::Algorithm;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::compr_cfg::Algorithm;
+use crate::compr_cfg::algorithm_of;
 use crate::zmap::ExtentHeader;
 use crate::{Corrupt, Fault, PCLUSTER_BYTES_MAX, align_up};
 
@@ -96,7 +97,7 @@ impl ExtentRecord {
         let algorithm = match plen >> PLEN_FORMAT_SHIFT {
             0 if partial => return Err(Corrupt::ExtentPlen { plen }.into()),
             0 => None,
-            id => Some(Algorithm::from_id(id as u8 - 1)?),
+            id => Some(algorithm_of(id as u8 - 1)?),
         };
         Ok(ExtentFormat::Encoded {
             bytes,

@@ -1,9 +1,8 @@
 //! Why bytes are refused.
 
-use anteros_core::FileKind;
+use anteros_core::{Algorithm, FileKind};
 
 use crate::Nid;
-use crate::compr_cfg::Algorithm;
 
 /// Bytes that break the format, or ask for something this code does not know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +29,10 @@ pub enum Unsupported {
     Algorithm { id: u8 },
     #[error("compression algorithms {bits:#06x} are not all known")]
     Algorithms { bits: u16 },
-    #[error("logical clusters of 2^{bits} bytes are larger than a block")]
+    #[error("logical clusters of 2^{bits} bytes are larger than a block, or than their index can pack")]
     LclusterBits { bits: u8 },
+    #[error("the streams are not right-aligned, as before Linux 5.4")]
+    NoZeroPadding,
 }
 
 /// A broken rule of the format, with the value that breaks it.
@@ -178,6 +179,8 @@ pub enum Corrupt {
     LookBack { lcn: u64, delta: u64 },
     #[error("lcluster {lcn}: the distance to the next head is 0")]
     LookAhead { lcn: u64 },
+    #[error("lcluster {lcn}: {delta} lclusters ahead lies beyond the next head, lcluster {head}")]
+    LookAheadBeyond { lcn: u64, delta: u64, head: u64 },
     #[error("lcluster {lcn}: a pcluster of {blocks} blocks is impossible")]
     PclusterBlocks { lcn: u64, blocks: u32 },
     #[error("lcluster {lcn}: the size of its pcluster is not recorded")]
@@ -221,8 +224,12 @@ pub enum Corrupt {
     FragmentWithoutPacked,
     #[error("the packed inode itself uses fragments")]
     FragmentInPacked,
-    #[error("the metabox inode lies in the metabox")]
-    MetaboxInMetabox,
+    #[error("the inode with the {which} is a {kind}", kind = kind.name())]
+    SpecialKind { which: &'static str, kind: FileKind },
+    #[error("a hole in the packed inode or the metabox")]
+    SpecialHole,
+    #[error("the pcluster of the extent at {offset} lies over the superblock")]
+    PclusterAtZero { offset: u64 },
     #[error("node id {nid} lies in a metabox that the image does not have")]
     NoMetabox { nid: Nid },
     #[error("the padding in front of the compressed stream is {found} bytes long, a block or more")]

@@ -85,6 +85,9 @@ pub const FORMAT_NLINK_1: u16 = 1 << 4;
 /// Longest symlink target in bytes.
 pub const SYMLINK_BYTES_MAX: u64 = 4096;
 
+/// Largest directory in bytes: more than 2^36 names.
+pub const DIRECTORY_BYTES_MAX: u64 = 1 << 44;
+
 /// How an inode's data is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -190,7 +193,7 @@ impl Inode {
     /// If there are fewer bytes than [`bytes_needed`](Self::bytes_needed).
     pub fn parse(nid: Nid, bytes: &[u8], sb: &Superblock) -> Result<Self, Fault> {
         let fields = match Self::bytes_needed([bytes[0], bytes[1]]) {
-            EXTENDED_BYTES => Fields::extended(bytes, sb),
+            EXTENDED_BYTES => Fields::extended(bytes),
             _ => Fields::compact(bytes, sb),
         };
         fields.check(nid, sb)
@@ -250,7 +253,7 @@ impl Fields {
         }
     }
 
-    fn extended(bytes: &[u8], sb: &Superblock) -> Self {
+    fn extended(bytes: &[u8]) -> Self {
         let (raw, _) = RawExtendedInode::read_from_prefix(bytes).expect("64 bytes");
         Self {
             i_format: raw.i_format.get(),
@@ -258,7 +261,8 @@ impl Fields {
             i_mode: raw.i_mode.get(),
             size: raw.i_size.get(),
             i_u: raw.i_u.get(),
-            address_hi: sb.has_48bit().then_some(raw.i_nb.get()),
+            // Zero without 48-bit addresses, but for holes, whose address is all ones.
+            address_hi: Some(raw.i_nb.get()),
             serial: raw.i_ino.get(),
             uid: raw.i_uid.get(),
             gid: raw.i_gid.get(),
@@ -323,6 +327,7 @@ impl Fields {
     fn check_size(&self, kind: FileKind) -> Result<(), Corrupt> {
         let limit = match kind {
             FileKind::Symlink => SYMLINK_BYTES_MAX,
+            FileKind::Directory => DIRECTORY_BYTES_MAX,
             _ => i64::MAX as u64,
         };
         if self.size > limit || (kind == FileKind::Symlink && self.size == 0) {

@@ -189,6 +189,9 @@ impl<'a> XattrEntry<'a> {
     /// [`Corrupt`] if the prefix is unknown, or the name too long or with a NUL; `offset` is only
     /// reported.
     pub fn name(&self, prefixes: &[LongPrefix], offset: usize) -> Result<Option<Vec<u8>>, Corrupt> {
+        if self.index == 0 && self.suffix.is_empty() && self.value.is_empty() {
+            return Ok(None); // padding: mkfs.erofs --root-xattr-isize
+        }
         let (base, infix): (u8, &[u8]) = match self.index & !LONG_PREFIX {
             index if self.index & LONG_PREFIX == 0 => (index, b""),
             index => {
@@ -209,8 +212,9 @@ impl<'a> XattrEntry<'a> {
             index: base,
         })?;
         let name = [short, infix, self.suffix].concat();
-        let is_bare = !matches!(base, 2 | 3) && name.len() == short.len();
-        if name.len() > 255 || is_bare {
+        let is_acl = matches!(base, 2 | 3);
+        let is_bare = name.len() == short.len();
+        if name.len() > 255 || is_acl != is_bare {
             return Err(Corrupt::XattrNameLength {
                 offset,
                 len: name.len(),
@@ -272,7 +276,14 @@ impl<'a> XattrRegion<'a> {
         let region = self.region;
         let mut next = Some(self.inline_offset()).filter(|&o| o < region.len());
         std::iter::from_fn(move || {
-            let offset = next.take()?;
+            let mut offset = next.take()?;
+            // Room that a writer left for attributes to come.
+            while region[offset..].starts_with(&[0; ENTRY_BYTES]) {
+                offset += ENTRY_BYTES;
+            }
+            if offset == region.len() {
+                return None;
+            }
             let entry = XattrEntry::parse(region, offset);
             if let Ok(entry) = &entry {
                 next = Some(offset + entry.bytes).filter(|&o| o < region.len());

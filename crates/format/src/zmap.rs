@@ -2,10 +2,11 @@
 //!
 //! It lies at the first multiple of 8 bytes behind the xattrs and says how the rest is indexed.
 
+use anteros_core::Algorithm;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::compr_cfg::Algorithm;
+use crate::compr_cfg::algorithm_of;
 use crate::inode::DataLayout;
 use crate::{Corrupt, Fault, Unsupported, align_up};
 
@@ -162,7 +163,13 @@ impl MapHeader {
         if compact && big.0 != big.1 {
             return Err(Corrupt::BigPclusterFlags { advise }.into());
         }
-        if lcluster_bits != block_bits || (compact && lcluster_bits > 14) {
+        let compacted_2b = compact && advise & ADVISE_COMPACTED_2B != 0;
+        let bits_max = match (compact, compacted_2b) {
+            (_, true) => 12,
+            (true, _) => 14,
+            (false, _) => block_bits,
+        };
+        if lcluster_bits != block_bits || lcluster_bits > bits_max {
             return Err(Unsupported::LclusterBits {
                 bits: lcluster_bits,
             }
@@ -170,10 +177,10 @@ impl MapHeader {
         }
         Ok(Self::Indexed(IndexHeader {
             compact,
-            compacted_2b: compact && advise & ADVISE_COMPACTED_2B != 0 && lcluster_bits <= 12,
+            compacted_2b,
             lcluster_bits,
-            head1: Algorithm::from_id(raw.h_algorithmtype & 15)?,
-            head2: Algorithm::from_id(raw.h_algorithmtype >> 4)?,
+            head1: algorithm_of(raw.h_algorithmtype & 15)?,
+            head2: algorithm_of(raw.h_algorithmtype >> 4)?,
             big_pcluster_1: big.0,
             big_pcluster_2: big.1,
             interlaced: advise & ADVISE_INTERLACED_PCLUSTER != 0,

@@ -12,6 +12,9 @@ pub(crate) struct Cache<K> {
     state: Mutex<State<K>>,
 }
 
+/// What an entry is taken to cost besides its data.
+const ENTRY_BYTES: usize = 128;
+
 #[derive(Debug)]
 struct State<K> {
     entries: HashMap<K, Entry>,
@@ -38,17 +41,18 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         Some(entry.data.clone())
     }
 
-    /// Keeps `data`, unless it alone exceeds the cache.
+    /// Keeps `data`, unless it alone exceeds the cache or is empty.
     pub(crate) fn put(&self, key: K, data: Arc<[u8]>) {
-        if data.len() > self.bytes_max {
+        let bytes = data.len() + ENTRY_BYTES;
+        if bytes > self.bytes_max || data.is_empty() {
             return;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.entries.contains_key(&key) {
             return;
         }
-        state.make_room(self.bytes_max - data.len());
-        state.bytes += data.len();
+        state.make_room(self.bytes_max - bytes);
+        state.bytes += bytes;
         state.queue.push_back(key);
         state.entries.insert(key, Entry { data, asked_again: false });
     }
@@ -62,7 +66,7 @@ impl<K: Copy + Eq + Hash> State<K> {
             if std::mem::take(&mut entry.asked_again) {
                 self.queue.push_back(key);
             } else if let Some(entry) = self.entries.remove(&key) {
-                self.bytes -= entry.data.len();
+                self.bytes -= entry.data.len() + ENTRY_BYTES;
             }
         }
     }
@@ -74,24 +78,26 @@ mod tests {
 
     #[test]
     fn never_holds_more_than_it_may() {
-        let cache = Cache::new(100);
+        let cache = Cache::new(1000);
         for key in 0..1000u32 {
             cache.put(key, vec![0; 1 + key as usize % 40].into());
             let state = cache.state.lock().unwrap();
-            let held: usize = state.entries.values().map(|e| e.data.len()).sum();
+            let held: usize = state.entries.values().map(|e| e.data.len() + ENTRY_BYTES).sum();
             assert_eq!((held, state.entries.len()), (state.bytes, state.queue.len()));
-            assert!(held <= 100);
+            assert!(held <= 1000);
         }
     }
 
     #[test]
     fn what_is_asked_for_stays() {
-        let cache = Cache::new(10);
+        let cache = Cache::new(3 * (ENTRY_BYTES + 3));
         for key in 0..100u32 {
             cache.put(key, vec![key as u8; 3].into());
             assert_eq!(cache.get(&0).as_deref(), Some(&[0u8; 3][..]));
         }
-        cache.put(200, vec![0; 11].into());
-        assert!(cache.get(&200).is_none());
+        cache.put(200, vec![0; 1000].into());
+        assert!(cache.get(&200).is_none(), "larger than the cache");
+        cache.put(201, Vec::new().into());
+        assert!(cache.get(&201).is_none(), "costs, and is of no use");
     }
 }

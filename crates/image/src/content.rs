@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anteros_codec::{Length, strip_zero_padding};
-use anteros_format::compr_cfg::Algorithm;
 use anteros_format::inode::Inode;
 use anteros_format::Corrupt;
 
-use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
+use crate::map::{Encoding, Extent, Map, Pcluster, Source};
 use crate::{Error, Image, Place, Result};
 
 /// Decodes whole extents in file order, with one buffer that grows to the largest of them.
@@ -55,6 +54,24 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+
+    /// Fills `out` with bytes of an extent, `skip` bytes from its beginning. Memory for encoded data
+    /// is kept; what is encoded should be wanted whole.
+    pub(crate) fn read_within(
+        &mut self,
+        inode: &Inode,
+        extent: &Extent,
+        skip: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        match &extent.source {
+            Source::Pcluster(pcluster) if out.len() as u64 == extent.len => {
+                let place = Place::Data { nid: inode.nid, offset: extent.offset };
+                self.image.decode(place, extent.offset, pcluster, &mut self.encoded, out)
+            }
+            _ => self.image.read_within(inode, extent, skip, out),
+        }
+    }
 }
 
 impl Image {
@@ -89,6 +106,10 @@ impl Image {
     fn read_within(&self, inode: &Inode, extent: &Extent, skip: u64, buf: &mut [u8]) -> Result<()> {
         let place = Place::Data { nid: inode.nid, offset: extent.offset };
         match &extent.source {
+            Source::Hole if self.is_special(inode.nid) => {
+                // No writer leaves holes there, and metadata made of nothing has no end.
+                return Err(Error::corrupt(place)(Corrupt::SpecialHole));
+            }
             Source::Hole => buf.fill(0),
             Source::Raw(location) => {
                 let at = location.plus(skip).ok_or_else(|| {
@@ -116,7 +137,7 @@ impl Image {
     /// The whole extent decoded, from the cache if it has it.
     fn decoded(&self, place: Place, extent: &Extent, pcluster: &Pcluster) -> Result<Arc<[u8]>> {
         // The same pcluster may serve extents of different lengths.
-        let key = (pcluster.location, pcluster.bytes, extent.len as u32);
+        let key = (*pcluster, extent.len);
         if let Some(data) = self.data_cache.get(&key).filter(|_| is_compressed(pcluster)) {
             return Ok(data);
         }
@@ -130,7 +151,7 @@ impl Image {
     }
 
     /// Decodes a pcluster into an extent's bytes, which begin at `offset` of the file.
-    fn decode(
+    pub(crate) fn decode(
         &self,
         place: Place,
         offset: u64,
@@ -151,14 +172,14 @@ impl Image {
                 })?;
                 let length = if pcluster.partial { Length::AtLeast } else { Length::Exact };
                 self.with_decoder(|decoder, params| {
-                    decoder.decode(codec_of(algorithm), params, stream, out, length)
+                    decoder.decode(algorithm, params, stream, out, length)
                 })
                 .map_err(|fault| Error::Decode { place, fault })
             }
         }
     }
 
-    /// Byte `p` of the file lies at `p % block size` of the pcluster, which is rotated so.
+    /// The pcluster is rotated so that each byte keeps its offset within a block.
     fn read_interlaced(
         &self,
         place: Place,
@@ -169,29 +190,18 @@ impl Image {
     ) -> Result<()> {
         encoded.resize(pcluster.bytes as usize, 0);
         self.read_raw(place, pcluster.location, encoded)?;
-        let turn = (offset % u64::from(self.superblock().block_bytes())) as usize;
-        let front = out.len().min(encoded.len() - turn);
+        // Up to the end of its first block, the extent lies at the end of the pcluster.
+        let block = u64::from(self.superblock().block_bytes());
+        let front = (block - offset % block) as usize;
+        let turn = encoded.len() - front;
+        let front = out.len().min(front);
         let (first, rest) = out.split_at_mut(front);
         first.copy_from_slice(&encoded[turn..turn + front]);
         rest.copy_from_slice(&encoded[..rest.len()]);
         Ok(())
     }
-
-    /// Reads bytes as they lie at a location, for listings and checks.
-    pub(crate) fn read_location(&self, place: Place, at: Location, buf: &mut [u8]) -> Result<()> {
-        self.read_raw(place, at, buf)
-    }
 }
 
 const fn is_compressed(pcluster: &Pcluster) -> bool {
     matches!(pcluster.encoding, Encoding::Compressed(_))
-}
-
-const fn codec_of(algorithm: Algorithm) -> anteros_codec::Algorithm {
-    match algorithm {
-        Algorithm::Lz4 => anteros_codec::Algorithm::Lz4,
-        Algorithm::Lzma => anteros_codec::Algorithm::Lzma,
-        Algorithm::Deflate => anteros_codec::Algorithm::Deflate,
-        Algorithm::Zstd => anteros_codec::Algorithm::Zstd,
-    }
 }

@@ -170,7 +170,7 @@ impl Image {
         }
     }
 
-    fn dir_block<'b>(
+    pub(crate) fn dir_block<'b>(
         &self,
         dir: &Inode,
         map: &Map,

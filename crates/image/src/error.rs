@@ -39,6 +39,19 @@ pub enum Place {
     Image,
 }
 
+impl Place {
+    /// The inode that the place belongs to, if any.
+    pub const fn nid(&self) -> Option<Nid> {
+        match *self {
+            Self::Inode(nid)
+            | Self::Directory { nid, .. }
+            | Self::Xattrs(nid)
+            | Self::Data { nid, .. } => Some(nid),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,7 +131,7 @@ pub enum Error {
     /// A component of a path is no directory.
     #[error("not a directory")]
     NotDirectory,
-    /// More symbolic links than can be meant.
+    /// An inode whose target was asked for is no symbolic link.
     #[error("not a symbolic link")]
     NotSymlink,
 }
@@ -138,6 +151,18 @@ impl Error {
     /// Gives a broken rule its place.
     pub(crate) fn corrupt(place: Place) -> impl Fn(Corrupt) -> Self {
         move |fault| Self::Corrupt { place, fault }
+    }
+
+    /// Where it was met; [`Place::Image`] for those that belong to no place.
+    pub const fn place(&self) -> Place {
+        match *self {
+            Self::Corrupt { place, .. }
+            | Self::Unsupported { place, .. }
+            | Self::Decode { place, .. }
+            | Self::Io { place, .. } => place,
+            Self::Devices { .. } | Self::DeviceSize { .. } => Place::DeviceTable,
+            _ => Place::Image,
+        }
     }
 
     /// Whether the image itself is broken, rather than unknown or unreadable.

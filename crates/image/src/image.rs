@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_codec::{Decoder, Params};
-use anteros_core::Device;
+use anteros_core::{Device, FileKind};
 use anteros_format::compr_cfg::ComprCfgs;
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::inode::{EXTENDED_BYTES, Inode};
@@ -13,7 +13,7 @@ use anteros_format::{Corrupt, DEVICE_BYTES_MAX, Nid, SLOT_BYTES, align_up};
 use zerocopy::FromBytes;
 
 use crate::cache::Cache;
-use crate::map::Location;
+use crate::map::{Location, Pcluster};
 use crate::{Error, Map, Place, Result};
 
 /// How to open an image.
@@ -54,7 +54,8 @@ pub struct Image {
     metabox: Option<(Inode, Map)>,
     packed: Option<(Inode, Map)>,
     meta_cache: Cache<u64>,
-    pub(crate) data_cache: Cache<(Location, u32, u32)>,
+    /// Decoded extents, by their pcluster and their length.
+    pub(crate) data_cache: Cache<(Pcluster, u64)>,
     decoders: Mutex<Vec<Decoder>>,
 }
 
@@ -95,8 +96,9 @@ impl Image {
         image.cfgs = image.read_compr_cfgs()?;
         image.slots = image.read_device_table()?;
         image.check_devices()?;
-        image.packed = image.special_inode(image.sb.packed)?;
-        image.metabox = image.special_inode(image.sb.metabox)?;
+        let packed = image.sb.packed.filter(|_| image.sb.incompat.contains(Incompat::FRAGMENTS));
+        image.packed = image.special_inode("fragments", packed)?;
+        image.metabox = image.special_inode("metadata", image.sb.metabox)?;
         image.prefixes = image.read_prefixes()?;
         Ok(image)
     }
@@ -219,21 +221,53 @@ impl Image {
         if buf.is_empty() {
             return Ok(());
         }
-        let devices = self.devices.len() - 1;
-        let given = self.devices.get(usize::from(device));
-        let source = given.ok_or(Error::Devices { needed: device, given: devices })?;
-        let end = address.saturating_add(buf.len() as u64);
-        if end > source.size() {
-            let of = if device == 0 { "the image" } else { "an extra device" };
-            let fault = Corrupt::OutOfBounds { what: "it", end, of, size: source.size() };
-            return Err(Error::Corrupt { place, fault });
-        }
+        self.check_bounds(place, "it", at, buf.len() as u64)?;
+        let source = &self.devices[usize::from(device)];
         let read = source.read_at(address, buf);
         read.map_err(|source_error| Error::Io {
             place,
             device: source.name(),
             source: source_error,
         })
+    }
+
+    /// Checks that bytes lie wholly inside the device or metabox that has their location.
+    pub(crate) fn check_bounds(
+        &self,
+        place: Place,
+        what: &'static str,
+        at: Location,
+        bytes: u64,
+    ) -> Result<()> {
+        let (of, size) = match at {
+            Location::Device { device, .. } => {
+                let given = self.devices.len() - 1;
+                let source = self.devices.get(usize::from(device));
+                let source = source.ok_or(Error::Devices { needed: device, given })?;
+                let of = if device == 0 { "the image" } else { "an extra device" };
+                (of, source.size())
+            }
+            Location::Metabox { .. } => {
+                let metabox = self.metabox.as_ref();
+                ("the metabox", metabox.map_or(0, |(inode, _)| inode.size))
+            }
+        };
+        let end = at.address().saturating_add(bytes);
+        if end > size {
+            let fault = Corrupt::OutOfBounds { what, end, of, size };
+            return Err(Error::Corrupt { place, fault });
+        }
+        Ok(())
+    }
+
+    /// The size of the packed inode in bytes, 0 if there is none.
+    pub(crate) fn packed_bytes(&self) -> u64 {
+        self.packed.as_ref().map_or(0, |(inode, _)| inode.size)
+    }
+
+    /// The size of the primary device in bytes.
+    pub(crate) fn primary_size(&self) -> u64 {
+        self.devices[0].size()
     }
 
     /// Where a unified address lies: on the primary device, unless an extra device has it.
@@ -253,18 +287,29 @@ impl Image {
 
     /// Reads from the packed inode.
     pub(crate) fn read_packed(&self, place: Place, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let Some((inode, map)) = &self.packed else {
-            return Err(Error::corrupt(place)(Corrupt::FragmentWithoutPacked));
-        };
-        let len = buf.len() as u64;
-        if offset.checked_add(len).is_none_or(|end| end > inode.size) {
-            let fault = Corrupt::Fragment { offset, len, packed_size: inode.size };
-            return Err(Error::Corrupt { place, fault });
-        }
+        let (inode, map) = self.check_fragment(place, offset, buf.len() as u64)?;
         self.read_exact(inode, map, offset, buf)
     }
 
-    /// Whether fragments may be used by this inode.
+    /// Checks that a fragment lies inside the packed inode, and returns that.
+    pub(crate) fn check_fragment(&self, place: Place, offset: u64, len: u64) -> Result<&(Inode, Map)> {
+        let Some(packed) = &self.packed else {
+            return Err(Error::corrupt(place)(Corrupt::FragmentWithoutPacked));
+        };
+        let packed_size = packed.0.size;
+        if offset.checked_add(len).is_none_or(|end| end > packed_size) {
+            let fault = Corrupt::Fragment { offset, len, packed_size };
+            return Err(Error::Corrupt { place, fault });
+        }
+        Ok(packed)
+    }
+
+    /// Whether the inode holds fragments or metadata.
+    pub(crate) fn is_special(&self, nid: Nid) -> bool {
+        self.sb.packed == Some(nid) || self.sb.metabox == Some(nid)
+    }
+
+    /// Whether the inode is the one that holds fragments, which may use none itself.
     pub(crate) fn is_packed(&self, nid: Nid) -> bool {
         self.sb.packed == Some(nid)
     }
@@ -316,6 +361,20 @@ impl Image {
         Ok(cfgs)
     }
 
+    /// Where the compression configurations end.
+    pub(crate) fn compr_cfgs_end(&self) -> Result<u64> {
+        let mut at = SUPERBLOCK_OFFSET + u64::from(self.sb.superblock_bytes);
+        for _ in self.sb.algorithms.iter() {
+            self.read_record(Place::ComprCfgs, &mut at, &mut [0; 2])?;
+        }
+        Ok(at)
+    }
+
+    /// Checks the superblock's checksum, if it has one.
+    pub(crate) fn verify_checksum(&self) -> Result<()> {
+        verify_checksum(&self.sb, &read_head(&*self.devices[0])?)
+    }
+
     /// Reads a record that begins with its size, at the next multiple of 4.
     fn read_record(&self, place: Place, at: &mut u64, size: &mut [u8; 2]) -> Result<Vec<u8>> {
         let from = |address| Location::Device { device: 0, address };
@@ -361,9 +420,13 @@ impl Image {
         Ok(())
     }
 
-    fn special_inode(&self, nid: Option<Nid>) -> Result<Option<(Inode, Map)>> {
+    fn special_inode(&self, which: &'static str, nid: Option<Nid>) -> Result<Option<(Inode, Map)>> {
         let open = |nid| {
             let inode = self.inode(nid)?;
+            if inode.kind != FileKind::Regular {
+                let fault = Corrupt::SpecialKind { which, kind: inode.kind };
+                return Err(Error::Corrupt { place: Place::Inode(nid), fault });
+            }
             let map = self.map(&inode)?;
             Ok((inode, map))
         };

@@ -11,19 +11,39 @@
 //! and every error says which rule was broken, where, by which value.
 
 mod cache;
+mod check;
 mod content;
+mod descent;
 mod dir;
 mod error;
+mod extract;
 mod image;
 mod map;
+mod parts;
+mod stats;
+mod trail;
+mod verify;
 mod vfs;
 mod xattr;
 mod zmap;
 
+pub use check::{
+    CheckObserver, CheckOptions, CheckProgress, CheckReport, Finding, FindingKind, Severity, check,
+};
 pub use content::Reader;
 pub use dir::{DirCursor, OwnedDirent};
 pub use error::{Error, Place, Result};
+pub use extract::{
+    ERRORS_KEPT, ExtractError, ExtractObserver, ExtractOptions, ExtractProblem, ExtractSummary,
+    Omitted, Warning, XattrScope, extract,
+};
 pub use image::{DeviceInfo, Image, OpenOptions};
 pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
+pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
+pub use trail::ImagePath;
+pub use verify::{
+    Difference, ImageText, Mismatch, VerifyError, VerifyObserver, VerifyOptions,
+    VerifyProblem, VerifyReport, verify,
+};
 pub use vfs::ImageFs;
 pub use xattr::Xattr;

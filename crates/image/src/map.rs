@@ -1,9 +1,10 @@
 //! Where the data of a file lies.
 
+use std::ops::Range;
 use std::sync::Mutex;
 
 use anteros_format::chunk::{Chunk, ChunkFormat};
-use anteros_format::compr_cfg::Algorithm;
+use anteros_core::Algorithm;
 use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::zmap::MapHeader;
 use anteros_format::{Corrupt, DEVICE_BYTES_MAX};
@@ -54,7 +55,7 @@ impl Location {
 }
 
 /// How a pcluster holds its extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// As it is, from the beginning of the pcluster on.
     Plain,
@@ -65,7 +66,7 @@ pub enum Encoding {
 }
 
 /// The encoded form of an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pcluster {
     /// Where it begins.
     pub location: Location,
@@ -280,6 +281,21 @@ impl Image {
         Ok(Extent { offset: start, len, source })
     }
 
+    /// Checks the index of a compressed file for the bytes `range`, entry by entry: also what
+    /// [`extent_at`](Self::extent_at) only sees from some offsets.
+    pub(crate) fn verify_index(
+        &self,
+        inode: &Inode,
+        map: &Map,
+        range: &Range<u64>,
+        may_go_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        match &map.0 {
+            Kind::Compressed(zmap) => zmap.verify(self, inode, range, may_go_on),
+            _ => Ok(()),
+        }
+    }
+
     /// Where a block of a device lies; device 0 is the unified address space.
     fn block_location(&self, inode: &Inode, device: u16, block: u64, len: u64) -> Result<Location> {
         let bits = self.superblock().block_bits;
@@ -301,6 +317,14 @@ impl Map {
     pub fn header(&self) -> Option<&MapHeader> {
         match &self.0 {
             Kind::Compressed(zmap) => Some(&zmap.header),
+            _ => None,
+        }
+    }
+
+    /// Where the inline data of a flat file lies.
+    pub(crate) const fn inline_location(&self) -> Option<Location> {
+        match &self.0 {
+            Kind::Flat { inline_at, .. } => *inline_at,
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 //! An image as a file system.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs,
@@ -10,17 +11,42 @@ use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
 use crate::dir::DirCursor;
-use crate::{Error, Image, Source};
+use crate::{Error, Image, Map, Source};
+
+/// The position behind a `.` that no block holds; a directory has fewer blocks.
+const END: u64 = 1 << 62;
 
 /// An image as a [`FileSystem`]. Inode numbers are those that the kernel's EROFS shows.
 pub struct ImageFs {
     image: Arc<Image>,
+    /// Files that were read lately, with what is known of where their data lies.
+    files: Mutex<HashMap<Ino, Arc<(Inode, Map)>>>,
 }
+
+/// How many files are kept in mind.
+const FILES_MAX: usize = 256;
 
 impl ImageFs {
     /// Offers an image as a file system.
-    pub const fn new(image: Arc<Image>) -> Self {
-        Self { image }
+    pub fn new(image: Arc<Image>) -> Self {
+        Self { image, files: Mutex::default() }
+    }
+
+    /// A file and its map; both are found once for many reads.
+    fn file(&self, ino: Ino) -> FsResult<Arc<(Inode, Map)>> {
+        let files = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = files().get(&ino) {
+            return Ok(file.clone());
+        }
+        let inode = self.inode(ino)?;
+        let map = self.image.map(&inode)?;
+        let file = Arc::new((inode, map));
+        let mut files = files();
+        if files.len() >= FILES_MAX {
+            files.clear();
+        }
+        files.insert(ino, file.clone());
+        Ok(file)
     }
 
     /// With a metabox, bit 63 of a node id moves to bit 31, and what is above bit 30 up by one.
@@ -100,19 +126,17 @@ impl FileSystem for ImageFs {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> FsResult<()> {
         let dir = self.inode(ino)?;
-        // Position 1 is behind an omitted `.`, which no block holds; others are moved up by one.
-        let shift = u64::from(dir.dot_omitted);
-        if dir.dot_omitted && from == 0 {
-            let dot = DirEntry { ino, kind: FileKind::Directory, next: 1, name: b"." };
-            if visit(dot).is_break() {
-                return Ok(());
-            }
-        }
-        let cursor = DirCursor::from_u64(from.saturating_sub(shift));
-        self.image.visit_dir(&dir, cursor, |entry, next| {
-            let next = next.to_u64() + shift;
-            visit(DirEntry { ino: self.ino(entry.nid), kind: entry.kind, next, name: entry.name })
+        let mut broken = false;
+        self.image.visit_dir(&dir, DirCursor::from_u64(from), |entry, next| {
+            let next = next.to_u64();
+            let flow = visit(DirEntry { ino: self.ino(entry.nid), kind: entry.kind, next, name: entry.name });
+            broken = flow.is_break();
+            flow
         })?;
+        if dir.dot_omitted && !broken && from != END {
+            // Where the kernel shows it too: behind all others.
+            let _ = visit(DirEntry { ino, kind: FileKind::Directory, next: END, name: b"." });
+        }
         Ok(())
     }
 
@@ -121,21 +145,21 @@ impl FileSystem for ImageFs {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
-        let inode = self.inode(ino)?;
+        let file = self.file(ino)?;
+        let (inode, map) = &*file;
         if inode.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
-        let map = self.image.map(&inode)?;
-        Ok(self.image.read(&inode, &map, offset, buf)?)
+        Ok(self.image.read(inode, map, offset, buf)?)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
-        let inode = self.inode(ino)?;
+        let file = self.file(ino)?;
+        let (inode, map) = &*file;
         if offset >= inode.size {
             return Err(FsError::BeyondEnd);
         }
-        let map = self.image.map(&inode)?;
-        for extent in self.image.extents_from(&inode, &map, offset) {
+        for extent in self.image.extents_from(inode, map, offset) {
             let extent = extent?;
             let is_hole = extent.source == Source::Hole;
             if is_hole == (what == Seek::Hole) {

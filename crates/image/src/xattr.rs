@@ -18,8 +18,7 @@ pub struct Xattr {
 }
 
 impl Image {
-    /// The extended attributes of an inode, in the order in which they are stored; hidden ones
-    /// are left out.
+    /// The extended attributes of an inode, inline ones first; hidden ones are left out.
     ///
     /// # Errors
     ///
@@ -36,13 +35,13 @@ impl Image {
             xattrs.extend(name.map(|name| Xattr { name, value }));
             Ok::<_, Error>(())
         };
-        for id in region.shared_ids() {
-            let bytes = self.shared_xattr(place, id)?;
-            push(XattrEntry::parse(&bytes, 0).map_err(&corrupt)?, 0)?;
-        }
         for entry in region.inline() {
             let (offset, entry) = entry.map_err(&corrupt)?;
             push(entry, offset)?;
+        }
+        for id in region.shared_ids() {
+            let bytes = self.shared_xattr(place, id)?;
+            push(XattrEntry::parse(&bytes, 0).map_err(&corrupt)?, 0)?;
         }
         Ok(xattrs)
     }
@@ -70,7 +69,7 @@ impl Image {
         Ok(region.name_filter & filter_bit(index, rest) != 0)
     }
 
-    /// The ids of an inode's shared attributes.
+    /// The bytes of an inode's xattr region, if it has one.
     pub(crate) fn xattr_region(&self, inode: &Inode) -> Result<Option<Vec<u8>>> {
         if inode.xattr_bytes == 0 {
             return Ok(None);
@@ -84,15 +83,20 @@ impl Image {
         Ok(Some(bytes))
     }
 
-    fn shared_xattr(&self, place: Place, id: u32) -> Result<Vec<u8>> {
+    /// Where the shared attribute with this id lies.
+    pub(crate) fn shared_xattr_location(&self, id: u32) -> Location {
         let sb = self.superblock();
         let skip = 4 * u64::from(id);
-        let at = if sb.compat.contains(Compat::SHARED_EA_IN_METABOX) {
-            Location::Metabox { address: skip }
-        } else {
-            let origin = u64::from(sb.xattr_block) << sb.block_bits;
-            Location::Device { device: 0, address: origin + skip }
-        };
+        if sb.compat.contains(Compat::SHARED_EA_IN_METABOX) {
+            return Location::Metabox { address: skip };
+        }
+        let origin = u64::from(sb.xattr_block) << sb.block_bits;
+        Location::Device { device: 0, address: origin + skip }
+    }
+
+    /// The bytes of the shared attribute with this id.
+    pub(crate) fn shared_xattr(&self, place: Place, id: u32) -> Result<Vec<u8>> {
+        let at = self.shared_xattr_location(id);
         let mut head = [0; ENTRY_BYTES];
         self.read_meta(place, at, &mut head)?;
         let mut bytes = vec![0; XattrEntry::bytes_needed(head)];

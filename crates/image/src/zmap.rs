@@ -4,13 +4,17 @@
 //! next head begins. Looking up an offset goes back from its lcluster to the head and ahead to the
 //! next one, by the distances that the entries give. No walk is longer than an extent may be.
 
-use anteros_format::compr_cfg::Algorithm;
+use std::ops::Range;
+
+use anteros_core::Algorithm;
 use anteros_format::extent::{ExtentFormat, ExtentRecord};
 use anteros_format::features::Incompat;
 use anteros_format::inode::Inode;
 use anteros_format::lcluster::{CompactLayout, FULL_BYTES, HeadKind, Lcluster, full_table_offset};
 use anteros_format::zmap::{ExtentHeader, IndexHeader, MapHeader, Tail, header_offset};
-use anteros_format::{Corrupt, DEVICE_BYTES_MAX, EXTENT_BYTES_MAX, PCLUSTER_BYTES_MAX};
+use anteros_format::{
+    Corrupt, DEVICE_BYTES_MAX, EXTENT_BYTES_MAX, PCLUSTER_BYTES_MAX, Unsupported,
+};
 
 use crate::map::{Cursor, Encoding, Extent, Location, Pcluster, Source};
 use crate::{Error, Image, Place, Result};
@@ -124,7 +128,38 @@ impl Zmap {
     }
 }
 
+/// Verifying an index, entry by entry.
+impl Zmap {
+    /// Checks the entries of the bytes `range`; those of extent records all at once, with the first
+    /// range. Ends early, and well, when `may_go_on` says so, which is asked once for each entry.
+    ///
+    /// # Errors
+    ///
+    /// The first entry that breaks a rule.
+    pub(crate) fn verify(
+        &self,
+        image: &Image,
+        inode: &Inode,
+        range: &Range<u64>,
+        may_go_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        match &self.header {
+            MapHeader::WholeFragment { .. } => Ok(()),
+            MapHeader::Indexed(index) => {
+                Index { zmap: self, index, image, inode }.verify(range, may_go_on)
+            }
+            MapHeader::Extents(header) if !header.is_fixed_size() && range.start == 0 => {
+                Records { zmap: self, header, image, inode }.verify(may_go_on)
+            }
+            MapHeader::Extents(_) => Ok(()),
+        }
+    }
+}
+
 fn algorithm_listed(image: &Image, place: Place, algorithm: Algorithm) -> Result<Encoding> {
+    if !image.superblock().incompat.contains(Incompat::ZERO_PADDING) {
+        return Err(Error::Unsupported { place, fault: Unsupported::NoZeroPadding });
+    }
     if !image.superblock().algorithms.contains(algorithm) {
         return Err(Error::corrupt(place)(Corrupt::AlgorithmNotListed { name: algorithm }));
     }
@@ -185,6 +220,9 @@ impl Index<'_> {
                 if blocks == 0 || bytes > PCLUSTER_BYTES_MAX.into() {
                     return Err(Error::corrupt(place)(Corrupt::PclusterBlocks { lcn: found.lcn, blocks }));
                 }
+                if found.block == 0 {
+                    return Err(Error::corrupt(place)(Corrupt::PclusterAtZero { offset: found.start }));
+                }
                 let location = self.image.resolve(u64::from(found.block) << bits);
                 Source::Pcluster(self.pcluster(place, &found, location, bytes as u32, false)?)
             }
@@ -215,7 +253,7 @@ impl Index<'_> {
                 Lcluster::Head { .. } => 1,
                 Lcluster::NonHead { back, .. } => u64::from(back),
             };
-            let too_far = (first - lcn + back) << bits > EXTENT_BYTES_MAX + (1 << bits);
+            let too_far = (first - lcn + back) << bits > self.extent_bytes_max() + (1 << bits);
             if back == 0 || back > lcn || too_far {
                 return Err(corrupt(Corrupt::LookBack { lcn, delta: back }));
             }
@@ -245,7 +283,7 @@ impl Index<'_> {
                 return Ok(self.inode.size);
             }
             let len = (lcn << bits) - start;
-            if len > EXTENT_BYTES_MAX {
+            if len > self.extent_bytes_max() {
                 return Err(corrupt(Corrupt::ExtentLength { offset: start, len }));
             }
             match self.entry(place, lcn)? {
@@ -257,6 +295,52 @@ impl Index<'_> {
                 }
                 Lcluster::NonHead { ahead, .. } => lcn += u64::from(ahead),
             }
+        }
+    }
+
+    /// Every distance must lead to the head of its extent, or to a nonhead in between.
+    fn verify(&self, range: &Range<u64>, may_go_on: &dyn Fn() -> bool) -> Result<()> {
+        let bits = self.index.lcluster_bits;
+        let lclusters = range.start.div_ceil(1 << bits)..range.end.div_ceil(1 << bits);
+        // Unknown until the first one of the range.
+        let mut head = None;
+        // The lcluster furthest ahead that a nonhead of the extent names, and that nonhead.
+        let mut furthest = (0, 0);
+        for lcn in lclusters.take_while(|_| may_go_on()) {
+            let place = Place::Data { nid: self.inode.nid, offset: lcn << bits };
+            let corrupt = Error::corrupt(place);
+            match self.entry(place, lcn)? {
+                Lcluster::Head { .. } => {
+                    let (target, from) = furthest;
+                    if target > lcn {
+                        let delta = target - from;
+                        return Err(corrupt(Corrupt::LookAheadBeyond { lcn: from, delta, head: lcn }));
+                    }
+                    head = Some(lcn);
+                }
+                Lcluster::NonHead { back, ahead, pcluster_blocks } => {
+                    let back = u64::from(back);
+                    if back == 0 || back > lcn - head.unwrap_or(0) {
+                        return Err(corrupt(Corrupt::LookBack { lcn, delta: back }));
+                    }
+                    if ahead == 0 {
+                        return Err(corrupt(Corrupt::LookAhead { lcn }));
+                    }
+                    if pcluster_blocks.is_some() && head.is_some_and(|head| lcn != head + 1) {
+                        return Err(corrupt(Corrupt::PclusterBlocksStray { lcn }));
+                    }
+                    furthest = furthest.max((lcn + u64::from(ahead), lcn));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long an extent may be: a fragment is bounded by what holds it alone.
+    fn extent_bytes_max(&self) -> u64 {
+        match self.index.tail {
+            Tail::Fragment { .. } => EXTENT_BYTES_MAX.max(self.image.packed_bytes()),
+            _ => EXTENT_BYTES_MAX,
         }
     }
 
@@ -287,6 +371,9 @@ impl Index<'_> {
         inline: bool,
     ) -> Result<Pcluster> {
         let encoding = match found.kind {
+            HeadKind::Plain if found.partial => {
+                return Err(Error::corrupt(place)(Corrupt::PartialPlain { offset: found.start }));
+            }
             HeadKind::Plain if self.index.interlaced && !inline => Encoding::Interlaced,
             HeadKind::Plain => Encoding::Plain,
             HeadKind::Head1 => algorithm_listed(self.image, place, self.index.head1)?,
@@ -370,6 +457,9 @@ impl Records<'_> {
             ExtentFormat::Hole => return Ok(Source::Hole),
             ExtentFormat::Encoded { bytes, algorithm, partial } => (bytes, algorithm, partial),
         };
+        if record.pstart == 0 {
+            return Err(Error::corrupt(place)(Corrupt::PclusterAtZero { offset: start }));
+        }
         let end = record.pstart.checked_add(bytes.into());
         if end.is_none_or(|end| end > DEVICE_BYTES_MAX) {
             return Err(Error::corrupt(place)(Corrupt::AddressOverflow { what: "its pcluster" }));
@@ -401,6 +491,24 @@ impl Records<'_> {
             return Err(Error::corrupt(place)(fault));
         }
         Ok(next)
+    }
+
+    /// File offsets must ascend from 0.
+    fn verify(&self, may_go_on: &dyn Fn() -> bool) -> Result<()> {
+        let size = self.inode.size;
+        let mut lower = 0;
+        for index in (0..self.zmap.total).take_while(|_| may_go_on()) {
+            let place = Place::Data { nid: self.inode.nid, offset: lower };
+            let start = self.record(place, index)?.lstart;
+            let is_first = index == 0;
+            if (start == 0) != is_first || start < lower || start >= size {
+                let upper = if is_first { 0 } else { size };
+                let fault = Corrupt::ExtentOrder { index, start, lower, upper };
+                return Err(Error::corrupt(place)(fault));
+            }
+            lower = start + 1;
+        }
+        Ok(())
     }
 
     /// The last record that begins at or before `offset`.

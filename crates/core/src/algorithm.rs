@@ -1,23 +1,23 @@
-//! The names of the codecs.
+//! The names of the compression algorithms.
 
 use std::fmt;
 
-/// A codec that an EROFS extent may be stored with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A compression algorithm that EROFS extents may be stored with; the value is its number on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
     /// A raw LZ4 block: no frame, no length.
-    Lz4,
-    /// MicroLZMA: a raw LZMA1 stream with no end marker, whose first byte is the bitwise inverse of
+    Lz4 = 0,
+    /// MicroLZMA: a raw LZMA1 stream without end marker, whose first byte is the bitwise inverse of
     /// the properties byte.
-    Lzma,
+    Lzma = 1,
     /// A raw DEFLATE stream (RFC 1951): no zlib or gzip wrapper.
-    Deflate,
+    Deflate = 2,
     /// One Zstandard frame (RFC 8878).
-    Zstd,
+    Zstd = 3,
 }
 
 impl Algorithm {
-    /// Every codec, in the order of their numbers in an EROFS index.
+    /// Every algorithm, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Lz4, Self::Lzma, Self::Deflate, Self::Zstd];
 
     /// The lower-case name, as it is written on command lines.

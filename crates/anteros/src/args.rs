@@ -1,0 +1,78 @@
+//! Arguments that several commands take.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anteros_core::{Device, FileDevice, Window, parse_size};
+use anteros_image::{Image, OpenOptions};
+use clap::Args;
+
+use crate::failure::Failure;
+
+/// An image to read.
+#[derive(Debug, Args)]
+pub struct ImageArgs {
+    /// The image: a file or a block device
+    pub image: PathBuf,
+
+    /// An extra device of a multi-device image; repeat it for each, in order
+    #[arg(long = "device", value_name = "FILE")]
+    pub devices: Vec<PathBuf>,
+
+    /// Byte of the file at which the image begins (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
+    pub offset: u64,
+
+    /// Do not refuse an image whose superblock checksum is wrong
+    #[arg(long)]
+    pub no_checksum: bool,
+
+    /// Most memory that caches of the image take (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_size)]
+    pub cache: u64,
+}
+
+impl ImageArgs {
+    /// Opens the image.
+    pub fn open(&self) -> Result<Arc<Image>, Failure> {
+        self.open_with(!self.no_checksum)
+    }
+
+    /// Opens the image, with or without verifying its checksum.
+    pub fn open_with(&self, verify_checksum: bool) -> Result<Arc<Image>, Failure> {
+        let device = |path: &PathBuf| FileDevice::open(path).map_err(|e| open_failure(path, &e));
+        let primary: Arc<dyn Device> = Arc::new(Window::new(device(&self.image)?, self.offset));
+        let extra = self.devices.iter().map(|path| Ok(Arc::new(device(path)?) as Arc<dyn Device>));
+        let extra = extra.collect::<Result<_, Failure>>()?;
+        let cache_bytes = usize::try_from(self.cache).unwrap_or(usize::MAX);
+        let options = OpenOptions { verify_checksum, cache_bytes };
+        let image = Image::open(primary, extra, options);
+        Ok(Arc::new(image.map_err(|e| Failure::image(self.image.display(), &e))?))
+    }
+}
+
+fn open_failure(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::new(crate::failure::Kind::System, error);
+    match error.kind() {
+        std::io::ErrorKind::IsADirectory => {
+            failure.hint(format_args!("an image is a file; `anteros mkfs IMAGE {}` makes one of it", path.display()))
+        }
+        _ => failure,
+    }
+}
+
+/// How many threads work.
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// Threads that work; all cores by default
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+impl WorkerArgs {
+    /// How many threads to use.
+    pub fn count(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.map_or_else(cores, usize::from)
+    }
+}

@@ -1,0 +1,301 @@
+//! `anteros mkfs`
+
+mod options;
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use anteros_build::{Error, Observer, Progress, Summary, build};
+use anteros_core::parse_size;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use self::options::{Compressor, Extended, Uuid};
+use crate::args::WorkerArgs;
+use crate::command::verify;
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::{interrupt, output};
+
+/// Build an image of a directory
+///
+/// The short options are those of mkfs.erofs and mean the same. The same source gives the same
+/// bytes, whatever the number of workers, the order of directories and the time of day.
+#[derive(Debug, clap::Args)]
+#[command(next_line_help = true)]
+pub struct Args {
+    /// The image to write; an existing file is replaced once the new image is complete
+    image: PathBuf,
+
+    /// The directory to pack
+    source: PathBuf,
+
+    /// Compress with lz4 or lz4hc; lz4hc takes a level from 1 to 12, 9 by default: `lz4hc,12`
+    #[arg(short = 'z', long = "compress", value_name = "ALGORITHM[,LEVEL]")]
+    compressor: Option<Compressor>,
+
+    /// Largest compressed cluster: whole blocks, up to 1M; larger is smaller on disk and slower to
+    /// read at random. One block by default
+    #[arg(short = 'C', long = "cluster", value_name = "BYTES", value_parser = parse_size)]
+    cluster: Option<u64>,
+
+    /// Block size; Linux mounts what does not exceed its page size
+    #[arg(short = 'b', long = "block-size", value_name = "BYTES", value_parser = options::block_bits)]
+    block_bits: Option<u8>,
+
+    /// Extended options, separated by commas: legacy-compress, ^inline_data, force-inode-compact,
+    /// force-inode-extended, force-inode-blockmap, nosbcrc, ^xattr-name-filter
+    #[arg(short = 'E', long = "extended", value_name = "OPTION", value_delimiter = ',')]
+    extended: Vec<Extended>,
+
+    /// Most input that one cluster may take (the paper's sliding window)
+    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_size)]
+    window: u64,
+
+    /// Leave a file uncompressed unless that much of it is saved
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    min_gain: u8,
+
+    /// What becomes of holes: keep them in uncompressed chunks, compress them like zeros, or (auto)
+    /// keep those of files that are at least seven eighths hole
+    #[arg(long, value_enum, default_value_t = options::Holes::Auto)]
+    holes: options::Holes,
+
+    /// Store files uncompressed in chunks of so many bytes, a power of two
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    chunksize: Option<u64>,
+
+    /// Give every file this time, in seconds since 1970
+    #[arg(short = 'T', long = "time", value_name = "SECONDS", allow_negative_numbers = true)]
+    time: Option<i64>,
+
+    /// With -T: for every file, which is the default
+    #[arg(long)]
+    all_time: bool,
+
+    /// Drop the times of files where keeping them takes a larger inode
+    #[arg(long, conflicts_with = "preserve_mtime")]
+    ignore_mtime: bool,
+
+    /// Keep the times of files, which is the default
+    #[arg(long)]
+    preserve_mtime: bool,
+
+    /// A UUID, `clear` for none, or `random`; by default it is derived from the content
+    #[arg(short = 'U', long = "uuid", value_name = "UUID")]
+    uuid: Option<Uuid>,
+
+    /// Volume label of at most 15 bytes
+    #[arg(short = 'L', long = "label", value_name = "LABEL", default_value = "")]
+    label: String,
+
+    /// Store an extended attribute once if more than COUNT inodes have it; negative: store none
+    #[arg(short = 'x', long = "xattr-share", value_name = "COUNT", default_value_t = 2, allow_negative_numbers = true)]
+    xattr_share: i64,
+
+    /// Make root the owner of everything
+    #[arg(long)]
+    all_root: bool,
+
+    /// Give everything this owner
+    #[arg(long, value_name = "UID")]
+    force_uid: Option<u32>,
+
+    /// Give everything this group
+    #[arg(long, value_name = "GID")]
+    force_gid: Option<u32>,
+
+    /// Add to every owner
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    uid_offset: u32,
+
+    /// Add to every group
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    gid_offset: u32,
+
+    /// Leave out this path, relative to the source; may be repeated
+    #[arg(long, value_name = "PATH")]
+    exclude_path: Vec<std::ffi::OsString>,
+
+    /// Leave out paths that match this regular expression; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    exclude_regex: Vec<String>,
+
+    /// Store a file once for each of its names
+    #[arg(long)]
+    hard_dereference: bool,
+
+    /// Byte of the file at which the image begins; what is before it stays
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
+    offset: u64,
+
+    #[command(flatten)]
+    workers: WorkerArgs,
+
+    /// Most file content in flight
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_size)]
+    memory: u64,
+
+    /// Read the finished image back and compare it with the source
+    #[arg(long)]
+    verify: bool,
+
+    /// Print nothing but errors and warnings
+    #[arg(long, visible_alias = "silent", conflicts_with = "json")]
+    quiet: bool,
+
+    /// Print the summary as a JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// For mkfs.erofs' sake: how much that one prints
+    #[arg(short = 'd', hide = true, value_name = "LEVEL")]
+    _debug: Option<u8>,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        let options = self.options()?;
+        self.check_source()?;
+        let cancel = interrupt::flag()?;
+        let observer = Watch::new(self.quiet);
+        let start = std::time::Instant::now();
+        let built = build(&self.image, &self.source, &options, &observer, &cancel);
+        observer.bar.finish_and_clear();
+        let summary = built.map_err(|e| failure(&e))?;
+        let seconds = start.elapsed().as_secs_f64();
+        if self.json {
+            output::json(&Report::new(&self.image, &summary, seconds))?;
+        } else if !self.quiet {
+            print(&self.image, &summary, seconds)?;
+        }
+        if !self.verify {
+            return Ok(Verdict::Good);
+        }
+        verify::built(&self.image, &self.source, &options, self.quiet || self.json, &cancel)
+    }
+
+    fn check_source(&self) -> Result<(), Failure> {
+        let metadata = std::fs::metadata(&self.source);
+        let metadata = metadata.map_err(|e| Failure::system(&self.source, &e))?;
+        if metadata.is_dir() {
+            return Ok(());
+        }
+        let message = format!("{}: the source is not a directory", self.source.display());
+        let failure = Failure::new(Kind::Usage, message);
+        Err(match self.image.is_dir() {
+            true => failure.hint("the image comes first: anteros mkfs IMAGE SOURCE"),
+            false => failure.hint("only directories can be packed"),
+        })
+    }
+}
+
+/// Shows progress, and warns.
+struct Watch {
+    bar: ProgressBar,
+    shown: Cell<u64>,
+}
+
+impl Watch {
+    fn new(quiet: bool) -> Self {
+        Self { bar: output::progress(quiet, "packing"), shown: Cell::new(0) }
+    }
+}
+
+impl Observer for Watch {
+    fn scanned(&self, progress: &Progress) {
+        self.bar.set_length(progress.bytes);
+    }
+
+    fn progressed(&self, progress: &Progress) {
+        self.bar.inc(progress.bytes_done - self.shown.replace(progress.bytes_done));
+    }
+
+    fn warn(&self, path: &Path, text: &str) {
+        self.bar.suspend(|| output::complain("warning", format_args!("{}: {text}", path.display())));
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    let kind = match error {
+        Error::Option(_) | Error::ImageInsideSource { .. } => Kind::Usage,
+        Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
+        Error::Cancelled => return Failure::new(Kind::Interrupted, "interrupted; there is no image"),
+        _ => Kind::System,
+    };
+    let failure = Failure::new(kind, error);
+    match error {
+        Error::Changed { .. } => failure.hint("pack a snapshot, or a tree that nobody writes to"),
+        Error::Image { cause, .. } if cause.kind() == std::io::ErrorKind::StorageFull => {
+            failure.hint("the new image needs its place beside the old one until it is complete")
+        }
+        _ => failure,
+    }
+}
+
+/// The summary as scripts see it.
+#[derive(Serialize)]
+struct Report<'a> {
+    image: String,
+    uuid: String,
+    input_bytes: u64,
+    image_bytes: u64,
+    metadata_bytes: u64,
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    specials: u64,
+    hard_links: u64,
+    compressed_files: u64,
+    chunked_files: u64,
+    inline_files: u64,
+    flat_files: u64,
+    shared_xattrs: u64,
+    warnings: u64,
+    seconds: f64,
+    version: &'a str,
+}
+
+impl Report<'_> {
+    fn new(image: &Path, summary: &Summary, seconds: f64) -> Self {
+        Self {
+            image: image.display().to_string(),
+            uuid: output::uuid(&summary.uuid),
+            input_bytes: summary.input_bytes,
+            image_bytes: summary.image_bytes,
+            metadata_bytes: summary.metadata_bytes,
+            files: summary.files,
+            directories: summary.directories,
+            symlinks: summary.symlinks,
+            specials: summary.specials,
+            hard_links: summary.hard_links,
+            compressed_files: summary.compressed_files,
+            chunked_files: summary.chunked_files,
+            inline_files: summary.inline_files,
+            flat_files: summary.flat_files,
+            shared_xattrs: summary.shared_xattrs,
+            warnings: summary.warnings,
+            seconds,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let percent = 100.0 * summary.image_bytes as f64 / summary.input_bytes.max(1) as f64;
+    let (input, size) = (output::bytes(summary.input_bytes), output::bytes(summary.image_bytes));
+    writeln!(out, "{}: {size}, {percent:.1} % of {input}, in {seconds:.2} s", image.display())?;
+    let count = output::count;
+    writeln!(
+        out,
+        "  {} files ({} compressed), {} directories, {} symlinks, {} others, {} further links",
+        count(summary.files),
+        count(summary.compressed_files),
+        count(summary.directories),
+        count(summary.symlinks),
+        count(summary.specials),
+        count(summary.hard_links),
+    )?;
+    writeln!(out, "  {} of metadata, UUID {}", output::bytes(summary.metadata_bytes), output::uuid(&summary.uuid))
+}

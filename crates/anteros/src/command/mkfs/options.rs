@@ -1,0 +1,259 @@
+//! The options of `mkfs.erofs`, read into those of the builder.
+
+use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
+
+use anteros_build::{Compression, Effort, Exclude, InodeForm, Options, UuidChoice};
+use clap::ValueEnum;
+
+use super::Args;
+use crate::failure::{Failure, Kind};
+
+/// `-z`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compressor(Effort);
+
+impl FromStr for Compressor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, level) = match text.split_once(',') {
+            Some((name, level)) => (name, Some(level.strip_prefix("level=").unwrap_or(level))),
+            None => (text, None),
+        };
+        let effort = match (name, level) {
+            ("lz4", None) => Effort::Fast,
+            ("lz4", Some(_)) => return Err("lz4 has no levels; lz4hc has".into()),
+            // Level 0 is mkfs.erofs' word for the default.
+            ("lz4hc", None | Some("0")) => Effort::High(9),
+            ("lz4hc", Some(level)) => match level.parse() {
+                Ok(level @ 1..=12) => Effort::High(level),
+                _ => return Err(format!("`{level}` is no level of lz4hc; 1 to 12 are")),
+            },
+            ("lzma" | "deflate" | "libdeflate" | "zstd", _) => {
+                return Err(format!("{name} images can be read, but not yet built; lz4 and lz4hc can"));
+            }
+            _ if text.contains(':') => return Err("one algorithm at a time".into()),
+            _ => return Err("lz4 and lz4hc are known".into()),
+        };
+        Ok(Self(effort))
+    }
+}
+
+/// An option of `-E`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extended {
+    LegacyCompress,
+    InlineData(bool),
+    CompactInodes,
+    ExtendedInodes,
+    /// Chunks are always stored so; for mkfs.erofs' sake.
+    BlockMap,
+    NoChecksum,
+    XattrFilter(bool),
+}
+
+impl FromStr for Extended {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "legacy-compress" | "legacy_compress" => Self::LegacyCompress,
+            "inline_data" => Self::InlineData(true),
+            "^inline_data" | "noinline_data" => Self::InlineData(false),
+            "force-inode-compact" => Self::CompactInodes,
+            "force-inode-extended" => Self::ExtendedInodes,
+            "force-inode-blockmap" => Self::BlockMap,
+            "nosbcrc" => Self::NoChecksum,
+            "xattr-name-filter" => Self::XattrFilter(true),
+            "^xattr-name-filter" => Self::XattrFilter(false),
+            _ => {
+                let name = text.split('=').next().unwrap_or(text);
+                let known = ["ztailpacking", "fragments", "all-fragments", "dedupe", "fragdedupe", "48bit",
+                    "dot-omitted", "force-chunk-indexes", "plain-xattr-prefixes"];
+                return Err(match known.contains(&name) {
+                    true => "images with it can be read, but not yet built".into(),
+                    false => "there is no such extended option; --help lists them".into(),
+                });
+            }
+        })
+    }
+}
+
+/// `-U`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uuid {
+    Random,
+    Given([u8; 16]),
+}
+
+impl FromStr for Uuid {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "random" => return Ok(Self::Random),
+            "clear" => return Ok(Self::Given([0; 16])),
+            _ => {}
+        }
+        let shape = [8, 4, 4, 4, 12];
+        let parts: Vec<&str> = text.split('-').collect();
+        let fits = parts.len() == 5 && parts.iter().zip(shape).all(|(part, len)| part.len() == len);
+        let number = u128::from_str_radix(&parts.concat(), 16).ok().filter(|_| fits && !text.contains('+'));
+        let number = number.ok_or("a UUID looks like 123e4567-e89b-12d3-a456-426614174000")?;
+        Ok(Self::Given(number.to_be_bytes()))
+    }
+}
+
+/// `--holes`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Holes {
+    Auto,
+    Keep,
+    Compress,
+}
+
+/// `-b`: the block size as a shift.
+pub fn block_bits(text: &str) -> Result<u8, String> {
+    let bytes = anteros_core::parse_size(text).map_err(|e| e.to_string())?;
+    match bytes {
+        512..=65536 if bytes.is_power_of_two() => Ok(bytes.trailing_zeros() as u8),
+        _ => Err("blocks are powers of two from 512 to 65536 bytes".into()),
+    }
+}
+
+impl Args {
+    /// What the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
+    pub fn options(&self) -> Result<Options, Failure> {
+        let block_bits = self.block_bits.unwrap_or(12);
+        let mut options = Options {
+            block_bits,
+            compression: self.compression(block_bits)?,
+            holes: match self.holes {
+                Holes::Auto => anteros_build::Holes::Auto,
+                Holes::Keep => anteros_build::Holes::Keep,
+                Holes::Compress => anteros_build::Holes::Ignore,
+            },
+            chunk_bytes: self.chunksize,
+            ignore_mtime: self.ignore_mtime,
+            fixed_time: self.time,
+            clamp_time: source_date_epoch()?,
+            uuid: self.uuid_choice()?,
+            label: self.label.clone().into_bytes(),
+            xattr_share_above: match self.xattr_share {
+                ..0 => None,
+                count => Some(u32::try_from(count).unwrap_or(u32::MAX)),
+            },
+            force_uid: self.force_uid.or(self.all_root.then_some(0)),
+            force_gid: self.force_gid.or(self.all_root.then_some(0)),
+            uid_offset: self.uid_offset,
+            gid_offset: self.gid_offset,
+            exclude: self.exclude()?,
+            hard_dereference: self.hard_dereference,
+            workers: self.workers.count(),
+            memory_bytes: self.memory,
+            offset: self.offset,
+            ..Options::default()
+        };
+        self.extended.iter().for_each(|option| apply(*option, &mut options));
+        Ok(options)
+    }
+
+    fn compression(&self, block_bits: u8) -> Result<Option<Compression>, Failure> {
+        let usage = |text: &str| Failure::new(Kind::Usage, text);
+        let Some(Compressor(effort)) = self.compressor else {
+            return match self.cluster {
+                Some(_) => Err(usage("-C has no meaning without -z").hint("try -zlz4hc")),
+                None => Ok(None),
+            };
+        };
+        let cluster = self.cluster.unwrap_or(1 << block_bits);
+        let too_large = |_| usage("clusters have at most 1M");
+        Ok(Some(Compression {
+            pcluster_bytes: cluster.try_into().map_err(too_large)?,
+            window_bytes: u32::try_from(self.window).unwrap_or(u32::MAX),
+            min_gain_percent: self.min_gain,
+            legacy_index: self.extended.contains(&Extended::LegacyCompress),
+            ..Compression::new(effort)
+        }))
+    }
+
+    fn uuid_choice(&self) -> Result<UuidChoice, Failure> {
+        Ok(match self.uuid {
+            None => UuidChoice::FromContent,
+            Some(Uuid::Given(bytes)) => UuidChoice::Given(bytes),
+            Some(Uuid::Random) => UuidChoice::Given(random_uuid()?),
+        })
+    }
+
+    fn exclude(&self) -> Result<Vec<Exclude>, Failure> {
+        let paths = self.exclude_path.iter().map(|path| Ok(Exclude::Path(path.as_bytes().to_vec())));
+        let pattern = |text: &String| Exclude::pattern(text).map_err(|e| Failure::new(Kind::Usage, e));
+        paths.chain(self.exclude_regex.iter().map(pattern)).collect()
+    }
+}
+
+fn apply(option: Extended, options: &mut Options) {
+    match option {
+        Extended::LegacyCompress | Extended::BlockMap => {}
+        Extended::InlineData(on) => options.inline_data = on,
+        Extended::CompactInodes => options.inode_form = InodeForm::Compact,
+        Extended::ExtendedInodes => options.inode_form = InodeForm::Extended,
+        Extended::NoChecksum => options.checksum = false,
+        Extended::XattrFilter(on) => options.xattr_filter = on,
+    }
+}
+
+/// A version 4 UUID.
+fn random_uuid() -> Result<[u8; 16], Failure> {
+    let path = std::path::Path::new("/dev/urandom");
+    let mut bytes = [0; 16];
+    let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes));
+    read.map_err(|e| Failure::system(path, &e))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
+fn source_date_epoch() -> Result<Option<i64>, Failure> {
+    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = value.to_str().and_then(|text| text.parse().ok());
+    let message = || format!("SOURCE_DATE_EPOCH is `{}`, not a number of seconds", value.to_string_lossy());
+    Ok(Some(seconds.ok_or_else(|| Failure::new(Kind::Usage, message()))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressors() {
+        assert_eq!("lz4".parse(), Ok(Compressor(Effort::Fast)));
+        for (text, level) in [("lz4hc", 9), ("lz4hc,12", 12), ("lz4hc,level=3", 3), ("lz4hc,0", 9)] {
+            assert_eq!(text.parse(), Ok(Compressor(Effort::High(level))), "{text}");
+        }
+        for bad in ["", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip"] {
+            assert!(bad.parse::<Compressor>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn uuids() {
+        let text = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+        assert_eq!(text.parse(), Ok(Uuid::Given(std::array::from_fn(|i| i as u8))));
+        assert_eq!("clear".parse(), Ok(Uuid::Given([0; 16])));
+        let signed = "+0010203-0405-0607-0809-0a0b0c0d0e0f";
+        for bad in ["", "00010203", "zz010203-0405-0607-0809-0a0b0c0d0e0f", signed] {
+            assert!(bad.parse::<Uuid>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn block_sizes() {
+        assert_eq!(block_bits("4096"), Ok(12));
+        assert_eq!(block_bits("16K"), Ok(14));
+        for bad in ["256", "128K", "5000", "0"] {
+            assert!(block_bits(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `anteros verify`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anteros_build::Options;
+use anteros_core::{FileDevice, Timestamp, Window};
+use anteros_image::{
+    Image, OpenOptions, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem, VerifyReport,
+    XattrScope, verify,
+};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::args::{ImageArgs, WorkerArgs};
+use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of};
+use crate::{interrupt, output};
+
+/// Compare an image with the directory it was made of
+///
+/// Names, kinds, modes, owners, times, sizes, device numbers, link targets, hard links, extended
+/// attributes and every byte of data. Exits with 1 if they differ.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+
+    /// The directory
+    source: PathBuf,
+
+    /// Do not compare owners
+    #[arg(long)]
+    no_owners: bool,
+
+    /// Do not compare modification times
+    #[arg(long)]
+    no_times: bool,
+
+    /// Do not compare extended attributes
+    #[arg(long)]
+    no_xattrs: bool,
+
+    #[command(flatten)]
+    workers: WorkerArgs,
+
+    /// Print nothing but differences
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+
+    /// Print the report as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        let image = self.image.open()?;
+        let cancel = interrupt::flag()?;
+        let defaults = VerifyOptions::default();
+        let options = VerifyOptions {
+            workers: self.workers.count(),
+            owner: if self.no_owners { &|_| None } else { defaults.owner },
+            time: if self.no_times { &|_| None } else { defaults.time },
+            xattrs: if self.no_xattrs { XattrScope::None } else { defaults.xattrs },
+            ..defaults
+        };
+        let report = compare(&image, &self.source, &options, self.quiet || self.json, &cancel)?;
+        if self.json {
+            output::json(&Report::new(&report))?;
+            return Ok(verdict(&report));
+        }
+        print(&image.name(), &self.source, &report, self.quiet)
+    }
+}
+
+/// Compares an image that was just built with its source, by the options that it was built with.
+pub fn built(image: &Path, source: &Path, options: &Options, quiet: bool, cancel: &AtomicBool) -> Outcome {
+    let device = FileDevice::open(image).map_err(|e| Failure::system(image, &e))?;
+    let device = Arc::new(Window::new(device, options.offset));
+    let opened = Image::open(device, Vec::new(), OpenOptions::default());
+    let opened = opened.map_err(|e| Failure::image(image.display(), &e))?;
+    let excluded = |path: &[u8]| options.exclude.iter().any(|exclude| exclude.matches(path));
+    let defaults = VerifyOptions::default();
+    let verify_options = VerifyOptions {
+        workers: options.workers,
+        owner: &|owner| options.owner_of(owner),
+        time: &|time| time_of(options, time),
+        xattrs: options.xattr_share_above.map_or(XattrScope::None, |_| defaults.xattrs),
+        links: !options.hard_dereference,
+        excluded: &excluded,
+        ..defaults
+    };
+    let report = compare(&opened, source, &verify_options, quiet, cancel)?;
+    print(&image.display().to_string(), source, &report, quiet)
+}
+
+/// The time that a file should have in the image; `None` if that may be any.
+fn time_of(options: &Options, time: Timestamp) -> Option<Timestamp> {
+    let dropped = options.ignore_mtime || options.inode_form == anteros_build::InodeForm::Compact;
+    (!dropped).then(|| options.time_of(time))
+}
+
+fn compare(
+    image: &Image,
+    source: &Path,
+    options: &VerifyOptions<'_>,
+    quiet: bool,
+    cancel: &AtomicBool,
+) -> Result<VerifyReport, Failure> {
+    let bar = output::progress(quiet, "comparing");
+    let report = verify(image, source, options, &Watch(bar.clone()), cancel);
+    bar.finish_and_clear();
+    report.map_err(|e| failure(&image.name(), &e))
+}
+
+struct Watch(ProgressBar);
+
+impl VerifyObserver for Watch {
+    fn compared_bytes(&self, bytes: u64) {
+        self.0.inc_length(bytes);
+        self.0.inc(bytes);
+    }
+}
+
+fn failure(image: &str, error: &VerifyError) -> Failure {
+    let kind = match &error.problem {
+        VerifyProblem::Image(error) => kind_of(error),
+        VerifyProblem::Source(_) => Kind::System,
+        VerifyProblem::Cancelled => Kind::Interrupted,
+    };
+    Failure::new(kind, format_args!("{image}: {error}"))
+}
+
+const fn verdict(report: &VerifyReport) -> Verdict {
+    if report.difference_count == 0 { Verdict::Good } else { Verdict::Bad }
+}
+
+/// The report as scripts see it.
+#[derive(Serialize)]
+struct Report {
+    equal: bool,
+    names: u64,
+    bytes: u64,
+    differences: Vec<View>,
+    difference_count: u64,
+}
+
+#[derive(Serialize)]
+struct View {
+    path: String,
+    text: String,
+}
+
+impl Report {
+    fn new(report: &VerifyReport) -> Self {
+        let differences = report.differences.iter();
+        Self {
+            equal: report.difference_count == 0,
+            names: report.names,
+            bytes: report.bytes,
+            differences: differences
+                .map(|d| View { path: d.path.to_string(), text: d.what.to_string() })
+                .collect(),
+            difference_count: report.difference_count,
+        }
+    }
+}
+
+fn print(image: &str, source: &Path, report: &VerifyReport, quiet: bool) -> Outcome {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for difference in &report.differences {
+        writeln!(out, "{difference}")?;
+    }
+    let more = report.difference_count - report.differences.len() as u64;
+    if more > 0 {
+        writeln!(out, "… and {} more", output::count(more))?;
+    }
+    if !quiet {
+        let (names, bytes) = (output::count(report.names), output::bytes(report.bytes));
+        let result = match report.difference_count {
+            0 => "the same as".into(),
+            count => format!("{} differences from", output::count(count)),
+        };
+        writeln!(out, "{image}: {result} {}: {names} names, {bytes} compared", source.display())?;
+    }
+    out.flush()?;
+    Ok(verdict(report))
+}

@@ -1,0 +1,120 @@
+//! How commands end: what people are told, and the exit status that scripts see.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What a command that could do its work found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All is well.
+    Good,
+    /// The image has faults, or differs from its source.
+    Bad,
+    /// The work was done but for parts that were left out, each of which was named.
+    Partial,
+}
+
+/// The end of a command.
+pub type Outcome = Result<Verdict, Failure>;
+
+/// The kinds of failure, by exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The arguments make no sense.
+    Usage = 2,
+    /// The image breaks a rule of its format.
+    Corrupt = 3,
+    /// The image, or a request, needs what this version does not know.
+    Unsupported = 4,
+    /// The operating system said no: permissions, missing files, full disks, failing media.
+    System = 5,
+    /// Interrupted by a signal.
+    Interrupted = 130,
+    /// Nobody reads the output any more.
+    BrokenPipe = 141,
+}
+
+/// Shown at the end of `anteros --help`.
+pub const STATUS_HELP: &str = "\
+Exit status: 0 done, 1 faults or differences found, 2 usage, 3 broken image, 4 unsupported,
+5 system error, 6 done in part, 130 interrupted.";
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure with a message that names the place and the cause.
+    pub fn new(kind: Kind, message: impl Display) -> Self {
+        Self { kind, message: message.to_string(), hint: None }
+    }
+
+    /// Adds what to do next.
+    pub fn hint(self, hint: impl Display) -> Self {
+        Self { hint: Some(hint.to_string()), ..self }
+    }
+
+    /// An error of the operating system about a path.
+    pub fn system(path: &Path, error: &io::Error) -> Self {
+        Self::new(Kind::System, format_args!("{}: {error}", path.display()))
+    }
+
+    /// An error of an image, which is called `name`.
+    pub fn image(name: impl Display, error: &anteros_image::Error) -> Self {
+        let failure = Self::new(kind_of(error), format_args!("{name}: {error}"));
+        match error {
+            anteros_image::Error::Devices { .. } => {
+                failure.hint("name each extra device, in order, with --device FILE")
+            }
+            error if error.is_corrupt() => {
+                failure.hint(format_args!("`anteros check {name}` lists every fault in the image"))
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// The kind of failure that an error of an image is.
+pub const fn kind_of(error: &anteros_image::Error) -> Kind {
+    match error {
+        error if error.is_corrupt() => Kind::Corrupt,
+        anteros_image::Error::Unsupported { .. } => Kind::Unsupported,
+        anteros_image::Error::Devices { .. } => Kind::Usage,
+        _ => Kind::System,
+    }
+}
+
+/// Errors of standard output end up here; all others are given their path where they occur.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::BrokenPipe => Kind::BrokenPipe,
+            _ => Kind::System,
+        };
+        Self::new(kind, format_args!("standard output: {error}"))
+    }
+}
+
+/// Tells people, and gives the status for scripts.
+pub fn exit(outcome: Outcome) -> ExitCode {
+    let failure = match outcome {
+        Ok(Verdict::Good) => return ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => return ExitCode::from(1),
+        Ok(Verdict::Partial) => return ExitCode::from(6),
+        Err(failure) => failure,
+    };
+    if failure.kind != Kind::BrokenPipe {
+        crate::output::complain("error", &failure.message);
+        if let Some(hint) = &failure.hint {
+            crate::output::complain("hint", hint);
+        }
+    }
+    ExitCode::from(failure.kind as u8)
+}

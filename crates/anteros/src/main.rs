@@ -1,0 +1,61 @@
+//! Compressed storage for devices and images: builds, mounts, checks and extracts EROFS images.
+//!
+//! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
+//! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
+//! hints and exit statuses), [`output`] (text, JSON and progress), [`interrupt`] (Ctrl-C).
+
+mod args;
+mod command;
+mod failure;
+mod interrupt;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Outcome;
+
+/// Build, mount, check and extract EROFS images.
+#[derive(Debug, Parser)]
+#[command(name = "anteros", version, max_term_width = 100, after_help = failure::STATUS_HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Mkfs(command::mkfs::Args),
+    Mount(command::mount::Args),
+    Umount(command::umount::Args),
+    Ls(command::ls::Args),
+    Cat(command::cat::Args),
+    Extract(command::extract::Args),
+    Dump(command::dump::Args),
+    Check(command::check::Args),
+    Verify(command::verify::Args),
+    Completions(command::completions::Args),
+    Manual(command::manual::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::try_parse_from(command::by_name(std::env::args_os())).unwrap_or_else(|e| e.exit());
+    failure::exit(run(cli.command))
+}
+
+fn run(command: Command) -> Outcome {
+    match command {
+        Command::Mkfs(args) => args.run(),
+        Command::Mount(args) => args.run(),
+        Command::Umount(args) => args.run(),
+        Command::Ls(args) => args.run(),
+        Command::Cat(args) => args.run(),
+        Command::Extract(args) => args.run(),
+        Command::Dump(args) => args.run(),
+        Command::Check(args) => args.run(),
+        Command::Verify(args) => args.run(),
+        Command::Completions(args) => args.run(),
+        Command::Manual(args) => args.run(),
+    }
+}

@@ -1,0 +1,228 @@
+//! Fixed-output compression of a segment: streams of a given length, as much input in each as fits.
+//!
+//! A stream is kept if the blocks it takes are fewer bytes than it holds. What does not shrink is
+//! stored as it is, block by block. Every extent but the last of a segment is a block or longer, and
+//! segments begin at blocks, so no two extents begin in the same logical cluster.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anteros_codec::{Encoded, Lz4Encoder, right_align};
+use anteros_format::EXTENT_BYTES_MAX;
+
+use crate::options::Compression;
+
+/// A run of a file and the blocks it is stored in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Bytes of the file.
+    pub len: u32,
+    /// Blocks of the image.
+    pub blocks: u16,
+    /// Whether it is stored as it is.
+    pub plain: bool,
+}
+
+/// The compressor of one thread.
+pub(crate) struct Compressor {
+    encoder: Lz4Encoder,
+    pcluster_bytes: usize,
+    window_bytes: usize,
+    block_bytes: usize,
+}
+
+/// The caller wanted no more of it.
+#[derive(Debug)]
+pub(crate) struct Cancelled;
+
+impl Compressor {
+    /// A compressor for options that have been checked.
+    pub fn new(compression: &Compression, block_bytes: u32) -> Self {
+        Self {
+            encoder: Lz4Encoder::new(compression.effort).expect("the level has been checked"),
+            pcluster_bytes: compression.pcluster_bytes as usize,
+            window_bytes: compression.window_bytes.min(EXTENT_BYTES_MAX as u32) as usize,
+            block_bytes: block_bytes as usize,
+        }
+    }
+
+    /// Compresses a segment: appends its blocks to `out`, and its extents.
+    pub fn segment(
+        &mut self,
+        segment: &[u8],
+        out: &mut Vec<u8>,
+        extents: &mut Vec<Extent>,
+        cancel: &AtomicBool,
+    ) -> Result<(), Cancelled> {
+        let mut rest = segment;
+        while !rest.is_empty() {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Cancelled);
+            }
+            let consumed = match self.stream(rest, out) {
+                Some(extent) => {
+                    extents.push(extent);
+                    extent.len as usize
+                }
+                None => self.plain(rest, out, extents),
+            };
+            rest = &rest[consumed..];
+        }
+        Ok(())
+    }
+
+    /// Appends one stream, if anything is gained by it.
+    fn stream(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<Extent> {
+        if rest.len() <= self.block_bytes {
+            return None;
+        }
+        let window = &rest[..rest.len().min(self.window_bytes)];
+        let start = out.len();
+        out.resize(start + self.pcluster_bytes, 0);
+        let encoded = self.encoder.encode(window, &mut out[start..]);
+        let gaining = encoded.filter(|e| self.stored_bytes(e) < e.consumed);
+        let Some(encoded) = gaining else {
+            out.truncate(start);
+            return None;
+        };
+        let stored = self.stored_bytes(&encoded);
+        out.truncate(start + stored);
+        right_align(&mut out[start..], encoded.written);
+        Some(Extent {
+            len: encoded.consumed as u32,               // at most 12 MiB
+            blocks: (stored / self.block_bytes) as u16, // at most 256
+            plain: false,
+        })
+    }
+
+    fn stored_bytes(&self, encoded: &Encoded) -> usize {
+        encoded.written.next_multiple_of(self.block_bytes)
+    }
+
+    /// Appends what a stream would hold at the least, as it is; answers how much that is.
+    fn plain(&self, rest: &[u8], out: &mut Vec<u8>, extents: &mut Vec<Extent>) -> usize {
+        let run = &rest[..rest.len().min(self.pcluster_bytes)];
+        for block in run.chunks(self.block_bytes) {
+            extents.push(Extent {
+                len: block.len() as u32,
+                blocks: 1,
+                plain: true,
+            });
+        }
+        out.extend_from_slice(run);
+        out.resize(out.len().next_multiple_of(self.block_bytes), 0);
+        run.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteros_codec::{Algorithm, Decoder, Effort, Length, Params, strip_zero_padding};
+
+    use super::*;
+
+    /// Text, noise and zeros by turns, in runs of odd lengths.
+    fn mixture(len: usize) -> Vec<u8> {
+        let mut state = 7u64;
+        let mut next = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u32
+        };
+        let mut data = Vec::new();
+        while data.len() < len {
+            let run = 500 + next() as usize % 60_000;
+            match next() % 3 {
+                0 => data.extend((0..run).map(|_| b"abcdefgh \n"[next() as usize % 10])),
+                1 => data.extend((0..run).map(|_| next() as u8)),
+                _ => data.resize(data.len() + run, 0),
+            }
+        }
+        data.truncate(len);
+        data
+    }
+
+    fn decode(extents: &[Extent], mut blocks: &[u8], block_bytes: usize) -> Vec<u8> {
+        let mut decoder = Decoder::new();
+        let mut data = Vec::new();
+        for extent in extents {
+            let (stored, rest) = blocks.split_at(usize::from(extent.blocks) * block_bytes);
+            let len = extent.len as usize;
+            if extent.plain {
+                data.extend_from_slice(&stored[..len]);
+            } else {
+                let stream = strip_zero_padding(stored, block_bytes).unwrap();
+                let mut out = vec![0; len];
+                let params = Params::default();
+                decoder
+                    .decode(Algorithm::Lz4, &params, stream, &mut out, Length::Exact)
+                    .unwrap();
+                data.extend_from_slice(&out);
+            }
+            blocks = rest;
+        }
+        assert!(
+            blocks.is_empty(),
+            "{} bytes belong to no extent",
+            blocks.len()
+        );
+        data
+    }
+
+    #[test]
+    fn segments_decode_to_themselves_and_extents_keep_the_rules() {
+        let data = mixture(1 << 20);
+        let cancel = AtomicBool::new(false);
+        for (block_bytes, pcluster_bytes) in [(512, 512), (4096, 4096), (4096, 65536)] {
+            let mut options = Compression::new(Effort::High(4));
+            options.pcluster_bytes = pcluster_bytes;
+            let mut compressor = Compressor::new(&options, block_bytes);
+            for len in [1, 511, 4096, 4097, 8192, 70_000, data.len() - 1] {
+                let (mut out, mut extents) = (Vec::new(), Vec::new());
+                let segment = &data[..len];
+                compressor
+                    .segment(segment, &mut out, &mut extents, &cancel)
+                    .unwrap();
+                assert!(
+                    decode(&extents, &out, block_bytes as usize) == segment,
+                    "{len} bytes"
+                );
+                let (last, others) = extents.split_last().unwrap();
+                assert!(others.iter().all(|e| e.len >= block_bytes));
+                let stored = |e: &Extent| u32::from(e.blocks) * block_bytes;
+                let compressed = || extents.iter().filter(|e| !e.plain);
+                assert!(compressed().all(|e| stored(e) < e.len && stored(e) <= pcluster_bytes));
+                assert!(!last.plain || last.len <= block_bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn the_window_bounds_what_a_stream_takes() {
+        let mut options = Compression::new(Effort::Fast);
+        options.window_bytes = 10_000;
+        let (mut out, mut extents) = (Vec::new(), Vec::new());
+        Compressor::new(&options, 4096)
+            .segment(
+                &[0; 35_000],
+                &mut out,
+                &mut extents,
+                &AtomicBool::new(false),
+            )
+            .unwrap();
+        let lens: Vec<u32> = extents.iter().map(|e| e.len).collect();
+        assert_eq!(lens, [10_000, 10_000, 10_000, 5_000]);
+    }
+
+    #[test]
+    fn stops_when_cancelled() {
+        let options = Compression::new(Effort::Fast);
+        let result = Compressor::new(&options, 4096).segment(
+            &[0; 10],
+            &mut Vec::new(),
+            &mut Vec::new(),
+            &AtomicBool::new(true),
+        );
+        assert!(matches!(result, Err(Cancelled)));
+    }
+}

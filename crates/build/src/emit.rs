@@ -1,0 +1,380 @@
+//! The bytes behind the file content, and the superblock.
+
+use std::sync::atomic::Ordering;
+
+use anteros_core::FileKind;
+use anteros_format::compr_cfg::{AlgorithmSet, RawLz4Cfg};
+use anteros_format::features::{Compat, Incompat};
+use anteros_format::inode::{
+    DataLayout, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode, RawExtendedInode,
+};
+use anteros_format::superblock::{
+    MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum, checksum_len,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::data::{Job, Stored};
+use crate::layout::Layout;
+use crate::ordered::{Ordered, with_workers};
+use crate::output::Output;
+use crate::plan::Intent;
+use crate::tree::NodeId;
+use crate::{Error, Observer, Options, Progress, UuidChoice, directory};
+
+/// Distance that LZ4 matches may reach back.
+const LZ4_DISTANCE_MAX: u16 = u16::MAX;
+
+/// Inodes whose inline data is read as one job.
+const BATCH_INODES: usize = 256;
+
+/// Blocks of the superblock and its configurations, in bytes.
+pub(crate) fn superblock_area_bytes(options: &Options) -> u64 {
+    let end = SUPERBLOCK_OFFSET + (SUPERBLOCK_BYTES + compr_cfgs(options).len()) as u64;
+    end.next_multiple_of(options.block_bytes().into())
+}
+
+/// Everything that metadata is made from.
+pub(crate) struct Emitter<'a> {
+    pub job: &'a Job<'a>,
+    pub stored: &'a [Stored],
+    pub layout: &'a Layout,
+}
+
+type Pool = Ordered<Vec<NodeId>, Result<Records, Error>>;
+
+impl Emitter<'_> {
+    /// Writes directories, links, attributes and inodes.
+    pub fn metadata(
+        &self,
+        output: &mut Output,
+        observer: &dyn Observer,
+        progress: Progress,
+    ) -> Result<(), Error> {
+        for id in self.job.tree.ids() {
+            self.blocks(id, output)?;
+        }
+        output.write(&self.job.plan.shared.area)?;
+        self.inodes(output, observer, progress)?;
+        output.pad_to(self.layout.end)
+    }
+
+    /// Writes the blocks of a directory or a link.
+    fn blocks(&self, id: NodeId, output: &mut Output) -> Result<(), Error> {
+        let node = self.job.tree.node(id);
+        let Stored::Flat { inline, .. } = self.stored[id as usize] else {
+            return Ok(());
+        };
+        let own = node.size - inline;
+        if node.kind == FileKind::Regular || own == 0 {
+            return Ok(());
+        }
+        output.write(&self.content(id)[..own as usize])?;
+        let block_bytes = u64::from(self.job.options.block_bytes());
+        output.pad_to(output.position().next_multiple_of(block_bytes))
+    }
+
+    /// The content of a directory or a link.
+    fn content(&self, id: NodeId) -> Vec<u8> {
+        let node = self.job.tree.node(id);
+        if node.kind == FileKind::Symlink {
+            return node.target.to_vec();
+        }
+        let block_bytes = self.job.options.block_bytes();
+        directory::encode(self.job.tree, id, block_bytes, |id| self.layout.nid(id))
+    }
+
+    /// Writes all inodes; their inline data is read by the workers.
+    fn inodes(
+        &self,
+        output: &mut Output,
+        observer: &dyn Observer,
+        mut progress: Progress,
+    ) -> Result<(), Error> {
+        let options = self.job.options;
+        let cost = BATCH_INODES as u64 * u64::from(options.block_bytes());
+        let new_worker = || |ids: Vec<NodeId>| self.records(&ids);
+        with_workers(
+            options.workers,
+            options.memory_bytes,
+            new_worker,
+            |pool: &mut Pool| {
+                let mut batches = self.layout.order.chunks(BATCH_INODES);
+                loop {
+                    while pool.has_room(cost) {
+                        match batches.next() {
+                            Some(ids) => pool.submit(ids.to_vec(), cost),
+                            None => break,
+                        }
+                    }
+                    match pool.take() {
+                        Some(records) => {
+                            let Records {
+                                start,
+                                bytes,
+                                files,
+                                file_bytes,
+                            } = records?;
+                            output.pad_to(start)?;
+                            output.write(&bytes)?;
+                            progress.files_done += files;
+                            progress.bytes_done += file_bytes;
+                            observer.progressed(&progress);
+                        }
+                        None => return Ok(()),
+                    }
+                }
+            },
+        )
+    }
+
+    /// The bytes from the start of the first of some inodes to the end of the last one.
+    fn records(&self, ids: &[NodeId]) -> Result<Records, Error> {
+        let start_of = |id: NodeId| self.layout.inodes[id as usize];
+        let start = start_of(ids[0]);
+        let mut bytes = Vec::new();
+        let (mut files, mut file_bytes) = (0, 0);
+        for &id in ids {
+            if self.job.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            bytes.resize((start_of(id) - start) as usize, 0);
+            self.record(id, &mut bytes)?;
+            let node = self.job.tree.node(id);
+            if node.kind == FileKind::Regular && !self.has_blocks(id) {
+                files += 1;
+                file_bytes += node.size;
+            }
+        }
+        Ok(Records {
+            start,
+            bytes,
+            files,
+            file_bytes,
+        })
+    }
+
+    /// Whether some content lies in blocks of its own.
+    fn has_blocks(&self, id: NodeId) -> bool {
+        match (&self.stored[id as usize], &self.job.plan.node(id).intent) {
+            (Stored::Nothing, _) => false,
+            (Stored::Flat { inline, .. }, _) => *inline < self.job.tree.node(id).size,
+            (_, Intent::Chunks(chunked)) => !chunked.runs.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Appends an inode with all that lies behind it.
+    fn record(&self, id: NodeId, out: &mut Vec<u8>) -> Result<(), Error> {
+        let Job {
+            tree,
+            plan,
+            options,
+            ..
+        } = self.job;
+        let node = tree.node(id);
+        self.inode(id, out);
+        plan.shared
+            .encode(&tree.xattrs, &node.xattrs, options.xattr_filter, out);
+        match (&self.stored[id as usize], &plan.node(id).intent) {
+            (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),
+            (
+                Stored::Compressed {
+                    first_block,
+                    extents,
+                },
+                _,
+            ) => {
+                plan.index.encode(extents, *first_block, node.size, out);
+                Ok(())
+            }
+            (Stored::Chunked { first_block }, Intent::Chunks(chunked)) => {
+                chunked.encode(node.size, *first_block, options.block_bits, out);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the last `len` bytes of the content.
+    fn inline(&self, id: NodeId, len: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        let node = self.job.tree.node(id);
+        let own = node.size - len;
+        if node.kind != FileKind::Regular {
+            out.extend_from_slice(&self.content(id)[own as usize..]);
+            return Ok(());
+        }
+        let start = out.len();
+        out.resize(start + len as usize, 0);
+        let file = self.job.source.open_file(self.job.tree, id)?;
+        file.read(own, &mut out[start..])?;
+        file.finish()
+    }
+
+    /// Appends the inode proper.
+    fn inode(&self, id: NodeId, out: &mut Vec<u8>) {
+        let node = self.job.tree.node(id);
+        let plan = self.job.plan.node(id);
+        let (layout, i_u) = self.layout_and_value(id);
+        let format = (layout as u16) << FORMAT_LAYOUT_SHIFT;
+        let mode = (node.kind.mode_bits() as u16 | node.perm).into();
+        let serial = (id + 1).into();
+        if plan.extended {
+            let raw = RawExtendedInode {
+                i_format: (format | FORMAT_EXTENDED).into(),
+                i_xattr_icount: plan.icount.into(),
+                i_mode: mode,
+                i_nb: 0.into(),
+                i_size: node.size.into(),
+                i_u: i_u.into(),
+                i_ino: serial,
+                i_uid: node.uid.into(),
+                i_gid: node.gid.into(),
+                i_mtime: (node.mtime.secs as u64).into(),
+                i_mtime_nsec: node.mtime.nanos.into(),
+                i_nlink: node.nlink.into(),
+                i_reserved2: [0; 16],
+            };
+            out.extend_from_slice(raw.as_bytes());
+        } else {
+            // The plan has seen to it that everything fits.
+            let raw = RawCompactInode {
+                i_format: format.into(),
+                i_xattr_icount: plan.icount.into(),
+                i_mode: mode,
+                i_nb: (node.nlink as u16).into(),
+                i_size: (node.size as u32).into(),
+                i_mtime: 0.into(),
+                i_u: i_u.into(),
+                i_ino: serial,
+                i_uid: (node.uid as u16).into(),
+                i_gid: (node.gid as u16).into(),
+                i_reserved: 0.into(),
+            };
+            out.extend_from_slice(raw.as_bytes());
+        }
+    }
+
+    fn layout_and_value(&self, id: NodeId) -> (DataLayout, u32) {
+        let Job {
+            tree,
+            plan,
+            options,
+            ..
+        } = self.job;
+        match &self.stored[id as usize] {
+            Stored::Nothing => (DataLayout::FlatPlain, tree.node(id).rdev),
+            Stored::Flat {
+                first_block,
+                inline: 0,
+            } => (DataLayout::FlatPlain, *first_block),
+            Stored::Flat { first_block, .. } => (DataLayout::FlatInline, *first_block),
+            Stored::Compressed { extents, .. } => {
+                let blocks = extents.iter().map(|e| u32::from(e.blocks)).sum();
+                (plan.index.layout(), blocks)
+            }
+            Stored::Chunked { .. } => {
+                let Intent::Chunks(chunked) = &plan.node(id).intent else {
+                    unreachable!("only files in chunks are stored so");
+                };
+                (
+                    DataLayout::ChunkBased,
+                    chunked.format(options.block_bits).into(),
+                )
+            }
+        }
+    }
+
+    /// The superblock, from byte 1024 to the end of the last block with configurations, and the
+    /// image's UUID.
+    pub fn superblock(&self, output: &Output) -> (Vec<u8>, [u8; 16]) {
+        let options = self.job.options;
+        let block_bits = options.block_bits;
+        let plan = self.job.plan;
+        let mut raw = RawSuperblock::new_zeroed();
+        raw.magic = MAGIC.into();
+        raw.feature_compat = self.compat().bits().into();
+        raw.feature_incompat = self.incompat().bits().into();
+        raw.blkszbits = block_bits;
+        raw.rootnid_2b = (self.layout.nid(0) as u16).into(); // at most two blocks and a slot
+        raw.inos = (self.job.tree.nodes.len() as u64).into();
+        raw.epoch = (plan.epoch.secs as u64).into();
+        raw.fixed_nsec = plan.epoch.nanos.into();
+        raw.blocks_lo = ((self.layout.end >> block_bits) as u32).into();
+        raw.meta_blkaddr = self.layout.meta_block.into();
+        raw.xattr_blkaddr = self.layout.xattr_block.into();
+        raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
+        raw.available_compr_algs = match options.compression {
+            _ if options.big_pclusters() => AlgorithmSet::lz4().bits(),
+            Some(_) => LZ4_DISTANCE_MAX,
+            None => 0,
+        }
+        .into();
+        let mut area = vec![0; (superblock_area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
+        let cfgs = compr_cfgs(options);
+        area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        raw.uuid = match options.uuid {
+            UuidChoice::Given(uuid) => uuid,
+            UuidChoice::FromContent => custom_uuid(output.hash_with(&area)),
+        };
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        if options.checksum {
+            raw.checksum = checksum(&area[..checksum_len(block_bits)]).into();
+            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        }
+        (area, raw.uuid)
+    }
+
+    fn compat(&self) -> Compat {
+        let options = self.job.options;
+        let mut compat = Compat::MTIME;
+        compat.set(Compat::SB_CHKSUM, options.checksum);
+        compat.set(
+            Compat::XATTR_FILTER,
+            options.xattr_filter && !self.job.tree.xattrs.is_empty(),
+        );
+        compat
+    }
+
+    fn incompat(&self) -> Incompat {
+        let options = self.job.options;
+        let is_chunked = |stored: &Stored| matches!(stored, Stored::Chunked { .. });
+        let mut incompat = Incompat::empty();
+        incompat.set(Incompat::ZERO_PADDING, options.compression.is_some());
+        incompat.set(Incompat::COMPR_CFGS, options.big_pclusters());
+        incompat.set(Incompat::CHUNKED_FILE, self.stored.iter().any(is_chunked));
+        incompat
+    }
+}
+
+/// Inodes that follow each other.
+struct Records {
+    /// Where the first one begins.
+    start: u64,
+    bytes: Vec<u8>,
+    /// Regular files among them that are complete with this, and their bytes.
+    files: u64,
+    file_bytes: u64,
+}
+
+/// What follows the superblock: how LZ4 is configured, where pclusters may exceed a block.
+fn compr_cfgs(options: &Options) -> Vec<u8> {
+    let big = options.compression.filter(|_| options.big_pclusters());
+    big.map_or(Vec::new(), |compression| {
+        let cfg = RawLz4Cfg {
+            max_distance: LZ4_DISTANCE_MAX.into(),
+            max_pclusterblks: ((compression.pcluster_bytes >> options.block_bits) as u16).into(),
+            reserved: [0; 10],
+        };
+        let size = (size_of::<RawLz4Cfg>() as u16).to_le_bytes();
+        [&size, cfg.as_bytes()].concat()
+    })
+}
+
+/// A UUID of version 8, whose other bits are a hash.
+fn custom_uuid(hash: u128) -> [u8; 16] {
+    let mut uuid = hash.to_be_bytes();
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}

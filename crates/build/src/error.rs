@@ -1,0 +1,67 @@
+//! Why there is no image.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a build failed. Nothing is left of the image then, unless it was to be written in place.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An option has an impossible value.
+    #[error("{0}")]
+    Option(String),
+    /// The source could not be read.
+    #[error("{path}: cannot {action}: {cause}", path = path.display())]
+    Source {
+        /// What could not be read.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// A file was not the same any more when its content was read.
+    #[error("{path}: it changed while the image was built", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file has a property that EROFS cannot keep.
+    #[error("{path}: {reason}", path = path.display())]
+    Unstorable {
+        /// The file.
+        path: PathBuf,
+        /// Which property, and the limit.
+        reason: String,
+    },
+    /// The image could not be written.
+    #[error("{path}: cannot {action} the image: {cause}", path = path.display())]
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// The image would be packed into itself.
+    #[error("{image}: the image lies inside the source, in {directory}; write it elsewhere or exclude that directory",
+        image = image.display(), directory = directory.display())]
+    ImageInsideSource {
+        /// The image.
+        image: PathBuf,
+        /// The directory of the source that it lies in.
+        directory: PathBuf,
+    },
+    /// Block numbers have 32 bits.
+    #[error("{path}: the image has more than 2^32 - 2 blocks of {block_bytes} bytes; larger blocks or compression make it fit",
+        path = path.display())]
+    TooLarge {
+        /// The image.
+        path: PathBuf,
+        /// Bytes of a block.
+        block_bytes: u32,
+    },
+    /// The caller wanted no more of it.
+    #[error("cancelled")]
+    Cancelled,
+}

@@ -1,0 +1,222 @@
+//! From extents to the index of a compressed inode, as it lies behind inode and xattrs.
+
+use anteros_core::Algorithm;
+use anteros_format::inode::DataLayout;
+use anteros_format::lcluster::{CompactLayout, FULL_BYTES, HeadKind, Lcluster};
+use anteros_format::zmap::{
+    ADVISE_BIG_PCLUSTER_1, ADVISE_BIG_PCLUSTER_2, ADVISE_COMPACTED_2B, HEADER_BYTES, RawMapHeader,
+};
+use zerocopy::IntoBytes;
+
+use crate::Options;
+use crate::compress::Extent;
+
+/// Largest logical cluster, as a shift, whose entries fit into packs of 4 bytes an entry.
+const COMPACT_BITS_MAX: u8 = 14;
+/// And of 2 bytes an entry.
+const COMPACTED_2B_BITS_MAX: u8 = 12;
+/// Unused bytes between the map header and full entries.
+const FULL_GAP_BYTES: usize = 8;
+
+/// The kind of index that all compressed inodes of an image have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexKind {
+    block_bits: u8,
+    compact: bool,
+    big: bool,
+}
+
+impl IndexKind {
+    pub fn new(options: &Options) -> Self {
+        let legacy = options.compression.is_some_and(|c| c.legacy_index);
+        Self {
+            block_bits: options.block_bits,
+            compact: !legacy && options.block_bits <= COMPACT_BITS_MAX,
+            big: options.big_pclusters(),
+        }
+    }
+
+    /// The data layout of inodes with this index.
+    pub const fn layout(self) -> DataLayout {
+        match self.compact {
+            true => DataLayout::CompressedCompact,
+            false => DataLayout::CompressedFull,
+        }
+    }
+
+    /// Bytes of the index of a file of `size` bytes whose inode and xattrs take `head_bytes`, from
+    /// there to its end. Inodes begin at multiples of 32, to which packs are aligned.
+    pub fn bytes(self, head_bytes: u64, size: u64) -> u64 {
+        let header = head_bytes.next_multiple_of(8);
+        let total = size.div_ceil(1 << self.block_bits);
+        let behind_header = match self.compact {
+            true => self.packs(header, total).index_bytes(),
+            false => FULL_GAP_BYTES as u64 + total * FULL_BYTES,
+        };
+        header - head_bytes + HEADER_BYTES as u64 + behind_header
+    }
+
+    /// Appends the index to `out`, which ends with inode and xattrs and begins at a multiple of 32.
+    pub fn encode(self, extents: &[Extent], first_block: u32, size: u64, out: &mut Vec<u8>) {
+        let header = out.len().next_multiple_of(8);
+        out.resize(header, 0);
+        out.extend_from_slice(self.header().as_bytes());
+        let entries = self.entries(extents, first_block, size);
+        if self.compact {
+            let packs = self.packs(header as u64, entries.len() as u64);
+            out.extend_from_slice(&packs.encode(&entries));
+        } else {
+            out.resize(out.len() + FULL_GAP_BYTES, 0);
+            for entry in entries {
+                out.extend_from_slice(entry.encode_full().as_bytes());
+            }
+        }
+    }
+
+    fn header(self) -> RawMapHeader {
+        let big = match self.big {
+            true => ADVISE_BIG_PCLUSTER_1 | ADVISE_BIG_PCLUSTER_2,
+            false => 0,
+        };
+        let two = if self.has_2b_packs() {
+            ADVISE_COMPACTED_2B
+        } else {
+            0
+        };
+        RawMapHeader {
+            h_fragmentoff: 0.into(),
+            h_advise: (big | two).into(),
+            h_algorithmtype: Algorithm::Lz4 as u8,
+            h_clusterbits: 0,
+        }
+    }
+
+    const fn has_2b_packs(self) -> bool {
+        self.compact && self.block_bits <= COMPACTED_2B_BITS_MAX
+    }
+
+    fn packs(self, header: u64, total: u64) -> CompactLayout {
+        CompactLayout::new(
+            header,
+            total,
+            self.block_bits,
+            self.has_2b_packs(),
+            self.big,
+        )
+        .expect("offsets within an inode do not overflow")
+    }
+
+    fn entries(self, extents: &[Extent], first_block: u32, size: u64) -> Vec<Lcluster> {
+        let total = size.div_ceil(1 << self.block_bits) as usize;
+        let mut entries = Vec::with_capacity(total);
+        let (mut start, mut block) = (0u64, first_block);
+        for extent in extents {
+            let end = start + u64::from(extent.len);
+            debug_assert_eq!(entries.len() as u64, start >> self.block_bits);
+            entries.push(self.head(start, block, extent.plain));
+            self.push_nonheads(&mut entries, end, extent.blocks);
+            block += u32::from(extent.blocks);
+            start = end;
+        }
+        if entries.len() < total {
+            // An empty extent at the end of the file, where it ends inside an lcluster.
+            let block = if self.compact { block } else { 0 };
+            entries.push(self.head(size, block, true));
+        }
+        assert_eq!(entries.len(), total, "each lcluster has one entry");
+        entries
+    }
+
+    fn head(self, at: u64, block: u32, plain: bool) -> Lcluster {
+        Lcluster::Head {
+            kind: if plain {
+                HeadKind::Plain
+            } else {
+                HeadKind::Head1
+            },
+            clusterofs: (at & ((1 << self.block_bits) - 1)) as u32,
+            block,
+            partial: false,
+        }
+    }
+
+    /// The lclusters that lie wholly inside an extent whose head was pushed last.
+    fn push_nonheads(self, entries: &mut Vec<Lcluster>, end: u64, blocks: u16) {
+        let next = (end >> self.block_bits) as usize;
+        let head = entries.len() - 1;
+        for lcn in head + 1..next {
+            let is_first = lcn == head + 1;
+            entries.push(Lcluster::NonHead {
+                back: (lcn - head) as u32,
+                ahead: (next - lcn) as u32,
+                pcluster_blocks: (is_first && self.big).then_some(blocks.into()),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(compact: bool, big: bool) -> IndexKind {
+        IndexKind {
+            block_bits: 12,
+            compact,
+            big,
+        }
+    }
+
+    fn extent(len: u32, blocks: u16, plain: bool) -> Extent {
+        Extent { len, blocks, plain }
+    }
+
+    #[test]
+    fn the_bytes_are_as_many_as_foretold() {
+        for compact in [true, false] {
+            for size in [4097, 8192, 100_000, 1 << 20] {
+                for head in [32, 64, 48, 68] {
+                    let kind = kind(compact, false);
+                    let mut out = vec![0; head];
+                    kind.encode(&[extent(size, 1, false)], 9, size.into(), &mut out);
+                    let foretold = head as u64 + kind.bytes(head as u64, size.into());
+                    assert_eq!(out.len() as u64, foretold);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_has_an_entry_unless_an_extent_begins_there() {
+        let extents = [extent(9000, 1, false)];
+        let plain = |clusterofs, block| Lcluster::Head {
+            kind: HeadKind::Plain,
+            clusterofs,
+            block,
+            partial: false,
+        };
+        let compact = kind(true, false).entries(&extents, 7, 9000);
+        assert_eq!((compact.len(), compact[2]), (3, plain(808, 8)));
+        let full = kind(false, false).entries(&extents, 7, 9000);
+        assert_eq!((full.len(), full[2]), (3, plain(808, 0)));
+
+        let extents = [extent(9000, 1, false), extent(100, 1, true)];
+        let entries = kind(true, false).entries(&extents, 7, 9100);
+        assert_eq!((entries.len(), entries[2]), (3, plain(808, 8)));
+
+        let entries = kind(true, false).entries(&[extent(8192, 1, false)], 7, 8192);
+        assert_eq!(entries.len(), 2);
+    }
+
+    #[test]
+    fn big_pclusters_say_how_big() {
+        let entries = kind(true, true).entries(&[extent(20_000, 3, false)], 7, 20_000);
+        let nonhead = |back, ahead, pcluster_blocks| Lcluster::NonHead {
+            back,
+            ahead,
+            pcluster_blocks,
+        };
+        assert_eq!(entries[1], nonhead(1, 3, Some(3)));
+        assert_eq!(entries[2], nonhead(2, 2, None));
+    }
+}

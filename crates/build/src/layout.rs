@@ -1,0 +1,260 @@
+//! Every address of the metadata, decided in one place.
+//!
+//! ```text
+//! | superblock | file content … | directories and long links | shared xattrs | inodes … |
+//!                               ^ after the data pass        ^ meta_block + 1, about
+//! ```
+//!
+//! Inodes come in the order of the tree, as far as room allows: each goes where it leaves the least
+//! room, among the blocks that are still open. Those with inline data must lie in one block with it;
+//! the others may cross into the next one.
+
+use std::collections::BTreeSet;
+
+use anteros_core::FileKind;
+use anteros_format::SLOT_BYTES;
+
+use crate::Error;
+use crate::data::Stored;
+use crate::output::Output;
+use crate::plan::{Intent, Plan};
+use crate::tree::{NodeId, Tree};
+
+/// An inode is small if it takes less than this part of a block, with all that lies behind it.
+const SMALL_SHARE: u64 = 64;
+
+/// Blocks that are open for inodes of any size, and for those that are not small.
+const NEAR_BLOCKS_MAX: usize = 32;
+const FAR_BLOCKS_MAX: usize = 1024;
+
+/// Where everything lies.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// Origin of node ids: the block in front of the first inode, so that no node id is 0.
+    pub meta_block: u32,
+    /// Origin of shared xattrs.
+    pub xattr_block: u32,
+    /// Byte at which each inode begins.
+    pub inodes: Vec<u64>,
+    /// The nodes in the order of their inodes.
+    pub order: Vec<NodeId>,
+    /// The end of the image in bytes, whole blocks.
+    pub end: u64,
+    block_bytes: u64,
+}
+
+impl Layout {
+    /// Lays out what comes behind the file content, which ends where the output is now. Directories and
+    /// links learn where their content lies.
+    pub fn new(
+        tree: &Tree,
+        plan: &Plan,
+        stored: &mut [Stored],
+        output: &Output,
+        block_bytes: u32,
+    ) -> Result<Self, Error> {
+        let block_bytes = u64::from(block_bytes);
+        let mut at = output.position();
+        for id in tree.ids() {
+            let node = tree.node(id);
+            if matches!(node.kind, FileKind::Regular) || node.size == 0 {
+                continue;
+            }
+            let inline = plan.inline_bytes(id, node);
+            stored[id as usize] = Stored::Flat {
+                first_block: output.block_of(at)?,
+                inline,
+            };
+            at += (node.size - inline).next_multiple_of(block_bytes);
+        }
+        let xattr_block = output.block_of(at)?;
+        let mut packer = Packer::new(at, plan.shared.area.len() as u64, block_bytes);
+        let meta_block = output.block_of(packer.frontier)? - 1;
+        let inodes = tree.ids().map(|id| {
+            let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
+            packer.place(bytes, whole)
+        });
+        let inodes: Vec<u64> = inodes.collect();
+        let mut order: Vec<NodeId> = tree.ids().collect();
+        order.sort_unstable_by_key(|&id| inodes[id as usize]);
+        let end = packer.end();
+        output.block_of(end)?;
+        Ok(Self {
+            meta_block,
+            xattr_block,
+            inodes,
+            order,
+            end,
+            block_bytes,
+        })
+    }
+
+    /// The node id of a node.
+    pub fn nid(&self, id: NodeId) -> u64 {
+        (self.inodes[id as usize] - u64::from(self.meta_block) * self.block_bytes) / SLOT_BYTES
+    }
+}
+
+/// Bytes of an inode and all that lies behind it, and whether these must not cross a block.
+fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, bool) {
+    let node = tree.node(id);
+    let head = plan.head_bytes(id);
+    match (stored, &plan.node(id).intent) {
+        (Stored::Flat { inline, .. }, _) => (head + inline, *inline > 0),
+        (Stored::Compressed { .. }, _) => (head + plan.index_bytes(id, node), false),
+        (Stored::Chunked { .. }, Intent::Chunks(chunked)) => {
+            (head + chunked.table_bytes(node.size), false)
+        }
+        _ => (head, false),
+    }
+}
+
+/// Finds places for inodes.
+///
+/// A small inode goes to one of the blocks that were opened last, so that those of a directory are
+/// read together. One that brings much inline data with it takes a read of its own in any case, and
+/// may fill a gap farther back.
+#[derive(Debug)]
+struct Packer {
+    block_bytes: u64,
+    /// Blocks with room: those that were opened last, and those before.
+    near: OpenBlocks,
+    far: OpenBlocks,
+    /// Where the last block that is in use begins; behind it everything is free.
+    frontier: u64,
+}
+
+impl Packer {
+    /// A packer that begins behind `prefix` bytes at the block-aligned `start`.
+    fn new(start: u64, prefix: u64, block_bytes: u64) -> Self {
+        let used = start + prefix.next_multiple_of(SLOT_BYTES);
+        let frontier = used / block_bytes * block_bytes;
+        let mut packer = Self {
+            block_bytes,
+            near: OpenBlocks::default(),
+            far: OpenBlocks::default(),
+            frontier,
+        };
+        packer.open(frontier, block_bytes - (used - frontier));
+        packer
+    }
+
+    /// Where a record of so many bytes goes.
+    fn place(&mut self, bytes: u64, whole: bool) -> u64 {
+        let bytes = bytes.next_multiple_of(SLOT_BYTES);
+        let far = match bytes < self.block_bytes / SMALL_SHARE {
+            true => None,
+            false => self.far.snuggest(bytes),
+        };
+        let near = self.near.snuggest(bytes);
+        match (near, far) {
+            (Some(near), far) if far.is_none_or(|far| near <= far) => {
+                self.near.take(near, bytes);
+                near.1 + self.block_bytes - near.0
+            }
+            (_, Some(far)) => {
+                self.far.take(far, bytes);
+                far.1 + self.block_bytes - far.0
+            }
+            (_, None) => self.place_at_end(bytes, whole),
+        }
+    }
+
+    fn place_at_end(&mut self, bytes: u64, whole: bool) -> u64 {
+        let behind = self.frontier + self.block_bytes;
+        let room = self.near.room_in(self.frontier).filter(|_| !whole);
+        let start = behind - room.unwrap_or(0);
+        if let Some(room) = room {
+            self.near.take((room, self.frontier), room);
+        }
+        let end = start + bytes;
+        self.frontier = (end - 1) / self.block_bytes * self.block_bytes;
+        self.open(self.frontier, self.frontier + self.block_bytes - end);
+        start
+    }
+
+    fn open(&mut self, block: u64, free: u64) {
+        self.near.insert((free, block));
+        if self.near.0.len() > NEAR_BLOCKS_MAX {
+            let oldest = self.near.0.iter().min_by_key(|(_, block)| *block);
+            let oldest = *oldest.expect("there are some");
+            self.near.0.remove(&oldest);
+            self.far.insert(oldest);
+        }
+        if self.far.0.len() > FAR_BLOCKS_MAX {
+            self.far.0.pop_first();
+        }
+    }
+
+    /// The end of the last block in use.
+    fn end(&self) -> u64 {
+        self.frontier + self.block_bytes
+    }
+}
+
+/// The free bytes at the end of a block, and where it begins.
+type Room = (u64, u64);
+
+/// Blocks that have room, by how much.
+#[derive(Debug, Default)]
+struct OpenBlocks(BTreeSet<Room>);
+
+impl OpenBlocks {
+    fn snuggest(&self, bytes: u64) -> Option<Room> {
+        self.0.range((bytes, 0)..).next().copied()
+    }
+
+    fn room_in(&self, block: u64) -> Option<u64> {
+        let mut blocks = self.0.iter();
+        blocks.find(|room| room.1 == block).map(|room| room.0)
+    }
+
+    fn take(&mut self, room: Room, bytes: u64) {
+        self.0.remove(&room);
+        self.insert((room.0 - bytes, room.1));
+    }
+
+    fn insert(&mut self, room: Room) {
+        if room.0 > 0 {
+            self.0.insert(room);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_neither_overlap_nor_cross_blocks_if_they_must_not() {
+        let mut packer = Packer::new(8192, 100, 4096);
+        let mut state = 1u64;
+        let mut places = Vec::new();
+        for _ in 0..5000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let whole = state >> 40 & 1 == 0;
+            let bytes = 32 + (state >> 33) % if whole { 4065 } else { 20_000 };
+            let start = packer.place(bytes, whole);
+            assert_eq!(start % 32, 0);
+            assert!(!whole || start / 4096 == (start + bytes - 1) / 4096);
+            places.push((start, start + bytes));
+        }
+        places.sort_unstable();
+        assert!(places[0].0 >= 8192 + 100);
+        assert!(places.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+        assert!(places[places.len() - 1].1 <= packer.end());
+        assert_eq!(packer.end() % 4096, 0);
+    }
+
+    #[test]
+    fn a_gap_is_filled_by_what_fits_best() {
+        let mut packer = Packer::new(4096, 0, 4096);
+        assert_eq!(packer.place(3000, true), 4096);
+        assert_eq!(packer.place(3500, true), 8192);
+        assert_eq!(packer.place(512, true), 8192 + 3520);
+        assert_eq!(packer.place(1000, true), 4096 + 3008);
+        assert_eq!(packer.place(10_000, false), 8192 + 4032);
+    }
+}

@@ -1,0 +1,142 @@
+//! From a directory to an EROFS image.
+//!
+//! ```text
+//! source ─ scan ─► tree ─► plan ─► data: read ─► compress ─► write ─► layout ─► emit
+//!                                  └── all cores, in order ──┘
+//! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | `source`, `scan`, `xattr` | what there is, however deep |
+//! | `tree` | sorted by name, hard links resolved |
+//! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
+//! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
+//! | `layout` | every address of the metadata |
+//! | `emit`, `index`, `directory` | the bytes of the metadata |
+//! | `output` | the image file, complete or not there |
+//!
+//! File content comes first and metadata last, so one pass over the source suffices, without
+//! temporary files. What can be relied on:
+//!
+//! - The same source and options give the same bytes, whatever the number of workers, the order in
+//!   which directories are listed, and the time of day.
+//! - Content in flight is bounded by [`Options::memory_bytes`].
+//! - An image under its final name is complete. A file that changes while it is read is an error.
+//! - Feature bits are set only for what the image uses.
+
+mod compress;
+mod data;
+mod directory;
+mod emit;
+mod error;
+mod index;
+mod layout;
+mod observer;
+mod options;
+mod ordered;
+mod output;
+mod plan;
+mod scan;
+mod source;
+mod sparse;
+mod tree;
+mod xattr;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+pub use anteros_codec::Effort;
+pub use error::Error;
+pub use observer::{Observer, Progress, Summary};
+pub use options::{Compression, Exclude, Holes, InodeForm, LABEL_BYTES_MAX, Options, UuidChoice};
+
+use anteros_core::FileKind;
+
+use data::{Job, Stored};
+use emit::Emitter;
+use layout::Layout;
+use output::Output;
+use plan::Plan;
+use source::Source;
+use tree::Tree;
+
+/// Builds an image of the directory `source`.
+///
+/// A regular file is replaced when the new one is complete; a block device, and a file in which the
+/// image begins at an [`Options::offset`], are written in place. When `cancel` becomes true the build
+/// ends soon.
+///
+/// # Errors
+///
+/// Impossible options; anything in the source that cannot be read, changes meanwhile, or has a
+/// property that EROFS cannot keep; failure to write the image. Each names the path.
+pub fn build(
+    image: &Path,
+    source: &Path,
+    options: &Options,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<Summary, Error> {
+    options.check()?;
+    let source = Source::open(source)?;
+    let (mut tree, warnings) = scan::scan(&source, image, options, observer, cancel)?;
+    let plan = Plan::new(&source, &mut tree, options)?;
+    let mut output = Output::create(image, options, emit::superblock_area_bytes(options))?;
+    let job = Job {
+        source: &source,
+        tree: &tree,
+        plan: &plan,
+        options,
+        cancel,
+    };
+    let (mut stored, progress) = data::write(&job, &mut output, observer)?;
+    let data_end = output.position();
+    let layout = Layout::new(&tree, &plan, &mut stored, &output, options.block_bytes())?;
+    let emitter = Emitter {
+        job: &job,
+        stored: &stored,
+        layout: &layout,
+    };
+    emitter.metadata(&mut output, observer, progress)?;
+    let (superblock, uuid) = emitter.superblock(&output);
+    output.finish(
+        anteros_format::superblock::SUPERBLOCK_OFFSET,
+        &superblock,
+        options.sync,
+    )?;
+    Ok(Summary {
+        image_bytes: layout.end,
+        metadata_bytes: layout.end - data_end,
+        shared_xattrs: plan.shared.count,
+        uuid,
+        warnings,
+        ..count(&tree, &stored)
+    })
+}
+
+/// Counts inodes by kind, and regular files by the way they are stored.
+fn count(tree: &Tree, stored: &[Stored]) -> Summary {
+    let mut summary = Summary::default();
+    for (node, stored) in tree.nodes.iter().zip(stored) {
+        match node.kind {
+            FileKind::Directory => summary.directories += 1,
+            FileKind::Symlink => summary.symlinks += 1,
+            FileKind::Regular => {
+                summary.files += 1;
+                summary.input_bytes += node.size;
+                match stored {
+                    Stored::Compressed { .. } => summary.compressed_files += 1,
+                    Stored::Chunked { .. } => summary.chunked_files += 1,
+                    Stored::Flat { inline: 1.., .. } => summary.inline_files += 1,
+                    Stored::Flat { .. } => summary.flat_files += 1,
+                    Stored::Nothing => {}
+                }
+            }
+            _ => summary.specials += 1,
+        }
+        if node.kind != FileKind::Directory {
+            summary.hard_links += u64::from(node.nlink) - 1;
+        }
+    }
+    summary
+}

@@ -1,0 +1,321 @@
+//! What a build may be asked for, and the checks that make it sound.
+
+use std::ops::RangeInclusive;
+
+use anteros_codec::Effort;
+use anteros_core::Timestamp;
+use anteros_format::PCLUSTER_BYTES_MAX;
+use anteros_format::superblock::BLOCK_BITS;
+use regex::bytes::Regex;
+
+use crate::Error;
+
+/// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
+pub const LABEL_BYTES_MAX: usize = 15;
+
+/// Most blocks of a pcluster. An index entry has room for 2047, but Linux counts 1 MiB in blocks of
+/// its page size, 4 KiB, before it knows that the image's are smaller.
+const PCLUSTER_BLOCKS_MAX: u32 = 256;
+
+/// Shift limits of a chunk, relative to the block size: the field has 5 bits.
+const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
+
+/// How an image is built. [`Options::default`] builds what needs no explanation: 4 KiB blocks, no
+/// compression, every attribute kept.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The block size is two to this, 9 to 16. Linux mounts what does not exceed its page size.
+    pub block_bits: u8,
+    /// LZ4, or files as they are.
+    pub compression: Option<Compression>,
+    /// Whether the last part of a regular file may lie behind its inode.
+    pub inline_data: bool,
+    /// What becomes of holes.
+    pub holes: Holes,
+    /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
+    /// power of two of at least a block.
+    pub chunk_bytes: Option<u64>,
+    /// Compact inodes, extended ones, or each as it needs.
+    pub inode_form: InodeForm,
+    /// Gives every file the time of the image where keeping its own would take an extended inode.
+    pub ignore_mtime: bool,
+    /// Gives every file this time, in seconds since 1970.
+    pub fixed_time: Option<i64>,
+    /// Lowers newer times to this one, in seconds since 1970 (`SOURCE_DATE_EPOCH`).
+    pub clamp_time: Option<i64>,
+    /// The image's UUID.
+    pub uuid: UuidChoice,
+    /// The label, at most [`LABEL_BYTES_MAX`] bytes without NUL.
+    pub label: Vec<u8>,
+    /// An extended attribute that more inodes than this have is stored once. `None` stores no
+    /// extended attributes at all.
+    pub xattr_share_above: Option<u32>,
+    /// Whether inodes with attributes carry a filter that speeds up looking for absent ones.
+    pub xattr_filter: bool,
+    /// Gives every file this owner.
+    pub force_uid: Option<u32>,
+    /// Gives every file this group.
+    pub force_gid: Option<u32>,
+    /// Added to every owner, after forcing.
+    pub uid_offset: u32,
+    /// Added to every group, after forcing.
+    pub gid_offset: u32,
+    /// What to leave out; an excluded directory is not entered.
+    pub exclude: Vec<Exclude>,
+    /// Stores a file once for each of its names.
+    pub hard_dereference: bool,
+    /// Threads that read and compress, at least one.
+    pub workers: usize,
+    /// Bytes of file content in flight between reading and writing; a single segment is always
+    /// allowed. What is known of each file (some hundred bytes, and 8 for each compressed extent)
+    /// comes on top.
+    pub memory_bytes: u64,
+    /// Whether the superblock has a checksum.
+    pub checksum: bool,
+    /// Byte of the image file at which the image begins; a multiple of 512.
+    pub offset: u64,
+    /// Whether the image is on the medium when the build returns.
+    pub sync: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            block_bits: 12,
+            compression: None,
+            inline_data: true,
+            holes: Holes::Auto,
+            chunk_bytes: None,
+            inode_form: InodeForm::Auto,
+            ignore_mtime: false,
+            fixed_time: None,
+            clamp_time: None,
+            uuid: UuidChoice::FromContent,
+            label: Vec::new(),
+            xattr_share_above: Some(2),
+            xattr_filter: true,
+            force_uid: None,
+            force_gid: None,
+            uid_offset: 0,
+            gid_offset: 0,
+            exclude: Vec::new(),
+            hard_dereference: false,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: 64 << 20,
+            checksum: true,
+            offset: 0,
+            sync: true,
+        }
+    }
+}
+
+/// How files are compressed: LZ4 streams of a fixed length, as much input in each as fits (the
+/// EROFS paper, section 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// How hard the encoder tries.
+    pub effort: Effort,
+    /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
+    pub pcluster_bytes: u32,
+    /// The paper's sliding window: the most input that one stream may take, in bytes.
+    pub window_bytes: u32,
+    /// Files are cut into segments of so many bytes, a multiple of the block size, which are
+    /// compressed at the same time. The image depends on this, but not on the number of workers.
+    pub segment_bytes: u32,
+    /// A file stays as it is unless compression saves so many percent of it, and at least a byte.
+    pub min_gain_percent: u8,
+    /// Index entries of 8 bytes instead of 2 or 4.
+    pub legacy_index: bool,
+}
+
+impl Compression {
+    /// Streams of one 4 KiB block.
+    pub const fn new(effort: Effort) -> Self {
+        Self {
+            effort,
+            pcluster_bytes: 4096,
+            window_bytes: 8 << 20,
+            segment_bytes: 4 << 20,
+            min_gain_percent: 0,
+            legacy_index: false,
+        }
+    }
+}
+
+/// What becomes of holes in sparse files. Where they lie is up to the source's file system, so two
+/// copies of a tree may differ there; only [`Holes::Ignore`] makes nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holes {
+    /// Sparse files are stored in chunks, uncompressed, and keep their holes.
+    Keep,
+    /// Like `Keep` without compression. With it, only for files whose data is an eighth of their
+    /// size or less: the others are compressed, holes and all.
+    Auto,
+    /// Holes are zeros like others.
+    Ignore,
+}
+
+/// The form of inodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InodeForm {
+    /// Compact where nothing is lost by it.
+    Auto,
+    /// Compact, or an error where owner, links or size do not fit; times are dropped.
+    Compact,
+    /// Extended.
+    Extended,
+}
+
+/// The UUID of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UuidChoice {
+    /// A hash of all other bytes (UUID version 8).
+    FromContent,
+    /// This one, all zeros for none.
+    Given([u8; 16]),
+}
+
+/// What to leave out.
+#[derive(Debug, Clone)]
+pub enum Exclude {
+    /// This path, relative to the source; slashes around it do not matter.
+    Path(Vec<u8>),
+    /// Each path, relative to the source, in which the expression is found.
+    Pattern(Regex),
+}
+
+impl Exclude {
+    /// An exclusion by regular expression, in the syntax of the `regex` crate.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] if it is none.
+    pub fn pattern(expression: &str) -> Result<Self, Error> {
+        let regex = Regex::new(expression);
+        regex
+            .map(Self::Pattern)
+            .map_err(|e| Error::Option(format!("the exclusion `{expression}`: {e}")))
+    }
+
+    /// Whether it leaves out this path, given relative to the source.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Path(excluded) => trim_slashes(excluded) == path,
+            Self::Pattern(regex) => regex.is_match(path),
+        }
+    }
+}
+
+fn trim_slashes(path: &[u8]) -> &[u8] {
+    let is_slash = |b: &u8| *b == b'/';
+    let Some(start) = path.iter().position(|b| !is_slash(b)) else {
+        return b"";
+    };
+    let end = path.iter().rposition(|b| !is_slash(b)).expect("as above");
+    &path[start..=end]
+}
+
+impl Options {
+    /// Bytes of a block.
+    pub const fn block_bytes(&self) -> u32 {
+        1 << self.block_bits
+    }
+
+    /// The owner or group that the image keeps, of one that the source has; `None` beyond 32 bits.
+    pub fn owner_of(&self, (uid, gid): (u32, u32)) -> Option<(u32, u32)> {
+        let uid = self.force_uid.unwrap_or(uid).checked_add(self.uid_offset)?;
+        let gid = self.force_gid.unwrap_or(gid).checked_add(self.gid_offset)?;
+        Some((uid, gid))
+    }
+
+    /// The time that the image keeps, of one that the source has.
+    pub fn time_of(&self, found: Timestamp) -> Timestamp {
+        let whole = |secs| Timestamp { secs, nanos: 0 };
+        match (self.fixed_time, self.clamp_time) {
+            (Some(secs), _) => whole(secs),
+            (None, Some(secs)) => found.min(whole(secs)),
+            (None, None) => found,
+        }
+    }
+
+    /// Whether compressed files may have pclusters of several blocks.
+    pub(crate) fn big_pclusters(&self) -> bool {
+        self.compression
+            .is_some_and(|c| c.pcluster_bytes > self.block_bytes())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Option(text));
+        if !BLOCK_BITS.contains(&self.block_bits) {
+            let bits = self.block_bits;
+            return refuse(format!(
+                "blocks of 2^{bits} bytes; 2^9 to 2^16 are possible"
+            ));
+        }
+        if self.label.len() > LABEL_BYTES_MAX || self.label.contains(&0) {
+            let label = self.label.escape_ascii();
+            return refuse(format!(
+                "the label `{label}`; {LABEL_BYTES_MAX} bytes without NUL are the most"
+            ));
+        }
+        if self.workers == 0 {
+            return refuse("no workers; at least one is needed".into());
+        }
+        if self.offset % 512 != 0 {
+            return refuse(format!("the offset {} is no multiple of 512", self.offset));
+        }
+        self.check_chunks()?;
+        self.compression
+            .map_or(Ok(()), |c| c.check(self.block_bytes()))
+    }
+
+    fn check_chunks(&self) -> Result<(), Error> {
+        let Some(bytes) = self.chunk_bytes else {
+            return Ok(());
+        };
+        let shift = bytes
+            .checked_ilog2()
+            .and_then(|b| b.checked_sub(self.block_bits.into()));
+        if bytes.is_power_of_two() && shift.is_some_and(|s| CHUNK_SHIFTS.contains(&s)) {
+            return Ok(());
+        }
+        Err(Error::Option(format!(
+            "chunks of {bytes} bytes; a power of two from {} on is needed",
+            self.block_bytes()
+        )))
+    }
+}
+
+impl Compression {
+    fn check(&self, block_bytes: u32) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Option(text));
+        let pcluster_max = PCLUSTER_BYTES_MAX.min(PCLUSTER_BLOCKS_MAX * block_bytes);
+        let pcluster = self.pcluster_bytes;
+        if pcluster == 0 || pcluster % block_bytes != 0 || pcluster > pcluster_max {
+            return refuse(format!(
+                "pclusters of {pcluster} bytes; multiples of {block_bytes} up to {pcluster_max} are possible"
+            ));
+        }
+        if self.segment_bytes == 0 || self.segment_bytes % block_bytes != 0 {
+            let bytes = self.segment_bytes;
+            return refuse(format!(
+                "segments of {bytes} bytes; multiples of {block_bytes} are possible"
+            ));
+        }
+        if self.window_bytes < block_bytes {
+            let bytes = self.window_bytes;
+            return refuse(format!(
+                "a window of {bytes} bytes; a block has {block_bytes}"
+            ));
+        }
+        if self.min_gain_percent > 100 {
+            return refuse(format!("a gain of {} percent", self.min_gain_percent));
+        }
+        if let Effort::High(level) = self.effort {
+            if !(1..=12).contains(&level) {
+                return refuse(format!("LZ4 HC level {level}; 1 to 12 are possible"));
+            }
+        }
+        Ok(())
+    }
+}

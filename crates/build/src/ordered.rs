@@ -1,0 +1,152 @@
+//! A pool of threads that takes jobs and gives back their results in the order of the jobs.
+//!
+//! The caller submits and takes on one thread. Each job has its own channel for its result, and
+//! the queue of these channels is the order; a worker that panics drops its channel, and the caller
+//! does not wait for ever. How many bytes may be under way is the caller's budget: each job
+//! has a cost, from its submission until its result is taken.
+
+use std::collections::VecDeque;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+/// Jobs under way.
+pub(crate) struct Ordered<J, R> {
+    jobs: Sender<(J, Sender<R>)>,
+    results: VecDeque<(Receiver<R>, u64)>,
+    under_way: u64,
+    budget: u64,
+}
+
+/// Runs `body` with `workers` threads, each of which does jobs with a function of its own.
+pub(crate) fn with_workers<J, R, W, T>(
+    workers: usize,
+    budget: u64,
+    new_worker: impl Fn() -> W,
+    body: impl FnOnce(&mut Ordered<J, R>) -> T,
+) -> T
+where
+    J: Send,
+    R: Send,
+    W: FnMut(J) -> R + Send,
+{
+    let (jobs, queue) = unbounded::<(J, Sender<R>)>();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let queue = queue.clone();
+            let mut work = new_worker();
+            scope.spawn(move || {
+                for (job, result) in queue {
+                    // Nobody waits for it if the caller has failed meanwhile.
+                    let _ = result.send(work(job));
+                }
+            });
+        }
+        drop(queue);
+        let results = VecDeque::new();
+        body(&mut Ordered {
+            jobs,
+            results,
+            under_way: 0,
+            budget,
+        })
+    })
+}
+
+impl<J, R> Ordered<J, R> {
+    /// Whether a job of this cost may be submitted; one always may.
+    pub fn has_room(&self, cost: u64) -> bool {
+        self.results.is_empty() || self.under_way + cost <= self.budget
+    }
+
+    /// Submits a job.
+    pub fn submit(&mut self, job: J, cost: u64) {
+        let (result, receiver) = bounded(1);
+        self.under_way += cost;
+        self.results.push_back((receiver, cost));
+        self.jobs
+            .send((job, result))
+            .expect("workers live as long as the jobs' channel");
+    }
+
+    /// Waits for the result of the oldest job; `None` if there is none.
+    pub fn take(&mut self) -> Option<R> {
+        let (receiver, cost) = self.results.pop_front()?;
+        self.under_way -= cost;
+        Some(receiver.recv().expect("a worker has panicked"))
+    }
+
+    /// The result of the oldest job, if it is there already.
+    pub fn try_take(&mut self) -> Option<R> {
+        let (receiver, cost) = self.results.front()?;
+        let result = receiver.try_recv().ok()?;
+        self.under_way -= cost;
+        self.results.pop_front();
+        Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_within_the_budget() {
+        for workers in 1..=4 {
+            let slow_if_even = |n: u64| {
+                if n % 2 == 0 {
+                    thread::yield_now();
+                }
+                n
+            };
+            let results = with_workers(
+                workers,
+                5,
+                || slow_if_even,
+                |pool| {
+                    let mut results = Vec::new();
+                    for n in 0..100 {
+                        while !pool.has_room(2) {
+                            results.extend(pool.take());
+                        }
+                        pool.submit(n, 2);
+                        assert!(pool.under_way <= 5);
+                    }
+                    results.extend(std::iter::from_fn(|| pool.take()));
+                    results
+                },
+            );
+            assert!(results.into_iter().eq(0..100));
+        }
+    }
+
+    #[test]
+    fn a_job_beyond_the_budget_runs_alone() {
+        with_workers(
+            2,
+            5,
+            || |n: u64| n,
+            |pool| {
+                assert!(pool.has_room(1000));
+                pool.submit(7, 1000);
+                assert!(!pool.has_room(1));
+                assert_eq!(pool.take(), Some(7));
+                assert_eq!(pool.take(), None);
+            },
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "panicked")]
+    fn a_worker_that_panics_is_not_waited_for() {
+        with_workers(
+            1,
+            5,
+            || |()| -> () { panic!("on purpose") },
+            |pool| {
+                pool.submit((), 1);
+                pool.take();
+            },
+        );
+    }
+}

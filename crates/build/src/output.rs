@@ -1,0 +1,239 @@
+//! The image file.
+//!
+//! A new image is written beside its final name and renamed when it is complete, so that nobody
+//! ever sees half of one under that name; whatever goes wrong before removes it. Only block devices, and
+//! files that keep something in front of the image, are written in place. There the superblock's
+//! block is cleared first and written last, so that what is unfinished is no image.
+//!
+//! All bytes pass through a hash, from which the image's UUID is made.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Error, Options};
+
+/// Bytes that are gathered for one write.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// An image that is being written.
+pub(crate) struct Output {
+    file: File,
+    /// The final name.
+    path: PathBuf,
+    /// The name until then, if it is another.
+    temporary: Option<PathBuf>,
+    is_device: bool,
+    offset: u64,
+    block_bytes: u32,
+    /// Where the buffer's first byte belongs in the image.
+    flushed: u64,
+    buffer: Vec<u8>,
+    hash: Box<Xxh3>,
+}
+
+/// A position to go back to.
+pub(crate) struct Checkpoint {
+    position: u64,
+    hash: Box<Xxh3>,
+}
+
+impl Output {
+    /// Opens the image; the first `reserved` bytes are left for the superblock.
+    pub fn create(path: &Path, options: &Options, reserved: u64) -> Result<Self, Error> {
+        let fail = |cause| Error::Image {
+            path: path.to_owned(),
+            action: "create",
+            cause,
+        };
+        let found = std::fs::metadata(path).ok();
+        let is_device = found
+            .as_ref()
+            .is_some_and(|m| m.file_type().is_block_device());
+        let in_place = is_device || (found.is_some() && options.offset > 0);
+        let (file, temporary) = if in_place {
+            (
+                OpenOptions::new().write(true).open(path).map_err(fail)?,
+                None,
+            )
+        } else {
+            let temporary = temporary_name(path).map_err(fail)?;
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&temporary);
+            (file.map_err(fail)?, Some(temporary))
+        };
+        let mut output = Self {
+            file,
+            path: path.to_owned(),
+            temporary,
+            is_device,
+            offset: options.offset,
+            block_bytes: options.block_bytes(),
+            flushed: 0,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            hash: Box::new(Xxh3::new()),
+        };
+        output.write(&vec![0; reserved as usize])?;
+        if in_place {
+            output.flush()?;
+        }
+        Ok(output)
+    }
+
+    /// Appends bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.hash.update(bytes);
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() >= BUFFER_BYTES {
+            self.write_at(self.flushed, bytes)?;
+            self.flushed += bytes.len() as u64;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Appends zeros up to a position.
+    pub fn pad_to(&mut self, position: u64) -> Result<(), Error> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        while self.position() < position {
+            let len = (position - self.position()).min(ZEROS.len() as u64);
+            self.write(&ZEROS[..len as usize])?;
+        }
+        Ok(())
+    }
+
+    /// Bytes so far.
+    pub fn position(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    /// The block that comes next; the position is at its start.
+    pub fn block(&self) -> Result<u32, Error> {
+        self.block_of(self.position())
+    }
+
+    /// The block at a checkpoint.
+    pub fn block_at(&self, checkpoint: &Checkpoint) -> Result<u32, Error> {
+        self.block_of(checkpoint.position)
+    }
+
+    /// The number of the block that begins at a position.
+    pub fn block_of(&self, position: u64) -> Result<u32, Error> {
+        debug_assert_eq!(position % u64::from(self.block_bytes), 0);
+        let block = u32::try_from(position / u64::from(self.block_bytes));
+        // The last number stands for holes.
+        block
+            .ok()
+            .filter(|&block| block < u32::MAX)
+            .ok_or_else(|| Error::TooLarge {
+                path: self.path.clone(),
+                block_bytes: self.block_bytes,
+            })
+    }
+
+    /// Remembers the position.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            position: self.position(),
+            hash: self.hash.clone(),
+        }
+    }
+
+    /// Takes back what was written since.
+    pub fn rewind(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        self.flush()?;
+        self.flushed = checkpoint.position;
+        self.hash = checkpoint.hash;
+        Ok(())
+    }
+
+    /// The hash of all bytes so far and of some that are not written.
+    pub fn hash_with(&self, more: &[u8]) -> u128 {
+        let mut hash = self.hash.clone();
+        hash.update(more);
+        hash.digest128()
+    }
+
+    /// Writes the superblock at byte `at` of the image, and gives the file its name.
+    pub fn finish(mut self, at: u64, superblock: &[u8], sync: bool) -> Result<(), Error> {
+        self.flush()?;
+        self.write_at(at, superblock)?;
+        if !self.is_device {
+            let end = self.offset + self.flushed;
+            self.file
+                .set_len(end)
+                .map_err(|e| self.error("resize", e))?;
+        }
+        if sync {
+            self.file.sync_all().map_err(|e| self.error("sync", e))?;
+        }
+        if let Some(temporary) = &self.temporary {
+            std::fs::rename(temporary, &self.path).map_err(|e| self.error("rename", e))?;
+            self.temporary = None;
+            if sync {
+                self.sync_directory().map_err(|e| self.error("sync", e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(parent(&self.path))?.sync_all()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.write_at(self.flushed, &buffer)?;
+        self.flushed += buffer.len() as u64;
+        self.buffer = buffer;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write_at(&self, position: u64, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.write_all_at(bytes, self.offset + position);
+        written.map_err(|e| self.error("write", e))
+    }
+
+    fn error(&self, action: &'static str, cause: io::Error) -> Error {
+        Error::Image {
+            path: self.path.clone(),
+            action,
+            cause,
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // There is an error under way already, and nothing else to be done about this one.
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+/// The directory of a path.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn temporary_name(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".anteros-{}.tmp", std::process::id()));
+    Ok(path.with_file_name(temporary))
+}

@@ -1,0 +1,214 @@
+//! How each inode is stored, as far as that can be told before its content has been seen.
+
+use std::collections::HashMap;
+
+use anteros_core::{FileKind, Timestamp};
+use anteros_format::SLOT_BYTES;
+use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
+use anteros_format::xattr::region_bytes;
+
+use crate::index::IndexKind;
+use crate::options::{Holes, InodeForm};
+use crate::source::Source;
+use crate::sparse::{ChunkedFile, hole_percentage_is_high};
+use crate::tree::{Node, NodeId, Tree};
+use crate::xattr::SharedXattrs;
+use crate::{Error, Options, directory};
+
+/// How the content of an inode is to be stored.
+#[derive(Debug)]
+pub(crate) enum Intent {
+    /// There is none.
+    Nothing,
+    /// As it is; the last part, as [`Plan::inline_bytes`] says, behind the inode.
+    Flat,
+    /// Compressed if that saves enough, else flat.
+    Compress,
+    /// In chunks.
+    Chunks(ChunkedFile),
+}
+
+/// What is decided of an inode.
+#[derive(Debug)]
+pub(crate) struct NodePlan {
+    pub extended: bool,
+    pub icount: u16,
+    pub intent: Intent,
+}
+
+/// What is decided of all inodes.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The time of all compact inodes.
+    pub epoch: Timestamp,
+    pub shared: SharedXattrs,
+    pub nodes: Vec<NodePlan>,
+    pub index: IndexKind,
+    block_bytes: u64,
+    inline_data: bool,
+}
+
+impl Plan {
+    pub fn new(source: &Source, tree: &mut Tree, options: &Options) -> Result<Self, Error> {
+        for id in tree.ids() {
+            if tree.node(id).kind == FileKind::Directory {
+                tree.nodes[id as usize].size = directory::bytes(tree, id, options.block_bytes());
+            }
+        }
+        let mut plan = Self {
+            epoch: epoch(tree, options),
+            shared: tree.xattrs.share(options.xattr_share_above.unwrap_or(0)),
+            nodes: Vec::with_capacity(tree.nodes.len()),
+            index: IndexKind::new(options),
+            block_bytes: options.block_bytes().into(),
+            inline_data: options.inline_data,
+        };
+        for id in tree.ids() {
+            let node = NodePlan {
+                extended: plan.is_extended(source, tree, id, options)?,
+                icount: plan.icount(source, tree, id)?,
+                intent: intent(source, tree, id, options)?,
+            };
+            plan.nodes.push(node);
+        }
+        Ok(plan)
+    }
+
+    pub fn node(&self, id: NodeId) -> &NodePlan {
+        &self.nodes[id as usize]
+    }
+
+    /// Bytes of an inode and its xattrs.
+    pub fn head_bytes(&self, id: NodeId) -> u64 {
+        let node = self.node(id);
+        let body = if node.extended {
+            EXTENDED_BYTES
+        } else {
+            COMPACT_BYTES
+        };
+        let xattrs = region_bytes(node.icount).expect("never 1");
+        body as u64 + u64::from(xattrs)
+    }
+
+    /// Of a flat inode: bytes of its last part that lie behind it, 0 if it is kept in blocks alone.
+    /// Such a part lies in one block with all of its inode.
+    pub fn inline_bytes(&self, id: NodeId, node: &Node) -> u64 {
+        let tail = node.size % self.block_bytes;
+        let allowed = self.inline_data || node.kind != FileKind::Regular;
+        match allowed && self.head_bytes(id) + tail <= self.block_bytes {
+            true => tail,
+            false => 0,
+        }
+    }
+
+    /// What a flat inode takes: whole blocks, and the rest behind the inode.
+    pub fn flat_bytes(&self, id: NodeId, node: &Node) -> u64 {
+        let inline = self.inline_bytes(id, node);
+        (node.size - inline).next_multiple_of(self.block_bytes) + inline
+    }
+
+    /// What a compressed inode takes beyond its blocks.
+    pub fn index_bytes(&self, id: NodeId, node: &Node) -> u64 {
+        self.index.bytes(self.head_bytes(id), node.size)
+    }
+
+    fn is_extended(
+        &self,
+        source: &Source,
+        tree: &Tree,
+        id: NodeId,
+        options: &Options,
+    ) -> Result<bool, Error> {
+        let node = tree.node(id);
+        let fits = [node.uid, node.gid, node.nlink]
+            .iter()
+            .all(|&n| n <= u16::MAX.into())
+            && node.size <= u32::MAX.into();
+        let keeps_time = options.ignore_mtime || node.mtime == self.epoch;
+        match options.inode_form {
+            InodeForm::Extended => Ok(true),
+            InodeForm::Auto => Ok(!(fits && keeps_time)),
+            InodeForm::Compact if fits => Ok(false),
+            InodeForm::Compact => Err(Error::Unstorable {
+                path: tree.full_path(source.path(), id),
+                reason: format!(
+                    "owner {}, group {}, {} links and {} bytes do not fit in a compact inode",
+                    node.uid, node.gid, node.nlink, node.size
+                ),
+            }),
+        }
+    }
+
+    fn icount(&self, source: &Source, tree: &Tree, id: NodeId) -> Result<u16, Error> {
+        let icount = self.shared.icount(&tree.xattrs, &tree.node(id).xattrs);
+        icount.ok_or_else(|| Error::Unstorable {
+            path: tree.full_path(source.path(), id),
+            reason: "its extended attributes take more than 256 KiB".into(),
+        })
+    }
+}
+
+/// The time that most inodes have, the earliest of several such.
+fn epoch(tree: &Tree, options: &Options) -> Timestamp {
+    if let Some(secs) = options.fixed_time {
+        return Timestamp { secs, nanos: 0 };
+    }
+    let mut counts: HashMap<Timestamp, u64> = HashMap::new();
+    for node in &tree.nodes {
+        *counts.entry(node.mtime).or_default() += 1;
+    }
+    let by_count = counts
+        .into_iter()
+        .max_by_key(|&(time, count)| (count, std::cmp::Reverse(time)));
+    by_count.map_or(Timestamp::default(), |(time, _)| time)
+}
+
+fn intent(source: &Source, tree: &Tree, id: NodeId, options: &Options) -> Result<Intent, Error> {
+    let node = tree.node(id);
+    if node.size == 0 {
+        return Ok(Intent::Nothing);
+    }
+    if node.kind != FileKind::Regular || node.size <= options.block_bytes().into() {
+        return Ok(Intent::Flat);
+    }
+    if let Some(sparse) = sparse(source, tree, id, options)? {
+        return Ok(sparse);
+    }
+    if let Some(bytes) = options.chunk_bytes {
+        return Ok(Intent::Chunks(ChunkedFile::whole(
+            node.size,
+            bytes,
+            options.block_bits,
+        )));
+    }
+    Ok(match options.compression {
+        Some(_) => Intent::Compress,
+        None => Intent::Flat,
+    })
+}
+
+/// What becomes of a file with holes; `None` if it is treated like others.
+fn sparse(
+    source: &Source,
+    tree: &Tree,
+    id: NodeId,
+    options: &Options,
+) -> Result<Option<Intent>, Error> {
+    let node = tree.node(id);
+    let keeps = match options.holes {
+        Holes::Ignore => false,
+        Holes::Keep => node.allocated < node.size,
+        Holes::Auto if options.compression.is_some() => hole_percentage_is_high(node),
+        Holes::Auto => node.allocated < node.size,
+    };
+    if !keeps {
+        return Ok(None);
+    }
+    let file = source.open_file(tree, id)?;
+    let ranges = file.data_ranges()?;
+    file.finish()?;
+    let sparse = ChunkedFile::sparse(node.size, &ranges, options.chunk_bytes, options.block_bits);
+    Ok(sparse.map(Intent::Chunks))
+}
+
+const _: () = assert!(SLOT_BYTES as usize == COMPACT_BYTES);

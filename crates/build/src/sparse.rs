@@ -1,0 +1,163 @@
+//! Files in chunks: which chunks hold data, and how large chunks had best be.
+
+use anteros_format::chunk::ChunkFormat;
+
+use crate::tree::Node;
+
+/// With compression, a file keeps its holes if at most one byte in so many is data.
+const DATA_SHARE: u64 = 8;
+
+/// Chunks can have two to this blocks.
+const CHUNK_SHIFT_MAX: u32 = 31;
+
+/// A file in chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChunkedFile {
+    pub chunk_bits: u32,
+    /// Runs of chunks that hold data, ascending and apart, as bytes of the file from and to. They
+    /// begin at chunks, and end there or with the file.
+    pub runs: Vec<(u64, u64)>,
+}
+
+/// Whether holes are worth more than compression, as far as the allocated space tells.
+pub(crate) fn hole_percentage_is_high(node: &Node) -> bool {
+    node.allocated <= node.size / DATA_SHARE
+}
+
+impl ChunkedFile {
+    /// A file without holes.
+    pub fn whole(size: u64, chunk_bytes: u64, block_bits: u8) -> Self {
+        let chunk_bits = chunk_bytes.ilog2().max(block_bits.into());
+        Self {
+            chunk_bits,
+            runs: vec![(0, size)],
+        }
+    }
+
+    /// A file with data in these ranges alone, in chunks of the given size or else of the one with
+    /// which table and data take the fewest bytes. `None` if no hole is as large as a chunk then.
+    pub fn sparse(
+        size: u64,
+        ranges: &[(u64, u64)],
+        chunk_bytes: Option<u64>,
+        block_bits: u8,
+    ) -> Option<Self> {
+        let at = |chunk_bits| Self {
+            chunk_bits,
+            runs: runs(size, ranges, chunk_bits),
+        };
+        let file = match chunk_bytes {
+            Some(bytes) => at(bytes.ilog2()),
+            None => {
+                let block_bits = u32::from(block_bits);
+                let sizes = block_bits..=(block_bits + CHUNK_SHIFT_MAX).min(size.ilog2() + 1);
+                sizes.map(at).min_by_key(|file| file.stored_bytes(size))?
+            }
+        };
+        (file.runs != [(0, size)]).then_some(file)
+    }
+
+    /// Entries of the table.
+    pub const fn chunks(&self, size: u64) -> u64 {
+        size.div_ceil(1 << self.chunk_bits)
+    }
+
+    /// The low 16 bits of `i_u`.
+    pub fn format(&self, block_bits: u8) -> u16 {
+        self.chunk_format().encode(block_bits)
+    }
+
+    /// Bytes of the table.
+    pub fn table_bytes(&self, size: u64) -> u64 {
+        self.chunks(size) * self.chunk_format().entry_bytes()
+    }
+
+    /// Appends the table; the runs lie behind each other from `first_block` on.
+    pub fn encode(&self, size: u64, first_block: u32, block_bits: u8, out: &mut Vec<u8>) {
+        let mut block = first_block;
+        let mut chunk = 0;
+        let mut push = |block: u32| out.extend_from_slice(&block.to_le_bytes());
+        for &(start, end) in &self.runs {
+            (chunk..start >> self.chunk_bits).for_each(|_| push(u32::MAX));
+            let after = end.div_ceil(1 << self.chunk_bits);
+            for n in 0..after - (start >> self.chunk_bits) {
+                push(block + (n << (self.chunk_bits - u32::from(block_bits))) as u32);
+            }
+            block += (end - start).div_ceil(1 << block_bits) as u32;
+            chunk = after;
+        }
+        (chunk..self.chunks(size)).for_each(|_| push(u32::MAX));
+    }
+
+    const fn chunk_format(&self) -> ChunkFormat {
+        ChunkFormat {
+            chunk_bits: self.chunk_bits,
+            indexes: false,
+            wide: false,
+        }
+    }
+
+    fn stored_bytes(&self, size: u64) -> u64 {
+        let data: u64 = self.runs.iter().map(|(start, end)| end - start).sum();
+        data.saturating_add(self.table_bytes(size))
+    }
+}
+
+/// The ranges, each extended to whole chunks, and joined where they meet.
+fn runs(size: u64, ranges: &[(u64, u64)], chunk_bits: u32) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &(start, end) in ranges {
+        let start = start >> chunk_bits << chunk_bits;
+        let end = end.next_multiple_of(1 << chunk_bits).min(size);
+        match runs.last_mut() {
+            Some(last) if start <= last.1 => last.1 = end,
+            _ => runs.push((start, end)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(file: &ChunkedFile, size: u64) -> Vec<u32> {
+        let mut bytes = Vec::new();
+        file.encode(size, 100, 12, &mut bytes);
+        assert_eq!(bytes.len() as u64, file.table_bytes(size));
+        bytes
+            .chunks(4)
+            .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn chunks_are_as_large_as_is_cheapest() {
+        let size = 10 << 30;
+        let far = ChunkedFile::sparse(size, &[(5 << 30, (5 << 30) + 1000)], None, 12).unwrap();
+        // 160 K of table and 256 K of data; half the size takes 320 K and 128 K, double 80 K and 512 K.
+        assert_eq!(far.chunk_bits, 18);
+        let near = ChunkedFile::sparse(1 << 20, &[(0, 4096)], None, 12).unwrap();
+        assert_eq!(near.chunk_bits, 12);
+    }
+
+    #[test]
+    fn the_table_leads_to_the_data() {
+        let size = 10 * 4096 + 5;
+        let ranges = [
+            (4096, 3 * 4096),
+            (3 * 4096 + 1, 3 * 4096 + 2),
+            (10 * 4096, size),
+        ];
+        let file = ChunkedFile::sparse(size, &ranges, Some(4096), 12).unwrap();
+        assert_eq!(file.runs, [(4096, 4 * 4096), (10 * 4096, size)]);
+        let hole = u32::MAX;
+        assert_eq!(
+            table(&file, size),
+            [hole, 100, 101, 102, hole, hole, hole, hole, hole, hole, 103]
+        );
+        let wide = ChunkedFile::sparse(size, &ranges, Some(16384), 12).unwrap();
+        assert_eq!(table(&wide, size), [100, hole, 104]);
+        assert_eq!(ChunkedFile::sparse(size, &ranges, Some(65536), 12), None);
+    }
+}

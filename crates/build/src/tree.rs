@@ -1,0 +1,135 @@
+//! The tree that will be in the image, as it was found.
+//!
+//! Nodes are numbered so that the children of a directory follow each other in the order of their
+//! names, and each directory's subdirectories come after all of its children. That is the order of
+//! inodes and of file data in the image: what is listed together lies together. It depends on names
+//! alone, not on the order in which the source lists them.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anteros_core::{FileKind, Timestamp};
+
+use crate::xattr::XattrTable;
+
+/// The number of a node, from 0 (the root) on.
+pub(crate) type NodeId = u32;
+
+/// A name in [`Tree::names`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NameRef {
+    start: usize,
+    len: u8,
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub name: NameRef,
+    pub node: NodeId,
+}
+
+/// What tells whether a file is still the one that was scanned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+}
+
+/// An inode to be.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub kind: FileKind,
+    pub perm: u16,
+    pub uid: u32,
+    pub gid: u32,
+    /// Names within the image; of a directory two and its subdirectories.
+    pub nlink: u32,
+    /// Bytes of content; directories get theirs when they are laid out.
+    pub size: u64,
+    /// Bytes that the source has allocated for it.
+    pub allocated: u64,
+    pub mtime: Timestamp,
+    /// Encoded device number of a device.
+    pub rdev: u32,
+    /// The directory of its first name.
+    pub parent: NodeId,
+    /// Its first name, empty for the root.
+    pub name: NameRef,
+    /// Its attributes, in the table's lists.
+    pub xattrs: Range<u32>,
+    pub identity: Identity,
+    /// Of a directory: its entries in [`Tree::entries`], without `.` and `..`.
+    pub entries: Range<u32>,
+    /// Of a symbolic link: where it points.
+    pub target: Box<[u8]>,
+}
+
+/// All nodes and names.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    pub nodes: Vec<Node>,
+    pub entries: Vec<Entry>,
+    pub xattrs: XattrTable,
+    names: Vec<u8>,
+}
+
+impl Tree {
+    /// Keeps a name of at most 255 bytes.
+    pub fn intern(&mut self, name: &[u8]) -> NameRef {
+        let start = self.names.len();
+        self.names.extend_from_slice(name);
+        NameRef {
+            start,
+            len: name.len() as u8,
+        }
+    }
+
+    pub fn name(&self, name: NameRef) -> &[u8] {
+        &self.names[name.start..name.start + usize::from(name.len)]
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    /// The entries of a directory, sorted by name.
+    pub fn entries_of(&self, id: NodeId) -> &[Entry] {
+        let range = &self.node(id).entries;
+        &self.entries[range.start as usize..range.end as usize]
+    }
+
+    /// Where a node lies relative to the source, without leading slash; empty for the root.
+    pub fn path(&self, id: NodeId) -> Vec<u8> {
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != 0 {
+            let node = self.node(at);
+            names.push(self.name(node.name));
+            at = node.parent;
+        }
+        names.reverse();
+        names.join(&b'/')
+    }
+
+    /// Where a node lies, for messages.
+    pub fn full_path(&self, source: &Path, id: NodeId) -> PathBuf {
+        source.join(OsStr::from_bytes(&self.path(id)))
+    }
+
+    pub fn ids(&self) -> Range<NodeId> {
+        0..self.nodes.len() as NodeId
+    }
+
+    /// The regular files.
+    pub fn files(&self) -> impl Iterator<Item = &Node> {
+        self.nodes
+            .iter()
+            .filter(|node| node.kind == FileKind::Regular)
+    }
+}

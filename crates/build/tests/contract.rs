@@ -1,0 +1,579 @@
+//! What a build promises besides a good image: the same bytes, no half images, errors that say what.
+
+mod common;
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anteros_build::{
+    Compression, Effort, Error, Exclude, InodeForm, Observer, Options, Progress, UuidChoice,
+};
+use anteros_format::features::{Compat, Incompat};
+use anteros_format::superblock::{SUPERBLOCK_OFFSET, Superblock, checksum, checksum_len};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tempfile::TempDir;
+
+use common::{Random, build, is_root, missing_judge};
+
+fn lz4(segment_bytes: u32) -> Options {
+    let mut compression = Compression::new(Effort::High(3));
+    compression.segment_bytes = segment_bytes;
+    compression.pcluster_bytes = 16384;
+    Options {
+        compression: Some(compression),
+        fixed_time: Some(0),
+        ..Options::default()
+    }
+}
+
+/// A few dozen files in a few directories, created in an order that `seed` shuffles.
+fn tree(dir: &Path, seed: u64) {
+    let mut paths: Vec<String> = (0..60)
+        .map(|n| format!("{}/{}/file-{n}", n % 3, n % 5))
+        .collect();
+    let mut shuffle = Random::new(seed);
+    for last in (1..paths.len()).rev() {
+        paths.swap(last, shuffle.below(last as u64 + 1) as usize);
+    }
+    for path in paths {
+        let seed = path.bytes().fold(7, |sum, b| sum * 31 + u64::from(b));
+        let mut random = Random::new(seed);
+        let len = random.below(if seed % 5 == 0 { 700_000 } else { 9000 }) as usize;
+        let path = dir.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, random.mixture(len)).unwrap();
+    }
+}
+
+/// The names in a directory.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn superblock(image: &Path) -> Superblock {
+    let bytes = fs::read(image).unwrap();
+    Superblock::parse(&bytes[SUPERBLOCK_OFFSET as usize..]).unwrap()
+}
+
+#[test]
+fn the_same_bytes_however_it_is_built() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    for options in [
+        Options {
+            fixed_time: Some(0),
+            ..Options::default()
+        },
+        lz4(64 << 10),
+        lz4(4 << 20),
+    ] {
+        let mut expected: Option<Vec<u8>> = None;
+        for seed in 1..=3 {
+            let source = TempDir::new().unwrap();
+            tree(source.path(), seed);
+            for workers in 1..=4 {
+                let memory_bytes = if workers % 2 == 0 { 1 } else { 64 << 20 };
+                let options = Options {
+                    workers,
+                    memory_bytes,
+                    ..options.clone()
+                };
+                build(&image, source.path(), &options).unwrap();
+                let bytes = fs::read(&image).unwrap();
+                let expected = expected.get_or_insert_with(|| bytes.clone());
+                assert!(bytes == *expected, "seed {seed}, {workers} workers");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_uuid_is_made_from_the_content() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    tree(source.path(), 1);
+    let first = build(&image, source.path(), &lz4(1 << 20)).unwrap().uuid;
+    assert_eq!(superblock(&image).uuid, first);
+    assert_eq!(
+        (first[6] >> 4, first[8] >> 6),
+        (8, 2),
+        "version 8 of the usual variant"
+    );
+    fs::write(source.path().join("0/0/more"), "more").unwrap();
+    let second = build(&image, source.path(), &lz4(1 << 20)).unwrap().uuid;
+    assert_ne!(first, second);
+    let labelled = Options {
+        label: b"label".to_vec(),
+        ..lz4(1 << 20)
+    };
+    assert_ne!(
+        build(&image, source.path(), &labelled).unwrap().uuid,
+        second
+    );
+    let given = Options {
+        uuid: UuidChoice::Given([5; 16]),
+        ..lz4(1 << 20)
+    };
+    build(&image, source.path(), &given).unwrap();
+    assert_eq!(superblock(&image).uuid, [5; 16]);
+}
+
+#[test]
+fn the_superblock_says_what_is_used_and_no_more() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    tree(source.path(), 1);
+    let small = Options {
+        compression: Some(Compression::new(Effort::Fast)),
+        ..Options::default()
+    };
+    let chunks = Options {
+        chunk_bytes: Some(4096),
+        ..Options::default()
+    };
+    let labelled = Options {
+        label: b"fifteen letters".to_vec(),
+        checksum: false,
+        ..Options::default()
+    };
+    for (options, incompat) in [
+        (Options::default(), Incompat::empty()),
+        (small, Incompat::ZERO_PADDING),
+        (lz4(1 << 20), Incompat::ZERO_PADDING | Incompat::COMPR_CFGS),
+        (chunks, Incompat::CHUNKED_FILE),
+        (labelled, Incompat::empty()),
+    ] {
+        let summary = build(&image, source.path(), &options).unwrap();
+        let found = superblock(&image);
+        assert_eq!(found.incompat, incompat);
+        let mut compat = Compat::MTIME;
+        compat.set(Compat::SB_CHKSUM, options.checksum);
+        assert_eq!(found.compat, compat);
+        assert_eq!(found.label(), options.label);
+        assert_eq!(found.inodes, summary.files + summary.directories);
+        assert_eq!(found.blocks * 4096, summary.image_bytes);
+        let bytes = fs::read(&image).unwrap();
+        let covered = &bytes[SUPERBLOCK_OFFSET as usize..][..checksum_len(12)];
+        assert_eq!(checksum(covered) == found.checksum, options.checksum);
+    }
+}
+
+#[test]
+fn times_owners_and_links_as_asked() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    fs::write(source.path().join("a"), vec![1; 9000]).unwrap();
+    fs::hard_link(source.path().join("a"), source.path().join("b")).unwrap();
+    let once = build(&image, source.path(), &Options::default()).unwrap();
+    assert_eq!(
+        (once.files, once.hard_links, once.input_bytes),
+        (1, 1, 9000)
+    );
+    let twice = Options {
+        hard_dereference: true,
+        ..Options::default()
+    };
+    let twice = build(&image, source.path(), &twice).unwrap();
+    assert_eq!(
+        (twice.files, twice.hard_links, twice.input_bytes),
+        (2, 0, 18000)
+    );
+
+    let clamped = Options {
+        clamp_time: Some(1000),
+        ..Options::default()
+    };
+    build(&image, source.path(), &clamped).unwrap();
+    assert_eq!(
+        (superblock(&image).epoch, superblock(&image).fixed_nsec),
+        (1000, 0)
+    );
+
+    let far = Options {
+        force_uid: Some(u32::MAX),
+        uid_offset: 1,
+        ..Options::default()
+    };
+    let error = build(&image, source.path(), &far).unwrap_err();
+    assert!(error.to_string().contains("4294967295 plus 1"), "{error}");
+
+    let huge = Options {
+        force_gid: Some(65_536),
+        inode_form: InodeForm::Compact,
+        ..Options::default()
+    };
+    let error = build(&image, source.path(), &huge).unwrap_err();
+    assert!(
+        matches!(&error, Error::Unstorable { path, .. } if path == source.path()),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_excluded_is_not_there() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    for path in ["a/keep", "a/x.o", "b/c/d", "b/e"] {
+        let path = source.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    let count = |exclude: Vec<Exclude>| {
+        let options = Options {
+            exclude,
+            ..Options::default()
+        };
+        let summary = build(&image, source.path(), &options).unwrap();
+        (summary.files, summary.directories)
+    };
+    assert_eq!(count(vec![]), (4, 4));
+    assert_eq!(count(vec![Exclude::Path(b"/b/c/".to_vec())]), (3, 3));
+    assert_eq!(
+        count(vec![Exclude::Path(b"c".to_vec())]),
+        (4, 4),
+        "whole paths only"
+    );
+    assert_eq!(
+        count(vec![
+            Exclude::pattern(r"\.o$").unwrap(),
+            Exclude::pattern("^b").unwrap()
+        ]),
+        (1, 2)
+    );
+    assert!(matches!(Exclude::pattern("("), Err(Error::Option(_))));
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let source = dir.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let with = |change: fn(&mut Compression)| {
+        let mut options = lz4(1 << 20);
+        change(options.compression.as_mut().unwrap());
+        options
+    };
+    for options in [
+        Options {
+            block_bits: 8,
+            ..Options::default()
+        },
+        Options {
+            block_bits: 17,
+            ..Options::default()
+        },
+        Options {
+            label: vec![b'x'; 16],
+            ..Options::default()
+        },
+        Options {
+            label: vec![0],
+            ..Options::default()
+        },
+        Options {
+            workers: 0,
+            ..Options::default()
+        },
+        Options {
+            offset: 100,
+            ..Options::default()
+        },
+        Options {
+            chunk_bytes: Some(12_288),
+            ..Options::default()
+        },
+        Options {
+            chunk_bytes: Some(2048),
+            ..Options::default()
+        },
+        with(|c| c.pcluster_bytes = 0),
+        with(|c| c.pcluster_bytes = 5000),
+        with(|c| c.pcluster_bytes = 2 << 20),
+        with(|c| c.segment_bytes = 5000),
+        with(|c| c.window_bytes = 100),
+        with(|c| c.min_gain_percent = 101),
+        with(|c| c.effort = Effort::High(13)),
+    ] {
+        let error = build(&image, &source, &options).unwrap_err();
+        assert!(matches!(error, Error::Option(_)), "{error} for {options:?}");
+        assert_eq!(names(dir.path()), ["source"]);
+    }
+}
+
+/// Does something to the source when it has been scanned, but not yet read.
+struct Meddler<F>(F);
+
+impl<F: Fn()> Observer for Meddler<F> {
+    fn scanned(&self, _: &Progress) {
+        (self.0)();
+    }
+}
+
+/// Ways in which a file changes, and those in which it is no longer there to be read.
+const CHANGES: [fn(&Path); 3] = [
+    |path| {
+        let mut file = File::options().append(true).open(path).unwrap();
+        file.write_all(b"x").unwrap();
+    },
+    |path| {
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(3)
+            .unwrap()
+    },
+    |path| {
+        let content = fs::read(path).unwrap();
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::write(path, content).unwrap();
+    },
+];
+const LOSSES: [fn(&Path); 3] = [
+    |path| fs::remove_file(path).unwrap(),
+    |path| {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        std::os::unix::fs::symlink(path.with_extension("old"), path).unwrap();
+    },
+    |path| {
+        fs::remove_file(path).unwrap();
+        mknodat(CWD, path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    },
+];
+
+/// How a build fails if something happens to a file of `len` bytes; the file's path comes with it.
+fn meddled(len: usize, meddle: fn(&Path)) -> (Error, PathBuf) {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    fs::write(&image, "the image of yesterday").unwrap();
+    let victim = source.path().join("victim");
+    fs::write(&victim, Random::new(1).mixture(len)).unwrap();
+    let meddler = Meddler(|| meddle(&victim));
+    let never = AtomicBool::new(false);
+    let options = lz4(64 << 10);
+    let result = anteros_build::build(&image, source.path(), &options, &meddler, &never);
+    assert_eq!(names(dir.path()), ["image"]);
+    assert_eq!(fs::read(&image).unwrap(), b"the image of yesterday");
+    (result.unwrap_err(), victim)
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_named() {
+    for len in [100, 10_000, 600_000] {
+        for change in CHANGES {
+            let (error, victim) = meddled(len, change);
+            assert!(
+                matches!(&error, Error::Changed { path } if *path == victim),
+                "{error}"
+            );
+        }
+        for loss in LOSSES {
+            let (error, victim) = meddled(len, loss);
+            assert!(
+                matches!(&error, Error::Source { path, .. } if *path == victim),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_left_as_it_was() {
+    if !is_root() {
+        return missing_judge("a full disk: mounting one needs root");
+    }
+    let source = TempDir::new().unwrap();
+    let disk = TempDir::new().unwrap();
+    tree(source.path(), 1);
+    let mount = |args: &[&str]| {
+        assert!(
+            Command::new(args[0])
+                .args(&args[1..])
+                .status()
+                .unwrap()
+                .success()
+        )
+    };
+    let path = disk.path().to_str().unwrap();
+    mount(&["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", path]);
+    let image = disk.path().join("image");
+    let results: Vec<_> = [Options::default(), lz4(64 << 10)]
+        .iter()
+        .map(|options| (build(&image, source.path(), options), names(disk.path())))
+        .collect();
+    mount(&["umount", path]);
+    for (result, left) in results {
+        match result {
+            Err(Error::Image { path, cause, .. }) => {
+                assert_eq!(path, image);
+                assert_eq!(cause.kind(), std::io::ErrorKind::StorageFull);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// Cancels after some calls.
+struct Impatient<'a> {
+    patience: Cell<u32>,
+    cancel: &'a AtomicBool,
+}
+
+impl Impatient<'_> {
+    fn called(&self) {
+        match self.patience.get() {
+            0 => self.cancel.store(true, Ordering::Relaxed),
+            n => self.patience.set(n - 1),
+        }
+    }
+}
+
+impl Observer for Impatient<'_> {
+    fn scanned(&self, _: &Progress) {
+        self.called();
+    }
+
+    fn progressed(&self, _: &Progress) {
+        self.called();
+    }
+}
+
+#[test]
+fn a_cancelled_build_leaves_nothing() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    tree(source.path(), 1);
+    let image = dir.path().join("image");
+    for patience in 0..4 {
+        let cancel = AtomicBool::new(false);
+        let observer = Impatient {
+            patience: Cell::new(patience),
+            cancel: &cancel,
+        };
+        let options = Options {
+            memory_bytes: 1,
+            ..lz4(64 << 10)
+        };
+        let result = anteros_build::build(&image, source.path(), &options, &observer, &cancel);
+        assert!(
+            matches!(result, Err(Error::Cancelled)),
+            "{result:?} after {patience}"
+        );
+        assert!(names(dir.path()).is_empty());
+    }
+    let result = anteros_build::build(
+        &image,
+        source.path(),
+        &lz4(1 << 20),
+        &(),
+        &AtomicBool::new(true),
+    );
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+}
+
+#[test]
+fn an_image_is_not_packed_into_itself() {
+    let source = TempDir::new().unwrap();
+    let out = source.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(source.path().join("file"), "x").unwrap();
+    for (image, directory) in [
+        (out.join("image"), out.clone()),
+        (source.path().join("image"), source.path().into()),
+    ] {
+        let error = build(&image, source.path(), &Options::default()).unwrap_err();
+        let expected: PathBuf = directory;
+        assert!(
+            matches!(&error, Error::ImageInsideSource { directory, .. } if *directory == expected),
+            "{error}"
+        );
+        assert!(!image.exists());
+    }
+    let exclude = vec![Exclude::Path(b"out".to_vec())];
+    build(
+        &out.join("image"),
+        source.path(),
+        &Options {
+            exclude,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+}
+
+#[test]
+fn progress_ends_where_it_should() {
+    struct Last(Cell<Progress>);
+    impl Observer for Last {
+        fn progressed(&self, progress: &Progress) {
+            let before = self.0.replace(*progress);
+            assert!(
+                before.bytes_done <= progress.bytes_done
+                    && before.files_done <= progress.files_done
+            );
+        }
+    }
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    tree(source.path(), 1);
+    File::create(source.path().join("empty")).unwrap();
+    File::create(source.path().join("hole"))
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    for options in [Options::default(), lz4(64 << 10)] {
+        let last = Last(Cell::default());
+        let never = AtomicBool::new(false);
+        anteros_build::build(
+            &dir.path().join("image"),
+            source.path(),
+            &options,
+            &last,
+            &never,
+        )
+        .unwrap();
+        let last = last.0.get();
+        assert_eq!((last.files, last.bytes), (last.files_done, last.bytes_done));
+        assert_eq!(last.files, 62);
+    }
+}
+
+#[test]
+fn a_missing_source_is_named() {
+    let dir = TempDir::new().unwrap();
+    let error = build(
+        &dir.path().join("image"),
+        &dir.path().join("nowhere"),
+        &Options::default(),
+    )
+    .unwrap_err();
+    assert!(
+        matches!(&error, Error::Source { path, .. } if path.ends_with("nowhere")),
+        "{error}"
+    );
+    fs::write(dir.path().join("file"), "x").unwrap();
+    let error = build(
+        &dir.path().join("image"),
+        &dir.path().join("file"),
+        &Options::default(),
+    )
+    .unwrap_err();
+    assert!(
+        matches!(&error, Error::Source { path, .. } if path.ends_with("file")),
+        "{error}"
+    );
+}

@@ -1,0 +1,149 @@
+//! The map of the image: which bytes are taken by what.
+
+use std::cmp::Reverse;
+
+use anteros_format::Nid;
+
+use crate::map::Location;
+use crate::{Encoding, Place};
+
+use super::{FindingKind, Run};
+
+/// A run of bytes that something takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) location: Location,
+    pub(super) bytes: u64,
+    pub(super) place: Place,
+    pub(super) what: What,
+}
+
+/// What takes a run of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// The superblock, a table, or an inode with all that follows it.
+    Metadata,
+    /// A shared attribute: many inodes may refer to it.
+    SharedXattr,
+    /// Plain data of one file.
+    Flat,
+    /// Plain data in chunks, which files may share.
+    Chunk,
+    /// An encoded extent, of so many bytes once decoded.
+    Encoded(Encoded),
+}
+
+/// How to decode an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Encoded {
+    pub(super) len: u32,
+    pub(super) encoding: Encoding,
+    pub(super) partial: bool,
+    /// It lies behind an index, whose own part covers it.
+    pub(super) inline: bool,
+}
+
+impl Part {
+    /// Sorts by address; of extents on the same bytes, those that need most of them come first.
+    pub(super) fn sort_key(&self) -> (Location, u64, Reverse<u32>, bool, Place) {
+        let (len, partial) = match self.what {
+            What::Encoded(encoded) => (encoded.len, encoded.partial),
+            _ => (0, false),
+        };
+        (self.location, self.bytes, Reverse(len), partial, self.place)
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.location.address() + self.bytes
+    }
+
+    /// The device it lies on; `None` for the metabox.
+    pub(super) const fn device(&self) -> Option<u16> {
+        match self.location {
+            Location::Device { device, .. } => Some(device),
+            Location::Metabox { .. } => None,
+        }
+    }
+
+    /// Whether it goes on where another one of its kind and file ends.
+    pub(super) fn continues(&self, before: &Self) -> bool {
+        let joinable = matches!(self.what, What::Flat | What::Chunk) && self.what == before.what;
+        joinable
+            && self.nid().is_some_and(|nid| before.nid() == Some(nid))
+            && before.location.plus(before.bytes) == Some(self.location)
+    }
+
+    fn nid(&self) -> Option<Nid> {
+        self.place.nid()
+    }
+
+    fn is_inline(&self) -> bool {
+        matches!(self.what, What::Encoded(Encoded { inline: true, .. }))
+    }
+
+    pub(super) fn is_on_same_bytes(&self, other: &Self) -> bool {
+        (self.location, self.bytes) == (other.location, other.bytes)
+    }
+
+    /// Whether both may lie on the same bytes.
+    fn may_share(&self, other: &Self) -> bool {
+        let same = self.is_on_same_bytes(other);
+        match (self.what, other.what) {
+            (What::Chunk, What::Chunk) => true,
+            (What::SharedXattr, What::SharedXattr) | (What::Encoded(_), What::Encoded(_)) => same,
+            _ => false,
+        }
+    }
+}
+
+/// Notes all overlaps, and returns how many bytes lie in blocks that nothing refers to. `parts` are
+/// sorted.
+pub(super) fn check(run: &Run<'_>, parts: &[Part]) -> u64 {
+    let sb = run.image.superblock();
+    let mut furthest: Option<&Part> = None;
+    let mut reached_block = 0;
+    let mut used_blocks = 0;
+    for part in parts.iter().filter(|part| !part.is_inline()) {
+        let before = furthest.filter(|before| before.device() == part.device());
+        if let Some(before) = before.filter(|before| before.end() > part.location.address()) {
+            note_overlap(run, before, part);
+        }
+        if before.is_none_or(|before| before.end() <= part.end()) {
+            furthest = Some(part);
+        }
+        if part.device() == Some(0) {
+            let first = (part.location.address() >> sb.block_bits).max(reached_block);
+            let end = part.end().div_ceil(sb.block_bytes().into());
+            used_blocks += end.saturating_sub(first);
+            reached_block = reached_block.max(end);
+        }
+    }
+    note_unreachable(run, used_blocks)
+}
+
+fn note_overlap(run: &Run<'_>, before: &Part, part: &Part) {
+    if before.may_share(part) {
+        return;
+    }
+    let at = part.location.address();
+    let bytes = before.end().min(part.end()) - at;
+    run.note(
+        part.place,
+        FindingKind::Overlap {
+            at,
+            bytes,
+            other: before.place,
+        },
+    );
+}
+
+fn note_unreachable(run: &Run<'_>, used_blocks: u64) -> u64 {
+    let sb = run.image.superblock();
+    let present = run.image.primary_size() >> sb.block_bits;
+    let blocks = sb.blocks.min(present).saturating_sub(used_blocks);
+    let bytes = blocks << sb.block_bits;
+    if blocks > 0 && !run.is_ended() {
+        run.note(Place::Image, FindingKind::Unreachable { bytes, blocks });
+    }
+    bytes
+}

@@ -1,0 +1,186 @@
+//! The directories between the root of a walk and where it stands.
+//!
+//! Every directory is opened by its name in its parent, and no symbolic link is ever followed, so a
+//! walk cannot leave its root. Paths of any length work. The root and the innermost directories are
+//! kept open; those between are closed, and opened again by `..` on the way back. What `..` leads to
+//! must then be the directory that was left, should somebody move directories about meanwhile.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+
+use crate::trail::Trail;
+
+/// How many of the innermost directories stay open.
+const OPEN_MAX: usize = 64;
+
+/// What tells a file from every other on the machine: device and inode number.
+pub(crate) type Identity = (u64, u64);
+
+/// Who a file is.
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// The directories between the root of a walk and where it stands, both included.
+pub(crate) struct Descent {
+    levels: Vec<Level>,
+}
+
+struct Level {
+    trail: Arc<Trail>,
+    dir: Handle,
+}
+
+enum Handle {
+    Open(OwnedFd),
+    Closed(Identity),
+}
+
+impl Descent {
+    /// A walk that stands at its root.
+    pub(crate) fn new(trail: Arc<Trail>, dir: OwnedFd) -> Self {
+        Self { levels: vec![Level { trail, dir: Handle::Open(dir) }] }
+    }
+
+    /// The trail of the innermost directory.
+    pub(crate) fn trail(&self) -> &Arc<Trail> {
+        &self.innermost().trail
+    }
+
+    /// The innermost directory.
+    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
+        match &self.innermost().dir {
+            Handle::Open(dir) => dir.as_fd(),
+            Handle::Closed(_) => unreachable!("the innermost directory is open"),
+        }
+    }
+
+    fn innermost(&self) -> &Level {
+        self.levels.last().expect("a walk ends when it leaves its root")
+    }
+
+    /// Goes into a directory of the innermost one.
+    pub(crate) fn enter(&mut self, trail: Arc<Trail>, dir: OwnedFd) -> io::Result<()> {
+        let distant = (self.levels.len() + 1).saturating_sub(OPEN_MAX);
+        if distant > 0 {
+            self.levels[distant].dir.close()?;
+        }
+        self.levels.push(Level { trail, dir: Handle::Open(dir) });
+        Ok(())
+    }
+
+    /// Goes back to the parent, and hands over the directory that was left.
+    pub(crate) fn leave(&mut self) -> io::Result<OwnedFd> {
+        let dir = match self.levels.pop().map(|level| level.dir) {
+            Some(Handle::Open(dir)) => dir,
+            _ => unreachable!("the innermost directory is open"),
+        };
+        if let Some(level) = self.levels.last_mut() {
+            level.dir.open_above(&dir)?;
+        }
+        Ok(dir)
+    }
+
+    /// Opens the directory of a trail that begins at the root of this walk.
+    pub(crate) fn open(&self, trail: &Arc<Trail>) -> io::Result<OwnedFd> {
+        let mut names = Vec::new();
+        let mut above = trail;
+        let mut dir = loop {
+            if let Some(dir) = self.is_open(above) {
+                break dir.try_clone_to_owned()?;
+            }
+            names.push(&above.name);
+            above = above.parent.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        };
+        for name in names.into_iter().rev() {
+            dir = open_dir(&dir, name)?;
+        }
+        Ok(dir)
+    }
+
+    fn is_open(&self, trail: &Arc<Trail>) -> Option<BorrowedFd<'_>> {
+        let level = self.levels.get(trail.depth)?;
+        match &level.dir {
+            Handle::Open(dir) if Arc::ptr_eq(&level.trail, trail) => Some(dir.as_fd()),
+            _ => None,
+        }
+    }
+}
+
+impl Handle {
+    fn close(&mut self) -> io::Result<()> {
+        if let Self::Open(dir) = self {
+            *self = Self::Closed(identity(&fstat(dir)?));
+        }
+        Ok(())
+    }
+
+    fn open_above(&mut self, below: &OwnedFd) -> io::Result<()> {
+        if let Self::Closed(closed) = *self {
+            let dir = open_dir(below, b"..")?;
+            if identity(&fstat(&dir)?) != closed {
+                return Err(io::Error::other("it was moved meanwhile"));
+            }
+            *self = Self::Open(dir);
+        }
+        Ok(())
+    }
+}
+
+/// Opens a directory by its name in another; a symbolic link is an error.
+pub(crate) fn open_dir(parent: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(parent, name, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::mkdirat;
+
+    use super::*;
+
+    fn open_fds() -> usize {
+        std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+
+    #[test]
+    fn goes_deeper_than_paths_and_descriptors_reach() {
+        let root = tempfile::tempdir().unwrap();
+        let mut descent = Descent::new(Trail::root(b""), File::open(root.path()).unwrap().into());
+        let mut identities = vec![identity(&fstat(descent.dir()).unwrap())];
+        let before = open_fds();
+        let name = [b'd'; 100];
+        for _ in 0..300 {
+            mkdirat(descent.dir(), &name[..], Mode::RWXU).unwrap();
+            let dir = open_dir(descent.dir(), &name).unwrap();
+            identities.push(identity(&fstat(&dir).unwrap()));
+            let trail = descent.trail().child(&name);
+            descent.enter(trail, dir).unwrap();
+        }
+        // Other tests of this process open a few as well.
+        assert!(open_fds() < before + 200);
+        let deepest = descent.trail().clone();
+        let deep = identities.len() - 1;
+        assert_eq!(identity(&fstat(descent.open(&deepest).unwrap()).unwrap()), identities[deep]);
+        for expected in identities.iter().rev().skip(1) {
+            descent.leave().unwrap();
+            assert_eq!(identity(&fstat(descent.dir()).unwrap()), *expected);
+        }
+        assert_eq!(identity(&fstat(descent.open(&deepest).unwrap()).unwrap()), identities[deep]);
+    }
+
+    #[test]
+    fn a_symbolic_link_is_no_way() {
+        let root = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/", root.path().join("link")).unwrap();
+        let dir = File::open(root.path()).unwrap();
+        assert!(open_dir(&dir, b"link").is_err());
+        let descent = Descent::new(Trail::root(b""), dir.into());
+        assert!(descent.open(&descent.trail().child(b"link")).is_err());
+    }
+}

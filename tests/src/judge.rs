@@ -1,0 +1,54 @@
+//! What to do without a judge, and how to tell what was judged.
+
+use std::fmt::Arguments;
+use std::io::Write;
+
+/// Says on standard error, past the test harness, what a test found.
+pub fn say(text: Arguments<'_>) {
+    // There is nobody to tell that nobody can be told.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Says loudly that a judge is missing, so that nobody takes the test for passed.
+///
+/// # Panics
+///
+/// If `ANTEROS_REQUIRE_JUDGES` is set.
+pub fn missing(what: &str) {
+    let required = std::env::var_os("ANTEROS_REQUIRE_JUDGES").is_some();
+    assert!(!required, "missing judge: {what}");
+    say(format_args!("MISSING JUDGE: {what}"));
+}
+
+/// Whether this process may mount, own files of others and make device nodes.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether the kernel can be the judge: root, and EROFS in the kernel. Says so if not.
+pub fn has_kernel() -> bool {
+    if !is_root() {
+        missing("the kernel's EROFS (only root can mount)");
+        return false;
+    }
+    // What is a module is listed only once it is loaded; a kernel without modules has no modprobe.
+    let _ = std::process::Command::new("modprobe").arg("erofs").status();
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let has_erofs = known.lines().any(|line| line.trim() == "erofs");
+    if !has_erofs {
+        missing("the kernel's EROFS (this kernel has none)");
+    }
+    has_erofs
+}
+
+/// Whether FUSE file systems can be mounted. Says so if not.
+pub fn has_fuse() -> bool {
+    let device = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse");
+    if device.is_err() {
+        missing("/dev/fuse");
+    }
+    device.is_ok()
+}
