@@ -10,7 +10,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anteros_core::{Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp};
+use anteros_core::{
+    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
+};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -30,11 +32,19 @@ impl HostFs {
     pub fn new(root: &Path) -> Self {
         let ino = Ino(stat(root).unwrap().stx_ino);
         let paths = HashMap::from([(ino, root.to_owned())]);
-        Self { root: ino, paths: Mutex::new(paths) }
+        Self {
+            root: ino,
+            paths: Mutex::new(paths),
+        }
     }
 
     fn path(&self, ino: Ino) -> FsResult<PathBuf> {
-        self.paths.lock().unwrap().get(&ino).cloned().ok_or(FsError::NotFound)
+        self.paths
+            .lock()
+            .unwrap()
+            .get(&ino)
+            .cloned()
+            .ok_or(FsError::NotFound)
     }
 
     fn open(&self, ino: Ino, flags: OFlags) -> FsResult<OwnedFd> {
@@ -69,11 +79,17 @@ fn attr(stat: &Statx) -> Attr {
         nlink: stat.stx_nlink,
         uid: stat.stx_uid,
         gid: stat.stx_gid,
-        rdev: Rdev { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
+        rdev: Rdev {
+            major: stat.stx_rdev_major,
+            minor: stat.stx_rdev_minor,
+        },
         size: stat.stx_size,
         blocks: stat.stx_blocks,
         block_size: stat.stx_blksize,
-        mtime: Timestamp { secs: stat.stx_mtime.tv_sec, nanos: stat.stx_mtime.tv_nsec },
+        mtime: Timestamp {
+            secs: stat.stx_mtime.tv_sec,
+            nanos: stat.stx_mtime.tv_nsec,
+        },
     }
 }
 
@@ -123,7 +139,9 @@ impl FileSystem for HostFs {
     }
 
     fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>> {
-        Ok(std::fs::read_link(self.path(ino)?)?.into_os_string().into_vec())
+        Ok(std::fs::read_link(self.path(ino)?)?
+            .into_os_string()
+            .into_vec())
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
@@ -161,7 +179,10 @@ impl FileSystem for HostFs {
             result => result.map_err(fault)?,
         };
         let names = names[..len].split(|&byte| byte == 0);
-        Ok(names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+        Ok(names
+            .filter(|name| !name.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect())
     }
 
     fn statfs(&self) -> FsResult<StatFs> {

@@ -43,9 +43,22 @@ pub fn manifest(fs: &dyn FileSystem) -> FsResult<String> {
 /// The first error of the file system.
 pub fn details(fs: &dyn FileSystem) -> FsResult<String> {
     describe(fs, &mut |path, attr| {
-        let Attr { ino, blocks, block_size, size, rdev, .. } = attr;
-        let (path, ino, rdev) = (escape(path), ino.0, format!("{}:{}", rdev.major, rdev.minor));
-        Ok(format!("{path}\t{ino}\t{size}\t{blocks}\t{block_size}\t{rdev}\n"))
+        let Attr {
+            ino,
+            blocks,
+            block_size,
+            size,
+            rdev,
+            ..
+        } = attr;
+        let (path, ino, rdev) = (
+            escape(path),
+            ino.0,
+            format!("{}:{}", rdev.major, rdev.minor),
+        );
+        Ok(format!(
+            "{path}\t{ino}\t{size}\t{blocks}\t{block_size}\t{rdev}\n"
+        ))
     })
 }
 
@@ -60,8 +73,16 @@ pub fn holes(fs: &dyn FileSystem) -> FsResult<String> {
             return Ok(String::new());
         }
         let ranges = data_ranges(fs, attr)?;
-        let ranges: Vec<_> = ranges.iter().map(|(from, to)| format!("{from}-{to}")).collect();
-        Ok(format!("{}\t{}\t{}\n", escape(path), attr.size, ranges.join(",")))
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|(from, to)| format!("{from}-{to}"))
+            .collect();
+        Ok(format!(
+            "{}\t{}\t{}\n",
+            escape(path),
+            attr.size,
+            ranges.join(",")
+        ))
     })
 }
 
@@ -79,7 +100,10 @@ pub fn data_ranges(fs: &dyn FileSystem, attr: &Attr) -> FsResult<Vec<(u64, u64)>
             start => start?,
         };
         offset = fs.seek(attr.ino, start, Seek::Hole)?;
-        assert!(start < offset, "a hole is found at {offset}, where data was at {start}");
+        assert!(
+            start < offset,
+            "a hole is found at {offset}, where data was at {start}"
+        );
         ranges.push((start, offset));
     }
     Ok(ranges)
@@ -97,7 +121,14 @@ pub fn listing(fs: &dyn FileSystem) -> FsResult<String> {
             return Ok(String::new());
         }
         fs.readdir(attr.ino, 0, &mut |entry| {
-            write!(text, "\t{}:{}:{}", escape(entry.name), entry.ino.0, entry.kind.name()).expect("text");
+            write!(
+                text,
+                "\t{}:{}:{}",
+                escape(entry.name),
+                entry.ino.0,
+                entry.kind.name()
+            )
+            .expect("text");
             ControlFlow::Continue(())
         })?;
         Ok(text + "\n")
@@ -122,8 +153,17 @@ pub fn difference(found: &str, expected: &str) -> Option<String> {
     loop {
         let (found, expected) = (a.next(), b.next());
         if found != expected {
-            let show = |line: Option<&str>| line.unwrap_or("(nothing)").chars().take(600).collect::<String>();
-            return Some(format!("\n  found    {}\n  expected {}", show(found), show(expected)));
+            let show = |line: Option<&str>| {
+                line.unwrap_or("(nothing)")
+                    .chars()
+                    .take(600)
+                    .collect::<String>()
+            };
+            return Some(format!(
+                "\n  found    {}\n  expected {}",
+                show(found),
+                show(expected)
+            ));
         }
         found?;
     }
@@ -150,7 +190,12 @@ fn walk(
     for (name, ino, kind) in names(fs, dir)? {
         let path = [prefix, b"/", &name].concat();
         let attr = fs.lookup(dir, &name)?;
-        assert_eq!((attr.ino, attr.kind), (ino, kind), "{}", path.escape_ascii());
+        assert_eq!(
+            (attr.ino, attr.kind),
+            (ino, kind),
+            "{}",
+            path.escape_ascii()
+        );
         lines.push(text(&path, &attr)?);
         if kind == FileKind::Directory {
             walk(fs, ino, &path, text, lines)?;
@@ -184,7 +229,14 @@ fn line(fs: &dyn FileSystem, path: &[u8], attr: &Attr) -> FsResult<String> {
         FileKind::Regular | FileKind::Symlink => attr.size.to_string(),
         _ => "-".into(),
     };
-    let Attr { perm, uid, gid, nlink, mtime, .. } = attr;
+    let Attr {
+        perm,
+        uid,
+        gid,
+        nlink,
+        mtime,
+        ..
+    } = attr;
     let (path, xattrs) = (escape(path), xattrs(fs, attr.ino)?);
     let time = format!("{}.{:09}", mtime.secs, mtime.nanos);
     Ok(format!(
@@ -237,10 +289,18 @@ fn sparse_digest(fs: &dyn FileSystem, attr: &Attr) -> FsResult<String> {
 fn xattrs(fs: &dyn FileSystem, ino: Ino) -> FsResult<String> {
     let mut xattrs = Vec::new();
     for name in fs.listxattr(ino)? {
-        xattrs.push(format!("{}={}", escape(&name), hex(&fs.getxattr(ino, &name)?)));
+        xattrs.push(format!(
+            "{}={}",
+            escape(&name),
+            hex(&fs.getxattr(ino, &name)?)
+        ));
     }
     xattrs.sort();
-    Ok(if xattrs.is_empty() { "-".into() } else { xattrs.join(",") })
+    Ok(if xattrs.is_empty() {
+        "-".into()
+    } else {
+        xattrs.join(",")
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

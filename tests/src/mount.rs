@@ -33,15 +33,23 @@ impl KernelMount {
     ///
     /// What `mount` or `losetup` says.
     pub fn at_offset(image: &Path, offset: u64, extra: &[PathBuf]) -> io::Result<Self> {
-        let mut mount = Self { dir: TempDir::new()?, loops: Vec::new() };
+        let mut mount = Self {
+            dir: TempDir::new()?,
+            loops: Vec::new(),
+        };
         let mut options = format!("ro,loop,offset={offset}");
         for path in extra {
-            let device = run(Command::new("losetup").args(["--read-only", "--find", "--show"]).arg(path))?;
+            let device = run(Command::new("losetup")
+                .args(["--read-only", "--find", "--show"])
+                .arg(path))?;
             options.push_str(",device=");
             options.push_str(device.trim());
             mount.loops.push(device.trim().into());
         }
-        run(Command::new("mount").args(["-t", "erofs", "-o", &options]).arg(image).arg(mount.dir.path()))?;
+        run(Command::new("mount")
+            .args(["-t", "erofs", "-o", &options])
+            .arg(image)
+            .arg(mount.dir.path()))?;
         Ok(mount)
     }
 
@@ -73,7 +81,10 @@ pub fn run(command: &mut Command) -> io::Result<String> {
     }
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    Err(io::Error::other(format!("{:?}: {}: {said}", command, output.status)))
+    Err(io::Error::other(format!(
+        "{:?}: {}: {said}",
+        command, output.status
+    )))
 }
 
 /// A file system mounted through our FUSE session, served by threads of this process.
@@ -94,7 +105,11 @@ impl FuseMount {
         let session = Session::mount(fs, dir.path(), &MountOptions::default()).unwrap();
         let unmounter = session.unmounter();
         let server = Some(std::thread::spawn(move || session.run()));
-        Self { dir, unmounter, server }
+        Self {
+            dir,
+            unmounter,
+            server,
+        }
     }
 
     /// The mount point.
@@ -107,6 +122,9 @@ impl Drop for FuseMount {
     fn drop(&mut self) {
         self.unmounter.unmount().unwrap();
         let ended = self.server.take().map(JoinHandle::join);
-        assert!(std::thread::panicking() || matches!(ended, Some(Ok(Ok(())))), "{ended:?}");
+        assert!(
+            std::thread::panicking() || matches!(ended, Some(Ok(Ok(())))),
+            "{ended:?}"
+        );
     }
 }

@@ -19,7 +19,11 @@ impl Peers {
     pub fn find() -> Option<Self> {
         let found = place().and_then(|tree| {
             let (libraries, loader) = loader(&tree)?;
-            Some(Self { tree, loader, libraries })
+            Some(Self {
+                tree,
+                loader,
+                libraries,
+            })
         });
         if found.is_none() {
             crate::judge::missing("the peers (erofs-utils); `cargo xtask peers` brings them in");
@@ -54,9 +58,14 @@ fn place() -> Option<PathBuf> {
 fn loader(tree: &Path) -> Option<(PathBuf, PathBuf)> {
     let directories = std::fs::read_dir(tree.join("usr/lib")).ok()?.flatten();
     let mut loaders = directories.flat_map(|directory| {
-        let files = std::fs::read_dir(directory.path()).into_iter().flatten().flatten();
+        let files = std::fs::read_dir(directory.path())
+            .into_iter()
+            .flatten()
+            .flatten();
         let is_loader = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"ld-linux");
-        files.filter(move |file| is_loader(&file.file_name())).map(move |file| (directory.path(), file.path()))
+        files
+            .filter(move |file| is_loader(&file.file_name()))
+            .map(move |file| (directory.path(), file.path()))
     });
     loaders.next()
 }

@@ -32,7 +32,9 @@ impl Random {
 /// So many bytes that no compressor makes smaller.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
     bytes.truncate(len);
     bytes
 }
@@ -40,7 +42,8 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
 /// So many bytes of made-up words, that compress about as text does.
 pub fn words(seed: u64, len: usize) -> Vec<u8> {
     const PARTS: [&str; 16] = [
-        "ka", "lo", "mi", "ren", "tus", "va", "pel", "dor", "ishi", "quo", "zan", "eth", "or", "umb", "al", "fen",
+        "ka", "lo", "mi", "ren", "tus", "va", "pel", "dor", "ishi", "quo", "zan", "eth", "or",
+        "umb", "al", "fen",
     ];
     let mut random = Random(seed);
     let mut text = Vec::with_capacity(len + 16);
@@ -74,7 +77,9 @@ pub fn mixed(seed: u64, len: usize) -> Vec<u8> {
 impl Tree {
     /// An empty tree.
     pub fn new() -> Self {
-        Self { dir: TempDir::new().unwrap() }
+        Self {
+            dir: TempDir::new().unwrap(),
+        }
     }
 
     /// One of everything, in less than 3 MB: what every judge sees. Without root, no foreign owners, no device nodes
@@ -112,7 +117,9 @@ impl Tree {
 
     fn add_data(&self) {
         self.write("data/empty", b"");
-        for size in [1, 2, 511, 512, 513, 1023, 1025, 4095, 4096, 4097, 8191, 8192, 12_289, 65_536, 65_537] {
+        for size in [
+            1, 2, 511, 512, 513, 1023, 1025, 4095, 4096, 4097, 8191, 8192, 12_289, 65_536, 65_537,
+        ] {
             self.write(format!("data/words-{size}"), &words(size as u64, size));
         }
         for size in [100, 4096, 5000, 70_000] {
@@ -125,7 +132,11 @@ impl Tree {
         self.write("data/most-of-text", &words(1, 300_000)[10_000..290_000]);
         self.write("data/mixed", &mixed(2, 500_000));
         self.write("data/compressible", &words(3, 5000).repeat(60));
-        self.sparse("data/sparse", 200_000, &[(4096, 5000), (65_536, 10), (131_072, 4096)]);
+        self.sparse(
+            "data/sparse",
+            200_000,
+            &[(4096, 5000), (65_536, 10), (131_072, 4096)],
+        );
         self.sparse("data/hole-in-front", 20_000, &[(16_384, 3616)]);
         self.sparse("data/hole-at-the-end", 100_000, &[(0, 5000)]);
         self.sparse("data/all-hole", 50_001, &[]);
@@ -134,7 +145,10 @@ impl Tree {
     /// A file of a size with so much text at these offsets, and holes elsewhere.
     pub fn sparse(&self, name: &str, size: u64, parts: &[(u64, usize)]) {
         self.write(name, b"");
-        let file = fs::OpenOptions::new().write(true).open(self.at(name)).unwrap();
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(self.at(name))
+            .unwrap();
         file.set_len(size).unwrap();
         for &(offset, len) in parts {
             file.write_all_at(&words(offset, len), offset).unwrap();
@@ -145,21 +159,47 @@ impl Tree {
         self.write("links/file", b"has three names\n");
         fs::hard_link(self.at("links/file"), self.at("links/second-name")).unwrap();
         fs::hard_link(self.at("links/file"), self.at("data/third-name")).unwrap();
-        for (name, target) in [("soft", "../data/text"), ("dangling", "nowhere"), ("root", "/")] {
+        for (name, target) in [
+            ("soft", "../data/text"),
+            ("dangling", "nowhere"),
+            ("root", "/"),
+        ] {
             symlink(target, self.at("links").join(name)).unwrap();
         }
         for len in [60, 1000, 4094, 4095] {
             symlink("s".repeat(len), self.at(format!("links/long-{len}"))).unwrap();
         }
-        rustix::fs::mknodat(CWD, self.at("links/fifo"), FileType::Fifo, Mode::from_raw_mode(0o640), 0).unwrap();
-        rustix::fs::mknodat(CWD, self.at("links/socket"), FileType::Socket, Mode::from_raw_mode(0o700), 0).unwrap();
+        rustix::fs::mknodat(
+            CWD,
+            self.at("links/fifo"),
+            FileType::Fifo,
+            Mode::from_raw_mode(0o640),
+            0,
+        )
+        .unwrap();
+        rustix::fs::mknodat(
+            CWD,
+            self.at("links/socket"),
+            FileType::Socket,
+            Mode::from_raw_mode(0o700),
+            0,
+        )
+        .unwrap();
     }
 
     fn add_names(&self) {
         let deep = format!("deep{}", "/further".repeat(40));
         self.write(format!("{deep}/bottom"), b"bottom\n");
         fs::create_dir_all(self.at("names/empty-directory")).unwrap();
-        for name in [&[b'n'; 255][..], b"with blank", b"new\nline", b"na\xc3\xafve", b"na\xefve", b"...", b"%41"] {
+        for name in [
+            &[b'n'; 255][..],
+            b"with blank",
+            b"new\nline",
+            b"na\xc3\xafve",
+            b"na\xefve",
+            b"...",
+            b"%41",
+        ] {
             self.write(Path::new("names").join(OsStr::from_bytes(name)), name);
         }
         for number in 0..700 {
@@ -173,15 +213,27 @@ impl Tree {
         self.xattr("xattrs/one", "user.empty", b"");
         for name in ["a", "b", "c", "d"] {
             self.write(format!("xattrs/shared-{name}"), name.as_bytes());
-            self.xattr(&format!("xattrs/shared-{name}"), "user.shared", b"the same value for all of these files");
+            self.xattr(
+                &format!("xattrs/shared-{name}"),
+                "user.shared",
+                b"the same value for all of these files",
+            );
         }
         self.write("xattrs/many", b"many\n");
         for number in 0..40 {
-            self.xattr("xattrs/many", &format!("user.number-{number}"), number.to_string().as_bytes());
+            self.xattr(
+                "xattrs/many",
+                &format!("user.number-{number}"),
+                number.to_string().as_bytes(),
+            );
         }
         self.write("xattrs/prefixed", b"prefixed\n");
         for name in ["first", "second", "third"] {
-            self.xattr("xattrs/prefixed", &format!("user.org.example.{name}"), name.as_bytes());
+            self.xattr(
+                "xattrs/prefixed",
+                &format!("user.org.example.{name}"),
+                name.as_bytes(),
+            );
         }
         self.write("xattrs/binary", b"binary\n");
         self.xattr("xattrs/binary", "user.binary", &[0, 255, 1, 2, 128, 0]);
@@ -211,15 +263,34 @@ impl Tree {
         ] {
             fs::create_dir_all(self.at("nodes")).unwrap();
             let path = self.at("nodes").join(name);
-            rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o660), makedev(major, minor)).unwrap();
+            rustix::fs::mknodat(
+                CWD,
+                path,
+                kind,
+                Mode::from_raw_mode(0o660),
+                makedev(major, minor),
+            )
+            .unwrap();
         }
-        for (name, uid, gid) in [("user", 1000, 100), ("large", 70_000, 80_000), ("largest", u32::MAX - 1, u32::MAX - 1)] {
+        for (name, uid, gid) in [
+            ("user", 1000, 100),
+            ("large", 70_000, 80_000),
+            ("largest", u32::MAX - 1, u32::MAX - 1),
+        ] {
             let name = format!("owners/{name}");
             self.write(&name, name.as_bytes());
             std::os::unix::fs::chown(self.at(&name), Some(uid), Some(gid)).unwrap();
         }
-        self.xattr("xattrs/one", "security.selinux", b"system_u:object_r:bin_t:s0\0");
-        self.xattr("xattrs/one", "trusted.overlay.redirect", b"/some/where/else");
+        self.xattr(
+            "xattrs/one",
+            "security.selinux",
+            b"system_u:object_r:bin_t:s0\0",
+        );
+        self.xattr(
+            "xattrs/one",
+            "trusted.overlay.redirect",
+            b"/some/where/else",
+        );
         self.xattr("links/soft", "trusted.link", b"on a link");
         self.write("xattrs/capable", b"capable\n");
         let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -235,7 +306,12 @@ impl Tree {
         self.write("xattrs/large", b"large\n");
         let set = |len| {
             let value = words(9, len);
-            rustix::fs::lsetxattr(self.at("xattrs/large"), "user.large", &value, XattrFlags::empty())
+            rustix::fs::lsetxattr(
+                self.at("xattrs/large"),
+                "user.large",
+                &value,
+                XattrFlags::empty(),
+            )
         };
         // ext4 keeps what fits a block, unless it was made with `ea_inode`.
         set(60_000).or_else(|_| set(3500)).unwrap();
@@ -276,8 +352,14 @@ fn set_times_below(path: &Path, secs: i64) {
 }
 
 fn set_time(path: &Path, tv_sec: i64, tv_nsec: i64) {
-    let time = Timespec { tv_sec, tv_nsec: tv_nsec as _ };
-    let times = Timestamps { last_access: time, last_modification: time };
+    let time = Timespec {
+        tv_sec,
+        tv_nsec: tv_nsec as _,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     rustix::fs::utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }

@@ -25,27 +25,44 @@ fn our_mount_equals_the_kernels() {
     let mut judged = 0;
     for (path, extra) in fixtures() {
         let Ok(kernel) = KernelMount::new(&path, &extra) else {
-            say(format_args!("MISSING JUDGE: the kernel does not mount {}", path.display()));
+            say(format_args!(
+                "MISSING JUDGE: the kernel does not mount {}",
+                path.display()
+            ));
             continue;
         };
         let ours = FuseMount::new(Arc::new(ImageFs::new(Arc::new(open(&path, &extra)))));
         compare(&path, ours.path(), kernel.path());
         judged += 1;
     }
-    say(format_args!("our FUSE mount equals the kernel's: {judged} images"));
+    say(format_args!(
+        "our FUSE mount equals the kernel's: {judged} images"
+    ));
     assert!(judged >= 20, "only {judged} images were judged");
 }
 
 fn compare(image: &Path, ours: &Path, kernel: &Path) {
     for view in [manifest, details, holes, listing] {
-        let (found, expected) = (view(&HostFs::new(ours)).unwrap(), view(&HostFs::new(kernel)).unwrap());
+        let (found, expected) = (
+            view(&HostFs::new(ours)).unwrap(),
+            view(&HostFs::new(kernel)).unwrap(),
+        );
         if let Some(difference) = difference(&found, &expected) {
             panic!("{}: {difference}", image.display());
         }
     }
     for path in paths(kernel, Path::new("")) {
-        let (found, expected) = (stat(&ours.join(&path)).unwrap(), stat(&kernel.join(&path)).unwrap());
-        assert_eq!(text(&found), text(&expected), "{}: {}", image.display(), path.display());
+        let (found, expected) = (
+            stat(&ours.join(&path)).unwrap(),
+            stat(&kernel.join(&path)).unwrap(),
+        );
+        assert_eq!(
+            text(&found),
+            text(&expected),
+            "{}: {}",
+            image.display(),
+            path.display()
+        );
         missing_attributes_are_missing(&ours.join(&path), &kernel.join(&path));
     }
     same_space(ours, kernel);
@@ -67,7 +84,8 @@ fn paths(root: &Path, path: &Path) -> Vec<PathBuf> {
 /// What `stat` says, times of access and change included; `statx` alone would add what one file system happens to fill
 /// in beyond that.
 fn text(stat: &Statx) -> String {
-    let times = [stat.stx_atime, stat.stx_mtime, stat.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
+    let times =
+        [stat.stx_atime, stat.stx_mtime, stat.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
     format!(
         "ino {} mode {:o} nlink {} owner {}:{} size {} blocks {} of {} device {}:{} times {times:?}",
         stat.stx_ino,
@@ -86,7 +104,12 @@ fn text(stat: &Statx) -> String {
 fn missing_attributes_are_missing(ours: &Path, kernel: &Path) {
     let mut value = [0; 4096];
     // Of a name that no EROFS could hold, as `system.none`, the kernel says EOPNOTSUPP and we ENODATA.
-    for name in ["user.no-such-name", "trusted.none", "security.none", "system.posix_acl_access"] {
+    for name in [
+        "user.no-such-name",
+        "trusted.none",
+        "security.none",
+        "system.posix_acl_access",
+    ] {
         let get = |path: &Path, value: &mut [u8]| rustix::fs::lgetxattr(path, name, value);
         let (found, expected) = (get(ours, &mut value), get(kernel, &mut value));
         assert_eq!(found, expected, "{name} of {}", ours.display());
@@ -99,7 +122,15 @@ fn missing_attributes_are_missing(ours: &Path, kernel: &Path) {
 fn same_space(ours: &Path, kernel: &Path) {
     let space = |path: &Path| {
         let stat = rustix::fs::statfs(path).unwrap();
-        (stat.f_bsize, stat.f_blocks, stat.f_bfree, stat.f_bavail, stat.f_files, stat.f_ffree, stat.f_namelen)
+        (
+            stat.f_bsize,
+            stat.f_blocks,
+            stat.f_bfree,
+            stat.f_bavail,
+            stat.f_files,
+            stat.f_ffree,
+            stat.f_namelen,
+        )
     };
     assert_eq!(space(ours), space(kernel));
 }
@@ -109,17 +140,35 @@ fn nothing_can_be_written(ours: &Path, kernel: &Path) {
     type Attempt = (&'static str, fn(&Path) -> io::Result<()>);
     let attempts: [Attempt; 10] = [
         ("create", |root| fs::write(root.join("new"), b"new")),
-        ("overwrite", |root| fs::write(root.join("data/hello"), b"new")),
-        ("append", |root| fs::OpenOptions::new().append(true).open(root.join("data/hello")).map(drop)),
+        ("overwrite", |root| {
+            fs::write(root.join("data/hello"), b"new")
+        }),
+        ("append", |root| {
+            fs::OpenOptions::new()
+                .append(true)
+                .open(root.join("data/hello"))
+                .map(drop)
+        }),
         ("make a directory", |root| fs::create_dir(root.join("new"))),
         ("make a link", |root| symlink("new", root.join("new"))),
-        ("link", |root| fs::hard_link(root.join("data/hello"), root.join("new"))),
+        ("link", |root| {
+            fs::hard_link(root.join("data/hello"), root.join("new"))
+        }),
         ("remove", |root| fs::remove_file(root.join("data/hello"))),
-        ("remove a directory", |root| fs::remove_dir(root.join("data"))),
-        ("rename", |root| fs::rename(root.join("data/hello"), root.join("data/new"))),
+        ("remove a directory", |root| {
+            fs::remove_dir(root.join("data"))
+        }),
+        ("rename", |root| {
+            fs::rename(root.join("data/hello"), root.join("data/new"))
+        }),
         ("set an attribute", |root| {
             let flags = rustix::fs::XattrFlags::empty();
-            Ok(rustix::fs::setxattr(root.join("data/hello"), "user.new", b"new", flags)?)
+            Ok(rustix::fs::setxattr(
+                root.join("data/hello"),
+                "user.new",
+                b"new",
+                flags,
+            )?)
         }),
     ];
     for (name, attempt) in attempts {

@@ -26,15 +26,22 @@ fn our_reader_equals_the_kernel() {
             Ok(mount) => mount,
             Err(error) => {
                 let name = path.file_name().unwrap().to_str().unwrap();
-                assert!(MAY_BE_UNKNOWN.iter().any(|part| name.contains(part)), "{error}");
-                say(format_args!("MISSING JUDGE: the kernel does not mount {name}: {error}"));
+                assert!(
+                    MAY_BE_UNKNOWN.iter().any(|part| name.contains(part)),
+                    "{error}"
+                );
+                say(format_args!(
+                    "MISSING JUDGE: the kernel does not mount {name}: {error}"
+                ));
                 continue;
             }
         };
         compare(&path, &extra, &HostFs::new(mount.path()));
         judged += 1;
     }
-    say(format_args!("our reader equals the kernel: {judged} images"));
+    say(format_args!(
+        "our reader equals the kernel: {judged} images"
+    ));
     assert!(judged >= 20, "only {judged} images were judged");
 }
 

@@ -63,7 +63,10 @@ const ATOMS: &[(&str, &str)] = &[
     ("checksum", "-Enosbcrc"),
     ("xattr", "-x-1"),
     ("xattr", "-x0"),
-    ("xattr", "-x1 --xattr-prefix=user.org.example. --xattr-prefix=trusted.overlay."),
+    (
+        "xattr",
+        "-x1 --xattr-prefix=user.org.example. --xattr-prefix=trusted.overlay.",
+    ),
     ("filter", "-E^xattr-name-filter"),
     ("prefix", "--xattr-prefix=user.num -Eplain-xattr-prefixes"),
     ("root-xattr", "--root-xattr-isize=300"),
@@ -87,7 +90,15 @@ const ATOMS: &[(&str, &str)] = &[
 
 /// Groups that mean something for compressed files only: they come with a codec.
 const NEED_CODEC: &[&str] = &[
-    "cluster", "index", "tail", "tail-dedupe", "dedupe", "extent", "metadata", "directories", "hints",
+    "cluster",
+    "index",
+    "tail",
+    "tail-dedupe",
+    "dedupe",
+    "extent",
+    "metadata",
+    "directories",
+    "hints",
 ];
 
 /// What a pattern of a hint refers to, and its pcluster.
@@ -144,9 +155,18 @@ fn what_mkfs_makes_reads_as_its_tree() {
     if std::env::var_os("ANTEROS_VERBOSE").is_some() {
         say(format_args!("{counts:#?}"));
     }
-    let wrong = counts.iter().filter(|(verdict, _)| matches!(verdict, Verdict::Wrong(_)));
-    let wrong: Vec<_> = wrong.map(|(verdict, options)| format!("{options:?}: {verdict:?}")).collect();
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    let wrong = counts
+        .iter()
+        .filter(|(verdict, _)| matches!(verdict, Verdict::Wrong(_)));
+    let wrong: Vec<_> = wrong
+        .map(|(verdict, options)| format!("{options:?}: {verdict:?}"))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert!(read >= 150, "only {read} images were judged");
 }
 
@@ -155,8 +175,12 @@ fn combinations() -> Vec<String> {
     let mut all = vec![String::new()];
     for (index, &(group, options)) in ATOMS.iter().enumerate() {
         all.push(with_codec(&[group], options));
-        let others = ATOMS[index + 1..].iter().filter(|(other, _)| *other != group);
-        all.extend(others.map(|(other, more)| with_codec(&[group, other], &format!("{options} {more}"))));
+        let others = ATOMS[index + 1..]
+            .iter()
+            .filter(|(other, _)| *other != group);
+        all.extend(
+            others.map(|(other, more)| with_codec(&[group, other], &format!("{options} {more}"))),
+        );
     }
     all
 }
@@ -165,8 +189,16 @@ fn with_codec(groups: &[&str], options: &str) -> String {
     let needed = groups.iter().any(|group| NEED_CODEC.contains(group));
     let given = groups.contains(&"codec");
     // Metadata may have a codec of its own, the second one.
-    let codec = if options.contains(":1") { "-zlz4hc:zstd" } else { "-zlz4hc" };
-    if needed && !given { format!("{codec} {options}") } else { options.to_owned() }
+    let codec = if options.contains(":1") {
+        "-zlz4hc:zstd"
+    } else {
+        "-zlz4hc"
+    };
+    if needed && !given {
+        format!("{codec} {options}")
+    } else {
+        options.to_owned()
+    }
 }
 
 /// The results of some work on each item, in their order.
@@ -188,7 +220,11 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
         }
     });
     drop(sender);
-    results.into_iter().collect::<BTreeMap<_, _>>().into_values().collect()
+    results
+        .into_iter()
+        .collect::<BTreeMap<_, _>>()
+        .into_values()
+        .collect()
 }
 
 impl Workshop {
@@ -197,10 +233,22 @@ impl Workshop {
         let dir = TempDir::new().unwrap();
         let tar = dir.path().join("tree.tar");
         let mut command = Command::new("tar");
-        command.args(["--format=posix", "--xattrs", "--xattrs-include=*", "--sort=name", "-cf"]);
+        command.args([
+            "--format=posix",
+            "--xattrs",
+            "--xattrs-include=*",
+            "--sort=name",
+            "-cf",
+        ]);
         run(command.arg(&tar).arg("-C").arg(tree.path()).arg(".")).unwrap();
         let expected = manifest(&HostFs::new(tree.path())).unwrap();
-        Self { peers, tree, tar, expected, dir }
+        Self {
+            peers,
+            tree,
+            tar,
+            expected,
+            dir,
+        }
     }
 
     /// Makes an image with these options, and reads it.
@@ -210,7 +258,9 @@ impl Workshop {
         let place = options.replace("{}", dir.path().to_str().unwrap());
         let words: Vec<_> = place.split_whitespace().collect();
         let image = dir.path().join("image");
-        let Some(extra) = self.make(&image, &words) else { return Verdict::Refused };
+        let Some(extra) = self.make(&image, &words) else {
+            return Verdict::Refused;
+        };
         if !self.fsck(&image, &extra, &words) {
             return Verdict::NotAcceptedByFsck;
         }
@@ -229,16 +279,38 @@ impl Workshop {
         let plain: Vec<_> = words.iter().copied().filter(|w| !is_source(w)).collect();
         if words.contains(&"--incremental=data") {
             self.mkfs(image, &plain, &[&without(&SECOND)], tree)?;
-            self.mkfs(image, &plain, &[&["--incremental=data".into()], &without(&FIRST)], tree)?;
+            self.mkfs(
+                image,
+                &plain,
+                &[&["--incremental=data".into()], &without(&FIRST)],
+                tree,
+            )?;
         } else if words.contains(&"rebuild") {
             let (first, second) = (image.with_extension("1"), image.with_extension("2"));
-            self.mkfs(&first, &plain, &[&["-E^inline_data".into()], &without(&SECOND)], tree)?;
-            self.mkfs(&second, &plain, &[&["-E^inline_data".into()], &without(&FIRST)], tree)?;
+            self.mkfs(
+                &first,
+                &plain,
+                &[&["-E^inline_data".into()], &without(&SECOND)],
+                tree,
+            )?;
+            self.mkfs(
+                &second,
+                &plain,
+                &[&["-E^inline_data".into()], &without(&FIRST)],
+                tree,
+            )?;
             let clean = words.contains(&"--clean=data");
             let mut command = self.peers.command("mkfs.erofs");
-            command.args(["--quiet", "-d1"]).args(plain).args(clean.then_some("--clean=data"));
+            command
+                .args(["--quiet", "-d1"])
+                .args(plain)
+                .args(clean.then_some("--clean=data"));
             run(command.arg(image).arg(&first).arg(&second)).ok()?;
-            return Some(if clean { Vec::new() } else { vec![first, second] });
+            return Some(if clean {
+                Vec::new()
+            } else {
+                vec![first, second]
+            });
         } else if let Some(tar) = words.iter().find(|word| word.starts_with("--tar")) {
             self.mkfs(image, &plain, &[&[(*tar).into()]], &self.tar)?;
             if *tar == "--tar=i" {
@@ -251,10 +323,20 @@ impl Workshop {
         Some(blob.exists().then_some(blob).into_iter().collect())
     }
 
-    fn mkfs(&self, image: &Path, options: &[&str], more: &[&[String]], source: &Path) -> Option<()> {
+    fn mkfs(
+        &self,
+        image: &Path,
+        options: &[&str],
+        more: &[&[String]],
+        source: &Path,
+    ) -> Option<()> {
         let mut command = self.peers.command("mkfs.erofs");
         command.args(["--quiet", "-d1", "-T1700000000", "--mkfs-time"]);
-        command.args(options).args(more.concat()).arg(image).arg(source);
+        command
+            .args(options)
+            .args(more.concat())
+            .arg(image)
+            .arg(source);
         bounded(&mut command).then_some(())
     }
 
@@ -296,17 +378,26 @@ impl Workshop {
 }
 
 fn is_source(word: &str) -> bool {
-    ["--tar", "--incremental", "--clean", "rebuild"].iter().any(|source| word.starts_with(source))
+    ["--tar", "--incremental", "--clean", "rebuild"]
+        .iter()
+        .any(|source| word.starts_with(source))
 }
 
 fn without(tops: &[&str]) -> Vec<String> {
-    tops.iter().map(|top| format!("--exclude-path={top}")).collect()
+    tops.iter()
+        .map(|top| format!("--exclude-path={top}"))
+        .collect()
 }
 
 /// Whether a program ends well within half a minute: some combinations send mkfs.erofs round in circles.
 fn bounded(command: &mut Command) -> bool {
     let null = std::process::Stdio::null;
-    let mut child = command.stdin(null()).stdout(null()).stderr(null()).spawn().unwrap();
+    let mut child = command
+        .stdin(null())
+        .stdout(null())
+        .stderr(null())
+        .spawn()
+        .unwrap();
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -344,12 +435,20 @@ fn offset(words: &[&str]) -> u64 {
 fn open(image: &Path, extra: &[PathBuf], words: &[&str]) -> anteros_image::Result<Image> {
     let open = |path: &Path| FileDevice::open(path).unwrap();
     let primary = Arc::new(Window::new(open(image), offset(words)));
-    let extra = extra.iter().map(|path| Arc::new(open(path)) as Arc<dyn Device>).collect();
+    let extra = extra
+        .iter()
+        .map(|path| Arc::new(open(path)) as Arc<dyn Device>)
+        .collect();
     Image::open(primary, extra, OpenOptions::default())
 }
 
 /// Reads an image, and says how it differs from what it should be.
-fn read(image: &Path, extra: &[PathBuf], words: &[&str], expected: &str) -> Result<Option<String>, String> {
+fn read(
+    image: &Path,
+    extra: &[PathBuf],
+    words: &[&str],
+    expected: &str,
+) -> Result<Option<String>, String> {
     let image = open(image, extra, words).map_err(|e| e.to_string())?;
     let is_48bit = image.superblock().has_48bit();
     let found = manifest(&ImageFs::new(Arc::new(image))).map_err(|e| e.to_string())?;
@@ -364,7 +463,9 @@ fn read(image: &Path, extra: &[PathBuf], words: &[&str], expected: &str) -> Resu
 
 /// The manifest `expected` with the times of `found`, where that is all the options let an inode keep.
 fn with_times_kept(expected: &str, found: &str, words: &[&str], is_48bit: bool) -> String {
-    let times = found.lines().map(|line| line.split('\t').nth(Column::Mtime as usize).unwrap());
+    let times = found
+        .lines()
+        .map(|line| line.split('\t').nth(Column::Mtime as usize).unwrap());
     let times = std::cell::RefCell::new(times);
     edit(expected, |columns| {
         let time = &mut columns[Column::Mtime as usize];

@@ -42,21 +42,30 @@ impl ImageArgs {
     pub fn open_with(&self, verify_checksum: bool) -> Result<Arc<Image>, Failure> {
         let device = |path: &PathBuf| FileDevice::open(path).map_err(|e| open_failure(path, &e));
         let primary: Arc<dyn Device> = Arc::new(Window::new(device(&self.image)?, self.offset));
-        let extra = self.devices.iter().map(|path| Ok(Arc::new(device(path)?) as Arc<dyn Device>));
+        let extra = self
+            .devices
+            .iter()
+            .map(|path| Ok(Arc::new(device(path)?) as Arc<dyn Device>));
         let extra = extra.collect::<Result<_, Failure>>()?;
         let cache_bytes = usize::try_from(self.cache).unwrap_or(usize::MAX);
-        let options = OpenOptions { verify_checksum, cache_bytes };
+        let options = OpenOptions {
+            verify_checksum,
+            cache_bytes,
+        };
         let image = Image::open(primary, extra, options);
-        Ok(Arc::new(image.map_err(|e| Failure::image(self.image.display(), &e))?))
+        Ok(Arc::new(
+            image.map_err(|e| Failure::image(self.image.display(), &e))?,
+        ))
     }
 }
 
 fn open_failure(path: &std::path::Path, error: &std::io::Error) -> Failure {
     let failure = Failure::new(crate::failure::Kind::System, error);
     match error.kind() {
-        std::io::ErrorKind::IsADirectory => {
-            failure.hint(format_args!("an image is a file; `anteros mkfs IMAGE {}` makes one of it", path.display()))
-        }
+        std::io::ErrorKind::IsADirectory => failure.hint(format_args!(
+            "an image is a file; `anteros mkfs IMAGE {}` makes one of it",
+            path.display()
+        )),
         _ => failure,
     }
 }

@@ -53,12 +53,19 @@ pub struct Failure {
 impl Failure {
     /// A failure with a message that names the place and the cause.
     pub fn new(kind: Kind, message: impl Display) -> Self {
-        Self { kind, message: message.to_string(), hint: None }
+        Self {
+            kind,
+            message: message.to_string(),
+            hint: None,
+        }
     }
 
     /// Adds what to do next.
     pub fn hint(self, hint: impl Display) -> Self {
-        Self { hint: Some(hint.to_string()), ..self }
+        Self {
+            hint: Some(hint.to_string()),
+            ..self
+        }
     }
 
     /// An error of the operating system about a path.
@@ -73,9 +80,9 @@ impl Failure {
             anteros_image::Error::Devices { .. } => {
                 failure.hint("name each extra device, in order, with --device FILE")
             }
-            error if error.is_corrupt() => {
-                failure.hint(format_args!("`anteros check {name}` lists every fault in the image"))
-            }
+            error if error.is_corrupt() => failure.hint(format_args!(
+                "`anteros check {name}` lists every fault in the image"
+            )),
             _ => failure,
         }
     }

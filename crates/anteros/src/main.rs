@@ -40,7 +40,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse_from(command::by_name(std::env::args_os())).unwrap_or_else(|e| e.exit());
+    let cli =
+        Cli::try_parse_from(command::by_name(std::env::args_os())).unwrap_or_else(|e| e.exit());
     failure::exit(run(cli.command))
 }
 

@@ -221,11 +221,20 @@ impl Options {
         1 << self.block_bits
     }
 
-    /// The owner or group that the image keeps, of one that the source has; `None` beyond 32 bits.
-    pub fn owner_of(&self, (uid, gid): (u32, u32)) -> Option<(u32, u32)> {
-        let uid = self.force_uid.unwrap_or(uid).checked_add(self.uid_offset)?;
-        let gid = self.force_gid.unwrap_or(gid).checked_add(self.gid_offset)?;
-        Some((uid, gid))
+    /// The owner and group that the image keeps, of those that the source has.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, if one is beyond 32 bits.
+    pub fn owner_of(&self, (uid, gid): (u32, u32)) -> Result<(u32, u32), String> {
+        let add = |what, id: u32, offset| {
+            let sum = id.checked_add(offset);
+            sum.ok_or_else(|| format!("its {what} {id} plus {offset} is beyond 32 bits"))
+        };
+        Ok((
+            add("owner", self.force_uid.unwrap_or(uid), self.uid_offset)?,
+            add("group", self.force_gid.unwrap_or(gid), self.gid_offset)?,
+        ))
     }
 
     /// The time that the image keeps, of one that the source has.

@@ -190,10 +190,8 @@ impl Scan<'_> {
             _ => target.len() as u64,
         };
         let owner = (found.stx_uid, found.stx_gid);
-        let (uid, gid) = self.options.owner_of(owner).ok_or_else(|| {
-            let reason = format!("its owner {} or group {} is beyond 32 bits with the offset", owner.0, owner.1);
-            self.unstorable(parent, &bare, reason)
-        })?;
+        let (uid, gid) = (self.options.owner_of(owner))
+            .map_err(|reason| self.unstorable(parent, &bare, reason))?;
         let node = Node {
             kind,
             perm: found.stx_mode & 0o7777,

@@ -29,7 +29,9 @@ pub enum Unsupported {
     Algorithm { id: u8 },
     #[error("compression algorithms {bits:#06x} are not all known")]
     Algorithms { bits: u16 },
-    #[error("logical clusters of 2^{bits} bytes are larger than a block, or than their index can pack")]
+    #[error(
+        "logical clusters of 2^{bits} bytes are larger than a block, or than their index can pack"
+    )]
     LclusterBits { bits: u8 },
     #[error("the streams are not right-aligned, as before Linux 5.4")]
     NoZeroPadding,

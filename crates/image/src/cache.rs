@@ -30,8 +30,15 @@ struct Entry {
 
 impl<K: Copy + Eq + Hash> Cache<K> {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        let state = State { entries: HashMap::new(), queue: VecDeque::new(), bytes: 0 };
-        Self { bytes_max, state: Mutex::new(state) }
+        let state = State {
+            entries: HashMap::new(),
+            queue: VecDeque::new(),
+            bytes: 0,
+        };
+        Self {
+            bytes_max,
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<Arc<[u8]>> {
@@ -54,15 +61,25 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         state.make_room(self.bytes_max - bytes);
         state.bytes += bytes;
         state.queue.push_back(key);
-        state.entries.insert(key, Entry { data, asked_again: false });
+        state.entries.insert(
+            key,
+            Entry {
+                data,
+                asked_again: false,
+            },
+        );
     }
 }
 
 impl<K: Copy + Eq + Hash> State<K> {
     fn make_room(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
-            let Some(key) = self.queue.pop_front() else { return };
-            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let Some(key) = self.queue.pop_front() else {
+                return;
+            };
+            let Some(entry) = self.entries.get_mut(&key) else {
+                continue;
+            };
             if std::mem::take(&mut entry.asked_again) {
                 self.queue.push_back(key);
             } else if let Some(entry) = self.entries.remove(&key) {
@@ -82,8 +99,15 @@ mod tests {
         for key in 0..1000u32 {
             cache.put(key, vec![0; 1 + key as usize % 40].into());
             let state = cache.state.lock().unwrap();
-            let held: usize = state.entries.values().map(|e| e.data.len() + ENTRY_BYTES).sum();
-            assert_eq!((held, state.entries.len()), (state.bytes, state.queue.len()));
+            let held: usize = state
+                .entries
+                .values()
+                .map(|e| e.data.len() + ENTRY_BYTES)
+                .sum();
+            assert_eq!(
+                (held, state.entries.len()),
+                (state.bytes, state.queue.len())
+            );
             assert!(held <= 1000);
         }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anteros_codec::{Length, strip_zero_padding};
-use anteros_format::inode::Inode;
 use anteros_format::Corrupt;
+use anteros_format::inode::Inode;
 
 use crate::map::{Encoding, Extent, Map, Pcluster, Source};
 use crate::{Error, Image, Place, Result};
@@ -21,7 +21,11 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A reader that holds no memory yet.
     pub const fn new(image: &'a Image) -> Self {
-        Self { image, encoded: Vec::new(), decoded: Vec::new() }
+        Self {
+            image,
+            encoded: Vec::new(),
+            decoded: Vec::new(),
+        }
     }
 
     /// The bytes `range` of an extent, counted from its beginning, in pieces of at most a few MiB;
@@ -39,8 +43,15 @@ impl<'a> Reader<'a> {
         const PIECE: u64 = 1 << 20;
         if let Source::Pcluster(pcluster) = &extent.source {
             self.decoded.resize(extent.len as usize, 0);
-            let place = Place::Data { nid: inode.nid, offset: extent.offset };
-            let Self { image, encoded, decoded } = self;
+            let place = Place::Data {
+                nid: inode.nid,
+                offset: extent.offset,
+            };
+            let Self {
+                image,
+                encoded,
+                decoded,
+            } = self;
             image.decode(place, extent.offset, pcluster, encoded, decoded)?;
             return sink(extent.offset, &self.decoded);
         }
@@ -48,7 +59,8 @@ impl<'a> Reader<'a> {
         while done < extent.len && extent.source != Source::Hole {
             let len = PIECE.min(extent.len - done);
             self.decoded.resize(len as usize, 0);
-            self.image.read_within(inode, extent, done, &mut self.decoded)?;
+            self.image
+                .read_within(inode, extent, done, &mut self.decoded)?;
             sink(extent.offset + done, &self.decoded)?;
             done += len;
         }
@@ -66,8 +78,12 @@ impl<'a> Reader<'a> {
     ) -> Result<()> {
         match &extent.source {
             Source::Pcluster(pcluster) if out.len() as u64 == extent.len => {
-                let place = Place::Data { nid: inode.nid, offset: extent.offset };
-                self.image.decode(place, extent.offset, pcluster, &mut self.encoded, out)
+                let place = Place::Data {
+                    nid: inode.nid,
+                    offset: extent.offset,
+                };
+                self.image
+                    .decode(place, extent.offset, pcluster, &mut self.encoded, out)
             }
             _ => self.image.read_within(inode, extent, skip, out),
         }
@@ -89,7 +105,13 @@ impl Image {
     }
 
     /// Fills `buf`, all of which lies inside the file.
-    pub(crate) fn read_exact(&self, inode: &Inode, map: &Map, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_exact(
+        &self,
+        inode: &Inode,
+        map: &Map,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
@@ -104,7 +126,10 @@ impl Image {
 
     /// Fills `buf` with bytes of an extent, `skip` bytes from its beginning.
     fn read_within(&self, inode: &Inode, extent: &Extent, skip: u64, buf: &mut [u8]) -> Result<()> {
-        let place = Place::Data { nid: inode.nid, offset: extent.offset };
+        let place = Place::Data {
+            nid: inode.nid,
+            offset: extent.offset,
+        };
         match &extent.source {
             Source::Hole if self.is_special(inode.nid) => {
                 // No writer leaves holes there, and metadata made of nothing has no end.
@@ -138,7 +163,11 @@ impl Image {
     fn decoded(&self, place: Place, extent: &Extent, pcluster: &Pcluster) -> Result<Arc<[u8]>> {
         // The same pcluster may serve extents of different lengths.
         let key = (*pcluster, extent.len);
-        if let Some(data) = self.data_cache.get(&key).filter(|_| is_compressed(pcluster)) {
+        if let Some(data) = self
+            .data_cache
+            .get(&key)
+            .filter(|_| is_compressed(pcluster))
+        {
             return Ok(data);
         }
         let mut data = vec![0; extent.len as usize];
@@ -167,10 +196,17 @@ impl Image {
                 self.read_raw(place, pcluster.location, encoded)?;
                 let padding_max = self.superblock().block_bytes() as usize - 1;
                 let stream = strip_zero_padding(encoded, padding_max).ok_or_else(|| {
-                    let found = encoded.iter().position(|&b| b != 0).unwrap_or(encoded.len());
+                    let found = encoded
+                        .iter()
+                        .position(|&b| b != 0)
+                        .unwrap_or(encoded.len());
                     Error::corrupt(place)(Corrupt::Padding { found })
                 })?;
-                let length = if pcluster.partial { Length::AtLeast } else { Length::Exact };
+                let length = if pcluster.partial {
+                    Length::AtLeast
+                } else {
+                    Length::Exact
+                };
                 self.with_decoder(|decoder, params| {
                     decoder.decode(algorithm, params, stream, out, length)
                 })

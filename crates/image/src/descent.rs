@@ -42,7 +42,12 @@ enum Handle {
 impl Descent {
     /// A walk that stands at its root.
     pub(crate) fn new(trail: Arc<Trail>, dir: OwnedFd) -> Self {
-        Self { levels: vec![Level { trail, dir: Handle::Open(dir) }] }
+        Self {
+            levels: vec![Level {
+                trail,
+                dir: Handle::Open(dir),
+            }],
+        }
     }
 
     /// The trail of the innermost directory.
@@ -59,7 +64,9 @@ impl Descent {
     }
 
     fn innermost(&self) -> &Level {
-        self.levels.last().expect("a walk ends when it leaves its root")
+        self.levels
+            .last()
+            .expect("a walk ends when it leaves its root")
     }
 
     /// Goes into a directory of the innermost one.
@@ -68,7 +75,10 @@ impl Descent {
         if distant > 0 {
             self.levels[distant].dir.close()?;
         }
-        self.levels.push(Level { trail, dir: Handle::Open(dir) });
+        self.levels.push(Level {
+            trail,
+            dir: Handle::Open(dir),
+        });
         Ok(())
     }
 
@@ -166,12 +176,18 @@ mod tests {
         assert!(open_fds() < before + 200);
         let deepest = descent.trail().clone();
         let deep = identities.len() - 1;
-        assert_eq!(identity(&fstat(descent.open(&deepest).unwrap()).unwrap()), identities[deep]);
+        assert_eq!(
+            identity(&fstat(descent.open(&deepest).unwrap()).unwrap()),
+            identities[deep]
+        );
         for expected in identities.iter().rev().skip(1) {
             descent.leave().unwrap();
             assert_eq!(identity(&fstat(descent.dir()).unwrap()), *expected);
         }
-        assert_eq!(identity(&fstat(descent.open(&deepest).unwrap()).unwrap()), identities[deep]);
+        assert_eq!(
+            identity(&fstat(descent.open(&deepest).unwrap()).unwrap()),
+            identities[deep]
+        );
     }
 
     #[test]

@@ -38,7 +38,10 @@ impl DirCursor {
 
     /// The position that a number stands for.
     pub const fn from_u64(value: u64) -> Self {
-        Self { block: value >> INDEX_BITS, index: (value & ((1 << INDEX_BITS) - 1)) as usize }
+        Self {
+            block: value >> INDEX_BITS,
+            index: (value & ((1 << INDEX_BITS) - 1)) as usize,
+        }
     }
 }
 
@@ -51,7 +54,11 @@ impl Image {
     pub fn read_dir(&self, dir: &Inode) -> Result<Vec<OwnedDirent>> {
         let mut entries = Vec::new();
         self.visit_dir(dir, DirCursor::default(), |entry, _| {
-            entries.push(OwnedDirent { nid: entry.nid, kind: entry.kind, name: entry.name.to_vec() });
+            entries.push(OwnedDirent {
+                nid: entry.nid,
+                kind: entry.kind,
+                name: entry.name.to_vec(),
+            });
             std::ops::ControlFlow::Continue(())
         })?;
         Ok(entries)
@@ -74,18 +81,28 @@ impl Image {
         let mut previous: Vec<u8> = Vec::new();
         let mut first_index = from.index;
         for number in from.block..self.dir_blocks(dir) {
-            let corrupt = Error::corrupt(Place::Directory { nid: dir.nid, block: number });
+            let corrupt = Error::corrupt(Place::Directory {
+                nid: dir.nid,
+                block: number,
+            });
             let block = self.dir_block(dir, &map, number, &mut buf)?;
             for index in first_index..block.len() {
                 let entry = block.entry(index).map_err(&corrupt)?;
                 if entry.name <= previous.as_slice() {
                     let name = entry.name.escape_ascii().to_string();
                     let previous = previous.escape_ascii().to_string();
-                    return Err(corrupt(Corrupt::DirentOrder { index, name, previous }));
+                    return Err(corrupt(Corrupt::DirentOrder {
+                        index,
+                        name,
+                        previous,
+                    }));
                 }
                 previous.clear();
                 previous.extend_from_slice(entry.name);
-                let next = DirCursor { block: number, index: index + 1 };
+                let next = DirCursor {
+                    block: number,
+                    index: index + 1,
+                };
                 if visit(entry, next).is_break() {
                     return Ok(());
                 }
@@ -103,19 +120,30 @@ impl Image {
     pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<OwnedDirent>> {
         let map = self.dir_map(dir)?;
         if name == b"." && dir.dot_omitted {
-            let entry = OwnedDirent { nid: dir.nid, kind: FileKind::Directory, name: name.to_vec() };
+            let entry = OwnedDirent {
+                nid: dir.nid,
+                kind: FileKind::Directory,
+                name: name.to_vec(),
+            };
             return Ok(Some(entry));
         }
         let mut buf = Vec::new();
         let (mut low, mut high) = (0, self.dir_blocks(dir));
         while low < high {
             let middle = low + (high - low) / 2;
-            let corrupt = Error::corrupt(Place::Directory { nid: dir.nid, block: middle });
+            let corrupt = Error::corrupt(Place::Directory {
+                nid: dir.nid,
+                block: middle,
+            });
             let block = self.dir_block(dir, &map, middle, &mut buf)?;
             match block.search(name).map_err(&corrupt)? {
                 Ok(entry) => {
                     let Dirent { nid, kind, name } = entry;
-                    return Ok(Some(OwnedDirent { nid, kind, name: name.to_vec() }));
+                    return Ok(Some(OwnedDirent {
+                        nid,
+                        kind,
+                        name: name.to_vec(),
+                    }));
                 }
                 Err(0) => high = middle,
                 Err(index) if index == block.len() => low = middle + 1,
@@ -153,7 +181,10 @@ impl Image {
         self.read_exact(inode, &map, 0, &mut target)?;
         if target.contains(&0) {
             let fault = Corrupt::SymlinkNul;
-            return Err(Error::Corrupt { place: Place::Inode(inode.nid), fault });
+            return Err(Error::Corrupt {
+                place: Place::Inode(inode.nid),
+                fault,
+            });
         }
         Ok(target)
     }
@@ -177,7 +208,10 @@ impl Image {
         number: u64,
         buf: &'b mut Vec<u8>,
     ) -> Result<DirBlock<'b>> {
-        let place = Place::Directory { nid: dir.nid, block: number };
+        let place = Place::Directory {
+            nid: dir.nid,
+            block: number,
+        };
         let offset = number << self.superblock().block_bits;
         let len = (dir.size - offset).min(self.superblock().block_bytes().into());
         buf.resize(len as usize, 0);

@@ -167,6 +167,9 @@ impl Error {
 
     /// Whether the image itself is broken, rather than unknown or unreadable.
     pub const fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::Decode { .. } | Self::DeviceSize { .. })
+        matches!(
+            self,
+            Self::Corrupt { .. } | Self::Decode { .. } | Self::DeviceSize { .. }
+        )
     }
 }

@@ -88,7 +88,11 @@ impl Default for ExtractOptions {
             keep_going: false,
             owners: is_root,
             times: true,
-            xattrs: if is_root { XattrScope::All } else { XattrScope::User },
+            xattrs: if is_root {
+                XattrScope::All
+            } else {
+                XattrScope::User
+            },
         }
     }
 }
@@ -135,7 +139,11 @@ pub enum Omitted {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, omitted, source } = self;
+        let Self {
+            path,
+            omitted,
+            source,
+        } = self;
         match omitted {
             Omitted::Device => write!(f, "{path}: the device was left out: {source}"),
             Omitted::Xattr(name) => {
@@ -253,7 +261,10 @@ impl ExtractProblem {
 
 /// Says what was attempted when the system refuses.
 fn os<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> ExtractProblem {
-    move |source| ExtractProblem::Os { action, source: source.into() }
+    move |source| ExtractProblem::Os {
+        action,
+        source: source.into(),
+    }
 }
 
 /// Extracts what lies at the path `from` of an image; empty means all.
@@ -290,7 +301,13 @@ pub fn extract(
         _ => open_target_parent(target, from).map(|(dir, name)| (dir, Some(name))),
     };
     let (dir, name) = place.map_err(|source| {
-        error_at(&root, ExtractProblem::Target { target: target.to_owned(), source })
+        error_at(
+            &root,
+            ExtractProblem::Target {
+                target: target.to_owned(),
+                source,
+            },
+        )
     })?;
     let workers = worker_count(options.workers);
     let (feeder, jobs) = channel(workers);
@@ -306,7 +323,10 @@ pub fn extract(
 }
 
 fn error_at(trail: &Trail, problem: ExtractProblem) -> ExtractError {
-    ExtractError { path: trail.path(), problem }
+    ExtractError {
+        path: trail.path(),
+        problem,
+    }
 }
 
 /// Opens the target for the content of a directory. That the caller names it by symbolic links is
@@ -332,7 +352,9 @@ fn open_target_parent(target: &Path, from: &[u8]) -> io::Result<(OwnedFd, Vec<u8
         return Ok((open_given_dir(target)?, name.to_vec()));
     }
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = target
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     let parent = open_given_dir(parent.unwrap_or(Path::new(".")))?;
     Ok((parent, name.as_bytes().to_vec()))
 }
@@ -360,7 +382,10 @@ struct OpenFile {
 
 impl Run<'_> {
     fn finish(self) -> Result<ExtractSummary, ExtractError> {
-        let mut summary = self.summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut summary = self
+            .summary
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         match self.stop.into_inner() {
             true => Err(summary.errors.swap_remove(0)),
             false => Ok(summary),
@@ -390,7 +415,11 @@ impl Run<'_> {
             Omitted::Device => summary.devices_omitted += 1,
             Omitted::Xattr(_) => summary.xattrs_omitted += 1,
         });
-        self.observer.warning(&Warning { path: trail.path(), omitted, source });
+        self.observer.warning(&Warning {
+            path: trail.path(),
+            omitted,
+            source,
+        });
     }
 
     fn check_cancel(&self) -> Result<(), ExtractProblem> {
@@ -427,7 +456,9 @@ impl Run<'_> {
     ) -> Result<(), ExtractProblem> {
         reader.read(&file.inode, &part, |offset, piece| {
             self.check_cancel()?;
-            let Piece::Data(data) = piece else { return Ok(()) };
+            let Piece::Data(data) = piece else {
+                return Ok(());
+            };
             write_all_at(&file.fd, data, offset).map_err(os("write the data"))?;
             self.count(|summary| summary.bytes += data.len() as u64);
             self.observer.wrote(data.len() as u64);
@@ -437,8 +468,16 @@ impl Run<'_> {
 
     /// Finishes a file if nobody else has it.
     fn let_go(&self, file: Arc<OpenFile>) {
-        let Some(file) = Arc::into_inner(file).filter(|_| !self.stopped()) else { return };
-        let OpenFile { fd, inode, trail, inherits_acl, damaged } = file;
+        let Some(file) = Arc::into_inner(file).filter(|_| !self.stopped()) else {
+            return;
+        };
+        let OpenFile {
+            fd,
+            inode,
+            trail,
+            inherits_acl,
+            damaged,
+        } = file;
         if damaged.into_inner() {
             return;
         }
@@ -467,7 +506,9 @@ impl Run<'_> {
             object.chown(inode).map_err(os("set its owner"))?;
         }
         if inherits_acl {
-            object.remove_acls().map_err(os("remove its inherited access control list"))?;
+            object
+                .remove_acls()
+                .map_err(os("remove its inherited access control list"))?;
         }
         for xattr in self.image.xattrs(inode)? {
             if self.options.xattrs.contains(&xattr.name) {
@@ -542,7 +583,10 @@ impl Object<'_> {
         if inode.uid == u32::MAX || inode.gid == u32::MAX {
             return Err(Errno::INVAL);
         }
-        let owner = (Some(Uid::from_raw(inode.uid)), Some(Gid::from_raw(inode.gid)));
+        let owner = (
+            Some(Uid::from_raw(inode.uid)),
+            Some(Gid::from_raw(inode.gid)),
+        );
         match self {
             Self::Open(fd) => rustix::fs::fchown(fd, owner.0, owner.1),
             Self::Named(dir, name) => {
@@ -579,9 +623,7 @@ impl Object<'_> {
         for name in ["system.posix_acl_access", "system.posix_acl_default"] {
             let removed = match self {
                 Self::Open(fd) => rustix::fs::fremovexattr(fd, name),
-                Self::Named(dir, of) => {
-                    rustix::fs::lremovexattr(descriptor_path(dir, of), name)
-                }
+                Self::Named(dir, of) => rustix::fs::lremovexattr(descriptor_path(dir, of), name),
             };
             match removed {
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS) => {}
@@ -592,8 +634,14 @@ impl Object<'_> {
     }
 
     fn set_times(self, mtime: Timestamp) -> rustix::io::Result<()> {
-        let time = Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() };
-        let times = Timestamps { last_access: time, last_modification: time };
+        let time = Timespec {
+            tv_sec: mtime.secs,
+            tv_nsec: mtime.nanos.into(),
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
         match self {
             Self::Open(fd) => rustix::fs::futimens(fd, &times),
             Self::Named(dir, name) => {
@@ -650,12 +698,7 @@ struct FirstName {
 }
 
 impl<'a> Walker<'a> {
-    fn new(
-        run: &'a Run<'a>,
-        feeder: Feeder<OpenFile>,
-        root: Arc<Trail>,
-        target: OwnedFd,
-    ) -> Self {
+    fn new(run: &'a Run<'a>, feeder: Feeder<OpenFile>, root: Arc<Trail>, target: OwnedFd) -> Self {
         Self {
             run,
             feeder,
@@ -678,7 +721,10 @@ impl<'a> Walker<'a> {
             }
             None => {
                 self.entered.insert(inode.nid);
-                self.levels.push(Level::new(inode.clone(), hands_down_acl(self.descent.dir())));
+                self.levels.push(Level::new(
+                    inode.clone(),
+                    hands_down_acl(self.descent.dir()),
+                ));
                 self.walk();
             }
         }
@@ -717,7 +763,14 @@ impl<'a> Walker<'a> {
             let stat = Object::Named(self.descent.dir(), &trail.name).stat();
             let identity = identity(&stat.map_err(os("ask for its state"))?);
             let left = inode.nlink - 1;
-            self.links.insert(nid, FirstName { trail: trail.clone(), identity, left });
+            self.links.insert(
+                nid,
+                FirstName {
+                    trail: trail.clone(),
+                    identity,
+                    left,
+                },
+            );
         }
         Ok(())
     }
@@ -740,7 +793,9 @@ impl<'a> Walker<'a> {
             removed.map_err(os("remove its inherited access control list"))?;
         }
         let hands_down_acl = !fresh && hands_down_acl(dir.as_fd());
-        self.descent.enter(trail.clone(), dir).map_err(os("open the directory"))?;
+        self.descent
+            .enter(trail.clone(), dir)
+            .map_err(os("open the directory"))?;
         self.levels.push(Level::new(inode, hands_down_acl));
         self.run.count(|summary| summary.directories += 1);
         self.report(trail, FileKind::Directory);
@@ -762,7 +817,9 @@ impl<'a> Walker<'a> {
 
     /// Leaves the innermost directory and finishes it.
     fn leave(&mut self) {
-        let Some(level) = self.levels.pop() else { return };
+        let Some(level) = self.levels.pop() else {
+            return;
+        };
         let trail = self.descent.trail().clone();
         let finished = match self.levels.is_empty() {
             true => {
@@ -801,7 +858,8 @@ impl<'a> Walker<'a> {
         trail: &Trail,
         level: &Level,
     ) -> Result<(), ExtractProblem> {
-        self.run.dress(Object::Open(dir), trail, &level.inode, level.hands_down_acl)
+        self.run
+            .dress(Object::Open(dir), trail, &level.inode, level.hands_down_acl)
     }
 
     /// Creates anything but a directory, and says whether it is there now.
@@ -853,7 +911,13 @@ impl<'a> Walker<'a> {
         let fd = self.make(name, open, "create the file")?;
         let (inode, trail) = (inode.clone(), trail.clone());
         let damaged = AtomicBool::new(false);
-        let file = Arc::new(OpenFile { fd, inode, trail, inherits_acl, damaged });
+        let file = Arc::new(OpenFile {
+            fd,
+            inode,
+            trail,
+            inherits_acl,
+            damaged,
+        });
         let fed = self.feeder.file(self.run.image, &file.inode, &file);
         if fed.is_err() {
             file.damaged.store(true, Ordering::Relaxed);
@@ -882,14 +946,21 @@ impl<'a> Walker<'a> {
     fn link(&mut self, trail: &Arc<Trail>, nid: Nid) -> Result<(), ExtractProblem> {
         let first = &self.links[&nid];
         let (first_name, expected) = (&*first.trail.name, first.identity);
-        let above = first.trail.parent.as_ref().expect("it was found in a directory");
-        let above = self.descent.open(above).map_err(os("open the directory of its first name"))?;
+        let above = first
+            .trail
+            .parent
+            .as_ref()
+            .expect("it was found in a directory");
+        let above = self
+            .descent
+            .open(above)
+            .map_err(os("open the directory of its first name"))?;
         let dir = self.descent.dir();
-        let link = || {
-            rustix::fs::linkat(&above, first_name, dir, &*trail.name, AtFlags::empty())
-        };
+        let link = || rustix::fs::linkat(&above, first_name, dir, &*trail.name, AtFlags::empty());
         self.make(&trail.name, link, "create the hard link")?;
-        let stat = Object::Named(dir, &trail.name).stat().map_err(os("ask for its state"))?;
+        let stat = Object::Named(dir, &trail.name)
+            .stat()
+            .map_err(os("ask for its state"))?;
         if identity(&stat) != expected {
             let first = first.trail.path();
             rustix::fs::unlinkat(dir, &*trail.name, AtFlags::empty())
@@ -951,7 +1022,12 @@ fn hands_down_acl(dir: BorrowedFd<'_>) -> bool {
 impl Level {
     fn new(inode: Inode, hands_down_acl: bool) -> Self {
         let page = Vec::new().into_iter();
-        Self { inode, page, next_page: Some(DirCursor::default()), hands_down_acl }
+        Self {
+            inode,
+            page,
+            next_page: Some(DirCursor::default()),
+            hands_down_acl,
+        }
     }
 
     /// The next entry other than `.` and `..`.
@@ -974,7 +1050,11 @@ impl Level {
     fn turn_to(&mut self, image: &Image, from: DirCursor) -> Result<()> {
         let mut page = Vec::new();
         let read = image.visit_dir(&self.inode, from, |entry, next| {
-            page.push(OwnedDirent { nid: entry.nid, kind: entry.kind, name: entry.name.to_vec() });
+            page.push(OwnedDirent {
+                nid: entry.nid,
+                kind: entry.kind,
+                name: entry.name.to_vec(),
+            });
             if page.len() < PAGE_ENTRIES {
                 return ControlFlow::Continue(());
             }

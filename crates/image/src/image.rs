@@ -28,7 +28,10 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     /// Checksums matter, and 16 MiB.
     fn default() -> Self {
-        Self { verify_checksum: true, cache_bytes: 16 << 20 }
+        Self {
+            verify_checksum: true,
+            cache_bytes: 16 << 20,
+        }
     }
 }
 
@@ -96,7 +99,10 @@ impl Image {
         image.cfgs = image.read_compr_cfgs()?;
         image.slots = image.read_device_table()?;
         image.check_devices()?;
-        let packed = image.sb.packed.filter(|_| image.sb.incompat.contains(Incompat::FRAGMENTS));
+        let packed = image
+            .sb
+            .packed
+            .filter(|_| image.sb.incompat.contains(Incompat::FRAGMENTS));
         image.packed = image.special_inode("fragments", packed)?;
         image.metabox = image.special_inode("metadata", image.sb.metabox)?;
         image.prefixes = image.read_prefixes()?;
@@ -122,7 +128,13 @@ impl Image {
     pub fn devices(&self) -> Vec<DeviceInfo> {
         let slots = std::iter::once(None).chain(self.slots.iter().cloned().map(Some));
         let devices = self.devices.iter().zip(slots);
-        devices.map(|(d, slot)| DeviceInfo { name: d.name(), size: d.size(), slot }).collect()
+        devices
+            .map(|(d, slot)| DeviceInfo {
+                name: d.name(),
+                size: d.size(),
+                slot,
+            })
+            .collect()
     }
 
     /// What the image is called: the name of its primary device.
@@ -167,7 +179,10 @@ impl Image {
         }
         let origin = u64::from(self.sb.meta_block) << self.sb.block_bits;
         let address = bytes.checked_add(origin).filter(|&a| a < DEVICE_BYTES_MAX);
-        Ok(Location::Device { device: 0, address: address.ok_or_else(overflow)? })
+        Ok(Location::Device {
+            device: 0,
+            address: address.ok_or_else(overflow)?,
+        })
     }
 
     /// Reads metadata through the cache.
@@ -177,7 +192,9 @@ impl Image {
             Location::Device { .. } => self.read_raw(place, at, buf),
             Location::Metabox { address } => {
                 let Some((inode, map)) = &self.metabox else {
-                    return Err(Error::corrupt(place)(Corrupt::NoMetabox { nid: Nid(1 << 63) }));
+                    return Err(Error::corrupt(place)(Corrupt::NoMetabox {
+                        nid: Nid(1 << 63),
+                    }));
                 };
                 self.read_bounded(place, (inode, map), "metabox", address, buf)
             }
@@ -207,7 +224,14 @@ impl Image {
         }
         let len = META_CHUNK.min(self.devices[0].size().saturating_sub(start));
         let mut chunk = vec![0; len as usize];
-        self.read_raw(place, Location::Device { device: 0, address: start }, &mut chunk)?;
+        self.read_raw(
+            place,
+            Location::Device {
+                device: 0,
+                address: start,
+            },
+            &mut chunk,
+        )?;
         let chunk: Arc<[u8]> = chunk.into();
         self.meta_cache.put(start, chunk.clone());
         Ok(chunk)
@@ -243,8 +267,15 @@ impl Image {
             Location::Device { device, .. } => {
                 let given = self.devices.len() - 1;
                 let source = self.devices.get(usize::from(device));
-                let source = source.ok_or(Error::Devices { needed: device, given })?;
-                let of = if device == 0 { "the image" } else { "an extra device" };
+                let source = source.ok_or(Error::Devices {
+                    needed: device,
+                    given,
+                })?;
+                let of = if device == 0 {
+                    "the image"
+                } else {
+                    "an extra device"
+                };
                 (of, source.size())
             }
             Location::Metabox { .. } => {
@@ -254,7 +285,12 @@ impl Image {
         };
         let end = at.address().saturating_add(bytes);
         if end > size {
-            let fault = Corrupt::OutOfBounds { what, end, of, size };
+            let fault = Corrupt::OutOfBounds {
+                what,
+                end,
+                of,
+                size,
+            };
             return Err(Error::Corrupt { place, fault });
         }
         Ok(())
@@ -278,7 +314,10 @@ impl Image {
             let len = slot.blocks << bits;
             if let Some(skip) = start.and_then(|start| address.checked_sub(start)) {
                 if skip < len {
-                    return Location::Device { device, address: skip };
+                    return Location::Device {
+                        device,
+                        address: skip,
+                    };
                 }
             }
         }
@@ -292,13 +331,22 @@ impl Image {
     }
 
     /// Checks that a fragment lies inside the packed inode, and returns that.
-    pub(crate) fn check_fragment(&self, place: Place, offset: u64, len: u64) -> Result<&(Inode, Map)> {
+    pub(crate) fn check_fragment(
+        &self,
+        place: Place,
+        offset: u64,
+        len: u64,
+    ) -> Result<&(Inode, Map)> {
         let Some(packed) = &self.packed else {
             return Err(Error::corrupt(place)(Corrupt::FragmentWithoutPacked));
         };
         let packed_size = packed.0.size;
         if offset.checked_add(len).is_none_or(|end| end > packed_size) {
-            let fault = Corrupt::Fragment { offset, len, packed_size };
+            let fault = Corrupt::Fragment {
+                offset,
+                len,
+                packed_size,
+            };
             return Err(Error::Corrupt { place, fault });
         }
         Ok(packed)
@@ -324,7 +372,12 @@ impl Image {
     ) -> Result<()> {
         let end = address.saturating_add(buf.len() as u64);
         if end > inode.size {
-            let fault = Corrupt::OutOfBounds { what: "it", end, of, size: inode.size };
+            let fault = Corrupt::OutOfBounds {
+                what: "it",
+                end,
+                of,
+                size: inode.size,
+            };
             return Err(Error::Corrupt { place, fault });
         }
         self.read_exact(inode, map, address, buf)
@@ -332,14 +385,22 @@ impl Image {
 
     /// Lends a decoder that keeps its working memory.
     pub(crate) fn with_decoder<T>(&self, work: impl FnOnce(&mut Decoder, &Params) -> T) -> T {
-        let pop = || self.decoders.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let pop = || {
+            self.decoders
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop()
+        };
         let mut decoder = pop().unwrap_or_default();
         let params = Params {
             lzma_dict_bytes: self.cfgs.lzma_dict_bytes,
             zstd_window_log: self.cfgs.zstd_window_log,
         };
         let result = work(&mut decoder, &params);
-        self.decoders.lock().unwrap_or_else(PoisonError::into_inner).push(decoder);
+        self.decoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(decoder);
         result
     }
 
@@ -356,7 +417,8 @@ impl Image {
         for algorithm in self.sb.algorithms.iter() {
             let mut size = [0; 2];
             let record = self.read_record(place, &mut at, &mut size)?;
-            cfgs.apply(algorithm, &record, self.sb.block_bits).map_err(Error::at(place))?;
+            cfgs.apply(algorithm, &record, self.sb.block_bits)
+                .map_err(Error::at(place))?;
         }
         Ok(cfgs)
     }
@@ -391,13 +453,22 @@ impl Image {
         for index in 0..u64::from(self.sb.extra_devices) {
             let mut raw = [0; size_of::<RawDeviceSlot>()];
             let address = self.sb.device_table_offset + index * raw.len() as u64;
-            self.read_meta(Place::DeviceTable, Location::Device { device: 0, address }, &mut raw)?;
+            self.read_meta(
+                Place::DeviceTable,
+                Location::Device { device: 0, address },
+                &mut raw,
+            )?;
             let raw = RawDeviceSlot::read_from_bytes(&raw).expect("128 bytes");
             let slot = raw.check(self.sb.has_48bit());
             let end = slot.blocks.saturating_add(slot.unified_block.unwrap_or(0));
             if end > DEVICE_BYTES_MAX >> self.sb.block_bits {
-                let fault = Corrupt::AddressOverflow { what: "an extra device" };
-                return Err(Error::Corrupt { place: Place::DeviceTable, fault });
+                let fault = Corrupt::AddressOverflow {
+                    what: "an extra device",
+                };
+                return Err(Error::Corrupt {
+                    place: Place::DeviceTable,
+                    fault,
+                });
             }
             slots.push(slot);
         }
@@ -414,7 +485,12 @@ impl Image {
             let needed = slot.blocks << self.sb.block_bits;
             let size = device.size();
             if size.next_multiple_of(self.sb.block_bytes().into()) < needed {
-                return Err(Error::DeviceSize { index, name: device.name(), size, needed });
+                return Err(Error::DeviceSize {
+                    index,
+                    name: device.name(),
+                    size,
+                    needed,
+                });
             }
         }
         Ok(())
@@ -424,8 +500,14 @@ impl Image {
         let open = |nid| {
             let inode = self.inode(nid)?;
             if inode.kind != FileKind::Regular {
-                let fault = Corrupt::SpecialKind { which, kind: inode.kind };
-                return Err(Error::Corrupt { place: Place::Inode(nid), fault });
+                let fault = Corrupt::SpecialKind {
+                    which,
+                    kind: inode.kind,
+                };
+                return Err(Error::Corrupt {
+                    place: Place::Inode(nid),
+                    fault,
+                });
             }
             let map = self.map(&inode)?;
             Ok((inode, map))
@@ -440,11 +522,19 @@ impl Image {
         }
         let place = Place::XattrPrefixes;
         let plain = self.sb.compat.contains(Compat::PLAIN_XATTR_PFX);
-        let holder = if plain { None } else { self.metabox.as_ref().or(self.packed.as_ref()) };
+        let holder = if plain {
+            None
+        } else {
+            self.metabox.as_ref().or(self.packed.as_ref())
+        };
         let read = |address: u64, buf: &mut [u8]| match holder {
-            Some((inode, map)) => {
-                self.read_bounded(place, (inode, map), "the inode with the prefixes", address, buf)
-            }
+            Some((inode, map)) => self.read_bounded(
+                place,
+                (inode, map),
+                "the inode with the prefixes",
+                address,
+                buf,
+            ),
             None => self.read_meta(place, Location::Device { device: 0, address }, buf),
         };
         let mut at = self.sb.xattr_prefix_offset;
@@ -465,13 +555,22 @@ impl Image {
 /// The bytes from offset 1024 on that the superblock may take or its checksum cover.
 fn read_head(primary: &dyn Device) -> Result<Vec<u8>> {
     let longest = superblock::checksum_len(*superblock::BLOCK_BITS.end()) as u64;
-    let len = primary.size().saturating_sub(SUPERBLOCK_OFFSET).min(longest);
+    let len = primary
+        .size()
+        .saturating_sub(SUPERBLOCK_OFFSET)
+        .min(longest);
     let mut head = vec![0; len as usize];
-    primary.read_at(SUPERBLOCK_OFFSET, &mut head).or_else(|source| {
-        // An empty rest is for the superblock's own check to report.
-        if head.is_empty() { Ok(()) } else { Err(source) }
-    })
-    .map_err(|source| Error::Io { place: Place::Superblock, device: primary.name(), source })?;
+    primary
+        .read_at(SUPERBLOCK_OFFSET, &mut head)
+        .or_else(|source| {
+            // An empty rest is for the superblock's own check to report.
+            if head.is_empty() { Ok(()) } else { Err(source) }
+        })
+        .map_err(|source| Error::Io {
+            place: Place::Superblock,
+            device: primary.name(),
+            source,
+        })?;
     Ok(head)
 }
 
@@ -483,13 +582,27 @@ fn verify_checksum(sb: &Superblock, head: &[u8]) -> Result<()> {
     let covered = head.get(..len).ok_or_else(|| {
         let end = SUPERBLOCK_OFFSET + len as u64;
         let size = SUPERBLOCK_OFFSET + head.len() as u64;
-        let fault = Corrupt::OutOfBounds { what: "its block", end, of: "the image", size };
-        Error::Corrupt { place: Place::Superblock, fault }
+        let fault = Corrupt::OutOfBounds {
+            what: "its block",
+            end,
+            of: "the image",
+            size,
+        };
+        Error::Corrupt {
+            place: Place::Superblock,
+            fault,
+        }
     })?;
     let computed = superblock::checksum(covered);
     if computed != sb.checksum {
-        let fault = Corrupt::Checksum { stored: sb.checksum, computed };
-        return Err(Error::Corrupt { place: Place::Superblock, fault });
+        let fault = Corrupt::Checksum {
+            stored: sb.checksum,
+            computed,
+        };
+        return Err(Error::Corrupt {
+            place: Place::Superblock,
+            fault,
+        });
     }
     Ok(())
 }

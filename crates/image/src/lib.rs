@@ -42,8 +42,8 @@ pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
 pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
 pub use trail::ImagePath;
 pub use verify::{
-    Difference, ImageText, Mismatch, VerifyError, VerifyObserver, VerifyOptions,
-    VerifyProblem, VerifyReport, verify,
+    Difference, ImageText, Mismatch, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem,
+    VerifyReport, verify,
 };
 pub use vfs::ImageFs;
 pub use xattr::Xattr;

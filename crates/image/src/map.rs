@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use anteros_format::chunk::{Chunk, ChunkFormat};
 use anteros_core::Algorithm;
+use anteros_format::chunk::{Chunk, ChunkFormat};
 use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::zmap::MapHeader;
 use anteros_format::{Corrupt, DEVICE_BYTES_MAX};
@@ -34,8 +34,13 @@ impl Location {
     pub fn plus(self, bytes: u64) -> Option<Self> {
         let add = |address: u64| address.checked_add(bytes).filter(|&a| a < DEVICE_BYTES_MAX);
         Some(match self {
-            Self::Device { device, address } => Self::Device { device, address: add(address)? },
-            Self::Metabox { address } => Self::Metabox { address: add(address)? },
+            Self::Device { device, address } => Self::Device {
+                device,
+                address: add(address)?,
+            },
+            Self::Metabox { address } => Self::Metabox {
+                address: add(address)?,
+            },
         })
     }
 
@@ -120,7 +125,10 @@ impl Extent {
             (Source::Raw(a), Source::Raw(b)) => a.plus(self.len) == Some(b),
             _ => false,
         };
-        joined.then_some(Self { len: self.len + next.len, ..*self })
+        joined.then_some(Self {
+            len: self.len + next.len,
+            ..*self
+        })
     }
 }
 
@@ -132,8 +140,14 @@ pub struct Map(Kind);
 enum Kind {
     /// No data at all: not a regular file, directory or symlink, or empty.
     Empty,
-    Flat { start: Option<u64>, inline_at: Option<Location> },
-    Chunks { format: ChunkFormat, head_end: Location },
+    Flat {
+        start: Option<u64>,
+        inline_at: Option<Location>,
+    },
+    Chunks {
+        format: ChunkFormat,
+        head_end: Location,
+    },
     Compressed(Zmap),
 }
 
@@ -152,11 +166,14 @@ impl Image {
             return Ok(Map(Kind::Empty));
         }
         let head_end = self.locate(inode.nid)?.plus(inode.head_bytes());
-        let head_end = head_end.ok_or_else(|| corrupt(Corrupt::AddressOverflow { what: "inode" }))?;
+        let head_end =
+            head_end.ok_or_else(|| corrupt(Corrupt::AddressOverflow { what: "inode" }))?;
         Ok(Map(match (inode.layout, inode.chunk_format) {
             (DataLayout::ChunkBased, Some(format)) => {
                 if format.chunk_bits > 47 {
-                    return Err(corrupt(Corrupt::ChunkBits { bits: format.chunk_bits }));
+                    return Err(corrupt(Corrupt::ChunkBits {
+                        bits: format.chunk_bits,
+                    }));
                 }
                 Kind::Chunks { format, head_end }
             }
@@ -172,7 +189,10 @@ impl Image {
                         return Err(corrupt(Corrupt::InlineCrossesBlock { offset, len }));
                     }
                 }
-                Kind::Flat { start: inode.start_block, inline_at: inline.then_some(head_end) }
+                Kind::Flat {
+                    start: inode.start_block,
+                    inline_at: inline.then_some(head_end),
+                }
             }
         }))
     }
@@ -186,16 +206,26 @@ impl Image {
     pub fn extent_at(&self, inode: &Inode, map: &Map, offset: u64) -> Result<Extent> {
         debug_assert!(offset < inode.size);
         match &map.0 {
-            Kind::Empty => Ok(Extent { offset, len: inode.size - offset, source: Source::Hole }),
+            Kind::Empty => Ok(Extent {
+                offset,
+                len: inode.size - offset,
+                source: Source::Hole,
+            }),
             Kind::Flat { start, inline_at } => self.flat_extent(inode, *start, *inline_at, offset),
-            Kind::Chunks { format, head_end } => self.chunk_extent(inode, *format, *head_end, offset),
+            Kind::Chunks { format, head_end } => {
+                self.chunk_extent(inode, *format, *head_end, offset)
+            }
             Kind::Compressed(zmap) => zmap.extent_at(self, inode, offset),
         }
     }
 
     /// The extents of a file in order, holes included. Adjacent ones that are alike are joined.
     /// Stops behind the first error.
-    pub fn extents<'a>(&'a self, inode: &'a Inode, map: &'a Map) -> impl Iterator<Item = Result<Extent>> + use<'a> {
+    pub fn extents<'a>(
+        &'a self,
+        inode: &'a Inode,
+        map: &'a Map,
+    ) -> impl Iterator<Item = Result<Extent>> + use<'a> {
         self.extents_from(inode, map, 0)
     }
 
@@ -220,7 +250,9 @@ impl Image {
                 error => return Some(error),
             };
             while let Some(Ok(next)) = parts.peek() {
-                let Some(joined) = extent.join(next) else { break };
+                let Some(joined) = extent.join(next) else {
+                    break;
+                };
                 extent = joined;
                 parts.next();
             }
@@ -242,13 +274,25 @@ impl Image {
         };
         if let Some(location) = inline_at.filter(|_| offset >= blocks_end) {
             let len = inode.size - blocks_end;
-            return Ok(Extent { offset: blocks_end, len, source: Source::Raw(location) });
+            return Ok(Extent {
+                offset: blocks_end,
+                len,
+                source: Source::Raw(location),
+            });
         }
         let Some(block) = start else {
-            return Ok(Extent { offset: 0, len: blocks_end, source: Source::Hole });
+            return Ok(Extent {
+                offset: 0,
+                len: blocks_end,
+                source: Source::Hole,
+            });
         };
         let location = self.block_location(inode, 0, block, blocks_end)?;
-        Ok(Extent { offset: 0, len: blocks_end, source: Source::Raw(location) })
+        Ok(Extent {
+            offset: 0,
+            len: blocks_end,
+            source: Source::Raw(location),
+        })
     }
 
     fn chunk_extent(
@@ -258,13 +302,18 @@ impl Image {
         head_end: Location,
         offset: u64,
     ) -> Result<Extent> {
-        let place = Place::Data { nid: inode.nid, offset };
+        let place = Place::Data {
+            nid: inode.nid,
+            offset,
+        };
         let corrupt = Error::corrupt(place);
         let sb = self.superblock();
         let chunk = offset >> format.chunk_bits;
         let start = chunk << format.chunk_bits;
         let len = (inode.size - start).min(1 << format.chunk_bits);
-        let at = format.entry_offset(head_end.address(), chunk).map_err(&corrupt)?;
+        let at = format
+            .entry_offset(head_end.address(), chunk)
+            .map_err(&corrupt)?;
         let mut entry = [0; 8];
         let entry = &mut entry[..format.entry_bytes() as usize];
         self.read_meta(place, head_end.with_address(at), entry)?;
@@ -273,12 +322,20 @@ impl Image {
             Chunk::At { device, block } => {
                 if device > sb.extra_devices {
                     let devices = sb.extra_devices;
-                    return Err(corrupt(Corrupt::ChunkDevice { chunk, device, devices }));
+                    return Err(corrupt(Corrupt::ChunkDevice {
+                        chunk,
+                        device,
+                        devices,
+                    }));
                 }
                 Source::Raw(self.block_location(inode, device, block, len)?)
             }
         };
-        Ok(Extent { offset: start, len, source })
+        Ok(Extent {
+            offset: start,
+            len,
+            source,
+        })
     }
 
     /// Checks the index of a compressed file for the bytes `range`, entry by entry: also what
@@ -299,10 +356,15 @@ impl Image {
     /// Where a block of a device lies; device 0 is the unified address space.
     fn block_location(&self, inode: &Inode, device: u16, block: u64, len: u64) -> Result<Location> {
         let bits = self.superblock().block_bits;
-        let end = block.checked_mul(1 << bits).and_then(|address| address.checked_add(len));
+        let end = block
+            .checked_mul(1 << bits)
+            .and_then(|address| address.checked_add(len));
         if end.is_none_or(|end| end > DEVICE_BYTES_MAX) {
             let fault = Corrupt::AddressOverflow { what: "its data" };
-            return Err(Error::Corrupt { place: Place::Inode(inode.nid), fault });
+            return Err(Error::Corrupt {
+                place: Place::Inode(inode.nid),
+                fault,
+            });
         }
         let address = block << bits;
         Ok(match device {
@@ -332,10 +394,14 @@ impl Map {
     /// Where indexes, tables and inline data that follow the inode end.
     pub(crate) fn metadata_end(&self, inode: &Inode, block_bits: u8) -> Option<u64> {
         match &self.0 {
-            Kind::Empty | Kind::Flat { inline_at: None, .. } => None,
-            Kind::Flat { inline_at: Some(at), .. } => {
-                Some(at.address() + (inode.size - inline_start(inode.size, block_bits)))
-            }
+            Kind::Empty
+            | Kind::Flat {
+                inline_at: None, ..
+            } => None,
+            Kind::Flat {
+                inline_at: Some(at),
+                ..
+            } => Some(at.address() + (inode.size - inline_start(inode.size, block_bits))),
             Kind::Chunks { format, head_end } => {
                 let chunks = inode.size.div_ceil(1 << format.chunk_bits);
                 format.entry_offset(head_end.address(), chunks).ok()

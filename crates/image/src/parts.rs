@@ -60,7 +60,16 @@ pub(crate) fn channel<F>(workers: usize) -> (Feeder<F>, Receiver<Batch<F>>) {
     // Batches in the channel, at the workers, and the one that is being filled.
     let batch_max = (PARTS_MAX / (3 * workers + 1)).min(32);
     let part_bytes = PART_BYTES;
-    (Feeder { sender, batch: Vec::new(), bytes: 0, batch_max, part_bytes }, receiver)
+    (
+        Feeder {
+            sender,
+            batch: Vec::new(),
+            bytes: 0,
+            batch_max,
+            part_bytes,
+        },
+        receiver,
+    )
 }
 
 impl<F> Feeder<F> {
@@ -86,7 +95,10 @@ impl<F> Feeder<F> {
 
     fn push(&mut self, file: &Arc<F>, range: Range<u64>) {
         self.bytes = self.bytes.saturating_add(range.end - range.start);
-        self.batch.push(Part { file: file.clone(), range });
+        self.batch.push(Part {
+            file: file.clone(),
+            range,
+        });
         if self.bytes >= BATCH_BYTES || self.batch.len() >= self.batch_max {
             self.flush();
         }
@@ -134,7 +146,13 @@ pub(crate) struct PartReader<'a> {
 impl<'a> PartReader<'a> {
     pub(crate) fn new(image: &'a Image) -> Self {
         let buf = vec![0; PIECE_BYTES];
-        Self { image, reader: Reader::new(image), buf, filled: 0, start: 0 }
+        Self {
+            image,
+            reader: Reader::new(image),
+            buf,
+            filled: 0,
+            start: 0,
+        }
     }
 
     /// Gives `sink` the pieces of a part in order, each with its offset in the file.
@@ -180,7 +198,8 @@ impl<'a> PartReader<'a> {
             self.buf.resize(end, 0);
         }
         let out = &mut self.buf[self.filled..end];
-        self.reader.read_within(inode, extent, piece.start - extent.offset, out)?;
+        self.reader
+            .read_within(inode, extent, piece.start - extent.offset, out)?;
         self.filled = end;
         Ok(())
     }
@@ -257,7 +276,14 @@ mod tests {
 
     #[test]
     fn parts_make_up_the_file() {
-        for name in ["chunks", "plain", "lz4hc-64k", "fragments-dedupe", "48bit-fixed", "lzma"] {
+        for name in [
+            "chunks",
+            "plain",
+            "lz4hc-64k",
+            "fragments-dedupe",
+            "48bit-fixed",
+            "lzma",
+        ] {
             let image = open(name);
             let data = image.find(b"data").unwrap();
             let files = image.read_dir(&data).unwrap().into_iter();
@@ -267,7 +293,10 @@ mod tests {
                 let map = image.map(&inode).unwrap();
                 image.read_exact(&inode, &map, 0, &mut whole).unwrap();
                 for part_bytes in [1000, 4096, 5000, 1 << 20] {
-                    assert!(in_parts(&image, &inode, part_bytes) == whole, "{name} {part_bytes}");
+                    assert!(
+                        in_parts(&image, &inode, part_bytes) == whole,
+                        "{name} {part_bytes}"
+                    );
                 }
             }
         }

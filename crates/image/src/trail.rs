@@ -51,13 +51,24 @@ pub(crate) struct Trail {
 impl Trail {
     /// Where a walk begins: at a path of the image.
     pub(crate) fn root(path: &[u8]) -> Arc<Self> {
-        let names: Vec<_> = path.split(|&b| b == b'/').filter(|n| !n.is_empty()).collect();
-        Arc::new(Self { parent: None, name: names.join(&b'/').into(), depth: 0 })
+        let names: Vec<_> = path
+            .split(|&b| b == b'/')
+            .filter(|n| !n.is_empty())
+            .collect();
+        Arc::new(Self {
+            parent: None,
+            name: names.join(&b'/').into(),
+            depth: 0,
+        })
     }
 
     /// One name further.
     pub(crate) fn child(self: &Arc<Self>, name: &[u8]) -> Arc<Self> {
-        Arc::new(Self { parent: Some(self.clone()), name: name.into(), depth: self.depth + 1 })
+        Arc::new(Self {
+            parent: Some(self.clone()),
+            name: name.into(),
+            depth: self.depth + 1,
+        })
     }
 
     /// The path in the image.

@@ -95,17 +95,29 @@ pub enum Mismatch {
     /// The image has no such name.
     OnlyInSource,
     /// They are of different kinds.
-    Kind { image: &'static str, source: &'static str },
+    Kind {
+        image: &'static str,
+        source: &'static str,
+    },
     /// Permission, set-id and sticky bits.
     Mode { image: u16, source: u16 },
     /// Owner and group.
-    Owner { image: (u32, u32), expected: (u32, u32) },
+    Owner {
+        image: (u32, u32),
+        expected: (u32, u32),
+    },
     /// Seconds and nanoseconds of the last modification.
-    Time { image: (i64, u32), expected: (i64, u32) },
+    Time {
+        image: (i64, u32),
+        expected: (i64, u32),
+    },
     /// Size of a file in bytes.
     Size { image: u64, source: u64 },
     /// Device numbers, major and minor.
-    Device { image: (u32, u32), source: (u32, u32) },
+    Device {
+        image: (u32, u32),
+        source: (u32, u32),
+    },
     /// Targets of a symbolic link.
     Target { image: ImageText, source: ImageText },
     /// In one of both this name is a hard link of another, in the other it is not.
@@ -139,30 +151,51 @@ impl fmt::Display for Mismatch {
                 write!(f, "a {image} in the image, a {source} in the source")
             }
             Self::Mode { image, source } => {
-                write!(f, "mode {image:04o} in the image, {source:04o} in the source")
+                write!(
+                    f,
+                    "mode {image:04o} in the image, {source:04o} in the source"
+                )
             }
             Self::Owner { image, expected } => {
                 let ((uid, gid), (to_be, group)) = (image, expected);
-                write!(f, "owner {uid}:{gid} in the image instead of {to_be}:{group}")
+                write!(
+                    f,
+                    "owner {uid}:{gid} in the image instead of {to_be}:{group}"
+                )
             }
             Self::Time { image, expected } => {
                 let ((secs, nanos), (to_be, fraction)) = (image, expected);
-                write!(f, "time {secs}.{nanos:09} in the image instead of {to_be}.{fraction:09}")
+                write!(
+                    f,
+                    "time {secs}.{nanos:09} in the image instead of {to_be}.{fraction:09}"
+                )
             }
             Self::Size { image, source } => {
                 write!(f, "{image} bytes in the image, {source} in the source")
             }
             Self::Device { image, source } => {
                 let ((major, minor), (to_be, unit)) = (image, source);
-                write!(f, "device {major}:{minor} in the image, {to_be}:{unit} in the source")
+                write!(
+                    f,
+                    "device {major}:{minor} in the image, {to_be}:{unit} in the source"
+                )
             }
             Self::Target { image, source } => {
-                write!(f, "links to {image} in the image, to {source} in the source")
+                write!(
+                    f,
+                    "links to {image} in the image, to {source} in the source"
+                )
             }
-            Self::Links { in_image: true, other } => {
+            Self::Links {
+                in_image: true,
+                other,
+            } => {
                 write!(f, "a hard link of {other} in the image alone")
             }
-            Self::Links { in_image: false, other } => {
+            Self::Links {
+                in_image: false,
+                other,
+            } => {
                 write!(f, "a hard link of {other} in the source alone")
             }
             Self::XattrOnlyInImage { name } => write!(f, "attribute {name} only in the image"),
@@ -231,9 +264,19 @@ pub fn verify(
     cancel: &AtomicBool,
 ) -> Result<VerifyReport, VerifyError> {
     let root = Trail::root(b"");
-    let at_root = |problem| VerifyError { path: root.path(), problem };
+    let at_root = |problem| VerifyError {
+        path: root.path(),
+        problem,
+    };
     let dir = open_source(source).map_err(|error| at_root(error.into()))?;
-    let run = Run { image, options, observer, cancel, failed: AtomicBool::new(false), outcome: Mutex::default() };
+    let run = Run {
+        image,
+        options,
+        observer,
+        cancel,
+        failed: AtomicBool::new(false),
+        outcome: Mutex::default(),
+    };
     let workers = worker_count(options.workers);
     let (feeder, jobs) = channel(workers);
     std::thread::scope(|scope| {
@@ -273,28 +316,43 @@ struct FilePair {
 
 impl Run<'_> {
     fn finish(self) -> Result<VerifyReport, VerifyError> {
-        let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let outcome = self
+            .outcome
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         let (mut report, error) = outcome;
         report.differences.sort_unstable();
         error.map_or(Ok(report), Err)
     }
 
     fn count(&self, count: impl FnOnce(&mut VerifyReport)) {
-        count(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner).0);
+        count(
+            &mut self
+                .outcome
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .0,
+        );
     }
 
     fn differ(&self, trail: &Trail, what: Mismatch) {
         self.count(|report| {
             report.difference_count += 1;
             if report.differences.len() < self.options.differences_max {
-                report.differences.push(Difference { path: trail.path(), what });
+                report.differences.push(Difference {
+                    path: trail.path(),
+                    what,
+                });
             }
         });
     }
 
     fn fail(&self, trail: &Trail, problem: VerifyProblem) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.1.get_or_insert_with(|| VerifyError { path: trail.path(), problem });
+        outcome.1.get_or_insert_with(|| VerifyError {
+            path: trail.path(),
+            problem,
+        });
         self.failed.store(true, atomic::Ordering::Relaxed);
     }
 
@@ -350,7 +408,8 @@ impl Run<'_> {
                 Piece::Hole(len) => (len, first_data(&file.source, offset, len, buf)?),
             };
             if let Some(skip) = differs_at {
-                file.differs_at.fetch_min(offset + skip, atomic::Ordering::Relaxed);
+                file.differs_at
+                    .fetch_min(offset + skip, atomic::Ordering::Relaxed);
             }
             self.count(|report| report.bytes += len);
             self.observer.compared_bytes(len);
@@ -434,12 +493,7 @@ struct Name {
 }
 
 impl<'a> Walker<'a> {
-    fn new(
-        run: &'a Run<'a>,
-        feeder: Feeder<FilePair>,
-        root: Arc<Trail>,
-        source: OwnedFd,
-    ) -> Self {
+    fn new(run: &'a Run<'a>, feeder: Feeder<FilePair>, root: Arc<Trail>, source: OwnedFd) -> Self {
         Self {
             run,
             feeder,
@@ -497,13 +551,26 @@ impl<'a> Walker<'a> {
         let mut names = Vec::with_capacity(in_image.len().max(in_source.len()));
         let mut in_source = in_source.into_iter().peekable();
         for entry in in_image {
-            while let Some(name) = in_source.next_if(|name| name.cmp(&entry.name) == Ordering::Less) {
-                names.push(Name { name, in_image: None, in_source: true });
+            while let Some(name) = in_source.next_if(|name| name.cmp(&entry.name) == Ordering::Less)
+            {
+                names.push(Name {
+                    name,
+                    in_image: None,
+                    in_source: true,
+                });
             }
             let both = in_source.next_if_eq(&entry.name).is_some();
-            names.push(Name { name: entry.name, in_image: Some(entry.nid), in_source: both });
+            names.push(Name {
+                name: entry.name,
+                in_image: Some(entry.nid),
+                in_source: both,
+            });
         }
-        names.extend(in_source.map(|name| Name { name, in_image: None, in_source: true }));
+        names.extend(in_source.map(|name| Name {
+            name,
+            in_image: None,
+            in_source: true,
+        }));
         Ok(names)
     }
 
@@ -570,23 +637,35 @@ impl<'a> Walker<'a> {
         let kind = FileKind::from_mode(stat.st_mode);
         if kind != Some(inode.kind) {
             let source = kind.map_or("file of unknown kind", FileKind::name);
-            differ(Mismatch::Kind { image: inode.kind.name(), source });
+            differ(Mismatch::Kind {
+                image: inode.kind.name(),
+                source,
+            });
             return Ok(false);
         }
         let mode = (stat.st_mode & 0o7777) as u16;
         if mode != inode.perm && inode.kind != FileKind::Symlink {
-            differ(Mismatch::Mode { image: inode.perm, source: mode });
+            differ(Mismatch::Mode {
+                image: inode.perm,
+                source: mode,
+            });
         }
         let image = (inode.uid, inode.gid);
         let expected = (self.run.options.owner)((stat.st_uid, stat.st_gid)).unwrap_or(image);
         if expected != image {
             differ(Mismatch::Owner { image, expected });
         }
-        let source = Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
+        let source = Timestamp {
+            secs: stat.st_mtime,
+            nanos: stat.st_mtime_nsec as u32,
+        };
         let expected = (self.run.options.time)(source).unwrap_or(inode.mtime);
         if expected != inode.mtime {
             let pair = |time: Timestamp| (time.secs, time.nanos);
-            differ(Mismatch::Time { image: pair(inode.mtime), expected: pair(expected) });
+            differ(Mismatch::Time {
+                image: pair(inode.mtime),
+                expected: pair(expected),
+            });
         }
         self.compare_xattrs(trail, inode, xattrs)?;
         Ok(true)
@@ -603,7 +682,9 @@ impl<'a> Walker<'a> {
             return Ok(());
         }
         let sorted = |xattrs: Vec<Xattr>| -> HashMap<Vec<u8>, Vec<u8>> {
-            let all = xattrs.into_iter().filter(|xattr| scope.contains(&xattr.name));
+            let all = xattrs
+                .into_iter()
+                .filter(|xattr| scope.contains(&xattr.name));
             all.map(|Xattr { name, value }| (name, value)).collect()
         };
         let image = sorted(self.run.image.xattrs(inode)?);
@@ -628,17 +709,35 @@ impl<'a> Walker<'a> {
     /// Names that lead to the same file on one side must do so on the other. Says whether both files
     /// were compared before, by other names.
     fn compare_links(&mut self, trail: &Arc<Trail>, nid: Nid, file: Identity) -> bool {
-        let linked = Linked { other: file, trail: trail.clone() };
+        let linked = Linked {
+            other: file,
+            trail: trail.clone(),
+        };
         let in_image = self.in_image.entry(nid).or_insert(linked);
-        let linked = Linked { other: nid, trail: trail.clone() };
+        let linked = Linked {
+            other: nid,
+            trail: trail.clone(),
+        };
         let in_source = self.in_source.entry(file).or_insert(linked);
         if in_image.other != file {
             let other = in_image.trail.path();
-            self.run.differ(trail, Mismatch::Links { in_image: true, other });
+            self.run.differ(
+                trail,
+                Mismatch::Links {
+                    in_image: true,
+                    other,
+                },
+            );
         }
         if in_source.other != nid {
             let other = in_source.trail.path();
-            self.run.differ(trail, Mismatch::Links { in_image: false, other });
+            self.run.differ(
+                trail,
+                Mismatch::Links {
+                    in_image: false,
+                    other,
+                },
+            );
         }
         in_image.other == file && !Arc::ptr_eq(&in_image.trail, trail)
     }
@@ -669,7 +768,13 @@ impl<'a> Walker<'a> {
     ) -> Result<(), VerifyProblem> {
         let size = stat.st_size as u64;
         if size != inode.size {
-            self.run.differ(trail, Mismatch::Size { image: inode.size, source: size });
+            self.run.differ(
+                trail,
+                Mismatch::Size {
+                    image: inode.size,
+                    source: size,
+                },
+            );
             return Ok(());
         }
         if size == 0 {
@@ -678,7 +783,12 @@ impl<'a> Walker<'a> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let source = rustix::fs::openat(self.descent.dir(), &*trail.name, flags, Mode::empty())?;
         let differs_at = AtomicU64::new(u64::MAX);
-        let file = Arc::new(FilePair { source, inode, trail: trail.clone(), differs_at });
+        let file = Arc::new(FilePair {
+            source,
+            inode,
+            trail: trail.clone(),
+            differs_at,
+        });
         self.feeder.file(self.run.image, &file.inode, &file)?;
         self.run.let_go(file);
         Ok(())
@@ -735,7 +845,10 @@ fn rustix_xattrs(path: &[u8], follow: bool) -> rustix::io::Result<Vec<Xattr>> {
             true => rustix::fs::getxattr(path, name, &mut buf[..])?,
             false => rustix::fs::lgetxattr(path, name, &mut buf[..])?,
         };
-        xattrs.push(Xattr { name: name.to_vec(), value: buf[..len].to_vec() });
+        xattrs.push(Xattr {
+            name: name.to_vec(),
+            value: buf[..len].to_vec(),
+        });
     }
     Ok(xattrs)
 }

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anteros_core::{
-    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs,
-};
+use anteros_core::{Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs};
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
@@ -29,7 +27,10 @@ const FILES_MAX: usize = 256;
 impl ImageFs {
     /// Offers an image as a file system.
     pub fn new(image: Arc<Image>) -> Self {
-        Self { image, files: Mutex::default() }
+        Self {
+            image,
+            files: Mutex::default(),
+        }
     }
 
     /// A file and its map; both are found once for many reads.
@@ -53,7 +54,9 @@ impl ImageFs {
     fn ino(&self, nid: Nid) -> Ino {
         Ino(match self.image.superblock().metabox {
             None => nid.0,
-            Some(_) => nid.slot() >> 31 << 32 | u64::from(nid.in_metabox()) << 31 | nid.0 & 0x7fff_ffff,
+            Some(_) => {
+                nid.slot() >> 31 << 32 | u64::from(nid.in_metabox()) << 31 | nid.0 & 0x7fff_ffff
+            }
         })
     }
 
@@ -127,15 +130,26 @@ impl FileSystem for ImageFs {
     ) -> FsResult<()> {
         let dir = self.inode(ino)?;
         let mut broken = false;
-        self.image.visit_dir(&dir, DirCursor::from_u64(from), |entry, next| {
-            let next = next.to_u64();
-            let flow = visit(DirEntry { ino: self.ino(entry.nid), kind: entry.kind, next, name: entry.name });
-            broken = flow.is_break();
-            flow
-        })?;
+        self.image
+            .visit_dir(&dir, DirCursor::from_u64(from), |entry, next| {
+                let next = next.to_u64();
+                let flow = visit(DirEntry {
+                    ino: self.ino(entry.nid),
+                    kind: entry.kind,
+                    next,
+                    name: entry.name,
+                });
+                broken = flow.is_break();
+                flow
+            })?;
         if dir.dot_omitted && !broken && from != END {
             // Where the kernel shows it too: behind all others.
-            let _ = visit(DirEntry { ino, kind: FileKind::Directory, next: END, name: b"." });
+            let _ = visit(DirEntry {
+                ino,
+                kind: FileKind::Directory,
+                next: END,
+                name: b".",
+            });
         }
         Ok(())
     }
@@ -179,12 +193,23 @@ impl FileSystem for ImageFs {
 
     fn listxattr(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
         let inode = self.inode(ino)?;
-        Ok(self.image.xattrs(&inode)?.into_iter().map(|xattr| xattr.name).collect())
+        Ok(self
+            .image
+            .xattrs(&inode)?
+            .into_iter()
+            .map(|xattr| xattr.name)
+            .collect())
     }
 
     fn statfs(&self) -> FsResult<StatFs> {
         let sb = self.image.superblock();
-        let extra: u64 = self.image.devices().iter().flat_map(|d| &d.slot).map(|s| s.blocks).sum();
+        let extra: u64 = self
+            .image
+            .devices()
+            .iter()
+            .flat_map(|d| &d.slot)
+            .map(|s| s.blocks)
+            .sum();
         Ok(StatFs {
             block_size: sb.block_bytes(),
             blocks: sb.blocks + extra,

@@ -26,11 +26,15 @@ impl Image {
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
         let place = Place::Xattrs(inode.nid);
         let corrupt = Error::corrupt(place);
-        let Some(bytes) = self.xattr_region(inode)? else { return Ok(Vec::new()) };
+        let Some(bytes) = self.xattr_region(inode)? else {
+            return Ok(Vec::new());
+        };
         let region = XattrRegion::parse(&bytes).map_err(&corrupt)?;
         let mut xattrs = Vec::new();
         let mut push = |entry: XattrEntry<'_>, offset| {
-            let name = entry.name(self.xattr_prefixes(), offset).map_err(&corrupt)?;
+            let name = entry
+                .name(self.xattr_prefixes(), offset)
+                .map_err(&corrupt)?;
             let value = entry.value.to_vec();
             xattrs.extend(name.map(|name| Xattr { name, value }));
             Ok::<_, Error>(())
@@ -55,7 +59,10 @@ impl Image {
         if inode.xattr_bytes == 0 || self.filter_excludes(inode, name)? {
             return Ok(None);
         }
-        let found = self.xattrs(inode)?.into_iter().find(|xattr| xattr.name == name);
+        let found = self
+            .xattrs(inode)?
+            .into_iter()
+            .find(|xattr| xattr.name == name);
         Ok(found.map(|xattr| xattr.value))
     }
 
@@ -63,9 +70,14 @@ impl Image {
         if !self.superblock().xattr_filter {
             return Ok(false);
         }
-        let Some((index, rest)) = split_name(name) else { return Ok(true) };
-        let Some(bytes) = self.xattr_region(inode)? else { return Ok(true) };
-        let region = XattrRegion::parse(&bytes).map_err(Error::corrupt(Place::Xattrs(inode.nid)))?;
+        let Some((index, rest)) = split_name(name) else {
+            return Ok(true);
+        };
+        let Some(bytes) = self.xattr_region(inode)? else {
+            return Ok(true);
+        };
+        let region =
+            XattrRegion::parse(&bytes).map_err(Error::corrupt(Place::Xattrs(inode.nid)))?;
         Ok(region.name_filter & filter_bit(index, rest) != 0)
     }
 
@@ -76,7 +88,9 @@ impl Image {
         }
         let place = Place::Xattrs(inode.nid);
         let at = self.locate(inode.nid)?.plus(inode.body_bytes());
-        let overflow = Corrupt::AddressOverflow { what: "the xattr region" };
+        let overflow = Corrupt::AddressOverflow {
+            what: "the xattr region",
+        };
         let at = at.ok_or_else(|| Error::corrupt(place)(overflow))?;
         let mut bytes = vec![0; inode.xattr_bytes as usize];
         self.read_meta(place, at, &mut bytes)?;
@@ -91,7 +105,10 @@ impl Image {
             return Location::Metabox { address: skip };
         }
         let origin = u64::from(sb.xattr_block) << sb.block_bits;
-        Location::Device { device: 0, address: origin + skip }
+        Location::Device {
+            device: 0,
+            address: origin + skip,
+        }
     }
 
     /// The bytes of the shared attribute with this id.

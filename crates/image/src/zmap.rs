@@ -51,7 +51,8 @@ impl Zmap {
         let at = header_offset(head_end.address()).map_err(&corrupt)?;
         let mut bytes = [0; anteros_format::zmap::HEADER_BYTES];
         image.read_meta(place, head_end.with_address(at), &mut bytes)?;
-        let header = MapHeader::parse(&bytes, inode.layout, sb.block_bits).map_err(Error::at(place))?;
+        let header =
+            MapHeader::parse(&bytes, inode.layout, sb.block_bits).map_err(Error::at(place))?;
         let blocks = inode.size.div_ceil(sb.block_bytes().into());
         let (table, total, bytes, compact) = match &header {
             MapHeader::WholeFragment { .. } => (at, 0, Some(16), None),
@@ -71,11 +72,19 @@ impl Zmap {
                 let records = extents.records(inode.size).map_err(&corrupt)?;
                 let first = if extents.record_bytes == 4 { 8 } else { 0 };
                 let bytes = records.checked_mul(extents.record_bytes.into());
-                (table, records, bytes.and_then(|bytes| bytes.checked_add(first)), None)
+                (
+                    table,
+                    records,
+                    bytes.and_then(|bytes| bytes.checked_add(first)),
+                    None,
+                )
             }
         };
         let inline = match &header {
-            MapHeader::Indexed(IndexHeader { tail: Tail::Inline { bytes }, .. }) => (*bytes).into(),
+            MapHeader::Indexed(IndexHeader {
+                tail: Tail::Inline { bytes },
+                ..
+            }) => (*bytes).into(),
             _ => 0,
         };
         let end = bytes.and_then(|bytes| table.checked_add(bytes)?.checked_add(inline));
@@ -83,7 +92,14 @@ impl Zmap {
         let end = end.ok_or_else(|| corrupt(Corrupt::AddressOverflow { what: "an index" }))?;
         let table = head_end.with_address(table);
         let cursor = Cursor::new((0, 0));
-        let zmap = Self { header, table, end, total, compact, cursor };
+        let zmap = Self {
+            header,
+            table,
+            end,
+            total,
+            compact,
+            cursor,
+        };
         zmap.check(image, inode)?;
         Ok(zmap)
     }
@@ -116,14 +132,26 @@ impl Zmap {
         match &self.header {
             MapHeader::WholeFragment { offset } => {
                 let source = Source::Fragment { offset: *offset };
-                Ok(Extent { offset: 0, len: inode.size, source })
+                Ok(Extent {
+                    offset: 0,
+                    len: inode.size,
+                    source,
+                })
             }
-            MapHeader::Indexed(index) => {
-                Index { zmap: self, index, image, inode }.extent_at(offset)
+            MapHeader::Indexed(index) => Index {
+                zmap: self,
+                index,
+                image,
+                inode,
             }
-            MapHeader::Extents(extents) => {
-                Records { zmap: self, header: extents, image, inode }.extent_at(offset)
+            .extent_at(offset),
+            MapHeader::Extents(extents) => Records {
+                zmap: self,
+                header: extents,
+                image,
+                inode,
             }
+            .extent_at(offset),
         }
     }
 }
@@ -145,12 +173,20 @@ impl Zmap {
     ) -> Result<()> {
         match &self.header {
             MapHeader::WholeFragment { .. } => Ok(()),
-            MapHeader::Indexed(index) => {
-                Index { zmap: self, index, image, inode }.verify(range, may_go_on)
+            MapHeader::Indexed(index) => Index {
+                zmap: self,
+                index,
+                image,
+                inode,
             }
-            MapHeader::Extents(header) if !header.is_fixed_size() && range.start == 0 => {
-                Records { zmap: self, header, image, inode }.verify(may_go_on)
+            .verify(range, may_go_on),
+            MapHeader::Extents(header) if !header.is_fixed_size() && range.start == 0 => Records {
+                zmap: self,
+                header,
+                image,
+                inode,
             }
+            .verify(may_go_on),
             MapHeader::Extents(_) => Ok(()),
         }
     }
@@ -158,10 +194,15 @@ impl Zmap {
 
 fn algorithm_listed(image: &Image, place: Place, algorithm: Algorithm) -> Result<Encoding> {
     if !image.superblock().incompat.contains(Incompat::ZERO_PADDING) {
-        return Err(Error::Unsupported { place, fault: Unsupported::NoZeroPadding });
+        return Err(Error::Unsupported {
+            place,
+            fault: Unsupported::NoZeroPadding,
+        });
     }
     if !image.superblock().algorithms.contains(algorithm) {
-        return Err(Error::corrupt(place)(Corrupt::AlgorithmNotListed { name: algorithm }));
+        return Err(Error::corrupt(place)(Corrupt::AlgorithmNotListed {
+            name: algorithm,
+        }));
     }
     Ok(Encoding::Compressed(algorithm))
 }
@@ -174,11 +215,18 @@ fn check_extent(place: Place, offset: u64, len: u64, pcluster: &Pcluster) -> Res
         return Err(corrupt(Corrupt::ExtentLength { offset, len }));
     }
     if encoded == 0 || encoded > PCLUSTER_BYTES_MAX.into() {
-        return Err(corrupt(Corrupt::PclusterLength { offset, len: encoded }));
+        return Err(corrupt(Corrupt::PclusterLength {
+            offset,
+            len: encoded,
+        }));
     }
     let is_plain = !matches!(pcluster.encoding, Encoding::Compressed(_));
     if is_plain && len > encoded {
-        return Err(corrupt(Corrupt::PlainLength { offset, len, encoded }));
+        return Err(corrupt(Corrupt::PlainLength {
+            offset,
+            len,
+            encoded,
+        }));
     }
     Ok(())
 }
@@ -193,21 +241,33 @@ struct Index<'a> {
 
 impl Index<'_> {
     fn extent_at(&self, offset: u64) -> Result<Extent> {
-        let place = Place::Data { nid: self.inode.nid, offset };
+        let place = Place::Data {
+            nid: self.inode.nid,
+            offset,
+        };
         let found = self.find(place, offset)?;
         let len = found.end - found.start;
         let is_tail = found.end == self.inode.size;
         let source = match self.index.tail {
             Tail::Fragment { offset_lo } if is_tail => {
                 // Only full entries have room for the high half.
-                let high = if self.index.compact { 0 } else { u64::from(found.block) << 32 };
-                Source::Fragment { offset: high | u64::from(offset_lo) }
+                let high = if self.index.compact {
+                    0
+                } else {
+                    u64::from(found.block) << 32
+                };
+                Source::Fragment {
+                    offset: high | u64::from(offset_lo),
+                }
             }
             Tail::Inline { bytes } if is_tail => {
                 let at = self.zmap.end - u64::from(bytes);
                 let block = u64::from(self.image.superblock().block_bytes());
                 if at % block + u64::from(bytes) > block {
-                    let fault = Corrupt::InlinePcluster { len: bytes.into(), at };
+                    let fault = Corrupt::InlinePcluster {
+                        len: bytes.into(),
+                        at,
+                    };
                     return Err(Error::corrupt(place)(fault));
                 }
                 let location = self.zmap.table.with_address(at);
@@ -218,10 +278,15 @@ impl Index<'_> {
                 let bits = self.index.lcluster_bits;
                 let bytes = u64::from(blocks) << bits;
                 if blocks == 0 || bytes > PCLUSTER_BYTES_MAX.into() {
-                    return Err(Error::corrupt(place)(Corrupt::PclusterBlocks { lcn: found.lcn, blocks }));
+                    return Err(Error::corrupt(place)(Corrupt::PclusterBlocks {
+                        lcn: found.lcn,
+                        blocks,
+                    }));
                 }
                 if found.block == 0 {
-                    return Err(Error::corrupt(place)(Corrupt::PclusterAtZero { offset: found.start }));
+                    return Err(Error::corrupt(place)(Corrupt::PclusterAtZero {
+                        offset: found.start,
+                    }));
                 }
                 let location = self.image.resolve(u64::from(found.block) << bits);
                 Source::Pcluster(self.pcluster(place, &found, location, bytes as u32, false)?)
@@ -230,7 +295,11 @@ impl Index<'_> {
         if let Source::Pcluster(pcluster) = &source {
             check_extent(place, found.start, len, pcluster)?;
         }
-        Ok(Extent { offset: found.start, len, source })
+        Ok(Extent {
+            offset: found.start,
+            len,
+            source,
+        })
     }
 
     /// Finds the head of the extent that holds `offset`, and where the extent ends.
@@ -244,9 +313,12 @@ impl Index<'_> {
         let mut is_first = true;
         let (kind, clusterofs, block, partial) = loop {
             let back = match entry {
-                Lcluster::Head { kind, clusterofs, block, partial }
-                    if !is_first || clusterofs <= within =>
-                {
+                Lcluster::Head {
+                    kind,
+                    clusterofs,
+                    block,
+                    partial,
+                } if !is_first || clusterofs <= within => {
                     break (kind, clusterofs, block, partial);
                 }
                 Lcluster::Head { .. } if lcn == 0 => return Err(corrupt(Corrupt::FirstLcluster)),
@@ -268,9 +340,19 @@ impl Index<'_> {
         let end = self.end_of(place, lcn, start)?;
         if end <= offset {
             // A head lies between the offset and what it says is its head.
-            return Err(corrupt(Corrupt::LookBack { lcn: first, delta: first - lcn }));
+            return Err(corrupt(Corrupt::LookBack {
+                lcn: first,
+                delta: first - lcn,
+            }));
         }
-        Ok(Found { lcn, kind, block, partial, start, end })
+        Ok(Found {
+            lcn,
+            kind,
+            block,
+            partial,
+            start,
+            end,
+        })
     }
 
     /// Where the extent that begins at lcluster `head` ends: at the next head, or with the file.
@@ -307,18 +389,29 @@ impl Index<'_> {
         // The lcluster furthest ahead that a nonhead of the extent names, and that nonhead.
         let mut furthest = (0, 0);
         for lcn in lclusters.take_while(|_| may_go_on()) {
-            let place = Place::Data { nid: self.inode.nid, offset: lcn << bits };
+            let place = Place::Data {
+                nid: self.inode.nid,
+                offset: lcn << bits,
+            };
             let corrupt = Error::corrupt(place);
             match self.entry(place, lcn)? {
                 Lcluster::Head { .. } => {
                     let (target, from) = furthest;
                     if target > lcn {
                         let delta = target - from;
-                        return Err(corrupt(Corrupt::LookAheadBeyond { lcn: from, delta, head: lcn }));
+                        return Err(corrupt(Corrupt::LookAheadBeyond {
+                            lcn: from,
+                            delta,
+                            head: lcn,
+                        }));
                     }
                     head = Some(lcn);
                 }
-                Lcluster::NonHead { back, ahead, pcluster_blocks } => {
+                Lcluster::NonHead {
+                    back,
+                    ahead,
+                    pcluster_blocks,
+                } => {
                     let back = u64::from(back);
                     if back == 0 || back > lcn - head.unwrap_or(0) {
                         return Err(corrupt(Corrupt::LookBack { lcn, delta: back }));
@@ -355,9 +448,14 @@ impl Index<'_> {
         }
         match self.entry(place, next)? {
             Lcluster::Head { .. } => Ok(1),
-            Lcluster::NonHead { pcluster_blocks: Some(blocks), .. } => Ok(blocks),
+            Lcluster::NonHead {
+                pcluster_blocks: Some(blocks),
+                ..
+            } => Ok(blocks),
             Lcluster::NonHead { .. } => {
-                Err(Error::corrupt(place)(Corrupt::PclusterBlocksMissing { lcn: found.lcn }))
+                Err(Error::corrupt(place)(Corrupt::PclusterBlocksMissing {
+                    lcn: found.lcn,
+                }))
             }
         }
     }
@@ -372,20 +470,32 @@ impl Index<'_> {
     ) -> Result<Pcluster> {
         let encoding = match found.kind {
             HeadKind::Plain if found.partial => {
-                return Err(Error::corrupt(place)(Corrupt::PartialPlain { offset: found.start }));
+                return Err(Error::corrupt(place)(Corrupt::PartialPlain {
+                    offset: found.start,
+                }));
             }
             HeadKind::Plain if self.index.interlaced && !inline => Encoding::Interlaced,
             HeadKind::Plain => Encoding::Plain,
             HeadKind::Head1 => algorithm_listed(self.image, place, self.index.head1)?,
             HeadKind::Head2 => {
-                let known = self.image.superblock().incompat.contains(Incompat::DEVICE_TABLE);
+                let known = self
+                    .image
+                    .superblock()
+                    .incompat
+                    .contains(Incompat::DEVICE_TABLE);
                 if !known {
                     return Err(Error::corrupt(place)(Corrupt::Head2Feature));
                 }
                 algorithm_listed(self.image, place, self.index.head2)?
             }
         };
-        Ok(Pcluster { location, bytes, encoding, partial: found.partial, inline })
+        Ok(Pcluster {
+            location,
+            bytes,
+            encoding,
+            partial: found.partial,
+            inline,
+        })
     }
 
     fn entry(&self, place: Place, lcn: u64) -> Result<Lcluster> {
@@ -400,18 +510,26 @@ impl Index<'_> {
                 let pack = layout.pack_of(lcn);
                 let mut bytes = [0; 32];
                 let bytes = &mut bytes[..pack.bytes];
-                self.image.read_meta(place, table.with_address(pack.offset), bytes)?;
+                self.image
+                    .read_meta(place, table.with_address(pack.offset), bytes)?;
                 layout.parse(lcn, &pack, bytes)
             }
             None => {
                 let mut bytes = [0; FULL_BYTES as usize];
                 let at = table.address() + lcn * FULL_BYTES;
-                self.image.read_meta(place, table.with_address(at), &mut bytes)?;
+                self.image
+                    .read_meta(place, table.with_address(at), &mut bytes)?;
                 Lcluster::parse_full(lcn, bytes, self.index.lcluster_bits)
             }
         };
         let entry = entry.map_err(&corrupt)?;
-        let sized = matches!(entry, Lcluster::NonHead { pcluster_blocks: Some(_), .. });
+        let sized = matches!(
+            entry,
+            Lcluster::NonHead {
+                pcluster_blocks: Some(_),
+                ..
+            }
+        );
         if sized && !self.index.big_pcluster_1 && !self.index.big_pcluster_2 {
             return Err(corrupt(Corrupt::PclusterBlocksStray { lcn }));
         }
@@ -429,7 +547,10 @@ struct Records<'a> {
 
 impl Records<'_> {
     fn extent_at(&self, offset: u64) -> Result<Extent> {
-        let place = Place::Data { nid: self.inode.nid, offset };
+        let place = Place::Data {
+            nid: self.inode.nid,
+            offset,
+        };
         let (index, start, record) = if self.header.is_fixed_size() {
             let index = offset >> self.header.lcluster_bits;
             let record = match self.header.record_bytes {
@@ -446,23 +567,39 @@ impl Records<'_> {
         let len = end - start;
         if last && self.header.fragment {
             let offset = record.fragment_offset(self.header.record_bytes);
-            return Ok(Extent { offset: start, len, source: Source::Fragment { offset } });
+            return Ok(Extent {
+                offset: start,
+                len,
+                source: Source::Fragment { offset },
+            });
         }
         let source = self.source(place, start, len, &record)?;
-        Ok(Extent { offset: start, len, source })
+        Ok(Extent {
+            offset: start,
+            len,
+            source,
+        })
     }
 
     fn source(&self, place: Place, start: u64, len: u64, record: &ExtentRecord) -> Result<Source> {
         let (bytes, algorithm, partial) = match record.format().map_err(Error::at(place))? {
             ExtentFormat::Hole => return Ok(Source::Hole),
-            ExtentFormat::Encoded { bytes, algorithm, partial } => (bytes, algorithm, partial),
+            ExtentFormat::Encoded {
+                bytes,
+                algorithm,
+                partial,
+            } => (bytes, algorithm, partial),
         };
         if record.pstart == 0 {
-            return Err(Error::corrupt(place)(Corrupt::PclusterAtZero { offset: start }));
+            return Err(Error::corrupt(place)(Corrupt::PclusterAtZero {
+                offset: start,
+            }));
         }
         let end = record.pstart.checked_add(bytes.into());
         if end.is_none_or(|end| end > DEVICE_BYTES_MAX) {
-            return Err(Error::corrupt(place)(Corrupt::AddressOverflow { what: "its pcluster" }));
+            return Err(Error::corrupt(place)(Corrupt::AddressOverflow {
+                what: "its pcluster",
+            }));
         }
         let block = u64::from(self.image.superblock().block_bytes());
         let aligned = (record.pstart | u64::from(bytes)) % block == 0;
@@ -472,7 +609,13 @@ impl Records<'_> {
             None => Encoding::Plain,
         };
         let location = self.image.resolve(record.pstart);
-        let pcluster = Pcluster { location, bytes, encoding, partial, inline: false };
+        let pcluster = Pcluster {
+            location,
+            bytes,
+            encoding,
+            partial,
+            inline: false,
+        };
         check_extent(place, start, len, &pcluster)?;
         Ok(Source::Pcluster(pcluster))
     }
@@ -487,7 +630,12 @@ impl Records<'_> {
         }
         let next = self.record(place, index + 1)?.lstart;
         if next <= start || next >= size {
-            let fault = Corrupt::ExtentOrder { index: index + 1, start: next, lower: start, upper: size };
+            let fault = Corrupt::ExtentOrder {
+                index: index + 1,
+                start: next,
+                lower: start,
+                upper: size,
+            };
             return Err(Error::corrupt(place)(fault));
         }
         Ok(next)
@@ -498,12 +646,20 @@ impl Records<'_> {
         let size = self.inode.size;
         let mut lower = 0;
         for index in (0..self.zmap.total).take_while(|_| may_go_on()) {
-            let place = Place::Data { nid: self.inode.nid, offset: lower };
+            let place = Place::Data {
+                nid: self.inode.nid,
+                offset: lower,
+            };
             let start = self.record(place, index)?.lstart;
             let is_first = index == 0;
             if (start == 0) != is_first || start < lower || start >= size {
                 let upper = if is_first { 0 } else { size };
-                let fault = Corrupt::ExtentOrder { index, start, lower, upper };
+                let fault = Corrupt::ExtentOrder {
+                    index,
+                    start,
+                    lower,
+                    upper,
+                };
                 return Err(Error::corrupt(place)(fault));
             }
             lower = start + 1;
@@ -515,7 +671,12 @@ impl Records<'_> {
     fn search(&self, place: Place, offset: u64) -> Result<(u64, ExtentRecord)> {
         let first = self.record(place, 0)?;
         if first.lstart != 0 {
-            let fault = Corrupt::ExtentOrder { index: 0, start: first.lstart, lower: 0, upper: 0 };
+            let fault = Corrupt::ExtentOrder {
+                index: 0,
+                start: first.lstart,
+                lower: 0,
+                upper: 0,
+            };
             return Err(Error::corrupt(place)(fault));
         }
         let (mut low, mut high, mut found) = (0, self.zmap.total, first);
@@ -534,7 +695,11 @@ impl Records<'_> {
     /// Record `index` of those whose addresses accumulate. Goes on from where the last look-up
     /// ended, if that was before.
     fn accumulated(&self, place: Place, index: u64) -> Result<ExtentRecord> {
-        let mut cursor = self.zmap.cursor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cursor = self
+            .zmap
+            .cursor
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if cursor.1 == 0 || cursor.0 > index {
             let mut start = [0; 8];
             self.image.read_meta(place, self.zmap.table, &mut start)?;
@@ -547,8 +712,13 @@ impl Records<'_> {
                 return Ok(record);
             }
             let bytes = u64::from(record.plen & anteros_format::extent::PLEN_MASK);
-            let next = cursor.1.checked_add(bytes).filter(|&next| next < DEVICE_BYTES_MAX);
-            let overflow = || Corrupt::AddressOverflow { what: "its pcluster" };
+            let next = cursor
+                .1
+                .checked_add(bytes)
+                .filter(|&next| next < DEVICE_BYTES_MAX);
+            let overflow = || Corrupt::AddressOverflow {
+                what: "its pcluster",
+            };
             let next = next.ok_or_else(|| Error::corrupt(place)(overflow()))?;
             *cursor = (cursor.0 + 1, next);
         }
@@ -561,7 +731,8 @@ impl Records<'_> {
         let at = self.zmap.table.address() + first + index * bytes;
         let mut record = [0; 32];
         let record = &mut record[..bytes as usize];
-        self.image.read_meta(place, self.zmap.table.with_address(at), record)?;
+        self.image
+            .read_meta(place, self.zmap.table.with_address(at), record)?;
         Ok(ExtentRecord::parse(record))
     }
 }

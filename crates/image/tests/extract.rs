@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use anteros_core::{Device, FileDevice, FileKind};
 use anteros_format::Nid;
@@ -15,9 +15,9 @@ use anteros_format::dirent::RawDirent;
 use anteros_format::inode::RawCompactInode;
 use anteros_format::superblock::RawSuperblock;
 use anteros_image::{
-    Difference, ExtractError, ExtractObserver, ExtractOptions, ExtractProblem, ExtractSummary, Image, ImageText,
-    Mismatch, OpenOptions, Source, VerifyOptions, VerifyReport, Warning, XattrScope, extract,
-    verify,
+    Difference, ExtractError, ExtractObserver, ExtractOptions, ExtractProblem, ExtractSummary,
+    Image, ImageText, Mismatch, OpenOptions, Source, VerifyOptions, VerifyReport, Warning,
+    XattrScope, extract, verify,
 };
 use tempfile::TempDir;
 use zerocopy::{FromZeros, IntoBytes};
@@ -27,18 +27,30 @@ fn fixtures() -> PathBuf {
 }
 
 fn fixture_names() -> Vec<String> {
-    let names = fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = fs::read_dir(fixtures())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
     let names = names.map(|name| name.into_string().unwrap());
-    let mut names: Vec<_> =
-        names.filter_map(|name| name.strip_suffix(".erofs").map(String::from)).collect();
+    let mut names: Vec<_> = names
+        .filter_map(|name| name.strip_suffix(".erofs").map(String::from))
+        .collect();
     names.sort();
     names
 }
 
 fn open_fixture(name: &str) -> Image {
     let device = |name| Arc::new(FileDevice::open(fixtures().join(name)).unwrap()) as _;
-    let extra = if name == "blobdev" { vec![device("blobdev.blob".to_owned())] } else { vec![] };
-    Image::open(device(format!("{name}.erofs")), extra, OpenOptions::default()).unwrap()
+    let extra = if name == "blobdev" {
+        vec![device("blobdev.blob".to_owned())]
+    } else {
+        vec![]
+    };
+    Image::open(
+        device(format!("{name}.erofs")),
+        extra,
+        OpenOptions::default(),
+    )
+    .unwrap()
 }
 
 fn open_bytes(bytes: Vec<u8>) -> Image {
@@ -55,7 +67,14 @@ fn try_extract(
     target: &Path,
     options: &ExtractOptions,
 ) -> Result<ExtractSummary, ExtractError> {
-    extract(image, from.as_bytes(), target, options, &(), &AtomicBool::new(false))
+    extract(
+        image,
+        from.as_bytes(),
+        target,
+        options,
+        &(),
+        &AtomicBool::new(false),
+    )
 }
 
 fn extract_all(image: &Image, target: &Path) -> ExtractSummary {
@@ -68,7 +87,11 @@ fn verify_options() -> VerifyOptions<'static> {
     if is_root() {
         return all;
     }
-    VerifyOptions { owner: &|_| None, xattrs: XattrScope::User, ..all }
+    VerifyOptions {
+        owner: &|_| None,
+        xattrs: XattrScope::User,
+        ..all
+    }
 }
 
 fn compare(image: &Image, source: &Path, options: &VerifyOptions<'_>) -> VerifyReport {
@@ -78,7 +101,11 @@ fn compare(image: &Image, source: &Path, options: &VerifyOptions<'_>) -> VerifyR
 fn differences(image: &Image, source: &Path, options: &VerifyOptions<'_>) -> Vec<String> {
     let report = compare(image, source, options);
     assert_eq!(report.difference_count, report.differences.len() as u64);
-    report.differences.iter().map(Difference::to_string).collect()
+    report
+        .differences
+        .iter()
+        .map(Difference::to_string)
+        .collect()
 }
 
 /// Paths below `root`, relative to it, in byte order; the root is empty.
@@ -100,14 +127,27 @@ fn walk(root: &Path) -> Vec<PathBuf> {
 
 fn escape(bytes: &[u8]) -> String {
     let plain = |b: u8| (b'!'..=b'~').contains(&b) && b != b'%';
-    let escaped = |&b: &u8| if plain(b) { char::from(b).into() } else { format!("%{b:02X}") };
+    let escaped = |&b: &u8| {
+        if plain(b) {
+            char::from(b).into()
+        } else {
+            format!("%{b:02X}")
+        }
+    };
     bytes.iter().map(escaped).collect()
 }
 
 fn sha256(paths: &[PathBuf]) -> BTreeMap<PathBuf, String> {
-    let output = Command::new("sha256sum").arg("--zero").args(paths).output().unwrap();
+    let output = Command::new("sha256sum")
+        .arg("--zero")
+        .args(paths)
+        .output()
+        .unwrap();
     assert!(output.status.success());
-    let lines = output.stdout.split(|&b| b == 0).filter(|line| !line.is_empty());
+    let lines = output
+        .stdout
+        .split(|&b| b == 0)
+        .filter(|line| !line.is_empty());
     let entry = |line: &[u8]| {
         let path = std::ffi::OsStr::from_bytes(&line[66..]);
         (path.into(), String::from_utf8(line[..64].to_vec()).unwrap())
@@ -128,14 +168,22 @@ fn xattrs(path: &Path) -> String {
     };
     let mut all: Vec<String> = names.map(value).collect();
     all.sort_unstable();
-    if all.is_empty() { "-".into() } else { all.join(",") }
+    if all.is_empty() {
+        "-".into()
+    } else {
+        all.join(",")
+    }
 }
 
 /// The manifest of a tree, in the form of the fixtures' own.
 fn manifest(root: &Path) -> Vec<String> {
     let paths = walk(root);
     let is_file = |path: &PathBuf| path.symlink_metadata().unwrap().is_file();
-    let files: Vec<_> = paths.iter().map(|path| root.join(path)).filter(is_file).collect();
+    let files: Vec<_> = paths
+        .iter()
+        .map(|path| root.join(path))
+        .filter(is_file)
+        .collect();
     let sums = sha256(&files);
     let line = |path: &PathBuf| {
         let full = root.join(path);
@@ -143,13 +191,21 @@ fn manifest(root: &Path) -> Vec<String> {
         let kind = meta.file_type();
         let device = || {
             let device = meta.rdev();
-            format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
+            format!(
+                "{}:{}",
+                rustix::fs::major(device),
+                rustix::fs::minor(device)
+            )
         };
         let (letter, size, content) = if kind.is_file() {
             ("f", meta.len().to_string(), sums[&full].clone())
         } else if kind.is_symlink() {
             let target = fs::read_link(&full).unwrap();
-            ("l", meta.len().to_string(), escape(target.as_os_str().as_bytes()))
+            (
+                "l",
+                meta.len().to_string(),
+                escape(target.as_os_str().as_bytes()),
+            )
         } else if kind.is_dir() {
             ("d", "-".into(), "-".into())
         } else if kind.is_fifo() {
@@ -183,7 +239,8 @@ fn as_stored_in(image: &str, line: &str) -> String {
     if !image.starts_with("48bit") {
         return line.into();
     }
-    line.replace("-86400.", "4294880896.").replace(".123456789", ".000000000")
+    line.replace("-86400.", "4294880896.")
+        .replace(".123456789", ".000000000")
 }
 
 #[test]
@@ -195,7 +252,11 @@ fn every_fixture_extracts_to_the_tree_it_was_made_of() {
         let image = open_fixture(&name);
         let target = tempfile::tempdir().unwrap();
         let summary = extract_all(&image, target.path());
-        assert_eq!(differences(&image, target.path(), &verify_options()), [""; 0], "{name}");
+        assert_eq!(
+            differences(&image, target.path(), &verify_options()),
+            [""; 0],
+            "{name}"
+        );
         if is_root() {
             assert!(summary.is_complete(), "{name}");
             let found = manifest(target.path());
@@ -233,12 +294,18 @@ fn a_user_without_rights_gets_all_that_they_may_have() {
     assert_eq!((summary.devices_omitted, summary.xattrs_omitted), (3, 0));
     // A file that its owner may not read cannot be compared.
     let unreadable = |path: &[u8]| path == b"modes/0000";
-    let options = VerifyOptions { excluded: &unreadable, ..verify_options() };
+    let options = VerifyOptions {
+        excluded: &unreadable,
+        ..verify_options()
+    };
     let missing = ["modes/0000", "nodes/disk", "nodes/large", "nodes/null"];
     let missing = missing.map(|name| format!("/{name}: only in the image"));
     assert_eq!(differences(&image, target.path(), &options), missing);
 
-    let options = ExtractOptions { xattrs: XattrScope::All, ..ExtractOptions::default() };
+    let options = ExtractOptions {
+        xattrs: XattrScope::All,
+        ..ExtractOptions::default()
+    };
     let again = target.path().join("again");
     let (warnings, cancel) = (Warnings::default(), AtomicBool::new(false));
     let summary = extract(&image, b"xattrs", &again, &options, &warnings, &cancel).unwrap();
@@ -250,10 +317,16 @@ fn a_user_without_rights_gets_all_that_they_may_have() {
         "/xattrs/overlay: the attribute trusted.overlay.opaque was left out: ",
         "/xattrs/soft: the attribute trusted.link was left out: ",
     ] {
-        assert!(warnings.iter().any(|said| said.starts_with(omitted)), "{warnings:?}");
+        assert!(
+            warnings.iter().any(|said| said.starts_with(omitted)),
+            "{warnings:?}"
+        );
     }
 
-    let options = ExtractOptions { owners: true, ..ExtractOptions::default() };
+    let options = ExtractOptions {
+        owners: true,
+        ..ExtractOptions::default()
+    };
     let error = try_extract(&image, "owners", &target.path().join("owners-of"), &options);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("cannot set its owner"), "{error}");
@@ -285,7 +358,10 @@ fn run_as_nobody(test: &str) {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -300,15 +376,30 @@ fn one_file_or_one_directory() {
     assert_eq!(words.len(), 28131);
     assert!(words.starts_with(&fs::read(target("words-part")).unwrap()));
     let summary = try_extract(&image, "links", &target("links"), &options).unwrap();
-    assert_eq!((summary.directories, summary.files, summary.hard_links), (0, 1, 1));
-    assert_eq!(fs::read_link(target("links/soft")).unwrap(), Path::new("../data/hello"));
+    assert_eq!(
+        (summary.directories, summary.files, summary.hard_links),
+        (0, 1, 1)
+    );
+    assert_eq!(
+        fs::read_link(target("links/soft")).unwrap(),
+        Path::new("../data/hello")
+    );
     try_extract(&image, "links/dangling", place.path(), &options).unwrap();
-    assert_eq!(fs::read_link(target("dangling")).unwrap(), Path::new("nowhere"));
+    assert_eq!(
+        fs::read_link(target("dangling")).unwrap(),
+        Path::new("nowhere")
+    );
 
     let absent = try_extract(&image, "data/nothing", &target("x"), &options).unwrap_err();
-    assert_eq!(absent.to_string(), "/data/nothing: no such file or directory");
+    assert_eq!(
+        absent.to_string(),
+        "/data/nothing: no such file or directory"
+    );
     let nowhere = try_extract(&image, "data", &target("x/y"), &options).unwrap_err();
-    assert!(matches!(nowhere.problem, ExtractProblem::Target { .. }), "{nowhere}");
+    assert!(
+        matches!(nowhere.problem, ExtractProblem::Target { .. }),
+        "{nowhere}"
+    );
 }
 
 #[test]
@@ -318,25 +409,43 @@ fn what_exists_is_an_error_or_replaced() {
     extract_all(&image, target.path());
     let again = try_extract(&image, "", target.path(), &ExtractOptions::default()).unwrap_err();
     assert!(matches!(again.problem, ExtractProblem::Exists), "{again}");
-    assert_eq!(differences(&image, target.path(), &verify_options()), [""; 0]);
+    assert_eq!(
+        differences(&image, target.path(), &verify_options()),
+        [""; 0]
+    );
 
     let words = target.path().join("data/words");
     fs::remove_file(&words).unwrap();
     fs::write(&words, "else").unwrap();
-    let overwrite = ExtractOptions { overwrite: true, ..ExtractOptions::default() };
+    let overwrite = ExtractOptions {
+        overwrite: true,
+        ..ExtractOptions::default()
+    };
     try_extract(&image, "", target.path(), &overwrite).unwrap();
-    assert_eq!(differences(&image, target.path(), &verify_options()), [""; 0]);
+    assert_eq!(
+        differences(&image, target.path(), &verify_options()),
+        [""; 0]
+    );
 
     fs::remove_file(&words).unwrap();
     fs::create_dir(&words).unwrap();
     let in_the_way = try_extract(&image, "", target.path(), &overwrite).unwrap_err();
-    assert!(matches!(in_the_way.problem, ExtractProblem::DirectoryInTheWay), "{in_the_way}");
+    assert!(
+        matches!(in_the_way.problem, ExtractProblem::DirectoryInTheWay),
+        "{in_the_way}"
+    );
     assert_eq!(in_the_way.path.as_bytes(), b"data/words");
-    let go_on = ExtractOptions { keep_going: true, ..overwrite };
+    let go_on = ExtractOptions {
+        keep_going: true,
+        ..overwrite
+    };
     let summary = try_extract(&image, "", target.path(), &go_on).unwrap();
     assert_eq!((summary.error_count, summary.errors.len()), (1, 1));
     let kind = "/data/words: a file in the image, a directory in the source";
-    assert_eq!(differences(&image, target.path(), &verify_options()), [kind]);
+    assert_eq!(
+        differences(&image, target.path(), &verify_options()),
+        [kind]
+    );
 }
 
 #[test]
@@ -351,11 +460,17 @@ fn a_symbolic_link_in_the_target_is_never_followed() {
             let link = target.path().join(name);
             fs::create_dir_all(link.parent().unwrap()).unwrap();
             symlink(points_to, &link).unwrap();
-            let options = ExtractOptions { overwrite, ..ExtractOptions::default() };
+            let options = ExtractOptions {
+                overwrite,
+                ..ExtractOptions::default()
+            };
             match try_extract(&image, "", target.path(), &options) {
                 Ok(_) => {
                     assert!(overwrite);
-                    assert_eq!(differences(&image, target.path(), &verify_options()), [""; 0]);
+                    assert_eq!(
+                        differences(&image, target.path(), &verify_options()),
+                        [""; 0]
+                    );
                 }
                 Err(error) => {
                     assert!(!overwrite && matches!(error.problem, ExtractProblem::Exists));
@@ -379,7 +494,10 @@ fn access_control_lists_are_not_inherited_from_the_target() {
         .unwrap();
     assert!(set.success());
     extract_all(&image, target.path());
-    assert_eq!(differences(&image, target.path(), &verify_options()), [""; 0]);
+    assert_eq!(
+        differences(&image, target.path(), &verify_options()),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -389,14 +507,23 @@ fn a_truncated_image_is_an_error_and_never_zeros() {
         let image = open_bytes(whole.clone());
         let metadata = whole.len() / 2;
         for len in (metadata..whole.len()).step_by(8192) {
-            let cut = Image::open(Arc::new(whole[..len].to_vec()), vec![], OpenOptions::default());
+            let cut = Image::open(
+                Arc::new(whole[..len].to_vec()),
+                vec![],
+                OpenOptions::default(),
+            );
             let Ok(cut) = cut else { continue };
             let target = tempfile::tempdir().unwrap();
             let first = target.path().join("first");
             assert!(try_extract(&cut, "", &first, &ExtractOptions::default()).is_err());
-            let options = ExtractOptions { keep_going: true, ..ExtractOptions::default() };
+            let options = ExtractOptions {
+                keep_going: true,
+                ..ExtractOptions::default()
+            };
             let rest = target.path().join("rest");
-            let Ok(summary) = try_extract(&cut, "", &rest, &options) else { continue };
+            let Ok(summary) = try_extract(&cut, "", &rest, &options) else {
+                continue;
+            };
             assert!(summary.error_count > 0, "{name} {len}");
             let found = compare(&image, &rest, &verify_options());
             let wrong = |d: &&Difference| matches!(d.what, Mismatch::Data { .. });
@@ -409,13 +536,19 @@ fn a_truncated_image_is_an_error_and_never_zeros() {
 fn a_cancelled_run_says_so() {
     let (image, target) = (open_fixture("lz4"), tempfile::tempdir().unwrap());
     let cancel = AtomicBool::new(true);
-    let options = ExtractOptions { keep_going: true, ..ExtractOptions::default() };
+    let options = ExtractOptions {
+        keep_going: true,
+        ..ExtractOptions::default()
+    };
     let error = extract(&image, b"", target.path(), &options, &(), &cancel).unwrap_err();
     assert!(matches!(error.problem, ExtractProblem::Cancelled));
     assert_eq!(walk(target.path()).len(), 1);
     extract_all(&image, target.path());
     let verified = verify(&image, target.path(), &verify_options(), &(), &cancel).unwrap_err();
-    assert!(verified.to_string().ends_with("cancelled here"), "{verified}");
+    assert!(
+        verified.to_string().ends_with("cancelled here"),
+        "{verified}"
+    );
 }
 
 #[test]
@@ -427,11 +560,16 @@ fn every_difference_is_found() {
     let options = verify_options();
     let find = || differences(&image, target.path(), &options);
     let keep_times = |names: &[&str], change: &dyn Fn()| {
-        let times = names.iter().map(|name| place(name).metadata().unwrap().modified().unwrap());
+        let times = names
+            .iter()
+            .map(|name| place(name).metadata().unwrap().modified().unwrap());
         let times: Vec<_> = times.collect();
         change();
         for (name, time) in names.iter().zip(times) {
-            fs::File::open(place(name)).unwrap().set_modified(time).unwrap();
+            fs::File::open(place(name))
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
         }
     };
 
@@ -445,7 +583,9 @@ fn every_difference_is_found() {
         data[5000] = 1;
         fs::write(place("data/hole"), data).unwrap();
     });
-    keep_times(&["data/lines"], &|| fs::write(place("data/lines"), "short").unwrap());
+    keep_times(&["data/lines"], &|| {
+        fs::write(place("data/lines"), "short").unwrap()
+    });
     assert_eq!(
         find(),
         [
@@ -470,7 +610,10 @@ fn every_difference_is_found() {
     let file = place("xattrs/one");
     rustix::fs::setxattr(&file, "user.comment", b"x", rustix::fs::XattrFlags::empty()).unwrap();
     rustix::fs::removexattr(place("xattrs/binary"), "user.binary").unwrap();
-    let options = VerifyOptions { time: &|_| None, ..options };
+    let options = VerifyOptions {
+        time: &|_| None,
+        ..options
+    };
     let expected = [
         "/acl/default: only in the image",
         "/acl/new: only in the source",
@@ -485,12 +628,21 @@ fn every_difference_is_found() {
         assert_eq!(differences(&image, target.path(), &options), expected);
     }
     let without = |path: &[u8]| path == b"acl" || path == b"links/hard-1";
-    let options = VerifyOptions { excluded: &without, ..options };
+    let options = VerifyOptions {
+        excluded: &without,
+        ..options
+    };
     let found = compare(&image, target.path(), &options).differences;
     let excluded = found.iter().filter(|d| d.what == Mismatch::OnlyInImage);
     let excluded: Vec<_> = excluded.map(|d| d.path.as_bytes()).collect();
-    assert!(excluded.starts_with(&[b"acl", b"links/hard-1"]), "{excluded:?}");
-    let options = VerifyOptions { differences_max: 2, ..options };
+    assert!(
+        excluded.starts_with(&[b"acl", b"links/hard-1"]),
+        "{excluded:?}"
+    );
+    let options = VerifyOptions {
+        differences_max: 2,
+        ..options
+    };
     let limited = compare(&image, target.path(), &options);
     assert_eq!(limited.differences.len(), 2);
     assert_eq!(limited.difference_count, found.len() as u64);
@@ -500,14 +652,35 @@ fn every_difference_is_found() {
 fn expectations_replace_the_source() {
     let image = open_fixture("lz4");
     let target = tempfile::tempdir().unwrap();
-    let options = ExtractOptions { times: false, owners: false, ..ExtractOptions::default() };
+    let options = ExtractOptions {
+        times: false,
+        owners: false,
+        ..ExtractOptions::default()
+    };
     try_extract(&image, "", target.path(), &options).unwrap();
-    let options = VerifyOptions { owner: &|_| None, time: &|_| None, ..verify_options() };
-    let omitted: Vec<_> = if is_root() { vec![] } else { vec!["disk", "large", "null"] };
-    assert_eq!(differences(&image, target.path(), &options).len(), omitted.len());
-    let built = anteros_core::Timestamp { secs: 1_700_000_000, nanos: 0 };
+    let options = VerifyOptions {
+        owner: &|_| None,
+        time: &|_| None,
+        ..verify_options()
+    };
+    let omitted: Vec<_> = if is_root() {
+        vec![]
+    } else {
+        vec!["disk", "large", "null"]
+    };
+    assert_eq!(
+        differences(&image, target.path(), &options).len(),
+        omitted.len()
+    );
+    let built = anteros_core::Timestamp {
+        secs: 1_700_000_000,
+        nanos: 0,
+    };
     let time = |_| Some(built);
-    let options = VerifyOptions { time: &time, ..options };
+    let options = VerifyOptions {
+        time: &time,
+        ..options
+    };
     let found = compare(&image, target.path(), &options).differences;
     let paths: Vec<_> = found
         .iter()
@@ -516,10 +689,19 @@ fn expectations_replace_the_source() {
         .collect();
     let times = ["before-1970", "later", "nanoseconds", "old"];
     assert_eq!(paths, times.map(|name| format!("/times/{name}")));
-    let options = VerifyOptions { owner: &|_| Some((0, 0)), time: &|_| None, ..options };
+    let options = VerifyOptions {
+        owner: &|_| Some((0, 0)),
+        time: &|_| None,
+        ..options
+    };
     let found = compare(&image, target.path(), &options).differences;
-    let owned = found.iter().filter(|d| matches!(d.what, Mismatch::Owner { .. }));
-    assert_eq!(owned.map(|d| d.path.to_string()).collect::<Vec<_>>().len(), 3);
+    let owned = found
+        .iter()
+        .filter(|d| matches!(d.what, Mismatch::Owner { .. }));
+    assert_eq!(
+        owned.map(|d| d.path.to_string()).collect::<Vec<_>>().len(),
+        3
+    );
     assert_eq!(ImageText(b"a\n".to_vec()).to_string(), "`a\\n`");
 }
 
@@ -543,14 +725,27 @@ fn chain(dirs: &[Dir<'_>]) -> Vec<u8> {
     sb.rootnid_2b = (nid(0) as u16).into();
     image[1024..1152].copy_from_slice(sb.as_bytes());
     for index in 0..=dirs.len() {
-        let mut entries = vec![(".", nid(index), 2), ("..", nid(index.saturating_sub(1)), 2)];
+        let mut entries = vec![
+            (".", nid(index), 2),
+            ("..", nid(index.saturating_sub(1)), 2),
+        ];
         entries.extend(dirs.get(index).map(|dir| (dir.name, nid(index + 1), 2)));
         if index == 0 || index == dirs.len() {
             entries.push(("file", nid(file), 1));
         }
-        let perm = if index == 0 { 0o755 } else { dirs[index - 1].perm };
+        let perm = if index == 0 {
+            0o755
+        } else {
+            dirs[index - 1].perm
+        };
         let data = directory(&entries);
-        put_inode(&mut image[(index + 1) * BLOCK..], 0o040_000 | perm, 2, 2, &data);
+        put_inode(
+            &mut image[(index + 1) * BLOCK..],
+            0o040_000 | perm,
+            2,
+            2,
+            &data,
+        );
     }
     put_inode(&mut image[(file + 1) * BLOCK..], 0o100_644, 0, 2, &[]);
     let size = &mut image[(file + 1) * BLOCK + 8..][..4];
@@ -576,7 +771,15 @@ fn directory(entries: &[(&str, u64, u8)]) -> Vec<u8> {
     for &(name, nid, file_type) in entries {
         let nameoff = (entries.len() * size_of::<RawDirent>() + names.len()) as u16;
         let (nid, nameoff) = (nid.into(), nameoff.into());
-        table.extend_from_slice(RawDirent { nid, nameoff, file_type, reserved: 0 }.as_bytes());
+        table.extend_from_slice(
+            RawDirent {
+                nid,
+                nameoff,
+                file_type,
+                reserved: 0,
+            }
+            .as_bytes(),
+        );
         names.extend_from_slice(name.as_bytes());
     }
     table.append(&mut names);
@@ -586,11 +789,20 @@ fn directory(entries: &[(&str, u64, u8)]) -> Vec<u8> {
 #[test]
 fn trees_may_be_deeper_than_paths_may_be_long() {
     let name = "d".repeat(200);
-    let dirs = vec![Dir { name: &name, perm: 0o755 }; 200];
+    let dirs = vec![
+        Dir {
+            name: &name,
+            perm: 0o755
+        };
+        200
+    ];
     let image = open_bytes(chain(&dirs));
     let target = tempfile::tempdir().unwrap();
     let summary = extract_all(&image, target.path());
-    assert_eq!((summary.directories, summary.files, summary.hard_links), (200, 1, 1));
+    assert_eq!(
+        (summary.directories, summary.files, summary.hard_links),
+        (200, 1, 1)
+    );
     assert_eq!(summary.bytes, 0);
     let report = compare(&image, target.path(), &verify_options());
     assert_eq!((report.names, report.bytes), (203, u64::from(FILE_BYTES)));
@@ -599,7 +811,14 @@ fn trees_may_be_deeper_than_paths_may_be_long() {
     let file = fs::metadata(target.path().join("file")).unwrap();
     assert_eq!((file.len(), file.blocks()), (FILE_BYTES.into(), 0));
     // Its path is too long for the usual ways to remove it.
-    assert!(Command::new("rm").arg("-r").arg(target.path()).status().unwrap().success());
+    assert!(
+        Command::new("rm")
+            .arg("-r")
+            .arg(target.path())
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[test]
@@ -614,9 +833,18 @@ fn a_directory_that_contains_itself_is_refused() {
     assert_eq!(image.root().unwrap().nid, Nid(128));
     let target = tempfile::tempdir().unwrap();
     let error = try_extract(&image, "", target.path(), &ExtractOptions::default()).unwrap_err();
-    assert!(matches!(error.problem, ExtractProblem::DirectoryTwice { nid: Nid(128) }), "{error}");
+    assert!(
+        matches!(
+            error.problem,
+            ExtractProblem::DirectoryTwice { nid: Nid(128) }
+        ),
+        "{error}"
+    );
     assert!(error.problem.is_corrupt());
-    assert_eq!(error.to_string(), "/a/b: directory inode 128 has a second name, or contains itself");
+    assert_eq!(
+        error.to_string(),
+        "/a/b: directory inode 128 has a second name, or contains itself"
+    );
 }
 
 #[test]
@@ -629,7 +857,10 @@ fn a_file_of_impossible_size_is_an_error() {
     let image = open_bytes(bytes);
     let target = tempfile::tempdir().unwrap();
     let error = try_extract(&image, "", target.path(), &ExtractOptions::default()).unwrap_err();
-    assert!(error.to_string().starts_with("/file: cannot set its size"), "{error}");
+    assert!(
+        error.to_string().starts_with("/file: cannot set its size"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -640,12 +871,17 @@ fn a_broken_extent_is_named_by_its_path() {
     assert_eq!(inode.kind, FileKind::Regular);
     let map = image.map(&inode).unwrap();
     let extent = image.extent_at(&inode, &map, 0).unwrap();
-    let Source::Pcluster(pcluster) = extent.source else { panic!("it is compressed") };
+    let Source::Pcluster(pcluster) = extent.source else {
+        panic!("it is compressed")
+    };
     let at = pcluster.location.address() as usize;
     bytes[at..at + pcluster.bytes as usize].fill(0xff);
     assert_eq!(bytes.size(), bytes.len() as u64);
     let (image, target) = (open_bytes(bytes), tempfile::tempdir().unwrap());
-    let options = ExtractOptions { keep_going: true, ..ExtractOptions::default() };
+    let options = ExtractOptions {
+        keep_going: true,
+        ..ExtractOptions::default()
+    };
     let summary = try_extract(&image, "", target.path(), &options).unwrap();
     let errors: Vec<_> = summary.errors.iter().map(|e| e.path.to_string()).collect();
     assert!(errors.contains(&"/data/words".to_owned()), "{errors:?}");

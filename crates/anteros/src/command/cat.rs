@@ -58,10 +58,15 @@ fn print(image: &Image, path: &[u8]) -> Result<(), Failure> {
     for extent in image.extents(&inode, &map) {
         let extent = extent.map_err(failure)?;
         if extent.source == Source::Hole {
-            std::io::copy(&mut std::io::Read::take(std::io::repeat(0), extent.len), &mut out)?;
+            std::io::copy(
+                &mut std::io::Read::take(std::io::repeat(0), extent.len),
+                &mut out,
+            )?;
             continue;
         }
-        let read = reader.read_extent(&inode, &extent, |_, data| out.write_all(data).map_err(Trouble::Output));
+        let read = reader.read_extent(&inode, &extent, |_, data| {
+            out.write_all(data).map_err(Trouble::Output)
+        });
         read.map_err(|trouble| match trouble {
             Trouble::Image(error) => failure(error),
             Trouble::Output(error) => error.into(),

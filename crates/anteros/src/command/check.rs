@@ -43,7 +43,11 @@ impl Args {
         // A wrong checksum is one finding among others.
         let image = self.image.open_with(false)?;
         let cancel = interrupt::flag()?;
-        let options = CheckOptions { workers: self.workers.count(), data: !self.no_data, ..CheckOptions::default() };
+        let options = CheckOptions {
+            workers: self.workers.count(),
+            data: !self.no_data,
+            ..CheckOptions::default()
+        };
         let bar = output::progress(self.quiet || self.json, "checking");
         let report = check(&image, &options, &Watch(bar.clone()), &cancel);
         bar.finish_and_clear();
@@ -61,7 +65,8 @@ struct Watch(ProgressBar);
 
 impl CheckObserver for Watch {
     fn progress(&self, progress: CheckProgress) {
-        self.0.set_length(progress.data_bytes_total.max(progress.data_bytes));
+        self.0
+            .set_length(progress.data_bytes_total.max(progress.data_bytes));
         self.0.set_position(progress.data_bytes);
     }
 }
@@ -124,17 +129,29 @@ fn print(name: &str, report: &CheckReport, quiet: bool) -> std::io::Result<()> {
         writeln!(out, "… and {} more", output::count(report.findings_omitted))?;
     }
     if !quiet {
-        let verdict = if report.is_clean() { "clean" } else { "NOT clean" };
+        let verdict = if report.is_clean() {
+            "clean"
+        } else {
+            "NOT clean"
+        };
         let (inodes, extents) = (output::count(report.inodes), output::count(report.extents));
         let bytes = output::bytes(report.data_bytes);
-        writeln!(out, "{name}: {verdict}; {inodes} inodes, {extents} extents, {bytes} of data read")?;
+        writeln!(
+            out,
+            "{name}: {verdict}; {inodes} inodes, {extents} extents, {bytes} of data read"
+        )?;
     }
     out.flush()
 }
 
 /// Broken weighs more than unknown, unknown more than unreadable.
 fn verdict(name: &str, report: &CheckReport) -> Outcome {
-    let faults = || report.findings.iter().filter(|f| f.severity() == Severity::Fault);
+    let faults = || {
+        report
+            .findings
+            .iter()
+            .filter(|f| f.severity() == Severity::Fault)
+    };
     let is_unknown = |f: &Finding| matches!(f.kind, FindingKind::Error(Error::Unsupported { .. }));
     let is_unread = |f: &Finding| matches!(f.kind, FindingKind::Error(Error::Io { .. }));
     if report.worst != Some(Severity::Fault) {
@@ -144,7 +161,13 @@ fn verdict(name: &str, report: &CheckReport) -> Outcome {
         return Ok(Verdict::Bad);
     }
     match faults().any(is_unknown) {
-        true => Err(Failure::new(Kind::Unsupported, format_args!("{name}: parts of it are unknown to this version"))),
-        false => Err(Failure::new(Kind::System, format_args!("{name}: parts of it could not be read"))),
+        true => Err(Failure::new(
+            Kind::Unsupported,
+            format_args!("{name}: parts of it are unknown to this version"),
+        )),
+        false => Err(Failure::new(
+            Kind::System,
+            format_args!("{name}: parts of it could not be read"),
+        )),
     }
 }

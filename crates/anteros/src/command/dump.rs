@@ -144,8 +144,16 @@ impl Args {
             true => Some(statistics::View::new(&image).map_err(failure)?),
             false => None,
         };
-        let inode = inode.map(|inode| InodeView::new(&image, &inode)).transpose().map_err(failure)?;
-        let dump = Dump { superblock, inode, extents, statistics };
+        let inode = inode
+            .map(|inode| InodeView::new(&image, &inode))
+            .transpose()
+            .map_err(failure)?;
+        let dump = Dump {
+            superblock,
+            inode,
+            extents,
+            statistics,
+        };
         if self.json {
             output::json(&dump)?;
         } else {
@@ -173,7 +181,10 @@ impl SuperblockView {
     fn new(image: &Image) -> Self {
         let sb = image.superblock();
         let devices = image.devices();
-        let checksum = sb.compat.contains(Compat::SB_CHKSUM).then(|| format!("{:#010x}", sb.checksum));
+        let checksum = sb
+            .compat
+            .contains(Compat::SB_CHKSUM)
+            .then(|| format!("{:#010x}", sb.checksum));
         let prefixes = image.xattr_prefixes().iter();
         Self {
             magic: format!("{:#010x}", anteros_format::superblock::MAGIC),
@@ -194,8 +205,11 @@ impl SuperblockView {
             compat: sb.compat.names(),
             incompat: sb.incompat.names(),
             algorithms: sb.algorithms.iter().map(|a| a.name()).collect(),
-            largest_lz4_pcluster: u64::from(image.compr_cfgs().lz4_max_pcluster_blocks) << sb.block_bits,
-            xattr_prefixes: prefixes.map(|p| format!("{}+{}", p.base, output::name(&p.infix))).collect(),
+            largest_lz4_pcluster: u64::from(image.compr_cfgs().lz4_max_pcluster_blocks)
+                << sb.block_bits,
+            xattr_prefixes: prefixes
+                .map(|p| format!("{}+{}", p.base, output::name(&p.infix)))
+                .collect(),
             devices: devices.into_iter().skip(1).map(DeviceView::new).collect(),
         }
     }
@@ -218,14 +232,24 @@ impl DeviceView {
 
 impl InodeView {
     fn new(image: &Image, inode: &Inode) -> Result<Self, anteros_image::Error> {
-        let stored = extents(image, inode)?.iter().map(|extent| extent.stored_bytes).sum();
+        let stored = extents(image, inode)?
+            .iter()
+            .map(|extent| extent.stored_bytes)
+            .sum();
         let xattrs = image.xattrs(inode)?.into_iter();
-        let view = |x: anteros_image::Xattr| XattrView { name: output::name(&x.name), value_bytes: x.value.len() };
+        let view = |x: anteros_image::Xattr| XattrView {
+            name: output::name(&x.name),
+            value_bytes: x.value.len(),
+        };
         Ok(Self {
             nid: inode.nid.0,
             kind: inode.kind.name(),
             layout: inode.layout.name(),
-            form: if inode.extended { "extended" } else { "compact" },
+            form: if inode.extended {
+                "extended"
+            } else {
+                "compact"
+            },
             mode: format!("{:04o}", inode.perm),
             nlink: inode.nlink,
             uid: inode.uid,
@@ -244,7 +268,10 @@ fn extents(image: &Image, inode: &Inode) -> Result<Vec<ExtentView>, anteros_imag
         return Ok(Vec::new());
     }
     let map = image.map(inode)?;
-    image.extents(inode, &map).map(|extent| Ok(ExtentView::new(&extent?))).collect()
+    image
+        .extents(inode, &map)
+        .map(|extent| Ok(ExtentView::new(&extent?)))
+        .collect()
 }
 
 impl ExtentView {
@@ -267,7 +294,15 @@ impl ExtentView {
             Location::Metabox { .. } => "metabox".into(),
         });
         let address = location.map(Location::address);
-        Self { offset: extent.offset, bytes: extent.len, storage, space, address, stored_bytes: stored, partial }
+        Self {
+            offset: extent.offset,
+            bytes: extent.len,
+            storage,
+            space,
+            address,
+            stored_bytes: stored,
+            partial,
+        }
     }
 }
 
@@ -280,10 +315,23 @@ fn print(dump: &Dump) -> std::io::Result<()> {
         print_inode(&mut out, inode)?;
     }
     if let Some(extents) = &dump.extents {
-        writeln!(out, "{:>16} {:>12} {:>12}  storage", "offset", "bytes", "stored")?;
+        writeln!(
+            out,
+            "{:>16} {:>12} {:>12}  storage",
+            "offset", "bytes", "stored"
+        )?;
         for extent in extents {
-            let ExtentView { offset, bytes, storage, stored_bytes, .. } = extent;
-            write!(out, "{offset:>16} {bytes:>12} {stored_bytes:>12}  {storage}")?;
+            let ExtentView {
+                offset,
+                bytes,
+                storage,
+                stored_bytes,
+                ..
+            } = extent;
+            write!(
+                out,
+                "{offset:>16} {bytes:>12} {stored_bytes:>12}  {storage}"
+            )?;
             if let (Some(space), Some(address)) = (&extent.space, extent.address) {
                 write!(out, " in {space} at {address:#x}")?;
             }
@@ -301,22 +349,44 @@ fn row(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> std::
 }
 
 fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Result<()> {
-    let list = |names: &[&str]| if names.is_empty() { "none".into() } else { names.join(" ") };
+    let list = |names: &[&str]| {
+        if names.is_empty() {
+            "none".into()
+        } else {
+            names.join(" ")
+        }
+    };
     let nid = |nid: Option<u64>| nid.map_or("none".into(), |nid| nid.to_string());
     row(out, "magic", &sb.magic)?;
     row(out, "checksum", sb.checksum.as_deref().unwrap_or("none"))?;
     row(out, "block size", sb.block_bytes)?;
     row(out, "blocks", sb.blocks)?;
-    row(out, "image size", format_args!("{} ({})", sb.image_bytes, output::bytes(sb.image_bytes)))?;
+    row(
+        out,
+        "image size",
+        format_args!("{} ({})", sb.image_bytes, output::bytes(sb.image_bytes)),
+    )?;
     row(out, "inodes", sb.inodes)?;
     row(out, "root inode", sb.root_nid)?;
     row(out, "packed inode", nid(sb.packed_nid))?;
     row(out, "metabox inode", nid(sb.metabox_nid))?;
     row(out, "metadata from block", sb.meta_block)?;
     row(out, "xattrs from block", sb.xattr_block)?;
-    row(out, "epoch", format_args!("{}.{:09}", sb.epoch, sb.epoch_nsec))?;
+    row(
+        out,
+        "epoch",
+        format_args!("{}.{:09}", sb.epoch, sb.epoch_nsec),
+    )?;
     row(out, "UUID", &sb.uuid)?;
-    row(out, "label", if sb.label.is_empty() { "none" } else { &sb.label })?;
+    row(
+        out,
+        "label",
+        if sb.label.is_empty() {
+            "none"
+        } else {
+            &sb.label
+        },
+    )?;
     row(out, "compatible features", list(&sb.compat))?;
     row(out, "incompatible features", list(&sb.incompat))?;
     row(out, "algorithms", list(&sb.algorithms))?;
@@ -326,7 +396,11 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Resul
     }
     for (index, device) in (1..).zip(&sb.devices) {
         let tag = device.tag.as_deref().unwrap_or_default();
-        row(out, &format!("device {index}"), format_args!("{} ({} bytes), tag `{tag}`", device.name, device.bytes))?;
+        row(
+            out,
+            &format!("device {index}"),
+            format_args!("{} ({} bytes), tag `{tag}`", device.name, device.bytes),
+        )?;
     }
     Ok(())
 }
@@ -334,15 +408,31 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Resul
 fn print_inode(out: &mut impl Write, inode: &InodeView) -> std::io::Result<()> {
     row(out, "inode", inode.nid)?;
     row(out, "kind", inode.kind)?;
-    row(out, "form and layout", format_args!("{}, {}", inode.form, inode.layout))?;
+    row(
+        out,
+        "form and layout",
+        format_args!("{}, {}", inode.form, inode.layout),
+    )?;
     row(out, "mode", &inode.mode)?;
     row(out, "links", inode.nlink)?;
-    row(out, "owner and group", format_args!("{}:{}", inode.uid, inode.gid))?;
+    row(
+        out,
+        "owner and group",
+        format_args!("{}:{}", inode.uid, inode.gid),
+    )?;
     row(out, "size", inode.size)?;
     row(out, "stored", inode.stored_bytes)?;
-    row(out, "modified", format_args!("{}.{:09}", inode.mtime, inode.mtime_nsec))?;
+    row(
+        out,
+        "modified",
+        format_args!("{}.{:09}", inode.mtime, inode.mtime_nsec),
+    )?;
     for xattr in &inode.xattrs {
-        row(out, "xattr", format_args!("{} ({} bytes)", xattr.name, xattr.value_bytes))?;
+        row(
+            out,
+            "xattr",
+            format_args!("{} ({} bytes)", xattr.name, xattr.value_bytes),
+        )?;
     }
     Ok(())
 }

@@ -73,18 +73,35 @@ impl Args {
         let image = self.image.open()?;
         let cancel = interrupt::flag()?;
         let bar = output::progress(self.quiet || self.verbose, "extracting");
-        let watch = Watch { bar: bar.clone(), verbose: self.verbose };
+        let watch = Watch {
+            bar: bar.clone(),
+            verbose: self.verbose,
+        };
         let start = std::time::Instant::now();
-        let done = extract(&image, self.path.as_bytes(), &self.target, &self.options(), &watch, &cancel);
+        let done = extract(
+            &image,
+            self.path.as_bytes(),
+            &self.target,
+            &self.options(),
+            &watch,
+            &cancel,
+        );
         bar.finish_and_clear();
         let summary = done.map_err(|e| failure(&image.name(), &e))?;
-        summary.errors.iter().for_each(|error| output::complain("error", error));
+        summary
+            .errors
+            .iter()
+            .for_each(|error| output::complain("error", error));
         if self.json {
             output::json(&Report::new(&summary))?;
         } else if !self.quiet {
             print(&self.target, &summary, start.elapsed().as_secs_f64())?;
         }
-        Ok(if summary.is_complete() { Verdict::Good } else { Verdict::Partial })
+        Ok(if summary.is_complete() {
+            Verdict::Good
+        } else {
+            Verdict::Partial
+        })
     }
 
     fn options(&self) -> ExtractOptions {
@@ -95,7 +112,11 @@ impl Args {
             keep_going: self.keep_going,
             owners: defaults.owners && !self.no_owners,
             times: !self.no_times,
-            xattrs: if self.no_xattrs { XattrScope::None } else { defaults.xattrs },
+            xattrs: if self.no_xattrs {
+                XattrScope::None
+            } else {
+                defaults.xattrs
+            },
         }
     }
 }
@@ -136,9 +157,8 @@ fn failure(image: &str, error: &ExtractError) -> Failure {
     let failure = Failure::new(kind, format_args!("{image}: {error}"));
     match &error.problem {
         ExtractProblem::Exists => failure.hint("--overwrite replaces what exists"),
-        problem if problem.is_corrupt() => {
-            failure.hint("--keep-going extracts what can be read; `anteros check` lists every fault")
-        }
+        problem if problem.is_corrupt() => failure
+            .hint("--keep-going extracts what can be read; `anteros check` lists every fault"),
         _ => failure,
     }
 }
@@ -194,7 +214,10 @@ fn print(target: &Path, summary: &ExtractSummary, seconds: f64) -> std::io::Resu
     let omitted = summary.devices_omitted + summary.xattrs_omitted;
     if omitted > 0 || summary.error_count > 0 {
         let (omitted, errors) = (count(omitted), count(summary.error_count));
-        writeln!(out, "  NOT complete: {omitted} devices and attributes left out, {errors} errors")?;
+        writeln!(
+            out,
+            "  NOT complete: {omitted} devices and attributes left out, {errors} errors"
+        )?;
     }
     Ok(())
 }

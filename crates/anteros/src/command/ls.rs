@@ -60,16 +60,29 @@ impl Args {
     pub fn run(self) -> Outcome {
         let image = self.image.open()?;
         let path = self.path.as_bytes();
-        let failure = |error| Failure::image(format_args!("{}: {}", image.name(), output::name(path)), &error);
+        let failure = |error| {
+            Failure::image(
+                format_args!("{}: {}", image.name(), output::name(path)),
+                &error,
+            )
+        };
         let start = image.find(path).map_err(failure)?;
         let mut entries = Vec::new();
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let prefix: Vec<u8> = if self.recursive { path.to_vec() } else { Vec::new() };
+        let prefix: Vec<u8> = if self.recursive {
+            path.to_vec()
+        } else {
+            Vec::new()
+        };
         let mut pending = vec![(prefix, start)];
         let mut visited = std::collections::HashSet::new();
         while let Some((prefix, inode)) = pending.pop() {
             if !visited.insert(inode.nid) {
-                let message = format!("{}: directory {} is part of itself", image.name(), inode.nid);
+                let message = format!(
+                    "{}: directory {} is part of itself",
+                    image.name(),
+                    inode.nid
+                );
                 return Err(Failure::new(Kind::Corrupt, message));
             }
             let mut below = Vec::new();
@@ -101,17 +114,37 @@ fn list(image: &Image, prefix: &[u8], inode: &Inode) -> Result<Vec<(Vec<u8>, Ino
         return Ok(vec![(prefix.to_vec(), inode.clone())]);
     }
     let entries = image.read_dir(inode)?;
-    let named = entries.into_iter().filter(|e| !matches!(&e.name[..], b"." | b".."));
+    let named = entries
+        .into_iter()
+        .filter(|e| !matches!(&e.name[..], b"." | b".."));
     named
         .map(|entry| {
-            let slash: &[u8] = if prefix.is_empty() || prefix.ends_with(b"/") { b"" } else { b"/" };
-            Ok(([prefix, slash, &entry.name].concat(), image.inode(entry.nid)?))
+            let slash: &[u8] = if prefix.is_empty() || prefix.ends_with(b"/") {
+                b""
+            } else {
+                b"/"
+            };
+            Ok((
+                [prefix, slash, &entry.name].concat(),
+                image.inode(entry.nid)?,
+            ))
         })
         .collect()
 }
 
 fn entry(image: &Image, path: &[u8], inode: &Inode) -> Result<Entry, Error> {
-    let Inode { nid: Nid(nid), kind, perm, nlink, uid, gid, size, mtime, rdev, .. } = *inode;
+    let Inode {
+        nid: Nid(nid),
+        kind,
+        perm,
+        nlink,
+        uid,
+        gid,
+        size,
+        mtime,
+        rdev,
+        ..
+    } = *inode;
     let target = match kind {
         FileKind::Symlink => Some(output::name(&image.read_link(inode)?)),
         _ => None,
@@ -138,9 +171,22 @@ fn print(out: &mut impl Write, entry: &Entry, long: bool) -> std::io::Result<()>
     if !long {
         return writeln!(out, "{}", entry.path);
     }
-    let Entry { path, kind, mode, nlink, uid, gid, size, mtime, .. } = entry;
+    let Entry {
+        path,
+        kind,
+        mode,
+        nlink,
+        uid,
+        gid,
+        size,
+        mtime,
+        ..
+    } = entry;
     let size = entry.rdev.clone().unwrap_or_else(|| size.to_string());
-    write!(out, "{kind:<9} {mode} {nlink:>4} {uid:>6} {gid:>6} {size:>12} {mtime:>11} {path}")?;
+    write!(
+        out,
+        "{kind:<9} {mode} {nlink:>4} {uid:>6} {gid:>6} {size:>12} {mtime:>11} {path}"
+    )?;
     match &entry.target {
         Some(target) => writeln!(out, " -> {target}"),
         None => writeln!(out),

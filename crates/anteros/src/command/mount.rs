@@ -88,7 +88,8 @@ impl Args {
         if directly.is_ok() || !self.image.devices.is_empty() {
             return directly.map_err(|e| kernel_failure(&image, &e.to_string()));
         }
-        self.mount_loop(&image).map_err(|text| kernel_failure(&image, &text))
+        self.mount_loop(&image)
+            .map_err(|text| kernel_failure(&image, &text))
     }
 
     /// Mounts the file itself, without a loop device.
@@ -98,14 +99,26 @@ impl Args {
         }
         let options = std::ffi::CString::new(options.join(","))?;
         let flags = MountFlags::RDONLY;
-        Ok(mount(image, &self.directory, "erofs", flags, Some(options.as_c_str()))?)
+        Ok(mount(
+            image,
+            &self.directory,
+            "erofs",
+            flags,
+            Some(options.as_c_str()),
+        )?)
     }
 
     fn mount_loop(&self, image: &Path) -> Result<(), String> {
         let options = format!("ro,loop,offset={}", self.image.offset);
         let mut command = Command::new("mount");
-        command.args(["-i", "-t", "erofs", "-o", &options]).arg(image).arg(&self.directory);
-        let output = command.stdin(Stdio::null()).output().map_err(|e| format!("mount: {e}"))?;
+        command
+            .args(["-i", "-t", "erofs", "-o", &options])
+            .arg(image)
+            .arg(&self.directory);
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| format!("mount: {e}"))?;
         match output.status.success() {
             true => Ok(()),
             false => Err(String::from_utf8_lossy(&output.stderr).trim().into()),
@@ -121,8 +134,10 @@ impl Args {
             workers: self.workers.count().min(64),
             ..defaults
         };
-        let session = Session::mount(Arc::new(fs), &self.directory, &options).map_err(mount_failure)?;
-        let session = session.on_fault(|ino, error| output::complain(&format!("inode {}", ino.0), error));
+        let session =
+            Session::mount(Arc::new(fs), &self.directory, &options).map_err(mount_failure)?;
+        let session =
+            session.on_fault(|ino, error| output::complain(&format!("inode {}", ino.0), error));
         let unmounter = session.unmounter();
         let mut signals = Signals::new(interrupt::SIGNALS).map_err(system)?;
         let handle = signals.handle();
@@ -157,7 +172,9 @@ fn start_in_background(image: &Path) -> Outcome {
         .map_err(system)?;
     let mut line = String::new();
     let stdout = child.stdout.take().expect("piped");
-    BufReader::new(stdout).read_line(&mut line).map_err(system)?;
+    BufReader::new(stdout)
+        .read_line(&mut line)
+        .map_err(system)?;
     if line.trim_end() == READY {
         return Ok(Verdict::Good);
     }

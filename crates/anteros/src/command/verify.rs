@@ -61,12 +61,30 @@ impl Args {
         let defaults = VerifyOptions::default();
         let options = VerifyOptions {
             workers: self.workers.count(),
-            owner: if self.no_owners { &|_| None } else { defaults.owner },
-            time: if self.no_times { &|_| None } else { defaults.time },
-            xattrs: if self.no_xattrs { XattrScope::None } else { defaults.xattrs },
+            owner: if self.no_owners {
+                &|_| None
+            } else {
+                defaults.owner
+            },
+            time: if self.no_times {
+                &|_| None
+            } else {
+                defaults.time
+            },
+            xattrs: if self.no_xattrs {
+                XattrScope::None
+            } else {
+                defaults.xattrs
+            },
             ..defaults
         };
-        let report = compare(&image, &self.source, &options, self.quiet || self.json, &cancel)?;
+        let report = compare(
+            &image,
+            &self.source,
+            &options,
+            self.quiet || self.json,
+            &cancel,
+        )?;
         if self.json {
             output::json(&Report::new(&report))?;
             return Ok(verdict(&report));
@@ -76,7 +94,13 @@ impl Args {
 }
 
 /// Compares an image that was just built with its source, by the options that it was built with.
-pub fn built(image: &Path, source: &Path, options: &Options, quiet: bool, cancel: &AtomicBool) -> Outcome {
+pub fn built(
+    image: &Path,
+    source: &Path,
+    options: &Options,
+    quiet: bool,
+    cancel: &AtomicBool,
+) -> Outcome {
     let device = FileDevice::open(image).map_err(|e| Failure::system(image, &e))?;
     let device = Arc::new(Window::new(device, options.offset));
     let opened = Image::open(device, Vec::new(), OpenOptions::default());
@@ -85,9 +109,11 @@ pub fn built(image: &Path, source: &Path, options: &Options, quiet: bool, cancel
     let defaults = VerifyOptions::default();
     let verify_options = VerifyOptions {
         workers: options.workers,
-        owner: &|owner| options.owner_of(owner),
+        owner: &|owner| options.owner_of(owner).ok(),
         time: &|time| time_of(options, time),
-        xattrs: options.xattr_share_above.map_or(XattrScope::None, |_| defaults.xattrs),
+        xattrs: options
+            .xattr_share_above
+            .map_or(XattrScope::None, |_| defaults.xattrs),
         links: !options.hard_dereference,
         excluded: &excluded,
         ..defaults
@@ -134,7 +160,11 @@ fn failure(image: &str, error: &VerifyError) -> Failure {
 }
 
 const fn verdict(report: &VerifyReport) -> Verdict {
-    if report.difference_count == 0 { Verdict::Good } else { Verdict::Bad }
+    if report.difference_count == 0 {
+        Verdict::Good
+    } else {
+        Verdict::Bad
+    }
 }
 
 /// The report as scripts see it.
@@ -161,7 +191,10 @@ impl Report {
             names: report.names,
             bytes: report.bytes,
             differences: differences
-                .map(|d| View { path: d.path.to_string(), text: d.what.to_string() })
+                .map(|d| View {
+                    path: d.path.to_string(),
+                    text: d.what.to_string(),
+                })
                 .collect(),
             difference_count: report.difference_count,
         }
@@ -183,7 +216,11 @@ fn print(image: &str, source: &Path, report: &VerifyReport, quiet: bool) -> Outc
             0 => "the same as".into(),
             count => format!("{} differences from", output::count(count)),
         };
-        writeln!(out, "{image}: {result} {}: {names} names, {bytes} compared", source.display())?;
+        writeln!(
+            out,
+            "{image}: {result} {}: {names} names, {bytes} compared",
+            source.display()
+        )?;
     }
     out.flush()?;
     Ok(verdict(report))

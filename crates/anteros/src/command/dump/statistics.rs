@@ -63,11 +63,22 @@ impl View {
         let found = statistics(image)?;
         let extensions = extensions(&found);
         let plain = std::iter::once(("plain", found.plain_extents));
-        let algorithms = found.algorithms.iter().map(|(algorithm, e)| (algorithm.name(), *e));
+        let algorithms = found
+            .algorithms
+            .iter()
+            .map(|(algorithm, e)| (algorithm.name(), *e));
         Ok(Self {
             inodes: found.inodes(),
-            kinds: found.kinds.iter().map(|(kind, count)| (kind.name(), *count)).collect(),
-            layouts: found.layouts.iter().map(|(layout, count)| (layout.name(), *count)).collect(),
+            kinds: found
+                .kinds
+                .iter()
+                .map(|(kind, count)| (kind.name(), *count))
+                .collect(),
+            layouts: found
+                .layouts
+                .iter()
+                .map(|(layout, count)| (layout.name(), *count))
+                .collect(),
             extended_inodes: found.extended_inodes,
             hard_links: found.hard_links,
             compressed_files: found.compressed_files,
@@ -76,7 +87,10 @@ impl View {
             file_bytes_stored: found.file_bytes_stored,
             directory_bytes: found.directory_bytes,
             metadata_bytes: found.metadata_bytes,
-            extents: plain.chain(algorithms).map(|(name, e)| (name, e.into())).collect(),
+            extents: plain
+                .chain(algorithms)
+                .map(|(name, e)| (name, e.into()))
+                .collect(),
             inline_pclusters: found.inline_pclusters,
             fragments: found.fragments.0,
             fragment_bytes: found.fragments.1,
@@ -94,7 +108,9 @@ impl View {
     /// For people.
     pub fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         let list = |counts: &BTreeMap<&str, u64>| {
-            let parts = counts.iter().map(|(name, n)| format!("{} {name}", output::count(*n)));
+            let parts = counts
+                .iter()
+                .map(|(name, n)| format!("{} {name}", output::count(*n)));
             parts.collect::<Vec<_>>().join(", ")
         };
         row(out, "inodes", output::count(self.inodes))?;
@@ -102,25 +118,82 @@ impl View {
         row(out, "layouts", list(&self.layouts))?;
         row(out, "extended inodes", output::count(self.extended_inodes))?;
         let share = 100.0 * self.file_bytes_stored as f64 / self.file_bytes.max(1) as f64;
-        let (bytes, stored) = (output::bytes(self.file_bytes), output::bytes(self.file_bytes_stored));
-        row(out, "file data", format_args!("{bytes}, stored in {stored} ({share:.1} %)"))?;
-        let (compressed, other) = (output::count(self.compressed_files), output::count(self.uncompressed_files));
-        row(out, "files", format_args!("{compressed} compressed, {other} not"))?;
+        let (bytes, stored) = (
+            output::bytes(self.file_bytes),
+            output::bytes(self.file_bytes_stored),
+        );
+        row(
+            out,
+            "file data",
+            format_args!("{bytes}, stored in {stored} ({share:.1} %)"),
+        )?;
+        let (compressed, other) = (
+            output::count(self.compressed_files),
+            output::count(self.uncompressed_files),
+        );
+        row(
+            out,
+            "files",
+            format_args!("{compressed} compressed, {other} not"),
+        )?;
         row(out, "metadata", output::bytes(self.metadata_bytes))?;
         for (name, extents) in &self.extents {
-            let ExtentsView { extents, bytes, stored_bytes } = extents;
+            let ExtentsView {
+                extents,
+                bytes,
+                stored_bytes,
+            } = extents;
             let (bytes, stored) = (output::bytes(*bytes), output::bytes(*stored_bytes));
-            row(out, &format!("extents, {name}"), format_args!("{}: {bytes} in {stored}", output::count(*extents)))?;
+            row(
+                out,
+                &format!("extents, {name}"),
+                format_args!("{}: {bytes} in {stored}", output::count(*extents)),
+            )?;
         }
         let tails = output::count(self.inline_pclusters);
         row(out, "inline pclusters", tails)?;
-        row(out, "fragments", format_args!("{}: {}", output::count(self.fragments), output::bytes(self.fragment_bytes)))?;
-        row(out, "holes", format_args!("{}: {}", output::count(self.holes), output::bytes(self.hole_bytes)))?;
-        let (inline, shared) = (output::count(self.xattrs_inline), output::count(self.xattrs_shared));
-        row(out, "xattrs", format_args!("{inline} inline, {shared} shared, in {} inodes", output::count(self.xattr_inodes)))?;
-        writeln!(out, "{:<12} {:>10} {:>12} {:>12}", "extension", "files", "bytes", "stored")?;
+        row(
+            out,
+            "fragments",
+            format_args!(
+                "{}: {}",
+                output::count(self.fragments),
+                output::bytes(self.fragment_bytes)
+            ),
+        )?;
+        row(
+            out,
+            "holes",
+            format_args!(
+                "{}: {}",
+                output::count(self.holes),
+                output::bytes(self.hole_bytes)
+            ),
+        )?;
+        let (inline, shared) = (
+            output::count(self.xattrs_inline),
+            output::count(self.xattrs_shared),
+        );
+        row(
+            out,
+            "xattrs",
+            format_args!(
+                "{inline} inline, {shared} shared, in {} inodes",
+                output::count(self.xattr_inodes)
+            ),
+        )?;
+        writeln!(
+            out,
+            "{:<12} {:>10} {:>12} {:>12}",
+            "extension", "files", "bytes", "stored"
+        )?;
         for view in self.extensions.iter().take(EXTENSIONS_SHOWN) {
-            let ExtensionView { extension, files, bytes, stored_bytes } = view;
+            let ExtensionView {
+                extension,
+                files,
+                bytes,
+                stored_bytes,
+            } = view;
             let (bytes, stored) = (output::bytes(*bytes), output::bytes(*stored_bytes));
             writeln!(out, "{extension:<12} {files:>10} {bytes:>12} {stored:>12}")?;
         }
@@ -130,15 +203,27 @@ impl View {
 
 impl From<ExtentStatistics> for ExtentsView {
     fn from(found: ExtentStatistics) -> Self {
-        let ExtentStatistics { extents, bytes, stored_bytes } = found;
-        Self { extents, bytes, stored_bytes }
+        let ExtentStatistics {
+            extents,
+            bytes,
+            stored_bytes,
+        } = found;
+        Self {
+            extents,
+            bytes,
+            stored_bytes,
+        }
     }
 }
 
 /// Those that take most first.
 fn extensions(found: &Statistics) -> Vec<ExtensionView> {
     let view = |(extension, e): (&Vec<u8>, &anteros_image::ExtensionStatistics)| ExtensionView {
-        extension: if extension.is_empty() { "none".into() } else { output::name(extension) },
+        extension: if extension.is_empty() {
+            "none".into()
+        } else {
+            output::name(extension)
+        },
         files: e.files,
         bytes: e.bytes,
         stored_bytes: e.stored_bytes,

@@ -44,7 +44,12 @@ pub struct Args {
 
     /// Extended options, separated by commas: legacy-compress, ^inline_data, force-inode-compact,
     /// force-inode-extended, force-inode-blockmap, nosbcrc, ^xattr-name-filter
-    #[arg(short = 'E', long = "extended", value_name = "OPTION", value_delimiter = ',')]
+    #[arg(
+        short = 'E',
+        long = "extended",
+        value_name = "OPTION",
+        value_delimiter = ','
+    )]
     extended: Vec<Extended>,
 
     /// Most input that one cluster may take (the paper's sliding window)
@@ -65,7 +70,12 @@ pub struct Args {
     chunksize: Option<u64>,
 
     /// Give every file this time, in seconds since 1970
-    #[arg(short = 'T', long = "time", value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(
+        short = 'T',
+        long = "time",
+        value_name = "SECONDS",
+        allow_negative_numbers = true
+    )]
     time: Option<i64>,
 
     /// With -T: for every file, which is the default
@@ -89,7 +99,13 @@ pub struct Args {
     label: String,
 
     /// Store an extended attribute once if more than COUNT inodes have it; negative: store none
-    #[arg(short = 'x', long = "xattr-share", value_name = "COUNT", default_value_t = 2, allow_negative_numbers = true)]
+    #[arg(
+        short = 'x',
+        long = "xattr-share",
+        value_name = "COUNT",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
     xattr_share: i64,
 
     /// Make root the owner of everything
@@ -171,7 +187,13 @@ impl Args {
         if !self.verify {
             return Ok(Verdict::Good);
         }
-        verify::built(&self.image, &self.source, &options, self.quiet || self.json, &cancel)
+        verify::built(
+            &self.image,
+            &self.source,
+            &options,
+            self.quiet || self.json,
+            &cancel,
+        )
     }
 
     fn check_source(&self) -> Result<(), Failure> {
@@ -197,7 +219,10 @@ struct Watch {
 
 impl Watch {
     fn new(quiet: bool) -> Self {
-        Self { bar: output::progress(quiet, "packing"), shown: Cell::new(0) }
+        Self {
+            bar: output::progress(quiet, "packing"),
+            shown: Cell::new(0),
+        }
     }
 }
 
@@ -207,11 +232,13 @@ impl Observer for Watch {
     }
 
     fn progressed(&self, progress: &Progress) {
-        self.bar.inc(progress.bytes_done - self.shown.replace(progress.bytes_done));
+        self.bar
+            .inc(progress.bytes_done - self.shown.replace(progress.bytes_done));
     }
 
     fn warn(&self, path: &Path, text: &str) {
-        self.bar.suspend(|| output::complain("warning", format_args!("{}: {text}", path.display())));
+        self.bar
+            .suspend(|| output::complain("warning", format_args!("{}: {text}", path.display())));
     }
 }
 
@@ -219,7 +246,9 @@ fn failure(error: &Error) -> Failure {
     let kind = match error {
         Error::Option(_) | Error::ImageInsideSource { .. } => Kind::Usage,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
-        Error::Cancelled => return Failure::new(Kind::Interrupted, "interrupted; there is no image"),
+        Error::Cancelled => {
+            return Failure::new(Kind::Interrupted, "interrupted; there is no image");
+        }
         _ => Kind::System,
     };
     let failure = Failure::new(kind, error);
@@ -284,8 +313,15 @@ fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     let percent = 100.0 * summary.image_bytes as f64 / summary.input_bytes.max(1) as f64;
-    let (input, size) = (output::bytes(summary.input_bytes), output::bytes(summary.image_bytes));
-    writeln!(out, "{}: {size}, {percent:.1} % of {input}, in {seconds:.2} s", image.display())?;
+    let (input, size) = (
+        output::bytes(summary.input_bytes),
+        output::bytes(summary.image_bytes),
+    );
+    writeln!(
+        out,
+        "{}: {size}, {percent:.1} % of {input}, in {seconds:.2} s",
+        image.display()
+    )?;
     let count = output::count;
     writeln!(
         out,
@@ -297,5 +333,10 @@ fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
         count(summary.specials),
         count(summary.hard_links),
     )?;
-    writeln!(out, "  {} of metadata, UUID {}", output::bytes(summary.metadata_bytes), output::uuid(&summary.uuid))
+    writeln!(
+        out,
+        "  {} of metadata, UUID {}",
+        output::bytes(summary.metadata_bytes),
+        output::uuid(&summary.uuid)
+    )
 }

@@ -31,7 +31,9 @@ impl FromStr for Compressor {
                 _ => return Err(format!("`{level}` is no level of lz4hc; 1 to 12 are")),
             },
             ("lzma" | "deflate" | "libdeflate" | "zstd", _) => {
-                return Err(format!("{name} images can be read, but not yet built; lz4 and lz4hc can"));
+                return Err(format!(
+                    "{name} images can be read, but not yet built; lz4 and lz4hc can"
+                ));
             }
             _ if text.contains(':') => return Err("one algorithm at a time".into()),
             _ => return Err("lz4 and lz4hc are known".into()),
@@ -45,8 +47,7 @@ impl FromStr for Compressor {
 pub enum Extended {
     LegacyCompress,
     InlineData(bool),
-    CompactInodes,
-    ExtendedInodes,
+    InodeForm(InodeForm),
     /// Chunks are always stored so; for mkfs.erofs' sake.
     BlockMap,
     NoChecksum,
@@ -61,16 +62,25 @@ impl FromStr for Extended {
             "legacy-compress" | "legacy_compress" => Self::LegacyCompress,
             "inline_data" => Self::InlineData(true),
             "^inline_data" | "noinline_data" => Self::InlineData(false),
-            "force-inode-compact" => Self::CompactInodes,
-            "force-inode-extended" => Self::ExtendedInodes,
+            "force-inode-compact" => Self::InodeForm(InodeForm::Compact),
+            "force-inode-extended" => Self::InodeForm(InodeForm::Extended),
             "force-inode-blockmap" => Self::BlockMap,
             "nosbcrc" => Self::NoChecksum,
             "xattr-name-filter" => Self::XattrFilter(true),
             "^xattr-name-filter" => Self::XattrFilter(false),
             _ => {
                 let name = text.split('=').next().unwrap_or(text);
-                let known = ["ztailpacking", "fragments", "all-fragments", "dedupe", "fragdedupe", "48bit",
-                    "dot-omitted", "force-chunk-indexes", "plain-xattr-prefixes"];
+                let known = [
+                    "ztailpacking",
+                    "fragments",
+                    "all-fragments",
+                    "dedupe",
+                    "fragdedupe",
+                    "48bit",
+                    "dot-omitted",
+                    "force-chunk-indexes",
+                    "plain-xattr-prefixes",
+                ];
                 return Err(match known.contains(&name) {
                     true => "images with it can be read, but not yet built".into(),
                     false => "there is no such extended option; --help lists them".into(),
@@ -99,7 +109,9 @@ impl FromStr for Uuid {
         let shape = [8, 4, 4, 4, 12];
         let parts: Vec<&str> = text.split('-').collect();
         let fits = parts.len() == 5 && parts.iter().zip(shape).all(|(part, len)| part.len() == len);
-        let number = u128::from_str_radix(&parts.concat(), 16).ok().filter(|_| fits && !text.contains('+'));
+        let number = u128::from_str_radix(&parts.concat(), 16)
+            .ok()
+            .filter(|_| fits && !text.contains('+'));
         let number = number.ok_or("a UUID looks like 123e4567-e89b-12d3-a456-426614174000")?;
         Ok(Self::Given(number.to_be_bytes()))
     }
@@ -155,7 +167,9 @@ impl Args {
             offset: self.offset,
             ..Options::default()
         };
-        self.extended.iter().for_each(|option| apply(*option, &mut options));
+        self.extended
+            .iter()
+            .for_each(|option| apply(*option, &mut options));
         Ok(options)
     }
 
@@ -187,9 +201,15 @@ impl Args {
     }
 
     fn exclude(&self) -> Result<Vec<Exclude>, Failure> {
-        let paths = self.exclude_path.iter().map(|path| Ok(Exclude::Path(path.as_bytes().to_vec())));
-        let pattern = |text: &String| Exclude::pattern(text).map_err(|e| Failure::new(Kind::Usage, e));
-        paths.chain(self.exclude_regex.iter().map(pattern)).collect()
+        let paths = self
+            .exclude_path
+            .iter()
+            .map(|path| Ok(Exclude::Path(path.as_bytes().to_vec())));
+        let pattern =
+            |text: &String| Exclude::pattern(text).map_err(|e| Failure::new(Kind::Usage, e));
+        paths
+            .chain(self.exclude_regex.iter().map(pattern))
+            .collect()
     }
 }
 
@@ -197,8 +217,7 @@ fn apply(option: Extended, options: &mut Options) {
     match option {
         Extended::LegacyCompress | Extended::BlockMap => {}
         Extended::InlineData(on) => options.inline_data = on,
-        Extended::CompactInodes => options.inode_form = InodeForm::Compact,
-        Extended::ExtendedInodes => options.inode_form = InodeForm::Extended,
+        Extended::InodeForm(form) => options.inode_form = form,
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
     }
@@ -208,7 +227,8 @@ fn apply(option: Extended, options: &mut Options) {
 fn random_uuid() -> Result<[u8; 16], Failure> {
     let path = std::path::Path::new("/dev/urandom");
     let mut bytes = [0; 16];
-    let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes));
+    let read =
+        std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes));
     read.map_err(|e| Failure::system(path, &e))?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -216,10 +236,19 @@ fn random_uuid() -> Result<[u8; 16], Failure> {
 }
 
 fn source_date_epoch() -> Result<Option<i64>, Failure> {
-    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else {
+        return Ok(None);
+    };
     let seconds = value.to_str().and_then(|text| text.parse().ok());
-    let message = || format!("SOURCE_DATE_EPOCH is `{}`, not a number of seconds", value.to_string_lossy());
-    Ok(Some(seconds.ok_or_else(|| Failure::new(Kind::Usage, message()))?))
+    let message = || {
+        format!(
+            "SOURCE_DATE_EPOCH is `{}`, not a number of seconds",
+            value.to_string_lossy()
+        )
+    };
+    Ok(Some(
+        seconds.ok_or_else(|| Failure::new(Kind::Usage, message()))?,
+    ))
 }
 
 #[cfg(test)]
@@ -229,10 +258,17 @@ mod tests {
     #[test]
     fn compressors() {
         assert_eq!("lz4".parse(), Ok(Compressor(Effort::Fast)));
-        for (text, level) in [("lz4hc", 9), ("lz4hc,12", 12), ("lz4hc,level=3", 3), ("lz4hc,0", 9)] {
+        for (text, level) in [
+            ("lz4hc", 9),
+            ("lz4hc,12", 12),
+            ("lz4hc,level=3", 3),
+            ("lz4hc,0", 9),
+        ] {
             assert_eq!(text.parse(), Ok(Compressor(Effort::High(level))), "{text}");
         }
-        for bad in ["", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip"] {
+        for bad in [
+            "", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",
+        ] {
             assert!(bad.parse::<Compressor>().is_err(), "{bad}");
         }
     }
@@ -240,10 +276,18 @@ mod tests {
     #[test]
     fn uuids() {
         let text = "00010203-0405-0607-0809-0a0b0c0d0e0f";
-        assert_eq!(text.parse(), Ok(Uuid::Given(std::array::from_fn(|i| i as u8))));
+        assert_eq!(
+            text.parse(),
+            Ok(Uuid::Given(std::array::from_fn(|i| i as u8)))
+        );
         assert_eq!("clear".parse(), Ok(Uuid::Given([0; 16])));
         let signed = "+0010203-0405-0607-0809-0a0b0c0d0e0f";
-        for bad in ["", "00010203", "zz010203-0405-0607-0809-0a0b0c0d0e0f", signed] {
+        for bad in [
+            "",
+            "00010203",
+            "zz010203-0405-0607-0809-0a0b0c0d0e0f",
+            signed,
+        ] {
             assert!(bad.parse::<Uuid>().is_err(), "{bad}");
         }
     }
