@@ -214,8 +214,9 @@ impl FileSystem for ImageFs {
             block_size: sb.block_bytes(),
             blocks: sb.blocks + extra,
             blocks_free: 0,
-            files: sb.inodes,
-            files_free: 0,
+            // As the kernel's EROFS counts: an image is never short of inodes.
+            files: u64::MAX,
+            files_free: u64::MAX - sb.inodes,
             name_max: 255,
         })
     }

@@ -235,8 +235,8 @@ fn manifest(root: &Path) -> Vec<String> {
 }
 
 /// With 48-bit addresses mkfs.erofs stores 32 bits of seconds and no fractions.
-fn as_stored_in(image: &str, line: &str) -> String {
-    if !image.starts_with("48bit") {
+fn as_stored_in(image: &Image, line: &str) -> String {
+    if !image.superblock().has_48bit() {
         return line.into();
     }
     line.replace("-86400.", "4294880896.")
@@ -261,7 +261,7 @@ fn every_fixture_extracts_to_the_tree_it_was_made_of() {
             assert!(summary.is_complete(), "{name}");
             let found = manifest(target.path());
             for (found, expected) in found.iter().zip(&expected) {
-                assert_eq!(*found, as_stored_in(&name, expected), "{name}");
+                assert_eq!(*found, as_stored_in(&image, expected), "{name}");
             }
             assert_eq!(found.len(), expected.len(), "{name}");
         }
@@ -858,7 +858,7 @@ fn a_file_of_impossible_size_is_an_error() {
     let target = tempfile::tempdir().unwrap();
     let error = try_extract(&image, "", target.path(), &ExtractOptions::default()).unwrap_err();
     assert!(
-        error.to_string().starts_with("/file: cannot set its size"),
+        matches!(&error.problem, ExtractProblem::Image(_)) && error.problem.is_corrupt(),
         "{error}"
     );
 }
