@@ -1,7 +1,9 @@
 //! `bench image`: what images cost to build, to extract and to check, and how large they are, beside erofs-utils.
 //!
-//! Both builders get the same options. Both readers get the same image, the peer's. `fsck.erofs` decodes the data
-//! only when told to extract, so that is what `anteros check`, which always does, is compared with.
+//! Images and extracted trees lie in memory where that can be had: it is the programs that are compared, not the disk,
+//! and anteros alone waits until its image is on it. Both builders get the same options. Both readers get the same
+//! image, the peer's. `fsck.erofs` decodes the data only when told to extract, so that is what `anteros check`, which
+//! always does, is compared with.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -41,7 +43,7 @@ pub(super) fn image(options: &Options) -> Outcome<(Vec<String>, Vec<Comparison>)
     peers::make()?;
     let bench = Bench {
         anteros: build_anteros()?,
-        scratch: PathBuf::from("target/bench/scratch"),
+        scratch: scratch(),
         runs: options.runs,
     };
     clear(&bench.scratch)?;
@@ -109,14 +111,7 @@ impl Bench {
     }
 
     fn read(&self, subject: &str, image: &Path) -> Outcome<Vec<Comparison>> {
-        // In memory, where that can be had: it is the programs that are compared, not the disk.
-        let memory = Path::new("/dev/shm");
-        let tree = if memory.is_dir() {
-            memory
-        } else {
-            &self.scratch
-        }
-        .join("anteros-bench-tree");
+        let tree = self.scratch.join("tree");
         let mut extract = self.anteros("extract");
         extract.arg(image).arg(&tree);
         let mut peer_extract = peers::command("fsck.erofs")?;
@@ -151,6 +146,15 @@ impl Bench {
             .iter()
             .filter_map(|text| text.lines().next().map(str::to_owned))
             .collect())
+    }
+}
+
+/// A directory in memory, or else on the disk.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir() {
+        true => memory.join("anteros-bench"),
+        false => PathBuf::from("target/bench/scratch"),
     }
 }
 
