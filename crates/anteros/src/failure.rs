@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anteros_format::Corrupt;
+
 /// What a command that could do its work found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -80,9 +82,13 @@ impl Failure {
             anteros_image::Error::Devices { .. } => {
                 failure.hint("name each extra device, in order, with --device FILE")
             }
-            error if error.is_corrupt() => failure.hint(format_args!(
-                "`anteros check {name}` lists every fault in the image"
-            )),
+            anteros_image::Error::Corrupt {
+                fault: Corrupt::Magic { .. },
+                ..
+            } => failure.hint("an image that begins further on needs --offset BYTES"),
+            error if error.is_corrupt() => {
+                failure.hint("`anteros check` lists every fault in an image")
+            }
             _ => failure,
         }
     }

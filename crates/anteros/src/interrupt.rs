@@ -8,13 +8,27 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{Failure, Kind};
 
-/// The signals that ask to stop.
-pub const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// The signals that ask to stop, but for those that this process was started to ignore, as `nohup` does.
+pub fn signals() -> Vec<i32> {
+    let ignored = ignored();
+    let asks = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(asks).collect()
+}
+
+/// The set of ignored signals, the first one in the lowest bit.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.unwrap_or(0)
+}
 
 /// A flag that rises when somebody asks to stop; asking twice stops at once.
 pub fn flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in SIGNALS {
+    for signal in signals() {
         signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
         signal_hook::flag::register(signal, flag.clone())?;
     }

@@ -87,11 +87,10 @@ impl Args {
             &cancel,
         );
         bar.finish_and_clear();
-        let summary = done.map_err(|e| failure(&image.name(), &e))?;
-        summary
-            .errors
-            .iter()
-            .for_each(|error| output::complain("error", error));
+        let say = |error: &ExtractError| self.text(&image.name(), error);
+        let summary = done.map_err(|error| failure(say(&error), &error))?;
+        let errors = summary.errors.iter().map(say);
+        errors.for_each(|error| output::complain("error", error));
         if self.json {
             output::json(&Report::new(&summary))?;
         } else if !self.quiet {
@@ -102,6 +101,16 @@ impl Args {
         } else {
             Verdict::Partial
         })
+    }
+
+    /// An error with the side it was met on: the image, or the target.
+    fn text(&self, image: &str, error: &ExtractError) -> String {
+        match &error.problem {
+            ExtractProblem::Image(_)
+            | ExtractProblem::DirectoryTwice { .. }
+            | ExtractProblem::Name => format!("{image}: {error}"),
+            _ => format!("{}: {error}", self.target.display()),
+        }
     }
 
     fn options(&self) -> ExtractOptions {
@@ -146,7 +155,7 @@ impl ExtractObserver for Watch {
     }
 }
 
-fn failure(image: &str, error: &ExtractError) -> Failure {
+fn failure(text: String, error: &ExtractError) -> Failure {
     let kind = match &error.problem {
         ExtractProblem::Image(error) => kind_of(error),
         ExtractProblem::Exists | ExtractProblem::DirectoryInTheWay => Kind::Usage,
@@ -154,7 +163,7 @@ fn failure(image: &str, error: &ExtractError) -> Failure {
         problem if problem.is_corrupt() => Kind::Corrupt,
         _ => Kind::System,
     };
-    let failure = Failure::new(kind, format_args!("{image}: {error}"));
+    let failure = Failure::new(kind, text);
     match &error.problem {
         ExtractProblem::Exists => failure.hint("--overwrite replaces what exists"),
         problem if problem.is_corrupt() => failure

@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(default_value = "/")]
     path: OsString,
 
-    /// Kind, permissions, links, owner, group, size and time too
+    /// Kind and permissions, links, owner, group, size (or device) and time (UTC) too
     #[arg(short, long)]
     long: bool,
 
@@ -69,11 +69,8 @@ impl Args {
         let start = image.find(path).map_err(failure)?;
         let mut entries = Vec::new();
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let prefix: Vec<u8> = if self.recursive {
-            path.to_vec()
-        } else {
-            Vec::new()
-        };
+        let is_bare = start.kind == FileKind::Directory && !self.recursive;
+        let prefix = if is_bare { Vec::new() } else { path.to_vec() };
         let mut pending = vec![(prefix, start)];
         let mut visited = std::collections::HashSet::new();
         while let Some((prefix, inode)) = pending.pop() {
@@ -91,7 +88,7 @@ impl Args {
                 if self.json {
                     entries.push(entry);
                 } else {
-                    print(&mut out, &entry, self.long)?;
+                    print(&mut out, &entry, self.long.then_some(&inode))?;
                 }
                 if self.recursive && inode.kind == FileKind::Directory {
                     below.push((path, inode));
@@ -167,28 +164,83 @@ fn entry(image: &Image, path: &[u8], inode: &Inode) -> Result<Entry, Error> {
     })
 }
 
-fn print(out: &mut impl Write, entry: &Entry, long: bool) -> std::io::Result<()> {
-    if !long {
-        return writeln!(out, "{}", entry.path);
-    }
+/// Prints an entry, with what is in its inode if that is given.
+fn print(out: &mut impl Write, entry: &Entry, inode: Option<&Inode>) -> std::io::Result<()> {
     let Entry {
         path,
-        kind,
-        mode,
         nlink,
         uid,
         gid,
         size,
-        mtime,
         ..
     } = entry;
+    let Some(inode) = inode else {
+        return writeln!(out, "{path}");
+    };
+    let mode = mode(inode.kind, inode.perm);
+    let time = time(entry.mtime);
     let size = entry.rdev.clone().unwrap_or_else(|| size.to_string());
     write!(
         out,
-        "{kind:<9} {mode} {nlink:>4} {uid:>6} {gid:>6} {size:>12} {mtime:>11} {path}"
+        "{mode} {nlink:>3} {uid:>5} {gid:>5} {size:>11} {time} {path}"
     )?;
     match &entry.target {
         Some(target) => writeln!(out, " -> {target}"),
         None => writeln!(out),
+    }
+}
+
+/// Kind and permissions as `ls -l` shows them: `drwxr-xr-t`.
+fn mode(kind: FileKind, perm: u16) -> String {
+    let kind = match kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::CharDevice => 'c',
+        FileKind::BlockDevice => 'b',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+    };
+    // For owner, group and others: their bits, the special one of each, its letters with x and without.
+    let classes = [(6, 0o4000, "sS"), (3, 0o2000, "sS"), (0, 0o1000, "tT")];
+    let letters = classes.map(|(shift, special, letters)| {
+        let has = |bit: u16| perm >> shift & bit != 0;
+        let (both, alone) = letters.split_at(1);
+        let execute = match (perm & special != 0, has(1)) {
+            (true, true) => both,
+            (true, false) => alone,
+            (false, true) => "x",
+            (false, false) => "-",
+        };
+        let (read, write) = (
+            if has(4) { "r" } else { "-" },
+            if has(2) { "w" } else { "-" },
+        );
+        [read, write, execute].concat()
+    });
+    format!("{kind}{}", letters.concat())
+}
+
+/// A time as people read it; in seconds where the calendar ends.
+fn time(secs: i64) -> String {
+    match jiff::Timestamp::from_second(secs) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M").to_string(),
+        Err(_) => format!("{secs:>16}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_and_times_read_as_those_of_ls() {
+        assert_eq!(mode(FileKind::Directory, 0o1777), "drwxrwxrwt");
+        assert_eq!(mode(FileKind::Regular, 0o6744), "-rwsr-Sr--");
+        assert_eq!(mode(FileKind::Socket, 0o1001), "s--------t");
+        assert_eq!(mode(FileKind::Fifo, 0o7000), "p--S--S--T");
+        assert_eq!(time(0), "1970-01-01 00:00");
+        assert_eq!(time(-86_400), "1969-12-31 00:00");
+        assert_eq!(time(i64::MAX), "9223372036854775807");
     }
 }

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -139,7 +138,7 @@ impl Args {
         let session =
             session.on_fault(|ino, error| output::complain(&format!("inode {}", ino.0), error));
         let unmounter = session.unmounter();
-        let mut signals = Signals::new(interrupt::SIGNALS).map_err(system)?;
+        let mut signals = Signals::new(interrupt::signals()).map_err(system)?;
         let handle = signals.handle();
         let waiter = std::thread::spawn(move || {
             for _ in &mut signals {
@@ -167,7 +166,6 @@ fn start_in_background(image: &Path) -> Outcome {
         .arg("--detach")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .process_group(0)
         .spawn()
         .map_err(system)?;
     let mut line = String::new();
@@ -188,8 +186,7 @@ fn detach() -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{READY}")?;
     out.flush()?;
-    // Fails only for leaders of a process group, which have nothing to let go of but the terminal.
-    let _ = rustix::process::setsid();
+    rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

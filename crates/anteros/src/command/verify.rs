@@ -138,7 +138,7 @@ fn compare(
     let bar = output::progress(quiet, "comparing");
     let report = verify(image, source, options, &Watch(bar.clone()), cancel);
     bar.finish_and_clear();
-    report.map_err(|e| failure(&image.name(), &e))
+    report.map_err(|e| failure(&image.name(), source, &e))
 }
 
 struct Watch(ProgressBar);
@@ -150,11 +150,14 @@ impl VerifyObserver for Watch {
     }
 }
 
-fn failure(image: &str, error: &VerifyError) -> Failure {
+fn failure(image: &str, source: &Path, error: &VerifyError) -> Failure {
     let kind = match &error.problem {
         VerifyProblem::Image(error) => kind_of(error),
-        VerifyProblem::Source(_) => Kind::System,
         VerifyProblem::Cancelled => Kind::Interrupted,
+        VerifyProblem::Source(cause) => {
+            let text = format!("{}: {}: {cause}", source.display(), error.path);
+            return Failure::new(Kind::System, text);
+        }
     };
     Failure::new(kind, format_args!("{image}: {error}"))
 }

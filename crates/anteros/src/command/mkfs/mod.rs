@@ -53,7 +53,7 @@ pub struct Args {
     extended: Vec<Extended>,
 
     /// Most input that one cluster may take (the paper's sliding window)
-    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_size)]
+    #[arg(long, alias = "max-extent-bytes", value_name = "BYTES", default_value = "8M", value_parser = parse_size)]
     window: u64,
 
     /// Leave a file uncompressed unless that much of it is saved
@@ -81,6 +81,10 @@ pub struct Args {
     /// With -T: for every file, which is the default
     #[arg(long)]
     all_time: bool,
+
+    /// With -T: not for files, which keep their times
+    #[arg(long, conflicts_with = "all_time")]
+    mkfs_time: bool,
 
     /// Drop the times of files where keeping them takes a larger inode
     #[arg(long, conflicts_with = "preserve_mtime")]

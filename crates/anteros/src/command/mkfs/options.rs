@@ -148,7 +148,7 @@ impl Args {
             },
             chunk_bytes: self.chunksize,
             ignore_mtime: self.ignore_mtime,
-            fixed_time: self.time,
+            fixed_time: self.time.filter(|_| !self.mkfs_time),
             clamp_time: source_date_epoch()?,
             uuid: self.uuid_choice()?,
             label: self.label.clone().into_bytes(),

@@ -1,0 +1,248 @@
+//! What goes wrong, what is said about it, and what is left behind.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anteros_tests::judge;
+
+use crate::{Workshop, run, same};
+
+#[test]
+fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
+    let shop = Workshop::new();
+    for (arguments, said) in [
+        ("", "Usage: anteros"),
+        ("chekc image", "similar subcommand exists: 'check'"),
+        ("mkfs", "<IMAGE>"),
+        ("mkfs image", "<SOURCE>"),
+        ("mkfs image src -zlz5", "lz4 and lz4hc are known"),
+        ("mkfs image src -zzstd", "not yet built"),
+        ("mkfs image src -zlz4hc,13", "1 to 12"),
+        ("mkfs image src -zlz4 -C5000", "multiples of 4096"),
+        ("mkfs image src -C4096", "-C has no meaning without -z"),
+        ("mkfs image src -b3000", "powers of two"),
+        ("mkfs image src -Efragments", "not yet built"),
+        ("mkfs image src -Enonsense", "no such extended option"),
+        ("mkfs image src -Unonsense", "a UUID looks like"),
+        ("mkfs image src -L1234567890123456", "15 bytes"),
+        ("mkfs image src --exclude-regex (", "the exclusion `(`"),
+        ("mkfs image src/hello", "only directories can be packed"),
+        ("mkfs src src/hello", "the image comes first"),
+        ("mkfs src/image src", "lies inside the source"),
+        ("mkfs image src --workers 0", "0 is not in 1..=1024"),
+        ("mount image --kernel --fuse x", "cannot be used with"),
+    ] {
+        let said_so = shop.bad(2, arguments);
+        assert!(said_so.contains(said), "{arguments}: {said_so}");
+    }
+    assert_eq!(shop.left(), [""; 0]);
+    assert!(!shop.path("src/image").exists());
+}
+
+#[test]
+fn what_is_missing_or_no_image_is_named() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    fs::write(
+        shop.path("text"),
+        "no image, but longer than a superblock ".repeat(100),
+    )
+    .unwrap();
+    for (status, arguments, said) in [
+        (5, "mkfs new missing", "missing: No such file"),
+        (
+            5,
+            "mkfs missing/new src",
+            "missing/new: cannot create the image",
+        ),
+        (5, "check missing", "missing: No such file"),
+        (5, "check src", "an image is a file"),
+        (3, "check text", "no EROFS image: the magic is 0x"),
+        (5, "ls image missing", "image: missing: no such file"),
+        (2, "cat image sub", "sub is a directory"),
+        (
+            5,
+            "extract image out --path missing",
+            "missing: no such file",
+        ),
+        (5, "verify image missing", "missing: /: No such file"),
+        (5, "mount image missing", "missing: not a directory"),
+        (5, "umount src", "src"),
+    ] {
+        let said_so = shop.bad(status, arguments);
+        assert!(said_so.contains(said), "{arguments}: {said_so}");
+    }
+}
+
+#[test]
+fn a_truncated_image_is_an_error_everywhere() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src -zlz4hc");
+    let whole = fs::read(shop.path("image")).unwrap();
+    for len in [0, 1000, 1100, 4096, whole.len() / 2, whole.len() - 1] {
+        fs::write(shop.path("cut"), &whole[..len]).unwrap();
+        let check = shop.run("check cut");
+        let told = format!("{}{}", check.out, check.err);
+        assert!(told.contains("cut: "), "{len} bytes: {check:?}");
+        assert!(
+            matches!(check.status, Some(1 | 3)),
+            "{len} bytes: {check:?}"
+        );
+        let extract = shop.run("extract cut out --overwrite");
+        // The very end may be padding.
+        let whole = extract.status == Some(0) && same(&shop.path("src"), &shop.path("out"));
+        assert!(
+            whole || extract.status == Some(3),
+            "{len} bytes: {extract:?}"
+        );
+    }
+}
+
+#[test]
+fn damaged_data_is_an_error_and_never_other_data() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src -zlz4hc");
+    let mut bytes = fs::read(shop.path("image")).unwrap();
+    bytes[4096..8192].fill(0xff);
+    fs::write(shop.path("image"), bytes).unwrap();
+    let run = shop.run("cat image sub/text");
+    assert_eq!((run.status, &run.out[..]), (Some(3), ""), "{run:?}");
+    assert!(run.err.contains("sub/text: data of inode"), "{run:?}");
+    let run = shop.run("extract image out --keep-going");
+    assert_eq!(run.status, Some(6), "{run:?}");
+    assert!(
+        run.err.contains("image: /sub/text: data of inode"),
+        "{run:?}"
+    );
+    assert_eq!(fs::read(shop.path("out/hello")).unwrap(), b"hello\n");
+}
+
+#[test]
+fn a_user_without_rights_is_told_what_is_missing() {
+    let shop = Workshop::new();
+    fs::set_permissions(shop.path("src/hello"), fs::Permissions::from_mode(0)).unwrap();
+    let run = shop.run_as_nobody("mkfs image src");
+    assert_eq!(run.status, Some(5), "{run:?}");
+    assert!(
+        run.err.contains("src/hello: ") && run.err.contains("Permission denied"),
+        "{run:?}"
+    );
+    assert_eq!(shop.left(), [""; 0]);
+
+    fs::set_permissions(shop.path("src/hello"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(
+        shop.run_as_nobody("mkfs image src --verify").status,
+        Some(0)
+    );
+    assert_eq!(shop.run_as_nobody("check image").status, Some(0));
+    assert_eq!(shop.run_as_nobody("extract image out").status, Some(0));
+    let run = shop.run_as_nobody("mount --kernel image src");
+    assert_eq!(run.status, Some(5), "{run:?}");
+    assert!(run.err.contains("the kernel does not mount it"), "{run:?}");
+}
+
+#[test]
+fn a_full_disk_is_named_and_nothing_looks_like_an_image() {
+    if !judge::is_root() {
+        return judge::missing("a small tmpfs (only root can mount)");
+    }
+    let shop = Workshop::new();
+    fs::write(shop.path("src/big"), vec![1; 4 << 20]).unwrap();
+    shop.good("mkfs image src");
+    fs::create_dir(shop.path("small")).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=1M", "tmpfs"];
+    assert_eq!(
+        run(Command::new("mount").args(mount).arg(shop.path("small"))).status,
+        Some(0)
+    );
+    let built = shop.run("mkfs small/image src");
+    let extracted = shop.run("extract image small/out");
+    let left: Vec<_> = fs::read_dir(shop.path("small"))
+        .unwrap()
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
+    assert_eq!(
+        run(Command::new("umount").arg(shop.path("small"))).status,
+        Some(0)
+    );
+    assert_eq!(
+        (built.status, extracted.status),
+        (Some(5), Some(5)),
+        "{built:?} {extracted:?}"
+    );
+    for text in [&built.err, &extracted.err] {
+        assert!(
+            text.contains("small/") && text.contains("No space left"),
+            "{text}"
+        );
+    }
+    assert_eq!(left, ["out"]);
+}
+
+#[test]
+fn an_interrupted_build_leaves_nothing() {
+    let shop = Workshop::new();
+    let endless = fs::File::create(shop.path("src/endless")).unwrap();
+    endless.set_len(1 << 40).unwrap();
+    for signal in ["INT", "TERM"] {
+        let child = shop
+            .command("mkfs image src -zlz4 --holes compress")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Whether the work has begun by then or not, the end is the same.
+        std::thread::sleep(Duration::from_millis(300));
+        let kill = ["-s", signal, &child.id().to_string()];
+        assert_eq!(run(Command::new("kill").args(kill)).status, Some(0));
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("there is no image"), "{said}");
+        assert_eq!(shop.left(), [""; 0]);
+    }
+}
+
+#[test]
+fn an_interrupted_rebuild_keeps_the_old_image() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    let old = fs::read(shop.path("image")).unwrap();
+    fs::set_permissions(shop.path("src"), fs::Permissions::from_mode(0o755)).unwrap();
+    let endless = fs::File::create(shop.path("src/endless")).unwrap();
+    endless.set_len(1 << 40).unwrap();
+    let mut child = shop
+        .command("mkfs image src -zlz4 --holes compress")
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    // Nothing can be tidied up after this one.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read(shop.path("image")).unwrap(), old);
+}
+
+#[test]
+fn nobody_reading_is_no_reason_to_complain() {
+    let shop = Workshop::new();
+    (0..5000).for_each(|n| fs::write(shop.path(&format!("src/name-{n}")), "").unwrap());
+    shop.good("mkfs image src");
+    let mut child = shop
+        .command("ls -l image")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!((child.wait().unwrap().code(), &said[..]), (Some(141), ""));
+}

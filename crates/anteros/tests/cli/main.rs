@@ -1,0 +1,120 @@
+//! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
+
+mod failures;
+mod images;
+mod mounts;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A user without any rights.
+const NOBODY: u32 = 65534;
+
+/// A directory with a source tree `src`, where programs run.
+struct Workshop {
+    dir: TempDir,
+    /// Where the program lies so that every user may run it.
+    program: PathBuf,
+}
+
+/// What a run of the program gave.
+#[derive(Debug)]
+struct Run {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Workshop {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(dir.path(), everybody).unwrap();
+        let program = dir.path().join("anteros");
+        fs::copy(env!("CARGO_BIN_EXE_anteros"), &program).unwrap();
+        let source = dir.path().join("src");
+        fs::create_dir_all(source.join("sub")).unwrap();
+        fs::write(source.join("hello"), "hello\n").unwrap();
+        let text: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+        fs::write(source.join("sub/text"), text).unwrap();
+        fs::hard_link(source.join("hello"), source.join("sub/link")).unwrap();
+        symlink("sub/text", source.join("symlink")).unwrap();
+        Self { dir, program }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The program with arguments separated by spaces.
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments.split_whitespace())
+            .current_dir(self.dir.path())
+            .env_remove("SOURCE_DATE_EPOCH")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Run {
+        run(&mut self.command(arguments))
+    }
+
+    /// Runs as a user without rights; whoever is none of root's is one already.
+    fn run_as_nobody(&self, arguments: &str) -> Run {
+        let mut command = self.command(arguments);
+        if anteros_tests::judge::is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        run(&mut command)
+    }
+
+    /// What a run prints that must be good.
+    fn good(&self, arguments: &str) -> String {
+        let run = self.run(arguments);
+        assert_eq!((run.status, &run.err[..]), (Some(0), ""), "{arguments}");
+        run.out
+    }
+
+    /// What a run complains of that must end with this status.
+    fn bad(&self, status: i32, arguments: &str) -> String {
+        let run = self.run(arguments);
+        assert_eq!(run.status, Some(status), "{arguments}: {run:?}");
+        run.err
+    }
+
+    /// The names in the directory, but for the program and the source.
+    fn left(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|n| n != "anteros" && n != "src").collect();
+        names.sort();
+        names
+    }
+}
+
+fn run(command: &mut Command) -> Run {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    Run {
+        status: status.code(),
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+/// Whether two files, or two trees of files, links and directories, hold the same.
+fn same(one: &Path, other: &Path) -> bool {
+    let mut diff = Command::new("diff");
+    diff.args(["-r", "--no-dereference"]).arg(one).arg(other);
+    diff.output().unwrap().status.success()
+}
