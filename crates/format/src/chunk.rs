@@ -5,7 +5,7 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Corrupt, Fault, Unsupported, align_up};
+use crate::{Corrupt, Unsupported, align_up};
 
 const BLOCK_BITS_MASK: u16 = 0x1f;
 const INDEXES: u16 = 0x20;
@@ -57,10 +57,10 @@ impl ChunkFormat {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] for unknown bits, [`Corrupt`] for impossible chunk sizes.
-    pub fn parse(format: u16, block_bits: u8) -> Result<Self, Fault> {
+    /// [`Unsupported::ChunkFormat`] for unknown bits.
+    pub fn parse(format: u16, block_bits: u8) -> Result<Self, Unsupported> {
         if format & !(BLOCK_BITS_MASK | INDEXES | FORTY_EIGHT_BIT) != 0 {
-            return Err(Unsupported::ChunkFormat { format }.into());
+            return Err(Unsupported::ChunkFormat { format });
         }
         let chunk_bits = u32::from(format & BLOCK_BITS_MASK) + u32::from(block_bits);
         Ok(Self {

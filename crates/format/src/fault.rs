@@ -93,8 +93,6 @@ pub enum Corrupt {
     Nanoseconds { nanos: u32 },
     #[error("{len} bytes of inline data at {offset:#x} cross the end of a block")]
     InlineCrossesBlock { offset: u64, len: u64 },
-    #[error("a {kind} cannot have data layout {layout}", kind = kind.name())]
-    LayoutOfKind { kind: FileKind, layout: u8 },
 
     // Directories.
     #[error("the name table begins at {nameoff} in a block of {block_len} bytes")]
@@ -119,6 +117,7 @@ pub enum Corrupt {
     #[error("entry {index}: file type {file_type} is unknown")]
     DirentType { index: usize, file_type: u8 },
 
+    // Symbolic links.
     #[error("the target of the symbolic link contains NUL")]
     SymlinkNul,
 
@@ -145,10 +144,6 @@ pub enum Corrupt {
     XattrPrefixBase { index: u8, base: u8 },
 
     // Chunks and devices.
-    #[error("chunks of 2^{bits} bytes are impossible")]
-    ChunkBits { bits: u32 },
-    #[error("the chunk table has {entries} entries, too many to lie anywhere")]
-    ChunkTable { entries: u64 },
     #[error("chunk {chunk} lies on device {device}, but there are {devices} extra devices")]
     ChunkDevice {
         chunk: u64,
@@ -189,14 +184,8 @@ pub enum Corrupt {
     PclusterBlocksMissing { lcn: u64 },
     #[error("lcluster {lcn}: the size of a pcluster is recorded where none belongs")]
     PclusterBlocksStray { lcn: u64 },
-    #[error("lcluster {lcn} lies beyond the {total} of the file")]
-    LclusterBeyond { lcn: u64, total: u64 },
-    #[error("the extent at {offset} is empty or runs backwards")]
-    ExtentEmpty { offset: u64 },
     #[error("the extent at {offset} decodes to {len} bytes; {EXTENT_MAX} is the most", EXTENT_MAX = crate::EXTENT_BYTES_MAX)]
     ExtentLength { offset: u64, len: u64 },
-    #[error("the pcluster of the extent at {offset} has {len} bytes; 1 to {PC_MAX} are allowed", PC_MAX = crate::PCLUSTER_BYTES_MAX)]
-    PclusterLength { offset: u64, len: u64 },
     #[error("the plain extent at {offset} has {len} bytes, its pcluster only {encoded}")]
     PlainLength { offset: u64, len: u64, encoded: u64 },
     #[error("the extent at {offset} is compressed to {encoded} bytes, more than its {len}")]

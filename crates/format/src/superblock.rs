@@ -95,7 +95,7 @@ pub struct Superblock {
     pub checksum: u32,
     /// The root directory.
     pub root: Nid,
-    /// The inode that holds fragments.
+    /// The inode that holds fragments; only with [`Incompat::FRAGMENTS`].
     pub packed: Option<Nid>,
     /// The inode that holds metadata.
     pub metabox: Option<Nid>,
@@ -180,7 +180,10 @@ impl Superblock {
             superblock_bytes,
             checksum: raw.checksum.get(),
             root,
-            packed: special_nid("packed", raw.packed_nid.get())?,
+            packed: match incompat.contains(Incompat::FRAGMENTS) {
+                true => special_nid("packed", raw.packed_nid.get())?,
+                false => None,
+            },
             metabox,
             inodes: raw.inos.get(),
             blocks: u64::from(raw.blocks_lo.get()) | blocks_hi << 32,

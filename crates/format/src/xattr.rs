@@ -189,9 +189,6 @@ impl<'a> XattrEntry<'a> {
     /// [`Corrupt`] if the prefix is unknown, or the name too long or with a NUL; `offset` is only
     /// reported.
     pub fn name(&self, prefixes: &[LongPrefix], offset: usize) -> Result<Option<Vec<u8>>, Corrupt> {
-        if self.index == 0 && self.suffix.is_empty() && self.value.is_empty() {
-            return Ok(None); // padding: mkfs.erofs --root-xattr-isize
-        }
         let (base, infix): (u8, &[u8]) = match self.index & !LONG_PREFIX {
             index if self.index & LONG_PREFIX == 0 => (index, b""),
             index => {
@@ -277,7 +274,7 @@ impl<'a> XattrRegion<'a> {
         let mut next = Some(self.inline_offset()).filter(|&o| o < region.len());
         std::iter::from_fn(move || {
             let mut offset = next.take()?;
-            // Room that a writer left for attributes to come.
+            // Room for attributes to come, as `mkfs.erofs --root-xattr-isize` leaves it.
             while region[offset..].starts_with(&[0; ENTRY_BYTES]) {
                 offset += ENTRY_BYTES;
             }

@@ -9,9 +9,13 @@
 //! many files share it.
 //!
 //! A fault is noted and the rest goes on; the only ways to end early are the caller's `cancel` and
-//! [`CheckOptions::work_bytes_max`], and both are told in the report. Memory is proportional to the
-//! number of inodes and extents, except for findings, of which [`CheckOptions::findings_max`] are
-//! kept. Paths are looked up afterwards, for the findings alone.
+//! [`CheckOptions::work_bytes_max`], and both are told in the report. Paths are looked up afterwards,
+//! for the findings alone.
+//!
+//! Memory is proportional to the number of different inodes and extents, whatever an image claims:
+//! extents of many files on the same bytes are one entry of the map, a directory that repeats itself
+//! is given up, and of findings [`CheckOptions::findings_max`] are kept. Time is not: an index may
+//! truly have so many entries, and `work_bytes_max` is there for those who will not wait.
 //!
 //! | module | job |
 //! |---|---|
@@ -127,7 +131,7 @@ pub fn check(
     let mut parts = header::check(&run);
     let tree = walk::walk(&run, &mut parts);
     header::check_totals(&run, tree.len() as u64);
-    parts.sort_unstable_by_key(space::Part::sort_key);
+    space::sort(&mut parts);
     let unreachable_bytes = space::check(&run, &parts);
     if options.data {
         data::check(&run, &parts);

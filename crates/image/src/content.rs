@@ -28,8 +28,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes `range` of an extent, counted from its beginning, in pieces of at most a few MiB;
-    /// `sink` gets each with its offset in the file. Holes are not handed over.
+    /// The bytes of an extent in order; `sink` gets each piece with its offset in the file. What is
+    /// encoded comes in one piece of at most [`EXTENT_BYTES_MAX`](anteros_format::EXTENT_BYTES_MAX)
+    /// bytes, all else in pieces of at most 1 MiB. Holes are not handed over.
     ///
     /// # Errors
     ///

@@ -48,6 +48,9 @@ impl DirCursor {
 impl Image {
     /// All entries of a directory in order, `.` and `..` included where they are stored.
     ///
+    /// They take as much memory as the directory has names; [`visit_dir`](Self::visit_dir) hands them
+    /// over one by one instead.
+    ///
     /// # Errors
     ///
     /// If the inode is no directory, or breaks a rule.

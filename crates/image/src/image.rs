@@ -65,6 +65,10 @@ pub struct Image {
 /// Metadata is read and cached in runs of so many bytes.
 const META_CHUNK: u64 = 16 << 10;
 
+/// The most bytes of metadata in the cache. Of the default, this leaves room for the longest extent:
+/// one that holds metadata or fragments must not be decoded for each of them.
+const META_CACHE_BYTES_MAX: usize = 3 << 20;
+
 impl Image {
     /// Opens an image of a primary device and its extra devices, in the order of its device table.
     ///
@@ -83,7 +87,7 @@ impl Image {
             verify_checksum(&sb, &head)?;
         }
         let devices = std::iter::once(primary).chain(extra).collect();
-        let meta_bytes = (options.cache_bytes / 4).min(4 << 20);
+        let meta_bytes = (options.cache_bytes / 4).min(META_CACHE_BYTES_MAX);
         let mut image = Self {
             devices,
             sb,
@@ -99,11 +103,7 @@ impl Image {
         image.cfgs = image.read_compr_cfgs()?;
         image.slots = image.read_device_table()?;
         image.check_devices()?;
-        let packed = image
-            .sb
-            .packed
-            .filter(|_| image.sb.incompat.contains(Incompat::FRAGMENTS));
-        image.packed = image.special_inode("fragments", packed)?;
+        image.packed = image.special_inode("fragments", image.sb.packed)?;
         image.metabox = image.special_inode("metadata", image.sb.metabox)?;
         image.prefixes = image.read_prefixes()?;
         Ok(image)
@@ -605,4 +605,34 @@ fn verify_checksum(sb: &Superblock, head: &[u8]) -> Result<()> {
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use anteros_core::FileDevice;
+    use anteros_format::EXTENT_BYTES_MAX;
+
+    use super::*;
+    use crate::Encoding;
+
+    #[test]
+    fn the_longest_extent_fits_in_the_default_cache() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/plain.erofs"
+        );
+        let device = Arc::new(FileDevice::open(path).unwrap());
+        let image = Image::open(device, vec![], OpenOptions::default()).unwrap();
+        let pcluster = Pcluster {
+            location: image.resolve(4096),
+            bytes: 4096,
+            encoding: Encoding::Plain,
+            partial: false,
+            inline: false,
+        };
+        let key = (pcluster, EXTENT_BYTES_MAX);
+        let extent = vec![0; EXTENT_BYTES_MAX as usize];
+        image.data_cache.put(key, extent.into());
+        assert!(image.data_cache.get(&key).is_some());
+    }
 }

@@ -60,7 +60,7 @@ impl Location {
 }
 
 /// How a pcluster holds its extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
     /// As it is, from the beginning of the pcluster on.
     Plain,
@@ -169,14 +169,7 @@ impl Image {
         let head_end =
             head_end.ok_or_else(|| corrupt(Corrupt::AddressOverflow { what: "inode" }))?;
         Ok(Map(match (inode.layout, inode.chunk_format) {
-            (DataLayout::ChunkBased, Some(format)) => {
-                if format.chunk_bits > 47 {
-                    return Err(corrupt(Corrupt::ChunkBits {
-                        bits: format.chunk_bits,
-                    }));
-                }
-                Kind::Chunks { format, head_end }
-            }
+            (DataLayout::ChunkBased, Some(format)) => Kind::Chunks { format, head_end },
             (layout, _) if layout.is_compressed() => {
                 Kind::Compressed(Zmap::open(self, inode, head_end)?)
             }

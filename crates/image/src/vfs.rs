@@ -1,6 +1,7 @@
 //! An image as a file system.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -100,7 +101,11 @@ impl From<Error> for FsError {
             Error::NotFound => Self::NotFound,
             Error::NotDirectory => Self::NotDirectory,
             Error::NotSymlink => Self::Invalid,
-            Error::Unsupported { .. } => Self::Unsupported,
+            // One inode of a newer kind says nothing of the others: `FsError::Unsupported` would.
+            error @ Error::Unsupported { .. } => Self::Io(io::Error::new(
+                io::ErrorKind::Unsupported,
+                error.to_string(),
+            )),
             Error::Io { source, .. } => Self::Io(source),
             error => Self::Corrupt(error.to_string()),
         }

@@ -214,12 +214,6 @@ fn check_extent(place: Place, offset: u64, len: u64, pcluster: &Pcluster) -> Res
     if len > EXTENT_BYTES_MAX {
         return Err(corrupt(Corrupt::ExtentLength { offset, len }));
     }
-    if encoded == 0 || encoded > PCLUSTER_BYTES_MAX.into() {
-        return Err(corrupt(Corrupt::PclusterLength {
-            offset,
-            len: encoded,
-        }));
-    }
     let is_plain = !matches!(pcluster.encoding, Encoding::Compressed(_));
     if is_plain && len > encoded {
         return Err(corrupt(Corrupt::PlainLength {
@@ -388,17 +382,19 @@ impl Index<'_> {
         let mut head = None;
         // The lcluster furthest ahead that a nonhead of the extent names, and that nonhead.
         let mut furthest = (0, 0);
+        let place_of = |lcn: u64| Place::Data {
+            nid: self.inode.nid,
+            offset: lcn << bits,
+        };
         for lcn in lclusters.take_while(|_| may_go_on()) {
-            let place = Place::Data {
-                nid: self.inode.nid,
-                offset: lcn << bits,
-            };
+            let place = place_of(lcn);
             let corrupt = Error::corrupt(place);
             match self.entry(place, lcn)? {
                 Lcluster::Head { .. } => {
                     let (target, from) = furthest;
                     if target > lcn {
                         let delta = target - from;
+                        let corrupt = Error::corrupt(place_of(from));
                         return Err(corrupt(Corrupt::LookAheadBeyond {
                             lcn: from,
                             delta,
@@ -500,10 +496,6 @@ impl Index<'_> {
 
     fn entry(&self, place: Place, lcn: u64) -> Result<Lcluster> {
         let corrupt = Error::corrupt(place);
-        let total = self.zmap.total;
-        if lcn >= total {
-            return Err(corrupt(Corrupt::LclusterBeyond { lcn, total }));
-        }
         let table = self.zmap.table;
         let entry = match &self.zmap.compact {
             Some(layout) => {

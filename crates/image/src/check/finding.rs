@@ -87,8 +87,8 @@ pub enum FindingKind {
     Unreachable { bytes: u64, blocks: u64 },
     #[error("the rest was not checked: {limit} bytes of work, the most that is allowed, are done")]
     BudgetExhausted { limit: u64 },
-    #[error("the rest of the directory was not read, {unreadable} of its blocks being unreadable")]
-    DirectoryAbandoned { unreadable: u32 },
+    #[error("the rest of the directory was not read, {broken} of its blocks being broken")]
+    DirectoryAbandoned { broken: u32 },
 }
 
 impl Finding {

@@ -15,7 +15,7 @@ use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
 use crate::{Error, Place};
 
 use super::header::algorithm_bit;
-use super::space::{Encoded, Part, What};
+use super::space::{self, Encoded, Part, What};
 use super::{FindingKind, Run};
 
 /// An inode to be checked; only its extents in the range, unless that begins at 0.
@@ -34,6 +34,8 @@ const BROKEN_EXTENTS_MAX: u32 = 16;
 const INDEX_WORK_BYTES: u64 = 8;
 /// What looking up an extent counts as, in bytes.
 const EXTENT_WORK_BYTES: u64 = 64;
+/// With so many parts, a worker looks for the first time which of them are the same.
+const PARTS_BEFORE_SORT: usize = 1 << 18;
 
 impl Job {
     /// The jobs that check an inode.
@@ -58,6 +60,8 @@ impl Job {
 pub(super) struct Inspector<'r, 'i> {
     run: &'r Run<'i>,
     parts: Vec<Part>,
+    /// The number of parts at which to forget what is there twice.
+    parts_max: usize,
 }
 
 impl<'r, 'i> Inspector<'r, 'i> {
@@ -65,6 +69,7 @@ impl<'r, 'i> Inspector<'r, 'i> {
         Self {
             run,
             parts: Vec::new(),
+            parts_max: PARTS_BEFORE_SORT,
         }
     }
 
@@ -341,8 +346,16 @@ impl<'r, 'i> Inspector<'r, 'i> {
             .filter(|before| part.continues(before))
         {
             Some(before) => before.bytes += part.bytes,
-            None if part.bytes > 0 => self.parts.push(part),
+            None if part.bytes > 0 => self.push_new(part),
             None => {}
         }
+    }
+
+    fn push_new(&mut self, part: Part) {
+        if self.parts.len() >= self.parts_max {
+            space::sort(&mut self.parts);
+            self.parts_max = self.parts_max.max(2 * self.parts.len());
+        }
+        self.parts.push(part);
     }
 }

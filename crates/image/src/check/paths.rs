@@ -10,7 +10,7 @@ use anteros_format::Nid;
 use crate::Image;
 
 use super::Finding;
-use super::walk::{Tree, UNREADABLE_BLOCKS_MAX};
+use super::walk::{BROKEN_BLOCKS_MAX, Tree};
 
 /// Longer paths are not told.
 const PATH_BYTES_MAX: usize = 4096;
@@ -59,7 +59,7 @@ fn read_names(
     for number in 0..image.dir_blocks(&dir) {
         let block = match image.dir_block(&dir, &map, number, &mut buf) {
             Ok(block) => block,
-            Err(error) if unreadable == UNREADABLE_BLOCKS_MAX => return Err(error),
+            Err(error) if unreadable == BROKEN_BLOCKS_MAX => return Err(error),
             Err(_) => {
                 unreadable += 1;
                 continue;

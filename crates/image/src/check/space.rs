@@ -19,7 +19,7 @@ pub(super) struct Part {
 }
 
 /// What takes a run of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     /// The superblock, a table, or an inode with all that follows it.
     Metadata,
@@ -34,7 +34,7 @@ pub(super) enum What {
 }
 
 /// How to decode an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Encoded {
     pub(super) len: u32,
     pub(super) encoding: Encoding,
@@ -45,12 +45,19 @@ pub(super) struct Encoded {
 
 impl Part {
     /// Sorts by address; of extents on the same bytes, those that need most of them come first.
-    pub(super) fn sort_key(&self) -> (Location, u64, Reverse<u32>, bool, Place) {
+    fn sort_key(&self) -> (Location, u64, Reverse<u32>, bool, What, Place) {
         let (len, partial) = match self.what {
             What::Encoded(encoded) => (encoded.len, encoded.partial),
             _ => (0, false),
         };
-        (self.location, self.bytes, Reverse(len), partial, self.place)
+        (
+            self.location,
+            self.bytes,
+            Reverse(len),
+            partial,
+            self.what,
+            self.place,
+        )
     }
 
     pub(super) const fn end(&self) -> u64 {
@@ -94,6 +101,16 @@ impl Part {
             _ => false,
         }
     }
+}
+
+/// Sorts parts by address. What several files share in the same way is kept once, with the first of
+/// their places: however many extents an index claims, the map has no more parts than the image has
+/// different ones.
+pub(super) fn sort(parts: &mut Vec<Part>) {
+    parts.sort_unstable_by_key(Part::sort_key);
+    parts.dedup_by(|part, before| {
+        part.is_on_same_bytes(before) && part.what == before.what && part.may_share(before)
+    });
 }
 
 /// Notes all overlaps, and returns how many bytes lie in blocks that nothing refers to. `parts` are
@@ -146,4 +163,53 @@ fn note_unreachable(run: &Run<'_>, used_blocks: u64) -> u64 {
         run.note(Place::Image, FindingKind::Unreachable { bytes, blocks });
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(address: u64, nid: u64, what: What) -> Part {
+        Part {
+            location: Location::Device { device: 0, address },
+            bytes: 4096,
+            place: Place::Inode(Nid(nid)),
+            what,
+        }
+    }
+
+    #[test]
+    fn what_files_share_is_kept_once() {
+        let encoded = |len, encoding| {
+            What::Encoded(Encoded {
+                len,
+                encoding,
+                partial: false,
+                inline: false,
+            })
+        };
+        let whole = encoded(9000, Encoding::Compressed(anteros_core::Algorithm::Lz4));
+        let shorter = encoded(8000, Encoding::Compressed(anteros_core::Algorithm::Lz4));
+        let other = encoded(9000, Encoding::Compressed(anteros_core::Algorithm::Zstd));
+        let mut parts = Vec::new();
+        for nid in [3, 1, 2] {
+            for what in [whole, other, shorter, What::Chunk, What::Flat] {
+                parts.push(part(4096, nid, what));
+            }
+        }
+        sort(&mut parts);
+        let kept: Vec<_> = parts.iter().map(|part| (part.what, part.nid())).collect();
+        let first = Some(Nid(1));
+        // Flat data cannot be shared: each place is told of.
+        let expected = [
+            (whole, first),
+            (other, first),
+            (shorter, first),
+            (What::Flat, first),
+            (What::Flat, Some(Nid(2))),
+            (What::Flat, Some(Nid(3))),
+            (What::Chunk, first),
+        ];
+        assert_eq!(kept, expected);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anteros_core::FileKind;
-use anteros_format::dirent::Dirent;
+use anteros_format::dirent::{DirBlock, Dirent};
 use anteros_format::inode::Inode;
 use anteros_format::{Corrupt, Nid};
 use crossbeam_channel::Sender;
@@ -29,8 +29,9 @@ pub(super) struct Known {
     names: u64,
 }
 
-/// A directory is given up after so many unreadable blocks.
-pub(super) const UNREADABLE_BLOCKS_MAX: u32 = 64;
+/// A directory is given up after so many blocks that are unreadable or not in order. As names
+/// ascend, what repeats itself for ever is not in order.
+pub(super) const BROKEN_BLOCKS_MAX: u32 = 64;
 /// Jobs travel in batches, so that handing them over costs little.
 const BATCH_JOBS: usize = 32;
 /// Batches that may wait.
@@ -75,6 +76,7 @@ struct Gathered {
     subdirectories: u64,
     dot: bool,
     dot_dot: bool,
+    /// Whether all entries could be read.
     whole: bool,
 }
 
@@ -165,7 +167,7 @@ impl<'r, 'i> Walker<'r, 'i> {
             ..Gathered::default()
         };
         let mut buf = Vec::new();
-        let mut unreadable = 0;
+        let mut broken = 0;
         for number in 0..self.run.image.dir_blocks(dir) {
             if !self
                 .run
@@ -177,30 +179,47 @@ impl<'r, 'i> Walker<'r, 'i> {
                 nid: dir.nid,
                 block: number,
             };
-            let Some(block) = self
-                .run
-                .ok(self.run.image.dir_block(dir, &map, number, &mut buf))
-            else {
-                gathered.whole = false;
-                unreadable += 1;
-                if unreadable == UNREADABLE_BLOCKS_MAX {
-                    self.run
-                        .note(place, FindingKind::DirectoryAbandoned { unreadable });
-                    break;
+            let block = self.run.image.dir_block(dir, &map, number, &mut buf);
+            let is_sound = match self.run.ok(block) {
+                Some(block) => self.take_block(dir, place, &block, &mut gathered),
+                None => {
+                    gathered.whole = false;
+                    false
                 }
-                continue;
             };
-            for index in 0..block.len() {
-                let entry = block.entry(index).map_err(Error::corrupt(place));
-                match self.run.ok(entry) {
-                    Some(entry) => self.take_entry(dir, place, index, &entry, &mut gathered),
-                    None => gathered.whole = false,
-                }
+            broken += u32::from(!is_sound);
+            if broken == BROKEN_BLOCKS_MAX {
+                self.run
+                    .note(place, FindingKind::DirectoryAbandoned { broken });
+                return;
             }
         }
         self.finish_directory(dir, &gathered);
     }
 
+    /// Takes the entries of a block; `false` if not all of them are as they should be.
+    fn take_block(
+        &mut self,
+        dir: &Inode,
+        place: Place,
+        block: &DirBlock<'_>,
+        gathered: &mut Gathered,
+    ) -> bool {
+        let mut is_sound = true;
+        for index in 0..block.len() {
+            let entry = block.entry(index).map_err(Error::corrupt(place));
+            is_sound &= match self.run.ok(entry) {
+                Some(entry) => self.take_entry(dir, place, index, &entry, gathered),
+                None => {
+                    gathered.whole = false;
+                    false
+                }
+            };
+        }
+        is_sound
+    }
+
+    /// Takes an entry; `false` if it is not in order.
     fn take_entry(
         &mut self,
         dir: &Inode,
@@ -208,8 +227,9 @@ impl<'r, 'i> Walker<'r, 'i> {
         index: usize,
         entry: &Dirent<'_>,
         gathered: &mut Gathered,
-    ) {
-        if entry.name <= gathered.previous.as_slice() {
+    ) -> bool {
+        let ascends = entry.name > gathered.previous.as_slice();
+        if !ascends {
             let name = entry.name.escape_ascii().to_string();
             let previous = gathered.previous.escape_ascii().to_string();
             let fault = Corrupt::DirentOrder {
@@ -242,6 +262,7 @@ impl<'r, 'i> Walker<'r, 'i> {
                 gathered.subdirectories += u64::from(is_dir);
             }
         }
+        ascends
     }
 
     fn check_dot(&self, place: Place, name: &'static str, entry: &Dirent<'_>, expected: Nid) {

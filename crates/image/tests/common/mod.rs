@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use anteros_core::Device;
 use anteros_format::dirent::{DIRENT_BYTES, RawDirent};
-use anteros_format::inode::{Inode, RawCompactInode, RawExtendedInode};
+use anteros_format::inode::{
+    DataLayout, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, Inode, RawCompactInode, RawExtendedInode,
+};
 use anteros_format::lcluster::RawFullIndex;
 use anteros_format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, checksum, checksum_len};
 use anteros_format::zmap::RawMapHeader;
@@ -18,7 +20,7 @@ use anteros_image::{
     CheckOptions, CheckReport, Extent, Image, Map, OpenOptions, OwnedDirent, Result, Severity,
     Source, Xattr, check,
 };
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// All of them.
 pub const FIXTURES: [&str; 26] = [
@@ -140,6 +142,13 @@ impl Fixture {
         ((u64::from(sb.meta_block) << sb.block_bits) + nid.0 * SLOT_BYTES) as usize
     }
 
+    /// Changes a compact inode that may have no name.
+    pub fn edit_inode(self, nid: Nid, change: impl FnOnce(&mut RawCompactInode)) -> Self {
+        assert!(!self.open().unwrap().inode(nid).unwrap().extended);
+        let at = self.nid_offset(nid);
+        self.edit(at, change)
+    }
+
     pub fn compact(self, path: &str, change: impl FnOnce(&mut RawCompactInode)) -> Self {
         assert!(!self.inode(path).extended);
         let at = self.inode_offset(path);
@@ -190,18 +199,45 @@ impl Fixture {
 
     /// Moves an inode to a new block at the end of the image, and puts `tail` behind its head.
     pub fn move_inode(self, path: &str, tail: &[u8]) -> Self {
-        let (dir, name) = path.rsplit_once('/').unwrap();
         let head = self.inode(path).head_bytes() as usize;
         let from = self.inode_offset(path);
-        let mut block = self.bytes[from..from + head].to_vec();
-        block.resize(head.next_multiple_of(8), 0);
-        block.extend_from_slice(tail);
-        block.resize(4096, 0);
-        let nid = (self.bytes.len() as u64 - self.nid_offset(Nid(0)) as u64) / SLOT_BYTES;
+        let mut inode = self.bytes[from..from + head].to_vec();
+        inode.resize(head.next_multiple_of(8), 0);
+        inode.extend_from_slice(tail);
+        self.with_inode(path, &inode)
+    }
+
+    /// Gives a name another inode: these bytes and what follows it, at the end of the image.
+    pub fn with_inode(self, path: &str, inode: &[u8]) -> Self {
+        let (dir, name) = path.rsplit_once('/').unwrap();
         let index = self.entry_index(dir, name);
-        let mut moved = self.dirent(dir, index, |entry| entry.nid = nid.into());
-        moved.bytes.extend(block);
-        moved.superblock(|sb| sb.blocks_lo += 1)
+        let (image, block) = self.append(inode);
+        let nid = image.nid_at(block);
+        image.dirent(dir, index, |entry| entry.nid = nid.0.into())
+    }
+
+    /// The node id of what lies at the beginning of a block.
+    pub fn nid_at(&self, block: u32) -> Nid {
+        let at = u64::from(block) << self.block_bits();
+        Nid((at - self.nid_offset(Nid(0)) as u64) / SLOT_BYTES)
+    }
+
+    /// Appends bytes to the image, and says in which block they begin.
+    pub fn append(mut self, bytes: &[u8]) -> (Self, u32) {
+        let bits = self.block_bits();
+        let block = self.bytes.len() >> bits;
+        self.bytes.extend_from_slice(bytes);
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(1 << bits), 0);
+        let blocks = (self.bytes.len() >> bits) as u32;
+        (
+            self.superblock(|sb| sb.blocks_lo = blocks.into()),
+            block as u32,
+        )
+    }
+
+    fn block_bits(&self) -> u8 {
+        self.open().unwrap().superblock().block_bits
     }
 
     /// The extents of a file.
@@ -299,6 +335,16 @@ impl Fixture {
             .map(|f| f.to_string())
             .collect()
     }
+}
+
+/// An extended inode of a file, whose data is yet to be told.
+pub fn file_inode(layout: DataLayout, size: u64) -> RawExtendedInode {
+    let mut inode = RawExtendedInode::new_zeroed();
+    inode.i_format = (FORMAT_EXTENDED | (layout as u16) << FORMAT_LAYOUT_SHIFT).into();
+    inode.i_mode = 0o100_644.into();
+    inode.i_size = size.into();
+    inode.i_nlink = 1.into();
+    inode
 }
 
 /// Reads everything there is to read, as far as it can be.
