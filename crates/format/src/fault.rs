@@ -217,6 +217,8 @@ pub enum Corrupt {
     FragmentInPacked,
     #[error("the inode with the {which} is a {kind}", kind = kind.name())]
     SpecialKind { which: &'static str, kind: FileKind },
+    #[error("the metabox of an image of {device_bytes} bytes claims to have {size}")]
+    MetaboxSize { size: u64, device_bytes: u64 },
     #[error("a hole in the packed inode or the metabox")]
     SpecialHole,
     #[error("the pcluster of the extent at {offset} lies over the superblock")]

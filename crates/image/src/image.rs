@@ -69,6 +69,10 @@ const META_CHUNK: u64 = 16 << 10;
 /// one that holds metadata or fragments must not be decoded for each of them.
 const META_CACHE_BYTES_MAX: usize = 3 << 20;
 
+/// The most that a metabox may be larger than the image it is in. Real ones are a few times smaller;
+/// no codec gets further than this with metadata, as inodes have different numbers.
+const METABOX_RATIO_MAX: u64 = 1024;
+
 impl Image {
     /// Opens an image of a primary device and its extra devices, in the order of its device table.
     ///
@@ -105,6 +109,7 @@ impl Image {
         image.check_devices()?;
         image.packed = image.special_inode("fragments", image.sb.packed)?;
         image.metabox = image.special_inode("metadata", image.sb.metabox)?;
+        image.check_metabox()?;
         image.prefixes = image.read_prefixes()?;
         Ok(image)
     }
@@ -513,6 +518,22 @@ impl Image {
             Ok((inode, map))
         };
         nid.map(open).transpose()
+    }
+
+    /// Metadata is walked entry by entry, so what a metabox claims to hold must be in proportion to
+    /// what is there.
+    fn check_metabox(&self) -> Result<()> {
+        let device_bytes = self.devices[0].size();
+        match &self.metabox {
+            Some((inode, _)) if inode.size / METABOX_RATIO_MAX >= device_bytes => {
+                let fault = Corrupt::MetaboxSize {
+                    size: inode.size,
+                    device_bytes,
+                };
+                Err(Error::corrupt(Place::Inode(inode.nid))(fault))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn read_prefixes(&self) -> Result<Vec<LongPrefix>> {

@@ -90,6 +90,17 @@ fn metaboxes_that_are_no_files() {
 }
 
 #[test]
+fn metaboxes_that_claim_too_much() {
+    let image = Fixture::read("metabox");
+    let metabox = image.open().unwrap().superblock().metabox.unwrap();
+    let device_bytes = image.bytes.len() as u64;
+    let size = device_bytes * 1024;
+    let image = image.edit_inode(metabox, |inode| inode.i_size = (size as u32).into());
+    let fault = Corrupt::MetaboxSize { size, device_bytes };
+    open_refused(&image, Place::Inode(metabox), fault);
+}
+
+#[test]
 fn metaboxes_with_holes() {
     let image = Fixture::read("metabox");
     let nid = image.open().unwrap().superblock().metabox.unwrap();
