@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::{FileKind, Timestamp};
@@ -243,10 +243,17 @@ pub enum ExtractProblem {
         /// The first name.
         first: ImagePath,
     },
+    /// So many parts of a large file could not be extracted that the rest was not tried.
+    #[error("{PARTS_FAILED_MAX} parts of it cannot be extracted, and the rest was not tried")]
+    Abandoned,
     /// The caller wished to stop.
     #[error("the extraction was cancelled here")]
     Cancelled,
 }
+
+/// A file is given up after so many parts that could not be extracted: an image of a few KiB can have
+/// files of 2^60 bytes.
+const PARTS_FAILED_MAX: u32 = 256;
 
 impl ExtractProblem {
     /// Whether the image itself is broken.
@@ -376,8 +383,8 @@ struct OpenFile {
     inode: Inode,
     trail: Arc<Trail>,
     inherits_acl: bool,
-    /// Whether some of its data could not be had; then it is left as it is.
-    damaged: AtomicBool,
+    /// How many parts of its data could not be had; if any, it is left as it is.
+    parts_failed: AtomicU32,
 }
 
 impl Run<'_> {
@@ -433,6 +440,18 @@ impl Run<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Fails when there is no use in further parts of a file.
+    fn may_go_on_with(&self, file: &OpenFile) -> Result<(), ExtractProblem> {
+        self.check_cancel()?;
+        if self.stopped() {
+            return Err(ExtractProblem::Cancelled);
+        }
+        match file.parts_failed.load(Ordering::Relaxed) {
+            PARTS_FAILED_MAX.. => Err(ExtractProblem::Abandoned),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes parts until there are no more. After the end of a run they are only let go of.
     fn work(&self, jobs: Receiver<Batch<OpenFile>>) {
         let mut reader = PartReader::new(self.image);
@@ -440,7 +459,7 @@ impl Run<'_> {
             if !self.stopped() {
                 let written = self.write(&mut reader, &file, range);
                 written.unwrap_or_else(|problem| {
-                    file.damaged.store(true, Ordering::Relaxed);
+                    file.parts_failed.fetch_add(1, Ordering::Relaxed);
                     self.fail(&file.trail, problem);
                 });
             }
@@ -476,9 +495,9 @@ impl Run<'_> {
             inode,
             trail,
             inherits_acl,
-            damaged,
+            parts_failed,
         } = file;
-        if damaged.into_inner() {
+        if parts_failed.into_inner() > 0 {
             return;
         }
         let object = Object::Open(fd.as_fd());
@@ -910,20 +929,21 @@ impl<'a> Walker<'a> {
         let open = || rustix::fs::openat(dir, name, flags, mode);
         let fd = self.make(name, open, "create the file")?;
         let (inode, trail) = (inode.clone(), trail.clone());
-        let damaged = AtomicBool::new(false);
+        let parts_failed = AtomicU32::new(0);
         let file = Arc::new(OpenFile {
             fd,
             inode,
             trail,
             inherits_acl,
-            damaged,
+            parts_failed,
         });
-        let fed = self.feeder.file(self.run.image, &file.inode, &file);
+        let go_on = || self.run.may_go_on_with(&file);
+        let fed = self.feeder.file(self.run.image, &file.inode, &file, go_on);
         if fed.is_err() {
-            file.damaged.store(true, Ordering::Relaxed);
+            file.parts_failed.fetch_add(1, Ordering::Relaxed);
         }
         self.run.let_go(file);
-        Ok(fed?)
+        fed
     }
 
     fn create_symlink(&self, name: &[u8], inode: &Inode) -> Result<(), ExtractProblem> {

@@ -74,8 +74,15 @@ pub(crate) fn channel<F>(workers: usize) -> (Feeder<F>, Receiver<Batch<F>>) {
 
 impl<F> Feeder<F> {
     /// Hands over a file. A large one is cut; a hole at the beginning of a part is a part of its
-    /// own, however long.
-    pub(crate) fn file(&mut self, image: &Image, inode: &Inode, file: &Arc<F>) -> Result<()> {
+    /// own, however long. A hostile file has any number of parts, so `go_on` is asked before each;
+    /// what it fails with is the end.
+    pub(crate) fn file<E: From<Error>>(
+        &mut self,
+        image: &Image,
+        inode: &Inode,
+        file: &Arc<F>,
+        go_on: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
         if inode.size <= self.part_bytes {
             self.push(file, 0..inode.size);
             return Ok(());
@@ -83,6 +90,7 @@ impl<F> Feeder<F> {
         let map = image.map(inode)?;
         let mut start = 0;
         while start < inode.size {
+            go_on()?;
             let mut end = hole_end(image, inode, &map, start)?;
             if end == start {
                 end = start.saturating_add(self.part_bytes).min(inode.size);
@@ -258,7 +266,8 @@ mod tests {
         let mut reader = PartReader::new(image);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                feeder.file(image, inode, &Arc::new(())).unwrap();
+                let go_on = || Ok::<_, Error>(());
+                feeder.file(image, inode, &Arc::new(()), go_on).unwrap();
                 feeder.flush();
             });
             for part in parts.into_iter().flatten() {

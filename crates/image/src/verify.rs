@@ -789,7 +789,12 @@ impl<'a> Walker<'a> {
             trail: trail.clone(),
             differs_at,
         });
-        self.feeder.file(self.run.image, &file.inode, &file)?;
+        let go_on = || match self.run.stopped() {
+            true => Err(VerifyProblem::Cancelled),
+            false => self.run.check_cancel(),
+        };
+        self.feeder
+            .file(self.run.image, &file.inode, &file, go_on)?;
         self.run.let_go(file);
         Ok(())
     }

@@ -864,6 +864,33 @@ fn a_file_of_impossible_size_is_an_error() {
 }
 
 #[test]
+fn a_file_of_which_little_is_there_is_given_up() {
+    let mut bytes = chain(&[]);
+    // An extended inode says 2^44 bytes, as they are, from block 1 on.
+    let at = 2 * 4096;
+    bytes[at] |= 1;
+    bytes[at + 8..at + 16].copy_from_slice(&(1u64 << 44).to_le_bytes());
+    bytes[at + 16..at + 20].copy_from_slice(&1u32.to_le_bytes());
+    let image = open_bytes(bytes);
+    let target = tempfile::tempdir().unwrap();
+    for keep_going in [false, true] {
+        let options = ExtractOptions {
+            keep_going,
+            overwrite: true,
+            ..ExtractOptions::default()
+        };
+        match try_extract(&image, "", target.path(), &options) {
+            Err(error) => assert!(!keep_going && error.problem.is_corrupt(), "{error}"),
+            Ok(summary) => {
+                assert!(keep_going && summary.error_count > 256);
+                assert!(summary.error_count < 1000, "{}", summary.error_count);
+                assert!(!summary.is_complete());
+            }
+        }
+    }
+}
+
+#[test]
 fn a_broken_extent_is_named_by_its_path() {
     let mut bytes = fs::read(fixtures().join("lz4hc-64k.erofs")).unwrap();
     let image = open_bytes(bytes.clone());
