@@ -3,8 +3,9 @@
 //! The compiler's coverage instrumentation is asked for by hand, so no nightly and no further tool is needed. Debug
 //! assertions and overflow checks are on: wrapping where nobody meant it is a find.
 //!
-//! A target starts from its committed corpus, `fuzz/corpus/TARGET`, and the images of `tests/fixtures`. New inputs,
-//! and those that make it fail, go to `target/fuzz/TARGET`; a person decides what to commit.
+//! A target starts from the committed inputs: the images of `fuzz/corpus/images`, its own in `fuzz/corpus/TARGET`, and
+//! those that once made it fail, in `fuzz/regressions/TARGET`. New inputs, and those that make it fail, go to
+//! `target/fuzz/TARGET`; a person decides what to commit (see `fuzz/README.md`).
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -29,8 +30,8 @@ const INSTRUMENTATION: &str = "\
 const MEMORY_MIB_MAX: u32 = 1024;
 /// Time that one input may take, in seconds.
 const INPUT_SECONDS_MAX: u32 = 20;
-/// Length of an input, in bytes: any image of `tests/fixtures` fits.
-const INPUT_BYTES_MAX: u32 = 256 << 10;
+/// Length of an input, in bytes: any image of `fuzz/corpus` fits.
+const INPUT_BYTES_MAX: u32 = 64 << 10;
 
 /// Builds the targets and runs each for its share of the time.
 ///
@@ -117,11 +118,12 @@ fn hunt(target: &str, host: &str, seconds: u64) -> Outcome {
     command.arg(&finds);
     command.args(
         [
-            Path::new("fuzz/corpus").join(target).as_path(),
-            Path::new("tests/fixtures"),
+            "fuzz/corpus/images".to_owned(),
+            format!("fuzz/corpus/{target}"),
+            format!("fuzz/regressions/{target}"),
         ]
         .iter()
-        .filter(|path| path.is_dir()),
+        .filter(|path| Path::new(path).is_dir()),
     );
     command.arg(format!("-max_total_time={seconds}"));
     command.arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"));

@@ -1,0 +1,69 @@
+//! The target `encode`.
+
+use anteros_codec::{Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Params};
+
+/// Blocks that are encoded.
+const BLOCKS_MAX: usize = 48;
+
+/// Encodes bytes block by block, and decodes them again: byte 0 is the effort, bytes 1 and 2 are the budget of a block,
+/// the rest is what to encode.
+///
+/// A block holds the front of what is left, keeps to its budget, gains at least a byte and does not begin with a zero,
+/// which would pass for padding; where the early exit does not apply, it is the one that liblz4 makes.
+pub fn encode(input: &[u8]) {
+    let [effort, low, high, rest @ ..] = input else {
+        return;
+    };
+    let effort = match effort % 13 {
+        0 => Effort::Fast,
+        level => Effort::High(level),
+    };
+    let budget = u16::from_le_bytes([*low, *high]).into();
+    let mut rest = rest;
+    let mut encoder = Lz4Encoder::new(effort).expect("a known effort");
+    let mut plain = Lz4Encoder::new(effort)
+        .expect("a known effort")
+        .without_probe();
+    for _ in 0..BLOCKS_MAX {
+        let consumed = match encode_block(&mut encoder, rest, budget) {
+            Some((encoded, block)) => {
+                let same = encode_block(&mut plain, rest, budget);
+                assert_eq!(same, Some((encoded, block)));
+                encoded.consumed
+            }
+            None => budget.clamp(1, rest.len().max(1)),
+        };
+        rest = match rest.get(consumed..) {
+            Some(rest) if !rest.is_empty() => rest,
+            _ => return,
+        };
+    }
+}
+
+fn encode_block(
+    encoder: &mut Lz4Encoder,
+    input: &[u8],
+    budget: usize,
+) -> Option<(Encoded, Vec<u8>)> {
+    let mut block = vec![0xAA; budget];
+    let encoded = encoder.encode(input, &mut block)?;
+    let Encoded { consumed, written } = encoded;
+    assert!(consumed <= input.len() && written <= budget && written < consumed);
+    assert_ne!(block[0], 0);
+    block.truncate(written);
+    assert!(decode(&block, consumed) == input[..consumed]);
+    Some((encoded, block))
+}
+
+fn decode(block: &[u8], len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    let decoded = Decoder::new().decode(
+        Algorithm::Lz4,
+        &Params::default(),
+        block,
+        &mut out,
+        Length::Exact,
+    );
+    decoded.expect("a valid block");
+    out
+}

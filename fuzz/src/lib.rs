@@ -1,0 +1,26 @@
+//! What is done with hostile bytes, and what is asserted of it.
+//!
+//! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
+//! hangs or takes memory without bound is hunted too. All but [`encode`] take the bytes for an image. The work of each
+//! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
+//! files.
+//!
+//! A fuzz target calls one of these with what libFuzzer makes up; the workspace's tests call them with the committed
+//! inputs.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod encode;
+mod extract;
+mod image;
+mod open;
+mod read;
+mod walk;
+
+pub use check::check;
+pub use encode::encode;
+pub use extract::extract;
+pub use open::open;
+pub use read::read;
+pub use walk::walk;
