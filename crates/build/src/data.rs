@@ -172,15 +172,16 @@ impl Job<'_> {
             let segment = self.segment_bytes(compress);
             let file_end = runs.last().map_or(0, |(_, end)| *end);
             runs.into_iter().flat_map(move |(start, end)| {
-                (start..end)
-                    .step_by(segment as usize)
-                    .map(move |offset| Piece {
+                (start..end).step_by(segment as usize).map(move |offset| {
+                    let len = segment.min(end - offset);
+                    Piece {
                         node: id,
                         offset,
-                        len: segment.min(end - offset),
+                        len,
                         compress,
-                        is_last: offset + segment >= file_end,
-                    })
+                        is_last: offset + len == file_end,
+                    }
+                })
             })
         })
     }

@@ -5,6 +5,7 @@ mod common;
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -516,6 +517,43 @@ fn an_image_is_not_packed_into_itself() {
 }
 
 #[test]
+fn an_image_inside_a_file() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    tree(source.path(), 1);
+    let alone = dir.path().join("alone");
+    build(&alone, source.path(), &lz4(1 << 20)).unwrap();
+    let alone = fs::read(alone).unwrap();
+    let image = dir.path().join("firmware");
+    let options = Options {
+        offset: 8192,
+        ..lz4(1 << 20)
+    };
+    for existing in [None, Some(100_000), Some(10 << 20)] {
+        if let Some(bytes) = existing {
+            fs::write(&image, vec![9; bytes]).unwrap();
+        }
+        build(&image, source.path(), &options).unwrap();
+        let bytes = fs::read(&image).unwrap();
+        let front = if existing.is_some() { 9 } else { 0 };
+        assert!(bytes[..8192] == [front; 8192]);
+        assert!(bytes[8192..] == alone);
+        fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn what_saves_nothing_needs_no_decoder() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    fs::write(source.path().join("noise"), Random::new(1).bytes(100_000)).unwrap();
+    let summary = build(&image, source.path(), &lz4(1 << 20)).unwrap();
+    assert_eq!(summary.compressed_files, 0);
+    assert_eq!(superblock(&image).incompat, Incompat::empty());
+}
+
+#[test]
 fn progress_ends_where_it_should() {
     struct Last(Cell<Progress>);
     impl Observer for Last {
@@ -535,6 +573,10 @@ fn progress_ends_where_it_should() {
         .unwrap()
         .set_len(1 << 20)
         .unwrap();
+    let comb = File::create(source.path().join("comb")).unwrap();
+    for offset in [0, 100_000, 300_000] {
+        comb.write_all_at(b"tooth", offset).unwrap();
+    }
     for options in [Options::default(), lz4(64 << 10)] {
         let last = Last(Cell::default());
         let never = AtomicBool::new(false);
@@ -548,7 +590,7 @@ fn progress_ends_where_it_should() {
         .unwrap();
         let last = last.0.get();
         assert_eq!((last.files, last.bytes), (last.files_done, last.bytes_done));
-        assert_eq!(last.files, 62);
+        assert_eq!(last.files, 63);
     }
 }
 
