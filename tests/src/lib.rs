@@ -4,6 +4,8 @@
 //! FUSE, what `fsck.erofs` extracts. Each view is an [`anteros_core::FileSystem`], and [`manifest`] turns it into
 //! text. What a judge needs and the machine lacks is reported by [`judge`]; nothing passes silently.
 
+pub mod built;
+pub mod combine;
 pub mod host;
 pub mod judge;
 pub mod manifest;
@@ -14,8 +16,9 @@ pub mod trees;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anteros_core::{Device, FileDevice};
+use anteros_core::{Device, FileDevice, Window};
 use anteros_image::{Image, OpenOptions};
+use rustix::fs::XattrFlags;
 
 /// The small images made by `mkfs.erofs` that stand in the repository.
 pub fn fixtures_dir() -> PathBuf {
@@ -39,10 +42,45 @@ pub fn fixtures() -> Vec<(PathBuf, Vec<PathBuf>)> {
 }
 
 /// Opens an image and its extra devices.
+///
+/// # Panics
+///
+/// If it cannot be opened.
 pub fn open(path: &Path, extra: &[PathBuf]) -> Image {
-    let device = |path: &Path| -> Arc<dyn Device> { Arc::new(FileDevice::open(path).unwrap()) };
-    let extra = extra.iter().map(|path| device(path)).collect();
-    Image::open(device(path), extra, OpenOptions::default()).unwrap()
+    try_open(path, 0, extra).unwrap()
+}
+
+/// Opens an image that begins at a byte of a file, and its extra devices.
+///
+/// # Errors
+///
+/// What our reader says of the image.
+pub fn try_open(path: &Path, offset: u64, extra: &[PathBuf]) -> anteros_image::Result<Image> {
+    let open = |path: &Path| FileDevice::open(path).unwrap();
+    let primary = Arc::new(Window::new(open(path), offset));
+    let extra = extra
+        .iter()
+        .map(|path| Arc::new(open(path)) as Arc<dyn Device>);
+    Image::open(primary, extra.collect(), OpenOptions::default())
+}
+
+/// Free bytes that the trees and images of a test may need.
+const SCRATCH_BYTES: u64 = 4 << 30;
+
+/// Where to keep trees and images that come and go: in memory, if there is room for them and attributes stick there.
+/// Then files can have more names and times than on ext4, too.
+pub fn scratch() -> PathBuf {
+    memory().unwrap_or_else(std::env::temp_dir)
+}
+
+/// A file system in memory, if there is one as described for [`scratch`].
+pub fn memory() -> Option<PathBuf> {
+    let path = Path::new("/dev/shm");
+    let space = rustix::fs::statvfs(path).ok()?;
+    let probe = tempfile::NamedTempFile::new_in(path).ok()?;
+    let keeps = rustix::fs::lsetxattr(probe.path(), "user.probe", b"1", XattrFlags::empty());
+    let fits = space.f_bavail * space.f_frsize >= SCRATCH_BYTES && keeps.is_ok();
+    fits.then(|| path.to_owned())
 }
 
 /// What mkfs.erofs 1.9.4 keeps of a time in an image with 48-bit addresses, unless the inode is an extended one: whole

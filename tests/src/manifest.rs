@@ -1,6 +1,7 @@
 //! A file system as text.
 //!
 //! - [`manifest`]: what users keep in files; `fixtures/README.md` describes the columns.
+//! - [`manifest_with_faults`]: the same, as far as it can be read.
 //! - [`details`]: inode numbers and space used, which two readers of one image agree on.
 //! - [`holes`]: where the files have data.
 //! - [`listing`]: directories in their own order.
@@ -34,6 +35,23 @@ pub enum Column {
 /// The first error of the file system.
 pub fn manifest(fs: &dyn FileSystem) -> FsResult<String> {
     describe(fs, &mut |path, attr| line(fs, path, attr))
+}
+
+/// The manifest of everything below the root; a path that cannot be read has a line of its own kind, as
+/// [`is_fault`] says.
+///
+/// # Errors
+///
+/// The first directory that cannot be listed, or name in it that cannot be looked up.
+pub fn manifest_with_faults(fs: &dyn FileSystem) -> FsResult<String> {
+    describe(fs, &mut |path, attr| {
+        Ok(line(fs, path, attr).unwrap_or_else(|_| format!("{}\t!\n", escape(path))))
+    })
+}
+
+/// Whether a line says that its path cannot be read.
+pub fn is_fault(line: &str) -> bool {
+    line.ends_with("\t!")
 }
 
 /// Inode number, space used, preferred I/O size and device number of each path.

@@ -10,9 +10,12 @@ use anteros_core::FileSystem;
 use anteros_fuse::{MountOptions, Session, Unmounter};
 use tempfile::TempDir;
 
+use crate::judge::say;
+
 /// An image mounted by the kernel's EROFS.
 pub struct KernelMount {
     dir: TempDir,
+    is_mounted: bool,
     /// Loop devices of the extra devices.
     loops: Vec<PathBuf>,
 }
@@ -35,6 +38,7 @@ impl KernelMount {
     pub fn at_offset(image: &Path, offset: u64, extra: &[PathBuf]) -> io::Result<Self> {
         let mut mount = Self {
             dir: TempDir::new()?,
+            is_mounted: false,
             loops: Vec::new(),
         };
         let mut options = format!("ro,loop,offset={offset}");
@@ -50,6 +54,7 @@ impl KernelMount {
             .args(["-t", "erofs", "-o", &options])
             .arg(image)
             .arg(mount.dir.path()))?;
+        mount.is_mounted = true;
         Ok(mount)
     }
 
@@ -61,11 +66,20 @@ impl KernelMount {
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
-        // What was not mounted cannot be unmounted; what is left over the next reboot takes away.
-        let _ = run(Command::new("umount").arg(self.dir.path()));
-        for device in &self.loops {
-            let _ = run(Command::new("losetup").arg("--detach").arg(device));
+        if self.is_mounted {
+            // Lazily: a child of another thread may hold files of ours open until it has started.
+            undo(Command::new("umount").arg("--lazy").arg(self.dir.path()));
         }
+        for device in &self.loops {
+            undo(Command::new("losetup").arg("--detach").arg(device));
+        }
+    }
+}
+
+/// Runs a program that takes something away; if it cannot, says what stays.
+fn undo(command: &mut Command) {
+    if let Err(error) = run(command) {
+        say(format_args!("left behind: {error}"));
     }
 }
 

@@ -82,6 +82,13 @@ impl Tree {
         }
     }
 
+    /// An empty tree below a directory.
+    pub fn new_in(dir: &Path) -> Self {
+        Self {
+            dir: TempDir::new_in(dir).unwrap(),
+        }
+    }
+
     /// One of everything, in less than 3 MB: what every judge sees. Without root, no foreign owners, no device nodes
     /// and no attributes but the user's.
     pub fn everything() -> Self {
@@ -246,7 +253,10 @@ impl Tree {
     }
 
     fn add_modes(&self) {
-        for mode in [0o000, 0o644, 0o755, 0o2755, 0o4755, 0o6711, 0o777] {
+        // Others than root cannot read what nobody may.
+        let unreadable = is_root().then_some(0o000);
+        let modes = [0o644, 0o755, 0o2755, 0o4755, 0o6711, 0o777];
+        for mode in modes.into_iter().chain(unreadable) {
             let name = format!("modes/{mode:04o}");
             self.write(&name, name.as_bytes());
             fs::set_permissions(self.at(&name), fs::Permissions::from_mode(mode)).unwrap();
@@ -351,7 +361,8 @@ fn set_times_below(path: &Path, secs: i64) {
     set_time(path, secs, 0);
 }
 
-fn set_time(path: &Path, tv_sec: i64, tv_nsec: i64) {
+/// Sets when a file was changed and read; of a symbolic link itself.
+pub fn set_time(path: &Path, tv_sec: i64, tv_nsec: i64) {
     let time = Timespec {
         tv_sec,
         tv_nsec: tv_nsec as _,
@@ -364,8 +375,8 @@ fn set_time(path: &Path, tv_sec: i64, tv_nsec: i64) {
     rustix::fs::utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// `user::rw-,user:1000:rw-,group::r--,group:100:r--,mask::rw-,other::r--` as `linux/posix_acl_xattr.h` lays it out.
-fn acl() -> Vec<u8> {
+/// An access control list: `user::rw-,user:1000:rw-,group::r--,group:100:r--,mask::rw-,other::r--` as `linux/posix_acl_xattr.h` lays it out.
+pub fn acl() -> Vec<u8> {
     let entries: [(u16, u16, u32); 6] = [
         (0x01, 6, u32::MAX),
         (0x02, 6, 1000),

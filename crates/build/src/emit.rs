@@ -303,15 +303,17 @@ impl Emitter<'_> {
         raw.meta_blkaddr = self.layout.meta_block.into();
         raw.xattr_blkaddr = self.layout.xattr_block.into();
         raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
-        raw.available_compr_algs = match options.compression {
-            _ if options.big_pclusters() => AlgorithmSet::lz4().bits(),
-            Some(_) => LZ4_DISTANCE_MAX,
-            None => 0,
+        raw.available_compr_algs = match self.has_compressed_files() {
+            true if options.big_pclusters() => AlgorithmSet::lz4().bits(),
+            true => LZ4_DISTANCE_MAX,
+            false => 0,
         }
         .into();
         let mut area = vec![0; (superblock_area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
-        let cfgs = compr_cfgs(options);
-        area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
+        if self.has_compressed_files() {
+            let cfgs = compr_cfgs(options);
+            area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
+        }
         area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
         raw.uuid = match options.uuid {
             UuidChoice::Given(uuid) => uuid,
@@ -339,11 +341,21 @@ impl Emitter<'_> {
     fn incompat(&self) -> Incompat {
         let options = self.job.options;
         let is_chunked = |stored: &Stored| matches!(stored, Stored::Chunked { .. });
+        let is_compressed = self.has_compressed_files();
         let mut incompat = Incompat::empty();
-        incompat.set(Incompat::ZERO_PADDING, options.compression.is_some());
-        incompat.set(Incompat::COMPR_CFGS, options.big_pclusters());
+        incompat.set(Incompat::ZERO_PADDING, is_compressed);
+        incompat.set(
+            Incompat::COMPR_CFGS,
+            is_compressed && options.big_pclusters(),
+        );
         incompat.set(Incompat::CHUNKED_FILE, self.stored.iter().any(is_chunked));
         incompat
+    }
+
+    /// Whether compression was asked for, and has saved something.
+    fn has_compressed_files(&self) -> bool {
+        let is_compressed = |stored: &Stored| matches!(stored, Stored::Compressed { .. });
+        self.stored.iter().any(is_compressed)
     }
 }
 

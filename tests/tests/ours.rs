@@ -1,0 +1,191 @@
+//! Ours to theirs: what we build, over all options, each alone and each pair of them, is the tree it was made from, as
+//! the kernel, `fsck.erofs` and our own reader say. `hard_trees.rs` has the trees that are hard to keep.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anteros_build::{Compression, Effort, Exclude, Holes, InodeForm, Options, UuidChoice};
+use anteros_tests::built::{Judges, Source};
+use anteros_tests::combine::{combinations, in_parallel};
+use anteros_tests::judge::say;
+use anteros_tests::trees::{Tree, mixed, noise, words};
+
+/// A group, of which two do not go together; a name; and what is changed.
+type Atom = (&'static str, &'static str, fn(&mut Options));
+
+/// Changed from the first to the last: a pcluster has at most 256 blocks.
+const ATOMS: &[Atom] = &[
+    ("block", "block 512", |o| o.block_bits = 9),
+    ("block", "block 1024", |o| o.block_bits = 10),
+    ("block", "block 2048", |o| o.block_bits = 11),
+    ("block", "block 65536", |o| o.block_bits = 16),
+    ("codec", "lz4", |o| compression(o).effort = Effort::Fast),
+    ("codec", "lz4hc 1", |o| {
+        compression(o).effort = Effort::High(1)
+    }),
+    ("codec", "lz4hc 9", |o| {
+        compression(o).effort = Effort::High(9)
+    }),
+    ("codec", "lz4hc 12", |o| {
+        compression(o).effort = Effort::High(12)
+    }),
+    ("pcluster", "pcluster 16K", |o| pcluster(o, 16 << 10)),
+    ("pcluster", "pcluster 64K", |o| pcluster(o, 64 << 10)),
+    ("pcluster", "pcluster 1M", |o| pcluster(o, 1 << 20)),
+    ("index", "legacy index", |o| {
+        compression(o).legacy_index = true
+    }),
+    ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
+    ("window", "window 64K", |o| {
+        compression(o).window_bytes = 64 << 10
+    }),
+    ("segment", "segment 64K", |o| {
+        compression(o).segment_bytes = 64 << 10
+    }),
+    ("inline", "no inline data", |o| o.inline_data = false),
+    ("holes", "holes kept", |o| o.holes = Holes::Keep),
+    ("holes", "holes ignored", |o| o.holes = Holes::Ignore),
+    ("chunk", "chunk of a block", |o| {
+        o.chunk_bytes = Some(1 << o.block_bits)
+    }),
+    ("chunk", "chunk 64K", |o| o.chunk_bytes = Some(64 << 10)),
+    ("inode", "compact", |o| {
+        o.inode_form = InodeForm::Compact;
+        (o.force_uid, o.force_gid) = (Some(0), Some(0));
+    }),
+    ("inode", "extended", |o| o.inode_form = InodeForm::Extended),
+    ("mtime", "mtime ignored", |o| o.ignore_mtime = true),
+    ("time", "time fixed", |o| o.fixed_time = Some(-5)),
+    ("time", "time clamped", |o| {
+        o.clamp_time = Some(1_699_999_999)
+    }),
+    ("xattr", "no xattrs", |o| o.xattr_share_above = None),
+    ("xattr", "xattrs all shared", |o| {
+        o.xattr_share_above = Some(0)
+    }),
+    ("xattr", "xattrs never shared", |o| {
+        o.xattr_share_above = Some(u32::MAX)
+    }),
+    ("filter", "no xattr filter", |o| o.xattr_filter = false),
+    ("owner", "owner forced", |o| {
+        (o.force_uid, o.force_gid) = (Some(1000), Some(100));
+        (o.uid_offset, o.gid_offset) = (7, 60_000);
+    }),
+    ("owner", "owner moved", |o| {
+        (o.uid_offset, o.gid_offset) = (7, 1000);
+        o.exclude.push(Exclude::Path(b"owners/largest".to_vec())); // beyond 32 bits with that
+    }),
+    ("links", "hard links copied", |o| o.hard_dereference = true),
+    ("exclude", "excluded", |o| {
+        o.exclude
+            .push(Exclude::pattern("^data/words|^many/mm").unwrap())
+    }),
+    ("checksum", "no checksum", |o| o.checksum = false),
+    ("offset", "offset 8192", |o| o.offset = 8192),
+    ("name", "label and UUID", |o| {
+        o.label = b"fifteen letters".to_vec();
+        o.uuid = UuidChoice::Given([5; 16]);
+    }),
+    ("work", "5 workers, no memory", |o| {
+        (o.workers, o.memory_bytes) = (5, 1)
+    }),
+];
+
+fn compression(options: &mut Options) -> &mut Compression {
+    let block = options.block_bytes();
+    options.compression.get_or_insert_with(|| {
+        let mut compression = Compression::new(Effort::Fast);
+        compression.pcluster_bytes = compression.pcluster_bytes.max(block);
+        compression
+    })
+}
+
+fn pcluster(options: &mut Options, bytes: u32) {
+    let block = options.block_bytes();
+    compression(options).pcluster_bytes = bytes.clamp(block, 256 * block);
+}
+
+fn options(atoms: &[&Atom]) -> Options {
+    let mut options = Options {
+        sync: false,
+        ..Options::default()
+    };
+    for (_, _, change) in atoms {
+        change(&mut options);
+    }
+    options
+}
+
+#[test]
+fn what_we_build_is_its_tree() {
+    let tree = Tree::everything();
+    let all = combinations(ATOMS, |(group, _, _)| group);
+    let all: Vec<_> = all
+        .iter()
+        .map(|atoms| (names(atoms), options(atoms)))
+        .collect();
+    judge_all("every option with every other", tree.path(), &all);
+}
+
+fn names(atoms: &[&Atom]) -> String {
+    let names: Vec<_> = atoms.iter().map(|(_, name, _)| *name).collect();
+    names.join(" + ")
+}
+
+/// Sizes around the edges of blocks, and of what has room behind an inode.
+const SIZES: [usize; 20] = [
+    0, 1, 447, 448, 511, 512, 513, 4000, 4031, 4032, 4063, 4064, 4065, 4095, 4096, 4097, 8191,
+    8193, 12_345, 70_000,
+];
+
+#[test]
+fn every_size_in_every_form() {
+    let tree = Tree::new();
+    for size in SIZES {
+        tree.write(format!("words-{size}"), &words(1, size));
+        tree.write(format!("noise-{size}"), &noise(2, size));
+        tree.write(format!("zeros-{size}"), &vec![0; size]);
+    }
+    for seed in 0..20 {
+        let size = usize::from_le_bytes(noise(seed, 8).try_into().unwrap()) % 600_000;
+        tree.write(format!("mixed-{seed}"), &mixed(seed, size));
+    }
+    let mut all = Vec::new();
+    for block_bits in 9..=12 {
+        for inline_data in [false, true] {
+            for pcluster_bytes in [None, Some(1), Some(8 << 10), Some(64 << 10), Some(1 << 20)] {
+                for legacy_index in [false, true] {
+                    let mut form = options(&[]);
+                    (form.block_bits, form.inline_data) = (block_bits, inline_data);
+                    if let Some(bytes) = pcluster_bytes {
+                        pcluster(&mut form, bytes);
+                        compression(&mut form).legacy_index = legacy_index;
+                    } else if legacy_index {
+                        continue; // there is no index
+                    }
+                    all.push((format!("{form:?}"), form));
+                }
+            }
+        }
+    }
+    judge_all("every size in every form", tree.path(), &all);
+}
+
+fn judge_all(what: &str, tree: &Path, all: &[(String, Options)]) {
+    let judges = Judges::find();
+    let source = Source::new(tree);
+    let start = Instant::now();
+    let results = in_parallel(all, |(_, options)| judges.judge(&source, options));
+    let wrong = all.iter().zip(results).filter_map(|((name, _), result)| {
+        let error = result.err()?;
+        Some(format!("{name}: {error}"))
+    });
+    let wrong: Vec<_> = wrong.collect();
+    say(format_args!(
+        "{what}: {} images judged in {} s",
+        all.len(),
+        start.elapsed().as_secs()
+    ));
+    let (count, text) = (wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{count} wrong:\n{text}");
+}
