@@ -99,6 +99,17 @@ impl Workshop {
     }
 }
 
+impl Drop for Workshop {
+    /// Takes away what a failed test has left mounted.
+    fn drop(&mut self) {
+        if self.path("mnt").exists() {
+            let _ = run(Command::new("umount")
+                .args(["--quiet", "--lazy"])
+                .arg(self.path("mnt")));
+        }
+    }
+}
+
 fn run(command: &mut Command) -> Run {
     let Output {
         status,
