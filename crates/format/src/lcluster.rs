@@ -215,6 +215,9 @@ pub struct CompactLayout {
     big_pcluster: bool,
 }
 
+/// The longest pack in bytes.
+pub const PACK_BYTES_MAX: usize = 32;
+
 /// A pack: where it lies, and which lclusters it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pack {

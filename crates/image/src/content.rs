@@ -6,6 +6,7 @@ use anteros_codec::{Length, strip_zero_padding};
 use anteros_format::Corrupt;
 use anteros_format::inode::Inode;
 
+use crate::ahead::ReadAhead;
 use crate::map::{Encoding, Extent, Map, Pcluster, Source};
 use crate::{Error, Image, Place, Result};
 
@@ -14,16 +15,16 @@ use crate::{Error, Image, Place, Result};
 /// This is for jobs that read everything once and so want no cache.
 pub struct Reader<'a> {
     image: &'a Image,
-    encoded: Vec<u8>,
+    encoded: ReadAhead,
     decoded: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
     /// A reader that holds no memory yet.
-    pub const fn new(image: &'a Image) -> Self {
+    pub fn new(image: &'a Image) -> Self {
         Self {
             image,
-            encoded: Vec::new(),
+            encoded: ReadAhead::default(),
             decoded: Vec::new(),
         }
     }
@@ -149,7 +150,13 @@ impl Image {
             }
             Source::Pcluster(pcluster) if buf.len() as u64 == extent.len => {
                 // All of it is wanted: decode in place, and do not keep what is used up.
-                self.decode(place, extent.offset, pcluster, &mut Vec::new(), buf)?;
+                self.decode(
+                    place,
+                    extent.offset,
+                    pcluster,
+                    &mut ReadAhead::default(),
+                    buf,
+                )?;
             }
             Source::Pcluster(pcluster) => {
                 let data = self.decoded(place, extent, pcluster)?;
@@ -172,7 +179,13 @@ impl Image {
             return Ok(data);
         }
         let mut data = vec![0; extent.len as usize];
-        self.decode(place, extent.offset, pcluster, &mut Vec::new(), &mut data)?;
+        self.decode(
+            place,
+            extent.offset,
+            pcluster,
+            &mut ReadAhead::default(),
+            &mut data,
+        )?;
         let data: Arc<[u8]> = data.into();
         if is_compressed(pcluster) {
             self.data_cache.put(key, data.clone());
@@ -186,15 +199,15 @@ impl Image {
         place: Place,
         offset: u64,
         pcluster: &Pcluster,
-        encoded: &mut Vec<u8>,
+        encoded: &mut ReadAhead,
         out: &mut [u8],
     ) -> Result<()> {
         match pcluster.encoding {
             Encoding::Plain => self.read_raw(place, pcluster.location, out),
             Encoding::Interlaced => self.read_interlaced(place, offset, pcluster, encoded, out),
             Encoding::Compressed(algorithm) => {
-                encoded.resize(pcluster.bytes as usize, 0);
-                self.read_raw(place, pcluster.location, encoded)?;
+                let encoded =
+                    encoded.get(self, place, pcluster.location, pcluster.bytes as usize)?;
                 let padding_max = self.superblock().block_bytes() as usize - 1;
                 let stream = strip_zero_padding(encoded, padding_max).ok_or_else(|| {
                     let found = encoded
@@ -222,11 +235,10 @@ impl Image {
         place: Place,
         offset: u64,
         pcluster: &Pcluster,
-        encoded: &mut Vec<u8>,
+        encoded: &mut ReadAhead,
         out: &mut [u8],
     ) -> Result<()> {
-        encoded.resize(pcluster.bytes as usize, 0);
-        self.read_raw(place, pcluster.location, encoded)?;
+        let encoded = encoded.get(self, place, pcluster.location, pcluster.bytes as usize)?;
         // Up to the end of its first block, the extent lies at the end of the pcluster.
         let block = u64::from(self.superblock().block_bytes());
         let front = (block - offset % block) as usize;

@@ -260,6 +260,18 @@ impl Image {
         })
     }
 
+    /// Bytes that a device has from a location on; none of the metabox.
+    pub(crate) fn bytes_from(&self, at: Location) -> u64 {
+        let Location::Device { device, address } = at else {
+            return 0;
+        };
+        let size = self
+            .devices
+            .get(usize::from(device))
+            .map_or(0, |d| d.size());
+        size.saturating_sub(address)
+    }
+
     /// Checks that bytes lie wholly inside the device or metabox that has their location.
     pub(crate) fn check_bounds(
         &self,

@@ -10,6 +10,7 @@
 //! is bounded by [`OpenOptions::cache_bytes`] and, for each thread, by the largest extent (12 MiB),
 //! and every error says which rule was broken, where, by which value.
 
+mod ahead;
 mod cache;
 mod check;
 mod content;

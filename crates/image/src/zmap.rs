@@ -4,13 +4,16 @@
 //! next head begins. Looking up an offset goes back from its lcluster to the head and ahead to the
 //! next one, by the distances that the entries give. No walk is longer than an extent may be.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use anteros_core::Algorithm;
 use anteros_format::extent::{ExtentFormat, ExtentRecord};
 use anteros_format::features::Incompat;
 use anteros_format::inode::Inode;
-use anteros_format::lcluster::{CompactLayout, FULL_BYTES, HeadKind, Lcluster, full_table_offset};
+use anteros_format::lcluster::{
+    CompactLayout, FULL_BYTES, HeadKind, Lcluster, PACK_BYTES_MAX, Pack, full_table_offset,
+};
 use anteros_format::zmap::{ExtentHeader, IndexHeader, MapHeader, Tail, header_offset};
 use anteros_format::{
     Corrupt, DEVICE_BYTES_MAX, EXTENT_BYTES_MAX, PCLUSTER_BYTES_MAX, Unsupported,
@@ -143,6 +146,7 @@ impl Zmap {
                 index,
                 image,
                 inode,
+                pack: Cell::default(),
             }
             .extent_at(offset),
             MapHeader::Extents(extents) => Records {
@@ -178,6 +182,7 @@ impl Zmap {
                 index,
                 image,
                 inode,
+                pack: Cell::default(),
             }
             .verify(range, may_go_on),
             MapHeader::Extents(header) if !header.is_fixed_size() && range.start == 0 => Records {
@@ -231,6 +236,8 @@ struct Index<'a> {
     index: &'a IndexHeader,
     image: &'a Image,
     inode: &'a Inode,
+    /// The pack that was read last, by its offset: entries are asked for one after the other.
+    pack: Cell<Option<(u64, [u8; PACK_BYTES_MAX])>>,
 }
 
 impl Index<'_> {
@@ -494,17 +501,26 @@ impl Index<'_> {
         })
     }
 
+    /// The bytes of a pack, in front.
+    fn pack(&self, place: Place, pack: &Pack) -> Result<[u8; PACK_BYTES_MAX]> {
+        if let Some((_, bytes)) = self.pack.get().filter(|(offset, _)| *offset == pack.offset) {
+            return Ok(bytes);
+        }
+        let mut bytes = [0; PACK_BYTES_MAX];
+        let at = self.zmap.table.with_address(pack.offset);
+        self.image.read_meta(place, at, &mut bytes[..pack.bytes])?;
+        self.pack.set(Some((pack.offset, bytes)));
+        Ok(bytes)
+    }
+
     fn entry(&self, place: Place, lcn: u64) -> Result<Lcluster> {
         let corrupt = Error::corrupt(place);
         let table = self.zmap.table;
         let entry = match &self.zmap.compact {
             Some(layout) => {
                 let pack = layout.pack_of(lcn);
-                let mut bytes = [0; 32];
-                let bytes = &mut bytes[..pack.bytes];
-                self.image
-                    .read_meta(place, table.with_address(pack.offset), bytes)?;
-                layout.parse(lcn, &pack, bytes)
+                let bytes = self.pack(place, &pack)?;
+                layout.parse(lcn, &pack, &bytes[..pack.bytes])
             }
             None => {
                 let mut bytes = [0; FULL_BYTES as usize];

@@ -3,15 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
+use crate::ahead::ReadAhead;
 use crate::map::{Location, Pcluster};
 use crate::{Image, Place, Result};
 
 use super::Run;
 use super::space::{Encoded, Part, What};
 
-/// Extents that a worker takes at a time.
-const BATCH_PARTS: usize = 64;
-/// Plain bytes that a worker takes at a time.
+/// Bytes of the image that a worker takes at a time, about.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// Decodes and reads all parts that are data, each byte once. `parts` are sorted.
@@ -94,7 +93,7 @@ fn distinct(parts: &[Part]) -> impl Iterator<Item = (&Part, Encoded)> {
 /// The memory of a worker.
 #[derive(Default)]
 struct Buffers {
-    encoded: Vec<u8>,
+    encoded: ReadAhead,
     decoded: Vec<u8>,
 }
 
@@ -179,12 +178,13 @@ impl<'p> Iterator for Tasks<'p> {
                 }
                 What::Encoded(_) => {
                     let is_encoded = |p: &&Part| matches!(p.what, What::Encoded(_));
-                    let count = self
-                        .parts
-                        .iter()
-                        .take(BATCH_PARTS)
-                        .take_while(is_encoded)
-                        .count();
+                    let mut bytes = 0;
+                    let is_taken = |p: &&Part| {
+                        let has_room = bytes < BATCH_BYTES;
+                        bytes += p.bytes;
+                        has_room && is_encoded(p)
+                    };
+                    let count = self.parts.iter().take_while(is_taken).count();
                     // What shares a pcluster stays together, or it would be decoded again.
                     let last = &self.parts[count - 1];
                     let more = self.parts[count..].iter();
