@@ -54,7 +54,7 @@ impl ImageArgs {
         };
         let image = Image::open(primary, extra, options);
         Ok(Arc::new(
-            image.map_err(|e| Failure::image(self.image.display(), &e))?,
+            image.map_err(|e| Failure::opening(self.image.display(), &e))?,
         ))
     }
 }

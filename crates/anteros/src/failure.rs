@@ -75,21 +75,32 @@ impl Failure {
         Self::new(Kind::System, format_args!("{}: {error}", path.display()))
     }
 
-    /// An error of an image, which is called `name`.
-    pub fn image(name: impl Display, error: &anteros_image::Error) -> Self {
+    /// An error of opening an image, which is called `name`.
+    pub fn opening(name: impl Display, error: &anteros_image::Error) -> Self {
         let failure = Self::new(kind_of(error), format_args!("{name}: {error}"));
         match error {
             anteros_image::Error::Devices { .. } => {
                 failure.hint("name each extra device, in order, with --device FILE")
             }
-            anteros_image::Error::Corrupt {
-                fault: Corrupt::Magic { .. },
-                ..
-            } => failure.hint("an image that begins further on needs --offset BYTES"),
-            error if error.is_corrupt() => {
-                failure.hint("`anteros check` lists every fault in an image")
-            }
+            anteros_image::Error::Corrupt { fault, .. } => match fault {
+                Corrupt::Magic { .. } => {
+                    failure.hint("an image that begins further on needs --offset BYTES")
+                }
+                Corrupt::Checksum { .. } => {
+                    failure.hint("--no-checksum reads it all the same; `anteros check` finds more")
+                }
+                _ => failure,
+            },
             _ => failure,
+        }
+    }
+
+    /// An error of an open image, which is called `name`.
+    pub fn image(name: impl Display, error: &anteros_image::Error) -> Self {
+        let failure = Self::new(kind_of(error), format_args!("{name}: {error}"));
+        match error.is_corrupt() {
+            true => failure.hint("`anteros check` lists every fault in an image"),
+            false => failure,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::{interrupt, output};
 /// Exits with 0 if there is none, 1 if the image is broken, 4 if parts of it are unknown to this
 /// version and 5 if parts of it could not be read from the medium.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("no_checksum", |arg| arg.hide(true)))]
 pub struct Args {
     #[command(flatten)]
     image: ImageArgs,

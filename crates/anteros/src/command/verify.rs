@@ -104,7 +104,7 @@ pub fn built(
     let device = FileDevice::open(image).map_err(|e| Failure::system(image, &e))?;
     let device = Arc::new(Window::new(device, options.offset));
     let opened = Image::open(device, Vec::new(), OpenOptions::default());
-    let opened = opened.map_err(|e| Failure::image(image.display(), &e))?;
+    let opened = opened.map_err(|e| Failure::opening(image.display(), &e))?;
     let excluded = |path: &[u8]| options.exclude.iter().any(|exclude| exclude.matches(path));
     let defaults = VerifyOptions::default();
     let verify_options = VerifyOptions {

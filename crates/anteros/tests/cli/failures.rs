@@ -102,6 +102,21 @@ fn a_truncated_image_is_an_error_everywhere() {
 }
 
 #[test]
+fn a_wrong_checksum_is_refused_unless_told_otherwise() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    let mut bytes = fs::read(shop.path("image")).unwrap();
+    bytes[1024 + 64] ^= 1; // in the volume name
+    fs::write(shop.path("image"), bytes).unwrap();
+    let said = shop.bad(3, "cat image hello");
+    assert!(said.contains("--no-checksum"), "{said}");
+    assert_eq!(shop.good("cat --no-checksum image hello"), "hello\n");
+    let check = shop.run("check image");
+    assert_eq!(check.status, Some(1));
+    assert!(check.out.contains("checksum"), "{check:?}");
+}
+
+#[test]
 fn damaged_data_is_an_error_and_never_other_data() {
     let shop = Workshop::new();
     shop.good("mkfs image src -zlz4hc");
@@ -123,7 +138,7 @@ fn damaged_data_is_an_error_and_never_other_data() {
 #[test]
 fn a_user_without_rights_is_told_what_is_missing() {
     let shop = Workshop::new();
-    fs::set_permissions(shop.path("src/hello"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(shop.path("src/hello"), fs::Permissions::from_mode(0o000)).unwrap();
     let run = shop.run_as_nobody("mkfs image src");
     assert_eq!(run.status, Some(5), "{run:?}");
     assert!(

@@ -36,7 +36,11 @@ impl Workshop {
         let everybody = fs::Permissions::from_mode(0o777);
         fs::set_permissions(dir.path(), everybody).unwrap();
         let program = dir.path().join("anteros");
-        fs::copy(env!("CARGO_BIN_EXE_anteros"), &program).unwrap();
+        // By another process: a copy of our own stays open for writing, and so busy, in whatever another thread
+        // starts meanwhile.
+        let mut copy = Command::new("cp");
+        copy.arg(env!("CARGO_BIN_EXE_anteros")).arg(&program);
+        assert_eq!(run(&mut copy).status, Some(0));
         let source = dir.path().join("src");
         fs::create_dir_all(source.join("sub")).unwrap();
         fs::write(source.join("hello"), "hello\n").unwrap();
