@@ -62,9 +62,9 @@ use tree::Tree;
 
 /// Builds an image of the directory `source`.
 ///
-/// A regular file is replaced when the new one is complete; a block device, and a file in which the
-/// image begins at an [`Options::offset`], are written in place. When `cancel` becomes true the build
-/// ends soon.
+/// A regular file, also one that a symbolic link leads to, is replaced when the new one is complete;
+/// a block device, and a file in which the image begins at an [`Options::offset`], are written in
+/// place. Anything else is left alone. When `cancel` becomes true the build ends soon.
 ///
 /// # Errors
 ///
@@ -78,6 +78,7 @@ pub fn build(
     cancel: &AtomicBool,
 ) -> Result<Summary, Error> {
     options.check()?;
+    let image = &output::target(image);
     let source = Source::open(source)?;
     let (mut tree, warnings) = scan::scan(&source, image, options, observer, cancel)?;
     let plan = Plan::new(&source, &mut tree, options)?;

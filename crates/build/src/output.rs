@@ -10,9 +10,10 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Error, Options};
@@ -42,6 +43,12 @@ pub(crate) struct Checkpoint {
     hash: Box<Xxh3>,
 }
 
+/// The file that an image of this name is to become: a symbolic link leads to it.
+pub(crate) fn target(path: &Path) -> PathBuf {
+    let leads_on = path.is_symlink().then(|| path.canonicalize().ok());
+    leads_on.flatten().unwrap_or_else(|| path.to_owned())
+}
+
 impl Output {
     /// Opens the image; the first `reserved` bytes are left for the superblock.
     pub fn create(path: &Path, options: &Options, reserved: u64) -> Result<Self, Error> {
@@ -50,16 +57,20 @@ impl Output {
             action: "create",
             cause,
         };
-        let found = std::fs::metadata(path).ok();
-        let is_device = found
-            .as_ref()
-            .is_some_and(|m| m.file_type().is_block_device());
+        let found = std::fs::metadata(path).ok().map(|m| m.file_type());
+        let is_device = found.is_some_and(|found| found.is_block_device());
+        if found.is_some_and(|found| !found.is_file() && !is_device) {
+            let cause = "it is there, and is neither a file nor a block device";
+            return Err(fail(io::Error::other(cause)));
+        }
         let in_place = is_device || (found.is_some() && options.offset > 0);
         let (file, temporary) = if in_place {
-            (
-                OpenOptions::new().write(true).open(path).map_err(fail)?,
-                None,
-            )
+            let mut how = OpenOptions::new();
+            if is_device {
+                // Refuses one that is mounted.
+                how.custom_flags(OFlags::EXCL.bits() as i32);
+            }
+            (how.write(true).open(path).map_err(fail)?, None)
         } else {
             let temporary = temporary_name(path).map_err(fail)?;
             let file = OpenOptions::new()

@@ -5,7 +5,7 @@ mod common;
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -592,6 +592,29 @@ fn progress_ends_where_it_should() {
         assert_eq!((last.files, last.bytes), (last.files_done, last.bytes_done));
         assert_eq!(last.files, 63);
     }
+}
+
+#[test]
+fn only_files_and_block_devices_become_images() {
+    let source = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    let mkfifo = Command::new("mkfifo").arg(&fifo).status();
+    assert!(mkfifo.unwrap().success());
+    for path in [&fifo, dir.path()] {
+        let before = fs::symlink_metadata(path).unwrap().ino();
+        let error = build(path, source.path(), &Options::default()).unwrap_err();
+        assert!(error.to_string().contains("neither a file"), "{error}");
+        assert_eq!(fs::symlink_metadata(path).unwrap().ino(), before);
+    }
+
+    let (link, file) = (dir.path().join("link"), dir.path().join("file"));
+    fs::write(&file, "").unwrap();
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    build(&link, source.path(), &Options::default()).unwrap();
+    assert!(link.is_symlink());
+    assert!(fs::metadata(&file).unwrap().len() > 0);
+    assert_eq!(names(dir.path()).len(), 3);
 }
 
 #[test]
