@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anteros_tests::judge;
 
-use crate::{Workshop, run, same};
+use crate::{Signal, Workshop, kill, run, same};
 
 #[test]
 fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
@@ -203,7 +203,7 @@ fn an_interrupted_build_leaves_nothing() {
     let shop = Workshop::new();
     let endless = fs::File::create(shop.path("src/endless")).unwrap();
     endless.set_len(1 << 40).unwrap();
-    for signal in ["INT", "TERM"] {
+    for signal in [Signal::INT, Signal::TERM] {
         let child = shop
             .command("mkfs image src -zlz4 --holes compress")
             .stderr(Stdio::piped())
@@ -211,8 +211,7 @@ fn an_interrupted_build_leaves_nothing() {
             .unwrap();
         // Whether the work has begun by then or not, the end is the same.
         std::thread::sleep(Duration::from_millis(300));
-        let kill = ["-s", signal, &child.id().to_string()];
-        assert_eq!(run(Command::new("kill").args(kill)).status, Some(0));
+        kill(&child, signal);
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{said}");

@@ -8,8 +8,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 /// A user without any rights.
@@ -112,6 +113,11 @@ impl Drop for Workshop {
                 .arg(self.path("mnt")));
         }
     }
+}
+
+/// Sends a signal.
+fn kill(child: &Child, signal: Signal) {
+    rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 fn run(command: &mut Command) -> Run {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anteros_tests::judge;
 
-use crate::{Workshop, run, same};
+use crate::{Signal, Workshop, kill, run, same};
 
 fn file_system_at(directory: &Path) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -137,17 +137,16 @@ fn a_daemon_in_the_foreground_unmounts_when_told_to_stop() {
     }
     let shop = shop_with_image();
     let mount = shop.path("mnt");
-    for signal in ["INT", "TERM", "HUP"] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut child = shop
             .command("mount --fuse --foreground image mnt")
             .spawn()
             .unwrap();
         wait_for(&mount, true);
         assert_eq!(fs::read(mount.join("hello")).unwrap(), b"hello\n");
-        let kill = ["-s", signal, &child.id().to_string()];
-        assert_eq!(run(Command::new("kill").args(kill)).status, Some(0));
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
-        assert_eq!(file_system_at(&mount), None, "{signal}");
+        kill(&child, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal:?}");
+        assert_eq!(file_system_at(&mount), None, "{signal:?}");
     }
 }
 
