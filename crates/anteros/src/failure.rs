@@ -64,8 +64,13 @@ impl Failure {
 
     /// Adds what to do next.
     pub fn hint(self, hint: impl Display) -> Self {
+        self.hint_if(Some(hint))
+    }
+
+    /// Adds what to do next, if that is known.
+    pub fn hint_if(self, hint: Option<impl Display>) -> Self {
         Self {
-            hint: Some(hint.to_string()),
+            hint: hint.map(|hint| hint.to_string()),
             ..self
         }
     }

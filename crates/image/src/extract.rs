@@ -34,7 +34,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::descent::{Descent, Identity, identity, open_dir};
-use crate::parts::{Batch, Feeder, Part, PartReader, Piece, channel, worker_count};
+use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
 use crate::{DirCursor, Error, Image, ImagePath, OwnedDirent, Result, Xattr};
 
@@ -316,16 +316,8 @@ pub fn extract(
             },
         )
     })?;
-    let workers = worker_count(options.workers);
-    let (feeder, jobs) = channel(workers);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            let jobs = jobs.clone();
-            scope.spawn(|| run.work(jobs));
-        }
-        drop(jobs);
-        Walker::new(&run, feeder, root, dir).extract(&inode, name);
-    });
+    let walk = |feeder| Walker::new(&run, feeder, root, dir).extract(&inode, name);
+    with_workers(options.workers, |jobs| run.work(jobs), walk);
     run.finish()
 }
 

@@ -50,12 +50,30 @@ pub(crate) struct Feeder<F> {
 }
 
 /// As many workers as are wanted, within reason.
-pub(crate) fn worker_count(wanted: usize) -> usize {
+fn worker_count(wanted: usize) -> usize {
     wanted.clamp(1, WORKERS_MAX)
 }
 
+/// Lets `walk` feed as many workers as are wanted, within reason, and waits for them all.
+pub(crate) fn with_workers<F: Send + Sync>(
+    wanted: usize,
+    work: impl Fn(Receiver<Batch<F>>) + Sync,
+    walk: impl FnOnce(Feeder<F>),
+) {
+    let workers = worker_count(wanted);
+    let (feeder, jobs) = channel(workers);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            let (work, jobs) = (&work, jobs.clone());
+            scope.spawn(move || work(jobs));
+        }
+        drop(jobs);
+        walk(feeder);
+    });
+}
+
 /// A way from a walking thread to so many workers.
-pub(crate) fn channel<F>(workers: usize) -> (Feeder<F>, Receiver<Batch<F>>) {
+fn channel<F>(workers: usize) -> (Feeder<F>, Receiver<Batch<F>>) {
     let (sender, receiver) = crossbeam_channel::bounded(2 * workers);
     // Batches in the channel, at the workers, and the one that is being filled.
     let batch_max = (PARTS_MAX / (3 * workers + 1)).min(32);

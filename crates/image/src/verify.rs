@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::descent::{Descent, Identity, identity, open_dir};
 use crate::extract::{XattrScope, descriptor_path};
-use crate::parts::{Batch, Feeder, Part, PartReader, Piece, channel, worker_count};
+use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
 use crate::{Error, Image, ImagePath, Result, Xattr};
 
@@ -277,16 +277,8 @@ pub fn verify(
         failed: AtomicBool::new(false),
         outcome: Mutex::default(),
     };
-    let workers = worker_count(options.workers);
-    let (feeder, jobs) = channel(workers);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            let jobs = jobs.clone();
-            scope.spawn(|| run.work(jobs));
-        }
-        drop(jobs);
-        Walker::new(&run, feeder, root.clone(), dir).walk();
-    });
+    let walk = |feeder| Walker::new(&run, feeder, root.clone(), dir).walk();
+    with_workers(options.workers, |jobs| run.work(jobs), walk);
     run.finish()
 }
 

@@ -131,6 +131,35 @@ impl Zmap {
         self.end
     }
 
+    fn index<'a>(
+        &'a self,
+        index: &'a IndexHeader,
+        image: &'a Image,
+        inode: &'a Inode,
+    ) -> Index<'a> {
+        Index {
+            zmap: self,
+            index,
+            image,
+            inode,
+            pack: Cell::default(),
+        }
+    }
+
+    fn records<'a>(
+        &'a self,
+        header: &'a ExtentHeader,
+        image: &'a Image,
+        inode: &'a Inode,
+    ) -> Records<'a> {
+        Records {
+            zmap: self,
+            header,
+            image,
+            inode,
+        }
+    }
+
     pub(crate) fn extent_at(&self, image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
         match &self.header {
             MapHeader::WholeFragment { offset } => {
@@ -141,21 +170,8 @@ impl Zmap {
                     source,
                 })
             }
-            MapHeader::Indexed(index) => Index {
-                zmap: self,
-                index,
-                image,
-                inode,
-                pack: Cell::default(),
-            }
-            .extent_at(offset),
-            MapHeader::Extents(extents) => Records {
-                zmap: self,
-                header: extents,
-                image,
-                inode,
-            }
-            .extent_at(offset),
+            MapHeader::Indexed(index) => self.index(index, image, inode).extent_at(offset),
+            MapHeader::Extents(extents) => self.records(extents, image, inode).extent_at(offset),
         }
     }
 }
@@ -177,21 +193,10 @@ impl Zmap {
     ) -> Result<()> {
         match &self.header {
             MapHeader::WholeFragment { .. } => Ok(()),
-            MapHeader::Indexed(index) => Index {
-                zmap: self,
-                index,
-                image,
-                inode,
-                pack: Cell::default(),
+            MapHeader::Indexed(index) => self.index(index, image, inode).verify(range, may_go_on),
+            MapHeader::Extents(header) if !header.is_fixed_size() && range.start == 0 => {
+                self.records(header, image, inode).verify(may_go_on)
             }
-            .verify(range, may_go_on),
-            MapHeader::Extents(header) if !header.is_fixed_size() && range.start == 0 => Records {
-                zmap: self,
-                header,
-                image,
-                inode,
-            }
-            .verify(may_go_on),
             MapHeader::Extents(_) => Ok(()),
         }
     }

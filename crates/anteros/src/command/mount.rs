@@ -210,9 +210,5 @@ fn kernel_failure(image: &Path, text: &str) -> Failure {
 }
 
 fn mount_failure(error: MountError) -> Failure {
-    let failure = Failure::new(Kind::System, &error);
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure::new(Kind::System, &error).hint_if(error.hint())
 }

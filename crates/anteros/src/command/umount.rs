@@ -13,13 +13,8 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
-        anteros_fuse::unmount(&self.directory).map_err(|error| {
-            let failure = Failure::new(Kind::System, &error);
-            match error.hint() {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        })?;
+        anteros_fuse::unmount(&self.directory)
+            .map_err(|error| Failure::new(Kind::System, &error).hint_if(error.hint()))?;
         Ok(Verdict::Good)
     }
 }
