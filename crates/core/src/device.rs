@@ -1,7 +1,7 @@
 //! Bytes at an offset.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,12 +16,33 @@ pub trait Device: Send + Sync {
     /// padded. Anything else is the error of the medium.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Fills several buffers, one after the other, with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_at`](Self::read_at).
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut at = Some(offset);
+        for buf in bufs {
+            let start = at.ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.read_at(start, buf)?;
+            at = start.checked_add(buf.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Says that these bytes will be wanted soon. Whoever can, begins to fetch them; nobody waits.
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
     /// The size in bytes, as found when the device was opened.
     fn size(&self) -> u64;
 
     /// What to call the device in a message: usually its path.
     fn name(&self) -> String;
 }
+
+/// The most buffers that a vectored read may have (`IOV_MAX` of Linux).
+const BUFFERS_MAX: usize = 1024;
 
 /// A regular file or a block device.
 #[derive(Debug)]
@@ -57,6 +78,13 @@ impl FileDevice {
         })
     }
 
+    /// Says that reads will come in any order: the kernel then fetches what is read and no more. By
+    /// itself it reads ahead, which under strides makes many times the bytes of it.
+    pub fn expect_any_order(&self) {
+        // A hint: where it is not taken, reads are answered all the same.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::Random);
+    }
+
     /// The path this device was opened by.
     pub fn path(&self) -> &Path {
         &self.path
@@ -66,6 +94,33 @@ impl FileDevice {
 impl Device for FileDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
+    }
+
+    fn read_vectored_at(
+        &self,
+        mut offset: u64,
+        mut bufs: &mut [IoSliceMut<'_>],
+    ) -> io::Result<()> {
+        while bufs.iter().any(|buf| !buf.is_empty()) {
+            let count = bufs.len().min(BUFFERS_MAX);
+            match rustix::io::preadv(&self.file, &mut bufs[..count], offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    offset += read as u64;
+                    IoSliceMut::advance_slices(&mut bufs, read);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        let len = std::num::NonZeroU64::new(len.min(self.size.saturating_sub(offset)));
+        if len.is_some() {
+            let _ = rustix::fs::fadvise(&self.file, offset, len, rustix::fs::Advice::WillNeed);
+        }
     }
 
     fn size(&self) -> u64 {
@@ -102,6 +157,14 @@ impl<D: Device + ?Sized> Device for Arc<D> {
         (**self).read_at(offset, buf)
     }
 
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        (**self).read_vectored_at(offset, bufs)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        (**self).will_need(offset, len);
+    }
+
     fn size(&self) -> u64 {
         (**self).size()
     }
@@ -133,6 +196,18 @@ impl<D: Device> Device for Window<D> {
         self.inner.read_at(offset, buf)
     }
 
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let offset = offset
+            .checked_add(self.start)
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.inner.read_vectored_at(offset, bufs)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.inner
+            .will_need(offset.saturating_add(self.start), len);
+    }
+
     fn size(&self) -> u64 {
         self.inner.size().saturating_sub(self.start)
     }
@@ -160,6 +235,27 @@ mod tests {
                 "offset {offset}"
             );
         }
+    }
+
+    #[test]
+    fn several_buffers_are_filled_one_after_the_other() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, &(0..200).collect::<Vec<u8>>()).unwrap();
+        let device = Window::new(FileDevice::open(file.path()).unwrap(), 10);
+        let mut bytes = vec![0; 2500];
+        // More buffers than one call takes, some of them empty.
+        let read = |offset, len: usize, bytes: &mut [u8]| {
+            let mut bufs = vec![IoSliceMut::new(&mut [])];
+            for piece in bytes[..len].chunks_mut(1) {
+                bufs.push(IoSliceMut::new(piece));
+            }
+            device.read_vectored_at(offset, &mut bufs)
+        };
+        read(5, 185, &mut bytes).unwrap();
+        assert!(bytes[..185].iter().copied().eq(15..200));
+        let error = read(5, 2000, &mut bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(read(u64::MAX, 1, &mut bytes).is_err());
     }
 
     #[test]
