@@ -3,11 +3,12 @@
 //! A [`Decoder`] belongs to one thread. It creates the working memory of a codec when it first meets
 //! it and keeps it, so decoding many small pclusters does not allocate.
 
-use crate::deflate::DeflateDecoder;
-use crate::lz4;
-use crate::lzma::LzmaDecoder;
-use crate::zstd::ZstdDecoder;
-use crate::{Algorithm, DecodeError, Fault};
+use std::ops::Range;
+
+use crate::deflate::{self, DeflateDecoder};
+use crate::lzma::{self, LzmaDecoder};
+use crate::zstd::{self, ZstdDecoder};
+use crate::{Algorithm, DecodeError, Fault, in_place, lz4};
 
 /// What the output's length says about the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Length {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// LZMA dictionary in bytes, at most [`Params::LZMA_DICT_BYTES_MAX`]; that much memory is
-    /// taken.
+    /// taken, or as much as is decoded if that is less.
     pub lzma_dict_bytes: u32,
     /// Base-2 logarithm of the largest Zstandard window, within 10..=20. A frame that needs a larger
     /// window is refused where a window is needed, which is for [`Length::AtLeast`].
@@ -40,6 +41,26 @@ impl Params {
     pub const ZSTD_WINDOW_LOG_MIN: u8 = 10;
     /// The largest Zstandard window of the format: 1 MiB.
     pub const ZSTD_WINDOW_LOG_MAX: u8 = 20;
+
+    /// The most memory that a [`Decoder`] keeps for a codec, or a [`Stream`](crate::Stream) for its
+    /// own, when at most `longest` bytes are decoded at once.
+    ///
+    /// | codec | bytes |
+    /// |---|---|
+    /// | LZ4 | none |
+    /// | LZMA | the dictionary or `longest`, the smaller of them but no less than 4 KiB, and 48 KiB |
+    /// | DEFLATE | 48 KiB, of which 32 KiB are the window |
+    /// | Zstandard | the window, three blocks of 128 KiB or of the window's size if that is less, and 128 KiB |
+    ///
+    /// What the heap adds to this is not counted.
+    pub fn memory_bytes(&self, algorithm: Algorithm, longest: usize) -> usize {
+        match algorithm {
+            Algorithm::Lz4 => 0,
+            Algorithm::Lzma => lzma::memory_bytes(self.lzma_dict_bytes, longest),
+            Algorithm::Deflate => deflate::MEMORY_BYTES,
+            Algorithm::Zstd => zstd::memory_bytes(self.zstd_window_log),
+        }
+    }
 }
 
 /// The largest sizes that the format allows: they decode every valid image.
@@ -70,7 +91,9 @@ impl Decoder {
     ///
     /// `stream` is what [`strip_zero_padding`](crate::strip_zero_padding) left of a pcluster. With
     /// [`Length::Exact`] the end of the decoded bytes, of the stream and of `stream` must coincide;
-    /// with [`Length::AtLeast`] only the front of the stream is decoded.
+    /// with [`Length::AtLeast`] only the front of the stream is decoded. In the latter case a hostile
+    /// LZ4 stream can leave bytes of `out` as they were (a match of distance 0), so `out` should hold
+    /// nothing that the image's author must not see.
     ///
     /// # Errors
     ///
@@ -103,6 +126,33 @@ impl Decoder {
         .map_err(|fault| DecodeError {
             algorithm,
             stream_len: stream.len(),
+            wanted,
+            fault,
+        })
+    }
+
+    /// Decodes a stream over itself: what lies at `buf[stream]` becomes the first `wanted` bytes of
+    /// `buf`.
+    ///
+    /// Otherwise this is [`Decoder::decode`] with [`Length::Exact`]. The rest of `buf` holds
+    /// unspecified bytes after it. A stream that does not hold exactly `wanted` bytes may overtake
+    /// itself, and then need not be noticed.
+    ///
+    /// # Errors
+    ///
+    /// A [`DecodeError`] when the stream is malformed; and before anything is decoded, for any codec
+    /// but LZ4, or when not [`fits_in_place`](crate::fits_in_place).
+    pub fn decode_in_place(
+        &mut self,
+        algorithm: Algorithm,
+        buf: &mut [u8],
+        stream: Range<usize>,
+        wanted: usize,
+    ) -> Result<(), DecodeError> {
+        let stream_len = stream.len();
+        in_place::decode(algorithm, buf, stream, wanted).map_err(|fault| DecodeError {
+            algorithm,
+            stream_len,
             wanted,
             fault,
         })

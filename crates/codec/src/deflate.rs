@@ -1,16 +1,20 @@
 //! Raw DEFLATE, by way of zlib-rs.
 //!
 //! Distances up to 32 KiB are accepted, whatever window an image promises: the output itself is the
-//! window, so a smaller promise saves nothing.
+//! window, or zlib-rs has one of that size in its state, so a smaller promise saves nothing.
 
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
 use crate::decoder::{expect_consumed, expect_full};
+use crate::stream::Step;
 use crate::{Fault, Length};
 
 /// Base-2 logarithm of the largest window of DEFLATE.
 const WINDOW_BITS: u8 = 15;
 const WITH_ZLIB_HEADER: bool = false;
+
+/// What a decoder holds, rounded up: a window of 32 KiB, and some 10 KiB of code tables.
+pub(crate) const MEMORY_BYTES: usize = 48 << 10;
 
 /// zlib's state, reset before each stream.
 pub(crate) struct DeflateDecoder(Inflate);
@@ -29,12 +33,8 @@ impl DeflateDecoder {
         out: &mut [u8],
         length: Length,
     ) -> Result<(), Fault> {
-        let max = u32::MAX as usize;
-        if stream.len() > max || out.len() > max {
-            return Err(Fault::TooLarge { max });
-        }
         self.0.reset(WITH_ZLIB_HEADER);
-        let status = self.inflate(stream, out)?;
+        let status = self.inflate(stream, out, InflateFlush::Finish)?;
         // One call goes as far as the input and the output allow, so these are final.
         let (consumed, got) = (self.0.total_in() as usize, self.0.total_out() as usize);
         expect_full(out.len(), got)?;
@@ -48,9 +48,30 @@ impl DeflateDecoder {
         }
     }
 
-    fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<Status, Fault> {
+    /// Decodes the next bytes.
+    pub(crate) fn step(&mut self, rest: &[u8], out: &mut [u8]) -> Result<Step, Fault> {
+        let (read_before, made_before) = (self.0.total_in(), self.0.total_out());
+        self.inflate(rest, out, InflateFlush::NoFlush)?;
+        Ok(Step {
+            consumed: (self.0.total_in() - read_before) as usize,
+            got: (self.0.total_out() - made_before) as usize,
+        })
+    }
+
+    /// Decodes as far as it goes. `flush` says whether more calls follow, for which the window is
+    /// kept up.
+    fn inflate(
+        &mut self,
+        stream: &[u8],
+        out: &mut [u8],
+        flush: InflateFlush,
+    ) -> Result<Status, Fault> {
+        let max = u32::MAX as usize;
+        if stream.len() > max || out.len() > max {
+            return Err(Fault::TooLarge { max });
+        }
         self.0
-            .decompress(stream, out, InflateFlush::Finish)
+            .decompress(stream, out, flush)
             .map_err(|error| match error {
                 InflateError::MemError => Fault::OutOfMemory,
                 other => Fault::Malformed(self.0.error_message().unwrap_or(other.as_str())),

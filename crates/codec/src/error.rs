@@ -1,5 +1,7 @@
 //! What can be wrong with a stream.
 
+use std::ops::RangeInclusive;
+
 use thiserror::Error;
 
 use crate::Algorithm;
@@ -51,6 +53,12 @@ pub enum Fault {
         /// The largest value that is allowed.
         max: u64,
     },
+    /// The codec does not go with this way of decoding; nothing was decoded.
+    #[error("this codec cannot be decoded {0}")]
+    NoSuchWay(
+        /// How it was to be decoded.
+        &'static str,
+    ),
     /// A buffer is larger than the library can be told.
     #[error("buffers beyond {max} bytes cannot be handed to the decoder")]
     TooLarge {
@@ -60,4 +68,23 @@ pub enum Fault {
     /// The decoder's working memory could not be had.
     #[error("out of memory")]
     OutOfMemory,
+}
+
+impl Fault {
+    /// Checks a parameter that is a number of bytes, or a place.
+    pub(crate) fn unless_within(
+        what: &'static str,
+        value: usize,
+        allowed: RangeInclusive<usize>,
+    ) -> Result<(), Self> {
+        if allowed.contains(&value) {
+            return Ok(());
+        }
+        Err(Self::Unsupported {
+            what,
+            value: value as u64,
+            min: *allowed.start() as u64,
+            max: *allowed.end() as u64,
+        })
+    }
 }

@@ -6,21 +6,37 @@
 //! index says. Writing one takes the opposite two: [`Lz4Encoder::encode`] puts as much input as
 //! fits into a budget, [`right_align`] moves the result to the end of its pcluster.
 //!
+//! A pcluster of few kilobytes may decode to megabytes, of which a reader may want few again. There
+//! are four ways that spare memory, after the EROFS paper (Gao et al., USENIX ATC 2019, section 3.3);
+//! all give the same bytes:
+//!
+//! | | decodes | memory besides the output |
+//! |---|---|---|
+//! | [`Decoder::decode_in_place`] | LZ4, all of it | none: the stream lies in the output |
+//! | [`RollingWindow`] | LZ4, up to 128 KiB anywhere | 128 KiB, or as much as the stream if that is longer |
+//! | [`Stream`] | the others, from front to end in pieces | [`Params::memory_bytes`] |
+//! | [`Scratch`] | whatever else | all that is decoded, until it is dropped |
+//!
 //! What can be relied on:
 //!
 //! - Input is hostile. A decoder fills the whole output and says so, or returns a [`DecodeError`];
 //!   it never panics, never loops without progress, and its memory is bounded by [`Params`].
 //! - The encoder is a pure function of its input, its effort and the budget.
-//! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, and nowhere else.
+//! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, and where memory is mapped, in
+//!   `mapping.rs` and `rolling.rs`, and nowhere else.
 
 mod decoder;
 mod deflate;
 mod encoder;
 mod error;
+mod in_place;
 mod lz4;
 mod lzma;
+mod mapping;
 mod padding;
 mod probe;
+mod rolling;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod zstd;
@@ -29,4 +45,8 @@ pub use anteros_core::Algorithm;
 pub use decoder::{Decoder, Length, Params};
 pub use encoder::{Effort, Encoded, Lz4Encoder, UnknownEffort};
 pub use error::{DecodeError, Fault};
+pub use in_place::{fits_in_place, in_place_margin};
+pub use mapping::Scratch;
 pub use padding::{right_align, strip_zero_padding};
+pub use rolling::RollingWindow;
+pub use stream::Stream;

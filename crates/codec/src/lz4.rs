@@ -1,6 +1,7 @@
 //! LZ4 blocks, by way of liblz4: everything here that calls C for them.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::ops::Range;
 
 use lz4_sys::LZ4_decompress_safe;
 
@@ -43,21 +44,75 @@ const BUFFER_MAX: usize = c_int::MAX as usize;
 
 /// See [`Decoder::decode`](crate::Decoder::decode).
 pub(crate) fn decode(stream: &[u8], out: &mut [u8], length: Length) -> Result<(), Fault> {
-    let (Ok(stream_len), Ok(wanted)) = (c_int::try_from(stream.len()), c_int::try_from(out.len()))
-    else {
+    // SAFETY: both pointers and lengths are those of slices.
+    unsafe {
+        decode_raw(
+            stream.as_ptr(),
+            stream.len(),
+            out.as_mut_ptr(),
+            out.len(),
+            length,
+        )
+    }
+}
+
+/// Decodes `buf[stream]` into `buf[..wanted]`, of which it may be a part.
+///
+/// The bytes are right if [`fits_in_place`](crate::fits_in_place).
+///
+/// # Panics
+///
+/// When the stream or what is wanted lies outside `buf`.
+pub(crate) fn decode_in_place(
+    buf: &mut [u8],
+    stream: Range<usize>,
+    wanted: usize,
+) -> Result<(), Fault> {
+    let stream_len = buf[stream.clone()].len();
+    assert!(wanted <= buf.len(), "what is wanted fits the buffer");
+    let base = buf.as_mut_ptr();
+    // SAFETY: the slicing and the assertion above have shown that both ranges lie inside `buf`, which
+    // nothing else borrows. That they overlap is what lz4.h describes at
+    // LZ4_DECOMPRESS_INPLACE_MARGIN. Should the output run over input that is yet to be read (a
+    // hostile stream), liblz4 reads other bytes there, and those are as untrusted as the first ones:
+    // its checks are on addresses, and on each value as it was read.
+    unsafe {
+        decode_raw(
+            base.add(stream.start),
+            stream_len,
+            base,
+            wanted,
+            Length::Exact,
+        )
+    }
+}
+
+/// Decodes from one stretch of memory to another.
+///
+/// # Safety
+///
+/// `src` must be readable for `stream_len` bytes and `dst` writable for `wanted` bytes. On any input
+/// nothing else is read or written, but for what was written to `dst` before.
+pub(crate) unsafe fn decode_raw(
+    src: *const u8,
+    stream_len: usize,
+    dst: *mut u8,
+    wanted: usize,
+    length: Length,
+) -> Result<(), Fault> {
+    let (Ok(src_len), Ok(dst_len)) = (c_int::try_from(stream_len), c_int::try_from(wanted)) else {
         return Err(Fault::TooLarge { max: BUFFER_MAX });
     };
-    let (src, dst) = (stream.as_ptr().cast(), out.as_mut_ptr().cast());
-    // SAFETY: `src` is readable for `stream_len` bytes and `dst` writable for `wanted` bytes, for
-    // they are the slices' own; both functions stay inside these on any input.
+    let (src, dst) = (src.cast(), dst.cast());
+    // SAFETY: the caller vouches for `src` and `dst`; both functions stay inside these on any input.
     let got = unsafe {
         match length {
-            Length::Exact => LZ4_decompress_safe(src, dst, stream_len, wanted),
-            Length::AtLeast => LZ4_decompress_safe_partial(src, dst, stream_len, wanted, wanted),
+            Length::Exact => LZ4_decompress_safe(src, dst, src_len, dst_len),
+            Length::AtLeast => LZ4_decompress_safe_partial(src, dst, src_len, dst_len, dst_len),
         }
     };
     match usize::try_from(got) {
-        Ok(got) => expect_full(out.len(), got),
+        Ok(got) => expect_full(wanted, got),
         Err(_) => Err(Fault::Malformed("not an LZ4 block of this length")),
     }
 }

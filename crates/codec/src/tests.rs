@@ -2,7 +2,11 @@
 
 mod decode;
 mod encode;
+mod in_place;
+mod mapping;
 mod padding;
+mod rolling;
+mod stream;
 
 use zlib_rs::{Deflate, DeflateFlush, Status};
 
@@ -99,4 +103,83 @@ fn store_lz4(data: &[u8], out: &mut [u8]) -> usize {
     block.extend_from_slice(data);
     out[..block.len()].copy_from_slice(&block);
     block.len()
+}
+
+/// A hand-made LZ4 block, for what no encoder would write.
+#[derive(Default)]
+pub(crate) struct Lz4Block {
+    bytes: Vec<u8>,
+    /// Bytes that it decodes to.
+    len: usize,
+}
+
+impl Lz4Block {
+    /// Literals and then a match.
+    pub(crate) fn sequence(&mut self, literals: &[u8], distance: u16, match_len: usize) {
+        let more = match_len.checked_sub(4).expect("matches have 4 bytes");
+        self.literals(literals, more.min(15) as u8);
+        self.bytes.extend_from_slice(&distance.to_le_bytes());
+        self.length(more);
+        self.len += match_len;
+    }
+
+    /// Literals that end the block, which are to be five at least.
+    pub(crate) fn end(mut self, literals: &[u8]) -> (Vec<u8>, usize) {
+        self.literals(literals, 0);
+        (self.bytes, self.len)
+    }
+
+    fn literals(&mut self, literals: &[u8], low_nibble: u8) {
+        let high_nibble = literals.len().min(15) as u8;
+        self.bytes.push(high_nibble << 4 | low_nibble);
+        self.length(literals.len());
+        self.bytes.extend_from_slice(literals);
+        self.len += literals.len();
+    }
+
+    /// What of a length does not fit its nibble.
+    fn length(&mut self, len: usize) {
+        if let Some(more) = len.checked_sub(15) {
+            self.bytes.extend(std::iter::repeat_n(255, more / 255));
+            self.bytes.push((more % 255) as u8);
+        }
+    }
+}
+
+/// A valid LZ4 block of at least `len` bytes that is full of borderline cases, and its length.
+pub(crate) fn wild_lz4(random: &mut Random, len: usize) -> (Vec<u8>, usize) {
+    const LENS: [usize; 12] = [0, 1, 2, 7, 14, 15, 16, 31, 33, 270, 300, 5000];
+    let mut block = Lz4Block::default();
+    while block.len < len {
+        let literals = LENS[random.below(if block.len == 0 { 12 } else { 11 })];
+        let literals = random.bytes(literals.max(usize::from(block.len == 0)));
+        let past = (block.len + literals.len()).min(65_535);
+        let distance = match random.below(6) {
+            0 => past,
+            1 => past - random.below(40).min(past - 1),
+            2 => 1 + random.below(past.min(40)),
+            _ => 1 + random.below(past),
+        };
+        let match_len = match random.below(40) {
+            0 => 4 + random.below(70_000),
+            1 => distance.max(4),
+            2..10 => 4 + random.below(600),
+            _ => 4 + random.below(30),
+        };
+        block.sequence(&literals, distance as u16, match_len);
+    }
+    // The last match begins at least twelve bytes before the end.
+    let tail = 12 + random.below(40);
+    block.end(&random.bytes(tail))
+}
+
+/// Some damage, at a few places and to the end.
+pub(crate) fn damage(random: &mut Random, stream: &[u8]) -> Vec<u8> {
+    let mut damaged = stream.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(damaged.len());
+        damaged[at] = random.next() as u8;
+    }
+    damaged.truncate(damaged.len() - random.below(3));
+    damaged
 }

@@ -7,21 +7,42 @@
 use zstd_safe::{DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective};
 
 use crate::decoder::{expect_consumed, expect_full};
+use crate::stream::Step;
 use crate::{Fault, Length, Params};
 
+/// The largest block of a frame (ZSTD_BLOCKSIZE_MAX).
+const BLOCK_BYTES_MAX: usize = 128 << 10;
+/// libzstd's context without its buffers, rounded up, and the overlengths of these.
+const CONTEXT_BYTES: usize = 128 << 10;
+
 /// libzstd's decompression context, reset before each frame.
-pub(crate) struct ZstdDecoder(DCtx<'static>);
+pub(crate) struct ZstdDecoder {
+    context: DCtx<'static>,
+    /// Whether the frame that is decoded in steps is over. libzstd would go on with the next one.
+    ended: bool,
+}
 
 impl ZstdDecoder {
     /// The decoder in `slot`, created there if need be.
     pub(crate) fn get_or_create(slot: &mut Option<Self>) -> Result<&mut Self, Fault> {
         match slot {
             Some(decoder) => Ok(decoder),
-            None => {
-                let context = DCtx::try_create().ok_or(Fault::OutOfMemory)?;
-                Ok(slot.insert(Self(context)))
-            }
+            None => Ok(slot.insert(Self::new()?)),
         }
+    }
+
+    /// A decoder for one frame in steps.
+    pub(crate) fn at_start(window_log: u8) -> Result<Self, Fault> {
+        check_window_log(window_log)?;
+        let mut decoder = Self::new()?;
+        decoder.start(window_log)?;
+        Ok(decoder)
+    }
+
+    fn new() -> Result<Self, Fault> {
+        let context = DCtx::try_create().ok_or(Fault::OutOfMemory)?;
+        let ended = false;
+        Ok(Self { context, ended })
     }
 
     /// See [`Decoder::decode`](crate::Decoder::decode).
@@ -43,33 +64,61 @@ impl ZstdDecoder {
         // libzstd would decode several frames in a row; here one is the rule.
         let frame_len = zstd_safe::find_frame_compressed_size(stream).map_err(malformed)?;
         expect_consumed(stream.len(), frame_len)?;
-        let got = self.0.decompress(out, stream).map_err(malformed)?;
+        let got = self.context.decompress(out, stream).map_err(malformed)?;
         expect_full(out.len(), got)
     }
 
     fn decode_front(&mut self, window_log: u8, stream: &[u8], out: &mut [u8]) -> Result<(), Fault> {
-        self.0
+        self.start(window_log)?;
+        let step = self.step(stream, out)?;
+        expect_full(out.len(), step.got)
+    }
+
+    fn start(&mut self, window_log: u8) -> Result<(), Fault> {
+        self.ended = false;
+        self.context
             .reset(ResetDirective::SessionOnly)
             .map_err(malformed)?;
-        self.0
+        self.context
             .set_parameter(DParameter::WindowLogMax(u32::from(window_log)))
             .map_err(malformed)?;
+        Ok(())
+    }
+
+    /// Decodes the next bytes.
+    pub(crate) fn step(&mut self, rest: &[u8], out: &mut [u8]) -> Result<Step, Fault> {
         let wanted = out.len();
-        let mut input = InBuffer::around(stream);
+        let mut input = InBuffer::around(rest);
         let mut output = OutBuffer::around(out);
-        while output.pos() < wanted {
+        while !self.ended && output.pos() < wanted {
             let before = (input.pos(), output.pos());
             let hint = self
-                .0
+                .context
                 .decompress_stream(&mut output, &mut input)
                 .map_err(malformed)?;
-            let frame_ended = hint == 0;
-            if frame_ended || before == (input.pos(), output.pos()) {
+            self.ended = hint == 0;
+            if before == (input.pos(), output.pos()) {
                 break;
             }
         }
-        expect_full(wanted, output.pos())
+        Ok(Step {
+            consumed: input.pos(),
+            got: output.pos(),
+        })
     }
+
+    /// What libzstd says that it holds, for the tests.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.context.sizeof()
+    }
+}
+
+/// The most memory of a decoder: the window, a block that is read, and two that are decoded beyond
+/// the window (ZSTD_decodingBufferSize_min).
+pub(crate) fn memory_bytes(window_log: u8) -> usize {
+    let window_bytes = 1 << window_log.min(Params::ZSTD_WINDOW_LOG_MAX);
+    window_bytes + 3 * BLOCK_BYTES_MAX.min(window_bytes) + CONTEXT_BYTES
 }
 
 fn check_window_log(window_log: u8) -> Result<(), Fault> {

@@ -1,8 +1,8 @@
-use super::{Random, compress, text};
+use super::{Random, compress, damage, text};
 use crate::{Algorithm, DecodeError, Decoder, Fault, Length, Params};
 
 /// Decodes with the largest parameters of the format.
-fn decode(
+pub(super) fn decode(
     decoder: &mut Decoder,
     algorithm: Algorithm,
     stream: &[u8],
@@ -14,12 +14,12 @@ fn decode(
     Ok(out)
 }
 
-fn fault(result: Result<Vec<u8>, DecodeError>) -> Fault {
+pub(super) fn fault<T: std::fmt::Debug>(result: Result<T, DecodeError>) -> Fault {
     result.expect_err("the stream is bad").fault
 }
 
 /// Data that compresses well, somewhat, and not at all; short and long.
-fn samples() -> Vec<Vec<u8>> {
+pub(super) fn samples() -> Vec<Vec<u8>> {
     let mut samples = Vec::new();
     for len in [1, 2, 13, 300, 4096, 70_000, 1_200_000] {
         samples.push(text(len));
@@ -155,12 +155,7 @@ fn no_damage_harms_the_decoder() {
         let stream = compress(algorithm, &data);
         let mut noticed = 0;
         for _ in 0..3000 {
-            let mut damaged = stream.clone();
-            for _ in 0..=random.below(4) {
-                let at = random.below(damaged.len());
-                damaged[at] = random.next() as u8;
-            }
-            damaged.truncate(damaged.len() - random.below(3));
+            let damaged = damage(&mut random, &stream);
             let len = random.below(3000);
             for length in [Length::Exact, Length::AtLeast] {
                 let out = decode(&mut decoder, algorithm, &damaged, len, length);
