@@ -96,11 +96,7 @@ impl Device for FileDevice {
         self.file.read_exact_at(buf, offset)
     }
 
-    fn read_vectored_at(
-        &self,
-        mut offset: u64,
-        mut bufs: &mut [IoSliceMut<'_>],
-    ) -> io::Result<()> {
+    fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         while bufs.iter().any(|buf| !buf.is_empty()) {
             let count = bufs.len().min(BUFFERS_MAX);
             match rustix::io::preadv(&self.file, &mut bufs[..count], offset) {
@@ -204,8 +200,7 @@ impl<D: Device> Device for Window<D> {
     }
 
     fn will_need(&self, offset: u64, len: u64) {
-        self.inner
-            .will_need(offset.saturating_add(self.start), len);
+        self.inner.will_need(offset.saturating_add(self.start), len);
     }
 
     fn size(&self) -> u64 {
@@ -240,7 +235,7 @@ mod tests {
     #[test]
     fn several_buffers_are_filled_one_after_the_other() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        std::io::Write::write_all(&mut file, &(0..200).collect::<Vec<u8>>()).unwrap();
+        io::Write::write_all(&mut file, &(0..200).collect::<Vec<u8>>()).unwrap();
         let device = Window::new(FileDevice::open(file.path()).unwrap(), 10);
         let mut bytes = vec![0; 2500];
         // More buffers than one call takes, some of them empty.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 
 /// An inode number as the file system's user sees it. The root's is whatever
 /// [`FileSystem::root`] says.
@@ -219,6 +220,20 @@ pub trait FileSystem: Send + Sync {
     /// Fills `buf` from `offset` on, in place, and says how many bytes there were: fewer than asked
     /// only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize>;
+
+    /// Whether [`memory_file`](Self::memory_file) has anything to offer. A session that hears so pays
+    /// for each opening of a file, which is free otherwise.
+    fn has_memory_files(&self) -> bool {
+        false
+    }
+
+    /// A file of the operating system that holds the whole content of `ino`, and nothing else: a
+    /// session may have the kernel read from it, and `read` is not called then. The answer for an
+    /// inode does not change while the file system is mounted, nor does the content.
+    fn memory_file(&self, ino: Ino) -> Option<BorrowedFd<'_>> {
+        let _ = ino;
+        None
+    }
 
     /// Finds data or a hole.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64>;

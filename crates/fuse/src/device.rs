@@ -1,13 +1,14 @@
 //! `/dev/fuse`: whole requests in, whole replies out. Their meaning is `dispatch`'s business.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use zerocopy::IntoBytes;
 
-use crate::clone;
+use crate::ioctl;
 use crate::proto::OutHeader;
 
 /// Where the kernel offers its side of the protocol.
@@ -41,7 +42,7 @@ impl Device {
     /// opened again (users without access to it), one that shares this one's.
     pub fn another(&self) -> io::Result<Self> {
         let own = Self::open().and_then(|fresh| {
-            clone::attach(fresh.0.as_fd(), self.0.as_fd())?;
+            ioctl::attach(fresh.0.as_fd(), self.0.as_fd())?;
             Ok(fresh)
         });
         match own {
@@ -63,6 +64,16 @@ impl Device {
         }
     }
 
+    /// Whether a request waits to be received.
+    pub fn has_request(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        matches!(poll(&mut fds, Some(&at_once)), Ok(1..))
+    }
+
     /// Answers a request with a payload or an error.
     ///
     /// A reply that comes too late, because the caller or the whole mount has gone, is no error. One
@@ -74,22 +85,37 @@ impl Device {
         }
     }
 
-    fn write(&self, unique: u64, payload: Result<&[u8], Errno>) -> rustix::io::Result<usize> {
+    fn write(&self, unique: u64, payload: Result<&[u8], Errno>) -> rustix::io::Result<()> {
         let (error, payload) = match payload {
             Ok(payload) => (0, payload),
             Err(errno) => (-errno.raw_os_error(), &[][..]),
         };
-        let len = size_of::<OutHeader>() + payload.len();
+        self.put(unique, error, &[], payload)
+    }
+
+    /// Tells the kernel something unasked: `code` says what, `head` and `data` the particulars.
+    pub fn notify(&self, code: i32, head: &[u8], data: &[u8]) -> rustix::io::Result<()> {
+        self.put(0, code, head, data)
+    }
+
+    fn put(&self, unique: u64, error: i32, head: &[u8], data: &[u8]) -> rustix::io::Result<()> {
+        let len = size_of::<OutHeader>() + head.len() + data.len();
         let len = u32::try_from(len).map_err(|_| Errno::INVAL)?;
         let header = OutHeader { len, error, unique };
-        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
-        retry_on_intr(|| rustix::io::writev(&self.0, &parts))
+        let parts = [header.as_bytes(), head, data].map(IoSlice::new);
+        retry_on_intr(|| rustix::io::writev(&self.0, &parts)).map(drop)
     }
 }
 
-fn allow_late(result: rustix::io::Result<usize>) -> io::Result<()> {
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn allow_late(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
-        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
+        Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }

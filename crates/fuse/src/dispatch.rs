@@ -7,6 +7,7 @@
 //! worker lives on; otherwise the caller would wait for ever.
 
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
 use crate::proto::{
-    AttrOut, EntryOut, InHeader, LseekIn, LseekOut, RawAttr, ReadIn, SEEK_DATA, SEEK_HOLE,
-    StatfsOut, XattrSize, op, rdev,
+    AttrOut, EntryOut, InHeader, LseekIn, LseekOut, OpenOut, RawAttr, ReadIn, SEEK_DATA, SEEK_HOLE,
+    StatfsOut, XattrSize, op, open_flag, rdev,
 };
 
 /// For how many seconds the kernel may trust a name or attributes: the largest time it can count.
@@ -32,6 +33,10 @@ const TARGET_LEN_MAX: usize = 4095;
 
 /// Told of every fault of the medium or the stored data, which a caller sees as a bare `errno`.
 pub type FaultHook = Box<dyn Fn(Ino, &FsError) + Send + Sync>;
+
+/// Lends the kernel the file that holds an inode's content, and returns the id to name it by; `None`
+/// if the kernel did not take it. The answer is the same for every call.
+pub type Lender = Box<dyn Fn(Ino, BorrowedFd<'_>) -> Option<i32> + Send + Sync>;
 
 /// What to send back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +52,9 @@ pub struct Dispatcher {
     fs: Arc<dyn FileSystem>,
     nodes: Nodes,
     on_fault: FaultHook,
+    /// There if files may be lent. They are opened for real then, all of them: one ENOSYS and the
+    /// kernel asks no more.
+    lender: Option<Lender>,
 }
 
 impl Dispatcher {
@@ -57,12 +65,23 @@ impl Dispatcher {
             fs,
             nodes,
             on_fault: Box::new(|_, _| {}),
+            lender: None,
         }
     }
 
     /// Sets whom to tell of faults.
     pub fn set_fault_hook(&mut self, hook: FaultHook) {
         self.on_fault = hook;
+    }
+
+    /// Has memory files lent to the kernel.
+    pub fn set_lender(&mut self, lender: Lender) {
+        self.lender = Some(lender);
+    }
+
+    /// How inodes and the kernel's nodes correspond.
+    pub fn nodes(&self) -> Nodes {
+        self.nodes
     }
 
     /// Answers `request`, the payload in `out`; `None` for requests that want no answer.
@@ -96,6 +115,7 @@ impl Dispatcher {
             op::LOOKUP => self.lookup(ino, args, out),
             op::GETATTR => self.getattr(ino, out),
             op::READLINK => self.readlink(ino, out),
+            op::OPEN => self.open(ino, out),
             op::READ => self.read(ino, args, out),
             op::READDIR => self.readdir(ino, args, out),
             op::READDIRPLUS => self.readdirplus(ino, args, out),
@@ -175,10 +195,33 @@ impl Dispatcher {
         put(out, target.as_slice())
     }
 
+    /// Opens a memory file by its loan, and others so that what the kernel has cached stays. Neither
+    /// kind wants to be told of a `close`.
+    fn open(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
+        let lender = self.lender.as_ref().ok_or(Errno::NOSYS)?;
+        let file = self.fs.memory_file(ino);
+        let loan = file.and_then(|file| lender(ino, file));
+        let kind = match loan {
+            Some(_) => open_flag::PASSTHROUGH,
+            None => open_flag::KEEP_CACHE,
+        };
+        let reply = OpenOut {
+            fh: 0,
+            open_flags: kind | open_flag::NOFLUSH,
+            backing_id: loan.unwrap_or(0),
+        };
+        put(out, &reply)
+    }
+
+    /// To programs, content that cannot be had is EIO, whatever the reason: it is what `read(2)`
+    /// documents and what the kernel's own EROFS says of a cluster that does not decompress.
     fn read(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
-        self.ask(ino, self.fs.read(ino, read.offset, buf))
+        match self.fs.read(ino, read.offset, buf) {
+            Err(error @ FsError::Corrupt(_)) => Err(self.fault(ino, &error, Errno::IO)),
+            result => self.ask(ino, result),
+        }
     }
 
     fn readdir(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
@@ -299,7 +342,7 @@ impl Dispatcher {
     }
 
     /// The `errno` of an error; faults are reported on the way. The kernel's own file systems say
-    /// EUCLEAN of broken structures, too.
+    /// EUCLEAN of broken structures, too; of broken content see [`read`](Self::read).
     fn errno(&self, ino: Ino, error: &FsError) -> Errno {
         match error {
             FsError::NotFound => Errno::NOENT,

@@ -8,8 +8,12 @@ use crate::MountError;
 use crate::device::{Device, REQUEST_LEN_MAX};
 use crate::proto::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, init_flag, op};
 
-/// The largest READ the kernel may send, in bytes; also its limit for unprivileged settings.
+/// The largest READ that a kernel sends, in bytes; also its limit for unprivileged settings.
 pub const READ_LEN_MAX: usize = 1 << 20;
+
+/// The least it may be told to keep to: what it uses when told nothing, and room for everything else
+/// that is answered.
+const READ_LEN_MIN: usize = 128 << 10;
 
 /// The least `max_write` the kernel accepts. Nothing is written here, and it wants a request buffer
 /// larger than this.
@@ -20,9 +24,13 @@ const WRITE_LEN_MAX: u32 = 4096;
 const BACKGROUND_MAX: u16 = 64;
 const CONGESTED_AT: u16 = BACKGROUND_MAX / 4 * 3;
 
+/// Mounts on top of each other that the kernel may meet below us when it reads lent files: none.
+const STACK_DEPTH: u32 = 1;
+
 /// What we take if it is offered. Opens are answered with ENOSYS, which tells a kernel with
 /// `NO_OPEN(DIR)_SUPPORT` to do without them, and to keep file pages and directory listings cached.
-const WANTED: u32 = init_flag::ASYNC_READ
+/// With passthrough, files are opened for real after all.
+const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::ASYNC_DIO
     | init_flag::EXPORT_SUPPORT
     | init_flag::DO_READDIRPLUS
@@ -33,60 +41,108 @@ const WANTED: u32 = init_flag::ASYNC_READ
     | init_flag::MAX_PAGES
     | init_flag::CACHE_SYMLINKS;
 
-/// Receives and answers the INIT request of a fresh mount.
-///
-/// `check_permissions` asks for POSIX ACLs too, which the kernel only honours together with mode
-/// bits.
+/// What the mount is to be like.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Whether the kernel checks permissions. POSIX ACLs are asked for too then; it only honours
+    /// them together with mode bits.
+    pub check_permissions: bool,
+    /// Bytes of the largest READ, as [`read_len`] makes it.
+    pub read_len_max: usize,
+    /// Bytes to read ahead, if less than the kernel would.
+    pub readahead: Option<usize>,
+    /// Whether files may be lent to the kernel.
+    pub passthrough: bool,
+}
+
+/// The size of the largest READ for a wish in bytes: a power of two that the kernel takes.
+pub fn read_len(wanted: usize) -> usize {
+    1 << wanted.clamp(READ_LEN_MIN, READ_LEN_MAX).ilog2()
+}
+
+/// Receives and answers the INIT request of a fresh mount, and says whether files may be lent.
 ///
 /// # Errors
 ///
 /// [`MountError::KernelVersion`], or [`MountError::Handshake`] when the device fails, the mount has
 /// gone already, or what comes first is no INIT.
-pub fn handshake(device: &Device, check_permissions: bool) -> Result<(), MountError> {
+pub fn handshake(device: &Device, terms: Terms) -> Result<bool, MountError> {
     let mut buf = vec![0; REQUEST_LEN_MAX];
     let len = device.receive(&mut buf).map_err(MountError::Handshake)?;
     let len = len.ok_or_else(|| MountError::Handshake(Errno::NODEV.into()))?;
-    let (header, init) = parse(&buf[..len])
+    let (unique, offer) = parse(&buf[..len])
         .ok_or_else(|| MountError::Handshake(std::io::ErrorKind::InvalidData.into()))?;
-    let answer = negotiate(&init, check_permissions);
+    let answer = negotiate(&offer, terms);
     let payload = answer
         .as_ref()
         .map(IntoBytes::as_bytes)
         .map_err(|_| Errno::PROTO);
     device
-        .send(header.unique, payload)
+        .send(unique, payload)
         .map_err(MountError::Handshake)?;
-    answer.map(drop)
+    Ok(answer?.max_stack_depth > 0)
 }
 
-fn parse(request: &[u8]) -> Option<(InHeader, InitIn)> {
+/// What the kernel offers.
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    major: u32,
+    minor: u32,
+    max_readahead: u32,
+    flags: u64,
+}
+
+/// The number of an INIT request, and what it offers.
+fn parse(request: &[u8]) -> Option<(u64, Offer)> {
     let (header, body) = InHeader::read_from_prefix(request).ok()?;
-    let (init, _) = InitIn::read_from_prefix(body).ok()?;
-    (header.opcode == op::INIT).then_some((header, init))
+    let (init, rest) = InitIn::read_from_prefix(body).ok()?;
+    if header.opcode != op::INIT {
+        return None;
+    }
+    let mut flags = u64::from(init.flags);
+    if flags & init_flag::INIT_EXT != 0 {
+        let (high, _) = u32::read_from_prefix(rest).ok()?;
+        flags |= u64::from(high) << 32;
+    }
+    let offer = Offer {
+        major: init.major,
+        minor: init.minor,
+        max_readahead: init.max_readahead,
+        flags,
+    };
+    Some((header.unique, offer))
 }
 
-fn negotiate(offer: &InitIn, check_permissions: bool) -> Result<InitOut, MountError> {
+fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
     if offer.major != MAJOR || offer.minor < MINOR_MIN {
         return Err(MountError::KernelVersion {
             major: offer.major,
             minor: offer.minor,
         });
     }
-    let acl = if check_permissions {
-        init_flag::POSIX_ACL
-    } else {
-        0
-    };
+    let mut flags = WANTED;
+    if terms.check_permissions {
+        flags |= init_flag::POSIX_ACL;
+    }
+    if terms.passthrough {
+        flags |= init_flag::INIT_EXT | init_flag::PASSTHROUGH;
+    }
+    flags &= offer.flags;
+    let lends = flags & init_flag::PASSTHROUGH != 0;
+    let readahead = terms.readahead.unwrap_or(usize::MAX);
     Ok(InitOut {
         major: MAJOR,
         minor: MINOR,
-        max_readahead: offer.max_readahead,
-        flags: offer.flags & (WANTED | acl),
+        max_readahead: u32::try_from(readahead)
+            .map_or(offer.max_readahead, |len| len.min(offer.max_readahead)),
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        max_stack_depth: if lends { STACK_DEPTH } else { 0 },
         max_background: BACKGROUND_MAX,
         congestion_threshold: CONGESTED_AT,
         max_write: WRITE_LEN_MAX,
         time_gran: 1,
-        max_pages: (READ_LEN_MAX / page_size()).max(1) as u16,
+        max_pages: (terms.read_len_max / page_size()).max(1) as u16,
         ..InitOut::new_zeroed()
     })
 }
@@ -95,49 +151,125 @@ fn negotiate(offer: &InitIn, check_permissions: bool) -> Result<InitOut, MountEr
 mod tests {
     use super::*;
 
-    fn offer(major: u32, minor: u32) -> InitIn {
-        InitIn {
+    const TERMS: Terms = Terms {
+        check_permissions: true,
+        read_len_max: READ_LEN_MAX,
+        readahead: None,
+        passthrough: true,
+    };
+
+    fn offer(major: u32, minor: u32) -> Offer {
+        Offer {
             major,
             minor,
             max_readahead: 131_072,
-            flags: u32::MAX,
+            flags: u64::MAX,
         }
     }
 
     #[test]
     fn takes_nothing_that_was_not_offered() {
-        let bare = InitIn {
+        let bare = Offer {
             flags: init_flag::MAX_PAGES,
             ..offer(7, 31)
         };
-        assert_eq!(negotiate(&bare, true).unwrap().flags, init_flag::MAX_PAGES);
+        let answer = negotiate(&bare, TERMS).unwrap();
+        assert_eq!(u64::from(answer.flags), init_flag::MAX_PAGES);
+        assert_eq!((answer.flags2, answer.max_stack_depth), (0, 0));
     }
 
     #[test]
     fn acls_come_with_permission_checks_only() {
-        for check in [false, true] {
-            let answer = negotiate(&offer(7, 45), check).unwrap();
-            assert_eq!(answer.flags & init_flag::POSIX_ACL != 0, check);
+        for check_permissions in [false, true] {
+            let terms = Terms {
+                check_permissions,
+                ..TERMS
+            };
+            let answer = negotiate(&offer(7, 45), terms).unwrap();
+            let acls = u64::from(answer.flags) & init_flag::POSIX_ACL != 0;
+            assert_eq!(acls, check_permissions);
             assert_eq!((answer.major, answer.max_readahead), (7, 131_072));
+        }
+    }
+
+    #[test]
+    fn passthrough_is_taken_where_there_is_something_to_lend() {
+        for passthrough in [false, true] {
+            let terms = Terms {
+                passthrough,
+                ..TERMS
+            };
+            let answer = negotiate(&offer(7, 45), terms).unwrap();
+            assert_eq!(answer.flags & 1 << 30 != 0, passthrough);
+            assert_eq!(answer.flags2, if passthrough { 1 << 5 } else { 0 });
+            assert_eq!(answer.max_stack_depth, u32::from(passthrough));
+        }
+    }
+
+    #[test]
+    fn readahead_is_lowered_and_never_raised() {
+        for (wanted, agreed) in [
+            (None, 131_072),
+            (Some(0), 0),
+            (Some(4096), 4096),
+            (Some(1 << 20), 131_072),
+            (Some(usize::MAX), 131_072),
+        ] {
+            let terms = Terms {
+                readahead: wanted,
+                ..TERMS
+            };
+            let answer = negotiate(&offer(7, 45), terms).unwrap();
+            assert_eq!(answer.max_readahead, agreed, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn reads_are_powers_of_two_within_bounds() {
+        for (wanted, len) in [
+            (0, 128 << 10),
+            (128 << 10, 128 << 10),
+            ((256 << 10) - 1, 128 << 10),
+            (300_000, 256 << 10),
+            (usize::MAX, 1 << 20),
+        ] {
+            assert_eq!(read_len(wanted), len, "{wanted}");
+            let terms = Terms {
+                read_len_max: read_len(wanted),
+                ..TERMS
+            };
+            let pages = negotiate(&offer(7, 45), terms).unwrap().max_pages;
+            assert_eq!(usize::from(pages) * page_size(), len, "{wanted}");
         }
     }
 
     #[test]
     fn old_kernels_are_named() {
         for (major, minor) in [(6, 99), (7, 30), (8, 0)] {
-            let error = negotiate(&offer(major, minor), true).unwrap_err();
+            let error = negotiate(&offer(major, minor), TERMS).unwrap_err();
             let text = error.to_string();
             assert!(text.contains(&format!("FUSE {major}.{minor}")), "{text}");
         }
     }
 
-    #[test]
-    fn anything_but_a_whole_init_is_no_handshake() {
+    /// An INIT request of a kernel that knows flags from bit 32 on.
+    fn request(flags: u32) -> Vec<u8> {
         let header = InHeader {
             opcode: op::INIT,
             ..InHeader::new_zeroed()
         };
-        let mut request = [header.as_bytes(), offer(7, 45).as_bytes(), &[0; 48]].concat();
+        let init = InitIn {
+            major: 7,
+            minor: 45,
+            max_readahead: 131_072,
+            flags,
+        };
+        [header.as_bytes(), init.as_bytes(), &[0x20; 4], &[0; 44]].concat()
+    }
+
+    #[test]
+    fn anything_but_a_whole_init_is_no_handshake() {
+        let mut request = request(1);
         assert!(parse(&request).is_some());
         assert!(parse(&request[..56]).is_some(), "kernels before 7.36");
         for len in [0, 39, 40, 55] {
@@ -145,5 +277,13 @@ mod tests {
         }
         request[4..8].copy_from_slice(&op::GETATTR.to_ne_bytes());
         assert!(parse(&request).is_none());
+    }
+
+    #[test]
+    fn the_upper_flags_count_if_they_are_announced() {
+        let flags = |request: &[u8]| parse(request).map(|(_, offer)| offer.flags);
+        assert_eq!(flags(&request(1)), Some(1));
+        assert_eq!(flags(&request(1 << 30)), Some(0x2020_2020_4000_0000));
+        assert_eq!(flags(&request(1 << 30)[..56]), None);
     }
 }

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! [`Session::mount`] attaches a mount to a descriptor of `/dev/fuse` and shakes hands with the
-//! kernel; [`Session::run`] starts the workers. Each worker owns a descriptor, a request buffer and
-//! a reply buffer: it takes a request, answers it itself and takes the next, so no request waits
-//! behind another worker's and nothing is shared but the file system. When the mount goes away, by
-//! whomever, every worker is told so and `run` returns.
+//! kernel; [`Session::run`] starts the workers. A worker owns a descriptor, a request buffer and a
+//! reply buffer: it takes a request, answers it itself and takes the next, so nothing is shared but
+//! the file system. One worker listens as long as it keeps up; the others rest until it calls them,
+//! and have no buffers before (see `rota`). When the mount goes away, by whomever, every worker is
+//! told so and `run` returns.
 //!
 //! What the session promises the kernel rests on one property: **the file system never changes**.
 //! So names (also the missing ones), attributes, symlink targets, directory listings and file pages
@@ -19,23 +20,42 @@
 //! and inodes need no book-keeping here: the kernel's node number *is* the inode number (see
 //! `node`), and forgetting one is no event.
 //!
-//! What is deliberately absent: writing, notifications, and transports other than `/dev/fuse`.
+//! Besides answering, a session can lend the kernel files that it reads without asking
+//! ([`memory_file`](anteros_core::FileSystem::memory_file)) and put content into its cache unasked
+//! ([`Notifier`]). Requests that a lone caller waits for are answered on the processor it waits on,
+//! so the affinity of a worker changes as it serves: threads started from within a call of the file
+//! system would inherit it, and are better started before.
+//!
+//! What is deliberately absent: writing, and transports other than `/dev/fuse`.
 //!
 //! - `proto`: the structs and numbers of the protocol.
 //! - `dispatch`: bytes of a request to bytes of a reply; errors become `errno` here and nowhere else.
+//! - `request`: what a glance at a request tells.
 //! - `device`: moves requests and replies; knows nothing of their meaning.
+//! - `rota`: who listens for requests, and who rests.
+//! - `caller`: where a worker runs, for the sake of whom it answers.
+//! - `backing`: the files lent to the kernel.
+//! - `notify`: what is told unasked.
 //! - `init`: the handshake.
+//! - `readahead`: a number of the mount that the handshake cannot raise.
 //! - `mount`: getting a mount and getting rid of it, as root or through `fusermount3`.
+//! - `ioctl`: the calls that need `unsafe`.
 
-mod clone;
+mod backing;
+mod caller;
 mod device;
 mod dirpage;
 mod dispatch;
 mod error;
 mod init;
+mod ioctl;
 mod mount;
 mod node;
+mod notify;
 mod proto;
+mod readahead;
+mod request;
+mod rota;
 mod session;
 
 #[cfg(test)]
@@ -44,4 +64,6 @@ mod memory;
 
 pub use error::{MountError, UnmountError};
 pub use mount::{MountOptions, unmount};
+pub use notify::Notifier;
+pub use request::Operation;
 pub use session::{Session, Unmounter};

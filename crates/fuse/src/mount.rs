@@ -18,6 +18,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{getegid, geteuid};
 
 use crate::device::Device;
+use crate::init::READ_LEN_MAX;
 use crate::{MountError, UnmountError};
 
 const HELPER: &str = "fusermount3";
@@ -34,8 +35,15 @@ pub struct MountOptions {
     /// Whether the kernel checks owners, modes and ACLs. Without, whoever may enter reads
     /// everything: never turn it off together with `allow_other`, unless all of it is public.
     pub default_permissions: bool,
-    /// Threads that answer requests, at least 1.
+    /// Threads that answer requests, at least 1. Only as many work as there is work for.
     pub workers: usize,
+    /// Bytes of the largest read the kernel may ask for at once: each thread that works has a buffer
+    /// of that size. Rounded down to a power of two, from 128 KiB to 1 MiB.
+    pub read_len_max: usize,
+    /// Bytes the kernel reads ahead of a process that reads in order; `None` for what it likes, which
+    /// is 128 KiB. Everyone may lower it, root may raise it;
+    /// [`Session::readahead`](crate::Session::readahead) tells what came of it.
+    pub readahead: Option<usize>,
 }
 
 impl Default for MountOptions {
@@ -50,6 +58,8 @@ impl Default for MountOptions {
             allow_other: root,
             default_permissions: root,
             workers: std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+            read_len_max: READ_LEN_MAX,
+            readahead: None,
         }
     }
 }

@@ -35,6 +35,7 @@ pub mod op {
     pub const RMDIR: u32 = 11;
     pub const RENAME: u32 = 12;
     pub const LINK: u32 = 13;
+    pub const OPEN: u32 = 14;
     pub const READ: u32 = 15;
     pub const WRITE: u32 = 16;
     pub const STATFS: u32 = 17;
@@ -59,19 +60,38 @@ pub mod op {
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// Flags of the handshake.
+/// What is sent without a request.
+pub mod notify {
+    /// Content for the kernel's cache.
+    pub const STORE: i32 = 4;
+}
+
+/// How a file is opened.
+pub mod open_flag {
+    /// What is cached of the file stays valid.
+    pub const KEEP_CACHE: u32 = 1 << 1;
+    /// Closing it is not to be told; only its last close.
+    pub const NOFLUSH: u32 = 1 << 5;
+    /// The kernel reads from the file of the backing id. Goes with `NOFLUSH`, not with `KEEP_CACHE`.
+    pub const PASSTHROUGH: u32 = 1 << 7;
+}
+
+/// Flags of the handshake. Those from bit 32 on travel in a field of their own, which `INIT_EXT`
+/// announces.
 pub mod init_flag {
-    pub const ASYNC_READ: u32 = 1 << 0;
-    pub const EXPORT_SUPPORT: u32 = 1 << 4;
-    pub const DO_READDIRPLUS: u32 = 1 << 13;
-    pub const READDIRPLUS_AUTO: u32 = 1 << 14;
-    pub const ASYNC_DIO: u32 = 1 << 15;
-    pub const NO_OPEN_SUPPORT: u32 = 1 << 17;
-    pub const PARALLEL_DIROPS: u32 = 1 << 18;
-    pub const POSIX_ACL: u32 = 1 << 20;
-    pub const MAX_PAGES: u32 = 1 << 22;
-    pub const CACHE_SYMLINKS: u32 = 1 << 23;
-    pub const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
+    pub const ASYNC_READ: u64 = 1 << 0;
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub const ASYNC_DIO: u64 = 1 << 15;
+    pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const POSIX_ACL: u64 = 1 << 20;
+    pub const MAX_PAGES: u64 = 1 << 22;
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub const INIT_EXT: u64 = 1 << 30;
+    pub const PASSTHROUGH: u64 = 1 << 37;
 }
 
 /// `lseek`'s `SEEK_DATA`.
@@ -102,7 +122,8 @@ pub struct InHeader {
 pub struct OutHeader {
     /// Bytes of the reply, this header included.
     pub len: u32,
-    /// 0, or a negative `errno` above -512; the kernel refuses anything else.
+    /// 0, or a negative `errno` above -512; the kernel refuses anything else. Where `unique` is 0, and
+    /// thus no request answered, what is notified of.
     pub error: i32,
     pub unique: u64,
 }
@@ -181,6 +202,26 @@ pub struct Dirent {
     pub kind: u32,
 }
 
+/// Reply to OPEN.
+#[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OpenOut {
+    pub fh: u64,
+    pub open_flags: u32,
+    pub backing_id: i32,
+}
+
+/// The notification [`notify::STORE`], followed by the content.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NotifyStore {
+    pub nodeid: u64,
+    pub offset: u64,
+    /// Bytes of content.
+    pub size: u32,
+    pub padding: u32,
+}
+
 /// Reply to STATFS.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -223,7 +264,8 @@ pub struct LseekOut {
     pub offset: u64,
 }
 
-/// Arguments of INIT that every kernel sends; newer ones add fields behind.
+/// Arguments of INIT that every kernel sends. With `INIT_EXT` among the flags, the flags from bit 32
+/// on follow; newer kernels add more behind.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct InitIn {
@@ -247,8 +289,12 @@ pub struct InitOut {
     pub time_gran: u32,
     pub max_pages: u16,
     pub map_alignment: u16,
+    /// Flags from bit 32 on.
     pub flags2: u32,
-    pub unused: [u32; 7],
+    /// How many file systems may lie on top of each other, this one included; 0 says that none of
+    /// its files is another's.
+    pub max_stack_depth: u32,
+    pub unused: [u32; 6],
 }
 
 const _: () = {
@@ -259,6 +305,8 @@ const _: () = {
     assert!(size_of::<AttrOut>() == 104);
     assert!(size_of::<ReadIn>() == 40);
     assert!(size_of::<Dirent>() == 24);
+    assert!(size_of::<OpenOut>() == 16);
+    assert!(size_of::<NotifyStore>() == 24);
     assert!(size_of::<StatfsOut>() == 80);
     assert!(size_of::<XattrSize>() == 8);
     assert!(size_of::<LseekIn>() == 24);
@@ -307,5 +355,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(InitOut, max_write), 20);
         assert_eq!(std::mem::offset_of!(InitOut, max_pages), 28);
         assert_eq!(std::mem::offset_of!(InitOut, flags2), 32);
+        assert_eq!(std::mem::offset_of!(InitOut, max_stack_depth), 36);
+        assert_eq!(std::mem::offset_of!(OpenOut, backing_id), 12);
     }
 }

@@ -5,24 +5,43 @@
 //! dropped without having run or a worker can no longer work.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
 
+use crate::backing::Backing;
+use crate::caller::{Callers, Place};
 use crate::device::{Device, REQUEST_LEN_MAX};
 use crate::dispatch::Dispatcher;
 use crate::error::{MountError, UnmountError};
-use crate::init::{READ_LEN_MAX, handshake};
+use crate::init::{Terms, handshake, read_len};
 use crate::mount::{self, MountOptions, detach, unmount};
+use crate::notify::Notifier;
+use crate::readahead;
+use crate::request::{Operation, caller, wanted_len};
+use crate::rota::{Rota, Shift};
+
+/// The most bytes that a request may want and still be expected to be answered quickly.
+const QUICK_LEN_MAX: usize = 32 << 10;
+
+/// Told of every answer: what was asked for, and how long it took.
+type AnswerHook = Box<dyn Fn(Operation, Duration) + Send + Sync>;
 
 /// A mounted file system.
 pub struct Session {
-    device: Device,
+    device: Arc<Device>,
     dispatcher: Dispatcher,
+    rota: Rota,
     workers: usize,
+    /// Bytes of a reply's payload at most.
+    read_len_max: usize,
+    readahead: Option<u64>,
+    on_answer: Option<AnswerHook>,
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
     mounted: Mounted,
@@ -47,13 +66,26 @@ impl Session {
             path,
             live: Arc::new(AtomicBool::new(true)),
         });
-        handshake(&device, options.default_permissions)?;
-        let dispatcher = Dispatcher::new(fs);
-        let workers = options.workers.max(1);
+        let terms = Terms {
+            check_permissions: options.default_permissions,
+            read_len_max: read_len(options.read_len_max),
+            readahead: options.readahead,
+            passthrough: fs.has_memory_files(),
+        };
+        let lends = handshake(&device, terms)?;
+        let device = Arc::new(device);
+        let mut dispatcher = Dispatcher::new(fs);
+        if let Some(loans) = lends.then(|| Backing::new(device.clone())).flatten() {
+            dispatcher.set_lender(Box::new(move |ino, file| loans.id(ino, file)));
+        }
         Ok(Self {
             device,
             dispatcher,
-            workers,
+            rota: Rota::default(),
+            workers: options.workers.max(1),
+            read_len_max: terms.read_len_max,
+            readahead: readahead::set(&mounted.0.path, options.readahead),
+            on_answer: None,
             failure: OnceLock::new(),
             mounted,
         })
@@ -65,6 +97,26 @@ impl Session {
     pub fn on_fault(mut self, hook: impl Fn(Ino, &FsError) + Send + Sync + 'static) -> Self {
         self.dispatcher.set_fault_hook(Box::new(hook));
         self
+    }
+
+    /// Has `hook` told of every answer: what was asked for, and how long it took from the moment a
+    /// worker had the request until the kernel had the answer. It is called by the workers, many at
+    /// once, and the next request waits for it.
+    #[must_use]
+    pub fn on_answer(mut self, hook: impl Fn(Operation, Duration) + Send + Sync + 'static) -> Self {
+        self.on_answer = Some(Box::new(hook));
+        self
+    }
+
+    /// Bytes the kernel reads ahead in this mount; `None` if it does not say. What
+    /// [`MountOptions::readahead`] asked for is a wish.
+    pub fn readahead(&self) -> Option<u64> {
+        self.readahead
+    }
+
+    /// A handle that fills the kernel's cache from another thread.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(&self.device, self.dispatcher.nodes())
     }
 
     /// The absolute path of the mount point.
@@ -101,21 +153,49 @@ impl Session {
     }
 
     fn work(&self, channel: &Device) {
-        if let Err(error) = self.serve(channel) {
-            self.give_up(error);
+        let Some(shift) = self.rota.join() else {
+            return;
+        };
+        match self.serve(channel, shift) {
+            Ok(()) => self.rota.end(),
+            Err(error) => self.give_up(error),
         }
     }
 
-    /// Answers the requests of one channel until the mount is gone.
-    fn serve(&self, channel: &Device) -> io::Result<()> {
+    /// Answers requests that come over one channel until the mount is gone.
+    fn serve(&self, channel: &Device, mut shift: Shift<'_>) -> io::Result<()> {
         let mut request = vec![0; REQUEST_LEN_MAX];
-        let mut payload = vec![0; READ_LEN_MAX];
+        let mut payload = vec![0; self.read_len_max];
+        let mut callers = Callers::default();
+        let mut place = Place::new();
         while let Some(len) = channel.receive(&mut request)? {
-            if let Some(reply) = self.dispatcher.answer(&request[..len], &mut payload) {
+            let start = Instant::now();
+            let request = &request[..len];
+            let caller = caller(request);
+            caller.into_iter().for_each(|tid| callers.count(tid));
+            let long = wanted_len(request) > QUICK_LEN_MAX;
+            if shift.take(callers.are_many(), || long || channel.has_request()) {
+                caller.into_iter().for_each(|tid| place.follow(tid));
+            } else {
+                place.roam();
+            }
+            if let Some(reply) = self.dispatcher.answer(request, &mut payload) {
                 channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
+                self.answered(request, start.elapsed());
+            }
+            if !shift.resume(start.elapsed()) {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Tells the observer of an answer, if there is one; should it panic, the worker lives on.
+    fn answered(&self, request: &[u8], took: Duration) {
+        if let Some(hook) = &self.on_answer {
+            let operation = Operation::of(request);
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(operation, took)));
+        }
     }
 
     /// Remembers the first failure and unmounts, so that the other workers come to an end. Should

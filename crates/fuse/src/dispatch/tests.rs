@@ -452,7 +452,7 @@ fn faults_are_told_in_words_and_answered_with_errno() {
     }));
     let read = read_in(0, 16);
     for (ino, errno) in [
-        (44, Errno::UCLEAN),
+        (44, Errno::IO),
         (45, Errno::IO),
         (46, Errno::IO),
         (50, Errno::ISDIR),
@@ -471,6 +471,46 @@ fn faults_are_told_in_words_and_answered_with_errno() {
         faults.iter().map(|(ino, _)| *ino).collect::<Vec<_>>(),
         [44, 45]
     );
+}
+
+#[test]
+fn broken_structures_are_told_from_content_that_cannot_be_had() {
+    let mut bench = Bench::new();
+    let node = bench.node(44);
+    let seek = LseekIn {
+        whence: SEEK_DATA,
+        ..LseekIn::new_zeroed()
+    };
+    let read = read_in(0, 16);
+    assert_eq!(bench.ask(op::READ, node, read.as_bytes()), Err(Errno::IO));
+    assert_eq!(
+        bench.ask(op::LSEEK, node, seek.as_bytes()),
+        Err(Errno::UCLEAN)
+    );
+}
+
+#[test]
+fn files_are_opened_by_their_loan_or_to_be_cached() {
+    let mut bench = Bench::new();
+    bench.dispatcher = Dispatcher::new(Arc::new(MemoryFs::lending(CROWD)));
+    let (lent, other) = (bench.node(40), bench.node(41));
+    assert_eq!(bench.ask(op::OPEN, lent, &[0; 8]), Err(Errno::NOSYS));
+    for granted in [Some(7), None] {
+        bench.dispatcher.set_lender(Box::new(move |ino, _| {
+            assert_eq!(ino, Ino(40));
+            granted
+        }));
+        let mut open = |node| {
+            let out: OpenOut = exactly(bench.ask(op::OPEN, node, &[0; 8]).unwrap());
+            (out.open_flags, out.backing_id)
+        };
+        let cached = (1 << 1 | 1 << 5, 0);
+        assert_eq!(
+            open(lent),
+            granted.map_or(cached, |id| (1 << 7 | 1 << 5, id))
+        );
+        assert_eq!(open(other), cached);
+    }
 }
 
 #[test]

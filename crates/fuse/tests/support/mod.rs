@@ -1,9 +1,13 @@
-//! A small file system in memory with something of everything, for the tests and the example.
+//! A small file system in memory with something of everything, for the tests and the example. Each of
+//! them uses a part of it.
+#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::{ControlFlow, Range};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
 
 use anteros_core::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
@@ -34,6 +38,8 @@ enum Content {
     Broken(fn() -> FsError),
     /// Reading it panics.
     Bug,
+    /// Reading it waits at the gate; it is empty.
+    Gated,
 }
 
 struct Node {
@@ -49,6 +55,45 @@ pub struct MemoryFs {
     pub lookups: AtomicUsize,
     /// Calls of `read`.
     pub reads: AtomicUsize,
+    /// The most bytes that a `read` asked for.
+    pub read_len_max: AtomicUsize,
+    /// Where readers of `gated` wait.
+    pub gate: Gate,
+    /// What `big` contains, if the file system has memory files.
+    lent: Option<OwnedFd>,
+}
+
+/// A gate, open at first, and those who wait before it.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Closes or opens it.
+    pub fn close(&self, closed: bool) {
+        self.state.lock().unwrap().0 = closed;
+        self.changed.notify_all();
+    }
+
+    /// Returns when so many wait.
+    pub fn await_waiting(&self, count: usize) {
+        let state = self.state.lock().unwrap();
+        drop(
+            self.changed
+                .wait_while(state, |state| state.1 != count)
+                .unwrap(),
+        );
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        state = self.changed.wait_while(state, |state| state.0).unwrap();
+        state.1 -= 1;
+    }
 }
 
 impl MemoryFs {
@@ -58,6 +103,9 @@ impl MemoryFs {
             nodes: BTreeMap::new(),
             lookups: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
+            read_len_max: AtomicUsize::new(0),
+            gate: Gate::default(),
+            lent: None,
         };
         let names = [
             ("hello", 1),
@@ -73,6 +121,7 @@ impl MemoryFs {
             ("secret", 47),
             ("lost", 404),
             ("tail", 48),
+            ("gated", 49),
             ("crowd", 50),
             ("nowhere", u64::MAX),
         ];
@@ -106,6 +155,7 @@ impl MemoryFs {
             Content::Broken(|| io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         );
         fs.add(46, 0o644, Content::Bug);
+        fs.add(49, 0o644, Content::Gated);
         fs.add(47, 0o600, Content::File(b"for root\n".into(), NO_HOLE));
         fs.add(u64::MAX, 0o644, Content::File(vec![], NO_HOLE));
         let crowd: Vec<_> = (0..crowd)
@@ -125,6 +175,16 @@ impl MemoryFs {
             (b"system.posix_acl_access".into(), ACL.into()),
         ];
         fs
+    }
+
+    /// The sample, with the content of `big` in a memory file.
+    pub fn lending(crowd: u64) -> Self {
+        let file = rustix::fs::memfd_create("big", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&file, &pattern(5_000_001)).unwrap();
+        Self {
+            lent: Some(file),
+            ..Self::sample(crowd)
+        }
     }
 
     fn add(&mut self, ino: u64, perm: u16, content: Content) {
@@ -154,6 +214,7 @@ impl MemoryFs {
             Content::File(bytes, hole) => Ok((bytes, hole)),
             Content::Broken(error) => Err(error()),
             Content::Bug => panic!("inode 46 does this"),
+            Content::Gated => Ok((&[], &NO_HOLE)),
             Content::Directory(..) => Err(FsError::IsDirectory),
             _ => Err(FsError::Invalid),
         }
@@ -203,7 +264,7 @@ impl FileSystem for MemoryFs {
             Content::Directory(listing, _) => (listing.len() as u64, Rdev::default()),
             Content::Symlink(target) => (target.len() as u64, Rdev::default()),
             Content::Device(rdev) => (0, *rdev),
-            Content::Broken(_) | Content::Bug => (4096, Rdev::default()),
+            Content::Broken(_) | Content::Bug | Content::Gated => (4096, Rdev::default()),
         };
         Ok(Attr {
             ino,
@@ -258,11 +319,26 @@ impl FileSystem for MemoryFs {
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_len_max.fetch_max(buf.len(), Ordering::Relaxed);
+        if matches!(self.node(ino)?.content, Content::Gated) {
+            self.gate.pass();
+        }
         let (bytes, _) = self.file(ino)?;
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let len = rest.len().min(buf.len());
         buf[..len].copy_from_slice(&rest[..len]);
         Ok(len)
+    }
+
+    fn has_memory_files(&self) -> bool {
+        self.lent.is_some()
+    }
+
+    fn memory_file(&self, ino: Ino) -> Option<BorrowedFd<'_>> {
+        self.lent
+            .as_ref()
+            .filter(|_| ino == Ino(40))
+            .map(AsFd::as_fd)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {

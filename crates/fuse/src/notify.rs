@@ -1,0 +1,56 @@
+//! What the session tells the kernel unasked: content it will want soon.
+
+use std::io;
+use std::sync::{Arc, Weak};
+
+use anteros_core::Ino;
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::device::Device;
+use crate::node::Nodes;
+use crate::proto::{NotifyStore, notify};
+
+/// Fills the kernel's cache of a mount, from any thread that serves no requests.
+///
+/// It does not keep the mount alive: when the session has ended, nothing is told.
+#[derive(Debug, Clone)]
+pub struct Notifier {
+    device: Weak<Device>,
+    nodes: Nodes,
+}
+
+impl Notifier {
+    pub(crate) fn new(device: &Arc<Device>, nodes: Nodes) -> Self {
+        Self {
+            device: Arc::downgrade(device),
+            nodes,
+        }
+    }
+
+    /// Puts `data`, which the file `ino` has at `offset`, into the kernel's cache.
+    ///
+    /// Only whole pages stay: `offset` is to be a multiple of the page size, and so is the length,
+    /// unless the data ends where the file does. It must not reach beyond that, or the kernel takes
+    /// the file to be longer.
+    ///
+    /// **Never call this where requests are served**, so neither within a call of the
+    /// [`FileSystem`](anteros_core::FileSystem) nor while holding a lock that one may wait for. It
+    /// waits for every page that is being read, and whoever is to answer that read would wait for
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](io::ErrorKind::NotFound) when the kernel has forgotten the inode, `ENODEV` when
+    /// the session has ended, `EINVAL` for 4 GiB and more. What was stored until then stays.
+    pub fn store(&self, ino: Ino, offset: u64, data: &[u8]) -> io::Result<()> {
+        let device = self.device.upgrade().ok_or(Errno::NODEV)?;
+        let store = NotifyStore {
+            nodeid: self.nodes.node(ino).ok_or(Errno::NOENT)?,
+            offset,
+            size: u32::try_from(data.len()).map_err(|_| Errno::INVAL)?,
+            padding: 0,
+        };
+        Ok(device.notify(notify::STORE, store.as_bytes(), data)?)
+    }
+}
