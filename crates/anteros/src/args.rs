@@ -27,31 +27,48 @@ pub struct ImageArgs {
     #[arg(long)]
     pub no_checksum: bool,
 
-    /// Most memory that caches of the image take (K, M, G)
+    /// Most memory that caches of the image take, and decoding pieces of it (K, M, G)
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_size)]
-    pub cache: u64,
+    pub memory: u64,
 }
 
 impl ImageArgs {
     /// Opens the image.
     pub fn open(&self) -> Result<Arc<Image>, Failure> {
-        self.open_with(!self.no_checksum)
+        self.open_with(self.options())
     }
 
-    /// Opens the image, with or without verifying its checksum.
-    pub fn open_with(&self, verify_checksum: bool) -> Result<Arc<Image>, Failure> {
-        let device = |path: &PathBuf| FileDevice::open(path).map_err(|e| open_failure(path, &e));
+    /// How to open the image, as far as these arguments say.
+    pub fn options(&self) -> OpenOptions {
+        OpenOptions {
+            verify_checksum: !self.no_checksum,
+            cache_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            ..OpenOptions::default()
+        }
+    }
+
+    /// Opens the image in a certain way.
+    pub fn open_with(&self, options: OpenOptions) -> Result<Arc<Image>, Failure> {
+        self.open_on(options, |_| {})
+    }
+
+    /// As [`open_with`](Self::open_with); `prepare` gets each device first.
+    pub fn open_on(
+        &self,
+        options: OpenOptions,
+        prepare: impl Fn(&FileDevice),
+    ) -> Result<Arc<Image>, Failure> {
+        let device = |path: &PathBuf| {
+            let device = FileDevice::open(path).map_err(|e| open_failure(path, &e))?;
+            prepare(&device);
+            Ok::<_, Failure>(device)
+        };
         let primary: Arc<dyn Device> = Arc::new(Window::new(device(&self.image)?, self.offset));
         let extra = self
             .devices
             .iter()
             .map(|path| Ok(Arc::new(device(path)?) as Arc<dyn Device>));
         let extra = extra.collect::<Result<_, Failure>>()?;
-        let cache_bytes = usize::try_from(self.cache).unwrap_or(usize::MAX);
-        let options = OpenOptions {
-            verify_checksum,
-            cache_bytes,
-        };
         let image = Image::open(primary, extra, options);
         Ok(Arc::new(
             image.map_err(|e| Failure::opening(self.image.display(), &e))?,

@@ -6,6 +6,7 @@
 
 mod args;
 mod command;
+mod daemon;
 mod failure;
 mod interrupt;
 mod output;
@@ -29,6 +30,7 @@ enum Command {
     Mkfs(command::mkfs::Args),
     Mount(command::mount::Args),
     Umount(command::umount::Args),
+    Stat(command::stat::Args),
     Ls(command::ls::Args),
     Cat(command::cat::Args),
     Extract(command::extract::Args),
@@ -50,6 +52,7 @@ fn run(command: Command) -> Outcome {
         Command::Mkfs(args) => args.run(),
         Command::Mount(args) => args.run(),
         Command::Umount(args) => args.run(),
+        Command::Stat(args) => args.run(),
         Command::Ls(args) => args.run(),
         Command::Cat(args) => args.run(),
         Command::Extract(args) => args.run(),

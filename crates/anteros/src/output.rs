@@ -19,6 +19,13 @@ pub fn json(value: &impl Serialize) -> io::Result<()> {
     writeln!(out)
 }
 
+/// Prints text as it is.
+pub fn text(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
 /// Bytes as people read them: `1.4 GiB`.
 pub fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()

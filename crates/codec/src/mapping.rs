@@ -19,6 +19,9 @@ pub(crate) struct Mapping {
 // SAFETY: a mapping belongs to the process, and this value is its only owner.
 unsafe impl Send for Mapping {}
 
+// SAFETY: whoever shares a mapping can only read of it.
+unsafe impl Sync for Mapping {}
+
 impl Mapping {
     /// At least `len` zero bytes, none of which takes memory yet.
     fn zeroed(len: usize) -> io::Result<Self> {
@@ -61,6 +64,11 @@ impl Mapping {
         Ok(())
     }
 
+    /// The first address, to read from.
+    fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
     /// The first address.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -94,6 +102,12 @@ impl Scratch {
         // There is no mapping of no pages.
         let mapping = Mapping::zeroed(len.max(1))?;
         Ok(Self { mapping, len })
+    }
+
+    /// All of the buffer, to read.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: as below; what is shared is not written.
+        unsafe { std::slice::from_raw_parts(self.mapping.as_ptr(), self.len) }
     }
 
     /// All of the buffer.

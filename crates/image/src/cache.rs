@@ -48,6 +48,14 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         Some(entry.data.clone())
     }
 
+    /// What the entries take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bytes
+    }
+
     /// Keeps `data`, unless it alone exceeds the cache or is empty.
     pub(crate) fn put(&self, key: K, data: Arc<[u8]>) {
         let bytes = data.len() + ENTRY_BYTES;

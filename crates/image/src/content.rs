@@ -1,13 +1,15 @@
 //! Reading the content of files.
 
-use std::sync::Arc;
-
-use anteros_codec::{Length, strip_zero_padding};
+use anteros_codec::strip_zero_padding;
 use anteros_format::Corrupt;
 use anteros_format::inode::Inode;
 
 use crate::ahead::ReadAhead;
-use crate::map::{Encoding, Extent, Map, Pcluster, Source};
+use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
+use crate::serve::Workbench;
+use crate::serve::counters::add;
+use crate::serve::part::Part;
+use crate::serve::run::Run;
 use crate::{Error, Image, Place, Result};
 
 /// Decodes whole extents in file order, with one buffer that grows to the largest of them.
@@ -114,83 +116,103 @@ impl Image {
         offset: u64,
         buf: &mut [u8],
     ) -> Result<()> {
+        self.with_bench(|bench| self.read_with(bench, inode, map, offset, buf))
+    }
+
+    /// What is encoded and wanted whole is gathered in runs; all else is read as it comes.
+    fn read_with(
+        &self,
+        bench: &mut Workbench,
+        inode: &Inode,
+        map: &Map,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let mut run = Run::default();
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
             let extent = self.extent_at(inode, map, at)?;
             let skip = at - extent.offset;
             let count = (extent.len - skip).min((buf.len() - done) as u64) as usize;
-            self.read_within(inode, &extent, skip, &mut buf[done..done + count])?;
+            let out = done..done + count;
             done += count;
+            match extent.compressed() {
+                Some((pcluster, algorithm)) if count as u64 == extent.len => {
+                    let place = extent.place(inode);
+                    if !run.push(place, pcluster, algorithm, out.clone()) {
+                        self.finish_run(bench, &mut run, buf)?;
+                        run.push(place, pcluster, algorithm, out);
+                    }
+                }
+                _ => {
+                    // Encoded bytes of the run may still lie where this goes.
+                    self.finish_run(bench, &mut run, buf)?;
+                    self.read_piece(bench, inode, &extent, skip, &mut buf[out])?;
+                }
+            }
         }
-        Ok(())
+        self.finish_run(bench, &mut run, buf)
     }
 
     /// Fills `buf` with bytes of an extent, `skip` bytes from its beginning.
     fn read_within(&self, inode: &Inode, extent: &Extent, skip: u64, buf: &mut [u8]) -> Result<()> {
-        let place = Place::Data {
-            nid: inode.nid,
-            offset: extent.offset,
-        };
+        self.with_bench(|bench| self.read_piece(bench, inode, extent, skip, buf))
+    }
+
+    fn read_piece(
+        &self,
+        bench: &mut Workbench,
+        inode: &Inode,
+        extent: &Extent,
+        skip: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let place = extent.place(inode);
         match &extent.source {
             Source::Hole if self.is_special(inode.nid) => {
                 // No writer leaves holes there, and metadata made of nothing has no end.
                 return Err(Error::corrupt(place)(Corrupt::SpecialHole));
             }
             Source::Hole => buf.fill(0),
-            Source::Raw(location) => {
-                let at = location.plus(skip).ok_or_else(|| {
-                    Error::corrupt(place)(Corrupt::AddressOverflow { what: "its data" })
-                })?;
-                self.read_raw(place, at, buf)?;
-            }
+            Source::Raw(location) => self.read_plain(place, *location, skip, buf)?,
             Source::Fragment { offset } => {
                 let at = offset.saturating_add(skip);
                 self.read_packed(place, at, buf)?;
             }
-            Source::Pcluster(pcluster) if buf.len() as u64 == extent.len => {
-                // All of it is wanted: decode in place, and do not keep what is used up.
-                self.decode(
-                    place,
-                    extent.offset,
-                    pcluster,
-                    &mut ReadAhead::default(),
-                    buf,
-                )?;
-            }
-            Source::Pcluster(pcluster) => {
-                let data = self.decoded(place, extent, pcluster)?;
-                let skip = skip as usize;
-                buf.copy_from_slice(&data[skip..skip + buf.len()]);
-            }
+            Source::Pcluster(pcluster) => match pcluster.encoding {
+                Encoding::Plain => self.read_plain(place, pcluster.location, skip, buf)?,
+                Encoding::Interlaced => {
+                    self.read_interlaced(place, extent.offset, pcluster, skip, buf)?;
+                }
+                Encoding::Compressed(algorithm) => {
+                    let part = Part {
+                        place,
+                        pcluster: *pcluster,
+                        algorithm,
+                        len: extent.len,
+                        skip,
+                    };
+                    self.read_part(bench, &part, buf)?;
+                }
+            },
         }
         Ok(())
     }
 
-    /// The whole extent decoded, from the cache if it has it.
-    fn decoded(&self, place: Place, extent: &Extent, pcluster: &Pcluster) -> Result<Arc<[u8]>> {
-        // The same pcluster may serve extents of different lengths.
-        let key = (*pcluster, extent.len);
-        if let Some(data) = self
-            .data_cache
-            .get(&key)
-            .filter(|_| is_compressed(pcluster))
-        {
-            return Ok(data);
-        }
-        let mut data = vec![0; extent.len as usize];
-        self.decode(
-            place,
-            extent.offset,
-            pcluster,
-            &mut ReadAhead::default(),
-            &mut data,
-        )?;
-        let data: Arc<[u8]> = data.into();
-        if is_compressed(pcluster) {
-            self.data_cache.put(key, data.clone());
-        }
-        Ok(data)
+    /// Bytes as they lie on the device, straight into the reader's buffer.
+    fn read_plain(
+        &self,
+        place: Place,
+        location: Location,
+        skip: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let at = location
+            .plus(skip)
+            .ok_or_else(|| Error::corrupt(place)(Corrupt::AddressOverflow { what: "its data" }))?;
+        add(&self.serve.counters.plain_bytes, buf.len() as u64);
+        self.read_raw(place, at, buf)
     }
 
     /// Decodes a pcluster into an extent's bytes, which begin at `offset` of the file.
@@ -204,53 +226,59 @@ impl Image {
     ) -> Result<()> {
         match pcluster.encoding {
             Encoding::Plain => self.read_raw(place, pcluster.location, out),
-            Encoding::Interlaced => self.read_interlaced(place, offset, pcluster, encoded, out),
+            Encoding::Interlaced => self.read_interlaced(place, offset, pcluster, 0, out),
             Encoding::Compressed(algorithm) => {
                 let encoded =
                     encoded.get(self, place, pcluster.location, pcluster.bytes as usize)?;
-                let padding_max = self.superblock().block_bytes() as usize - 1;
-                let stream = strip_zero_padding(encoded, padding_max).ok_or_else(|| {
-                    let found = encoded
-                        .iter()
-                        .position(|&b| b != 0)
-                        .unwrap_or(encoded.len());
-                    Error::corrupt(place)(Corrupt::Padding { found })
-                })?;
-                let length = if pcluster.partial {
-                    Length::AtLeast
-                } else {
-                    Length::Exact
-                };
-                self.with_decoder(|decoder, params| {
-                    decoder.decode(algorithm, params, stream, out, length)
+                let stream = &encoded[self.stream_start(place, encoded)?..];
+                let (params, length) = (self.params(), pcluster.length());
+                self.with_bench(|bench| {
+                    bench
+                        .decoder
+                        .decode(algorithm, &params, stream, out, length)
                 })
                 .map_err(|fault| Error::Decode { place, fault })
             }
         }
     }
 
-    /// The pcluster is rotated so that each byte keeps its offset within a block.
+    /// The pcluster is rotated so that each byte keeps its offset within a block: up to the end of
+    /// its first block, the extent lies at the end of the pcluster.
     fn read_interlaced(
         &self,
         place: Place,
         offset: u64,
         pcluster: &Pcluster,
-        encoded: &mut ReadAhead,
+        skip: u64,
         out: &mut [u8],
     ) -> Result<()> {
-        let encoded = encoded.get(self, place, pcluster.location, pcluster.bytes as usize)?;
-        // Up to the end of its first block, the extent lies at the end of the pcluster.
         let block = u64::from(self.superblock().block_bytes());
-        let front = (block - offset % block) as usize;
-        let turn = encoded.len() - front;
-        let front = out.len().min(front);
-        let (first, rest) = out.split_at_mut(front);
-        first.copy_from_slice(&encoded[turn..turn + front]);
-        rest.copy_from_slice(&encoded[..rest.len()]);
-        Ok(())
+        let front = block - offset % block;
+        let turn = u64::from(pcluster.bytes) - front;
+        let count = front.saturating_sub(skip).min(out.len() as u64) as usize;
+        let (first, rest) = out.split_at_mut(count);
+        self.read_plain(place, pcluster.location, turn + skip, first)?;
+        let skip = (skip + count as u64).saturating_sub(front);
+        self.read_plain(place, pcluster.location, skip, rest)
+    }
+
+    /// Where the stream begins in the bytes of a pcluster.
+    pub(crate) fn stream_start(&self, place: Place, encoded: &[u8]) -> Result<usize> {
+        let padding_max = self.superblock().block_bytes() as usize - 1;
+        let stream = strip_zero_padding(encoded, padding_max).ok_or_else(|| {
+            let found = encoded.iter().position(|&b| b != 0);
+            let found = found.unwrap_or(encoded.len());
+            Error::corrupt(place)(Corrupt::Padding { found })
+        })?;
+        Ok(encoded.len() - stream.len())
     }
 }
 
-const fn is_compressed(pcluster: &Pcluster) -> bool {
-    matches!(pcluster.encoding, Encoding::Compressed(_))
+impl Extent {
+    fn place(&self, inode: &Inode) -> Place {
+        Place::Data {
+            nid: inode.nid,
+            offset: self.offset,
+        }
+    }
 }

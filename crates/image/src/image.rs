@@ -1,8 +1,8 @@
 //! Opening an image, and finding things in its metadata.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::IoSliceMut;
+use std::sync::Arc;
 
-use anteros_codec::{Decoder, Params};
 use anteros_core::{Device, FileKind};
 use anteros_format::compr_cfg::ComprCfgs;
 use anteros_format::features::{Compat, Incompat};
@@ -13,7 +13,9 @@ use anteros_format::{Corrupt, DEVICE_BYTES_MAX, Nid, SLOT_BYTES, align_up};
 use zerocopy::FromBytes;
 
 use crate::cache::Cache;
-use crate::map::{Location, Pcluster};
+use crate::map::Location;
+use crate::serve::counters::add;
+use crate::serve::{Serve, Strategy};
 use crate::{Error, Map, Place, Result};
 
 /// How to open an image.
@@ -21,8 +23,14 @@ use crate::{Error, Map, Place, Result};
 pub struct OpenOptions {
     /// Whether a wrong superblock checksum is an error.
     pub verify_checksum: bool,
-    /// The most bytes that decoded data and metadata may take in the caches.
+    /// The most bytes that caches of data and metadata, and decoding for reads of single pieces, may
+    /// take together. What one read cannot do without is taken all the same
+    /// ([`Image::cache_bytes_min`]).
     pub cache_bytes: usize,
+    /// Threads that read at once; what each keeps for itself counts as well.
+    pub readers: usize,
+    /// How pclusters are decoded for single reads.
+    pub strategy: Strategy,
 }
 
 impl Default for OpenOptions {
@@ -31,6 +39,8 @@ impl Default for OpenOptions {
         Self {
             verify_checksum: true,
             cache_bytes: 16 << 20,
+            readers: 1,
+            strategy: Strategy::default(),
         }
     }
 }
@@ -57,16 +67,13 @@ pub struct Image {
     metabox: Option<(Inode, Map)>,
     packed: Option<(Inode, Map)>,
     meta_cache: Cache<u64>,
-    /// Decoded extents, by their pcluster and their length.
-    pub(crate) data_cache: Cache<(Pcluster, u64)>,
-    decoders: Mutex<Vec<Decoder>>,
+    pub(crate) serve: Serve,
 }
 
 /// Metadata is read and cached in runs of so many bytes.
 const META_CHUNK: u64 = 16 << 10;
 
-/// The most bytes of metadata in the cache. Of the default, this leaves room for the longest extent:
-/// one that holds metadata or fragments must not be decoded for each of them.
+/// The most bytes of metadata in the cache.
 const META_CACHE_BYTES_MAX: usize = 3 << 20;
 
 /// The most that a metabox may be larger than the image it is in. Real ones are a few times smaller;
@@ -91,7 +98,7 @@ impl Image {
             verify_checksum(&sb, &head)?;
         }
         let devices = std::iter::once(primary).chain(extra).collect();
-        let meta_bytes = (options.cache_bytes / 4).min(META_CACHE_BYTES_MAX);
+        let meta_bytes = (options.cache_bytes / 8).min(META_CACHE_BYTES_MAX);
         let mut image = Self {
             devices,
             sb,
@@ -101,10 +108,13 @@ impl Image {
             metabox: None,
             packed: None,
             meta_cache: Cache::new(meta_bytes),
-            data_cache: Cache::new(options.cache_bytes - meta_bytes),
-            decoders: Mutex::new(Vec::new()),
+            serve: Serve::new(options.strategy, 0),
         };
         image.cfgs = image.read_compr_cfgs()?;
+        let kept_bytes = meta_bytes + options.readers * image.bench_memory();
+        let data_bytes = options.cache_bytes.saturating_sub(kept_bytes);
+        let data_bytes = data_bytes.max(image.read_memory_min());
+        image.serve = Serve::new(options.strategy, data_bytes);
         image.slots = image.read_device_table()?;
         image.check_devices()?;
         image.packed = image.special_inode("fragments", image.sb.packed)?;
@@ -252,12 +262,49 @@ impl Image {
         }
         self.check_bounds(place, "it", at, buf.len() as u64)?;
         let source = &self.devices[usize::from(device)];
-        let read = source.read_at(address, buf);
-        read.map_err(|source_error| Error::Io {
-            place,
-            device: source.name(),
-            source: source_error,
-        })
+        self.count_read(buf.len());
+        source
+            .read_at(address, buf)
+            .map_err(|error| io_error(place, &**source, error))
+    }
+
+    /// As [`read_raw`](Self::read_raw), into several buffers, one after the other.
+    pub(crate) fn read_raw_vectored(
+        &self,
+        place: Place,
+        at: Location,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<()> {
+        let (Location::Device { device, address }, true) = (at, bufs.len() > 1) else {
+            let single = bufs.first_mut().map(|buf| self.read_raw(place, at, buf));
+            return single.unwrap_or(Ok(()));
+        };
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.check_bounds(place, "it", at, len as u64)?;
+        let source = &self.devices[usize::from(device)];
+        self.count_read(len);
+        source
+            .read_vectored_at(address, bufs)
+            .map_err(|error| io_error(place, &**source, error))
+    }
+
+    fn count_read(&self, bytes: usize) {
+        add(&self.serve.counters.device_reads, 1);
+        add(&self.serve.counters.device_bytes, bytes as u64);
+    }
+
+    /// Says that bytes of a device will be wanted soon.
+    pub(crate) fn will_need(&self, at: Location, bytes: u64) {
+        if let Location::Device { device, address } = at {
+            if let Some(device) = self.devices.get(usize::from(device)) {
+                device.will_need(address, bytes);
+            }
+        }
+    }
+
+    /// Bytes of metadata in the cache.
+    pub(crate) fn metadata_cached(&self) -> usize {
+        self.meta_cache.bytes()
     }
 
     /// Bytes that a device has from a location on; none of the metabox.
@@ -398,27 +445,6 @@ impl Image {
             return Err(Error::Corrupt { place, fault });
         }
         self.read_exact(inode, map, address, buf)
-    }
-
-    /// Lends a decoder that keeps its working memory.
-    pub(crate) fn with_decoder<T>(&self, work: impl FnOnce(&mut Decoder, &Params) -> T) -> T {
-        let pop = || {
-            self.decoders
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop()
-        };
-        let mut decoder = pop().unwrap_or_default();
-        let params = Params {
-            lzma_dict_bytes: self.cfgs.lzma_dict_bytes,
-            zstd_window_log: self.cfgs.zstd_window_log,
-        };
-        let result = work(&mut decoder, &params);
-        self.decoders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(decoder);
-        result
     }
 
     fn read_compr_cfgs(&self) -> Result<ComprCfgs> {
@@ -640,32 +666,10 @@ fn verify_checksum(sb: &Superblock, head: &[u8]) -> Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use anteros_core::FileDevice;
-    use anteros_format::EXTENT_BYTES_MAX;
-
-    use super::*;
-    use crate::Encoding;
-
-    #[test]
-    fn the_longest_extent_fits_in_the_default_cache() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../tests/fixtures/plain.erofs"
-        );
-        let device = Arc::new(FileDevice::open(path).unwrap());
-        let image = Image::open(device, vec![], OpenOptions::default()).unwrap();
-        let pcluster = Pcluster {
-            location: image.resolve(4096),
-            bytes: 4096,
-            encoding: Encoding::Plain,
-            partial: false,
-            inline: false,
-        };
-        let key = (pcluster, EXTENT_BYTES_MAX);
-        let extent = vec![0; EXTENT_BYTES_MAX as usize];
-        image.data_cache.put(key, extent.into());
-        assert!(image.data_cache.get(&key).is_some());
+fn io_error(place: Place, device: &dyn Device, source: std::io::Error) -> Error {
+    Error::Io {
+        place,
+        device: device.name(),
+        source,
     }
 }

@@ -18,9 +18,13 @@ mod descent;
 mod dir;
 mod error;
 mod extract;
+mod find;
 mod image;
 mod map;
 mod parts;
+mod pins;
+mod profile;
+mod serve;
 mod stats;
 mod trail;
 mod verify;
@@ -40,6 +44,10 @@ pub use extract::{
 };
 pub use image::{DeviceInfo, Image, OpenOptions};
 pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
+pub use pins::PinReport;
+pub use profile::{HotRange, Profile, ProfileError, ProfileFault};
+pub use serve::Strategy;
+pub use serve::counters::ReadStatistics;
 pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
 pub use trail::ImagePath;
 pub use verify::{

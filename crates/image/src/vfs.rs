@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::{Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs};
@@ -10,7 +11,9 @@ use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
 use crate::dir::DirCursor;
-use crate::{Error, Image, Map, Source};
+use crate::pins::{self, Pinned, Pins};
+use crate::serve::NeighbourHook;
+use crate::{Error, Image, ImagePath, Map, PinReport, Profile, Source};
 
 /// The position behind a `.` that no block holds; a directory has fewer blocks.
 const END: u64 = 1 << 62;
@@ -20,6 +23,8 @@ pub struct ImageFs {
     image: Arc<Image>,
     /// Files that were read lately, with what is known of where their data lies.
     files: Mutex<HashMap<Ino, Arc<(Inode, Map)>>>,
+    pins: Pins,
+    pinned_bytes: u64,
 }
 
 /// How many files are kept in mind.
@@ -31,7 +36,49 @@ impl ImageFs {
         Self {
             image,
             files: Mutex::default(),
+            pins: Pins::default(),
+            pinned_bytes: 0,
         }
+    }
+
+    /// Decodes the parts of files that are read most and keeps them decoded, in at most `bytes_max`
+    /// of the image's memory; a file that is pinned as a whole lies in a file of the operating system,
+    /// from which a kernel may serve it. Says what came of it.
+    pub fn pin(&mut self, profile: &Profile, bytes_max: usize) -> PinReport {
+        self.pins = Pins::default();
+        let (pins, report) =
+            pins::pin(&self.image, |inode| self.ino(inode.nid), profile, bytes_max);
+        self.pins = pins;
+        self.pinned_bytes = report.bytes;
+        report
+    }
+
+    /// Has `hook` told of whole pages of files that were decoded on the way to what was asked for: the
+    /// file, the offset, the bytes. It is called by whoever reads, once for each decoding, and should
+    /// not wait. Only the first hook counts.
+    pub fn on_neighbours(self: &Arc<Self>, hook: impl Fn(Ino, u64, &[u8]) + Send + Sync + 'static) {
+        let fs = Arc::downgrade(self);
+        let hook: NeighbourHook = Box::new(move |nid, offset, data| {
+            if let Some(fs) = fs.upgrade() {
+                hook(fs.ino(nid), offset, data);
+            }
+        });
+        let _ = self.image.serve.on_neighbours.set(hook);
+    }
+
+    /// Bytes that are pinned.
+    pub const fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
+    }
+
+    /// The image.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// A path of an inode, as [`Image::path_of`].
+    pub fn path_of(&self, ino: Ino) -> Option<ImagePath> {
+        self.image.path_of(self.nid(ino))
     }
 
     /// A file and its map; both are found once for many reads.
@@ -49,6 +96,27 @@ impl ImageFs {
         }
         files.insert(ino, file.clone());
         Ok(file)
+    }
+
+    /// Reads what is pinned, or up to there what is not.
+    fn read_piece(
+        &self,
+        ino: Ino,
+        inode: &Inode,
+        map: &Map,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<usize> {
+        let to = match self.pins.read(ino, offset, buf)? {
+            Pinned::Bytes(count) => {
+                self.image.count_pinned();
+                return Ok(count);
+            }
+            Pinned::From(next) => usize::try_from(next - offset).unwrap_or(usize::MAX),
+            Pinned::Nothing => usize::MAX,
+        };
+        let len = buf.len().min(to);
+        Ok(self.image.read(inode, map, offset, &mut buf[..len])?)
     }
 
     /// With a metabox, bit 63 of a node id moves to bit 31, and what is above bit 30 up by one.
@@ -106,7 +174,9 @@ impl From<Error> for FsError {
                 io::ErrorKind::Unsupported,
                 error.to_string(),
             )),
-            Error::Io { source, .. } => Self::Io(source),
+            Error::Io { ref source, .. } => {
+                Self::Io(io::Error::new(source.kind(), error.to_string()))
+            }
             error => Self::Corrupt(error.to_string()),
         }
     }
@@ -169,7 +239,24 @@ impl FileSystem for ImageFs {
         if inode.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
-        Ok(self.image.read(inode, map, offset, buf)?)
+        let mut done = 0;
+        while done < buf.len() {
+            let read = self.read_piece(ino, inode, map, offset + done as u64, &mut buf[done..])?;
+            if read == 0 {
+                break;
+            }
+            done += read;
+        }
+        self.image.count_served(done);
+        Ok(done)
+    }
+
+    fn has_memory_files(&self) -> bool {
+        self.pins.has_whole()
+    }
+
+    fn memory_file(&self, ino: Ino) -> Option<BorrowedFd<'_>> {
+        self.pins.whole(ino)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {

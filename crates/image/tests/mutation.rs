@@ -26,6 +26,7 @@ fn examine(fixture: &Fixture) -> bool {
     let options = OpenOptions {
         verify_checksum: false,
         cache_bytes: 1 << 20,
+        ..OpenOptions::default()
     };
     let Ok(image) = fixture.open_with(options) else {
         return false;

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use anteros_image::{
-    CheckObserver, CheckOptions, CheckProgress, CheckReport, Error, Finding, FindingKind, Severity,
-    check,
+    CheckObserver, CheckOptions, CheckProgress, CheckReport, Error, Finding, FindingKind,
+    OpenOptions, Severity, check,
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -42,7 +42,10 @@ pub struct Args {
 impl Args {
     pub fn run(self) -> Outcome {
         // A wrong checksum is one finding among others.
-        let image = self.image.open_with(false)?;
+        let image = self.image.open_with(OpenOptions {
+            verify_checksum: false,
+            ..self.image.options()
+        })?;
         let cancel = interrupt::flag()?;
         let options = CheckOptions {
             workers: self.workers.count(),

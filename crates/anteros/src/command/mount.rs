@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use anteros_fuse::{MountError, MountOptions, Session};
-use anteros_image::ImageFs;
+use anteros_core::{FileDevice, parse_size};
+use anteros_fuse::MountOptions;
+use anteros_image::{Image, ImageFs, OpenOptions, Profile, Strategy};
 use rustix::mount::{MountFlags, mount};
-use signal_hook::iterator::Signals;
 
 use crate::args::{ImageArgs, WorkerArgs};
+use crate::daemon::metrics::Metrics;
+use crate::daemon::{Daemon, neighbours};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::{interrupt, output};
+use crate::output;
 
 /// Mount an image read-only: through the kernel where it may be, else through FUSE
 #[derive(Debug, clap::Args)]
@@ -47,10 +49,37 @@ pub struct Args {
     #[command(flatten)]
     workers: WorkerArgs,
 
+    /// FUSE: how far to read ahead of a process that reads in order; more than 128K needs root (K, M)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    readahead: Option<u64>,
+
+    /// FUSE: decode what this access profile names as read most, and keep it in memory
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+
+    /// FUSE: how much of the memory the profile may take; half of it by default (K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "profile")]
+    pin: Option<u64>,
+
+    /// FUSE: hand the kernel what else a pcluster holds of a file when it is decoded anyway
+    #[arg(long)]
+    neighbours: bool,
+
+    /// FUSE: how data is decoded, for measurements [auto, vmap, buffer, rolling, in-place]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
+    strategy: Strategy,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
 }
+
+/// The longest read that a worker answers at once, and its longest request.
+const READ_BYTES: usize = 1 << 20;
+const REQUEST_BYTES: usize = 64 << 10;
+
+/// More workers than this only wait for each other.
+const WORKERS_MAX: usize = 64;
 
 /// What the background process says when the mount stands.
 const READY: &str = "ready";
@@ -58,7 +87,7 @@ const READY: &str = "ready";
 impl Args {
     pub fn run(self) -> Outcome {
         // Whoever mounts it, the image is one that we can read.
-        let image = self.image.open()?;
+        let image = self.open()?;
         if !self.directory.is_dir() {
             let message = format!("{}: not a directory to mount on", self.directory.display());
             return Err(Failure::new(Kind::System, message));
@@ -75,6 +104,35 @@ impl Args {
         } else {
             start_in_background(&self.image.image)
         }
+    }
+
+    /// Opens the image for a daemon that stays within the memory it was given.
+    fn open(&self) -> Result<Arc<Image>, Failure> {
+        let (memory, workers) = (self.image.memory, self.worker_count());
+        let queue = if self.neighbours {
+            neighbours::BYTES_MAX
+        } else {
+            0
+        };
+        let buffers = workers * (READ_BYTES + REQUEST_BYTES) + queue;
+        let options = OpenOptions {
+            cache_bytes: usize::try_from(memory)
+                .unwrap_or(usize::MAX)
+                .saturating_sub(buffers),
+            readers: workers,
+            strategy: self.strategy,
+            ..self.image.options()
+        };
+        let image = self.image.open_on(options, FileDevice::expect_any_order)?;
+        let needed = image.cache_bytes_min(workers);
+        if options.cache_bytes < needed {
+            let message = format!("{memory} bytes of memory are too few for {workers} workers");
+            return Err(Failure::new(Kind::Usage, message).hint(format_args!(
+                "this image needs --memory {}M, or fewer --workers",
+                (needed + buffers).div_ceil(1 << 20)
+            )));
+        }
+        Ok(image)
     }
 
     fn mount_by_kernel(&self) -> Result<(), Failure> {
@@ -124,37 +182,57 @@ impl Args {
         }
     }
 
-    fn serve(&self, fs: ImageFs) -> Outcome {
+    fn serve(&self, mut fs: ImageFs) -> Outcome {
         let defaults = MountOptions::default();
         let options = MountOptions {
             fs_name: absolute(&self.image.image)?.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: self.allow_other || defaults.default_permissions,
-            workers: self.workers.count().min(64),
+            workers: self.worker_count(),
+            read_len_max: READ_BYTES,
+            readahead: self.readahead.map(|bytes| bytes as usize),
             ..defaults
         };
-        let session =
-            Session::mount(Arc::new(fs), &self.directory, &options).map_err(mount_failure)?;
-        let session =
-            session.on_fault(|ino, error| output::complain(&format!("inode {}", ino.0), error));
-        let unmounter = session.unmounter();
-        let mut signals = Signals::new(interrupt::signals()).map_err(system)?;
-        let handle = signals.handle();
-        let waiter = std::thread::spawn(move || {
-            for _ in &mut signals {
-                if let Err(error) = unmounter.unmount() {
-                    output::complain("error", error);
-                }
+        self.pin(&mut fs)?;
+        let metrics = Metrics::new(self.image.memory, options.workers);
+        Daemon::new(fs, metrics, self.neighbours).serve(&self.directory, &options, |metrics| {
+            if self.detach {
+                detach().map_err(system)?;
+                metrics.faults.go_to_background();
             }
-        });
-        if self.detach {
-            detach().map_err(system)?;
+            Ok(())
+        })
+    }
+
+    /// Pins what the profile names, and tells of names that mean nothing.
+    fn pin(&self, fs: &mut ImageFs) -> Result<(), Failure> {
+        let Some(path) = &self.profile else {
+            return Ok(());
+        };
+        let text = std::fs::read(path).map_err(|error| Failure::system(path, &error))?;
+        let profile = Profile::parse(&text).map_err(|error| {
+            Failure::new(Kind::Usage, format_args!("{}: {error}", path.display()))
+        })?;
+        let budget = self.pin.unwrap_or(self.image.memory / 2);
+        let report = fs.pin(&profile, usize::try_from(budget).unwrap_or(usize::MAX));
+        for (name, reason) in &report.missing {
+            output::complain(
+                "warning",
+                format_args!("{}: {}: {reason}", path.display(), output::name(name)),
+            );
         }
-        let served = session.run();
-        handle.close();
-        let _ = waiter.join();
-        served.map_err(system)?;
-        Ok(Verdict::Good)
+        if report.left_out > 0 {
+            let text = format!(
+                "{} ranges of the profile do not fit into {} bytes",
+                report.left_out, report.bytes_max
+            );
+            output::complain("note", text);
+        }
+        Ok(())
+    }
+
+    fn worker_count(&self) -> usize {
+        self.workers.count().min(WORKERS_MAX)
     }
 }
 
@@ -195,6 +273,17 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
+fn strategy(name: &str) -> Result<Strategy, String> {
+    Ok(match name {
+        "auto" => Strategy::Auto,
+        "vmap" => Strategy::Vmap,
+        "buffer" => Strategy::Buffer,
+        "rolling" => Strategy::Rolling,
+        "in-place" => Strategy::InPlace,
+        _ => return Err("there are: auto, vmap, buffer, rolling, in-place".into()),
+    })
+}
+
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|e| Failure::system(path, &e))
 }
@@ -207,8 +296,4 @@ fn kernel_failure(image: &Path, text: &str) -> Failure {
     let message = format!("{}: the kernel does not mount it: {text}", image.display());
     let hint = "`dmesg` may say more; without --kernel, FUSE is used where the kernel refuses";
     Failure::new(Kind::System, message).hint(hint)
-}
-
-fn mount_failure(error: MountError) -> Failure {
-    Failure::new(Kind::System, &error).hint_if(error.hint())
 }

@@ -1,0 +1,122 @@
+//! Faults of the image that a daemon met, for whoever wants to know: standard error or the system's
+//! log, and `anteros stat`.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anteros_core::{FsError, Ino};
+use anteros_image::ImageFs;
+
+use crate::output;
+
+/// How many faults are kept in words.
+const KEPT_MAX: usize = 16;
+
+/// How many may wait to be put into words; the rest is only counted.
+const WAITING_MAX: usize = 64;
+
+/// How many files' names are remembered.
+const NAMES_MAX: usize = 256;
+
+/// Where daemons log: syslog's socket, which the journal serves as well.
+const SYSLOG: &str = "/dev/log";
+
+/// An error of a daemon (facility 3, severity 3), in syslog's numbers.
+const PRIORITY: u8 = 3 << 3 | 3;
+
+/// The faults so far.
+#[derive(Default)]
+pub struct Faults {
+    count: AtomicU64,
+    latest: Mutex<VecDeque<String>>,
+    in_background: AtomicBool,
+}
+
+impl Faults {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The last of them, the oldest first.
+    pub fn latest(&self) -> Vec<String> {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.iter().cloned().collect()
+    }
+
+    /// From now on nobody sees standard error.
+    pub fn go_to_background(&self) {
+        self.in_background.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts a thread that finds the name of the file for each fault, which may take a walk of the
+    /// tree, and tells. The hook it returns never waits.
+    pub fn listen(self: Arc<Self>, fs: Arc<ImageFs>) -> impl Fn(Ino, &FsError) + Send + Sync {
+        let (sender, receiver): (SyncSender<(Ino, String)>, Receiver<_>) =
+            sync_channel(WAITING_MAX);
+        let faults = self.clone();
+        // Without the thread, faults are still counted.
+        let _ = std::thread::Builder::new()
+            .name("faults".into())
+            .spawn(move || {
+                let mut names = HashMap::new();
+                for (ino, error) in receiver {
+                    if names.len() >= NAMES_MAX {
+                        names.clear();
+                    }
+                    let name = names.entry(ino).or_insert_with(|| name(&fs, ino));
+                    faults.tell(format!("{name}: {error}"));
+                }
+            });
+        move |ino, error| {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            let _ = sender.try_send((ino, error.to_string()));
+        }
+    }
+
+    fn tell(&self, text: String) {
+        match self.in_background.load(Ordering::Relaxed) {
+            true => log(&text),
+            false => output::complain("fault", &text),
+        }
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.len() == KEPT_MAX {
+            latest.pop_front();
+        }
+        latest.push_back(text);
+    }
+}
+
+/// The path of a file in the image; what is said of it when it has none.
+fn name(fs: &ImageFs, ino: Ino) -> String {
+    fs.path_of(ino)
+        .map_or_else(|| format!("inode {}", ino.0), |path| path.to_string())
+}
+
+/// Sends a line to the system's log, if there is one.
+fn log(text: &str) {
+    let line = format!("<{PRIORITY}>anteros[{}]: {text}", std::process::id());
+    if let Ok(socket) = UnixDatagram::unbound() {
+        let _ = socket.set_nonblocking(true);
+        let _ = socket.send_to(line.as_bytes(), SYSLOG);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_faults_are_kept() {
+        let faults = Faults::default();
+        for n in 0..40 {
+            faults.tell(n.to_string());
+        }
+        let kept = faults.latest();
+        assert_eq!(kept.first().map(String::as_str), Some("24"));
+        assert_eq!(kept.last().map(String::as_str), Some("39"));
+    }
+}

@@ -1,0 +1,93 @@
+//! The process behind a FUSE mount: it serves the image until it is unmounted, within its memory.
+//!
+//! - `metrics`: what it tells of itself.
+//! - `faults`: what it says of a broken image or a failing medium.
+//! - `neighbours`: what it hands the kernel unasked.
+//! - `observed`: the image's file system, with the former.
+
+pub mod faults;
+pub mod metrics;
+pub mod neighbours;
+mod observed;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anteros_core::FileSystem;
+use anteros_fuse::{MountError, MountOptions, Session};
+use anteros_image::ImageFs;
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::{interrupt, output};
+use metrics::Metrics;
+use observed::Observed;
+
+/// What serves a mount.
+pub struct Daemon {
+    fs: Arc<ImageFs>,
+    metrics: Arc<Metrics>,
+    neighbours: bool,
+}
+
+impl Daemon {
+    /// A daemon for a file system, with numbers to fill; with `neighbours`, it hands the kernel what
+    /// else is decoded.
+    pub fn new(fs: ImageFs, metrics: Metrics, neighbours: bool) -> Self {
+        Self {
+            neighbours,
+            fs: Arc::new(fs),
+            metrics: Arc::new(metrics),
+        }
+    }
+
+    /// Mounts, calls `stands` when that is done, and serves until the mount goes away.
+    pub fn serve(
+        self,
+        directory: &Path,
+        options: &MountOptions,
+        stands: impl FnOnce(&Metrics) -> Result<(), Failure>,
+    ) -> Outcome {
+        let Self {
+            fs,
+            metrics,
+            neighbours,
+        } = self;
+        let observed: Arc<dyn FileSystem> = Arc::new(Observed {
+            fs: fs.clone(),
+            metrics: metrics.clone(),
+        });
+        let session = Session::mount(observed, directory, options).map_err(mount_failure)?;
+        if neighbours {
+            neighbours::push(&fs, session.notifier(), metrics.clone());
+        }
+        let watcher = metrics.clone();
+        let session = session
+            .on_fault(metrics.faults.clone().listen(fs))
+            .on_answer(move |operation, took| watcher.answered(operation, took));
+        let unmounter = session.unmounter();
+        let mut signals = Signals::new(interrupt::signals()).map_err(system)?;
+        let handle = signals.handle();
+        let waiter = std::thread::spawn(move || {
+            for _ in &mut signals {
+                if let Err(error) = unmounter.unmount() {
+                    output::complain("error", error);
+                }
+            }
+        });
+        stands(&metrics)?;
+        let served = session.run();
+        handle.close();
+        let _ = waiter.join();
+        served.map_err(system)?;
+        Ok(Verdict::Good)
+    }
+}
+
+fn system(error: std::io::Error) -> Failure {
+    Failure::new(Kind::System, error)
+}
+
+fn mount_failure(error: MountError) -> Failure {
+    Failure::new(Kind::System, &error).hint_if(error.hint())
+}

@@ -1,0 +1,47 @@
+//! Pages that were decoded on the way to others, pushed into the kernel's page cache.
+//!
+//! Storing pages waits for readers of them, who may wait for a worker: so a thread that serves no
+//! requests does it, and what it cannot keep up with is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+
+use anteros_core::Ino;
+use anteros_fuse::Notifier;
+use anteros_image::ImageFs;
+
+use super::metrics::Metrics;
+
+/// The most bytes that are pushed at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// How many pieces may wait.
+const WAITING_MAX: usize = 15;
+
+/// The most memory that pieces take, the one being pushed included.
+pub const BYTES_MAX: usize = (WAITING_MAX + 1) * PIECE_BYTES;
+
+/// Pushes what `fs` decodes beyond what it was asked for.
+pub fn push(fs: &Arc<ImageFs>, notifier: Notifier, metrics: Arc<Metrics>) {
+    let (sender, receiver) = sync_channel::<(Ino, u64, Vec<u8>)>(WAITING_MAX - 1);
+    // Without the thread, everything is dropped.
+    let _ = std::thread::Builder::new()
+        .name("neighbours".into())
+        .spawn(move || {
+            for (ino, offset, data) in receiver {
+                if notifier.store(ino, offset, &data).is_ok() {
+                    let pushed = &metrics.neighbour_bytes;
+                    pushed.fetch_add(data.len() as u64, Ordering::Relaxed);
+                }
+            }
+        });
+    fs.on_neighbours(move |ino, offset, data| {
+        for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {
+            let at = offset + (index * PIECE_BYTES) as u64;
+            if sender.try_send((ino, at, piece.to_vec())).is_err() {
+                break;
+            }
+        }
+    });
+}

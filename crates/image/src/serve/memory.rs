@@ -1,0 +1,207 @@
+//! One account of memory for all that serves reads.
+//!
+//! Whoever wants memory takes a [`Lease`] of it first. When there is not enough left, entries of the
+//! cache are given up, the oldest first, and then one waits for others to give theirs back. That
+//! ends, for whoever holds a lease outside of the cache while it works never waits for another one.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use anteros_codec::Scratch;
+
+/// Bytes that may be taken, and how many are.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    limit: usize,
+    used: Mutex<Used>,
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    now: usize,
+    peak: usize,
+}
+
+/// Bytes taken of a [`Memory`]; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    memory: Arc<Memory>,
+    bytes: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            used: Mutex::default(),
+            freed: Condvar::new(),
+        })
+    }
+
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes taken now, and the most that ever were.
+    pub(crate) fn used(&self) -> (usize, usize) {
+        let used = self.lock();
+        (used.now, used.peak)
+    }
+
+    /// Takes bytes if they are there.
+    pub(crate) fn try_lease(self: &Arc<Self>, bytes: usize) -> Option<Lease> {
+        self.take(&mut self.lock(), bytes)
+    }
+
+    /// Takes bytes, calling `make_room` as long as it says that it gave something up, and waiting
+    /// when it has nothing left. `None` for more than there can ever be.
+    pub(crate) fn lease(
+        self: &Arc<Self>,
+        bytes: usize,
+        make_room: impl Fn() -> bool,
+    ) -> Option<Lease> {
+        if bytes > self.limit {
+            return None;
+        }
+        loop {
+            if let Some(lease) = self.try_lease(bytes) {
+                return Some(lease);
+            }
+            if make_room() {
+                continue;
+            }
+            let mut used = self.lock();
+            if let Some(lease) = self.take(&mut used, bytes) {
+                return Some(lease);
+            }
+            drop(
+                self.freed
+                    .wait(used)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+    }
+
+    fn take(self: &Arc<Self>, used: &mut Used, bytes: usize) -> Option<Lease> {
+        let now = used.now.checked_add(bytes).filter(|&n| n <= self.limit)?;
+        used.now = now;
+        used.peak = used.peak.max(now);
+        Some(Lease {
+            memory: self.clone(),
+            bytes,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes from this length on are mapped and not taken from the heap, which would not give back at
+/// once, or not at all, what is freed between smaller ones.
+const MAPPED_BYTES_MIN: usize = 32 << 10;
+
+/// A buffer that takes no more memory than it is long, give or take a page.
+pub(crate) enum Buffer {
+    Heap(Vec<u8>),
+    Mapped(Scratch),
+}
+
+impl Buffer {
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        Ok(match len {
+            MAPPED_BYTES_MIN.. => Self::Mapped(Scratch::new(len)?),
+            _ => Self::Heap(vec![0; len]),
+        })
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(bytes) => bytes.as_slice(),
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(bytes) => bytes.as_mut_slice(),
+        }
+    }
+}
+
+impl Lease {
+    /// Gives back all but so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let back = self.bytes.saturating_sub(bytes);
+        self.bytes -= back;
+        self.memory.lock().now -= back;
+        self.memory.freed.notify_all();
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_there_is() {
+        let memory = Memory::new(100);
+        let mut first = memory.try_lease(60).unwrap();
+        assert!(memory.try_lease(41).is_none());
+        assert!(memory.lease(101, || true).is_none(), "never");
+        first.shrink_to(10);
+        let second = memory.lease(90, || false).unwrap();
+        assert_eq!(memory.used(), (100, 100));
+        drop((first, second));
+        assert_eq!(memory.used(), (0, 100));
+    }
+
+    #[test]
+    fn room_is_made_before_one_waits() {
+        let memory = Memory::new(10);
+        let cached = Mutex::new(vec![
+            memory.try_lease(4).unwrap(),
+            memory.try_lease(4).unwrap(),
+        ]);
+        let lease = memory.lease(6, || cached.lock().unwrap().pop().is_some());
+        assert!(lease.is_some());
+        assert_eq!(cached.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn whoever_waits_goes_on_when_others_give_back() {
+        let memory = Memory::new(3);
+        let at_once = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let lease = memory.lease(2, || false).unwrap();
+                        assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        at_once.fetch_sub(1, Ordering::SeqCst);
+                        drop(lease);
+                    }
+                });
+            }
+        });
+        assert_eq!(memory.used(), (0, 2));
+    }
+}

@@ -1,0 +1,441 @@
+//! Pclusters of which a request uses a part: cached I/O (EROFS paper, §3.2).
+//!
+//! The first reader of a part gets no more decoded than the front that ends with it, and leaves the
+//! encoded bytes in the cache. Short LZ4 extents are served from these ever after: decoding a few
+//! pages costs less than the memory for them. Of others, a second reader decodes the whole, which is
+//! then kept; of those too long for that, a suspended decoder.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anteros_codec::{DecodeError, Decoder, Length, RollingWindow, Scratch, Stream};
+use anteros_core::Algorithm;
+use anteros_format::EXTENT_BYTES_MAX;
+
+use super::counters::add;
+use super::memory::Buffer;
+use super::parked::{PASSED_BYTES_MAX, Parked};
+use super::pclusters::{Bytes, ENTRY_BYTES, Found, Held, Key, Making};
+use super::{BUFFER_BYTES, Strategy, Workbench};
+use crate::map::Pcluster;
+use crate::{Error, Image, Place, Result};
+
+/// LZ4 extents up to this length are kept encoded. They decode in some 50 µs at the most.
+const LIGHT_BYTES_MAX: u64 = 64 << 10;
+
+/// Extents from this length on are decoded by a stream that is suspended between requests.
+const PARKED_BYTES_MIN: u64 = 1 << 20;
+
+/// Neighbours are handed on by whole pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// A part of an extent that a reader wants.
+pub(crate) struct Part {
+    pub(crate) place: Place,
+    pub(crate) pcluster: Pcluster,
+    pub(crate) algorithm: Algorithm,
+    /// Length of the extent.
+    pub(crate) len: u64,
+    /// How far into the extent the part begins.
+    pub(crate) skip: u64,
+}
+
+impl Part {
+    const fn key(&self) -> Key {
+        (self.pcluster, self.len)
+    }
+
+    fn is_light(&self) -> bool {
+        self.algorithm == Algorithm::Lz4 && self.len <= LIGHT_BYTES_MAX
+    }
+
+    fn is_streamed(&self) -> bool {
+        self.algorithm != Algorithm::Lz4 && self.len >= PARKED_BYTES_MIN
+    }
+
+    /// Bytes of the extent up to the end of the part.
+    const fn front(&self, out: &[u8]) -> usize {
+        self.skip as usize + out.len()
+    }
+
+    /// Whether the front up to there is the whole extent, and must then be the whole stream.
+    const fn length_of(&self, front: usize) -> Length {
+        match front as u64 == self.len {
+            true => self.pcluster.length(),
+            false => Length::AtLeast,
+        }
+    }
+
+    fn range(&self, out: &[u8]) -> Range<usize> {
+        self.skip as usize..self.front(out)
+    }
+
+    fn failed(&self) -> impl Fn(DecodeError) -> Error {
+        let place = self.place;
+        move |fault| Error::Decode { place, fault }
+    }
+}
+
+impl Image {
+    /// Fills `out` with a part of an extent.
+    pub(crate) fn read_part(
+        &self,
+        bench: &mut Workbench,
+        part: &Part,
+        out: &mut [u8],
+    ) -> Result<()> {
+        self.find_part(bench, part, out)?;
+        self.serve.pclusters.took(part.key(), out.len() as u64);
+        Ok(())
+    }
+
+    fn find_part(&self, bench: &mut Workbench, part: &Part, out: &mut [u8]) -> Result<()> {
+        let cache = &self.serve.pclusters;
+        loop {
+            let held = match cache.find(part.key()) {
+                Found::Missing(making) => {
+                    add(&self.serve.counters.misses, 1);
+                    return self.first_reader(bench, part, making, out);
+                }
+                Found::Held(held) => held,
+            };
+            if self.is_served(bench, part, &held, out)? {
+                add(&self.serve.counters.hits, 1);
+                return Ok(());
+            }
+            // Nothing may be held while memory is asked for.
+            let making = cache.replace(part.key(), &held);
+            drop(held);
+            if let Some(making) = making {
+                return self.next_reader(bench, part, making, out);
+            }
+        }
+    }
+
+    /// Serves a part from what the cache holds; `false` if another form of it is needed.
+    fn is_served(
+        &self,
+        bench: &mut Workbench,
+        part: &Part,
+        held: &Held,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        match held {
+            Held::Decoded(bytes) => out.copy_from_slice(&bytes.data[part.range(out)]),
+            Held::Encoded(bytes) if part.is_light() || !self.can_keep(part) => {
+                self.decode_front(bench, part, &bytes.data, out)?;
+            }
+            Held::Encoded(_) => return Ok(false),
+            Held::Parked(parked) => {
+                let mut parked = parked.lock().unwrap_or_else(PoisonError::into_inner);
+                let read = parked.read(part.skip as usize, out);
+                let read = read.map_err(part.failed())?;
+                self.count_streamed(read.then_some(out.len()));
+                return Ok(read);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Decodes what is wanted and leaves the rest as it is, unless others wait for it already.
+    fn first_reader(
+        &self,
+        bench: &mut Workbench,
+        part: &Part,
+        making: Making<'_>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if part.is_streamed() {
+            return self.park(part, making, out);
+        }
+        let bytes = Arc::new(self.fetch_encoded(part)?);
+        if making.is_awaited() && !part.is_light() && self.can_keep(part) {
+            drop(bytes);
+            return self.keep(part, making, out);
+        }
+        making.put(Held::Encoded(bytes.clone()));
+        if part.is_light() && self.serve.on_neighbours.get().is_some() {
+            return self.decode_with_neighbours(bench, part, &bytes.data, out);
+        }
+        self.decode_front(bench, part, &bytes.data, out)
+    }
+
+    /// Someone comes back to the extent: it is decoded whole if that can be kept.
+    fn next_reader(
+        &self,
+        bench: &mut Workbench,
+        part: &Part,
+        making: Making<'_>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        match self.can_keep(part) {
+            true => self.keep(part, making, out),
+            false => self.first_reader(bench, part, making, out),
+        }
+    }
+
+    /// What decoding the whole extent takes besides what is kept of it.
+    fn working_bytes(&self, part: &Part) -> usize {
+        let memory = self
+            .params()
+            .memory_bytes(part.algorithm, part.len as usize);
+        part.pcluster.bytes as usize + memory + ENTRY_BYTES
+    }
+
+    fn can_keep(&self, part: &Part) -> bool {
+        part.len <= EXTENT_BYTES_MAX
+            && part.len as usize + self.working_bytes(part) <= self.serve.memory.limit()
+    }
+
+    /// Decodes the whole extent and keeps it.
+    fn keep(&self, part: &Part, making: Making<'_>, out: &mut [u8]) -> Result<()> {
+        let len = part.len as usize;
+        let lease = self.serve.lease(len + self.working_bytes(part));
+        let mut lease = lease.ok_or_else(|| self.too_little_memory(part))?;
+        let encoded = self.read_encoded(part)?;
+        let stream = &encoded[self.stream_start(part.place, &encoded)?..];
+        let mut data = self.buffer(part.place, len)?;
+        let length = part.pcluster.length();
+        // One of its own: a long extent's working memory is not to stay with the bench.
+        let mut decoder = Decoder::new();
+        decoder
+            .decode(part.algorithm, &self.params(), stream, &mut data, length)
+            .map_err(part.failed())?;
+        add(&self.serve.counters.decodes_kept, 1);
+        add(&self.serve.counters.decoded_bytes, part.len);
+        out.copy_from_slice(&data[part.range(out)]);
+        self.offer_neighbours(part, &data, out);
+        drop((decoder, encoded));
+        lease.shrink_to(len + ENTRY_BYTES);
+        making.put(Held::Decoded(Arc::new(Bytes {
+            data,
+            _lease: lease,
+        })));
+        Ok(())
+    }
+
+    /// Decodes a short extent whole, for what else it holds of the file.
+    fn decode_with_neighbours(
+        &self,
+        bench: &mut Workbench,
+        part: &Part,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let stream = &encoded[self.stream_start(part.place, encoded)?..];
+        let len = part.len as usize;
+        bench.buffer.resize(BUFFER_BYTES, 0);
+        let data = &mut bench.buffer[..len];
+        let length = part.pcluster.length();
+        bench
+            .decoder
+            .decode(part.algorithm, &self.params(), stream, data, length)
+            .map_err(part.failed())?;
+        add(&self.serve.counters.decodes_buffer, 1);
+        add(&self.serve.counters.decoded_bytes, part.len);
+        out.copy_from_slice(&data[part.range(out)]);
+        self.offer_neighbours(part, data, out);
+        Ok(())
+    }
+
+    /// Hands on the whole pages of a decoded extent that were not asked for, those behind first.
+    fn offer_neighbours(&self, part: &Part, data: &[u8], out: &[u8]) {
+        let (Some(hook), Place::Data { nid, offset }) =
+            (self.serve.on_neighbours.get(), part.place)
+        else {
+            return;
+        };
+        if self.is_special(nid) {
+            return;
+        }
+        let range = part.range(out);
+        for (from, to) in [(range.end, data.len()), (0, range.start)] {
+            let start = (offset + from as u64).next_multiple_of(PAGE_BYTES);
+            let end = (offset + to as u64) / PAGE_BYTES * PAGE_BYTES;
+            if start < end {
+                hook(
+                    nid,
+                    start,
+                    &data[(start - offset) as usize..(end - offset) as usize],
+                );
+            }
+        }
+    }
+
+    /// Begins a stream, serves the part from it and keeps it where it stands.
+    fn park(&self, part: &Part, making: Making<'_>, out: &mut [u8]) -> Result<()> {
+        let longest = part.len as usize;
+        let memory = self.params().memory_bytes(part.algorithm, longest);
+        let memory = memory + PASSED_BYTES_MAX + ENTRY_BYTES;
+        let lease = self.serve.lease(part.pcluster.bytes as usize + memory);
+        let lease = lease.ok_or_else(|| self.too_little_memory(part))?;
+        let encoded = self.read_encoded(part)?;
+        let start = self.stream_start(part.place, &encoded)?;
+        let stream_len = encoded.len() - start;
+        let stream = Stream::new(part.algorithm, &self.params(), stream_len, longest)
+            .map_err(part.failed())?;
+        let mut parked = Parked::new(encoded, start, stream, lease);
+        let read = parked
+            .read(part.skip as usize, out)
+            .map_err(part.failed())?;
+        self.count_streamed(read.then_some(out.len()));
+        making.put(Held::Parked(Arc::new(Mutex::new(parked))));
+        Ok(())
+    }
+
+    fn count_streamed(&self, bytes: Option<usize>) {
+        if let Some(bytes) = bytes {
+            add(&self.serve.counters.decodes_stream, 1);
+            add(&self.serve.counters.decoded_bytes, bytes as u64);
+        }
+    }
+
+    /// Decodes the front of an extent up to the end of the part (EROFS paper, §3.3 and §4.2).
+    fn decode_front(
+        &self,
+        bench: &mut Workbench,
+        part: &Part,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let stream = &encoded[self.stream_start(part.place, encoded)?..];
+        let front = part.front(out);
+        let length = part.length_of(front);
+        let range = part.range(out);
+        let counters = &self.serve.counters;
+        add(&counters.decoded_bytes, front as u64);
+        let strategy = self.serve.strategy;
+        let Workbench {
+            decoder,
+            buffer,
+            rolling,
+            ..
+        } = bench;
+        let mut decode = |to: &mut [u8]| {
+            decoder
+                .decode(part.algorithm, &self.params(), stream, to, length)
+                .map_err(part.failed())
+        };
+        let is_lz4 = part.algorithm == Algorithm::Lz4;
+        let is_small = front <= BUFFER_BYTES;
+        if part.skip == 0 && strategy != Strategy::Vmap && strategy != Strategy::Buffer {
+            add(&counters.decodes_direct, 1);
+            return decode(out);
+        }
+        let wants_window = match strategy {
+            Strategy::Rolling => true,
+            Strategy::Auto => !is_small,
+            _ => false,
+        };
+        let is_short = stream.len() <= self.lz4_bytes_max();
+        if is_lz4 && is_short && wants_window && out.len() <= RollingWindow::KEPT_MAX {
+            add(&counters.decodes_rolling, 1);
+            return self.decode_rolling(rolling, part, stream, out);
+        }
+        if is_small && strategy != Strategy::Vmap {
+            add(&counters.decodes_buffer, 1);
+            buffer.resize(BUFFER_BYTES, 0);
+            decode(&mut buffer[..front])?;
+            out.copy_from_slice(&buffer[range]);
+            return Ok(());
+        }
+        match self.serve.try_lease(front) {
+            Some(_lease) => {
+                add(&counters.decodes_vmap, 1);
+                let mut scratch = Scratch::new(front).map_err(|e| self.no_memory(part.place, e))?;
+                let scratch = &mut scratch.as_mut_slice()[..front];
+                decode(scratch)?;
+                out.copy_from_slice(&scratch[range]);
+                Ok(())
+            }
+            None => self.decode_piecewise(rolling, part, stream, out),
+        }
+    }
+
+    /// Where there is no memory for a scratch mapping: by pieces, each with its front before it.
+    fn decode_piecewise(
+        &self,
+        rolling: &mut Option<RollingWindow>,
+        part: &Part,
+        stream: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        if part.algorithm != Algorithm::Lz4 {
+            let longest = part.front(out);
+            let mut decoder = Stream::new(part.algorithm, &self.params(), stream.len(), longest)
+                .map_err(part.failed())?;
+            decoder
+                .skip(stream, part.skip as usize)
+                .map_err(part.failed())?;
+            add(&self.serve.counters.decodes_stream, 1);
+            return decoder.next(stream, out).map_err(part.failed());
+        }
+        let mut skip = part.skip;
+        for piece in out.chunks_mut(RollingWindow::KEPT_MAX) {
+            let part = Part { skip, ..*part };
+            add(&self.serve.counters.decodes_rolling, 1);
+            self.decode_rolling(rolling, &part, stream, piece)?;
+            skip += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn decode_rolling(
+        &self,
+        rolling: &mut Option<RollingWindow>,
+        part: &Part,
+        stream: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let window = match rolling {
+            Some(window) => window,
+            None => {
+                let window = RollingWindow::new(EXTENT_BYTES_MAX as usize, self.lz4_bytes_max());
+                rolling.insert(window.map_err(|e| self.no_memory(part.place, e))?)
+            }
+        };
+        window
+            .decode(stream, part.skip as usize, out)
+            .map_err(part.failed())
+    }
+
+    /// The pcluster's bytes, paid for.
+    fn fetch_encoded(&self, part: &Part) -> Result<Bytes> {
+        let lease = self.serve.lease(part.pcluster.bytes as usize + ENTRY_BYTES);
+        let lease = lease.ok_or_else(|| self.too_little_memory(part))?;
+        let data = self.read_encoded(part)?;
+        Ok(Bytes {
+            data,
+            _lease: lease,
+        })
+    }
+
+    fn buffer(&self, place: Place, len: usize) -> Result<Buffer> {
+        Buffer::new(len).map_err(|error| self.no_memory(place, error))
+    }
+
+    fn read_encoded(&self, part: &Part) -> Result<Buffer> {
+        let mut encoded = self.buffer(part.place, part.pcluster.bytes as usize)?;
+        self.read_raw(part.place, part.pcluster.location, &mut encoded)?;
+        Ok(encoded)
+    }
+
+    fn too_little_memory(&self, part: &Part) -> Error {
+        let error = std::io::Error::new(
+            std::io::ErrorKind::OutOfMemory,
+            format!(
+                "{} bytes are too few to decode it",
+                self.serve.memory.limit()
+            ),
+        );
+        self.no_memory(part.place, error)
+    }
+
+    pub(crate) fn no_memory(&self, place: Place, source: std::io::Error) -> Error {
+        Error::Io {
+            place,
+            device: "memory".into(),
+            source,
+        }
+    }
+}

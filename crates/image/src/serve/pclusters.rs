@@ -1,0 +1,360 @@
+//! The pclusters of which readers wanted a part: those used up at once never come here.
+//!
+//! An entry is made by one reader while the others that want it wait (the paper's cohort
+//! decompression), is kept in the form that is cheapest to serve from, and goes when all of it was
+//! handed out, or when memory is wanted and nobody asked for it since it last came up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::memory::{Buffer, Lease};
+use super::parked::Parked;
+use crate::map::Pcluster;
+
+/// A pcluster and the length of the extent it is decoded to: the same one may serve several.
+pub(crate) type Key = (Pcluster, u64);
+
+/// What an entry takes besides its bytes.
+pub(crate) const ENTRY_BYTES: usize = 384;
+
+/// Bytes that were paid for.
+pub(crate) struct Bytes {
+    pub(crate) data: Buffer,
+    pub(crate) _lease: Lease,
+}
+
+/// The form in which a pcluster is kept.
+#[derive(Clone)]
+pub(crate) enum Held {
+    /// As it lies on the device.
+    Encoded(Arc<Bytes>),
+    /// Its whole extent.
+    Decoded(Arc<Bytes>),
+    /// A decoder that is suspended somewhere in it.
+    Parked(Arc<Mutex<Parked>>),
+}
+
+/// What a reader finds.
+pub(crate) enum Found<'a> {
+    Held(Held),
+    /// Nothing: the others wait until it is made.
+    Missing(Making<'a>),
+}
+
+/// The entries.
+#[derive(Default)]
+pub(crate) struct Pclusters {
+    state: Mutex<State>,
+    made: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    slots: HashMap<Key, Slot>,
+    /// Entries in the order in which they come up to be given up; those with an old number are no
+    /// more.
+    queue: VecDeque<(Key, u64)>,
+    numbers: u64,
+    waits: u64,
+}
+
+enum Slot {
+    Making(Made),
+    Held(Entry),
+}
+
+/// An entry that is being made.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    /// Whether anyone waits for it.
+    awaited: bool,
+    /// Bytes of the extent that were handed out before.
+    taken: u64,
+}
+
+struct Entry {
+    held: Held,
+    number: u64,
+    asked_again: bool,
+    /// Bytes of the extent that were handed out.
+    taken: u64,
+}
+
+impl Pclusters {
+    /// Finds an entry; waits while someone makes it.
+    pub(crate) fn find(&self, key: Key) -> Found<'_> {
+        let mut state = self.lock();
+        let mut waited = false;
+        loop {
+            match state.slots.get_mut(&key) {
+                Some(Slot::Held(entry)) => {
+                    entry.asked_again = true;
+                    return Found::Held(entry.held.clone());
+                }
+                Some(Slot::Making(made)) => made.awaited = true,
+                None => {
+                    state.slots.insert(key, Slot::Making(Made::default()));
+                    return Found::Missing(Making { cache: self, key });
+                }
+            }
+            state.waits += u64::from(!waited);
+            waited = true;
+            state = self
+                .made
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes an entry away to make another one of it; `None` if someone does already, or did.
+    pub(crate) fn replace(&self, key: Key, old: &Held) -> Option<Making<'_>> {
+        let mut state = self.lock();
+        let taken = match state.slots.get(&key) {
+            Some(Slot::Held(entry)) if !entry.held.is(old) => return None,
+            Some(Slot::Held(entry)) => entry.taken,
+            Some(Slot::Making(_)) => return None,
+            None => 0,
+        };
+        let awaited = false;
+        let making = Slot::Making(Made { awaited, taken });
+        let entry = state.slots.insert(key, making);
+        drop(state);
+        drop(entry);
+        Some(Making { cache: self, key })
+    }
+
+    /// Notes that so many bytes of the extent were handed out. The entry goes when it is used up.
+    pub(crate) fn took(&self, key: Key, bytes: u64) {
+        let mut state = self.lock();
+        if let Some(Slot::Held(entry)) = state.slots.get_mut(&key) {
+            entry.taken += bytes;
+            if entry.taken >= key.1 {
+                state.slots.remove(&key);
+            }
+        }
+    }
+
+    /// Gives up an entry; whether there was one.
+    pub(crate) fn give_up_one(&self) -> bool {
+        let mut state = self.lock();
+        while let Some((key, number)) = state.queue.pop_front() {
+            match state.slots.get_mut(&key) {
+                Some(Slot::Held(entry)) if entry.number == number => {
+                    if std::mem::take(&mut entry.asked_again) {
+                        state.queue.push_back((key, number));
+                        continue;
+                    }
+                    let entry = state.slots.remove(&key);
+                    drop(state);
+                    drop(entry);
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// How often a reader waited for another one.
+    pub(crate) fn waits(&self) -> u64 {
+        self.lock().waits
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn put(&mut self, key: Key, held: Held) {
+        self.numbers += 1;
+        let number = self.numbers;
+        let taken = match self.slots.get(&key) {
+            Some(Slot::Making(made)) => made.taken,
+            _ => 0,
+        };
+        let entry = Entry {
+            held,
+            number,
+            asked_again: false,
+            taken,
+        };
+        self.slots.insert(key, Slot::Held(entry));
+        self.queue.push_back((key, number));
+        // Entries that were used up leave their place in the queue behind.
+        if self.queue.len() > 2 * self.slots.len() + 64 {
+            let slots = &self.slots;
+            self.queue.retain(|(key, number)| {
+                matches!(slots.get(key), Some(Slot::Held(entry)) if entry.number == *number)
+            });
+        }
+    }
+}
+
+/// The right and the duty to make an entry. Dropped without one, it wakes those who wait, and the
+/// next of them tries.
+pub(crate) struct Making<'a> {
+    cache: &'a Pclusters,
+    key: Key,
+}
+
+impl Making<'_> {
+    /// Whether another reader waits for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let state = self.cache.lock();
+        matches!(state.slots.get(&self.key), Some(Slot::Making(made)) if made.awaited)
+    }
+
+    /// Lets everyone have it.
+    pub(crate) fn put(self, held: Held) {
+        self.cache.lock().put(self.key, held);
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.cache.lock();
+        if let Some(Slot::Making(_)) = state.slots.get(&self.key) {
+            state.slots.remove(&self.key);
+        }
+        drop(state);
+        self.cache.made.notify_all();
+    }
+}
+
+impl Held {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Encoded(a), Self::Encoded(b)) | (Self::Decoded(a), Self::Decoded(b)) => {
+                Arc::ptr_eq(a, b)
+            }
+            (Self::Parked(a), Self::Parked(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::map::{Encoding, Location};
+    use crate::serve::memory::Memory;
+
+    fn key(address: u64, len: u64) -> Key {
+        let location = Location::Device { device: 0, address };
+        let pcluster = Pcluster {
+            location,
+            bytes: 4096,
+            encoding: Encoding::Plain,
+            partial: false,
+            inline: false,
+        };
+        (pcluster, len)
+    }
+
+    fn held(memory: &Arc<Memory>, bytes: usize) -> Held {
+        Held::Decoded(Arc::new(Bytes {
+            data: Buffer::Heap(vec![7; bytes]),
+            _lease: memory.try_lease(bytes).unwrap(),
+        }))
+    }
+
+    fn make(cache: &Pclusters, key: Key, held: Held) {
+        match cache.find(key) {
+            Found::Missing(making) => making.put(held),
+            Found::Held(_) => panic!("there already"),
+        }
+    }
+
+    #[test]
+    fn many_readers_have_one_maker() {
+        let (cache, memory) = (Pclusters::default(), Memory::new(100));
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| match cache.find(key(0, 10)) {
+                    Found::Held(Held::Decoded(bytes)) => assert_eq!(*bytes.data, [7; 10]),
+                    Found::Held(_) => panic!("another form"),
+                    Found::Missing(making) => {
+                        made.fetch_add(1, Ordering::SeqCst);
+                        while !making.is_awaited() {
+                            std::thread::yield_now();
+                        }
+                        making.put(held(&memory, 10));
+                    }
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+        assert!(cache.waits() > 0);
+    }
+
+    #[test]
+    fn a_maker_that_fails_is_followed_by_the_next() {
+        let cache = Pclusters::default();
+        let tried = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| match cache.find(key(0, 10)) {
+                    Found::Held(_) => panic!("nobody made it"),
+                    Found::Missing(_) => tried.fetch_add(1, Ordering::SeqCst),
+                });
+            }
+        });
+        assert_eq!(tried.into_inner(), 8);
+        assert!(cache.lock().slots.is_empty());
+    }
+
+    #[test]
+    fn what_is_used_up_goes_and_leaves_nothing_behind() {
+        let (cache, memory) = (Pclusters::default(), Memory::new(1000));
+        for address in 0..1000 {
+            let key = key(address, 10);
+            make(&cache, key, held(&memory, 10));
+            cache.took(key, 4);
+            assert_eq!(memory.used().0, 10);
+            cache.took(key, 6);
+            assert_eq!(memory.used().0, 0);
+        }
+        let state = cache.lock();
+        assert!(state.slots.is_empty() && state.queue.len() < 100);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_given_up_last() {
+        let (cache, memory) = (Pclusters::default(), Memory::new(30));
+        for address in 0..3 {
+            make(&cache, key(address, 10), held(&memory, 10));
+        }
+        assert!(matches!(cache.find(key(0, 10)), Found::Held(_)));
+        let is_there = |address| cache.lock().slots.contains_key(&key(address, 10));
+        for gone in [1, 2, 0] {
+            assert!(is_there(gone));
+            assert!(cache.give_up_one());
+            assert!(!is_there(gone));
+        }
+        assert!(!cache.give_up_one());
+        assert_eq!(memory.used().0, 0);
+    }
+
+    #[test]
+    fn an_entry_is_replaced_once() {
+        let (cache, memory) = (Pclusters::default(), Memory::new(30));
+        make(&cache, key(0, 10), held(&memory, 10));
+        let Found::Held(old) = cache.find(key(0, 10)) else {
+            panic!("just made");
+        };
+        cache.took(key(0, 10), 6);
+        let making = cache.replace(key(0, 10), &old).unwrap();
+        assert!(cache.replace(key(0, 10), &old).is_none(), "being made");
+        making.put(held(&memory, 10));
+        assert!(cache.replace(key(0, 10), &old).is_none(), "made by another");
+        cache.took(key(0, 10), 4);
+        assert!(
+            matches!(cache.find(key(0, 10)), Found::Missing(_)),
+            "6 were taken before"
+        );
+    }
+}

@@ -1,0 +1,301 @@
+//! Pclusters that a request uses up at once: in-place I/O and in-place decompression (EROFS paper,
+//! §3.2, §3.3).
+//!
+//! Those that lie one after the other on the device are fetched with one read. Each lands at the end
+//! of the room that its decoded bytes will fill, as far behind that as decoding over itself needs:
+//!
+//! ```text
+//!   the reader's buffer   │ extent 1      │ extent 2         │ extent 3 …
+//!   after the read        │        [enc 1]│           [enc 2]│
+//!                                       └─ margin: extent 2 is decoded only after extent 1
+//! ```
+//!
+//! So the only memory is the reader's own. What does not fit so (another codec, or no margin at the
+//! end of the buffer) is fetched by the same read into a buffer of the worker.
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+
+use anteros_codec::{Length, Scratch, in_place_margin};
+use anteros_core::Algorithm;
+
+use super::counters::add;
+use super::{BUFFER_BYTES, RUN_BYTES, Strategy, Workbench};
+use crate::map::{Encoding, Extent, Location, Pcluster};
+use crate::{Error, Image, Place, Result};
+
+/// The most bytes that a run decodes to.
+const RUN_DECODED_BYTES_MAX: usize = 1 << 20;
+
+/// Runs of so many encoded bytes are taken for a reader in file order.
+const AHEAD_FROM_BYTES: usize = 16 << 10;
+
+/// Whole extents that are encoded in pclusters which follow each other on a device.
+#[derive(Default)]
+pub(crate) struct Run {
+    pieces: Vec<Piece>,
+    /// Bytes of the pclusters.
+    bytes: usize,
+}
+
+struct Piece {
+    place: Place,
+    algorithm: Algorithm,
+    pcluster: Pcluster,
+    /// Where the extent goes in the reader's buffer.
+    out: Range<usize>,
+}
+
+/// Where encoded bytes are put.
+enum Target {
+    /// In the reader's buffer, over the end of the extent.
+    InPlace(Range<usize>),
+    /// In the worker's buffer.
+    Aside(Range<usize>),
+}
+
+impl Run {
+    /// Adds an extent that is wanted whole; `false` if it does not follow the last one.
+    pub(crate) fn push(
+        &mut self,
+        place: Place,
+        pcluster: Pcluster,
+        algorithm: Algorithm,
+        out: Range<usize>,
+    ) -> bool {
+        if !self.is_followed_by(&pcluster, out.len()) {
+            return false;
+        }
+        self.bytes += pcluster.bytes as usize;
+        self.pieces.push(Piece {
+            place,
+            algorithm,
+            pcluster,
+            out,
+        });
+        true
+    }
+
+    fn is_followed_by(&self, pcluster: &Pcluster, len: usize) -> bool {
+        let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else {
+            return true;
+        };
+        let end = last.pcluster.location.plus(last.pcluster.bytes.into());
+        matches!(pcluster.location, Location::Device { .. })
+            && end == Some(pcluster.location)
+            && self.bytes + pcluster.bytes as usize <= RUN_BYTES
+            && last.out.end + len - first.out.start <= RUN_DECODED_BYTES_MAX
+    }
+}
+
+impl Image {
+    /// Reads and decodes a run, which is empty then.
+    pub(crate) fn finish_run(
+        &self,
+        bench: &mut Workbench,
+        run: &mut Run,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        if run.pieces.is_empty() {
+            return Ok(());
+        }
+        let targets = self.targets(run, buf.len());
+        self.fetch(bench, run, &targets, buf)?;
+        for (piece, target) in run.pieces.iter().zip(targets) {
+            self.count_whole(piece);
+            match target {
+                Target::InPlace(at) => self.decode_in_place(bench, piece, at, buf)?,
+                Target::Aside(at) => self.decode_aside(bench, piece, at, buf)?,
+            }
+        }
+        run.pieces.clear();
+        run.bytes = 0;
+        Ok(())
+    }
+
+    /// Decides where the encoded bytes of each piece go.
+    fn targets(&self, run: &Run, buf_len: usize) -> Vec<Target> {
+        let may_be_in_place = matches!(self.serve.strategy, Strategy::Auto | Strategy::InPlace);
+        let mut free_from = 0;
+        let mut aside = 0;
+        let target = |piece: &Piece| {
+            let len = piece.pcluster.bytes as usize;
+            let in_place = || {
+                let margin = in_place_margin(piece.algorithm, len)?;
+                let end = piece.out.end + margin;
+                let start = end.checked_sub(len)?;
+                let fits = !piece.pcluster.partial && end <= buf_len;
+                let free = start >= free_from && start >= piece.out.start;
+                (fits && free).then_some(start..end)
+            };
+            match in_place().filter(|_| may_be_in_place) {
+                Some(at) => {
+                    free_from = at.end;
+                    Target::InPlace(at)
+                }
+                None => {
+                    aside += len;
+                    Target::Aside(aside - len..aside)
+                }
+            }
+        };
+        run.pieces.iter().map(target).collect()
+    }
+
+    /// Reads all pclusters of a run to where they shall be.
+    fn fetch(
+        &self,
+        bench: &mut Workbench,
+        run: &Run,
+        targets: &[Target],
+        mut buf: &mut [u8],
+    ) -> Result<()> {
+        let first = &run.pieces[0];
+        let (place, location) = (first.place, first.pcluster.location);
+        let aside = targets.iter().map(|target| match target {
+            Target::InPlace(_) => 0,
+            Target::Aside(at) => at.len(),
+        });
+        bench.encoded.resize(aside.sum(), 0);
+        let mut encoded = &mut bench.encoded[..];
+        let mut passed = 0;
+        let mut slices = Vec::with_capacity(targets.len());
+        for target in targets {
+            let slice = match target {
+                Target::InPlace(at) => {
+                    let (slice, rest) = buf[at.start - passed..].split_at_mut(at.len());
+                    (buf, passed) = (rest, at.end);
+                    slice
+                }
+                Target::Aside(at) => {
+                    let (slice, rest) = encoded.split_at_mut(at.len());
+                    encoded = rest;
+                    slice
+                }
+            };
+            slices.push(IoSliceMut::new(slice));
+        }
+        self.read_raw_vectored(place, location, &mut slices)?;
+        // While this is decoded, the device may fetch what a reader in file order wants next.
+        if run.bytes >= AHEAD_FROM_BYTES {
+            if let Some(next) = location.plus(run.bytes as u64) {
+                self.will_need(next, 2 * run.bytes as u64);
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_in_place(
+        &self,
+        bench: &mut Workbench,
+        piece: &Piece,
+        at: Range<usize>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let start = at.start + self.stream_start(piece.place, &buf[at.clone()])?;
+        let base = piece.out.start;
+        add(&self.serve.counters.decodes_in_place, 1);
+        bench
+            .decoder
+            .decode_in_place(
+                piece.algorithm,
+                &mut buf[base..at.end],
+                start - base..at.end - base,
+                piece.out.len(),
+            )
+            .map_err(|fault| Error::Decode {
+                place: piece.place,
+                fault,
+            })
+    }
+
+    fn decode_aside(
+        &self,
+        bench: &mut Workbench,
+        piece: &Piece,
+        at: Range<usize>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let Workbench {
+            decoder,
+            encoded,
+            buffer,
+            ..
+        } = bench;
+        let encoded = &encoded[at];
+        let stream = &encoded[self.stream_start(piece.place, encoded)?..];
+        let length = piece.pcluster.length();
+        let out = &mut buf[piece.out.clone()];
+        let len = out.len();
+        let counters = &self.serve.counters;
+        let mut decode = |out: &mut [u8]| {
+            decoder
+                .decode(piece.algorithm, &self.params(), stream, out, length)
+                .map_err(|fault| Error::Decode {
+                    place: piece.place,
+                    fault,
+                })
+        };
+        match self.serve.strategy {
+            Strategy::Buffer if len <= BUFFER_BYTES => {
+                add(&counters.decodes_buffer, 1);
+                buffer.resize(BUFFER_BYTES, 0);
+                decode(&mut buffer[..len])?;
+                out.copy_from_slice(&buffer[..len]);
+            }
+            Strategy::Vmap | Strategy::Buffer => {
+                add(&counters.decodes_vmap, 1);
+                let mut scratch = Scratch::new(len).map_err(|e| self.no_memory(piece.place, e))?;
+                decode(&mut scratch.as_mut_slice()[..len])?;
+                out.copy_from_slice(&scratch.as_mut_slice()[..len]);
+            }
+            _ => {
+                add(&counters.decodes_direct, 1);
+                decode(out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn count_whole(&self, piece: &Piece) {
+        let counters = &self.serve.counters;
+        add(&counters.decoded_bytes, piece.out.len() as u64);
+        add(&counters.whole_extents, 1);
+        let margin = in_place_margin(piece.algorithm, piece.pcluster.bytes as usize);
+        let Place::Data { offset, .. } = piece.place else {
+            return;
+        };
+        // Where the last page of the extent ends is as much as a kernel may count on.
+        let end = offset + piece.out.len() as u64;
+        let left = (end.next_multiple_of(PAGE_BYTES) - end) as usize;
+        if margin.is_some_and(|margin| margin <= left) && !piece.pcluster.partial {
+            add(&counters.whole_extents_with_page_margin, 1);
+        }
+    }
+}
+
+/// The page that the paper's kernel has.
+const PAGE_BYTES: u64 = 4096;
+
+impl Pcluster {
+    /// What the length of the extent says about the stream.
+    pub(crate) const fn length(&self) -> Length {
+        match self.partial {
+            true => Length::AtLeast,
+            false => Length::Exact,
+        }
+    }
+}
+
+impl Extent {
+    /// The pcluster and its algorithm, if it is compressed.
+    pub(crate) fn compressed(&self) -> Option<(Pcluster, Algorithm)> {
+        match &self.source {
+            crate::Source::Pcluster(pcluster) => match pcluster.encoding {
+                Encoding::Compressed(algorithm) => Some((*pcluster, algorithm)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
