@@ -11,12 +11,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use anteros_codec::Scratch;
 
 /// Bytes that may be taken, and how many are.
-#[derive(Debug)]
 pub(crate) struct Memory {
     limit: usize,
     used: Mutex<Used>,
     freed: Condvar,
+    /// Buffers that were given up a moment ago. What takes their place in the cache is mostly as long
+    /// as they are; and a heap that has a part for each thread would grow in one while what was freed
+    /// lies in another.
+    spares: Mutex<Vec<Buffer>>,
 }
+
+/// The most bytes of spare buffers.
+const SPARE_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 struct Used {
@@ -25,9 +31,8 @@ struct Used {
 }
 
 /// Bytes taken of a [`Memory`]; given back when dropped.
-#[derive(Debug)]
 pub(crate) struct Lease {
-    memory: Arc<Memory>,
+    pub(crate) memory: Arc<Memory>,
     bytes: usize,
 }
 
@@ -37,7 +42,28 @@ impl Memory {
             limit,
             used: Mutex::default(),
             freed: Condvar::new(),
+            spares: Mutex::default(),
         })
+    }
+
+    /// A buffer of so many bytes, of any content.
+    pub(crate) fn buffer(&self, len: usize) -> io::Result<Buffer> {
+        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        match spares.iter().rposition(|spare| spare.len() == len) {
+            Some(index) => Ok(spares.swap_remove(index)),
+            None => Buffer::new(len),
+        }
+    }
+
+    /// Takes a buffer for later use.
+    pub(crate) fn reuse(&self, buffer: Buffer) {
+        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: usize = spares.iter().map(|spare| spare.len()).sum();
+        match bytes + buffer.len() <= SPARE_BYTES_MAX {
+            true => spares.push(buffer),
+            // Sizes that are no more in use must not stay.
+            false => spares.clear(),
+        }
     }
 
     pub(crate) const fn limit(&self) -> usize {
@@ -115,6 +141,12 @@ impl Buffer {
             MAPPED_BYTES_MIN.. => Self::Mapped(Scratch::new(len)?),
             _ => Self::Heap(vec![0; len]),
         })
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::Heap(Vec::new())
     }
 }
 

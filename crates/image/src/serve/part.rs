@@ -207,10 +207,7 @@ impl Image {
         self.offer_neighbours(part, &data, out);
         drop((decoder, encoded));
         lease.shrink_to(len + ENTRY_BYTES);
-        making.put(Held::Decoded(Arc::new(Bytes {
-            data,
-            _lease: lease,
-        })));
+        making.put(Held::Decoded(Arc::new(Bytes { data, lease })));
         Ok(())
     }
 
@@ -404,14 +401,12 @@ impl Image {
         let lease = self.serve.lease(part.pcluster.bytes as usize + ENTRY_BYTES);
         let lease = lease.ok_or_else(|| self.too_little_memory(part))?;
         let data = self.read_encoded(part)?;
-        Ok(Bytes {
-            data,
-            _lease: lease,
-        })
+        Ok(Bytes { data, lease })
     }
 
     fn buffer(&self, place: Place, len: usize) -> Result<Buffer> {
-        Buffer::new(len).map_err(|error| self.no_memory(place, error))
+        let buffer = self.serve.memory.buffer(len);
+        buffer.map_err(|error| self.no_memory(place, error))
     }
 
     fn read_encoded(&self, part: &Part) -> Result<Buffer> {

@@ -20,7 +20,13 @@ pub(crate) const ENTRY_BYTES: usize = 384;
 /// Bytes that were paid for.
 pub(crate) struct Bytes {
     pub(crate) data: Buffer,
-    pub(crate) _lease: Lease,
+    pub(crate) lease: Lease,
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        self.lease.memory.reuse(std::mem::take(&mut self.data));
+    }
 }
 
 /// The form in which a pcluster is kept.
@@ -257,7 +263,7 @@ mod tests {
     fn held(memory: &Arc<Memory>, bytes: usize) -> Held {
         Held::Decoded(Arc::new(Bytes {
             data: Buffer::Heap(vec![7; bytes]),
-            _lease: memory.try_lease(bytes).unwrap(),
+            lease: memory.try_lease(bytes).unwrap(),
         }))
     }
 
