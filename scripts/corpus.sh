@@ -4,6 +4,8 @@
 #   minbase   the smallest Debian 12 system, without the archives and lists of apt; needs root
 #   tree60k   60,000 files: the first ones, in byte order of their paths, of Linux as Debian packages its source
 #   text1g    one file of 10^9 bytes: the files of that source one after the other, in the same order
+#   silesia   a tar of 180 MB of twelve kinds of data, mixed about as in the Silesia corpus; needs root
+#   apps      the smallest Debian 12 system with python3 and git, to start programs from; needs root
 #   usr       /usr of this machine, as it is
 #
 # They lie in $ANTEROS_CORPORA, by default ~/.cache/anteros/corpora.
@@ -13,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/setup.sh
 
 corpora=${ANTEROS_CORPORA:-${XDG_CACHE_HOME:-$HOME/.cache}/anteros/corpora}
-name=${1:?usage: corpus.sh minbase|tree60k|text1g|usr}
+name=${1:?usage: corpus.sh minbase|tree60k|text1g|silesia|apps|usr}
 mkdir -p "$corpora"
 
 # The source of Linux that the distribution packages, unpacked.
@@ -37,6 +39,8 @@ linux_files() { find . -type f -print0 | sort -z; }
 
 make_minbase() { debian_tree bookworm '' "$corpora/minbase"; }
 
+make_apps() { debian_tree bookworm python3,git "$corpora/apps"; }
+
 make_tree60k() {
     linux
     mkdir "$corpora/tree60k.partial"
@@ -54,9 +58,41 @@ make_text1g() {
     mv "$corpora/text1g.partial" "$corpora/text1g"
 }
 
+# piece NAME BYTES DIRECTORY [FIND-TEST]...: the files below, one after the other in byte order, up to that size.
+piece() {
+    local piece=$corpora/silesia.partial/pieces/$1 bytes=$2 directory=$3 && shift 3
+    # head ends the pipe when it has enough, which xargs takes for a failure.
+    (cd "$directory" && { find . -type f "$@" -print0 | sort -z | xargs -0 cat || :; } 2>/dev/null | head -c "$bytes") \
+        >"$piece"
+    [ -s "$piece" ]
+}
+
+make_silesia() {
+    linux
+    local apps
+    apps=$(scripts/corpus.sh apps)
+    mkdir -p "$corpora/silesia.partial/pieces"
+    piece dictionary 41000000 "$corpora/linux/arch" -name '*.dts*'
+    piece prose 10200000 "$corpora/linux/Documentation" -name '*.rst'
+    piece programs 51200000 "$apps/usr/bin"
+    piece libraries 16000000 "$apps/usr/lib" -name '*.so*'
+    piece registers 33500000 "$corpora/linux/drivers/gpu/drm/amd/include" -name '*.h'
+    piece source 21600000 "$corpora/linux/drivers/net/ethernet" -name '*.c'
+    piece packages 10100000 "$apps/var/lib/dpkg"
+    piece compressed 6600000 "$apps/usr/share" -name '*.gz'
+    piece bytecode 7200000 "$apps/usr" -name '*.pyc'
+    piece scripts 8500000 "$apps/usr/lib/python3.11" -name '*.py'
+    piece tables 5300000 "$corpora/linux/tools/perf/pmu-events" -name '*.json'
+    piece locales 5300000 "$apps/usr/lib/locale"
+    tar -C "$corpora/silesia.partial/pieces" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner \
+        -cf "$corpora/silesia.partial/silesia.tar" .
+    rm -r "$corpora/silesia.partial/pieces"
+    mv "$corpora/silesia.partial" "$corpora/silesia"
+}
+
 case $name in
     usr) echo /usr && exit ;;
-    minbase | tree60k | text1g) ;;
+    minbase | tree60k | text1g | silesia | apps) ;;
     *) say "no such corpus: $name" && exit 2 ;;
 esac
 if [ ! -d "$corpora/$name" ]; then

@@ -22,6 +22,9 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   bench NAME [--corpus NAME]... [--runs N]   measure beside the peers; writes target/bench/NAME.{json,html}
+                                 NAME is image, or read (as root), which also knows [--only PART]...
+                                 [--contender WORD]... [--with DAEMON-ARGUMENTS]...; with
+                                 --anteros PROGRAM that tool is measured, else it is built
   corpus NAME                    make a corpus for the benchmarks and print where it is
   fixtures                       make the images of tests/fixtures again
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)

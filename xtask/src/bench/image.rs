@@ -5,18 +5,17 @@
 //! image, the peer's. `fsck.erofs` decodes the data only when told to extract, so that is what `anteros check`, which
 //! always does, is compared with.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::measure::take_turns;
-use super::{Comparison, Options, Unit};
+use super::report::{Comparison, Unit};
+use super::{Findings, Options};
 use crate::Outcome;
 use crate::peers;
-use crate::run::{cargo, output, run};
 
 /// The options of the images.
 const CONFIGURATIONS: [&[&str]; 6] = [
@@ -35,22 +34,22 @@ const FIXED: [&str; 3] = [
     "--all-root",
 ];
 
-/// Runs the benchmark: the versions of the programs, and the comparisons.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// When a program or a corpus cannot be had, or a command fails.
-pub(super) fn image(options: &Options) -> Outcome<(Vec<String>, Vec<Comparison>)> {
+pub(super) fn image(options: &Options) -> Outcome<Findings> {
     peers::make()?;
     let bench = Bench {
-        anteros: build_anteros()?,
+        anteros: options.anteros()?,
         scratch: scratch(),
         runs: options.runs,
     };
     clear(&bench.scratch)?;
     fs::create_dir_all(&bench.scratch)?;
     let mut comparisons = Vec::new();
-    for name in &options.corpora {
-        let corpus = super::corpus(name)?;
+    for name in options.corpora_or(&["minbase"]) {
+        let corpus = super::corpus(&name)?;
         for configuration in CONFIGURATIONS {
             let subject = format!("{name} {}", configuration.join(" "));
             eprintln!("bench image: {subject}");
@@ -58,7 +57,11 @@ pub(super) fn image(options: &Options) -> Outcome<(Vec<String>, Vec<Comparison>)
         }
     }
     clear(&bench.scratch)?;
-    Ok((bench.versions()?, comparisons))
+    Ok(Findings {
+        versions: super::versions(&bench.anteros)?,
+        notes: Vec::new(),
+        comparisons,
+    })
 }
 
 /// Where things are.
@@ -138,15 +141,6 @@ impl Bench {
         anteros.arg(command);
         anteros
     }
-
-    fn versions(&self) -> Outcome<Vec<String>> {
-        let ours = output(Command::new(&self.anteros).arg("--version"))?;
-        let peer = output(peers::command("mkfs.erofs")?.arg("--version"))?;
-        Ok([ours, peer]
-            .iter()
-            .filter_map(|text| text.lines().next().map(str::to_owned))
-            .collect())
-    }
 }
 
 /// A directory in memory, or else on the disk.
@@ -156,13 +150,6 @@ fn scratch() -> PathBuf {
         true => memory.join("anteros-bench"),
         false => PathBuf::from("target/bench/scratch"),
     }
-}
-
-/// Builds the tool as it is shipped, and tells where it is.
-fn build_anteros() -> Outcome<PathBuf> {
-    run(cargo().args(["build", "--release", "--locked", "--package", "anteros"]))?;
-    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    Ok(path::absolute(Path::new(&target).join("release/anteros"))?)
 }
 
 /// An option with its value in one word.

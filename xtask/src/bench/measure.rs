@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wait4::Wait4;
 
-use super::{Comparison, Side, Unit};
+use super::report::{Comparison, Side, Unit};
 use crate::Outcome;
 use crate::run::words;
 
@@ -49,21 +49,21 @@ pub(super) fn take_turns(
 
 impl Turns {
     /// Compares the time from start to end.
-    pub(super) fn wall(&self, metric: &'static str, subject: &str) -> Comparison {
+    pub(super) fn wall(&self, metric: &str, subject: &str) -> Comparison {
         self.compare(metric, subject, Unit::Seconds, |cost| {
             cost.wall.as_secs_f64()
         })
     }
 
     /// Compares the time of all processors.
-    pub(super) fn processor(&self, metric: &'static str, subject: &str) -> Comparison {
+    pub(super) fn processor(&self, metric: &str, subject: &str) -> Comparison {
         self.compare(metric, subject, Unit::Seconds, |cost| {
             cost.processor.as_secs_f64()
         })
     }
 
     /// Compares the peak of memory.
-    pub(super) fn memory(&self, metric: &'static str, subject: &str) -> Comparison {
+    pub(super) fn memory(&self, metric: &str, subject: &str) -> Comparison {
         self.compare(metric, subject, Unit::Bytes, |cost| {
             cost.memory_bytes as f64
         })
@@ -72,44 +72,57 @@ impl Turns {
     /// Compares a figure that each side has once, such as the size of what it made.
     pub(super) fn figure(
         &self,
-        metric: &'static str,
+        metric: &str,
         subject: &str,
         unit: Unit,
         ours: f64,
         peer: f64,
     ) -> Comparison {
-        let side = |command: &str, figure| Side {
-            command: command.to_owned(),
-            figures: vec![figure],
-        };
-        let (ours, peer) = (side(&self.ours.0, ours), side(&self.peer.0, peer));
-        Comparison {
+        let sides = [(&self.ours.0, ours), (&self.peer.0, peer)];
+        comparison(
             metric,
-            subject: subject.to_owned(),
+            subject,
             unit,
-            ours,
-            peer,
-        }
+            sides.map(|(command, figure)| (command, vec![figure])),
+        )
     }
 
     fn compare(
         &self,
-        metric: &'static str,
+        metric: &str,
         subject: &str,
         unit: Unit,
         figure: fn(&Cost) -> f64,
     ) -> Comparison {
-        let side = |(command, costs): &(String, Vec<Cost>)| Side {
-            command: command.clone(),
-            figures: costs.iter().map(figure).collect(),
-        };
-        Comparison {
+        let sides = [&self.ours, &self.peer];
+        let figures = |costs: &[Cost]| costs.iter().map(figure).collect();
+        comparison(
             metric,
-            subject: subject.to_owned(),
+            subject,
             unit,
-            ours: side(&self.ours),
-            peer: side(&self.peer),
-        }
+            sides.map(|(command, costs)| (command, figures(costs))),
+        )
+    }
+}
+
+/// The commands and figures of anteros and of the peer, side by side.
+fn comparison(
+    metric: &str,
+    subject: &str,
+    unit: Unit,
+    [ours, peer]: [(&String, Vec<f64>); 2],
+) -> Comparison {
+    let side = |name: &str, (command, figures): (&String, Vec<f64>)| Side {
+        name: name.to_owned(),
+        command: command.clone(),
+        figures: Ok(figures),
+    };
+    Comparison {
+        metric: metric.to_owned(),
+        subject: subject.to_owned(),
+        at: None,
+        unit,
+        sides: vec![side("anteros", ours), side("erofs-utils", peer)],
     }
 }
 

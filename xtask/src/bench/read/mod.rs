@@ -1,0 +1,285 @@
+//! `bench read`: what reading from a mount costs: our FUSE daemon beside the kernel's own EROFS, `erofsfuse`,
+//! `squashfuse_ll`, the kernel's squashfs and ext4, and DwarFS where it is installed.
+//!
+//! Every turn has a fresh mount with a fresh daemon, in one of two states. Cold: nothing of the image is in the page
+//! cache, and a loop device passes the cache by. Warm image: the image is in the page cache, loop devices use it, and
+//! nothing has been read through the mount. Images lie on the disk that holds `target`, and are kept in
+//! `target/bench/images` for the next run. What is read is compared with the corpus. A contender that cannot take
+//! part is reported with the reason.
+//!
+//! It mounts, attaches loop devices and drops the page cache: it must run as root. All that it mounts lies below one
+//! directory and ends with the run; what a killed run left there the next one ends.
+
+mod amplification;
+mod background;
+mod contender;
+mod counted;
+mod device;
+mod format;
+mod launch;
+mod lineup;
+mod memory;
+mod memory_limit;
+mod mounted;
+mod pattern;
+mod patterns;
+mod savings;
+mod strategies;
+mod tree;
+mod walk;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{self, Path, PathBuf};
+use std::process;
+use std::thread;
+
+use rustix::fs::FlockOperation;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::report::{Comparison, Side, Unit};
+use super::{Findings, Options};
+use crate::Outcome;
+use crate::peers;
+use contender::{Contender, Served};
+use mounted::{clear, sweep};
+
+/// A part of the benchmark: its name and what runs it.
+type Part = (&'static str, fn(&mut Bench) -> Outcome);
+
+const PARTS: [Part; 7] = [
+    ("patterns", patterns::patterns),
+    ("table1", amplification::table1),
+    ("memory", memory::memory),
+    ("strategies", strategies::strategies),
+    ("savings", savings::savings),
+    ("launch", launch::launch),
+    ("walk", walk::walk),
+];
+
+/// What of the image is in the page cache when reading begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Cold,
+    Warm,
+}
+
+/// A benchmark that runs.
+struct Bench<'a> {
+    options: &'a Options,
+    anteros: PathBuf,
+    images: PathBuf,
+    scratch: PathBuf,
+    notes: Vec<String>,
+    comparisons: Vec<Comparison>,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When it is not run as root, a corpus or the peers cannot be had, or the machine refuses what every part needs.
+pub(super) fn read(options: &Options) -> Outcome<Findings> {
+    let parts = parts(&options.only)?;
+    if !rustix::process::geteuid().is_root() {
+        return Err("bench read mounts and drops the page cache: it must run as root".into());
+    }
+    peers::make()?;
+    let mut bench = Bench::new(options)?;
+    let _alone = alone(&bench.images)?;
+    sweep(&bench.scratch);
+    sweep_on_interrupt(bench.scratch.clone())?;
+    for (name, part) in parts {
+        eprintln!("bench read: {name}");
+        if let Err(error) = part(&mut bench) {
+            bench.note(format!("{name} ended early: {error}"));
+        }
+    }
+    clear(&bench.scratch)?;
+    Ok(Findings {
+        versions: super::versions(&bench.anteros)?,
+        notes: bench.notes,
+        comparisons: bench.comparisons,
+    })
+}
+
+/// Makes sure that nobody else measures here, until what it gives is dropped.
+fn alone(directory: &Path) -> Outcome<File> {
+    let lock = File::open(directory)?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|error| format!("another bench read runs: {}: {error}", directory.display()))?;
+    Ok(lock)
+}
+
+/// The parts that are asked for, or all.
+fn parts(only: &[String]) -> Outcome<Vec<Part>> {
+    let names = PARTS.map(|(name, _)| name);
+    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("no part {unknown}; there are: {}", names.join(", ")).into());
+    }
+    let asked = |(name, _): &Part| only.is_empty() || only.iter().any(|one| one == name);
+    Ok(PARTS.into_iter().filter(asked).collect())
+}
+
+/// Cleans up when somebody asks to stop.
+fn sweep_on_interrupt(scratch: PathBuf) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            eprintln!("bench read: interrupted");
+            sweep(&scratch);
+            process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a Options) -> Outcome<Self> {
+        let bench = Self {
+            options,
+            anteros: options.anteros()?,
+            images: path::absolute("target/bench/images")?,
+            scratch: path::absolute("target/bench/mounts")?,
+            notes: Vec::new(),
+            comparisons: Vec::new(),
+        };
+        fs::create_dir_all(&bench.images)?;
+        fs::create_dir_all(&bench.scratch)?;
+        Ok(bench)
+    }
+
+    /// Says something that one must know to read the figures, once.
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            eprintln!("bench read: {note}");
+            self.notes.push(note);
+        }
+    }
+
+    /// The directory that everything is mounted on.
+    fn mount_point(&self) -> PathBuf {
+        self.scratch.join("mount")
+    }
+
+    /// The image of a contender, made now if need be.
+    fn image(&self, contender: &Contender, corpus: &Path) -> Outcome<PathBuf> {
+        contender.format.image(&self.images, corpus)
+    }
+
+    /// Makes the images of contenders before their turns. What cannot be made is told in the turn that wants it.
+    fn prepare(&self, contenders: &[Contender], corpus: &Path) {
+        for contender in contenders {
+            let _ = self.image(contender, corpus);
+        }
+    }
+
+    /// Measures something of a contender's fresh mount.
+    fn fresh<T>(
+        &self,
+        contender: &Contender,
+        corpus: &Path,
+        state: State,
+        measure: impl FnOnce(&Served) -> Outcome<T>,
+    ) -> Outcome<T> {
+        self.fresh_image(contender, &self.image(contender, corpus)?, state, measure)
+    }
+
+    /// The same, of an image that lies anywhere.
+    fn fresh_image<T>(
+        &self,
+        contender: &Contender,
+        image: &Path,
+        state: State,
+        measure: impl FnOnce(&Served) -> Outcome<T>,
+    ) -> Outcome<T> {
+        drop_caches()?;
+        if state == State::Warm {
+            File::open(image)
+                .and_then(|mut file| io::copy(&mut file, &mut io::sink()))
+                .map_err(|error| format!("{}: {error}", image.display()))?;
+        }
+        let served = contender.mount(image, &self.mount_point(), state == State::Cold)?;
+        if state == State::Cold {
+            drop_caches()?;
+        }
+        measure(&served)
+    }
+
+    /// Lets contenders take turns, each as often as asked for. A turn yields one figure per metric.
+    ///
+    /// A contender that failed has no further turn.
+    fn contest(
+        &mut self,
+        metrics: &[(String, Unit)],
+        subject: &str,
+        contenders: &[Contender],
+        mut turn: impl FnMut(&Self, &Contender) -> Outcome<Vec<f64>>,
+    ) {
+        let mut results: Vec<Result<Vec<Vec<f64>>, String>> =
+            vec![Ok(Vec::new()); contenders.len()];
+        for _ in 0..self.options.runs {
+            for (contender, result) in contenders.iter().zip(&mut results) {
+                let Ok(turns) = result else { continue };
+                match turn(self, contender) {
+                    Ok(figures) => turns.push(figures),
+                    Err(error) => {
+                        eprintln!("bench read: {subject}: {}: {error}", contender.name);
+                        *result = Err(error.to_string());
+                    }
+                }
+            }
+        }
+        for (index, (metric, unit)) in metrics.iter().enumerate() {
+            let sides = contenders
+                .iter()
+                .zip(&results)
+                .map(|(contender, result)| Side {
+                    name: contender.name.clone(),
+                    command: contender.command(Path::new("IMAGE")),
+                    figures: result
+                        .clone()
+                        .map(|turns| turns.iter().map(|figures| figures[index]).collect()),
+                });
+            self.comparisons.push(Comparison {
+                metric: metric.clone(),
+                subject: subject.to_owned(),
+                at: None,
+                unit: *unit,
+                sides: sides.collect(),
+            });
+        }
+    }
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm image",
+        }
+    }
+}
+
+/// Writes what is to be written, and empties the page cache and what else the kernel remembers of files.
+fn drop_caches() -> Outcome {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("drop_caches: {error}"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_run_in_their_order_and_unknown_ones_not_at_all() {
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+            parts(&only).map(|parts| parts.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["walk", "table1"]).unwrap(), ["table1", "walk"]);
+        assert_eq!(names(&[]).unwrap().len(), PARTS.len());
+        assert!(names(&["speed"]).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! Reading by `pread(2)` of 4 KiB, buffered and without a hint to the kernel, in one of the EROFS paper's patterns.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What one call reads.
+pub(super) const BLOCK: usize = 4096;
+/// A stride reads one block of so many.
+const STRIDE_BLOCKS: u64 = 32;
+/// The state from which a first reader's random places follow.
+const SEED: u64 = 0x616e_7465_726f_7321;
+
+/// The order in which a file's blocks are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pattern {
+    /// One after the other.
+    Sequential,
+    /// Anywhere, some perhaps twice; each time at the same places.
+    Random,
+    /// The first 4 KiB of every 128 KiB.
+    Stride,
+}
+
+/// What was read.
+#[derive(Clone, Copy)]
+pub(super) struct Reading {
+    pub(super) bytes: u64,
+    pub(super) elapsed: Duration,
+    /// Changes with the place and the beginning of every block: equal data give equal digests.
+    pub(super) digest: u64,
+}
+
+/// The offsets that each of some readers reads, in order, when together they want at most `bytes_max`.
+///
+/// Sequential readers have a part of the file each, random ones a seed each.
+pub(super) fn plan(
+    pattern: Pattern,
+    file_bytes: u64,
+    bytes_max: u64,
+    readers: u64,
+) -> Vec<Vec<u64>> {
+    let block = BLOCK as u64;
+    let blocks = file_bytes.div_ceil(block).max(1);
+    let wanted = bytes_max / block;
+    let share = |count: u64, reader: u64| count * reader / readers..count * (reader + 1) / readers;
+    let blocks_of = |reader: u64| -> Vec<u64> {
+        match pattern {
+            Pattern::Sequential => share(blocks.min(wanted), reader).collect(),
+            Pattern::Stride => share(blocks.div_ceil(STRIDE_BLOCKS).min(wanted), reader)
+                .map(|index| index * STRIDE_BLOCKS)
+                .collect(),
+            Pattern::Random => {
+                let mut random = Random::new(reader);
+                share(wanted, reader)
+                    .map(|_| random.below(blocks))
+                    .collect()
+            }
+        }
+    };
+    let offsets = |reader| {
+        blocks_of(reader)
+            .into_iter()
+            .map(|index| index * block)
+            .collect()
+    };
+    (0..readers).map(offsets).collect()
+}
+
+/// Reads a file as planned, one thread per reader.
+///
+/// # Errors
+/// When the file cannot be opened or a block not read.
+pub(super) fn read(path: &Path, plan: &[Vec<u64>]) -> io::Result<Reading> {
+    let file = &File::open(path)?;
+    let start = Instant::now();
+    let readings: Vec<io::Result<(u64, u64)>> = match plan {
+        [alone] => vec![read_at(file, alone)],
+        many => thread::scope(|scope| {
+            let readers: Vec<_> = many
+                .iter()
+                .map(|offsets| scope.spawn(move || read_at(file, offsets)))
+                .collect();
+            let joined = readers.into_iter().map(|reader| reader.join());
+            joined
+                .map(|reading| reading.expect("a reader does not panic"))
+                .collect()
+        }),
+    };
+    let elapsed = start.elapsed();
+    let (mut bytes, mut digest) = (0, 0_u64);
+    for reading in readings {
+        let (more, part) = reading?;
+        bytes += more;
+        digest = digest.wrapping_add(part);
+    }
+    Ok(Reading {
+        bytes,
+        elapsed,
+        digest,
+    })
+}
+
+/// Reads one file's blocks at some offsets: how many bytes there were, and their digest.
+fn read_at(file: &File, offsets: &[u64]) -> io::Result<(u64, u64)> {
+    let mut buffer = [0; BLOCK];
+    let (mut bytes, mut digest) = (0, 0_u64);
+    for &offset in offsets {
+        let count = file.read_at(&mut buffer, offset)?;
+        bytes += count as u64;
+        digest = digest.wrapping_add(digest_of(&buffer[..count], offset));
+    }
+    Ok((bytes, digest))
+}
+
+/// Reads a file from end to end: its bytes and their digest.
+///
+/// # Errors
+/// When it cannot be opened or read.
+pub(super) fn read_whole(path: &Path) -> io::Result<(u64, u64)> {
+    let file = File::open(path)?;
+    let mut buffer = [0; BLOCK];
+    let (mut bytes, mut digest) = (0, 0_u64);
+    loop {
+        let count = file.read_at(&mut buffer, bytes)?;
+        if count == 0 {
+            return Ok((bytes, digest));
+        }
+        digest = digest.wrapping_add(digest_of(&buffer[..count], bytes));
+        bytes += count as u64;
+    }
+}
+
+/// Reads one block of a file.
+///
+/// # Errors
+/// When the file cannot be opened or read.
+pub(super) fn read_block(path: &Path, offset: u64) -> io::Result<(u64, u64)> {
+    read_at(&File::open(path)?, &[offset])
+}
+
+fn digest_of(block: &[u8], offset: u64) -> u64 {
+    let mut word = [0; 8];
+    let count = block.len().min(word.len());
+    word[..count].copy_from_slice(&block[..count]);
+    let place = (offset / BLOCK as u64).wrapping_mul(2).wrapping_add(1);
+    u64::from_le_bytes(word)
+        .wrapping_mul(place)
+        .wrapping_add(block.len() as u64)
+}
+
+/// Numbers that look random and are the same each time (xorshift64*).
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The numbers of one of several readers.
+    pub(super) fn new(reader: u64) -> Self {
+        Self(SEED ^ reader.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The next number, below a bound that is not zero.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn two_sequential_readers_share_the_file_without_a_gap() {
+        let plan = plan(Pattern::Sequential, MIB + 1, 1 << 30, 2);
+        let all: Vec<u64> = plan.concat();
+        assert_eq!(all, (0..257).map(|index| index * 4096).collect::<Vec<_>>());
+        assert_eq!(plan[0].len(), 128);
+    }
+
+    #[test]
+    fn a_stride_reads_one_block_of_every_128_kib() {
+        assert_eq!(
+            plan(Pattern::Stride, 300 << 10, MIB, 1),
+            [[0, 131_072, 262_144]]
+        );
+    }
+
+    #[test]
+    fn random_places_repeat_and_lie_in_the_file() {
+        let twice = [0, 1].map(|_| plan(Pattern::Random, 10 * MIB, MIB, 2));
+        assert_eq!(twice[0], twice[1]);
+        assert_ne!(twice[0][0], twice[0][1]);
+        assert_eq!(twice[0].concat().len(), 256);
+        assert!(twice[0].concat().iter().all(|&offset| offset < 10 * MIB));
+        let distinct: std::collections::HashSet<_> = twice[0].concat().into_iter().collect();
+        assert!(distinct.len() > 200, "{} of 256 differ", distinct.len());
+    }
+
+    #[test]
+    fn the_amount_limits_every_pattern() {
+        for pattern in [Pattern::Sequential, Pattern::Random, Pattern::Stride] {
+            assert_eq!(
+                plan(pattern, 1 << 30, MIB, 1).concat().len(),
+                256,
+                "{pattern:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_digest_is_the_same_for_any_number_of_readers_and_tells_data_apart() {
+        let path = Path::new("/proc/self/exe");
+        let bytes = std::fs::metadata(path).unwrap().len();
+        let digest =
+            |readers| read(path, &plan(Pattern::Sequential, bytes, u64::MAX, readers)).unwrap();
+        assert_eq!(digest(1).bytes, bytes);
+        assert_eq!(digest(1).digest, digest(2).digest);
+        assert_eq!(read_whole(path).unwrap(), (bytes, digest(1).digest));
+        assert_ne!(digest_of(b"abc", 0), digest_of(b"abd", 0));
+        assert_ne!(digest_of(b"abc", 0), digest_of(b"abc", 4096));
+    }
+}

@@ -1,0 +1,182 @@
+//! Part `patterns`: reads of 4 KiB in three patterns, by one reader and by two (figures 7 and 8 of the EROFS paper).
+//!
+//! A corpus of one file is read by the patterns of the paper. Of a corpus that is a tree all files are read, as
+//! directories list them, and blocks anywhere in files anywhere; its images have large pclusters.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::contender::Contender;
+use super::format::{EROFS_64K, EROFS_LZMA_1M, Format};
+use super::pattern::{self, BLOCK, Pattern, Random, Reading};
+use super::{Bench, State, tree};
+use crate::Outcome;
+use crate::bench::report::Unit;
+
+/// The most that is read one after the other.
+const SEQUENTIAL_BYTES: u64 = 512 << 20;
+/// What is read at random places, which a warm image yields much faster.
+const RANDOM_COLD_BYTES: u64 = 16 << 20;
+const RANDOM_WARM_BYTES: u64 = 64 << 20;
+/// How many blocks are read at random places of a tree.
+const RANDOM_TREE_BLOCKS: u64 = 1024;
+
+/// Each pattern with its number of readers.
+const PATTERNS: [(&str, Pattern, u64); 5] = [
+    ("sequential, 1 reader", Pattern::Sequential, 1),
+    ("sequential, 2 readers", Pattern::Sequential, 2),
+    ("random, 1 reader", Pattern::Random, 1),
+    ("random, 2 readers", Pattern::Random, 2),
+    ("stride", Pattern::Stride, 1),
+];
+
+/// Images whose pclusters are so large that reading a block costs much.
+const BIG: [(&str, Format); 3] = [
+    ("lzma 1M", EROFS_LZMA_1M),
+    ("zstd 1M", Format::Erofs(&["-zzstd,level=9", "-C1048576"])),
+    (
+        "lz4hc 64K, fragments, dedupe",
+        Format::Erofs(&["-zlz4hc", "-C65536", "-Eall-fragments,dedupe"]),
+    ),
+];
+
+/// Runs the part.
+///
+/// # Errors
+/// When a corpus cannot be had or read, or a peer is missing.
+pub(super) fn patterns(bench: &mut Bench) -> Outcome {
+    for name in bench.options.corpora_or(&["text1g", "silesia", "minbase"]) {
+        let corpus = super::super::corpus(&name)?;
+        match tree::single_file(&corpus)? {
+            Some(file) => of_a_file(bench, &name, &corpus, &file)?,
+            None => of_a_tree(bench, &name, &corpus)?,
+        }
+    }
+    Ok(())
+}
+
+fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path) -> Outcome {
+    let everybody = bench.everybody()?;
+    let mut at_64k = bench.erofs(&EROFS_64K)?;
+    at_64k.push(Bench::squashfuse("128K")?);
+    let at_64k = bench.chosen(at_64k);
+    for (size, contenders) in [("4K", everybody), ("64K", at_64k)] {
+        bench.prepare(&contenders, corpus);
+        let subject = format!("{name} {size}");
+        for state in [State::Cold, State::Warm] {
+            for (pattern_name, pattern, readers) in PATTERNS {
+                eprintln!("bench read: {subject}, {}, {pattern_name}", state.name());
+                let plan = plan(&corpus.join(file), pattern, state, readers)?;
+                let genuine = pattern::read(&corpus.join(file), &plan)?;
+                let turn = |bench: &Bench, contender: &Contender| {
+                    let read = |directory: &Path| Ok(pattern::read(&directory.join(file), &plan)?);
+                    bench.throughput(contender, corpus, state, &genuine, read)
+                };
+                let metric = throughput("patterns", state, pattern_name);
+                bench.contest(&[metric], &subject, &contenders, turn);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn plan(file: &Path, pattern: Pattern, state: State, readers: u64) -> Outcome<Vec<Vec<u64>>> {
+    let bytes = file.metadata()?.len();
+    let bytes_max = match (pattern, state) {
+        (Pattern::Random, State::Cold) => RANDOM_COLD_BYTES,
+        (Pattern::Random, State::Warm) => RANDOM_WARM_BYTES,
+        (Pattern::Sequential, _) => SEQUENTIAL_BYTES,
+        (Pattern::Stride, _) => u64::MAX,
+    };
+    Ok(pattern::plan(pattern, bytes, bytes_max, readers))
+}
+
+fn of_a_tree(bench: &mut Bench, name: &str, corpus: &Path) -> Outcome {
+    let files = tree::files(corpus)?;
+    for (label, format) in BIG {
+        let contenders = bench.erofs(&format)?;
+        let contenders = bench.chosen(contenders);
+        bench.prepare(&contenders, corpus);
+        let subject = format!("{name} {label}");
+        for state in [State::Cold, State::Warm] {
+            eprintln!("bench read: {subject}, {}", state.name());
+            let genuine = read_all(corpus)?;
+            let turn = |bench: &Bench, contender: &Contender| {
+                bench.throughput(contender, corpus, state, &genuine, read_all)
+            };
+            let metric = throughput("patterns", state, "all files of a tree");
+            bench.contest(&[metric], &subject, &contenders, turn);
+
+            let anywhere = |directory: &Path| read_anywhere(directory, &files);
+            let genuine = anywhere(corpus)?;
+            let turn = |bench: &Bench, contender: &Contender| {
+                bench.throughput(contender, corpus, state, &genuine, anywhere)
+            };
+            let metric = throughput("patterns", state, "random blocks of random files");
+            bench.contest(&[metric], &subject, &contenders, turn);
+        }
+    }
+    Ok(())
+}
+
+/// The metric of a way to read.
+pub(super) fn throughput(part: &str, state: State, way: &str) -> (String, Unit) {
+    let metric = format!("{part}, {}: {way}", state.name());
+    (metric, Unit::BytesPerSecond)
+}
+
+/// Reads all files of a tree, as directories list them.
+fn read_all(directory: &Path) -> Outcome<Reading> {
+    let start = Instant::now();
+    let (mut bytes, mut digest) = (0, 0_u64);
+    tree::walk(directory, &mut |path, _| {
+        let (more, part) = pattern::read_whole(path)?;
+        bytes += more;
+        digest = digest.wrapping_add(part);
+        Ok(())
+    })?;
+    Ok(Reading {
+        bytes,
+        elapsed: start.elapsed(),
+        digest,
+    })
+}
+
+/// Reads blocks anywhere in files anywhere; each file is opened for its block.
+fn read_anywhere(directory: &Path, files: &[(PathBuf, u64)]) -> Outcome<Reading> {
+    let mut random = Random::new(0);
+    let start = Instant::now();
+    let (mut bytes, mut digest) = (0, 0_u64);
+    for _ in 0..RANDOM_TREE_BLOCKS {
+        let index = random.below(files.len().max(1) as u64) as usize;
+        let (path, file_bytes) = files.get(index).ok_or("a tree without a file")?;
+        let block = BLOCK as u64;
+        let offset = random.below(file_bytes.div_ceil(block)) * block;
+        let (more, part) = pattern::read_block(&directory.join(path), offset)?;
+        bytes += more;
+        digest = digest.wrapping_add(part);
+    }
+    Ok(Reading {
+        bytes,
+        elapsed: start.elapsed(),
+        digest,
+    })
+}
+
+impl Bench<'_> {
+    /// One turn: bytes per second of some reading from a fresh mount, which must yield what the corpus does.
+    pub(super) fn throughput(
+        &self,
+        contender: &Contender,
+        corpus: &Path,
+        state: State,
+        genuine: &Reading,
+        read: impl FnOnce(&Path) -> Outcome<Reading>,
+    ) -> Outcome<Vec<f64>> {
+        let reading = self.fresh(contender, corpus, state, |served| read(served.directory()))?;
+        if (reading.bytes, reading.digest) != (genuine.bytes, genuine.digest) {
+            return Err("it reads other data than the corpus holds".into());
+        }
+        Ok(vec![reading.bytes as f64 / reading.elapsed.as_secs_f64()])
+    }
+}
