@@ -90,7 +90,7 @@ fn open_failure(path: &std::path::Path, error: &std::io::Error) -> Failure {
 /// How many threads work.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
-    /// Threads that work; all cores by default
+    /// Threads that work; all cores by default, for a mount at least 4
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 }
@@ -99,6 +99,11 @@ impl WorkerArgs {
     /// How many threads to use.
     pub fn count(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.workers.map_or_else(cores, usize::from)
+        self.count_or_else(cores)
+    }
+
+    /// How many threads to use, if not told otherwise.
+    pub fn count_or_else(&self, default: impl FnOnce() -> usize) -> usize {
+        self.workers.map_or_else(default, usize::from)
     }
 }

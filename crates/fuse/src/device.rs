@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use zerocopy::IntoBytes;
@@ -62,16 +61,6 @@ impl Device {
                 Err(errno) => return Err(errno.into()),
             }
         }
-    }
-
-    /// Whether a request waits to be received.
-    pub fn has_request(&self) -> bool {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        matches!(poll(&mut fds, Some(&at_once)), Ok(1..))
     }
 
     /// Answers a request with a payload or an error.

@@ -10,9 +10,7 @@
 //! [`Session::mount`] attaches a mount to a descriptor of `/dev/fuse` and shakes hands with the
 //! kernel; [`Session::run`] starts the workers. A worker owns a descriptor, a request buffer and a
 //! reply buffer: it takes a request, answers it itself and takes the next, so nothing is shared but
-//! the file system. One worker listens as long as it keeps up; the others rest until it calls them,
-//! and have no buffers before (see `rota`). When the mount goes away, by whomever, every worker is
-//! told so and `run` returns.
+//! the file system. When the mount goes away, by whomever, every worker is told so and `run` returns.
 //!
 //! What the session promises the kernel rests on one property: **the file system never changes**.
 //! So names (also the missing ones), attributes, symlink targets, directory listings and file pages
@@ -22,9 +20,7 @@
 //!
 //! Besides answering, a session can lend the kernel files that it reads without asking
 //! ([`memory_file`](anteros_core::FileSystem::memory_file)) and put content into its cache unasked
-//! ([`Notifier`]). Requests that a lone caller waits for are answered on the processor it waits on,
-//! so the affinity of a worker changes as it serves: threads started from within a call of the file
-//! system would inherit it, and are better started before.
+//! ([`Notifier`]).
 //!
 //! What is deliberately absent: writing, and transports other than `/dev/fuse`.
 //!
@@ -32,8 +28,6 @@
 //! - `dispatch`: bytes of a request to bytes of a reply; errors become `errno` here and nowhere else.
 //! - `request`: what a glance at a request tells.
 //! - `device`: moves requests and replies; knows nothing of their meaning.
-//! - `rota`: who listens for requests, and who rests.
-//! - `caller`: where a worker runs, for the sake of whom it answers.
 //! - `backing`: the files lent to the kernel.
 //! - `notify`: what is told unasked.
 //! - `init`: the handshake.
@@ -42,7 +36,6 @@
 //! - `ioctl`: the calls that need `unsafe`.
 
 mod backing;
-mod caller;
 mod device;
 mod dirpage;
 mod dispatch;
@@ -55,7 +48,6 @@ mod notify;
 mod proto;
 mod readahead;
 mod request;
-mod rota;
 mod session;
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ pub struct MountOptions {
     /// Whether the kernel checks owners, modes and ACLs. Without, whoever may enter reads
     /// everything: never turn it off together with `allow_other`, unless all of it is public.
     pub default_permissions: bool,
-    /// Threads that answer requests, at least 1. Only as many work as there is work for.
+    /// Threads that answer requests, at least 1. Some more than there are processors do no harm: the
+    /// kernel wakes the one that waits longest, and of few that one is often on the wrong processor.
     pub workers: usize,
     /// Bytes of the largest read the kernel may ask for at once: each thread that works has a buffer
     /// of that size. Rounded down to a power of two, from 128 KiB to 1 MiB.
@@ -48,8 +49,8 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     /// For root as `mount(2)` does it: everyone may enter and permissions count. For other users a
-    /// mount of their own, in which they may read everything. As many workers as there are cores,
-    /// up to 4: more only wait for each other's requests.
+    /// mount of their own, in which they may read everything. As many workers as there are cores, but
+    /// 4 to 8.
     fn default() -> Self {
         let root = geteuid().is_root();
         Self {
@@ -57,7 +58,7 @@ impl Default for MountOptions {
             subtype: "anteros".into(),
             allow_other: root,
             default_permissions: root,
-            workers: std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+            workers: std::thread::available_parallelism().map_or(4, |n| n.get().clamp(4, 8)),
             read_len_max: READ_LEN_MAX,
             readahead: None,
         }

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
 
 use crate::backing::Backing;
-use crate::caller::{Callers, Place};
 use crate::device::{Device, REQUEST_LEN_MAX};
 use crate::dispatch::Dispatcher;
 use crate::error::{MountError, UnmountError};
@@ -23,11 +22,7 @@ use crate::init::{Terms, handshake, read_len};
 use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
 use crate::readahead;
-use crate::request::{Operation, caller, wanted_len};
-use crate::rota::{Rota, Shift};
-
-/// The most bytes that a request may want and still be expected to be answered quickly.
-const QUICK_LEN_MAX: usize = 32 << 10;
+use crate::request::Operation;
 
 /// Told of every answer: what was asked for, and how long it took.
 type AnswerHook = Box<dyn Fn(Operation, Duration) + Send + Sync>;
@@ -36,7 +31,6 @@ type AnswerHook = Box<dyn Fn(Operation, Duration) + Send + Sync>;
 pub struct Session {
     device: Arc<Device>,
     dispatcher: Dispatcher,
-    rota: Rota,
     workers: usize,
     /// Bytes of a reply's payload at most.
     read_len_max: usize,
@@ -81,7 +75,6 @@ impl Session {
         Ok(Self {
             device,
             dispatcher,
-            rota: Rota::default(),
             workers: options.workers.max(1),
             read_len_max: terms.read_len_max,
             readahead: readahead::set(&mounted.0.path, options.readahead),
@@ -153,38 +146,23 @@ impl Session {
     }
 
     fn work(&self, channel: &Device) {
-        let Some(shift) = self.rota.join() else {
-            return;
-        };
-        match self.serve(channel, shift) {
-            Ok(()) => self.rota.end(),
-            Err(error) => self.give_up(error),
+        if let Err(error) = self.serve(channel) {
+            self.give_up(error);
         }
     }
 
     /// Answers requests that come over one channel until the mount is gone.
-    fn serve(&self, channel: &Device, mut shift: Shift<'_>) -> io::Result<()> {
+    fn serve(&self, channel: &Device) -> io::Result<()> {
         let mut request = vec![0; REQUEST_LEN_MAX];
         let mut payload = vec![0; self.read_len_max];
-        let mut callers = Callers::default();
-        let mut place = Place::new();
         while let Some(len) = channel.receive(&mut request)? {
-            let start = Instant::now();
+            let start = self.on_answer.is_some().then(Instant::now);
             let request = &request[..len];
-            let caller = caller(request);
-            caller.into_iter().for_each(|tid| callers.count(tid));
-            let long = wanted_len(request) > QUICK_LEN_MAX;
-            if shift.take(callers.are_many(), || long || channel.has_request()) {
-                caller.into_iter().for_each(|tid| place.follow(tid));
-            } else {
-                place.roam();
-            }
             if let Some(reply) = self.dispatcher.answer(request, &mut payload) {
                 channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
-                self.answered(request, start.elapsed());
-            }
-            if !shift.resume(start.elapsed()) {
-                break;
+                start
+                    .into_iter()
+                    .for_each(|start| self.answered(request, start.elapsed()));
             }
         }
         Ok(())

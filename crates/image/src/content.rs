@@ -212,7 +212,9 @@ impl Image {
             .plus(skip)
             .ok_or_else(|| Error::corrupt(place)(Corrupt::AddressOverflow { what: "its data" }))?;
         add(&self.serve.counters.plain_bytes, buf.len() as u64);
-        self.read_raw(place, at, buf)
+        self.read_raw(place, at, buf)?;
+        self.fetch_ahead(at, buf.len() as u64);
+        Ok(())
     }
 
     /// Decodes a pcluster into an extent's bytes, which begin at `offset` of the file.

@@ -29,6 +29,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Threads that read at once; what each keeps for itself counts as well.
     pub readers: usize,
+    /// The longest read that such a thread makes, in bytes.
+    pub read_bytes: usize,
     /// How pclusters are decoded for single reads.
     pub strategy: Strategy,
 }
@@ -40,6 +42,7 @@ impl Default for OpenOptions {
             verify_checksum: true,
             cache_bytes: 16 << 20,
             readers: 1,
+            read_bytes: 1 << 20,
             strategy: Strategy::default(),
         }
     }
@@ -111,7 +114,7 @@ impl Image {
             serve: Serve::new(options.strategy, 0),
         };
         image.cfgs = image.read_compr_cfgs()?;
-        let kept_bytes = meta_bytes + options.readers * image.bench_memory();
+        let kept_bytes = meta_bytes + options.readers * image.bench_memory(options.read_bytes);
         let data_bytes = options.cache_bytes.saturating_sub(kept_bytes);
         let data_bytes = data_bytes.max(image.read_memory_min());
         image.serve = Serve::new(options.strategy, data_bytes);

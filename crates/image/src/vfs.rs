@@ -13,6 +13,7 @@ use anteros_format::inode::Inode;
 use crate::dir::DirCursor;
 use crate::pins::{self, Pinned, Pins};
 use crate::serve::NeighbourHook;
+use crate::serve::ahead::Strides;
 use crate::{Error, Image, ImagePath, Map, PinReport, Profile, Source};
 
 /// The position behind a `.` that no block holds; a directory has fewer blocks.
@@ -22,9 +23,16 @@ const END: u64 = 1 << 62;
 pub struct ImageFs {
     image: Arc<Image>,
     /// Files that were read lately, with what is known of where their data lies.
-    files: Mutex<HashMap<Ino, Arc<(Inode, Map)>>>,
+    files: Mutex<HashMap<Ino, Arc<File>>>,
     pins: Pins,
     pinned_bytes: u64,
+}
+
+/// A file that was read lately.
+struct File {
+    inode: Inode,
+    map: Map,
+    strides: Strides,
 }
 
 /// How many files are kept in mind.
@@ -82,14 +90,18 @@ impl ImageFs {
     }
 
     /// A file and its map; both are found once for many reads.
-    fn file(&self, ino: Ino) -> FsResult<Arc<(Inode, Map)>> {
+    fn file(&self, ino: Ino) -> FsResult<Arc<File>> {
         let files = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = files().get(&ino) {
             return Ok(file.clone());
         }
         let inode = self.inode(ino)?;
         let map = self.image.map(&inode)?;
-        let file = Arc::new((inode, map));
+        let file = Arc::new(File {
+            inode,
+            map,
+            strides: Strides::default(),
+        });
         let mut files = files();
         if files.len() >= FILES_MAX {
             files.clear();
@@ -235,9 +247,16 @@ impl FileSystem for ImageFs {
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
         let file = self.file(ino)?;
-        let (inode, map) = &*file;
+        let File {
+            inode,
+            map,
+            strides,
+        } = &*file;
         if inode.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
+        }
+        for next in strides.read(offset, buf.len()) {
+            self.image.prefetch(inode, map, next);
         }
         let mut done = 0;
         while done < buf.len() {
@@ -261,7 +280,7 @@ impl FileSystem for ImageFs {
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
         let file = self.file(ino)?;
-        let (inode, map) = &*file;
+        let File { inode, map, .. } = &*file;
         if offset >= inode.size {
             return Err(FsError::BeyondEnd);
         }

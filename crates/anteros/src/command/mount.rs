@@ -74,8 +74,10 @@ pub struct Args {
     detach: bool,
 }
 
-/// The longest read that a worker answers at once, and its longest request.
-const READ_BYTES: usize = 1 << 20;
+/// The longest read that a worker answers at once: twice what a kernel reads ahead by default, and
+/// what it may read ahead at the most. And its longest request.
+const READ_BYTES: usize = 256 << 10;
+const READ_BYTES_MAX: usize = 1 << 20;
 const REQUEST_BYTES: usize = 64 << 10;
 
 /// More workers than this only wait for each other.
@@ -114,17 +116,18 @@ impl Args {
         } else {
             0
         };
-        let buffers = workers * (READ_BYTES + REQUEST_BYTES) + queue;
+        let buffers = workers * (self.read_bytes() + REQUEST_BYTES) + queue;
         let options = OpenOptions {
             cache_bytes: usize::try_from(memory)
                 .unwrap_or(usize::MAX)
                 .saturating_sub(buffers),
             readers: workers,
+            read_bytes: self.read_bytes(),
             strategy: self.strategy,
             ..self.image.options()
         };
         let image = self.image.open_on(options, FileDevice::expect_any_order)?;
-        let needed = image.cache_bytes_min(workers);
+        let needed = image.cache_bytes_min(workers, self.read_bytes());
         if options.cache_bytes < needed {
             let message = format!("{memory} bytes of memory are too few for {workers} workers");
             return Err(Failure::new(Kind::Usage, message).hint(format_args!(
@@ -189,7 +192,7 @@ impl Args {
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: self.allow_other || defaults.default_permissions,
             workers: self.worker_count(),
-            read_len_max: READ_BYTES,
+            read_len_max: self.read_bytes(),
             readahead: self.readahead.map(|bytes| bytes as usize),
             ..defaults
         };
@@ -231,8 +234,14 @@ impl Args {
         Ok(())
     }
 
+    fn read_bytes(&self) -> usize {
+        let ahead = self.readahead.map_or(0, |bytes| bytes as usize);
+        ahead.clamp(READ_BYTES, READ_BYTES_MAX).next_power_of_two()
+    }
+
     fn worker_count(&self) -> usize {
-        self.workers.count().min(WORKERS_MAX)
+        let default = || MountOptions::default().workers;
+        self.workers.count_or_else(default).min(WORKERS_MAX)
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `part`: pclusters of which a request uses a part.
 //! - `pclusters`: the cache of the latter; one reader makes an entry, the others wait for it.
 //! - `parked`: decoders suspended in the middle of a long extent.
+//! - `ahead`: what the device is asked for before anyone wants it.
 //! - `memory`: the account of what all of that takes.
 //! - `counters`: what it costs.
 //!
@@ -18,6 +19,7 @@
 //! way to the same bytes, for jobs that read everything once, is [`Reader`](crate::Reader); tests
 //! compare the two.
 
+pub(crate) mod ahead;
 pub(crate) mod counters;
 pub(crate) mod memory;
 mod parked;
@@ -29,9 +31,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anteros_codec::{Decoder, Params, RollingWindow};
 use anteros_core::Algorithm;
+use anteros_format::inode::Inode;
 use anteros_format::{EXTENT_BYTES_MAX, Nid, PCLUSTER_BYTES_MAX};
 
-use crate::Image;
+use crate::map::{Location, Source};
+use crate::{Image, Map};
+use ahead::Streams;
 use counters::{Counters, ReadStatistics, add};
 use memory::{Lease, Memory};
 use pclusters::Pclusters;
@@ -60,6 +65,7 @@ pub(crate) struct Serve {
     pub(crate) memory: Arc<Memory>,
     pub(crate) pclusters: Pclusters,
     pub(crate) counters: Counters,
+    streams: Streams,
     pub(crate) on_neighbours: OnceLock<NeighbourHook>,
     benches: Mutex<Vec<Workbench>>,
 }
@@ -94,6 +100,7 @@ impl Serve {
             memory: Memory::new(bytes_max),
             pclusters: Pclusters::default(),
             counters: Counters::default(),
+            streams: Streams::default(),
             on_neighbours: OnceLock::new(),
             benches: Mutex::default(),
         }
@@ -132,6 +139,33 @@ impl Image {
         result
     }
 
+    /// Notes a read of data, and fetches what follows it if it continues others.
+    pub(crate) fn fetch_ahead(&self, at: Location, len: u64) {
+        if let Some((next, len)) = self.serve.streams.read(at, len) {
+            self.will_need(next, len);
+        }
+    }
+
+    /// Has the device fetch what a read of these bytes of a file will need. Errors are those of the
+    /// read.
+    pub(crate) fn prefetch(&self, inode: &Inode, map: &Map, offset: u64) {
+        if offset >= inode.size {
+            return;
+        }
+        let Ok(extent) = self.extent_at(inode, map, offset) else {
+            return;
+        };
+        match extent.source {
+            Source::Pcluster(pcluster) => self.will_need(pcluster.location, pcluster.bytes.into()),
+            Source::Raw(location) => {
+                const PAGE_BYTES: u64 = 4096;
+                let at = location.plus(offset - extent.offset);
+                at.into_iter().for_each(|at| self.will_need(at, PAGE_BYTES));
+            }
+            Source::Hole | Source::Fragment { .. } => {}
+        }
+    }
+
     /// What the image says about its streams.
     pub(crate) const fn params(&self) -> Params {
         Params {
@@ -140,11 +174,11 @@ impl Image {
         }
     }
 
-    /// The least [`cache_bytes`](crate::OpenOptions::cache_bytes) that so many reading threads need:
-    /// a cache of metadata, what each thread keeps for itself, and what one of them may need for the
-    /// largest pcluster that the format allows.
-    pub fn cache_bytes_min(&self, readers: usize) -> usize {
-        let data = self.read_memory_min() + readers * self.bench_memory();
+    /// The least [`cache_bytes`](crate::OpenOptions::cache_bytes) that so many reading threads need,
+    /// whose reads are so long: a cache of metadata, what each thread keeps for itself, and what one
+    /// of them may need for the largest pcluster that the format allows.
+    pub fn cache_bytes_min(&self, readers: usize, read_bytes: usize) -> usize {
+        let data = self.read_memory_min() + readers * self.bench_memory(read_bytes);
         // An eighth of all is for metadata.
         data + data.div_ceil(7)
     }
@@ -163,12 +197,11 @@ impl Image {
         self.serve.memory.limit() - self.read_memory_min()
     }
 
-    /// The most memory that a thread keeps for itself from one read to the next, in bytes.
-    pub(crate) fn bench_memory(&self) -> usize {
-        // What is decoded whole lies inside one read.
-        const READ_BYTES: usize = 1 << 20;
+    /// The most memory that a thread keeps for itself from one read to the next, in bytes. What its
+    /// decoders decode is never longer than a read.
+    pub(crate) fn bench_memory(&self, read_bytes: usize) -> usize {
         let window = RollingWindow::KEPT_MAX.max(self.lz4_bytes_max());
-        RUN_BYTES + BUFFER_BYTES + window + self.decoder_bytes(READ_BYTES)
+        RUN_BYTES + BUFFER_BYTES + window + self.decoder_bytes(read_bytes)
     }
 
     /// The longest LZ4 pcluster that the image says it has, in bytes.

@@ -412,6 +412,7 @@ impl Image {
     fn read_encoded(&self, part: &Part) -> Result<Buffer> {
         let mut encoded = self.buffer(part.place, part.pcluster.bytes as usize)?;
         self.read_raw(part.place, part.pcluster.location, &mut encoded)?;
+        self.fetch_ahead(part.pcluster.location, part.pcluster.bytes.into());
         Ok(encoded)
     }
 

@@ -27,9 +27,6 @@ use crate::{Error, Image, Place, Result};
 /// The most bytes that a run decodes to.
 const RUN_DECODED_BYTES_MAX: usize = 1 << 20;
 
-/// Runs of so many encoded bytes are taken for a reader in file order.
-const AHEAD_FROM_BYTES: usize = 16 << 10;
-
 /// Whole extents that are encoded in pclusters which follow each other on a device.
 #[derive(Default)]
 pub(crate) struct Run {
@@ -176,12 +173,8 @@ impl Image {
             slices.push(IoSliceMut::new(slice));
         }
         self.read_raw_vectored(place, location, &mut slices)?;
-        // While this is decoded, the device may fetch what a reader in file order wants next.
-        if run.bytes >= AHEAD_FROM_BYTES {
-            if let Some(next) = location.plus(run.bytes as u64) {
-                self.will_need(next, 2 * run.bytes as u64);
-            }
-        }
+        // While this is decoded, the device may fetch what comes next.
+        self.fetch_ahead(location, run.bytes as u64);
         Ok(())
     }
 
