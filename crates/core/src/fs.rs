@@ -205,6 +205,13 @@ pub trait FileSystem: Send + Sync {
     /// The attributes of an inode.
     fn getattr(&self, ino: Ino) -> FsResult<Attr>;
 
+    /// The attributes of an inode that was met in a directory, if they can be had at once; whoever
+    /// needs those of the others asks for them.
+    fn getattr_listed(&self, ino: Ino, kind: FileKind) -> Option<Attr> {
+        let _ = kind;
+        self.getattr(ino).ok()
+    }
+
     /// Calls `visit` for each entry of a directory, `.` and `..` included, from the position `from` on
     /// (0 for the beginning, else a [`DirEntry::next`]) until it breaks or the directory ends.
     fn readdir(

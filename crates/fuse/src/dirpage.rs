@@ -5,7 +5,7 @@
 //! READDIRPLUS: | EntryOut (128) | Dirent (24) | name | 0..7 zeros |
 //! ```
 
-use anteros_core::{DirEntry, Ino};
+use anteros_core::{DirEntry, FileKind, Ino};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::proto::{Dirent, EntryOut};
@@ -64,15 +64,17 @@ impl<'buf> DirPage<'buf> {
     }
 
     /// Fills the `EntryOut` of every record but `.` and `..`, which the kernel knows already.
-    pub fn fill_entries(&mut self, mut entry: impl FnMut(Ino) -> EntryOut) {
+    pub fn fill_entries(&mut self, mut entry: impl FnMut(Ino, FileKind) -> EntryOut) {
         let mut rest = &mut self.buf[..self.len];
         while let Some((head, tail)) = rest.split_at_mut_checked(size_of::<EntryOut>()) {
             let Ok((dirent, name)) = Dirent::read_from_prefix(tail) else {
                 break;
             };
             let name_len = dirent.namelen as usize;
-            if !matches!(&name[..name_len], b"." | b"..") {
-                head.copy_from_slice(entry(Ino(dirent.ino)).as_bytes());
+            let kind = FileKind::from_mode(dirent.kind << 12);
+            let is_dot = matches!(&name[..name_len], b"." | b"..");
+            if let Some(kind) = kind.filter(|_| !is_dot) {
+                head.copy_from_slice(entry(Ino(dirent.ino), kind).as_bytes());
             }
             rest = &mut tail[record_len(0, name_len)..];
         }
@@ -142,7 +144,7 @@ mod tests {
         }
         assert_eq!(page.len(), 4 * 160);
         let mut asked = 0;
-        page.fill_entries(|ino| {
+        page.fill_entries(|ino, _| {
             asked += 1;
             EntryOut {
                 nodeid: ino.0 + asked,

@@ -233,15 +233,15 @@ impl Dispatcher {
     }
 
     /// The attributes are asked for when the listing is complete, so a file system that holds a lock
-    /// while it visits entries is not called from within. An inode that cannot be read is listed
-    /// without attributes; whoever looks it up gets the error.
+    /// while it visits entries is not called from within. An inode that cannot be read, or not at
+    /// once, is listed without attributes; whoever looks it up gets them, or the error.
     fn readdirplus(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut page = DirPage::plus(buf);
         self.fill(ino, read.offset, &mut page)?;
-        page.fill_entries(|ino| {
-            let attr = self.fs.getattr(ino).ok();
+        page.fill_entries(|ino, kind| {
+            let attr = self.fs.getattr_listed(ino, kind);
             attr.and_then(|attr| self.entry(&attr))
                 .unwrap_or_else(EntryOut::new_zeroed)
         });

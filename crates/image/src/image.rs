@@ -74,7 +74,7 @@ pub struct Image {
 }
 
 /// Metadata is read and cached in runs of so many bytes.
-const META_CHUNK: u64 = 16 << 10;
+const META_CHUNK: u64 = 4 << 10;
 
 /// The most bytes of metadata in the cache.
 const META_CACHE_BYTES_MAX: usize = 3 << 20;
@@ -234,6 +234,32 @@ impl Image {
             buf = &mut buf[count..];
         }
         Ok(())
+    }
+
+    /// Whether an inode can be read without a device.
+    pub(crate) fn has_inode(&self, nid: Nid) -> bool {
+        let chunks = self.inode_chunks(nid);
+        chunks.is_none_or(|mut chunks| chunks.all(|at| self.meta_cache.get(&at).is_some()))
+    }
+
+    /// Has the device fetch an inode.
+    pub(crate) fn prefetch_inode(&self, nid: Nid) {
+        for address in self.inode_chunks(nid).into_iter().flatten() {
+            if self.meta_cache.get(&address).is_none() {
+                let at = Location::Device { device: 0, address };
+                self.will_need(at, META_CHUNK);
+            }
+        }
+    }
+
+    /// Where the chunks of metadata that hold an inode begin; `None` if it is in the metabox.
+    fn inode_chunks(&self, nid: Nid) -> Option<impl Iterator<Item = u64> + use<>> {
+        let Ok(Location::Device { address, .. }) = self.locate(nid) else {
+            return None;
+        };
+        let first = address / META_CHUNK * META_CHUNK;
+        let end = address + EXTENDED_BYTES as u64;
+        Some((first..end).step_by(META_CHUNK as usize))
     }
 
     fn meta_chunk(&self, place: Place, start: u64) -> Result<Arc<[u8]>> {

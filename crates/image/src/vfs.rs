@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::{Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs};
@@ -26,7 +27,13 @@ pub struct ImageFs {
     files: Mutex<HashMap<Ino, Arc<File>>>,
     pins: Pins,
     pinned_bytes: u64,
+    /// How many directories are still listed with all attributes.
+    eager_lists: AtomicU32,
 }
+
+/// Whoever looks up a file is taken for one that wants the attributes of all: so many directories are
+/// listed with them before that has to show again.
+const EAGER_LISTS: u32 = 64;
 
 /// A file that was read lately.
 struct File {
@@ -46,6 +53,7 @@ impl ImageFs {
             files: Mutex::default(),
             pins: Pins::default(),
             pinned_bytes: 0,
+            eager_lists: AtomicU32::new(0),
         }
     }
 
@@ -108,6 +116,16 @@ impl ImageFs {
         }
         files.insert(ino, file.clone());
         Ok(file)
+    }
+
+    fn lists_attributes(&self) -> bool {
+        self.eager_lists.load(Ordering::Relaxed) > 0
+    }
+
+    fn begin_list(&self) {
+        let left = self.eager_lists.load(Ordering::Relaxed);
+        self.eager_lists
+            .store(left.saturating_sub(1), Ordering::Relaxed);
     }
 
     /// Reads what is pinned, or up to there what is not.
@@ -202,11 +220,23 @@ impl FileSystem for ImageFs {
     fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
         let dir = self.inode(parent)?;
         let entry = self.image.lookup(&dir, name)?.ok_or(FsError::NotFound)?;
+        if entry.kind != FileKind::Directory {
+            self.eager_lists.store(EAGER_LISTS, Ordering::Relaxed);
+        }
         Ok(self.attr(&self.image.inode(entry.nid)?))
     }
 
     fn getattr(&self, ino: Ino) -> FsResult<Attr> {
         Ok(self.attr(&self.inode(ino)?))
+    }
+
+    /// Directories are entered by whoever walks a tree. Other inodes may have to be fetched from all
+    /// over the device, so only those who asked for them lately get them.
+    fn getattr_listed(&self, ino: Ino, kind: FileKind) -> Option<Attr> {
+        let is_wanted = kind == FileKind::Directory
+            || self.lists_attributes()
+            || self.image.has_inode(self.nid(ino));
+        is_wanted.then(|| self.getattr(ino).ok()).flatten()
     }
 
     fn readdir(
@@ -217,9 +247,16 @@ impl FileSystem for ImageFs {
     ) -> FsResult<()> {
         let dir = self.inode(ino)?;
         let mut broken = false;
+        if from == 0 {
+            self.begin_list();
+        }
+        let eager = self.lists_attributes();
         self.image
             .visit_dir(&dir, DirCursor::from_u64(from), |entry, next| {
                 let next = next.to_u64();
+                if eager {
+                    self.image.prefetch_inode(entry.nid);
+                }
                 let flow = visit(DirEntry {
                     ino: self.ino(entry.nid),
                     kind: entry.kind,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use anteros_core::{Attr, DirEntry, FileSystem, FsResult, Ino, Seek, StatFs};
+use anteros_core::{Attr, DirEntry, FileKind, FileSystem, FsResult, Ino, Seek, StatFs};
 use anteros_image::ImageFs;
 
 use super::metrics::{ATTRIBUTE, Metrics};
@@ -26,6 +26,10 @@ impl FileSystem for Observed {
 
     fn getattr(&self, ino: Ino) -> FsResult<Attr> {
         self.fs.getattr(ino)
+    }
+
+    fn getattr_listed(&self, ino: Ino, kind: FileKind) -> Option<Attr> {
+        self.fs.getattr_listed(ino, kind)
     }
 
     fn readdir(

@@ -36,6 +36,9 @@ struct State {
 
 #[derive(Default, Clone, Copy)]
 struct Stream {
+    /// Where the first read began, and how much was read since.
+    start: u64,
+    read: u64,
     /// Where the last read ended.
     end: Option<Location>,
     /// Up to where it was fetched.
@@ -55,6 +58,8 @@ impl Streams {
         let Some(stream) = known else {
             let oldest = state.streams.iter_mut().min_by_key(|s| s.last_used)?;
             *oldest = Stream {
+                start: at.address(),
+                read: len,
                 end: Some(end),
                 fetched: end.address(),
                 window: 0,
@@ -63,6 +68,7 @@ impl Streams {
             return None;
         };
         stream.last_used = clock;
+        stream.read += len;
         stream.advance(end)
     }
 }
@@ -81,6 +87,10 @@ impl Stream {
             return None;
         }
         self.end = Some(end);
+        // Reads here and there are no stream: most of what was passed must have been read.
+        if 2 * self.read < end.address().saturating_sub(self.start) {
+            return None;
+        }
         let from = self.fetched.max(end.address());
         if from - end.address() > self.window / 2 {
             return None;
@@ -181,6 +191,14 @@ mod tests {
         assert!(last >= WINDOW_MAX / 2, "{last}");
         let all = 1000 + 1000 * 4096;
         assert!(fetched.end >= all + WINDOW_MAX / 2, "well ahead");
+    }
+
+    #[test]
+    fn reads_here_and_there_fetch_little() {
+        let streams = Streams::default();
+        let reads = (0..1000).filter_map(|index| streams.read(at(index * 32_768), 4096));
+        let fetched: u64 = reads.map(|(_, len)| len).sum();
+        assert!(fetched <= WINDOW_MIN, "{fetched}");
     }
 
     #[test]
