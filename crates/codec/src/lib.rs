@@ -46,7 +46,7 @@ pub use decoder::{Decoder, Length, Params};
 pub use encoder::{Effort, Encoded, Lz4Encoder, UnknownEffort};
 pub use error::{DecodeError, Fault};
 pub use in_place::{fits_in_place, in_place_margin};
-pub use mapping::Scratch;
+pub use mapping::{Scratch, keep_heap_small};
 pub use padding::{right_align, strip_zero_padding};
 pub use rolling::RollingWindow;
 pub use stream::Stream;

@@ -10,6 +10,30 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+/// Has the C library's heap take blocks of 64 KiB and more from the system one by one, and give them
+/// back when they are freed. By itself glibc learns to keep ever larger ones (up to 32 MiB each), which
+/// the decoders in C allocate and free. For programs that promise to stay small; other C libraries are
+/// as they are.
+pub fn keep_heap_small() {
+    #[cfg(target_env = "gnu")]
+    {
+        use std::ffi::c_int;
+
+        // In glibc's malloc.h, and part of its ABI.
+        unsafe extern "C" {
+            fn mallopt(parameter: c_int, value: c_int) -> c_int;
+        }
+        const M_MMAP_THRESHOLD: c_int = -3;
+        const M_ARENA_MAX: c_int = -8;
+        // SAFETY: it takes two numbers and may be called at any time; what it does not know, it
+        // refuses without effect.
+        unsafe {
+            mallopt(M_MMAP_THRESHOLD, 64 << 10);
+            mallopt(M_ARENA_MAX, 2);
+        }
+    }
+}
+
 /// A stretch of address space that is this value's own.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
