@@ -8,6 +8,7 @@ pub mod built;
 pub mod combine;
 pub mod host;
 pub mod judge;
+pub mod large;
 pub mod manifest;
 pub mod mount;
 pub mod peers;

@@ -16,16 +16,30 @@ pub struct Tree {
     dir: TempDir,
 }
 
-/// Pseudo-random numbers: SplitMix64.
-struct Random(u64);
+/// Pseudo-random numbers from a seed: SplitMix64.
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait)] // it never ends
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
+    }
+
+    /// A number below a limit, which is not 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// A length up to a limit: short ones are as likely as long ones.
+    pub fn length(&mut self, limit: u64) -> u64 {
+        let bits = self.below(u64::from(limit.ilog2()) + 1);
+        let length = (1 << bits) + self.below(1 << bits);
+        length.min(limit)
     }
 }
 

@@ -111,13 +111,13 @@ impl Image {
             metabox: None,
             packed: None,
             meta_cache: Cache::new(meta_bytes),
-            serve: Serve::new(options.strategy, 0),
+            serve: Serve::new(options.strategy, 0, 1),
         };
         image.cfgs = image.read_compr_cfgs()?;
         let kept_bytes = meta_bytes + options.readers * image.bench_memory(options.read_bytes);
         let data_bytes = options.cache_bytes.saturating_sub(kept_bytes);
         let data_bytes = data_bytes.max(image.read_memory_min());
-        image.serve = Serve::new(options.strategy, data_bytes);
+        image.serve = Serve::new(options.strategy, data_bytes, options.readers);
         image.slots = image.read_device_table()?;
         image.check_devices()?;
         image.packed = image.special_inode("fragments", image.sb.packed)?;

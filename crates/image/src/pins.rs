@@ -40,13 +40,12 @@ enum PinnedFile {
     /// Ranges in the order of their offsets, which do not overlap.
     Ranges(Vec<Pin>),
     /// All of the file, in a file of the operating system.
-    Whole { file: std::fs::File, _lease: Lease },
+    Whole(std::fs::File),
 }
 
 struct Pin {
     offset: u64,
     data: Buffer,
-    _lease: Lease,
 }
 
 impl Pins {
@@ -55,7 +54,7 @@ impl Pins {
     pub(crate) fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> io::Result<Pinned> {
         let ranges = match self.files.get(&ino) {
             None => return Ok(Pinned::Nothing),
-            Some(PinnedFile::Whole { file, .. }) => {
+            Some(PinnedFile::Whole(file)) => {
                 return Ok(Pinned::Bytes(file.read_at(buf, offset)?));
             }
             Some(PinnedFile::Ranges(ranges)) => ranges,
@@ -76,22 +75,22 @@ impl Pins {
     /// The file that holds all of `ino`.
     pub(crate) fn whole(&self, ino: Ino) -> Option<BorrowedFd<'_>> {
         match self.files.get(&ino)? {
-            PinnedFile::Whole { file, .. } => Some(file.as_fd()),
+            PinnedFile::Whole(file) => Some(file.as_fd()),
             PinnedFile::Ranges(_) => None,
         }
     }
 
     /// Whether any file is there as a whole.
     pub(crate) fn has_whole(&self) -> bool {
-        let is_whole = |file: &PinnedFile| matches!(file, PinnedFile::Whole { .. });
+        let is_whole = |file: &PinnedFile| matches!(file, PinnedFile::Whole(_));
         self.files.values().any(is_whole)
     }
 
     /// The first bytes of a range that are not pinned.
     fn gap(&self, ino: Ino, offset: u64, end: u64) -> Option<(u64, u64)> {
         let ranges = match self.files.get(&ino) {
-            None => return Some((offset, end)),
-            Some(PinnedFile::Whole { .. }) => return None,
+            None => return (offset < end).then_some((offset, end)),
+            Some(PinnedFile::Whole(_)) => return None,
             Some(PinnedFile::Ranges(ranges)) => ranges,
         };
         let mut start = offset;
@@ -192,13 +191,8 @@ fn pin_range(
             return Ok(false);
         };
         let file = memory_file(image, inode, &map)?;
-        pins.files.insert(
-            ino,
-            PinnedFile::Whole {
-                file,
-                _lease: lease,
-            },
-        );
+        lease.set_aside();
+        pins.files.insert(ino, PinnedFile::Whole(file));
         report.bytes += end;
         return Ok(true);
     }
@@ -206,7 +200,8 @@ fn pin_range(
         let Some(lease) = lease(image, to - from, room(report)) else {
             return Ok(false);
         };
-        let pin = read_pin(image, inode, &map, from, to, lease)?;
+        let pin = read_pin(image, inode, &map, from, to)?;
+        lease.set_aside();
         pins.put(ino, pin);
         report.bytes += to - from;
     }
@@ -218,14 +213,7 @@ fn lease(image: &Image, bytes: u64, room: u64) -> Option<Lease> {
     image.serve.try_lease(bytes)
 }
 
-fn read_pin(
-    image: &Image,
-    inode: &Inode,
-    map: &Map,
-    from: u64,
-    to: u64,
-    lease: Lease,
-) -> Result<Pin> {
+fn read_pin(image: &Image, inode: &Inode, map: &Map, from: u64, to: u64) -> Result<Pin> {
     let place = crate::Place::Data {
         nid: inode.nid,
         offset: from,
@@ -233,11 +221,7 @@ fn read_pin(
     let data = Buffer::new((to - from) as usize);
     let mut data = data.map_err(|error| image.no_memory(place, error))?;
     image.read_exact(inode, map, from, &mut data)?;
-    Ok(Pin {
-        offset: from,
-        data,
-        _lease: lease,
-    })
+    Ok(Pin { offset: from, data })
 }
 
 /// Decodes all of a file into a file that lives in memory.

@@ -70,9 +70,18 @@ impl ImageFs {
     }
 
     /// Has `hook` told of whole pages of files that were decoded on the way to what was asked for: the
-    /// file, the offset, the bytes. It is called by whoever reads, once for each decoding, and should
-    /// not wait. Only the first hook counts.
-    pub fn on_neighbours(self: &Arc<Self>, hook: impl Fn(Ino, u64, &[u8]) + Send + Sync + 'static) {
+    /// file, the offset, the bytes. With `all`, short extents are decoded whole for that; else it is
+    /// only what had to be decoded. The hook is called by whoever reads and should not wait. Only the
+    /// first one counts.
+    pub fn on_neighbours(
+        self: &Arc<Self>,
+        all: bool,
+        hook: impl Fn(Ino, u64, &[u8]) + Send + Sync + 'static,
+    ) {
+        self.image
+            .serve
+            .neighbours_of_all
+            .store(all, Ordering::Relaxed);
         let fs = Arc::downgrade(self);
         let hook: NeighbourHook = Box::new(move |nid, offset, data| {
             if let Some(fs) = fs.upgrade() {

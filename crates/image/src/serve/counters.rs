@@ -77,6 +77,8 @@ counters! {
     decodes_stream,
     /// Extents decoded whole to be kept decoded.
     decodes_kept,
+    /// Runs of extents, or parts of runs, of which another thread decoded a half.
+    fanned_out,
     /// Extents wanted whole: candidates for decoding in place.
     whole_extents,
     /// Those of them that a kernel could decode in place: the margin is left in their last page.

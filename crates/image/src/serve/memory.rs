@@ -2,7 +2,8 @@
 //!
 //! Whoever wants memory takes a [`Lease`] of it first. When there is not enough left, entries of the
 //! cache are given up, the oldest first, and then one waits for others to give theirs back. That
-//! ends, for whoever holds a lease outside of the cache while it works never waits for another one.
+//! ends, for whoever holds a lease outside of the cache while it works never waits for another one, and
+//! whoever gives something back, or puts something into the cache that may be given up, says so.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +13,6 @@ use anteros_codec::Scratch;
 
 /// Bytes that may be taken, and how many are.
 pub(crate) struct Memory {
-    limit: usize,
     used: Mutex<Used>,
     freed: Condvar,
     /// Buffers that were given up a moment ago. What takes their place in the cache is mostly as long
@@ -26,8 +26,11 @@ const SPARE_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 struct Used {
+    limit: usize,
     now: usize,
     peak: usize,
+    /// How often bytes may have become free.
+    changes: u64,
 }
 
 /// Bytes taken of a [`Memory`]; given back when dropped.
@@ -39,8 +42,10 @@ pub(crate) struct Lease {
 impl Memory {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
-            limit,
-            used: Mutex::default(),
+            used: Mutex::new(Used {
+                limit,
+                ..Used::default()
+            }),
             freed: Condvar::new(),
             spares: Mutex::default(),
         })
@@ -58,16 +63,22 @@ impl Memory {
     /// Takes a buffer for later use.
     pub(crate) fn reuse(&self, buffer: Buffer) {
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes: usize = spares.iter().map(|spare| spare.len()).sum();
-        match bytes + buffer.len() <= SPARE_BYTES_MAX {
-            true => spares.push(buffer),
-            // Sizes that are no more in use must not stay.
-            false => spares.clear(),
+        spares.push(buffer);
+        let mut bytes: usize = spares.iter().map(|spare| spare.len()).sum();
+        while bytes > SPARE_BYTES_MAX {
+            bytes -= spares.remove(0).len();
         }
     }
 
-    pub(crate) const fn limit(&self) -> usize {
-        self.limit
+    /// How many bytes there are in all.
+    pub(crate) fn limit(&self) -> usize {
+        self.lock().limit
+    }
+
+    /// Says that there may be more to give up than before.
+    pub(crate) fn changed(&self) {
+        self.lock().changes += 1;
+        self.freed.notify_all();
     }
 
     /// Bytes taken now, and the most that ever were.
@@ -88,30 +99,31 @@ impl Memory {
         bytes: usize,
         make_room: impl Fn() -> bool,
     ) -> Option<Lease> {
-        if bytes > self.limit {
-            return None;
-        }
         loop {
-            if let Some(lease) = self.try_lease(bytes) {
-                return Some(lease);
-            }
+            let seen = {
+                let mut used = self.lock();
+                if bytes > used.limit {
+                    return None;
+                }
+                if let Some(lease) = self.take(&mut used, bytes) {
+                    return Some(lease);
+                }
+                used.changes
+            };
             if make_room() {
                 continue;
             }
-            let mut used = self.lock();
-            if let Some(lease) = self.take(&mut used, bytes) {
-                return Some(lease);
-            }
-            drop(
-                self.freed
-                    .wait(used)
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
+            let used = self.lock();
+            let waited = self.freed.wait_while(used, |used| used.changes == seen);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
 
     fn take(self: &Arc<Self>, used: &mut Used, bytes: usize) -> Option<Lease> {
-        let now = used.now.checked_add(bytes).filter(|&n| n <= self.limit)?;
+        let now = used
+            .now
+            .checked_add(bytes)
+            .filter(|&now| now <= used.limit)?;
         used.now = now;
         used.peak = used.peak.max(now);
         Some(Lease {
@@ -176,7 +188,16 @@ impl Lease {
         let back = self.bytes.saturating_sub(bytes);
         self.bytes -= back;
         self.memory.lock().now -= back;
-        self.memory.freed.notify_all();
+        self.memory.changed();
+    }
+
+    /// Takes the bytes out of the account for good: there are so many less.
+    pub(crate) fn set_aside(mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut used = self.memory.lock();
+        used.now -= bytes;
+        used.peak -= bytes;
+        used.limit -= bytes;
     }
 }
 
@@ -203,6 +224,31 @@ mod tests {
         assert_eq!(memory.used(), (100, 100));
         drop((first, second));
         assert_eq!(memory.used(), (0, 100));
+    }
+
+    #[test]
+    fn what_is_set_aside_is_there_no_more() {
+        let memory = Memory::new(100);
+        memory.try_lease(60).unwrap().set_aside();
+        assert_eq!((memory.limit(), memory.used().0), (40, 0));
+        assert!(memory.lease(41, || false).is_none(), "never");
+        assert!(memory.try_lease(40).is_some());
+    }
+
+    #[test]
+    fn whoever_waits_hears_of_what_can_be_given_up() {
+        let memory = Memory::new(10);
+        let cached = Mutex::new(None);
+        let held = memory.try_lease(10).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let room = || cached.lock().unwrap().take().map(drop).is_some();
+                assert!(memory.lease(10, room).is_some());
+            });
+            std::thread::yield_now();
+            *cached.lock().unwrap() = Some(held);
+            memory.changed();
+        });
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(crate) mod part;
 pub(crate) mod pclusters;
 pub(crate) mod run;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anteros_codec::{Decoder, Params, RollingWindow};
@@ -67,7 +68,13 @@ pub(crate) struct Serve {
     pub(crate) counters: Counters,
     streams: Streams,
     pub(crate) on_neighbours: OnceLock<NeighbourHook>,
+    /// Whether short extents, which cost little to decode, are decoded whole for their neighbours.
+    pub(crate) neighbours_of_all: AtomicBool,
     benches: Mutex<Vec<Workbench>>,
+    /// Threads at work.
+    busy: AtomicUsize,
+    /// On so many cores, and no more than there are benches for.
+    cores: usize,
 }
 
 /// Told of decoded bytes of a file that nobody asked for: the file, the offset, the bytes.
@@ -85,24 +92,30 @@ pub(crate) struct Workbench {
     rolling: Option<RollingWindow>,
 }
 
-/// The longest front that is decoded into a worker's buffer.
-pub(crate) const BUFFER_BYTES: usize = 64 << 10;
+/// The longest front that is decoded into a worker's buffer; longer ones of LZ4 go through the rolling
+/// window.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Encoded bytes that a run gathers, besides those that lie in the reader's buffer. A single larger
 /// pcluster is a run of its own.
 pub(crate) const RUN_BYTES: usize = 128 << 10;
 
 impl Serve {
-    /// Serves with so much memory, or with the least that one read may need.
-    pub(crate) fn new(strategy: Strategy, bytes_max: usize) -> Self {
+    /// Serves so many readers with so much memory.
+    pub(crate) fn new(strategy: Strategy, bytes_max: usize, readers: usize) -> Self {
+        let memory = Memory::new(bytes_max);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             strategy,
-            memory: Memory::new(bytes_max),
-            pclusters: Pclusters::default(),
+            pclusters: Pclusters::new(memory.clone()),
+            memory,
             counters: Counters::default(),
             streams: Streams::default(),
             on_neighbours: OnceLock::new(),
+            neighbours_of_all: AtomicBool::new(false),
             benches: Mutex::default(),
+            busy: AtomicUsize::new(0),
+            cores: cores.min(readers),
         }
     }
 
@@ -122,6 +135,11 @@ impl Serve {
         }
     }
 
+    /// Cores on which none of our threads is at work.
+    fn idle_cores(&self) -> usize {
+        self.cores.saturating_sub(self.busy.load(Ordering::Relaxed))
+    }
+
     fn benches(&self) -> std::sync::MutexGuard<'_, Vec<Workbench>> {
         self.benches.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +150,9 @@ impl Image {
     pub(crate) fn with_bench<T>(&self, work: impl FnOnce(&mut Workbench) -> T) -> T {
         let serve = &self.serve;
         let mut bench = serve.benches().pop().unwrap_or_default();
+        serve.busy.fetch_add(1, Ordering::Relaxed);
         let result = work(&mut bench);
+        serve.busy.fetch_sub(1, Ordering::Relaxed);
         bench.encoded.truncate(RUN_BYTES);
         bench.encoded.shrink_to(RUN_BYTES);
         serve.benches().push(bench);

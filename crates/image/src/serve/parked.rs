@@ -31,16 +31,24 @@ impl Parked {
         }
     }
 
-    /// Fills `out` with what lies `skip` bytes into the extent; `false` if that has gone by.
-    pub(crate) fn read(&mut self, skip: usize, out: &mut [u8]) -> Result<bool, DecodeError> {
+    /// Fills `out` with what lies `skip` bytes into the extent; `false` if that has gone by. What is
+    /// passed over on the way is shown to `passing`, with where it lies in the extent.
+    pub(crate) fn read(
+        &mut self,
+        skip: usize,
+        out: &mut [u8],
+        mut passing: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, DecodeError> {
         let stream = &self.encoded[self.start..];
-        if let Some(gap) = skip.checked_sub(self.stream.position()) {
-            if gap > 0 {
-                let keep = gap.min(PASSED_BYTES_MAX);
-                self.stream.skip(stream, gap - keep)?;
-                self.passed.0 = self.stream.position();
-                self.passed.1.resize(keep, 0);
-                self.stream.next(stream, &mut self.passed.1)?;
+        if self.stream.position() <= skip {
+            while self.stream.position() < skip {
+                let at = self.stream.position();
+                // Gone if the stream fails, for it is overwritten then.
+                let mut passed = std::mem::take(&mut self.passed.1);
+                passed.resize((skip - at).min(PASSED_BYTES_MAX), 0);
+                self.stream.next(stream, &mut passed)?;
+                self.passed = (at, passed);
+                passing(at, &self.passed.1);
             }
             self.stream.next(stream, out)?;
             return Ok(true);

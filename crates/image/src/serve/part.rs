@@ -6,6 +6,7 @@
 //! then kept; of those too long for that, a suspended decoder.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_codec::{DecodeError, Decoder, Length, RollingWindow, Scratch, Stream};
@@ -122,19 +123,25 @@ impl Image {
     ) -> Result<bool> {
         match held {
             Held::Decoded(bytes) => out.copy_from_slice(&bytes.data[part.range(out)]),
-            Held::Encoded(bytes) if part.is_light() || !self.can_keep(part) => {
+            Held::Encoded(bytes) if !self.is_worth_keeping(part, out) => {
                 self.decode_front(bench, part, &bytes.data, out)?;
             }
             Held::Encoded(_) => return Ok(false),
             Held::Parked(parked) => {
                 let mut parked = parked.lock().unwrap_or_else(PoisonError::into_inner);
-                let read = parked.read(part.skip as usize, out);
-                let read = read.map_err(part.failed())?;
+                let read = self.read_parked(&mut parked, part, out)?;
                 self.count_streamed(read.then_some(out.len()));
                 return Ok(read);
             }
         }
         Ok(true)
+    }
+
+    /// Whether an extent should be decoded whole for a reader that comes back to it. One in file order
+    /// takes its end, and then nothing is left to come back for.
+    fn is_worth_keeping(&self, part: &Part, out: &[u8]) -> bool {
+        let takes_the_end = part.front(out) as u64 == part.len && out.len() > PAGE_BYTES as usize;
+        !part.is_light() && !takes_the_end && self.can_keep(part)
     }
 
     /// Decodes what is wanted and leaves the rest as it is, unless others wait for it already.
@@ -154,7 +161,7 @@ impl Image {
             return self.keep(part, making, out);
         }
         making.put(Held::Encoded(bytes.clone()));
-        if part.is_light() && self.serve.on_neighbours.get().is_some() {
+        if part.is_light() && self.serve.neighbours_of_all.load(Ordering::Relaxed) {
             return self.decode_with_neighbours(bench, part, &bytes.data, out);
         }
         self.decode_front(bench, part, &bytes.data, out)
@@ -204,7 +211,12 @@ impl Image {
         add(&self.serve.counters.decodes_kept, 1);
         add(&self.serve.counters.decoded_bytes, part.len);
         out.copy_from_slice(&data[part.range(out)]);
-        self.offer_neighbours(part, &data, out);
+        let is_costly = part.algorithm != Algorithm::Lz4;
+        let is_offered = is_costly && self.offer_neighbours(part, &data, out);
+        if is_offered && !making.is_awaited() {
+            // The kernel has all of it now.
+            return Ok(());
+        }
         drop((decoder, encoded));
         lease.shrink_to(len + ENTRY_BYTES);
         making.put(Held::Decoded(Arc::new(Bytes { data, lease })));
@@ -221,7 +233,7 @@ impl Image {
     ) -> Result<()> {
         let stream = &encoded[self.stream_start(part.place, encoded)?..];
         let len = part.len as usize;
-        bench.buffer.resize(BUFFER_BYTES, 0);
+        bench.buffer.resize(bench.buffer.len().max(len), 0);
         let data = &mut bench.buffer[..len];
         let length = part.pcluster.length();
         bench
@@ -235,28 +247,35 @@ impl Image {
         Ok(())
     }
 
-    /// Hands on the whole pages of a decoded extent that were not asked for, those behind first.
-    fn offer_neighbours(&self, part: &Part, data: &[u8], out: &[u8]) {
+    /// Hands on what was not asked for of a decoded extent, what lies behind first; whether anyone
+    /// takes it.
+    fn offer_neighbours(&self, part: &Part, data: &[u8], out: &[u8]) -> bool {
+        let range = part.range(out);
+        self.offer(part, range.end, &data[range.end..]) & self.offer(part, 0, &data[..range.start])
+    }
+
+    /// Hands on the whole pages of decoded bytes that lie so far into the extent; whether anyone takes
+    /// them.
+    fn offer(&self, part: &Part, at: usize, data: &[u8]) -> bool {
         let (Some(hook), Place::Data { nid, offset }) =
             (self.serve.on_neighbours.get(), part.place)
         else {
-            return;
+            return false;
         };
         if self.is_special(nid) {
-            return;
+            return false;
         }
-        let range = part.range(out);
-        for (from, to) in [(range.end, data.len()), (0, range.start)] {
-            let start = (offset + from as u64).next_multiple_of(PAGE_BYTES);
-            let end = (offset + to as u64) / PAGE_BYTES * PAGE_BYTES;
-            if start < end {
-                hook(
-                    nid,
-                    start,
-                    &data[(start - offset) as usize..(end - offset) as usize],
-                );
-            }
+        let from = offset + at as u64;
+        let start = from.next_multiple_of(PAGE_BYTES);
+        let end = (from + data.len() as u64) / PAGE_BYTES * PAGE_BYTES;
+        if start < end {
+            hook(
+                nid,
+                start,
+                &data[(start - from) as usize..(end - from) as usize],
+            );
         }
+        true
     }
 
     /// Begins a stream, serves the part from it and keeps it where it stands.
@@ -272,12 +291,18 @@ impl Image {
         let stream = Stream::new(part.algorithm, &self.params(), stream_len, longest)
             .map_err(part.failed())?;
         let mut parked = Parked::new(encoded, start, stream, lease);
-        let read = parked
-            .read(part.skip as usize, out)
-            .map_err(part.failed())?;
+        let read = self.read_parked(&mut parked, part, out)?;
         self.count_streamed(read.then_some(out.len()));
         making.put(Held::Parked(Arc::new(Mutex::new(parked))));
         Ok(())
+    }
+
+    fn read_parked(&self, parked: &mut Parked, part: &Part, out: &mut [u8]) -> Result<bool> {
+        let passing = |at: usize, data: &[u8]| {
+            self.offer(part, at, data);
+        };
+        let read = parked.read(part.skip as usize, out, passing);
+        read.map_err(part.failed())
     }
 
     fn count_streamed(&self, bytes: Option<usize>) {
@@ -331,7 +356,7 @@ impl Image {
         }
         if is_small && strategy != Strategy::Vmap {
             add(&counters.decodes_buffer, 1);
-            buffer.resize(BUFFER_BYTES, 0);
+            buffer.resize(buffer.len().max(front), 0);
             decode(&mut buffer[..front])?;
             out.copy_from_slice(&buffer[range]);
             return Ok(());

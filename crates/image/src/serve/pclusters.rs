@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::memory::{Buffer, Lease};
+use super::memory::{Buffer, Lease, Memory};
 use super::parked::Parked;
 use crate::map::Pcluster;
 
@@ -48,10 +48,11 @@ pub(crate) enum Found<'a> {
 }
 
 /// The entries.
-#[derive(Default)]
 pub(crate) struct Pclusters {
     state: Mutex<State>,
     made: Condvar,
+    /// Whom to tell of entries, which are memory that can be given up.
+    memory: Arc<Memory>,
 }
 
 #[derive(Default)]
@@ -87,6 +88,15 @@ struct Entry {
 }
 
 impl Pclusters {
+    /// An empty cache, whose entries are paid for from this account.
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+        Self {
+            state: Mutex::default(),
+            made: Condvar::new(),
+            memory,
+        }
+    }
+
     /// Finds an entry; waits while someone makes it.
     pub(crate) fn find(&self, key: Key) -> Found<'_> {
         let mut state = self.lock();
@@ -132,11 +142,15 @@ impl Pclusters {
     /// Notes that so many bytes of the extent were handed out. The entry goes when it is used up.
     pub(crate) fn took(&self, key: Key, bytes: u64) {
         let mut state = self.lock();
-        if let Some(Slot::Held(entry)) = state.slots.get_mut(&key) {
-            entry.taken += bytes;
-            if entry.taken >= key.1 {
-                state.slots.remove(&key);
+        match state.slots.get_mut(&key) {
+            Some(Slot::Making(made)) => made.taken += bytes,
+            Some(Slot::Held(entry)) => {
+                entry.taken += bytes;
+                if entry.taken >= key.1 {
+                    state.slots.remove(&key);
+                }
             }
+            None => {}
         }
     }
 
@@ -225,6 +239,7 @@ impl Drop for Making<'_> {
         }
         drop(state);
         self.cache.made.notify_all();
+        self.cache.memory.changed();
     }
 }
 
@@ -246,7 +261,6 @@ mod tests {
 
     use super::*;
     use crate::map::{Encoding, Location};
-    use crate::serve::memory::Memory;
 
     fn key(address: u64, len: u64) -> Key {
         let location = Location::Device { device: 0, address };
@@ -276,7 +290,8 @@ mod tests {
 
     #[test]
     fn many_readers_have_one_maker() {
-        let (cache, memory) = (Pclusters::default(), Memory::new(100));
+        let memory = Memory::new(100);
+        let cache = Pclusters::new(memory.clone());
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -299,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_maker_that_fails_is_followed_by_the_next() {
-        let cache = Pclusters::default();
+        let cache = Pclusters::new(Memory::new(0));
         let tried = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -315,7 +330,8 @@ mod tests {
 
     #[test]
     fn what_is_used_up_goes_and_leaves_nothing_behind() {
-        let (cache, memory) = (Pclusters::default(), Memory::new(1000));
+        let memory = Memory::new(1000);
+        let cache = Pclusters::new(memory.clone());
         for address in 0..1000 {
             let key = key(address, 10);
             make(&cache, key, held(&memory, 10));
@@ -330,7 +346,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_given_up_last() {
-        let (cache, memory) = (Pclusters::default(), Memory::new(30));
+        let memory = Memory::new(30);
+        let cache = Pclusters::new(memory.clone());
         for address in 0..3 {
             make(&cache, key(address, 10), held(&memory, 10));
         }
@@ -347,7 +364,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_replaced_once() {
-        let (cache, memory) = (Pclusters::default(), Memory::new(30));
+        let memory = Memory::new(30);
+        let cache = Pclusters::new(memory.clone());
         make(&cache, key(0, 10), held(&memory, 10));
         let Found::Held(old) = cache.find(key(0, 10)) else {
             panic!("just made");

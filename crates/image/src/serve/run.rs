@@ -98,16 +98,68 @@ impl Image {
         }
         let targets = self.targets(run, buf.len());
         self.fetch(bench, run, &targets, buf)?;
-        for (piece, target) in run.pieces.iter().zip(targets) {
-            self.count_whole(piece);
-            match target {
-                Target::InPlace(at) => self.decode_in_place(bench, piece, at, buf)?,
-                Target::Aside(at) => self.decode_aside(bench, piece, at, buf)?,
-            }
-        }
+        run.pieces.iter().for_each(|piece| self.count_whole(piece));
+        let encoded = std::mem::take(&mut bench.encoded);
+        let pieces: Vec<_> = run.pieces.iter().zip(&targets).collect();
+        let decoded = self.decode_pieces(bench, self.ways(&pieces), &pieces, &encoded, buf, 0);
+        bench.encoded = encoded;
         run.pieces.clear();
         run.bytes = 0;
-        Ok(())
+        decoded
+    }
+
+    /// How many threads should decode pieces: one, unless that takes long and other cores are free
+    /// (EROFS paper, §4.3). What lies in the reader's buffer must be decoded in order.
+    fn ways(&self, pieces: &[(&Piece, &Target)]) -> usize {
+        let is_aside = |(_, target): &(&Piece, &Target)| matches!(target, Target::Aside(_));
+        let nanos = |(piece, _): &(&Piece, &Target)| {
+            piece.out.len() as u64 * decoding_nanos_per_byte(piece.algorithm)
+        };
+        let takes_long = pieces.iter().map(nanos).sum::<u64>() >= FAN_OUT_NANOS;
+        match takes_long && pieces.iter().all(is_aside) {
+            true => self.serve.idle_cores() + 1,
+            false => 1,
+        }
+    }
+
+    /// Decodes pieces into `buf`, which begins `base` bytes into the reader's buffer.
+    fn decode_pieces(
+        &self,
+        bench: &mut Workbench,
+        ways: usize,
+        pieces: &[(&Piece, &Target)],
+        encoded: &[u8],
+        buf: &mut [u8],
+        base: usize,
+    ) -> Result<()> {
+        if ways < 2 || pieces.len() < 2 {
+            for (piece, target) in pieces {
+                match target {
+                    Target::InPlace(at) => self.decode_in_place(bench, piece, at, buf)?,
+                    Target::Aside(at) => {
+                        let out = &mut buf[piece.out.start - base..piece.out.end - base];
+                        self.decode_aside(bench, piece, &encoded[at.clone()], out)?;
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let (ours, theirs) = pieces.split_at(pieces.len() / 2);
+        let middle = theirs[0].0.out.start;
+        let (our_buf, their_buf) = buf.split_at_mut(middle - base);
+        add(&self.serve.counters.fanned_out, 1);
+        std::thread::scope(|scope| {
+            let helper = std::thread::Builder::new().spawn_scoped(scope, || {
+                self.with_bench(|bench| {
+                    self.decode_pieces(bench, ways / 2, theirs, encoded, their_buf, middle)
+                })
+            });
+            self.decode_pieces(bench, ways - ways / 2, ours, encoded, our_buf, base)?;
+            let helper = helper.map_err(|error| self.no_memory(theirs[0].0.place, error))?;
+            helper
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Decides where the encoded bytes of each piece go.
@@ -182,7 +234,7 @@ impl Image {
         &self,
         bench: &mut Workbench,
         piece: &Piece,
-        at: Range<usize>,
+        at: &Range<usize>,
         buf: &mut [u8],
     ) -> Result<()> {
         let start = at.start + self.stream_start(piece.place, &buf[at.clone()])?;
@@ -206,19 +258,14 @@ impl Image {
         &self,
         bench: &mut Workbench,
         piece: &Piece,
-        at: Range<usize>,
-        buf: &mut [u8],
+        encoded: &[u8],
+        out: &mut [u8],
     ) -> Result<()> {
         let Workbench {
-            decoder,
-            encoded,
-            buffer,
-            ..
+            decoder, buffer, ..
         } = bench;
-        let encoded = &encoded[at];
         let stream = &encoded[self.stream_start(piece.place, encoded)?..];
         let length = piece.pcluster.length();
-        let out = &mut buf[piece.out.clone()];
         let len = out.len();
         let counters = &self.serve.counters;
         let mut decode = |out: &mut [u8]| {
@@ -232,7 +279,7 @@ impl Image {
         match self.serve.strategy {
             Strategy::Buffer if len <= BUFFER_BYTES => {
                 add(&counters.decodes_buffer, 1);
-                buffer.resize(BUFFER_BYTES, 0);
+                buffer.resize(buffer.len().max(len), 0);
                 decode(&mut buffer[..len])?;
                 out.copy_from_slice(&buffer[..len]);
             }
@@ -264,6 +311,19 @@ impl Image {
         if margin.is_some_and(|margin| margin <= left) && !piece.pcluster.partial {
             add(&counters.whole_extents_with_page_margin, 1);
         }
+    }
+}
+
+/// Decoding for less than this is not worth another thread, which takes some 50 µs to start.
+const FAN_OUT_NANOS: u64 = 400_000;
+
+/// About how long a core of today takes for a decoded byte.
+const fn decoding_nanos_per_byte(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::Lz4 => 0,
+        Algorithm::Zstd => 2,
+        Algorithm::Deflate => 4,
+        Algorithm::Lzma => 12,
     }
 }
 
