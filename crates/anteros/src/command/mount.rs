@@ -16,8 +16,9 @@ use anteros_image::{Image, ImageFs, OpenOptions, Profile, Strategy};
 use rustix::mount::{MountFlags, mount};
 
 use crate::args::{ImageArgs, WorkerArgs};
+use crate::daemon::Daemon;
 use crate::daemon::metrics::Metrics;
-use crate::daemon::{Daemon, neighbours};
+use crate::daemon::neighbours::{self, Neighbours};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -50,8 +51,8 @@ pub struct Args {
     workers: WorkerArgs,
 
     /// FUSE: how far to read ahead of a process that reads in order; more than 128K needs root (K, M)
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
-    readahead: Option<u64>,
+    #[arg(long, value_name = "BYTES", default_value = "512K", value_parser = parse_size)]
+    readahead: u64,
 
     /// FUSE: decode what this access profile names as read most, and keep it in memory
     #[arg(long, value_name = "FILE")]
@@ -61,9 +62,9 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "profile")]
     pin: Option<u64>,
 
-    /// FUSE: hand the kernel what else a pcluster holds of a file when it is decoded anyway
-    #[arg(long)]
-    neighbours: bool,
+    /// FUSE: what to hand the kernel of a file unasked, when a part of a pcluster is wanted
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "passed")]
+    neighbours: Neighbours,
 
     /// FUSE: how data is decoded, for measurements [auto, vmap, buffer, rolling, in-place]
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
@@ -74,10 +75,8 @@ pub struct Args {
     detach: bool,
 }
 
-/// The longest read that a worker answers at once: twice what a kernel reads ahead by default, and
-/// what it may read ahead at the most. And its longest request.
+/// The longest read that a worker answers at once, and its longest request.
 const READ_BYTES: usize = 256 << 10;
-const READ_BYTES_MAX: usize = 1 << 20;
 const REQUEST_BYTES: usize = 64 << 10;
 
 /// More workers than this only wait for each other.
@@ -111,23 +110,22 @@ impl Args {
     /// Opens the image for a daemon that stays within the memory it was given.
     fn open(&self) -> Result<Arc<Image>, Failure> {
         let (memory, workers) = (self.image.memory, self.worker_count());
-        let queue = if self.neighbours {
-            neighbours::BYTES_MAX
-        } else {
-            0
+        let queue = match self.neighbours {
+            Neighbours::Off => 0,
+            _ => neighbours::BYTES_MAX,
         };
-        let buffers = workers * (self.read_bytes() + REQUEST_BYTES) + queue;
+        let buffers = workers * (READ_BYTES + REQUEST_BYTES) + queue;
         let options = OpenOptions {
             cache_bytes: usize::try_from(memory)
                 .unwrap_or(usize::MAX)
                 .saturating_sub(buffers),
             readers: workers,
-            read_bytes: self.read_bytes(),
+            read_bytes: READ_BYTES,
             strategy: self.strategy,
             ..self.image.options()
         };
         let image = self.image.open_on(options, FileDevice::expect_any_order)?;
-        let needed = image.cache_bytes_min(workers, self.read_bytes());
+        let needed = image.cache_bytes_min(workers, READ_BYTES);
         if options.cache_bytes < needed {
             let message = format!("{memory} bytes of memory are too few for {workers} workers");
             return Err(Failure::new(Kind::Usage, message).hint(format_args!(
@@ -186,14 +184,15 @@ impl Args {
     }
 
     fn serve(&self, mut fs: ImageFs) -> Outcome {
+        anteros_codec::keep_heap_small();
         let defaults = MountOptions::default();
         let options = MountOptions {
             fs_name: absolute(&self.image.image)?.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: self.allow_other || defaults.default_permissions,
             workers: self.worker_count(),
-            read_len_max: self.read_bytes(),
-            readahead: self.readahead.map(|bytes| bytes as usize),
+            read_len_max: READ_BYTES,
+            readahead: usize::try_from(self.readahead).ok(),
             ..defaults
         };
         self.pin(&mut fs)?;
@@ -232,11 +231,6 @@ impl Args {
             output::complain("note", text);
         }
         Ok(())
-    }
-
-    fn read_bytes(&self) -> usize {
-        let ahead = self.readahead.map_or(0, |bytes| bytes as usize);
-        ahead.clamp(READ_BYTES, READ_BYTES_MAX).next_power_of_two()
     }
 
     fn worker_count(&self) -> usize {

@@ -21,19 +21,20 @@ use signal_hook::iterator::Signals;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
 use metrics::Metrics;
+use neighbours::Neighbours;
 use observed::Observed;
 
 /// What serves a mount.
 pub struct Daemon {
     fs: Arc<ImageFs>,
     metrics: Arc<Metrics>,
-    neighbours: bool,
+    neighbours: Neighbours,
 }
 
 impl Daemon {
-    /// A daemon for a file system, with numbers to fill; with `neighbours`, it hands the kernel what
-    /// else is decoded.
-    pub fn new(fs: ImageFs, metrics: Metrics, neighbours: bool) -> Self {
+    /// A daemon for a file system, with numbers to fill, that hands the kernel so much of what else is
+    /// decoded.
+    pub fn new(fs: ImageFs, metrics: Metrics, neighbours: Neighbours) -> Self {
         Self {
             neighbours,
             fs: Arc::new(fs),
@@ -58,9 +59,7 @@ impl Daemon {
             metrics: metrics.clone(),
         });
         let session = Session::mount(observed, directory, options).map_err(mount_failure)?;
-        if neighbours {
-            neighbours::push(&fs, session.notifier(), metrics.clone());
-        }
+        neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
         let watcher = metrics.clone();
         let session = session
             .on_fault(metrics.faults.clone().listen(fs))

@@ -22,8 +22,22 @@ const WAITING_MAX: usize = 15;
 /// The most memory that pieces take, the one being pushed included.
 pub const BYTES_MAX: usize = (WAITING_MAX + 1) * PIECE_BYTES;
 
+/// Of what neighbours are pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Neighbours {
+    /// None
+    Off,
+    /// What had to be decoded on the way to what was asked for
+    Passed,
+    /// Also the rest of short LZ4 extents, which are decoded whole for that
+    All,
+}
+
 /// Pushes what `fs` decodes beyond what it was asked for.
-pub fn push(fs: &Arc<ImageFs>, notifier: Notifier, metrics: Arc<Metrics>) {
+pub fn push(fs: &Arc<ImageFs>, which: Neighbours, notifier: Notifier, metrics: Arc<Metrics>) {
+    if which == Neighbours::Off {
+        return;
+    }
     let (sender, receiver) = sync_channel::<(Ino, u64, Vec<u8>)>(WAITING_MAX - 1);
     // Without the thread, everything is dropped.
     let _ = std::thread::Builder::new()
@@ -36,7 +50,7 @@ pub fn push(fs: &Arc<ImageFs>, notifier: Notifier, metrics: Arc<Metrics>) {
                 }
             }
         });
-    fs.on_neighbours(move |ino, offset, data| {
+    fs.on_neighbours(which == Neighbours::All, move |ino, offset, data| {
         for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {
             let at = offset + (index * PIECE_BYTES) as u64;
             if sender.try_send((ino, at, piece.to_vec())).is_err() {

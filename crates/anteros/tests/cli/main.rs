@@ -1,8 +1,10 @@
 //! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
 
+mod daemon;
 mod failures;
 mod images;
 mod mounts;
+mod soak;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
