@@ -19,7 +19,7 @@ const SEQUENTIAL_BYTES: u64 = 512 << 20;
 const RANDOM_COLD_BYTES: u64 = 16 << 20;
 const RANDOM_WARM_BYTES: u64 = 64 << 20;
 /// How many blocks are read at random places of a tree.
-const RANDOM_TREE_BLOCKS: u64 = 1024;
+const RANDOM_TREE_BLOCKS: u64 = 16_384;
 
 /// Each pattern with its number of readers.
 const PATTERNS: [(&str, Pattern, u64); 5] = [
