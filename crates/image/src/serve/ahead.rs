@@ -20,9 +20,12 @@ const STREAMS: usize = 8;
 /// order, and some of what lies between may be in memory.
 const NEAR_BYTES: u64 = 256 << 10;
 
+/// So many reads make a stream.
+const READS_MIN: u32 = 4;
+
 /// What is fetched ahead grows from the least to the most as long as reads continue.
 const WINDOW_MIN: u64 = 64 << 10;
-const WINDOW_MAX: u64 = 2 << 20;
+const WINDOW_MAX: u64 = 1 << 20;
 
 /// Reads that follow each other on the devices.
 #[derive(Default)]
@@ -39,6 +42,7 @@ struct Stream {
     /// Where the first read began, and how much was read since.
     start: u64,
     read: u64,
+    reads: u32,
     /// Where the last read ended.
     end: Option<Location>,
     /// Up to where it was fetched.
@@ -60,6 +64,7 @@ impl Streams {
             *oldest = Stream {
                 start: at.address(),
                 read: len,
+                reads: 1,
                 end: Some(end),
                 fetched: end.address(),
                 window: 0,
@@ -69,6 +74,7 @@ impl Streams {
         };
         stream.last_used = clock;
         stream.read += len;
+        stream.reads = stream.reads.saturating_add(1);
         stream.advance(end)
     }
 }
@@ -87,8 +93,10 @@ impl Stream {
             return None;
         }
         self.end = Some(end);
-        // Reads here and there are no stream: most of what was passed must have been read.
-        if 2 * self.read < end.address().saturating_sub(self.start) {
+        // Reads here and there are no stream: most of what was passed must have been read. Nor are the
+        // two or three that a page may take whose data lie in as many pclusters.
+        let passed = end.address().saturating_sub(self.start);
+        if self.reads < READS_MIN || 2 * self.read < passed {
             return None;
         }
         let from = self.fetched.max(end.address());
@@ -199,6 +207,16 @@ mod tests {
         let reads = (0..1000).filter_map(|index| streams.read(at(index * 32_768), 4096));
         let fetched: u64 = reads.map(|(_, len)| len).sum();
         assert!(fetched <= WINDOW_MIN, "{fetched}");
+    }
+
+    #[test]
+    fn pairs_of_reads_fetch_nothing() {
+        let streams = Streams::default();
+        for index in 0..1000u64 {
+            let address = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) / 4096 * 4096;
+            assert_eq!(streams.read(at(address), 4096), None);
+            assert_eq!(streams.read(at(address + 4096), 4096), None);
+        }
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub enum Strategy {
     /// Unwanted fronts through a rolling window; what is wanted whole straight into the reader's
     /// buffer, never in place.
     Rolling,
-    /// In place where the margin allows, else as [`Buffer`](Self::Buffer).
+    /// In place where the margin allows, else straight into the reader's buffer; unwanted fronts never
+    /// through the rolling window.
     InPlace,
 }
 

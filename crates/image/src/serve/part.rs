@@ -2,8 +2,8 @@
 //!
 //! The first reader of a part gets no more decoded than the front that ends with it, and leaves the
 //! encoded bytes in the cache. Short LZ4 extents are served from these ever after: decoding a few
-//! pages costs less than the memory for them. Of others, a second reader decodes the whole, which is
-//! then kept; of those too long for that, a suspended decoder.
+//! pages costs less than the memory for them. Others are decoded whole when readers come back to them,
+//! and kept so; of those too long for that, a suspended decoder is kept.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -23,6 +23,10 @@ use crate::{Error, Image, Place, Result};
 
 /// LZ4 extents up to this length are kept encoded. They decode in some 50 µs at the most.
 const LIGHT_BYTES_MAX: u64 = 64 << 10;
+
+/// Long LZ4 extents are decoded whole when they are asked for so often: until then that costs less than
+/// the memory for all of it.
+const LZ4_ASKED_MIN: u32 = 4;
 
 /// Extents from this length on are decoded by a stream that is suspended between requests.
 const PARKED_BYTES_MIN: u64 = 1 << 20;
@@ -93,14 +97,14 @@ impl Image {
     fn find_part(&self, bench: &mut Workbench, part: &Part, out: &mut [u8]) -> Result<()> {
         let cache = &self.serve.pclusters;
         loop {
-            let held = match cache.find(part.key()) {
+            let (held, asked) = match cache.find(part.key()) {
                 Found::Missing(making) => {
                     add(&self.serve.counters.misses, 1);
                     return self.first_reader(bench, part, making, out);
                 }
-                Found::Held(held) => held,
+                Found::Held(held, asked) => (held, asked),
             };
-            if self.is_served(bench, part, &held, out)? {
+            if self.is_served(bench, part, &held, asked, out)? {
                 add(&self.serve.counters.hits, 1);
                 return Ok(());
             }
@@ -119,11 +123,12 @@ impl Image {
         bench: &mut Workbench,
         part: &Part,
         held: &Held,
+        asked: u32,
         out: &mut [u8],
     ) -> Result<bool> {
         match held {
             Held::Decoded(bytes) => out.copy_from_slice(&bytes.data[part.range(out)]),
-            Held::Encoded(bytes) if !self.is_worth_keeping(part, out) => {
+            Held::Encoded(bytes) if !self.is_worth_keeping(part, asked, out) => {
                 self.decode_front(bench, part, &bytes.data, out)?;
             }
             Held::Encoded(_) => return Ok(false),
@@ -137,11 +142,12 @@ impl Image {
         Ok(true)
     }
 
-    /// Whether an extent should be decoded whole for a reader that comes back to it. One in file order
-    /// takes its end, and then nothing is left to come back for.
-    fn is_worth_keeping(&self, part: &Part, out: &[u8]) -> bool {
+    /// Whether an extent should be decoded whole for readers that came back to it so often. One in
+    /// file order takes its end, and then nothing is left to come back for.
+    fn is_worth_keeping(&self, part: &Part, asked: u32, out: &[u8]) -> bool {
         let takes_the_end = part.front(out) as u64 == part.len && out.len() > PAGE_BYTES as usize;
-        !part.is_light() && !takes_the_end && self.can_keep(part)
+        let comes_back = part.algorithm != Algorithm::Lz4 || asked >= LZ4_ASKED_MIN;
+        !part.is_light() && comes_back && !takes_the_end && self.can_keep(part)
     }
 
     /// Decodes what is wanted and leaves the rest as it is, unless others wait for it already.

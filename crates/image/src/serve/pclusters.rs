@@ -42,7 +42,8 @@ pub(crate) enum Held {
 
 /// What a reader finds.
 pub(crate) enum Found<'a> {
-    Held(Held),
+    /// An entry, and how often it was asked for since it was made.
+    Held(Held, u32),
     /// Nothing: the others wait until it is made.
     Missing(Making<'a>),
 }
@@ -83,6 +84,7 @@ struct Entry {
     held: Held,
     number: u64,
     asked_again: bool,
+    asked: u32,
     /// Bytes of the extent that were handed out.
     taken: u64,
 }
@@ -105,7 +107,8 @@ impl Pclusters {
             match state.slots.get_mut(&key) {
                 Some(Slot::Held(entry)) => {
                     entry.asked_again = true;
-                    return Found::Held(entry.held.clone());
+                    entry.asked = entry.asked.saturating_add(1);
+                    return Found::Held(entry.held.clone(), entry.asked);
                 }
                 Some(Slot::Making(made)) => made.awaited = true,
                 None => {
@@ -197,6 +200,7 @@ impl State {
             held,
             number,
             asked_again: false,
+            asked: 0,
             taken,
         };
         self.slots.insert(key, Slot::Held(entry));
@@ -284,7 +288,7 @@ mod tests {
     fn make(cache: &Pclusters, key: Key, held: Held) {
         match cache.find(key) {
             Found::Missing(making) => making.put(held),
-            Found::Held(_) => panic!("there already"),
+            Found::Held(..) => panic!("there already"),
         }
     }
 
@@ -296,8 +300,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| match cache.find(key(0, 10)) {
-                    Found::Held(Held::Decoded(bytes)) => assert_eq!(*bytes.data, [7; 10]),
-                    Found::Held(_) => panic!("another form"),
+                    Found::Held(Held::Decoded(bytes), _) => assert_eq!(*bytes.data, [7; 10]),
+                    Found::Held(..) => panic!("another form"),
                     Found::Missing(making) => {
                         made.fetch_add(1, Ordering::SeqCst);
                         while !making.is_awaited() {
@@ -319,7 +323,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| match cache.find(key(0, 10)) {
-                    Found::Held(_) => panic!("nobody made it"),
+                    Found::Held(..) => panic!("nobody made it"),
                     Found::Missing(_) => tried.fetch_add(1, Ordering::SeqCst),
                 });
             }
@@ -351,7 +355,7 @@ mod tests {
         for address in 0..3 {
             make(&cache, key(address, 10), held(&memory, 10));
         }
-        assert!(matches!(cache.find(key(0, 10)), Found::Held(_)));
+        assert!(matches!(cache.find(key(0, 10)), Found::Held(..)));
         let is_there = |address| cache.lock().slots.contains_key(&key(address, 10));
         for gone in [1, 2, 0] {
             assert!(is_there(gone));
@@ -367,7 +371,7 @@ mod tests {
         let memory = Memory::new(30);
         let cache = Pclusters::new(memory.clone());
         make(&cache, key(0, 10), held(&memory, 10));
-        let Found::Held(old) = cache.find(key(0, 10)) else {
+        let Found::Held(old, 1) = cache.find(key(0, 10)) else {
             panic!("just made");
         };
         cache.took(key(0, 10), 6);
