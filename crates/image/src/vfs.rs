@@ -71,12 +71,12 @@ impl ImageFs {
 
     /// Has `hook` told of whole pages of files that were decoded on the way to what was asked for: the
     /// file, the offset, the bytes. With `all`, short extents are decoded whole for that; else it is
-    /// only what had to be decoded. The hook is called by whoever reads and should not wait. Only the
-    /// first one counts.
+    /// only what had to be decoded. The hook is called by whoever reads and should not wait; it says
+    /// whether it took all, which then need not be kept here. Only the first one counts.
     pub fn on_neighbours(
         self: &Arc<Self>,
         all: bool,
-        hook: impl Fn(Ino, u64, &[u8]) + Send + Sync + 'static,
+        hook: impl Fn(Ino, u64, &[u8]) -> bool + Send + Sync + 'static,
     ) {
         self.image
             .serve
@@ -84,9 +84,8 @@ impl ImageFs {
             .store(all, Ordering::Relaxed);
         let fs = Arc::downgrade(self);
         let hook: NeighbourHook = Box::new(move |nid, offset, data| {
-            if let Some(fs) = fs.upgrade() {
-                hook(fs.ino(nid), offset, data);
-            }
+            let fs = fs.upgrade();
+            fs.is_some_and(|fs| hook(fs.ino(nid), offset, data))
         });
         let _ = self.image.serve.on_neighbours.set(hook);
     }

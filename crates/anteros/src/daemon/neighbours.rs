@@ -51,11 +51,11 @@ pub fn push(fs: &Arc<ImageFs>, which: Neighbours, notifier: Notifier, metrics: A
             }
         });
     fs.on_neighbours(which == Neighbours::All, move |ino, offset, data| {
-        for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {
+        let pieces = data.chunks(PIECE_BYTES).enumerate();
+        let mut sent = pieces.map(|(index, piece)| {
             let at = offset + (index * PIECE_BYTES) as u64;
-            if sender.try_send((ino, at, piece.to_vec())).is_err() {
-                break;
-            }
-        }
+            sender.try_send((ino, at, piece.to_vec())).is_ok()
+        });
+        sent.all(|sent| sent)
     });
 }

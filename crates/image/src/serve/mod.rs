@@ -78,8 +78,9 @@ pub(crate) struct Serve {
     cores: usize,
 }
 
-/// Told of decoded bytes of a file that nobody asked for: the file, the offset, the bytes.
-pub(crate) type NeighbourHook = Box<dyn Fn(Nid, u64, &[u8]) + Send + Sync>;
+/// Told of decoded bytes of a file that nobody asked for: the file, the offset, the bytes. Says whether it
+/// took them all.
+pub(crate) type NeighbourHook = Box<dyn Fn(Nid, u64, &[u8]) -> bool + Send + Sync>;
 
 /// What one thread works with: decoders and small buffers that are used again and again.
 #[derive(Default)]

@@ -253,15 +253,15 @@ impl Image {
         Ok(())
     }
 
-    /// Hands on what was not asked for of a decoded extent, what lies behind first; whether anyone
-    /// takes it.
+    /// Hands on what was not asked for of a decoded extent, what lies behind first; whether all of it
+    /// was taken.
     fn offer_neighbours(&self, part: &Part, data: &[u8], out: &[u8]) -> bool {
         let range = part.range(out);
         self.offer(part, range.end, &data[range.end..]) & self.offer(part, 0, &data[..range.start])
     }
 
-    /// Hands on the whole pages of decoded bytes that lie so far into the extent; whether anyone takes
-    /// them.
+    /// Hands on the whole pages of decoded bytes that lie so far into the extent; whether they were
+    /// taken.
     fn offer(&self, part: &Part, at: usize, data: &[u8]) -> bool {
         let (Some(hook), Place::Data { nid, offset }) =
             (self.serve.on_neighbours.get(), part.place)
@@ -274,14 +274,12 @@ impl Image {
         let from = offset + at as u64;
         let start = from.next_multiple_of(PAGE_BYTES);
         let end = (from + data.len() as u64) / PAGE_BYTES * PAGE_BYTES;
-        if start < end {
-            hook(
+        start >= end
+            || hook(
                 nid,
                 start,
                 &data[(start - from) as usize..(end - from) as usize],
-            );
-        }
-        true
+            )
     }
 
     /// Begins a stream, serves the part from it and keeps it where it stands.

@@ -22,6 +22,7 @@ fn compare(sample: &Sample, reads: usize) -> usize {
     let hook = told.clone();
     fs.on_neighbours(true, move |ino, offset, data| {
         hook.lock().unwrap().push((ino, offset, data.to_vec()));
+        true
     });
     let mut random = Random(9);
     let mut bytes = 0;
