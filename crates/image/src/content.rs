@@ -47,10 +47,7 @@ impl<'a> Reader<'a> {
         const PIECE: u64 = 1 << 20;
         if let Source::Pcluster(pcluster) = &extent.source {
             self.decoded.resize(extent.len as usize, 0);
-            let place = Place::Data {
-                nid: inode.nid,
-                offset: extent.offset,
-            };
+            let place = extent.place(inode);
             let Self {
                 image,
                 encoded,
@@ -82,10 +79,7 @@ impl<'a> Reader<'a> {
     ) -> Result<()> {
         match &extent.source {
             Source::Pcluster(pcluster) if out.len() as u64 == extent.len => {
-                let place = Place::Data {
-                    nid: inode.nid,
-                    offset: extent.offset,
-                };
+                let place = extent.place(inode);
                 self.image
                     .decode(place, extent.offset, pcluster, &mut self.encoded, out)
             }
@@ -137,12 +131,11 @@ impl Image {
             let count = (extent.len - skip).min((buf.len() - done) as u64) as usize;
             let out = done..done + count;
             done += count;
-            match extent.compressed() {
-                Some((pcluster, algorithm)) if count as u64 == extent.len => {
-                    let place = extent.place(inode);
-                    if !run.push(place, pcluster, algorithm, out.clone()) {
+            match extent.part(inode, skip) {
+                Some(part) if count as u64 == extent.len => {
+                    if !run.push(part, out.clone()) {
                         self.finish_run(bench, &mut run, buf)?;
-                        run.push(place, pcluster, algorithm, out);
+                        run.push(part, out);
                     }
                 }
                 _ => {
@@ -168,6 +161,9 @@ impl Image {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<()> {
+        if let Some(part) = extent.part(inode, skip) {
+            return self.read_part(bench, &part, buf);
+        }
         let place = extent.place(inode);
         match &extent.source {
             Source::Hole if self.is_special(inode.nid) => {
@@ -178,24 +174,15 @@ impl Image {
             Source::Raw(location) => self.read_plain(place, *location, skip, buf)?,
             Source::Fragment { offset } => {
                 let at = offset.saturating_add(skip);
-                self.read_packed(place, at, buf)?;
+                let (packed, map) = self.check_fragment(place, at, buf.len() as u64)?;
+                self.read_with(bench, packed, map, at, buf)?;
             }
-            Source::Pcluster(pcluster) => match pcluster.encoding {
-                Encoding::Plain => self.read_plain(place, pcluster.location, skip, buf)?,
-                Encoding::Interlaced => {
-                    self.read_interlaced(place, extent.offset, pcluster, skip, buf)?;
-                }
-                Encoding::Compressed(algorithm) => {
-                    let part = Part {
-                        place,
-                        pcluster: *pcluster,
-                        algorithm,
-                        len: extent.len,
-                        skip,
-                    };
-                    self.read_part(bench, &part, buf)?;
-                }
-            },
+            Source::Pcluster(pcluster) if pcluster.encoding == Encoding::Interlaced => {
+                self.read_interlaced(place, extent.offset, pcluster, skip, buf)?;
+            }
+            Source::Pcluster(pcluster) => {
+                self.read_plain(place, pcluster.location, skip, buf)?;
+            }
         }
         Ok(())
     }
@@ -277,6 +264,23 @@ impl Image {
 }
 
 impl Extent {
+    /// What lies behind the first `skip` bytes, if the extent is compressed.
+    fn part(&self, inode: &Inode, skip: u64) -> Option<Part> {
+        let Source::Pcluster(pcluster) = self.source else {
+            return None;
+        };
+        let Encoding::Compressed(algorithm) = pcluster.encoding else {
+            return None;
+        };
+        Some(Part {
+            place: self.place(inode),
+            pcluster,
+            algorithm,
+            len: self.len,
+            skip,
+        })
+    }
+
     fn place(&self, inode: &Inode) -> Place {
         Place::Data {
             nid: inode.nid,

@@ -417,12 +417,6 @@ impl Image {
         Location::Device { device: 0, address }
     }
 
-    /// Reads from the packed inode.
-    pub(crate) fn read_packed(&self, place: Place, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let (inode, map) = self.check_fragment(place, offset, buf.len() as u64)?;
-        self.read_exact(inode, map, offset, buf)
-    }
-
     /// Checks that a fragment lies inside the packed inode, and returns that.
     pub(crate) fn check_fragment(
         &self,

@@ -9,11 +9,9 @@ use anteros_core::{FileKind, Ino};
 use anteros_format::inode::Inode;
 
 use crate::profile::{HotRange, Profile};
+use crate::serve::PAGE_BYTES;
 use crate::serve::memory::{Buffer, Lease};
 use crate::{Error, Image, Map, Result};
-
-/// Pins begin and end with a page, or with the file: that is what readers ask for.
-const PAGE_BYTES: u64 = 4096;
 
 /// What was pinned.
 #[derive(Debug, Default)]
@@ -130,8 +128,7 @@ impl Pin {
 }
 
 /// Decodes the hottest ranges of a profile, the most often read first, until `bytes_max` are pinned or
-/// reading needs what memory is left.
-/// `ino` gives the inode number of a node id.
+/// reading needs what memory is left. `ino` gives the inode number of a node id.
 pub(crate) fn pin(
     image: &Image,
     ino: impl Fn(&Inode) -> Ino,
@@ -160,18 +157,15 @@ pub(crate) fn pin(
 
 /// The regular file at a path.
 fn find(image: &Image, path: &[u8]) -> Result<Inode> {
-    let mut inode = image.root()?;
-    for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
-        let entry = image.lookup(&inode, name)?.ok_or(Error::NotFound)?;
-        inode = image.inode(entry.nid)?;
-    }
+    let inode = image.find(path)?;
     match inode.kind {
         FileKind::Regular => Ok(inode),
         _ => Err(Error::NotFound),
     }
 }
 
-/// Pins what is not pinned yet of a range; `false` if there is no room for it.
+/// Pins what is not pinned yet of a range, by whole pages, as readers ask for them; `false` if there is
+/// no room for it.
 fn pin_range(
     image: &Image,
     ino: Ino,

@@ -61,7 +61,6 @@ impl ImageFs {
     /// of the image's memory; a file that is pinned as a whole lies in a file of the operating system,
     /// from which a kernel may serve it. Says what came of it.
     pub fn pin(&mut self, profile: &Profile, bytes_max: usize) -> PinReport {
-        self.pins = Pins::default();
         let (pins, report) =
             pins::pin(&self.image, |inode| self.ino(inode.nid), profile, bytes_max);
         self.pins = pins;

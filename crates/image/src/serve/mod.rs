@@ -98,6 +98,9 @@ pub(crate) struct Workbench {
 /// window.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
+/// What readers ask for is pages, of this size or a multiple of it.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
 /// Encoded bytes that a run gathers, besides those that lie in the reader's buffer. A single larger
 /// pcluster is a run of its own.
 pub(crate) const RUN_BYTES: usize = 128 << 10;
@@ -180,7 +183,6 @@ impl Image {
         match extent.source {
             Source::Pcluster(pcluster) => self.will_need(pcluster.location, pcluster.bytes.into()),
             Source::Raw(location) => {
-                const PAGE_BYTES: u64 = 4096;
                 let at = location.plus(offset - extent.offset);
                 at.into_iter().for_each(|at| self.will_need(at, PAGE_BYTES));
             }

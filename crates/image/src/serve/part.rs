@@ -17,7 +17,7 @@ use super::counters::add;
 use super::memory::Buffer;
 use super::parked::{PASSED_BYTES_MAX, Parked};
 use super::pclusters::{Bytes, ENTRY_BYTES, Found, Held, Key, Making};
-use super::{BUFFER_BYTES, Strategy, Workbench};
+use super::{BUFFER_BYTES, PAGE_BYTES, Strategy, Workbench};
 use crate::map::Pcluster;
 use crate::{Error, Image, Place, Result};
 
@@ -31,10 +31,8 @@ const LZ4_ASKED_MIN: u32 = 4;
 /// Extents from this length on are decoded by a stream that is suspended between requests.
 const PARKED_BYTES_MIN: u64 = 1 << 20;
 
-/// Neighbours are handed on by whole pages.
-const PAGE_BYTES: u64 = 4096;
-
 /// A part of an extent that a reader wants.
+#[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) place: Place,
     pub(crate) pcluster: Pcluster,
@@ -75,7 +73,7 @@ impl Part {
         self.skip as usize..self.front(out)
     }
 
-    fn failed(&self) -> impl Fn(DecodeError) -> Error {
+    pub(crate) fn failed(&self) -> impl Fn(DecodeError) -> Error {
         let place = self.place;
         move |fault| Error::Decode { place, fault }
     }
@@ -211,9 +209,7 @@ impl Image {
         let length = part.pcluster.length();
         // One of its own: a long extent's working memory is not to stay with the bench.
         let mut decoder = Decoder::new();
-        decoder
-            .decode(part.algorithm, &self.params(), stream, &mut data, length)
-            .map_err(part.failed())?;
+        self.decode_stream(&mut decoder, part, stream, &mut data, length)?;
         add(&self.serve.counters.decodes_kept, 1);
         add(&self.serve.counters.decoded_bytes, part.len);
         out.copy_from_slice(&data[part.range(out)]);
@@ -242,10 +238,7 @@ impl Image {
         bench.buffer.resize(bench.buffer.len().max(len), 0);
         let data = &mut bench.buffer[..len];
         let length = part.pcluster.length();
-        bench
-            .decoder
-            .decode(part.algorithm, &self.params(), stream, data, length)
-            .map_err(part.failed())?;
+        self.decode_stream(&mut bench.decoder, part, stream, data, length)?;
         add(&self.serve.counters.decodes_buffer, 1);
         add(&self.serve.counters.decoded_bytes, part.len);
         out.copy_from_slice(&data[part.range(out)]);
@@ -316,8 +309,21 @@ impl Image {
         }
     }
 
+    fn decode_stream(
+        &self,
+        decoder: &mut Decoder,
+        part: &Part,
+        stream: &[u8],
+        out: &mut [u8],
+        length: Length,
+    ) -> Result<()> {
+        decoder
+            .decode(part.algorithm, &self.params(), stream, out, length)
+            .map_err(part.failed())
+    }
+
     /// Decodes the front of an extent up to the end of the part (EROFS paper, §3.3 and §4.2).
-    fn decode_front(
+    pub(crate) fn decode_front(
         &self,
         bench: &mut Workbench,
         part: &Part,
@@ -337,11 +343,7 @@ impl Image {
             rolling,
             ..
         } = bench;
-        let mut decode = |to: &mut [u8]| {
-            decoder
-                .decode(part.algorithm, &self.params(), stream, to, length)
-                .map_err(part.failed())
-        };
+        let mut decode = |to: &mut [u8]| self.decode_stream(decoder, part, stream, to, length);
         let is_lz4 = part.algorithm == Algorithm::Lz4;
         let is_small = front <= BUFFER_BYTES;
         if part.skip == 0 && strategy != Strategy::Vmap && strategy != Strategy::Buffer {

@@ -16,13 +16,14 @@
 use std::io::IoSliceMut;
 use std::ops::Range;
 
-use anteros_codec::{Length, Scratch, in_place_margin};
+use anteros_codec::{Length, in_place_margin};
 use anteros_core::Algorithm;
 
 use super::counters::add;
-use super::{BUFFER_BYTES, RUN_BYTES, Strategy, Workbench};
-use crate::map::{Encoding, Extent, Location, Pcluster};
-use crate::{Error, Image, Place, Result};
+use super::part::Part;
+use super::{PAGE_BYTES, RUN_BYTES, Strategy, Workbench};
+use crate::map::{Location, Pcluster};
+use crate::{Image, Place, Result};
 
 /// The most bytes that a run decodes to.
 const RUN_DECODED_BYTES_MAX: usize = 1 << 20;
@@ -36,10 +37,9 @@ pub(crate) struct Run {
 }
 
 struct Piece {
-    place: Place,
-    algorithm: Algorithm,
-    pcluster: Pcluster,
-    /// Where the extent goes in the reader's buffer.
+    /// All of the extent.
+    part: Part,
+    /// Where it goes in the reader's buffer.
     out: Range<usize>,
 }
 
@@ -53,23 +53,12 @@ enum Target {
 
 impl Run {
     /// Adds an extent that is wanted whole; `false` if it does not follow the last one.
-    pub(crate) fn push(
-        &mut self,
-        place: Place,
-        pcluster: Pcluster,
-        algorithm: Algorithm,
-        out: Range<usize>,
-    ) -> bool {
-        if !self.is_followed_by(&pcluster, out.len()) {
+    pub(crate) fn push(&mut self, part: Part, out: Range<usize>) -> bool {
+        if !self.is_followed_by(&part.pcluster, out.len()) {
             return false;
         }
-        self.bytes += pcluster.bytes as usize;
-        self.pieces.push(Piece {
-            place,
-            algorithm,
-            pcluster,
-            out,
-        });
+        self.bytes += part.pcluster.bytes as usize;
+        self.pieces.push(Piece { part, out });
         true
     }
 
@@ -77,7 +66,8 @@ impl Run {
         let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else {
             return true;
         };
-        let end = last.pcluster.location.plus(last.pcluster.bytes.into());
+        let last_pcluster = &last.part.pcluster;
+        let end = last_pcluster.location.plus(last_pcluster.bytes.into());
         matches!(pcluster.location, Location::Device { .. })
             && end == Some(pcluster.location)
             && self.bytes + pcluster.bytes as usize <= RUN_BYTES
@@ -113,7 +103,7 @@ impl Image {
     fn ways(&self, pieces: &[(&Piece, &Target)]) -> usize {
         let is_aside = |(_, target): &(&Piece, &Target)| matches!(target, Target::Aside(_));
         let nanos = |(piece, _): &(&Piece, &Target)| {
-            piece.out.len() as u64 * decoding_nanos_per_byte(piece.algorithm)
+            piece.out.len() as u64 * decoding_nanos_per_byte(piece.part.algorithm)
         };
         let takes_long = pieces.iter().map(nanos).sum::<u64>() >= FAN_OUT_NANOS;
         match takes_long && pieces.iter().all(is_aside) {
@@ -138,7 +128,7 @@ impl Image {
                     Target::InPlace(at) => self.decode_in_place(bench, piece, at, buf)?,
                     Target::Aside(at) => {
                         let out = &mut buf[piece.out.start - base..piece.out.end - base];
-                        self.decode_aside(bench, piece, &encoded[at.clone()], out)?;
+                        self.decode_front(bench, &piece.part, &encoded[at.clone()], out)?;
                     }
                 }
             }
@@ -155,7 +145,7 @@ impl Image {
                 })
             });
             self.decode_pieces(bench, ways - ways / 2, ours, encoded, our_buf, base)?;
-            let helper = helper.map_err(|error| self.no_memory(theirs[0].0.place, error))?;
+            let helper = helper.map_err(|error| self.no_memory(theirs[0].0.part.place, error))?;
             helper
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -168,12 +158,13 @@ impl Image {
         let mut free_from = 0;
         let mut aside = 0;
         let target = |piece: &Piece| {
-            let len = piece.pcluster.bytes as usize;
+            let pcluster = &piece.part.pcluster;
+            let len = pcluster.bytes as usize;
             let in_place = || {
-                let margin = in_place_margin(piece.algorithm, len)?;
+                let margin = in_place_margin(piece.part.algorithm, len)?;
                 let end = piece.out.end + margin;
                 let start = end.checked_sub(len)?;
-                let fits = !piece.pcluster.partial && end <= buf_len;
+                let fits = !pcluster.partial && end <= buf_len;
                 let free = start >= free_from && start >= piece.out.start;
                 (fits && free).then_some(start..end)
             };
@@ -199,7 +190,7 @@ impl Image {
         targets: &[Target],
         mut buf: &mut [u8],
     ) -> Result<()> {
-        let first = &run.pieces[0];
+        let first = &run.pieces[0].part;
         let (place, location) = (first.place, first.pcluster.location);
         let aside = targets.iter().map(|target| match target {
             Target::InPlace(_) => 0,
@@ -237,78 +228,34 @@ impl Image {
         at: &Range<usize>,
         buf: &mut [u8],
     ) -> Result<()> {
-        let start = at.start + self.stream_start(piece.place, &buf[at.clone()])?;
+        let part = &piece.part;
+        let start = at.start + self.stream_start(part.place, &buf[at.clone()])?;
         let base = piece.out.start;
         add(&self.serve.counters.decodes_in_place, 1);
+        add(&self.serve.counters.decoded_bytes, part.len);
         bench
             .decoder
             .decode_in_place(
-                piece.algorithm,
+                part.algorithm,
                 &mut buf[base..at.end],
                 start - base..at.end - base,
                 piece.out.len(),
             )
-            .map_err(|fault| Error::Decode {
-                place: piece.place,
-                fault,
-            })
-    }
-
-    fn decode_aside(
-        &self,
-        bench: &mut Workbench,
-        piece: &Piece,
-        encoded: &[u8],
-        out: &mut [u8],
-    ) -> Result<()> {
-        let Workbench {
-            decoder, buffer, ..
-        } = bench;
-        let stream = &encoded[self.stream_start(piece.place, encoded)?..];
-        let length = piece.pcluster.length();
-        let len = out.len();
-        let counters = &self.serve.counters;
-        let mut decode = |out: &mut [u8]| {
-            decoder
-                .decode(piece.algorithm, &self.params(), stream, out, length)
-                .map_err(|fault| Error::Decode {
-                    place: piece.place,
-                    fault,
-                })
-        };
-        match self.serve.strategy {
-            Strategy::Buffer if len <= BUFFER_BYTES => {
-                add(&counters.decodes_buffer, 1);
-                buffer.resize(buffer.len().max(len), 0);
-                decode(&mut buffer[..len])?;
-                out.copy_from_slice(&buffer[..len]);
-            }
-            Strategy::Vmap | Strategy::Buffer => {
-                add(&counters.decodes_vmap, 1);
-                let mut scratch = Scratch::new(len).map_err(|e| self.no_memory(piece.place, e))?;
-                decode(&mut scratch.as_mut_slice()[..len])?;
-                out.copy_from_slice(&scratch.as_mut_slice()[..len]);
-            }
-            _ => {
-                add(&counters.decodes_direct, 1);
-                decode(out)?;
-            }
-        }
-        Ok(())
+            .map_err(part.failed())
     }
 
     fn count_whole(&self, piece: &Piece) {
         let counters = &self.serve.counters;
-        add(&counters.decoded_bytes, piece.out.len() as u64);
+        let part = &piece.part;
         add(&counters.whole_extents, 1);
-        let margin = in_place_margin(piece.algorithm, piece.pcluster.bytes as usize);
-        let Place::Data { offset, .. } = piece.place else {
+        let margin = in_place_margin(part.algorithm, part.pcluster.bytes as usize);
+        let Place::Data { offset, .. } = part.place else {
             return;
         };
-        // Where the last page of the extent ends is as much as a kernel may count on.
+        // Where the last page of the extent ends is as much as the paper's kernel may count on.
         let end = offset + piece.out.len() as u64;
         let left = (end.next_multiple_of(PAGE_BYTES) - end) as usize;
-        if margin.is_some_and(|margin| margin <= left) && !piece.pcluster.partial {
+        if margin.is_some_and(|margin| margin <= left) && !part.pcluster.partial {
             add(&counters.whole_extents_with_page_margin, 1);
         }
     }
@@ -327,28 +274,12 @@ const fn decoding_nanos_per_byte(algorithm: Algorithm) -> u64 {
     }
 }
 
-/// The page that the paper's kernel has.
-const PAGE_BYTES: u64 = 4096;
-
 impl Pcluster {
     /// What the length of the extent says about the stream.
     pub(crate) const fn length(&self) -> Length {
         match self.partial {
             true => Length::AtLeast,
             false => Length::Exact,
-        }
-    }
-}
-
-impl Extent {
-    /// The pcluster and its algorithm, if it is compressed.
-    pub(crate) fn compressed(&self) -> Option<(Pcluster, Algorithm)> {
-        match &self.source {
-            crate::Source::Pcluster(pcluster) => match pcluster.encoding {
-                Encoding::Compressed(algorithm) => Some((*pcluster, algorithm)),
-                _ => None,
-            },
-            _ => None,
         }
     }
 }
