@@ -80,6 +80,11 @@ impl Failure {
         Self::new(Kind::System, format_args!("{}: {error}", path.display()))
     }
 
+    /// An error of the operating system that says all there is to say.
+    pub fn os(error: io::Error) -> Self {
+        Self::new(Kind::System, error)
+    }
+
     /// An error of opening an image, which is called `name`.
     pub fn opening(name: impl Display, error: &anteros_image::Error) -> Self {
         let failure = Self::new(kind_of(error), format_args!("{name}: {error}"));

@@ -199,7 +199,7 @@ impl Args {
         let metrics = Metrics::new(self.image.memory, options.workers);
         Daemon::new(fs, metrics, self.neighbours).serve(&self.directory, &options, |metrics| {
             if self.detach {
-                detach().map_err(system)?;
+                detach().map_err(Failure::os)?;
                 metrics.faults.go_to_background();
             }
             Ok(())
@@ -248,17 +248,17 @@ fn start_in_background(image: &Path) -> Outcome {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(system)?;
+        .map_err(Failure::os)?;
     let mut line = String::new();
     let stdout = child.stdout.take().expect("piped");
     BufReader::new(stdout)
         .read_line(&mut line)
-        .map_err(system)?;
+        .map_err(Failure::os)?;
     if line.trim_end() == READY {
         return Ok(Verdict::Good);
     }
     // The child has told why.
-    let status = child.wait().map_err(system)?;
+    let status = child.wait().map_err(Failure::os)?;
     std::process::exit(status.code().unwrap_or(Kind::System as i32));
 }
 
@@ -289,10 +289,6 @@ fn strategy(name: &str) -> Result<Strategy, String> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|e| Failure::system(path, &e))
-}
-
-fn system(error: io::Error) -> Failure {
-    Failure::new(Kind::System, error)
 }
 
 fn kernel_failure(image: &Path, text: &str) -> Failure {

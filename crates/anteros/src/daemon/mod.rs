@@ -65,7 +65,7 @@ impl Daemon {
             .on_fault(metrics.faults.clone().listen(fs))
             .on_answer(move |operation, took| watcher.answered(operation, took));
         let unmounter = session.unmounter();
-        let mut signals = Signals::new(interrupt::signals()).map_err(system)?;
+        let mut signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
         let handle = signals.handle();
         let waiter = std::thread::spawn(move || {
             for _ in &mut signals {
@@ -78,13 +78,9 @@ impl Daemon {
         let served = session.run();
         handle.close();
         let _ = waiter.join();
-        served.map_err(system)?;
+        served.map_err(Failure::os)?;
         Ok(Verdict::Good)
     }
-}
-
-fn system(error: std::io::Error) -> Failure {
-    Failure::new(Kind::System, error)
 }
 
 fn mount_failure(error: MountError) -> Failure {

@@ -3,16 +3,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anteros_tests::judge;
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::{Run, Signal, Workshop, kill, same};
+use crate::{Run, Signal, Workshop, is_mounted, kill, same, wait_until};
 
 /// A workshop with an image and, while the value lives, its mount.
 struct Mounted {
@@ -21,7 +21,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts the image of a workshop by a daemon in the foreground, with options; `None` without FUSE.
+    /// Mounts the image of a workshop by a daemon in the foreground, with options.
     fn new(shop: Workshop, options: &str) -> Self {
         let mut command = shop.command(&format!("mount --fuse --foreground {options} image mnt"));
         let daemon = command.spawn().unwrap();
@@ -58,25 +58,6 @@ impl Drop for Mounted {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "it takes too long"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn is_mounted(directory: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let directory = directory.to_str().unwrap().trim_end_matches('/');
-    mounts
-        .lines()
-        .any(|line| line.split(' ').nth(1) == Some(directory))
 }
 
 /// A workshop with an image of LZ4; `None` without FUSE.

@@ -11,6 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
@@ -140,4 +141,28 @@ fn same(one: &Path, other: &Path) -> bool {
     let mut diff = Command::new("diff");
     diff.args(["-r", "--no-dereference"]).arg(one).arg(other);
     diff.output().unwrap().status.success()
+}
+
+/// The kind of file system that is mounted on a directory.
+fn file_system_at(directory: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let directory = directory.to_str().unwrap().trim_end_matches('/');
+    let mut mounts = mounts.lines().rev().map(|line| line.split(' '));
+    let found = mounts.find(|mount| mount.clone().nth(1) == Some(directory));
+    found.and_then(|mut mount| mount.nth(2).map(str::to_owned))
+}
+
+fn is_mounted(directory: &Path) -> bool {
+    file_system_at(directory).is_some()
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it takes too long"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

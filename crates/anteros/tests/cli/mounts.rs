@@ -8,15 +8,7 @@ use std::time::{Duration, Instant};
 
 use anteros_tests::judge;
 
-use crate::{Signal, Workshop, kill, run, same};
-
-fn file_system_at(directory: &Path) -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let directory = directory.to_str().unwrap();
-    let mut mounts = mounts.lines().rev().map(|line| line.split(' '));
-    let found = mounts.find(|mount| mount.clone().nth(1) == Some(directory));
-    found.and_then(|mut mount| mount.nth(2).map(str::to_owned))
-}
+use crate::{Signal, Workshop, file_system_at, kill, run, same};
 
 /// Waits for a mount to come or to go.
 fn wait_for(directory: &Path, mounted: bool) {

@@ -4,13 +4,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use anteros_tests::trees::{Random, Tree};
 use anteros_tests::{judge, large};
 use rustix::fs::Advice;
 
-use crate::{Signal, Workshop, kill};
+use crate::{Signal, Workshop, kill, wait_until};
 
 /// What the daemon may take, in bytes.
 const MEMORY: u64 = 32 << 20;
@@ -49,17 +48,6 @@ fn soak(image: &[u8], tree: &Tree, options: &str) {
         peak <= MEMORY + SLACK,
         "{options}: {before} bytes before, {peak} after"
     );
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "it takes too long"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The most that the process ever had in memory, but for the pages of its program, which are those of a file.
