@@ -131,7 +131,7 @@ impl Image {
             let count = (extent.len - skip).min((buf.len() - done) as u64) as usize;
             let out = done..done + count;
             done += count;
-            match extent.part(inode, skip) {
+            match extent.part(inode, skip, buf.len()) {
                 Some(part) if count as u64 == extent.len => {
                     if !run.push(part, out.clone()) {
                         self.finish_run(bench, &mut run, buf)?;
@@ -161,7 +161,7 @@ impl Image {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<()> {
-        if let Some(part) = extent.part(inode, skip) {
+        if let Some(part) = extent.part(inode, skip, buf.len()) {
             return self.read_part(bench, &part, buf);
         }
         let place = extent.place(inode);
@@ -264,8 +264,8 @@ impl Image {
 }
 
 impl Extent {
-    /// What lies behind the first `skip` bytes, if the extent is compressed.
-    fn part(&self, inode: &Inode, skip: u64) -> Option<Part> {
+    /// What lies behind the first `skip` bytes for a request of so many, if the extent is compressed.
+    fn part(&self, inode: &Inode, skip: u64, requested: usize) -> Option<Part> {
         let Source::Pcluster(pcluster) = self.source else {
             return None;
         };
@@ -278,6 +278,7 @@ impl Extent {
             algorithm,
             len: self.len,
             skip,
+            requested,
         })
     }
 

@@ -48,6 +48,7 @@ pub use pins::PinReport;
 pub use profile::{HotRange, Profile, ProfileError, ProfileFault};
 pub use serve::Strategy;
 pub use serve::counters::ReadStatistics;
+pub use serve::parked::Rest;
 pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
 pub use trail::ImagePath;
 pub use verify::{

@@ -89,6 +89,20 @@ impl ImageFs {
         let _ = self.image.serve.on_neighbours.set(hook);
     }
 
+    /// Has `hook` told of the rest of a long extent when readers came back to it: who decodes it for
+    /// the kernel's cache spares them the next time. The hook is called by whoever reads and should
+    /// not wait. Only the first one counts.
+    pub fn on_rest(&self, hook: impl Fn(crate::Rest) + Send + Sync + 'static) {
+        let _ = self.image.serve.on_rest.set(Box::new(hook));
+    }
+
+    /// Decodes the next whole pages of a rest into `data`, and says which they are; `None` when there
+    /// are no more. There may be none of them for once.
+    pub fn decode_rest(&self, rest: &crate::Rest, data: &mut Vec<u8>) -> Option<(Ino, u64)> {
+        let (nid, offset) = self.image.decode_rest(rest, data)?;
+        Some((self.ino(nid), offset))
+    }
+
     /// Bytes that are pinned.
     pub const fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes

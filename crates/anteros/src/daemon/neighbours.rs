@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 
 use anteros_core::Ino;
 use anteros_fuse::Notifier;
-use anteros_image::ImageFs;
+use anteros_image::{ImageFs, Rest};
 
 use super::metrics::Metrics;
 
@@ -33,28 +33,58 @@ pub enum Neighbours {
     All,
 }
 
+/// What is to be pushed.
+enum Job {
+    /// Pages of a file, from an offset on.
+    Pages(Ino, u64, Vec<u8>),
+    /// What is left of a long extent.
+    Rest(Rest),
+}
+
 /// Pushes what `fs` decodes beyond what it was asked for.
 pub fn push(fs: &Arc<ImageFs>, which: Neighbours, notifier: Notifier, metrics: Arc<Metrics>) {
     if which == Neighbours::Off {
         return;
     }
-    let (sender, receiver) = sync_channel::<(Ino, u64, Vec<u8>)>(WAITING_MAX - 1);
+    let (sender, receiver) = sync_channel::<Job>(WAITING_MAX - 1);
+    let worker = Arc::downgrade(fs);
     // Without the thread, everything is dropped.
     let _ = std::thread::Builder::new()
         .name("neighbours".into())
         .spawn(move || {
-            for (ino, offset, data) in receiver {
-                if notifier.store(ino, offset, &data).is_ok() {
-                    let pushed = &metrics.neighbour_bytes;
-                    pushed.fetch_add(data.len() as u64, Ordering::Relaxed);
+            let store = |ino, offset, data: &[u8]| {
+                let stored = data.is_empty() || notifier.store(ino, offset, data).is_ok();
+                let pushed = if stored { data.len() as u64 } else { 0 };
+                metrics.neighbour_bytes.fetch_add(pushed, Ordering::Relaxed);
+                stored
+            };
+            let mut piece = Vec::new();
+            for job in receiver {
+                match job {
+                    Job::Pages(ino, offset, data) => {
+                        store(ino, offset, &data);
+                    }
+                    Job::Rest(rest) => {
+                        let decode = |piece: &mut _| worker.upgrade()?.decode_rest(&rest, piece);
+                        while decode(&mut piece)
+                            .is_some_and(|(ino, offset)| store(ino, offset, &piece))
+                        {}
+                    }
                 }
             }
         });
+    let rests = sender.clone();
+    fs.on_rest(move |rest| {
+        // When there is too much to do, readers go on by themselves.
+        let _ = rests.try_send(Job::Rest(rest));
+    });
     fs.on_neighbours(which == Neighbours::All, move |ino, offset, data| {
         let pieces = data.chunks(PIECE_BYTES).enumerate();
         let mut sent = pieces.map(|(index, piece)| {
             let at = offset + (index * PIECE_BYTES) as u64;
-            sender.try_send((ino, at, piece.to_vec())).is_ok()
+            sender
+                .try_send(Job::Pages(ino, at, piece.to_vec()))
+                .is_ok()
         });
         sent.all(|sent| sent)
     });

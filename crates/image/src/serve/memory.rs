@@ -22,7 +22,7 @@ pub(crate) struct Memory {
 }
 
 /// The most bytes of spare buffers.
-const SPARE_BYTES_MAX: usize = 256 << 10;
+const SPARE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 struct Used {
@@ -54,8 +54,9 @@ impl Memory {
     /// A buffer of so many bytes, of any content.
     pub(crate) fn buffer(&self, len: usize) -> io::Result<Buffer> {
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        match spares.iter().rposition(|spare| spare.len() == len) {
-            Some(index) => Ok(spares.swap_remove(index)),
+        let room = Buffer::room(len);
+        match spares.iter().rposition(|spare| spare.capacity() == room) {
+            Some(index) => Ok(spares.swap_remove(index).of_len(len)),
             None => Buffer::new(len),
         }
     }
@@ -64,9 +65,9 @@ impl Memory {
     pub(crate) fn reuse(&self, buffer: Buffer) {
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
         spares.push(buffer);
-        let mut bytes: usize = spares.iter().map(|spare| spare.len()).sum();
+        let mut bytes: usize = spares.iter().map(Buffer::capacity).sum();
         while bytes > SPARE_BYTES_MAX {
-            bytes -= spares.remove(0).len();
+            bytes -= spares.remove(0).capacity();
         }
     }
 
@@ -141,18 +142,46 @@ impl Memory {
 /// once, or not at all, what is freed between smaller ones.
 const MAPPED_BYTES_MIN: usize = 32 << 10;
 
-/// A buffer that takes no more memory than it is long, give or take a page.
+/// A buffer that takes no more memory than its [`room`](Self::room).
 pub(crate) enum Buffer {
     Heap(Vec<u8>),
-    Mapped(Scratch),
+    Mapped { bytes: Scratch, len: usize },
 }
 
 impl Buffer {
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         Ok(match len {
-            MAPPED_BYTES_MIN.. => Self::Mapped(Scratch::new(len)?),
+            MAPPED_BYTES_MIN.. => Self::Mapped {
+                bytes: Scratch::new(Self::room(len))?,
+                len,
+            },
             _ => Self::Heap(vec![0; len]),
         })
+    }
+
+    /// What a buffer of so many bytes takes. Mapped ones come in the powers of two and one size
+    /// between each two of them, so that one can be used again for another length: its pages are there already.
+    pub(crate) const fn room(len: usize) -> usize {
+        match len {
+            MAPPED_BYTES_MIN.. => len.next_multiple_of((1 << len.ilog2()) / 2),
+            _ => len,
+        }
+    }
+
+    /// The bytes it has memory for.
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => bytes.len(),
+            Self::Mapped { bytes, .. } => bytes.as_slice().len(),
+        }
+    }
+
+    /// The same memory with another length, for which it has room.
+    fn of_len(self, len: usize) -> Self {
+        match self {
+            Self::Mapped { bytes, .. } => Self::Mapped { bytes, len },
+            heap @ Self::Heap(_) => heap,
+        }
     }
 }
 
@@ -168,7 +197,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapped(bytes) => bytes.as_slice(),
+            Self::Mapped { bytes, len } => &bytes.as_slice()[..*len],
         }
     }
 }
@@ -177,7 +206,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapped(bytes) => bytes.as_mut_slice(),
+            Self::Mapped { bytes, len } => &mut bytes.as_mut_slice()[..*len],
         }
     }
 }
@@ -224,6 +253,24 @@ mod tests {
         assert_eq!(memory.used(), (100, 100));
         drop((first, second));
         assert_eq!(memory.used(), (0, 100));
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_for_what_has_room_in_it() {
+        let memory = Memory::new(0);
+        let mut buffer = memory.buffer(300_000).unwrap();
+        assert_eq!(buffer.len(), 300_000);
+        buffer[299_999] = 7;
+        let at = buffer.as_ptr();
+        memory.reuse(buffer);
+        let buffer = memory.buffer(384 << 10).unwrap();
+        assert_eq!((buffer.as_ptr(), buffer.len()), (at, 384 << 10));
+        assert_eq!(buffer[299_999], 7);
+        let larger = memory.buffer((384 << 10) + 1).unwrap();
+        assert_eq!(larger.len(), (384 << 10) + 1);
+        for (len, room) in [(5, 5), (64 << 10, 64 << 10), (65 << 10, 96 << 10)] {
+            assert_eq!(Buffer::room(len), room);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@
 pub(crate) mod ahead;
 pub(crate) mod counters;
 pub(crate) mod memory;
-mod parked;
+pub(crate) mod parked;
 pub(crate) mod part;
 pub(crate) mod pclusters;
 pub(crate) mod run;
@@ -40,6 +40,7 @@ use crate::{Image, Map};
 use ahead::Streams;
 use counters::{Counters, ReadStatistics, add};
 use memory::{Lease, Memory};
+use parked::Rest;
 use pclusters::Pclusters;
 
 /// How pclusters are decoded (EROFS paper, §3.3).
@@ -69,6 +70,7 @@ pub(crate) struct Serve {
     pub(crate) counters: Counters,
     streams: Streams,
     pub(crate) on_neighbours: OnceLock<NeighbourHook>,
+    pub(crate) on_rest: OnceLock<RestHook>,
     /// Whether short extents, which cost little to decode, are decoded whole for their neighbours.
     pub(crate) neighbours_of_all: AtomicBool,
     benches: Mutex<Vec<Workbench>>,
@@ -81,6 +83,9 @@ pub(crate) struct Serve {
 /// Told of decoded bytes of a file that nobody asked for: the file, the offset, the bytes. Says whether it
 /// took them all.
 pub(crate) type NeighbourHook = Box<dyn Fn(Nid, u64, &[u8]) -> bool + Send + Sync>;
+
+/// Told of the rest of a long extent to which readers came back.
+pub(crate) type RestHook = Box<dyn Fn(Rest) + Send + Sync>;
 
 /// What one thread works with: decoders and small buffers that are used again and again.
 #[derive(Default)]
@@ -117,6 +122,7 @@ impl Serve {
             counters: Counters::default(),
             streams: Streams::default(),
             on_neighbours: OnceLock::new(),
+            on_rest: OnceLock::new(),
             neighbours_of_all: AtomicBool::new(false),
             benches: Mutex::default(),
             busy: AtomicUsize::new(0),
@@ -213,7 +219,7 @@ impl Image {
         // An inline pcluster's may be wanted while another's is held.
         const SPARE: usize = 64 << 10;
         let decoding = self.decoder_bytes(EXTENT_BYTES_MAX as usize);
-        PCLUSTER_BYTES_MAX as usize + parked::PASSED_BYTES_MAX + SPARE + decoding
+        PCLUSTER_BYTES_MAX as usize + parked::RECENT_BYTES + SPARE + decoding
     }
 
     /// Memory that no read needs, in bytes.

@@ -1,12 +1,20 @@
 //! A decoder suspended in the middle of a long extent, so that whoever reads on need not begin again.
 
+use std::ops::Range;
+use std::sync::{Mutex, Weak};
+
 use anteros_codec::{DecodeError, Stream};
+use anteros_format::Nid;
 
+use super::PAGE_BYTES;
 use super::memory::{Buffer, Lease};
+use super::part::Part;
 
-/// Bytes that were passed over on the way to what a reader wanted, and are kept: readers that want
-/// neighbouring parts come in any order.
-pub(crate) const PASSED_BYTES_MAX: usize = 256 << 10;
+/// Bytes decoded last that are kept: readers that want neighbouring parts come in any order.
+pub(crate) const RECENT_BYTES: usize = 512 << 10;
+
+/// The most bytes that are decoded at once by whoever decodes the rest.
+const REST_PIECE_BYTES: usize = 64 << 10;
 
 /// A suspended decoder with its input.
 pub(crate) struct Parked {
@@ -14,21 +22,46 @@ pub(crate) struct Parked {
     /// Where the stream begins in there.
     start: usize,
     stream: Stream,
-    /// What was passed over last, and where it begins in the extent.
-    passed: (usize, Vec<u8>),
+    /// Where the extent begins in the file, and its length.
+    offset: u64,
+    len: usize,
+    /// The bytes decoded last, each where its place in the file modulo the length says, so that pages
+    /// are in one piece.
+    recent: Buffer,
+    /// The first position of which `recent` holds all up to the decoder's.
+    recent_from: usize,
+    /// Whether someone was asked to decode the rest.
+    pub(crate) is_offered: bool,
     _lease: Lease,
 }
 
 impl Parked {
-    /// A decoder at the beginning of the stream that is `encoded` from `start` on.
-    pub(crate) fn new(encoded: Buffer, start: usize, stream: Stream, lease: Lease) -> Self {
+    /// A decoder at the beginning of the stream that is `encoded` from `start` on, and a buffer of
+    /// [`RECENT_BYTES`] for what it decodes.
+    pub(crate) fn new(
+        encoded: Buffer,
+        start: usize,
+        stream: Stream,
+        part: &Part,
+        recent: Buffer,
+        lease: Lease,
+    ) -> Self {
         Self {
             encoded,
             start,
             stream,
-            passed: (0, Vec::new()),
+            offset: part.extent_offset(),
+            len: part.len as usize,
+            recent,
+            recent_from: 0,
+            is_offered: false,
             _lease: lease,
         }
+    }
+
+    /// Bytes of the extent that were decoded.
+    pub(crate) fn position(&self) -> usize {
+        self.stream.position()
     }
 
     /// Fills `out` with what lies `skip` bytes into the extent; `false` if that has gone by. What is
@@ -39,27 +72,84 @@ impl Parked {
         out: &mut [u8],
         mut passing: impl FnMut(usize, &[u8]),
     ) -> Result<bool, DecodeError> {
-        let stream = &self.encoded[self.start..];
-        if self.stream.position() <= skip {
-            while self.stream.position() < skip {
-                let at = self.stream.position();
-                // Gone if the stream fails, for it is overwritten then.
-                let mut passed = std::mem::take(&mut self.passed.1);
-                passed.resize((skip - at).min(PASSED_BYTES_MAX), 0);
-                self.stream.next(stream, &mut passed)?;
-                self.passed = (at, passed);
-                passing(at, &self.passed.1);
+        if skip < self.recent_from {
+            return Ok(false);
+        }
+        while self.stream.position() < skip {
+            let at = self.stream.position();
+            let piece = self.decode(skip - at)?;
+            passing(at, &self.recent[piece]);
+        }
+        let mut at = skip;
+        let end = skip + out.len();
+        while at < end {
+            if at == self.stream.position() {
+                self.decode(end - at)?;
             }
-            self.stream.next(stream, out)?;
-            return Ok(true);
+            let known = self.stream.position().min(end);
+            let place = self.place(at, known - at);
+            let piece = &self.recent[place];
+            out[at - skip..][..piece.len()].copy_from_slice(piece);
+            at += piece.len();
         }
-        let (from, passed) = (self.passed.0, &self.passed.1);
-        let found = skip
-            .checked_sub(from)
-            .and_then(|at| passed.get(at..)?.get(..out.len()));
-        if let Some(found) = found {
-            out.copy_from_slice(found);
+        Ok(true)
+    }
+
+    /// Decodes some of the rest, up to the end of a page if it has one, and says where it lies in the
+    /// file; `None` when there is no more.
+    fn decode_rest(&mut self) -> Result<Option<(u64, &[u8])>, DecodeError> {
+        let position = self.stream.position();
+        if position == self.len {
+            return Ok(None);
         }
-        Ok(found.is_some())
+        let at = self.offset + position as u64;
+        let len = REST_PIECE_BYTES - (at % PAGE_BYTES) as usize;
+        let piece = self.decode(len.min(self.len - position))?;
+        Ok(Some((at, &self.recent[piece])))
+    }
+
+    /// Decodes at most `len` of the next bytes, and says where they are in `recent`.
+    fn decode(&mut self, len: usize) -> Result<Range<usize>, DecodeError> {
+        let place = self.place(self.stream.position(), len);
+        // Should it fail, what these bytes take the place of is lost too.
+        let recent_from = std::mem::replace(&mut self.recent_from, usize::MAX);
+        let stream = &self.encoded[self.start..];
+        self.stream.next(stream, &mut self.recent[place.clone()])?;
+        let oldest = self.stream.position().saturating_sub(self.recent.len());
+        self.recent_from = recent_from.max(oldest);
+        Ok(place)
+    }
+
+    /// Where the bytes from `at` in the extent on are in `recent`, as many of `len` as lie side by side.
+    fn place(&self, at: usize, len: usize) -> Range<usize> {
+        let start = ((self.offset + at as u64) % self.recent.len() as u64) as usize;
+        start..self.recent.len().min(start + len)
+    }
+}
+
+/// The rest of a long extent of a file, to which readers came back: it may be decoded for the pages of
+/// the file in it.
+pub struct Rest {
+    parked: Weak<Mutex<Parked>>,
+    pub(super) nid: Nid,
+}
+
+impl Rest {
+    pub(super) fn new(parked: Weak<Mutex<Parked>>, nid: Nid) -> Self {
+        Self { parked, nid }
+    }
+
+    /// Decodes the next piece into `data`, and says where it lies in the file; `None` when there is no
+    /// more, or the decoder was given up.
+    pub(super) fn next(&self, data: &mut Vec<u8>) -> Option<u64> {
+        // It may have been given up: who holds on to it while the kernel takes pages could wait for
+        // a reader who waits for its memory.
+        let parked = self.parked.upgrade()?;
+        // Whoever met a fault has told of it.
+        let mut parked = parked.lock().ok()?;
+        let (at, piece) = parked.decode_rest().ok()??;
+        data.clear();
+        data.extend_from_slice(piece);
+        Some(at)
     }
 }

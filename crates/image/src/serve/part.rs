@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anteros_codec::{DecodeError, Decoder, Length, RollingWindow, Scratch, Stream};
 use anteros_core::Algorithm;
-use anteros_format::EXTENT_BYTES_MAX;
+use anteros_format::{EXTENT_BYTES_MAX, Nid};
 
 use super::counters::add;
 use super::memory::Buffer;
-use super::parked::{PASSED_BYTES_MAX, Parked};
+use super::parked::{Parked, RECENT_BYTES, Rest};
 use super::pclusters::{Bytes, ENTRY_BYTES, Found, Held, Key, Making};
 use super::{BUFFER_BYTES, PAGE_BYTES, Strategy, Workbench};
 use crate::map::Pcluster;
@@ -27,6 +27,9 @@ const LIGHT_BYTES_MAX: u64 = 64 << 10;
 /// Long LZ4 extents are decoded whole when they are asked for so often: until then that costs less than
 /// the memory for all of it.
 const LZ4_ASKED_MIN: u32 = 4;
+
+/// A request of so many bytes comes from readahead: what lies behind it is wanted next.
+const IN_ORDER_BYTES_MIN: usize = 64 << 10;
 
 /// Extents from this length on are decoded by a stream that is suspended between requests.
 const PARKED_BYTES_MIN: u64 = 1 << 20;
@@ -41,6 +44,8 @@ pub(crate) struct Part {
     pub(crate) len: u64,
     /// How far into the extent the part begins.
     pub(crate) skip: u64,
+    /// Bytes of the whole request.
+    pub(crate) requested: usize,
 }
 
 impl Part {
@@ -69,6 +74,19 @@ impl Part {
         }
     }
 
+    /// Where the extent begins in the file.
+    pub(super) const fn extent_offset(&self) -> u64 {
+        match self.place {
+            Place::Data { offset, .. } => offset,
+            _ => 0,
+        }
+    }
+
+    /// Whether the rest of the extent is wanted next.
+    fn is_in_order(&self, out: &[u8]) -> bool {
+        self.requested >= IN_ORDER_BYTES_MIN && (self.front(out) as u64) < self.len
+    }
+
     fn range(&self, out: &[u8]) -> Range<usize> {
         self.skip as usize..self.front(out)
     }
@@ -95,7 +113,7 @@ impl Image {
     fn find_part(&self, bench: &mut Workbench, part: &Part, out: &mut [u8]) -> Result<()> {
         let cache = &self.serve.pclusters;
         loop {
-            let (held, asked) = match cache.find(part.key()) {
+            let (held, asked) = match cache.find(part.key(), part.front(out) as u64) {
                 Found::Missing(making) => {
                     add(&self.serve.counters.misses, 1);
                     return self.first_reader(bench, part, making, out);
@@ -131,9 +149,10 @@ impl Image {
             }
             Held::Encoded(_) => return Ok(false),
             Held::Parked(parked) => {
-                let mut parked = parked.lock().unwrap_or_else(PoisonError::into_inner);
-                let read = self.read_parked(&mut parked, part, out)?;
-                self.count_streamed(read.then_some(out.len()));
+                let read = self.read_parked(&mut lock(parked), part, out)?;
+                if read {
+                    self.offer_rest(part, parked);
+                }
                 return Ok(read);
             }
         }
@@ -144,7 +163,9 @@ impl Image {
     /// file order takes its end, and then nothing is left to come back for.
     fn is_worth_keeping(&self, part: &Part, asked: u32, out: &[u8]) -> bool {
         let takes_the_end = part.front(out) as u64 == part.len && out.len() > PAGE_BYTES as usize;
-        let comes_back = part.algorithm != Algorithm::Lz4 || asked >= LZ4_ASKED_MIN;
+        let comes_back = part.algorithm != Algorithm::Lz4
+            || asked >= LZ4_ASKED_MIN
+            || part.is_in_order(out);
         !part.is_light() && comes_back && !takes_the_end && self.can_keep(part)
     }
 
@@ -158,6 +179,9 @@ impl Image {
     ) -> Result<()> {
         if part.is_streamed() {
             return self.park(part, making, out);
+        }
+        if part.is_in_order(out) && !part.is_light() && self.can_keep(part) {
+            return self.keep(part, making, out);
         }
         let bytes = Arc::new(self.fetch_encoded(part)?);
         if making.is_awaited() && !part.is_light() && self.can_keep(part) {
@@ -179,7 +203,7 @@ impl Image {
         making: Making<'_>,
         out: &mut [u8],
     ) -> Result<()> {
-        match self.can_keep(part) {
+        match self.can_keep(part) && !self.is_finished_elsewhere(part) {
             true => self.keep(part, making, out),
             false => self.first_reader(bench, part, making, out),
         }
@@ -190,18 +214,20 @@ impl Image {
         let memory = self
             .params()
             .memory_bytes(part.algorithm, part.len as usize);
-        part.pcluster.bytes as usize + memory + ENTRY_BYTES
+        Buffer::room(part.pcluster.bytes as usize) + memory + ENTRY_BYTES
     }
 
     fn can_keep(&self, part: &Part) -> bool {
         part.len <= EXTENT_BYTES_MAX
-            && part.len as usize + self.working_bytes(part) <= self.serve.memory.limit()
+            && Buffer::room(part.len as usize) + self.working_bytes(part)
+                <= self.serve.memory.limit()
     }
 
     /// Decodes the whole extent and keeps it.
     fn keep(&self, part: &Part, making: Making<'_>, out: &mut [u8]) -> Result<()> {
         let len = part.len as usize;
-        let lease = self.serve.lease(len + self.working_bytes(part));
+        let room = Buffer::room(len);
+        let lease = self.serve.lease(room + self.working_bytes(part));
         let mut lease = lease.ok_or_else(|| self.too_little_memory(part))?;
         let encoded = self.read_encoded(part)?;
         let stream = &encoded[self.stream_start(part.place, &encoded)?..];
@@ -213,14 +239,13 @@ impl Image {
         add(&self.serve.counters.decodes_kept, 1);
         add(&self.serve.counters.decoded_bytes, part.len);
         out.copy_from_slice(&data[part.range(out)]);
-        let is_costly = part.algorithm != Algorithm::Lz4;
-        let is_offered = is_costly && self.offer_neighbours(part, &data, out);
+        let is_offered = part.algorithm != Algorithm::Lz4 && !part.is_in_order(out) && self.offer_neighbours(part, &data, out);
         if is_offered && !making.is_awaited() {
             // The kernel has all of it now.
             return Ok(());
         }
         drop((decoder, encoded));
-        lease.shrink_to(len + ENTRY_BYTES);
+        lease.shrink_to(room + ENTRY_BYTES);
         making.put(Held::Decoded(Arc::new(Bytes { data, lease })));
         Ok(())
     }
@@ -265,48 +290,74 @@ impl Image {
             return false;
         }
         let from = offset + at as u64;
-        let start = from.next_multiple_of(PAGE_BYTES);
-        let end = (from + data.len() as u64) / PAGE_BYTES * PAGE_BYTES;
-        start >= end
-            || hook(
-                nid,
-                start,
-                &data[(start - from) as usize..(end - from) as usize],
-            )
+        let pages = whole_pages(from, data.len());
+        pages.is_empty() || hook(nid, from + pages.start as u64, &data[pages])
     }
 
     /// Begins a stream, serves the part from it and keeps it where it stands.
     fn park(&self, part: &Part, making: Making<'_>, out: &mut [u8]) -> Result<()> {
         let longest = part.len as usize;
         let memory = self.params().memory_bytes(part.algorithm, longest);
-        let memory = memory + PASSED_BYTES_MAX + ENTRY_BYTES;
-        let lease = self.serve.lease(part.pcluster.bytes as usize + memory);
+        let memory = memory + RECENT_BYTES + ENTRY_BYTES;
+        let room = Buffer::room(part.pcluster.bytes as usize);
+        let lease = self.serve.lease(room + memory);
         let lease = lease.ok_or_else(|| self.too_little_memory(part))?;
         let encoded = self.read_encoded(part)?;
         let start = self.stream_start(part.place, &encoded)?;
         let stream_len = encoded.len() - start;
         let stream = Stream::new(part.algorithm, &self.params(), stream_len, longest)
             .map_err(part.failed())?;
-        let mut parked = Parked::new(encoded, start, stream, lease);
-        let read = self.read_parked(&mut parked, part, out)?;
-        self.count_streamed(read.then_some(out.len()));
-        making.put(Held::Parked(Arc::new(Mutex::new(parked))));
+        let recent = self.buffer(part.place, RECENT_BYTES)?;
+        let mut parked = Parked::new(encoded, start, stream, part, recent, lease);
+        self.read_parked(&mut parked, part, out)?;
+        let parked = Arc::new(Mutex::new(parked));
+        if making.was_given_up() {
+            self.offer_rest(part, &parked);
+        }
+        making.put(Held::Parked(parked));
         Ok(())
+    }
+
+    /// Whether someone decodes the rest of the extent if it is offered.
+    fn is_finished_elsewhere(&self, part: &Part) -> bool {
+        let is_file = matches!(part.place, Place::Data { nid, .. } if !self.is_special(nid));
+        part.is_streamed() && is_file && self.serve.on_rest.get().is_some()
+    }
+
+    /// Offers the rest of an extent that readers come back to, once.
+    fn offer_rest(&self, part: &Part, parked: &Arc<Mutex<Parked>>) {
+        let (Some(hook), Place::Data { nid, .. }) = (self.serve.on_rest.get(), part.place) else {
+            return;
+        };
+        if !self.is_special(nid) && !std::mem::replace(&mut lock(parked).is_offered, true) {
+            hook(Rest::new(Arc::downgrade(parked), nid));
+        }
+    }
+
+    /// Decodes the next piece of a rest into `data`, and says where it lies in the file; `None` when
+    /// there is no more, or the decoder was given up.
+    pub(crate) fn decode_rest(&self, rest: &Rest, data: &mut Vec<u8>) -> Option<(Nid, u64)> {
+        let at = rest.next(data)?;
+        self.count_streamed(data.len());
+        let pages = whole_pages(at, data.len());
+        data.truncate(pages.end);
+        data.drain(..pages.start);
+        Some((rest.nid, at + pages.start as u64))
     }
 
     fn read_parked(&self, parked: &mut Parked, part: &Part, out: &mut [u8]) -> Result<bool> {
         let passing = |at: usize, data: &[u8]| {
             self.offer(part, at, data);
         };
+        let before = parked.position();
         let read = parked.read(part.skip as usize, out, passing);
+        self.count_streamed(parked.position() - before);
         read.map_err(part.failed())
     }
 
-    fn count_streamed(&self, bytes: Option<usize>) {
-        if let Some(bytes) = bytes {
-            add(&self.serve.counters.decodes_stream, 1);
-            add(&self.serve.counters.decoded_bytes, bytes as u64);
-        }
+    fn count_streamed(&self, bytes: usize) {
+        add(&self.serve.counters.decodes_stream, 1);
+        add(&self.serve.counters.decoded_bytes, bytes as u64);
     }
 
     fn decode_stream(
@@ -429,7 +480,8 @@ impl Image {
 
     /// The pcluster's bytes, paid for.
     fn fetch_encoded(&self, part: &Part) -> Result<Bytes> {
-        let lease = self.serve.lease(part.pcluster.bytes as usize + ENTRY_BYTES);
+        let room = Buffer::room(part.pcluster.bytes as usize);
+        let lease = self.serve.lease(room + ENTRY_BYTES);
         let lease = lease.ok_or_else(|| self.too_little_memory(part))?;
         let data = self.read_encoded(part)?;
         Ok(Bytes { data, lease })
@@ -465,4 +517,19 @@ impl Image {
             source,
         }
     }
+}
+
+/// The whole pages among so many bytes from `offset` of a file on.
+fn whole_pages(offset: u64, len: usize) -> Range<usize> {
+    let start = offset.next_multiple_of(PAGE_BYTES) - offset;
+    let end = (offset + len as u64) / PAGE_BYTES * PAGE_BYTES;
+    let end = end.saturating_sub(offset).max(start);
+    match end <= len as u64 {
+        true => start as usize..end as usize,
+        false => len..len,
+    }
+}
+
+fn lock(parked: &Mutex<Parked>) -> MutexGuard<'_, Parked> {
+    parked.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -42,7 +42,7 @@ pub(crate) enum Held {
 
 /// What a reader finds.
 pub(crate) enum Found<'a> {
-    /// An entry, and how often it was asked for since it was made.
+    /// An entry, and how often readers came back in it to what lies before the end of an earlier part.
     Held(Held, u32),
     /// Nothing: the others wait until it is made.
     Missing(Making<'a>),
@@ -64,7 +64,12 @@ struct State {
     queue: VecDeque<(Key, u64)>,
     numbers: u64,
     waits: u64,
+    /// The suspended decoders that were given up last.
+    given_up: VecDeque<Key>,
 }
+
+/// How many of those given up are kept in mind.
+const GIVEN_UP_MAX: usize = 256;
 
 enum Slot {
     Making(Made),
@@ -84,7 +89,9 @@ struct Entry {
     held: Held,
     number: u64,
     asked_again: bool,
-    asked: u32,
+    /// How often a reader came back, and where the part ends that reached farthest.
+    came_back: u32,
+    reached: u64,
     /// Bytes of the extent that were handed out.
     taken: u64,
 }
@@ -99,21 +106,27 @@ impl Pclusters {
         }
     }
 
-    /// Finds an entry; waits while someone makes it.
-    pub(crate) fn find(&self, key: Key) -> Found<'_> {
+    /// Finds an entry for a part that ends so far into the extent; waits while someone makes it.
+    pub(crate) fn find(&self, key: Key, end: u64) -> Found<'_> {
         let mut state = self.lock();
         let mut waited = false;
         loop {
             match state.slots.get_mut(&key) {
                 Some(Slot::Held(entry)) => {
                     entry.asked_again = true;
-                    entry.asked = entry.asked.saturating_add(1);
-                    return Found::Held(entry.held.clone(), entry.asked);
+                    let comes_back = u32::from(end <= entry.reached);
+                    entry.came_back = entry.came_back.saturating_add(comes_back);
+                    entry.reached = entry.reached.max(end);
+                    return Found::Held(entry.held.clone(), entry.came_back);
                 }
                 Some(Slot::Making(made)) => made.awaited = true,
                 None => {
                     state.slots.insert(key, Slot::Making(Made::default()));
-                    return Found::Missing(Making { cache: self, key });
+                    return Found::Missing(Making {
+                        cache: self,
+                        key,
+                        was_given_up: state.forget(&key),
+                    });
                 }
             }
             state.waits += u64::from(!waited);
@@ -139,7 +152,11 @@ impl Pclusters {
         let entry = state.slots.insert(key, making);
         drop(state);
         drop(entry);
-        Some(Making { cache: self, key })
+        Some(Making {
+            cache: self,
+            key,
+            was_given_up: true,
+        })
     }
 
     /// Notes that so many bytes of the extent were handed out. The entry goes when it is used up.
@@ -168,6 +185,9 @@ impl Pclusters {
                         continue;
                     }
                     let entry = state.slots.remove(&key);
+                    if let Some(Slot::Held(Entry { held, .. })) = &entry {
+                        state.remember(key, held);
+                    }
                     drop(state);
                     drop(entry);
                     return true;
@@ -189,6 +209,20 @@ impl Pclusters {
 }
 
 impl State {
+    /// Keeps in mind that a suspended decoder was given up.
+    fn remember(&mut self, key: Key, held: &Held) {
+        if matches!(held, Held::Parked(_)) {
+            self.given_up.truncate(GIVEN_UP_MAX - 1);
+            self.given_up.push_front(key);
+        }
+    }
+
+    /// Whether that is kept in mind; no longer then.
+    fn forget(&mut self, key: &Key) -> bool {
+        let found = self.given_up.iter().position(|given_up| given_up == key);
+        found.and_then(|at| self.given_up.remove(at)).is_some()
+    }
+
     fn put(&mut self, key: Key, held: Held) {
         self.numbers += 1;
         let number = self.numbers;
@@ -200,7 +234,8 @@ impl State {
             held,
             number,
             asked_again: false,
-            asked: 0,
+            came_back: 0,
+            reached: 0,
             taken,
         };
         self.slots.insert(key, Slot::Held(entry));
@@ -220,6 +255,7 @@ impl State {
 pub(crate) struct Making<'a> {
     cache: &'a Pclusters,
     key: Key,
+    was_given_up: bool,
 }
 
 impl Making<'_> {
@@ -227,6 +263,11 @@ impl Making<'_> {
     pub(crate) fn is_awaited(&self) -> bool {
         let state = self.cache.lock();
         matches!(state.slots.get(&self.key), Some(Slot::Making(made)) if made.awaited)
+    }
+
+    /// Whether there was a suspended decoder a while ago, or just now, so that someone comes back.
+    pub(crate) fn was_given_up(&self) -> bool {
+        self.was_given_up
     }
 
     /// Lets everyone have it.
@@ -286,7 +327,7 @@ mod tests {
     }
 
     fn make(cache: &Pclusters, key: Key, held: Held) {
-        match cache.find(key) {
+        match cache.find(key, 10) {
             Found::Missing(making) => making.put(held),
             Found::Held(..) => panic!("there already"),
         }
@@ -299,7 +340,7 @@ mod tests {
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| match cache.find(key(0, 10)) {
+                scope.spawn(|| match cache.find(key(0, 10), 10) {
                     Found::Held(Held::Decoded(bytes), _) => assert_eq!(*bytes.data, [7; 10]),
                     Found::Held(..) => panic!("another form"),
                     Found::Missing(making) => {
@@ -322,7 +363,7 @@ mod tests {
         let tried = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| match cache.find(key(0, 10)) {
+                scope.spawn(|| match cache.find(key(0, 10), 10) {
                     Found::Held(..) => panic!("nobody made it"),
                     Found::Missing(_) => tried.fetch_add(1, Ordering::SeqCst),
                 });
@@ -355,7 +396,7 @@ mod tests {
         for address in 0..3 {
             make(&cache, key(address, 10), held(&memory, 10));
         }
-        assert!(matches!(cache.find(key(0, 10)), Found::Held(..)));
+        assert!(matches!(cache.find(key(0, 10), 10), Found::Held(..)));
         let is_there = |address| cache.lock().slots.contains_key(&key(address, 10));
         for gone in [1, 2, 0] {
             assert!(is_there(gone));
@@ -371,7 +412,7 @@ mod tests {
         let memory = Memory::new(30);
         let cache = Pclusters::new(memory.clone());
         make(&cache, key(0, 10), held(&memory, 10));
-        let Found::Held(old, 1) = cache.find(key(0, 10)) else {
+        let Found::Held(old, 0) = cache.find(key(0, 10), 10) else {
             panic!("just made");
         };
         cache.took(key(0, 10), 6);
@@ -381,7 +422,7 @@ mod tests {
         assert!(cache.replace(key(0, 10), &old).is_none(), "made by another");
         cache.took(key(0, 10), 4);
         assert!(
-            matches!(cache.find(key(0, 10)), Found::Missing(_)),
+            matches!(cache.find(key(0, 10), 10), Found::Missing(_)),
             "6 were taken before"
         );
     }

@@ -61,3 +61,35 @@ fn of_long_extents() {
     let told: usize = large().iter().map(|sample| compare(sample, 20)).sum();
     assert!(told > 1 << 20, "{told}");
 }
+
+#[test]
+fn of_the_rest_of_long_extents_that_readers_come_back_to() {
+    let mut pages = 0;
+    for sample in large() {
+        let fs = Arc::new(sample.open(OpenOptions::default()));
+        let rests = Arc::new(Mutex::new(Vec::new()));
+        let hook = rests.clone();
+        fs.on_rest(move |rest| hook.lock().unwrap().push(rest));
+        let mut random = Random(5);
+        for _ in 0..20 {
+            let file = sample.any_file(&mut random);
+            let offset = random.below(file.content.len() as u64) / PAGE * PAGE;
+            file.compare(&fs, offset, PAGE as usize, &sample.name);
+            let mut data = Vec::new();
+            for rest in rests.lock().unwrap().drain(..) {
+                while let Some((ino, at)) = fs.decode_rest(&rest, &mut data) {
+                    let what = format!("{}: {}, at {at}", sample.name, file.path);
+                    assert_eq!(ino, file.ino, "{what}");
+                    let whole = data.len() as u64 % PAGE == 0 && (data.is_empty() || at % PAGE == 0);
+                    assert!(whole, "{what}: {} bytes", data.len());
+                    assert!(file.at(at, data.len()) == data, "{what}: other bytes");
+                    pages += data.len() as u64 / PAGE;
+                    // Readers of what goes by find it all the same.
+                    let near = (at + PAGE).min(file.content.len() as u64 - 1);
+                    file.compare(&fs, near, 100_000, &sample.name);
+                }
+            }
+        }
+    }
+    assert!(pages > 1000, "{pages}");
+}

@@ -18,6 +18,10 @@ const SEQUENTIAL_BYTES: u64 = 512 << 20;
 /// What is read at random places, which a warm image yields much faster.
 const RANDOM_COLD_BYTES: u64 = 16 << 20;
 const RANDOM_WARM_BYTES: u64 = 64 << 20;
+/// The same from large pclusters, each of which may have to be decoded for each block.
+const RANDOM_BIG_BYTES: u64 = 8 << 20;
+/// Files up to this length are put into images with large pclusters too, which take long to make.
+const BIG_FILE_BYTES_MAX: u64 = 256 << 20;
 /// How many blocks are read at random places of a tree.
 const RANDOM_TREE_BLOCKS: u64 = 16_384;
 
@@ -60,13 +64,23 @@ fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path) -> Outco
     let mut at_64k = bench.erofs(&EROFS_64K)?;
     at_64k.push(Bench::squashfuse("128K")?);
     let at_64k = bench.chosen(at_64k);
-    for (size, contenders) in [("4K", everybody), ("64K", at_64k)] {
+    let mut images = vec![("4K", everybody, false), ("64K", at_64k, false)];
+    if corpus.join(file).metadata()?.len() <= BIG_FILE_BYTES_MAX {
+        for (label, format) in BIG {
+            let contenders = bench.erofs(&format)?;
+            images.push((label, bench.chosen(contenders), true));
+        }
+    }
+    for (label, contenders, big) in images {
         bench.prepare(&contenders, corpus);
-        let subject = format!("{name} {size}");
+        let subject = format!("{name} {label}");
         for state in [State::Cold, State::Warm] {
             for (pattern_name, pattern, readers) in PATTERNS {
+                if big && readers > 1 {
+                    continue;
+                }
                 eprintln!("bench read: {subject}, {}, {pattern_name}", state.name());
-                let plan = plan(&corpus.join(file), pattern, state, readers)?;
+                let plan = plan(&corpus.join(file), pattern, state, readers, big)?;
                 let genuine = pattern::read(&corpus.join(file), &plan)?;
                 let turn = |bench: &Bench, contender: &Contender| {
                     let read = |directory: &Path| Ok(pattern::read(&directory.join(file), &plan)?);
@@ -80,9 +94,16 @@ fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path) -> Outco
     Ok(())
 }
 
-fn plan(file: &Path, pattern: Pattern, state: State, readers: u64) -> Outcome<Vec<Vec<u64>>> {
+fn plan(
+    file: &Path,
+    pattern: Pattern,
+    state: State,
+    readers: u64,
+    big: bool,
+) -> Outcome<Vec<Vec<u64>>> {
     let bytes = file.metadata()?.len();
     let bytes_max = match (pattern, state) {
+        (Pattern::Random, _) if big => RANDOM_BIG_BYTES,
         (Pattern::Random, State::Cold) => RANDOM_COLD_BYTES,
         (Pattern::Random, State::Warm) => RANDOM_WARM_BYTES,
         (Pattern::Sequential, _) => SEQUENTIAL_BYTES,
