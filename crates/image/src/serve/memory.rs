@@ -31,6 +31,8 @@ struct Used {
     peak: usize,
     /// How often bytes may have become free.
     changes: u64,
+    /// How many wait for that: telling nobody costs a system call too.
+    waiting: usize,
 }
 
 /// Bytes taken of a [`Memory`]; given back when dropped.
@@ -78,8 +80,13 @@ impl Memory {
 
     /// Says that there may be more to give up than before.
     pub(crate) fn changed(&self) {
-        self.lock().changes += 1;
-        self.freed.notify_all();
+        let mut used = self.lock();
+        used.changes += 1;
+        let is_awaited = used.waiting > 0;
+        drop(used);
+        if is_awaited {
+            self.freed.notify_all();
+        }
     }
 
     /// Bytes taken now, and the most that ever were.
@@ -114,9 +121,10 @@ impl Memory {
             if make_room() {
                 continue;
             }
-            let used = self.lock();
+            let mut used = self.lock();
+            used.waiting += 1;
             let waited = self.freed.wait_while(used, |used| used.changes == seen);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
         }
     }
 

@@ -126,6 +126,7 @@ impl Pclusters {
                         cache: self,
                         key,
                         was_given_up: state.forget(&key),
+                        had_waiters: false,
                     });
                 }
             }
@@ -156,6 +157,7 @@ impl Pclusters {
             cache: self,
             key,
             was_given_up: true,
+            had_waiters: false,
         })
     }
 
@@ -209,6 +211,11 @@ impl Pclusters {
 }
 
 impl State {
+    /// Whether someone waits for an entry that is being made.
+    fn is_awaited(&self, key: &Key) -> bool {
+        matches!(self.slots.get(key), Some(Slot::Making(made)) if made.awaited)
+    }
+
     /// Keeps in mind that a suspended decoder was given up.
     fn remember(&mut self, key: Key, held: &Held) {
         if matches!(held, Held::Parked(_)) {
@@ -256,13 +263,13 @@ pub(crate) struct Making<'a> {
     cache: &'a Pclusters,
     key: Key,
     was_given_up: bool,
+    had_waiters: bool,
 }
 
 impl Making<'_> {
     /// Whether another reader waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
-        let state = self.cache.lock();
-        matches!(state.slots.get(&self.key), Some(Slot::Making(made)) if made.awaited)
+        self.cache.lock().is_awaited(&self.key)
     }
 
     /// Whether there was a suspended decoder a while ago, or just now, so that someone comes back.
@@ -271,19 +278,25 @@ impl Making<'_> {
     }
 
     /// Lets everyone have it.
-    pub(crate) fn put(self, held: Held) {
-        self.cache.lock().put(self.key, held);
+    pub(crate) fn put(mut self, held: Held) {
+        let mut state = self.cache.lock();
+        self.had_waiters = state.is_awaited(&self.key);
+        state.put(self.key, held);
     }
 }
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
         let mut state = self.cache.lock();
-        if let Some(Slot::Making(_)) = state.slots.get(&self.key) {
+        if let Some(Slot::Making(made)) = state.slots.get(&self.key) {
+            self.had_waiters = made.awaited;
             state.slots.remove(&self.key);
         }
         drop(state);
-        self.cache.made.notify_all();
+        // Telling nobody costs a system call too.
+        if self.had_waiters {
+            self.cache.made.notify_all();
+        }
         self.cache.memory.changed();
     }
 }
