@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use anteros_core::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, Statx, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 
 /// A directory and all below it, on one file system.
@@ -86,10 +86,16 @@ fn attr(stat: &Statx) -> Attr {
         size: stat.stx_size,
         blocks: stat.stx_blocks,
         block_size: stat.stx_blksize,
-        mtime: Timestamp {
-            secs: stat.stx_mtime.tv_sec,
-            nanos: stat.stx_mtime.tv_nsec,
-        },
+        atime: time(stat.stx_atime),
+        mtime: time(stat.stx_mtime),
+        ctime: time(stat.stx_ctime),
+    }
+}
+
+fn time(time: StatxTimestamp) -> Timestamp {
+    Timestamp {
+        secs: time.tv_sec,
+        nanos: time.tv_nsec,
     }
 }
 
@@ -191,6 +197,7 @@ impl FileSystem for HostFs {
             block_size: stat.f_bsize as u32,
             blocks: stat.f_blocks,
             blocks_free: stat.f_bfree,
+            blocks_available: stat.f_bavail,
             files: stat.f_files,
             files_free: stat.f_ffree,
             name_max: stat.f_namelen as u32,

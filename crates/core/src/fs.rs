@@ -4,6 +4,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
+use crate::Writable;
+
 /// An inode number as the file system's user sees it. The root's is whatever
 /// [`FileSystem::root`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,8 +118,12 @@ pub struct Attr {
     pub blocks: u64,
     /// Preferred I/O size in bytes.
     pub block_size: u32,
-    /// Last modification. A read-only file system that keeps one time reports it for all three.
+    /// Last access. A file system that keeps one time reports it for all three.
+    pub atime: Timestamp,
+    /// Last modification of the content.
     pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
 }
 
 /// An entry of a directory, lent for the length of a call.
@@ -151,6 +157,8 @@ pub struct StatFs {
     pub blocks: u64,
     /// Blocks free.
     pub blocks_free: u64,
+    /// Blocks free for those without privileges.
+    pub blocks_available: u64,
     /// Inodes in all.
     pub files: u64,
     /// Inodes free.
@@ -189,6 +197,9 @@ pub enum FsError {
     /// The medium failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// What an operating system underneath said of the request: that is the answer, and no fault.
+    #[error("{0}")]
+    Host(io::Error),
 }
 
 /// The answer of a file system.
@@ -253,4 +264,9 @@ pub trait FileSystem: Send + Sync {
 
     /// Space and inodes in all.
     fn statfs(&self) -> FsResult<StatFs>;
+
+    /// The file system as one that can be written to; `None` for one that never changes.
+    fn writable(&self) -> Option<&dyn Writable> {
+        None
+    }
 }

@@ -3,7 +3,8 @@
 //! - [`Device`] is what lies below: bytes at an offset. A file, a memory buffer and an image inside
 //!   a larger file are the same thing to whoever reads.
 //! - [`FileSystem`] is what stands above: what a file system answers. The FUSE session, the tools
-//!   and the tests drive it without knowing what it is made of.
+//!   and the tests drive it without knowing what it is made of. One that can be written to is
+//!   [`Writable`] as well.
 //!
 //! This crate knows no format and no codec, and never prints.
 
@@ -11,6 +12,7 @@ mod algorithm;
 mod device;
 mod fs;
 mod size;
+mod writable;
 
 pub use algorithm::Algorithm;
 pub use device::{Device, FileDevice, Window};
@@ -18,3 +20,4 @@ pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
 pub use size::{ParseSizeError, parse_size};
+pub use writable::{Caller, Changes, FilePosition, New, OpenFile, SetTime, Writable};

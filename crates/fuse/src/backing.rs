@@ -2,17 +2,20 @@
 //! was lent to it.
 //!
 //! The kernel wants the same loan for every open of an inode, and will not mix opens with and
-//! without one. So each inode is decided upon once, and the decision is kept until the mount goes:
-//! one small number for each memory file that was ever opened.
+//! without one. So each memory file is decided upon once, and the decision is kept until the mount goes:
+//! one small number for each that was ever opened. A file that can be written to is decided upon when
+//! it is opened for the first time, and again when it was released as often as it was opened.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::Ino;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::device::Device;
+use crate::dispatch::FileLender;
 use crate::ioctl;
 
 /// The loans of one mount.
@@ -21,6 +24,14 @@ pub struct Backing {
     device: Arc<Device>,
     /// The backing id of each memory file opened so far, if the kernel took it.
     ids: Mutex<BTreeMap<Ino, Option<i32>>>,
+    /// The files that are open, with what was decided.
+    open: Mutex<HashMap<Ino, Loan>>,
+}
+
+#[derive(Debug)]
+struct Loan {
+    id: Option<i32>,
+    opened: u64,
 }
 
 impl Backing {
@@ -33,6 +44,7 @@ impl Backing {
         Some(Self {
             device,
             ids: Mutex::default(),
+            open: Mutex::default(),
         })
     }
 
@@ -44,10 +56,54 @@ impl Backing {
     }
 }
 
+impl Backing {
+    /// The kernel writes with the privileges that we have now. Without this one, set-id bits and file
+    /// capabilities go when a file is written to, as they do where users write by themselves.
+    fn lend_for_writing(&self, file: BorrowedFd<'_>) -> Option<i32> {
+        let ours = capabilities(None).ok()?;
+        let fewer = CapabilitySets {
+            effective: ours.effective - CapabilitySet::FSETID,
+            ..ours
+        };
+        set_capabilities(None, fewer).ok()?;
+        let id = ioctl::lend(self.device.as_fd(), file);
+        set_capabilities(None, ours).ok()?;
+        id.ok()
+    }
+}
+
+impl FileLender for Backing {
+    fn lend(&self, ino: Ino, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32> {
+        let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let loan = loans.entry(ino).or_insert_with(|| Loan {
+            id: open().and_then(|file| self.lend_for_writing(file.as_fd())),
+            opened: 0,
+        });
+        loan.opened += 1;
+        loan.id
+    }
+
+    fn take_back(&self, ino: Ino) {
+        let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(loan) = loans.get_mut(&ino) else {
+            return;
+        };
+        loan.opened -= 1;
+        if loan.opened == 0 {
+            let loan = loans.remove(&ino);
+            if let Some(id) = loan.and_then(|loan| loan.id) {
+                let _ = ioctl::take_back(self.device.as_fd(), id);
+            }
+        }
+    }
+}
+
 impl Drop for Backing {
     fn drop(&mut self) {
         let ids = self.ids.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for id in ids.values().flatten() {
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let open = open.values().map(|loan| &loan.id);
+        for id in ids.values().chain(open).flatten() {
             // Where this fails the connection is gone, and the loans with it.
             let _ = ioctl::take_back(self.device.as_fd(), *id);
         }

@@ -13,9 +13,13 @@ use crate::proto::OutHeader;
 /// Where the kernel offers its side of the protocol.
 pub const PATH: &str = "/dev/fuse";
 
-/// Room for a request. The kernel refuses to read into less than 8 KiB plus its largest write; reads
-/// carry names at most, and batches of forgotten nodes fill what there is.
+/// Room for a request that writes nothing. The kernel refuses to read into less than 8 KiB plus its
+/// largest write; reads carry names at most, and batches of forgotten nodes fill what there is. The value
+/// of an extended attribute may have 64 KiB.
 pub const REQUEST_LEN_MAX: usize = 64 << 10;
+
+/// What a request has besides the content that is to be written.
+pub const REQUEST_HEAD_MAX: usize = 16 << 10;
 
 /// An open `/dev/fuse`.
 #[derive(Debug)]

@@ -6,15 +6,19 @@
 //! are answered with EINVAL. Should the file system panic, the request is answered with EIO and the
 //! worker lives on; otherwise the caller would wait for ever.
 
+mod writable;
+
 use std::ops::ControlFlow;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anteros_core::{Attr, FileSystem, FsError, FsResult, Ino, Seek};
+use anteros_core::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Seek, Timestamp};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use self::writable::Writing;
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
 use crate::proto::{
@@ -22,8 +26,9 @@ use crate::proto::{
     StatfsOut, XattrSize, op, open_flag, rdev,
 };
 
-/// For how many seconds the kernel may trust a name or attributes: the largest time it can count.
-const FOREVER: u64 = i64::MAX as u64;
+/// For how long the kernel may trust names and attributes of a file system that never changes: the
+/// largest time it can count.
+const FOREVER: Duration = Duration::from_secs(i64::MAX as u64);
 
 /// The longest name of a directory entry, in bytes.
 const NAME_LEN_MAX: usize = 255;
@@ -37,6 +42,17 @@ pub type FaultHook = Box<dyn Fn(Ino, &FsError) + Send + Sync>;
 /// Lends the kernel the file that holds an inode's content, and returns the id to name it by; `None`
 /// if the kernel did not take it. The answer is the same for every call.
 pub type Lender = Box<dyn Fn(Ino, BorrowedFd<'_>) -> Option<i32> + Send + Sync>;
+
+/// Lends the kernel the files behind those of a file system that can be written to.
+pub trait FileLender: Send + Sync {
+    /// Counts an open file of an inode, and returns the id to name the file behind it by; `None` if the
+    /// kernel has to ask. `open` is called for the first of them; the answer holds for all that are open
+    /// at a time.
+    fn lend(&self, ino: Ino, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32>;
+
+    /// An open file of the inode is released.
+    fn take_back(&self, ino: Ino);
+}
 
 /// What to send back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,17 +71,21 @@ pub struct Dispatcher {
     /// There if files may be lent. They are opened for real then, all of them: one ENOSYS and the
     /// kernel asks no more.
     lender: Option<Lender>,
+    file_lender: Option<Arc<dyn FileLender>>,
+    /// For how long the kernel may trust names and attributes.
+    trusted_for: Duration,
 }
 
 impl Dispatcher {
     /// A dispatcher that asks `fs` and tells no one of faults.
     pub fn new(fs: Arc<dyn FileSystem>) -> Self {
-        let nodes = Nodes::new(fs.root());
         Self {
+            nodes: Nodes::new(fs.root()),
+            trusted_for: fs.writable().map_or(FOREVER, |fs| fs.trusted_for()),
             fs,
-            nodes,
             on_fault: Box::new(|_, _| {}),
             lender: None,
+            file_lender: None,
         }
     }
 
@@ -79,6 +99,11 @@ impl Dispatcher {
         self.lender = Some(lender);
     }
 
+    /// Has the files behind those of a file system that can be written to lent to the kernel.
+    pub fn set_file_lender(&mut self, lender: Arc<dyn FileLender>) {
+        self.file_lender = Some(lender);
+    }
+
     /// How inodes and the kernel's nodes correspond.
     pub fn nodes(&self) -> Nodes {
         self.nodes
@@ -88,6 +113,13 @@ impl Dispatcher {
     pub fn answer(&self, request: &[u8], out: &mut [u8]) -> Option<Reply> {
         let (header, body) = InHeader::read_from_prefix(request).ok()?;
         if matches!(header.opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT) {
+            if let Some(fs) = self
+                .fs
+                .writable()
+                .filter(|_| header.opcode != op::INTERRUPT)
+            {
+                let _ = catch_unwind(AssertUnwindSafe(|| self.forget(fs, &header, Args(body))));
+            }
             return None;
         }
         let payload = if header.len as usize == request.len() {
@@ -107,11 +139,23 @@ impl Dispatcher {
     fn serve(&self, header: &InHeader, args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         match header.opcode {
             op::STATFS => return self.statfs(out),
-            op::DESTROY | op::RELEASE | op::RELEASEDIR => return Ok(0),
+            op::DESTROY => return Ok(0),
             _ => {}
         }
         let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
+        if let Some(fs) = self.fs.writable() {
+            let writing = Writing {
+                dispatcher: self,
+                fs,
+                header,
+                ino,
+            };
+            if let Some(answer) = writing.serve(Args(args.0), out) {
+                return answer;
+            }
+        }
         match header.opcode {
+            op::RELEASE | op::RELEASEDIR => Ok(0),
             op::LOOKUP => self.lookup(ino, args, out),
             op::GETATTR => self.getattr(ino, out),
             op::READLINK => self.readlink(ino, out),
@@ -156,7 +200,7 @@ impl Dispatcher {
         };
         match found {
             Ok(attr) => put(out, &self.entry(&attr).ok_or(Errno::IO)?),
-            Err(FsError::NotFound) => put(out, &missing()),
+            Err(FsError::NotFound) => put(out, &self.missing()),
             Err(error) => Err(self.errno(parent, &error)),
         }
     }
@@ -175,16 +219,16 @@ impl Dispatcher {
     }
 
     fn getattr(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
-        let attr = raw_attr(&self.ask(ino, self.fs.getattr(ino))?);
-        put(
-            out,
-            &AttrOut {
-                attr_valid: FOREVER,
-                attr_valid_nsec: 0,
-                padding: 0,
-                attr,
-            },
-        )
+        put(out, &self.attr_out(&self.ask(ino, self.fs.getattr(ino))?))
+    }
+
+    fn attr_out(&self, attr: &Attr) -> AttrOut {
+        AttrOut {
+            attr_valid: self.trusted_for.as_secs(),
+            attr_valid_nsec: self.trusted_for.subsec_nanos(),
+            padding: 0,
+            attr: raw_attr(attr),
+        }
     }
 
     fn readlink(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
@@ -228,7 +272,9 @@ impl Dispatcher {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut page = DirPage::new(buf);
-        self.fill(ino, read.offset, &mut page)?;
+        self.fill(ino, &mut page, |visit| {
+            self.fs.readdir(ino, read.offset, visit)
+        })?;
         Ok(page.len())
     }
 
@@ -239,7 +285,9 @@ impl Dispatcher {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut page = DirPage::plus(buf);
-        self.fill(ino, read.offset, &mut page)?;
+        self.fill(ino, &mut page, |visit| {
+            self.fs.readdir(ino, read.offset, visit)
+        })?;
         page.fill_entries(|ino, kind| {
             let attr = self.fs.getattr_listed(ino, kind);
             attr.and_then(|attr| self.entry(&attr))
@@ -248,11 +296,16 @@ impl Dispatcher {
         Ok(page.len())
     }
 
-    /// Fills `page` with entries from the position `from` on. What comes before a fault is listed;
-    /// the next call, resuming there, meets it again and reports it.
-    fn fill(&self, ino: Ino, from: u64, page: &mut DirPage<'_>) -> Result<(), Errno> {
+    /// Fills `page` with what `list` shows. What comes before a fault is listed; the next call, resuming
+    /// there, meets it again and reports it.
+    fn fill(
+        &self,
+        ino: Ino,
+        page: &mut DirPage<'_>,
+        list: impl FnOnce(&mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>) -> FsResult<()>,
+    ) -> Result<(), Errno> {
         let mut full = false;
-        let result = self.fs.readdir(ino, from, &mut |entry| {
+        let result = list(&mut |entry| {
             if page.push(&entry) {
                 return ControlFlow::Continue(());
             }
@@ -307,7 +360,7 @@ impl Dispatcher {
         let reply = StatfsOut {
             blocks: stat.blocks,
             bfree: stat.blocks_free,
-            bavail: stat.blocks_free,
+            bavail: stat.blocks_available,
             files: stat.files,
             ffree: stat.files_free,
             bsize: stat.block_size,
@@ -322,10 +375,20 @@ impl Dispatcher {
     fn entry(&self, attr: &Attr) -> Option<EntryOut> {
         Some(EntryOut {
             nodeid: self.nodes.node(attr.ino)?,
-            attr_valid: FOREVER,
+            attr_valid: self.trusted_for.as_secs(),
+            attr_valid_nsec: self.trusted_for.subsec_nanos(),
             attr: raw_attr(attr),
-            ..missing()
+            ..self.missing()
         })
+    }
+
+    /// A name that is not there.
+    fn missing(&self) -> EntryOut {
+        EntryOut {
+            entry_valid: self.trusted_for.as_secs(),
+            entry_valid_nsec: self.trusted_for.subsec_nanos(),
+            ..EntryOut::new_zeroed()
+        }
     }
 
     fn ask<T>(&self, ino: Ino, result: FsResult<T>) -> Result<T, Errno> {
@@ -354,6 +417,7 @@ impl Dispatcher {
             FsError::Unsupported => Errno::OPNOTSUPP,
             FsError::Corrupt(_) => self.fault(ino, error, Errno::UCLEAN),
             FsError::Io(_) => self.fault(ino, error, Errno::IO),
+            FsError::Host(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
         }
     }
 
@@ -415,27 +479,19 @@ fn put_sized(out: &mut [u8], size: u32, value: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// A name that is not there, and never will be.
-fn missing() -> EntryOut {
-    EntryOut {
-        entry_valid: FOREVER,
-        ..EntryOut::new_zeroed()
-    }
-}
-
 fn raw_attr(attr: &Attr) -> RawAttr {
     // The kernel reads the seconds as signed again.
-    let secs = attr.mtime.secs as u64;
+    let secs = |time: Timestamp| time.secs as u64;
     RawAttr {
         ino: attr.ino.0,
         size: attr.size,
         blocks: attr.blocks,
-        atime: secs,
-        mtime: secs,
-        ctime: secs,
-        atimensec: attr.mtime.nanos,
+        atime: secs(attr.atime),
+        mtime: secs(attr.mtime),
+        ctime: secs(attr.ctime),
+        atimensec: attr.atime.nanos,
         mtimensec: attr.mtime.nanos,
-        ctimensec: attr.mtime.nanos,
+        ctimensec: attr.ctime.nanos,
         mode: attr.kind.mode_bits() | u32::from(attr.perm & 0o7777),
         nlink: attr.nlink,
         uid: attr.uid,

@@ -15,9 +15,9 @@ pub const READ_LEN_MAX: usize = 1 << 20;
 /// that is answered.
 const READ_LEN_MIN: usize = 128 << 10;
 
-/// The least `max_write` the kernel accepts. Nothing is written here, and it wants a request buffer
-/// larger than this.
-const WRITE_LEN_MAX: u32 = 4096;
+/// The least `max_write` the kernel accepts; for a file system that never changes. It wants a request
+/// buffer larger than this.
+const WRITE_LEN_MIN: usize = 4096;
 
 /// Requests that may wait without a caller waiting for them (readahead), and when to call that
 /// congested.
@@ -41,9 +41,28 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::MAX_PAGES
     | init_flag::CACHE_SYMLINKS;
 
+/// What we take besides for a file system that can be written to. Privileges are dropped by whoever
+/// writes, when the kernel says so: otherwise it would ask for a file's capabilities before each write.
+/// Cached pages go when size or time of a file have changed behind the kernel's back.
+const WANTED_TO_WRITE: u64 = init_flag::ATOMIC_O_TRUNC
+    | init_flag::BIG_WRITES
+    | init_flag::DONT_MASK
+    | init_flag::AUTO_INVAL_DATA
+    | init_flag::HANDLE_KILLPRIV_V2;
+
+/// What of [`WANTED`] is for a file system that never changes: to do without opens, to learn attributes
+/// from listings, and to find inodes that were forgotten.
+const ONLY_TO_READ: u64 = init_flag::EXPORT_SUPPORT
+    | init_flag::DO_READDIRPLUS
+    | init_flag::READDIRPLUS_AUTO
+    | init_flag::NO_OPEN_SUPPORT
+    | init_flag::NO_OPENDIR_SUPPORT;
+
 /// What the mount is to be like.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
+    /// Bytes of the largest WRITE, if there are any.
+    pub write_len_max: Option<usize>,
     /// Whether the kernel checks permissions. POSIX ACLs are asked for too then; it only honours
     /// them together with mode bits.
     pub check_permissions: bool,
@@ -120,7 +139,10 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
             minor: offer.minor,
         });
     }
-    let mut flags = WANTED;
+    let mut flags = match terms.write_len_max {
+        Some(_) => WANTED & !ONLY_TO_READ | WANTED_TO_WRITE,
+        None => WANTED,
+    };
     if terms.check_permissions {
         flags |= init_flag::POSIX_ACL;
     }
@@ -130,6 +152,7 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
     flags &= offer.flags;
     let lends = flags & init_flag::PASSTHROUGH != 0;
     let readahead = terms.readahead.unwrap_or(usize::MAX);
+    let write_len_max = terms.write_len_max.unwrap_or(0).max(WRITE_LEN_MIN);
     Ok(InitOut {
         major: MAJOR,
         minor: MINOR,
@@ -140,9 +163,9 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
         max_stack_depth: if lends { STACK_DEPTH } else { 0 },
         max_background: BACKGROUND_MAX,
         congestion_threshold: CONGESTED_AT,
-        max_write: WRITE_LEN_MAX,
+        max_write: write_len_max as u32,
         time_gran: 1,
-        max_pages: (terms.read_len_max / page_size()).max(1) as u16,
+        max_pages: (terms.read_len_max.max(write_len_max) / page_size()).max(1) as u16,
         ..InitOut::new_zeroed()
     })
 }
@@ -152,6 +175,7 @@ mod tests {
     use super::*;
 
     const TERMS: Terms = Terms {
+        write_len_max: None,
         check_permissions: true,
         read_len_max: READ_LEN_MAX,
         readahead: None,
@@ -176,6 +200,20 @@ mod tests {
         let answer = negotiate(&bare, TERMS).unwrap();
         assert_eq!(u64::from(answer.flags), init_flag::MAX_PAGES);
         assert_eq!((answer.flags2, answer.max_stack_depth), (0, 0));
+    }
+
+    #[test]
+    fn what_can_be_written_to_is_opened_and_written_in_large_pieces() {
+        let terms = Terms {
+            write_len_max: Some(1 << 20),
+            read_len_max: 128 << 10,
+            ..TERMS
+        };
+        let answer = negotiate(&offer(7, 45), terms).unwrap();
+        let flags = u64::from(answer.flags);
+        assert_eq!((answer.max_write, answer.max_pages), (1 << 20, 256));
+        assert_eq!(flags & ONLY_TO_READ, 0);
+        assert_eq!(flags & WANTED_TO_WRITE, WANTED_TO_WRITE);
     }
 
     #[test]

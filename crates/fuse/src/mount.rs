@@ -45,6 +45,12 @@ pub struct MountOptions {
     /// is 128 KiB. Everyone may lower it, root may raise it;
     /// [`Session::readahead`](crate::Session::readahead) tells what came of it.
     pub readahead: Option<usize>,
+    /// Bytes of the largest write the kernel may ask for at once, of a file system that can be written
+    /// to: from 4 KiB to 1 MiB.
+    pub write_len_max: usize,
+    /// Whether the kernel may read and write the files behind those of such a file system by itself,
+    /// where it can and they are offered ([`Writable::backing`](anteros_core::Writable::backing)).
+    pub passthrough: bool,
 }
 
 impl Default for MountOptions {
@@ -61,6 +67,8 @@ impl Default for MountOptions {
             workers: std::thread::available_parallelism().map_or(4, |n| n.get().clamp(4, 8)),
             read_len_max: READ_LEN_MAX,
             readahead: None,
+            write_len_max: READ_LEN_MAX,
+            passthrough: true,
         }
     }
 }
@@ -79,11 +87,15 @@ impl MountOptions {
 }
 
 /// Mounts on `mountpoint` and returns the device that serves it, with the INIT request waiting.
-pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Device, MountError> {
+pub fn mount(
+    mountpoint: &Path,
+    options: &MountOptions,
+    read_only: bool,
+) -> Result<Device, MountError> {
     if geteuid().is_root() {
-        mount_directly(mountpoint, options)
+        mount_directly(mountpoint, options, read_only)
     } else {
-        mount_through_helper(mountpoint, options)
+        mount_through_helper(mountpoint, options, read_only)
     }
 }
 
@@ -100,7 +112,11 @@ pub fn resolve(mountpoint: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Device, MountError> {
+fn mount_directly(
+    mountpoint: &Path,
+    options: &MountOptions,
+    read_only: bool,
+) -> Result<Device, MountError> {
     let refused = |errno: Errno| MountError::Refused {
         path: mountpoint.into(),
         source: errno.into(),
@@ -121,14 +137,22 @@ fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Device, M
         "" => "fuse".into(),
         subtype => format!("fuse.{subtype}"),
     };
-    let flags = MountFlags::RDONLY;
+    let flags = match read_only {
+        true => MountFlags::RDONLY,
+        false => MountFlags::NOSUID | MountFlags::NODEV,
+    };
     rustix::mount::mount(&*options.fs_name, mountpoint, kind, flags, data.as_c_str())
         .map_err(refused)?;
     Ok(device)
 }
 
-fn mount_through_helper(mountpoint: &Path, options: &MountOptions) -> Result<Device, MountError> {
-    let (ours, child) = start_helper(mountpoint, options).map_err(MountError::HelperMissing)?;
+fn mount_through_helper(
+    mountpoint: &Path,
+    options: &MountOptions,
+    read_only: bool,
+) -> Result<Device, MountError> {
+    let (ours, child) =
+        start_helper(mountpoint, options, read_only).map_err(MountError::HelperMissing)?;
     // The helper sends the descriptor, or ends without a word here and says why on its stderr.
     let device = receive_fd(&ours);
     let output = child
@@ -145,12 +169,16 @@ fn mount_through_helper(mountpoint: &Path, options: &MountOptions) -> Result<Dev
 }
 
 /// Starts the helper with one end of a socket, and returns the other.
-fn start_helper(mountpoint: &Path, options: &MountOptions) -> io::Result<(UnixStream, Child)> {
+fn start_helper(
+    mountpoint: &Path,
+    options: &MountOptions,
+    read_only: bool,
+) -> io::Result<(UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair()?;
     fcntl_setfd(&theirs, FdFlags::empty())?;
     let child = Command::new(HELPER)
         .arg("-o")
-        .arg(helper_options(options))
+        .arg(helper_options(options, read_only))
         .arg("--")
         .arg(mountpoint)
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
@@ -161,8 +189,9 @@ fn start_helper(mountpoint: &Path, options: &MountOptions) -> io::Result<(UnixSt
     Ok((ours, child))
 }
 
-fn helper_options(options: &MountOptions) -> String {
-    let mut list = format!("ro,nosuid,nodev,fsname={}", escape(&options.fs_name));
+fn helper_options(options: &MountOptions, read_only: bool) -> String {
+    let access = if read_only { "ro" } else { "rw" };
+    let mut list = format!("{access},nosuid,nodev,fsname={}", escape(&options.fs_name));
     if !options.subtype.is_empty() {
         list.push_str(",subtype=");
         list.push_str(&escape(&options.subtype));

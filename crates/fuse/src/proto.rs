@@ -40,13 +40,17 @@ pub mod op {
     pub const WRITE: u32 = 16;
     pub const STATFS: u32 = 17;
     pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
     pub const SETXATTR: u32 = 21;
     pub const GETXATTR: u32 = 22;
     pub const LISTXATTR: u32 = 23;
     pub const REMOVEXATTR: u32 = 24;
+    pub const FLUSH: u32 = 25;
     pub const INIT: u32 = 26;
+    pub const OPENDIR: u32 = 27;
     pub const READDIR: u32 = 28;
     pub const RELEASEDIR: u32 = 29;
+    pub const FSYNCDIR: u32 = 30;
     pub const CREATE: u32 = 35;
     pub const INTERRUPT: u32 = 36;
     pub const DESTROY: u32 = 38;
@@ -80,7 +84,11 @@ pub mod open_flag {
 /// announces.
 pub mod init_flag {
     pub const ASYNC_READ: u64 = 1 << 0;
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub const BIG_WRITES: u64 = 1 << 5;
+    pub const DONT_MASK: u64 = 1 << 6;
+    pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
@@ -90,9 +98,31 @@ pub mod init_flag {
     pub const MAX_PAGES: u64 = 1 << 22;
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const PASSTHROUGH: u64 = 1 << 37;
 }
+
+/// Which fields of [`SetattrIn`] count, and how.
+pub mod setattr {
+    pub const MODE: u32 = 1 << 0;
+    pub const UID: u32 = 1 << 1;
+    pub const GID: u32 = 1 << 2;
+    pub const SIZE: u32 = 1 << 3;
+    pub const ATIME: u32 = 1 << 4;
+    pub const MTIME: u32 = 1 << 5;
+    pub const FH: u32 = 1 << 6;
+    pub const ATIME_NOW: u32 = 1 << 7;
+    pub const MTIME_NOW: u32 = 1 << 8;
+    pub const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// Of OPEN and CREATE: set-id bits go, for the file is cut off.
+pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// Of WRITE: set-id bits go.
+pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// Of FSYNC and FSYNCDIR: times may wait.
+pub const FSYNC_DATA_ONLY: u32 = 1 << 0;
 
 /// `lseek`'s `SEEK_DATA`.
 pub const SEEK_DATA: u32 = 3;
@@ -211,6 +241,157 @@ pub struct OpenOut {
     pub backing_id: i32,
 }
 
+/// Arguments of OPEN and OPENDIR.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OpenIn {
+    /// Of `open(2)`.
+    pub flags: u32,
+    pub open_flags: u32,
+}
+
+/// Arguments of CREATE and TMPFILE, followed by the name.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CreateIn {
+    pub flags: u32,
+    pub mode: u32,
+    pub umask: u32,
+    pub open_flags: u32,
+}
+
+/// Arguments of RELEASE and RELEASEDIR.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReleaseIn {
+    pub fh: u64,
+    pub flags: u32,
+    pub release_flags: u32,
+    pub lock_owner: u64,
+}
+
+/// Arguments of FLUSH.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FlushIn {
+    pub fh: u64,
+    pub unused: u32,
+    pub padding: u32,
+    pub lock_owner: u64,
+}
+
+/// Arguments of FSYNC and FSYNCDIR.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FsyncIn {
+    pub fh: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// Arguments of WRITE, followed by the content.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WriteIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub size: u32,
+    pub write_flags: u32,
+    pub lock_owner: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// Reply to WRITE and COPY_FILE_RANGE.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WriteOut {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// Arguments of FALLOCATE.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FallocateIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub length: u64,
+    pub mode: u32,
+    pub padding: u32,
+}
+
+/// Arguments of COPY_FILE_RANGE and COPY_FILE_RANGE_64. The latter replies with a u64.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CopyFileRangeIn {
+    pub fh_in: u64,
+    pub off_in: u64,
+    pub nodeid_out: u64,
+    pub fh_out: u64,
+    pub off_out: u64,
+    pub len: u64,
+    pub flags: u64,
+}
+
+/// Arguments of SETATTR.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SetattrIn {
+    /// Of [`setattr`].
+    pub valid: u32,
+    pub padding: u32,
+    pub fh: u64,
+    pub size: u64,
+    pub lock_owner: u64,
+    pub atime: u64,
+    pub mtime: u64,
+    pub ctime: u64,
+    pub atimensec: u32,
+    pub mtimensec: u32,
+    pub ctimensec: u32,
+    pub mode: u32,
+    pub unused4: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub unused5: u32,
+}
+
+/// Arguments of MKNOD, followed by the name.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MknodIn {
+    pub mode: u32,
+    pub rdev: u32,
+    pub umask: u32,
+    pub padding: u32,
+}
+
+/// Arguments of MKDIR, followed by the name.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MkdirIn {
+    pub mode: u32,
+    pub umask: u32,
+}
+
+/// Arguments of RENAME2, followed by the old name and the new one. RENAME has no flags.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Rename2In {
+    pub newdir: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// What FORGET and each record of BATCH_FORGET say.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ForgetOne {
+    pub nodeid: u64,
+    pub nlookup: u64,
+}
+
 /// The notification [`notify::STORE`], followed by the content.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -306,6 +487,16 @@ const _: () = {
     assert!(size_of::<ReadIn>() == 40);
     assert!(size_of::<Dirent>() == 24);
     assert!(size_of::<OpenOut>() == 16);
+    assert!(size_of::<CreateIn>() == 16);
+    assert!(size_of::<ReleaseIn>() == 24);
+    assert!(size_of::<FlushIn>() == 24);
+    assert!(size_of::<FsyncIn>() == 16);
+    assert!(size_of::<WriteIn>() == 40);
+    assert!(size_of::<FallocateIn>() == 32);
+    assert!(size_of::<CopyFileRangeIn>() == 56);
+    assert!(size_of::<SetattrIn>() == 88);
+    assert!(size_of::<MknodIn>() == 16);
+    assert!(size_of::<Rename2In>() == 16);
     assert!(size_of::<NotifyStore>() == 24);
     assert!(size_of::<StatfsOut>() == 80);
     assert!(size_of::<XattrSize>() == 8);
@@ -325,6 +516,11 @@ pub const fn rdev(major: u32, minor: u32) -> u32 {
     (minor & 0xfff00) << 12 | (major & 0xfff) << 8 | minor & 0xff
 }
 
+/// The device number that was packed so: major and minor.
+pub const fn unpack_rdev(rdev: u32) -> (u32, u32) {
+    (rdev >> 8 & 0xfff, rdev >> 12 & 0xf_ff00 | rdev & 0xff)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,6 +533,7 @@ mod tests {
             (0xfff, 0xf_ffff, u32::MAX),
         ] {
             assert_eq!(rdev(major, minor), packed, "{major}:{minor}");
+            assert_eq!(unpack_rdev(packed), (major, minor));
         }
     }
 

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
 
 use crate::backing::Backing;
-use crate::device::{Device, REQUEST_LEN_MAX};
+use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
 use crate::dispatch::Dispatcher;
 use crate::error::{MountError, UnmountError};
-use crate::init::{Terms, handshake, read_len};
+use crate::init::{READ_LEN_MAX, Terms, handshake, read_len};
 use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
 use crate::readahead;
@@ -32,6 +32,8 @@ pub struct Session {
     device: Arc<Device>,
     dispatcher: Dispatcher,
     workers: usize,
+    /// Bytes of a request.
+    request_len_max: usize,
     /// Bytes of a reply's payload at most.
     read_len_max: usize,
     readahead: Option<u64>,
@@ -55,27 +57,38 @@ impl Session {
     ) -> Result<Self, MountError> {
         check_root(&*fs)?;
         let path = mount::resolve(mountpoint)?;
-        let device = mount::mount(&path, options)?;
+        let device = mount::mount(&path, options, fs.writable().is_none())?;
         let mounted = Mounted(Unmounter {
             path,
             live: Arc::new(AtomicBool::new(true)),
         });
+        let write_len_max = fs
+            .writable()
+            .map(|_| options.write_len_max.clamp(4096, READ_LEN_MAX));
         let terms = Terms {
+            write_len_max,
             check_permissions: options.default_permissions,
             read_len_max: read_len(options.read_len_max),
             readahead: options.readahead,
-            passthrough: fs.has_memory_files(),
+            passthrough: fs.has_memory_files() || write_len_max.is_some() && options.passthrough,
         };
         let lends = handshake(&device, terms)?;
         let device = Arc::new(device);
         let mut dispatcher = Dispatcher::new(fs);
         if let Some(loans) = lends.then(|| Backing::new(device.clone())).flatten() {
+            let loans = Arc::new(loans);
+            if write_len_max.is_some() {
+                dispatcher.set_file_lender(loans.clone());
+            }
             dispatcher.set_lender(Box::new(move |ino, file| loans.id(ino, file)));
         }
         Ok(Self {
             device,
             dispatcher,
             workers: options.workers.max(1),
+            request_len_max: write_len_max.map_or(REQUEST_LEN_MAX, |len| {
+                REQUEST_LEN_MAX.max(len) + REQUEST_HEAD_MAX
+            }),
             read_len_max: terms.read_len_max,
             readahead: readahead::set(&mounted.0.path, options.readahead),
             on_answer: None,
@@ -153,7 +166,7 @@ impl Session {
 
     /// Answers requests that come over one channel until the mount is gone.
     fn serve(&self, channel: &Device) -> io::Result<()> {
-        let mut request = vec![0; REQUEST_LEN_MAX];
+        let mut request = vec![0; self.request_len_max];
         let mut payload = vec![0; self.read_len_max];
         while let Some(len) = channel.receive(&mut request)? {
             let start = self.on_answer.is_some().then(Instant::now);

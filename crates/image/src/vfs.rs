@@ -209,7 +209,9 @@ impl ImageFs {
             size: inode.size,
             blocks: bytes / 512,
             block_size: sb.block_bytes(),
+            atime: inode.mtime,
             mtime: inode.mtime,
+            ctime: inode.mtime,
         }
     }
 }
@@ -383,6 +385,7 @@ impl FileSystem for ImageFs {
             block_size: sb.block_bytes(),
             blocks: sb.blocks + extra,
             blocks_free: 0,
+            blocks_available: 0,
             // As the kernel's EROFS counts: an image is never short of inodes.
             files: u64::MAX,
             files_free: u64::MAX - sb.inodes,

@@ -236,7 +236,7 @@ fn lookup_finds_what_is_there_and_remembers_what_is_not() {
         assert_eq!(entry.nodeid, bench.node(ino), "{name}");
         assert_eq!(
             (entry.entry_valid, entry.attr_valid),
-            (FOREVER, FOREVER),
+            (FOREVER.as_secs(), FOREVER.as_secs()),
             "{name}"
         );
     }
@@ -246,7 +246,7 @@ fn lookup_finds_what_is_there_and_remembers_what_is_not() {
     assert_eq!(
         absent,
         EntryOut {
-            entry_valid: FOREVER,
+            entry_valid: FOREVER.as_secs(),
             ..EntryOut::new_zeroed()
         }
     );
@@ -283,7 +283,7 @@ fn attributes_arrive_whole() {
     let AttrOut {
         attr_valid, attr, ..
     } = exactly(bench.ask(op::GETATTR, node, &[]).unwrap());
-    assert_eq!(attr_valid, FOREVER);
+    assert_eq!(attr_valid, FOREVER.as_secs());
     assert_eq!(attr.mode, 0o020_666);
     assert_eq!(attr.rdev, 0x0103);
     assert_eq!((attr.mtime as i64, attr.mtimensec), (-1, 250_000_000));

@@ -266,6 +266,10 @@ impl FileSystem for MemoryFs {
             Content::Device(rdev) => (0, *rdev),
             Content::Broken(_) | Content::Bug | Content::Gated => (4096, Rdev::default()),
         };
+        let time = Timestamp {
+            secs: -1,
+            nanos: 250_000_000,
+        };
         Ok(Attr {
             ino,
             kind: self.kind(ino),
@@ -277,10 +281,9 @@ impl FileSystem for MemoryFs {
             size,
             blocks: size.div_ceil(512),
             block_size: 4096,
-            mtime: Timestamp {
-                secs: -1,
-                nanos: 250_000_000,
-            },
+            atime: time,
+            mtime: time,
+            ctime: time,
         })
     }
 
@@ -377,6 +380,7 @@ impl FileSystem for MemoryFs {
             block_size: 4096,
             blocks: 1234,
             blocks_free: 0,
+            blocks_available: 0,
             files: self.nodes.len() as u64,
             files_free: 0,
             name_max: 255,

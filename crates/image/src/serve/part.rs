@@ -163,9 +163,8 @@ impl Image {
     /// file order takes its end, and then nothing is left to come back for.
     fn is_worth_keeping(&self, part: &Part, asked: u32, out: &[u8]) -> bool {
         let takes_the_end = part.front(out) as u64 == part.len && out.len() > PAGE_BYTES as usize;
-        let comes_back = part.algorithm != Algorithm::Lz4
-            || asked >= LZ4_ASKED_MIN
-            || part.is_in_order(out);
+        let comes_back =
+            part.algorithm != Algorithm::Lz4 || asked >= LZ4_ASKED_MIN || part.is_in_order(out);
         !part.is_light() && comes_back && !takes_the_end && self.can_keep(part)
     }
 
@@ -239,7 +238,9 @@ impl Image {
         add(&self.serve.counters.decodes_kept, 1);
         add(&self.serve.counters.decoded_bytes, part.len);
         out.copy_from_slice(&data[part.range(out)]);
-        let is_offered = part.algorithm != Algorithm::Lz4 && !part.is_in_order(out) && self.offer_neighbours(part, &data, out);
+        let is_offered = part.algorithm != Algorithm::Lz4
+            && !part.is_in_order(out)
+            && self.offer_neighbours(part, &data, out);
         if is_offered && !making.is_awaited() {
             // The kernel has all of it now.
             return Ok(());

@@ -80,7 +80,8 @@ fn of_the_rest_of_long_extents_that_readers_come_back_to() {
                 while let Some((ino, at)) = fs.decode_rest(&rest, &mut data) {
                     let what = format!("{}: {}, at {at}", sample.name, file.path);
                     assert_eq!(ino, file.ino, "{what}");
-                    let whole = data.len() as u64 % PAGE == 0 && (data.is_empty() || at % PAGE == 0);
+                    let whole =
+                        data.len() as u64 % PAGE == 0 && (data.is_empty() || at % PAGE == 0);
                     assert!(whole, "{what}: {} bytes", data.len());
                     assert!(file.at(at, data.len()) == data, "{what}: other bytes");
                     pages += data.len() as u64 / PAGE;

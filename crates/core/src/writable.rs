@@ -1,0 +1,192 @@
+//! What a file system answers that can be written to.
+//!
+//! It is a [`FileSystem`] that also opens files, changes them, and makes and removes names. Where
+//! Linux has numbers for a request (the flags of `open`, `renameat2`, `fallocate` and `setxattr`), they
+//! are carried as they are: no other set of words would fit all of them.
+
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::{Attr, DirEntry, FileSystem, FsResult, Ino, Rdev, Seek, Timestamp};
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// The user, as the file system counts them.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The process; 0 if there is none to name.
+    pub pid: u32,
+}
+
+/// A file or directory that someone has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpenFile {
+    /// Which inode.
+    pub ino: Ino,
+    /// What [`Writable::open`], [`Writable::create`] or [`Writable::open_dir`] called it.
+    pub handle: u64,
+}
+
+/// A name that is to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct New<'a> {
+    /// The directory.
+    pub parent: Ino,
+    /// The name in it: 1 to 255 bytes, without `/` or NUL.
+    pub name: &'a [u8],
+    /// Kind and permission bits as the caller gave them.
+    pub mode: u32,
+    /// The caller's `umask`, not yet applied: a default ACL of the directory takes its place.
+    pub umask: u32,
+    /// Who becomes the owner.
+    pub caller: Caller,
+}
+
+/// What a time is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTime {
+    /// The moment of the change.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// The attributes to change; what is `None` stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Permission, set-id and sticky bits (`0o7777`).
+    pub perm: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes: content is cut off, or a hole added.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last modification.
+    pub mtime: Option<SetTime>,
+    /// Whether set-id bits and file capabilities go, as after a write by someone without privileges.
+    pub drops_privileges: bool,
+}
+
+/// Where [`Writable::copy_range`] copies from or to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePosition {
+    /// The file.
+    pub file: OpenFile,
+    /// The first byte.
+    pub offset: u64,
+}
+
+/// What a file system answers that can be written to. Calls may come from many threads at once.
+///
+/// An inode is *known* from the [`lookup`](FileSystem::lookup), [`create`](Self::create),
+/// [`make`](Self::make), [`symlink`](Self::symlink), [`link`](Self::link) or
+/// [`create_unnamed`](Self::create_unnamed) that returned its attributes, each of which counts, until
+/// as many are [forgotten](Self::forget); as long as it is known, its number means it and nothing else,
+/// also when its last name is gone.
+pub trait Writable: FileSystem {
+    /// For how long attributes and names may be believed without asking again.
+    fn trusted_for(&self) -> Duration;
+
+    /// Takes back so many of the times that an inode became known.
+    fn forget(&self, ino: Ino, times: u64);
+
+    /// Opens a file with the flags of `open(2)`.
+    fn open(&self, ino: Ino, flags: u32) -> FsResult<u64>;
+
+    /// Makes a regular file and opens it. It must not be there if `flags` hold `O_EXCL`.
+    fn create(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)>;
+
+    /// Makes and opens a regular file without a name in the directory `new.parent`.
+    fn create_unnamed(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)>;
+
+    /// The last user of an open file has gone.
+    fn release(&self, file: OpenFile);
+
+    /// As [`FileSystem::read`], through an open file.
+    fn read_open(&self, file: OpenFile, offset: u64, buf: &mut [u8]) -> FsResult<usize>;
+
+    /// Writes `data` at `offset`, or at the end if the file was opened with `O_APPEND`, and says how
+    /// many bytes: fewer only if there is no room for more. With `drops_privileges`, set-id bits and
+    /// file capabilities go.
+    fn write(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        data: &[u8],
+        drops_privileges: bool,
+    ) -> FsResult<usize>;
+
+    /// A descriptor of the open file is being closed. An error of an earlier write that nobody was
+    /// told of through this open file is told now.
+    fn flush(&self, file: OpenFile) -> FsResult<()>;
+
+    /// All that was written survives power loss when this returns; with `data_only`, times may not.
+    fn fsync(&self, file: OpenFile, data_only: bool) -> FsResult<()>;
+
+    /// As [`FileSystem::seek`], through an open file.
+    fn seek_open(&self, file: OpenFile, offset: u64, what: Seek) -> FsResult<u64>;
+
+    /// Changes the space of a file as `fallocate(2)` does in this mode.
+    fn allocate(&self, file: OpenFile, offset: u64, len: u64, mode: u32) -> FsResult<()>;
+
+    /// Copies bytes from one file to another, and says how many.
+    fn copy_range(&self, from: FilePosition, to: FilePosition, len: u64) -> FsResult<u64>;
+
+    /// Changes attributes, through an open file if there is one, and returns what they are then.
+    fn change(&self, ino: Ino, file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr>;
+
+    /// Makes a directory, device, named pipe, socket or regular file, as the kind in `new.mode` says.
+    fn make(&self, new: &New<'_>, rdev: Rdev) -> FsResult<Attr>;
+
+    /// Makes a symbolic link.
+    fn symlink(&self, new: &New<'_>, target: &[u8]) -> FsResult<Attr>;
+
+    /// Gives an inode another name.
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> FsResult<Attr>;
+
+    /// Removes the name of something that is no directory.
+    fn unlink(&self, parent: Ino, name: &[u8]) -> FsResult<()>;
+
+    /// Removes an empty directory.
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> FsResult<()>;
+
+    /// Renames as `renameat2(2)` does with these flags.
+    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()>;
+
+    /// Sets an extended attribute as `setxattr(2)` does with these flags.
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()>;
+
+    /// Removes an extended attribute.
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()>;
+
+    /// Opens a directory.
+    fn open_dir(&self, ino: Ino) -> FsResult<u64>;
+
+    /// The last user of an open directory has gone.
+    fn release_dir(&self, dir: OpenFile);
+
+    /// As [`FileSystem::readdir`], through an open directory.
+    fn read_dir(
+        &self,
+        dir: OpenFile,
+        from: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> FsResult<()>;
+
+    /// The names in a directory survive power loss when this returns.
+    fn fsync_dir(&self, dir: OpenFile) -> FsResult<()>;
+
+    /// A descriptor of the file that holds exactly the content of this open one, for whoever may read
+    /// and write there without asking; `None` if there is none. The answer stays the same as long as
+    /// anyone has the inode open.
+    fn backing(&self, file: OpenFile) -> Option<OwnedFd> {
+        let _ = file;
+        None
+    }
+}

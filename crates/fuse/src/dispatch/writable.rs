@@ -1,0 +1,414 @@
+//! The requests that only a file system that can be written to answers, or answers otherwise: through
+//! open files.
+
+use anteros_core::{
+    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, Seek, SetTime,
+    Timestamp, Writable,
+};
+use rustix::io::Errno;
+
+use super::{Args, Dispatcher, put};
+use crate::dirpage::DirPage;
+use crate::proto::{
+    CopyFileRangeIn, CreateIn, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn, InHeader,
+    LseekIn, LseekOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn,
+    Rename2In, SEEK_DATA, SEEK_HOLE, SetattrIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize,
+    op, open_flag, setattr, unpack_rdev,
+};
+
+/// `S_IFREG`.
+const REGULAR: u32 = 0o100_000;
+/// `O_TRUNC`.
+const TRUNCATE: u32 = 0o1000;
+
+/// A request to a file system that can be written to.
+pub(super) struct Writing<'a> {
+    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) fs: &'a dyn Writable,
+    pub(super) header: &'a InHeader,
+    pub(super) ino: Ino,
+}
+
+type Answer = Result<usize, Errno>;
+
+impl Writing<'_> {
+    /// Answers the request; `None` if it is one that every file system answers alike.
+    pub(super) fn serve(&self, mut args: Args<'_>, out: &mut [u8]) -> Option<Answer> {
+        let args = &mut args;
+        Some(match self.header.opcode {
+            op::OPEN => self.open(args, out),
+            op::CREATE | op::TMPFILE => self.create(args, out),
+            op::READ => self.read(args, out),
+            op::WRITE => self.write(args, out),
+            op::FLUSH => self.flush(args),
+            op::FSYNC => self.fsync(args),
+            op::RELEASE => self.release(args),
+            op::LSEEK => self.lseek(args, out),
+            op::FALLOCATE => self.fallocate(args),
+            op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => self.copy_file_range(args, out),
+            op::SETATTR => self.setattr(args, out),
+            op::MKNOD => self.mknod(args, out),
+            op::MKDIR => self.mkdir(args, out),
+            op::SYMLINK => self.symlink(args, out),
+            op::LINK => self.link(args, out),
+            op::UNLINK => args
+                .name()
+                .and_then(|name| self.done(self.fs.unlink(self.ino, name))),
+            op::RMDIR => args
+                .name()
+                .and_then(|name| self.done(self.fs.rmdir(self.ino, name))),
+            op::RENAME => args
+                .take::<u64>()
+                .and_then(|newdir| self.rename(newdir, 0, args)),
+            op::RENAME2 => args
+                .take::<Rename2In>()
+                .and_then(|rename| self.rename(rename.newdir, rename.flags, args)),
+            op::SETXATTR => self.setxattr(args),
+            op::REMOVEXATTR => args
+                .name()
+                .and_then(|name| self.done_for_all(self.fs.removexattr(self.ino, name))),
+            op::OPENDIR => self.opendir(out),
+            op::READDIR => self.readdir(args, out),
+            op::RELEASEDIR => self.releasedir(args),
+            op::FSYNCDIR => args
+                .take::<FsyncIn>()
+                .and_then(|fsync| self.done_for_all(self.fs.fsync_dir(self.file(fsync.fh)))),
+            _ => return None,
+        })
+    }
+
+    const fn file(&self, handle: u64) -> OpenFile {
+        OpenFile {
+            ino: self.ino,
+            handle,
+        }
+    }
+
+    fn ask<T>(&self, result: Result<T, FsError>) -> Result<T, Errno> {
+        self.dispatcher.ask(self.ino, result)
+    }
+
+    fn done(&self, result: Result<(), FsError>) -> Answer {
+        self.ask(result).map(|()| 0)
+    }
+
+    /// For requests that the kernel stops sending when they are supported for no inode at all.
+    fn done_for_all(&self, result: Result<(), FsError>) -> Answer {
+        self.dispatcher.ask_of_all(self.ino, result).map(|()| 0)
+    }
+
+    fn open(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let open: OpenIn = args.take()?;
+        let file = self.file(self.ask(self.fs.open(self.ino, open.flags))?);
+        if open.flags & TRUNCATE != 0 && open.open_flags & OPEN_KILL_SUIDGID != 0 {
+            self.drop_privileges(file)
+                .inspect_err(|_| self.fs.release(file))?;
+        }
+        put(out, &self.opened(file))
+    }
+
+    /// Takes set-id bits and capabilities from a file whose content someone without privileges changed.
+    fn drop_privileges(&self, file: OpenFile) -> Result<(), Errno> {
+        let changes = Changes {
+            drops_privileges: true,
+            ..Changes::default()
+        };
+        self.ask(self.fs.change(file.ino, Some(file), &changes))
+            .map(drop)
+    }
+
+    /// As [`drop_privileges`](Self::drop_privileges), where the kernel does not say whether the caller
+    /// has the privilege to leave them: root has.
+    fn drop_privileges_of_users(&self, file: OpenFile) -> Result<(), Errno> {
+        match self.header.uid {
+            0 => Ok(()),
+            _ => self.drop_privileges(file),
+        }
+    }
+
+    /// What the kernel is told of a file just opened: to read and write by itself where it may.
+    fn opened(&self, file: OpenFile) -> OpenOut {
+        let lender = self.dispatcher.file_lender.as_ref();
+        let loan = lender.and_then(|lender| lender.lend(file.ino, &|| self.fs.backing(file)));
+        OpenOut {
+            fh: file.handle,
+            open_flags: match loan {
+                Some(_) => open_flag::PASSTHROUGH | open_flag::NOFLUSH,
+                None => 0,
+            },
+            backing_id: loan.unwrap_or(0),
+        }
+    }
+
+    fn create(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let CreateIn {
+            flags, mode, umask, ..
+        } = args.take()?;
+        let new = self.new_name(args.name()?, REGULAR | mode & 0o7777, umask);
+        let created = match self.header.opcode {
+            op::TMPFILE => self.fs.create_unnamed(&new, flags),
+            _ => self.fs.create(&new, flags),
+        };
+        let (attr, handle) = self.ask(created)?;
+        let file = OpenFile {
+            ino: attr.ino,
+            handle,
+        };
+        let Ok(len) = self.entry(&attr, out) else {
+            self.fs.release(file);
+            return Err(Errno::IO);
+        };
+        Ok(len + put(&mut out[len..], &self.opened(file))?)
+    }
+
+    const fn new_name<'n>(&self, name: &'n [u8], mode: u32, umask: u32) -> New<'n> {
+        New {
+            parent: self.ino,
+            name,
+            mode,
+            umask,
+            caller: Caller {
+                uid: self.header.uid,
+                gid: self.header.gid,
+                pid: self.header.pid,
+            },
+        }
+    }
+
+    /// Tells the kernel of an inode that became known; if that cannot be, it is forgotten again.
+    fn entry(&self, attr: &Attr, out: &mut [u8]) -> Answer {
+        match self.dispatcher.entry(attr) {
+            Some(entry) => put(out, &entry),
+            None => {
+                self.fs.forget(attr.ino, 1);
+                Err(Errno::IO)
+            }
+        }
+    }
+
+    fn read(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let read: ReadIn = args.take()?;
+        let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        self.ask(self.fs.read_open(self.file(read.fh), read.offset, buf))
+    }
+
+    fn write(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let write: WriteIn = args.take()?;
+        let data = args.0.get(..write.size as usize).ok_or(Errno::INVAL)?;
+        let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
+        let file = self.file(write.fh);
+        let written = self.ask(self.fs.write(file, write.offset, data, drops))?;
+        put(out, &counted(written as u64))
+    }
+
+    fn flush(&self, args: &mut Args<'_>) -> Answer {
+        let flush: FlushIn = args.take()?;
+        self.done_for_all(self.fs.flush(self.file(flush.fh)))
+    }
+
+    fn fsync(&self, args: &mut Args<'_>) -> Answer {
+        let fsync: FsyncIn = args.take()?;
+        let data_only = fsync.flags & FSYNC_DATA_ONLY != 0;
+        self.done_for_all(self.fs.fsync(self.file(fsync.fh), data_only))
+    }
+
+    fn release(&self, args: &mut Args<'_>) -> Answer {
+        let release: ReleaseIn = args.take()?;
+        self.fs.release(self.file(release.fh));
+        if let Some(lender) = &self.dispatcher.file_lender {
+            lender.take_back(self.ino);
+        }
+        Ok(0)
+    }
+
+    fn lseek(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let seek: LseekIn = args.take()?;
+        let what = match seek.whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        match self.fs.seek_open(self.file(seek.fh), seek.offset, what) {
+            Err(FsError::NoData) => Err(Errno::NXIO),
+            result => put(
+                out,
+                &LseekOut {
+                    offset: self.dispatcher.ask_of_all(self.ino, result)?,
+                },
+            ),
+        }
+    }
+
+    fn fallocate(&self, args: &mut Args<'_>) -> Answer {
+        let FallocateIn {
+            fh,
+            offset,
+            length,
+            mode,
+            ..
+        } = args.take()?;
+        let allocated = self.fs.allocate(self.file(fh), offset, length, mode);
+        self.done_for_all(allocated)?;
+        self.drop_privileges_of_users(self.file(fh)).map(|()| 0)
+    }
+
+    fn copy_file_range(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let copy: CopyFileRangeIn = args.take()?;
+        let nodes = self.dispatcher.nodes;
+        let from = FilePosition {
+            file: self.file(copy.fh_in),
+            offset: copy.off_in,
+        };
+        let to = FilePosition {
+            file: OpenFile {
+                ino: nodes.ino(copy.nodeid_out).ok_or(Errno::INVAL)?,
+                handle: copy.fh_out,
+            },
+            offset: copy.off_out,
+        };
+        let wide = self.header.opcode == op::COPY_FILE_RANGE_64;
+        // The narrow reply has 32 bits for the count.
+        let len = if wide {
+            copy.len
+        } else {
+            copy.len.min(1 << 30)
+        };
+        let copied = self.fs.copy_range(from, to, len);
+        let copied = self.dispatcher.ask_of_all(self.ino, copied)?;
+        self.drop_privileges_of_users(to.file)?;
+        match wide {
+            true => put(out, &copied),
+            false => put(out, &counted(copied)),
+        }
+    }
+
+    fn setattr(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let set: SetattrIn = args.take()?;
+        let has = |bit: u32| set.valid & bit != 0;
+        let time = |bit, now, secs: u64, nanos| {
+            has(bit).then(|| match has(now) {
+                true => SetTime::Now,
+                false => SetTime::At(Timestamp {
+                    secs: secs as i64,
+                    nanos,
+                }),
+            })
+        };
+        let changes = Changes {
+            perm: has(setattr::MODE).then_some((set.mode & 0o7777) as u16),
+            uid: has(setattr::UID).then_some(set.uid),
+            gid: has(setattr::GID).then_some(set.gid),
+            size: has(setattr::SIZE).then_some(set.size),
+            atime: time(setattr::ATIME, setattr::ATIME_NOW, set.atime, set.atimensec),
+            mtime: time(setattr::MTIME, setattr::MTIME_NOW, set.mtime, set.mtimensec),
+            drops_privileges: has(setattr::KILL_SUIDGID),
+        };
+        let file = has(setattr::FH).then(|| self.file(set.fh));
+        let attr = self.ask(self.fs.change(self.ino, file, &changes))?;
+        put(out, &self.dispatcher.attr_out(&attr))
+    }
+
+    fn mknod(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let mknod: MknodIn = args.take()?;
+        let (major, minor) = unpack_rdev(mknod.rdev);
+        let new = self.new_name(args.name()?, mknod.mode, mknod.umask);
+        let attr = self.ask(self.fs.make(&new, Rdev { major, minor }))?;
+        self.entry(&attr, out)
+    }
+
+    fn mkdir(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        const DIRECTORY: u32 = 0o040_000;
+        let mkdir: MkdirIn = args.take()?;
+        let mode = DIRECTORY | mkdir.mode & 0o7777;
+        let new = self.new_name(args.name()?, mode, mkdir.umask);
+        let attr = self.ask(self.fs.make(&new, Rdev::default()))?;
+        self.entry(&attr, out)
+    }
+
+    fn symlink(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let (name, target) = (args.name()?, args.name()?);
+        let new = self.new_name(name, 0o120_777, 0);
+        let attr = self.ask(self.fs.symlink(&new, target))?;
+        self.entry(&attr, out)
+    }
+
+    fn link(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let old: u64 = args.take()?;
+        let old = self.dispatcher.nodes.ino(old).ok_or(Errno::INVAL)?;
+        let attr = self.ask(self.fs.link(old, self.ino, args.name()?))?;
+        self.entry(&attr, out)
+    }
+
+    fn rename(&self, newdir: u64, flags: u32, args: &mut Args<'_>) -> Answer {
+        let newdir = self.dispatcher.nodes.ino(newdir).ok_or(Errno::INVAL)?;
+        let (old, new) = (args.name()?, args.name()?);
+        self.done(self.fs.rename((self.ino, old), (newdir, new), flags))
+    }
+
+    fn setxattr(&self, args: &mut Args<'_>) -> Answer {
+        // As XattrSize; what is padding there are flags here.
+        let XattrSize {
+            size,
+            padding: flags,
+        } = args.take()?;
+        let name = args.name()?;
+        let value = args.0.get(..size as usize).ok_or(Errno::INVAL)?;
+        self.done_for_all(self.fs.setxattr(self.ino, name, value, flags))
+    }
+
+    fn opendir(&self, out: &mut [u8]) -> Answer {
+        let reply = OpenOut {
+            fh: self.ask(self.fs.open_dir(self.ino))?,
+            open_flags: 0,
+            backing_id: 0,
+        };
+        put(out, &reply)
+    }
+
+    fn readdir(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let read: ReadIn = args.take()?;
+        let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        let mut page = DirPage::new(buf);
+        let dir = self.file(read.fh);
+        self.dispatcher.fill(self.ino, &mut page, |visit| {
+            self.fs.read_dir(dir, read.offset, visit)
+        })?;
+        Ok(page.len())
+    }
+
+    fn releasedir(&self, args: &mut Args<'_>) -> Answer {
+        let release: ReleaseIn = args.take()?;
+        self.fs.release_dir(self.file(release.fh));
+        Ok(0)
+    }
+}
+
+impl Dispatcher {
+    /// Takes note of inodes that the kernel has forgotten; there is no answer.
+    pub(super) fn forget(&self, fs: &dyn Writable, header: &InHeader, mut args: Args<'_>) {
+        let one = |node, times| {
+            if let Some(ino) = self.nodes.ino(node) {
+                fs.forget(ino, times);
+            }
+        };
+        if header.opcode == op::FORGET {
+            if let Ok(times) = args.take() {
+                one(header.nodeid, times);
+            }
+            return;
+        }
+        // The number of records comes first; so does their end.
+        let _ = args.take::<u64>();
+        while let Ok(ForgetOne { nodeid, nlookup }) = args.take() {
+            one(nodeid, nlookup);
+        }
+    }
+}
+
+/// A count of bytes as WRITE replies with it.
+const fn counted(bytes: u64) -> WriteOut {
+    WriteOut {
+        size: bytes as u32,
+        padding: 0,
+    }
+}
