@@ -1,0 +1,107 @@
+//! Acting as the caller while something is made.
+//!
+//! Making it as root and giving it away afterwards would be simpler, and wrong in many small ways: the
+//! group of a set-gid directory, quotas, the reserve for root and the moment in which root owns it.
+//! So the thread takes the caller's effective user and group for the length of one call, and the host
+//! does what it does for them. Real and saved ids stay, so no caller can signal or trace the thread.
+//!
+//! The kernel in front of the mount has checked permissions already, by the caller's supplementary
+//! groups too, which nobody knows here. Hence the capabilities that override the host's own checks are
+//! raised again: they went with the effective user, but are still permitted. `CAP_FSETID` and
+//! `CAP_SYS_RESOURCE` are not among them, so that set-gid bits and quotas are treated as the caller's.
+//!
+//! The host takes such a change for a reason to protect the process: it is not dumped any more when it
+//! crashes, and a thread that acted for others is not told of its parent's death.
+
+use std::io;
+use std::marker::PhantomData;
+
+use anteros_core::Caller;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_res_gid,
+    set_thread_res_uid,
+};
+
+/// What a thread keeps that acts as somebody else.
+const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::MKNOD);
+
+/// Who the process is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    uid: Uid,
+    gid: Gid,
+    capabilities: CapabilitySets,
+}
+
+impl Identity {
+    pub fn of_process() -> io::Result<Self> {
+        Ok(Self {
+            uid: geteuid(),
+            gid: getegid(),
+            capabilities: capabilities(None)?,
+        })
+    }
+
+    /// Whether it is root: if not, everything made belongs to the process, whoever asked.
+    pub fn is_root(&self) -> bool {
+        self.uid.is_root()
+    }
+
+    /// Makes the thread act as `caller` until what is returned is dropped.
+    pub fn assume(&self, caller: Caller) -> rustix::io::Result<Assumed<'_>> {
+        let mut assumed = Assumed {
+            process: self,
+            changed: false,
+            of_this_thread: PhantomData,
+        };
+        let is_same = caller.uid == self.uid.as_raw() && caller.gid == self.gid.as_raw();
+        if is_same || !self.is_root() {
+            return Ok(assumed);
+        }
+        // That number means "no change" to the host, and nobody to anyone else.
+        if caller.uid == u32::MAX || caller.gid == u32::MAX {
+            return Err(Errno::OVERFLOW);
+        }
+        assumed.changed = true;
+        self.become_caller(caller)?;
+        Ok(assumed)
+    }
+
+    fn become_caller(&self, caller: Caller) -> rustix::io::Result<()> {
+        set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+        set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+        let sets = CapabilitySets {
+            effective: self.capabilities.effective & KEPT,
+            ..self.capabilities
+        };
+        set_capabilities(None, sets)
+    }
+
+    fn become_process(&self) -> rustix::io::Result<()> {
+        set_thread_res_uid(None, self.uid, None)?;
+        set_capabilities(None, self.capabilities)?;
+        set_thread_res_gid(None, self.gid, None)
+    }
+}
+
+/// The thread acts as somebody else while this is there.
+pub(crate) struct Assumed<'a> {
+    process: &'a Identity,
+    changed: bool,
+    /// Another thread would restore itself instead.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Assumed<'_> {
+    fn drop(&mut self) {
+        if self.changed && self.process.become_process().is_err() {
+            // A thread that stays somebody else would go on to answer for others.
+            std::process::abort();
+        }
+    }
+}

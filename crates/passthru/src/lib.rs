@@ -1,0 +1,305 @@
+//! A directory of the host as a file system: what is done to it is done to the host's files.
+//!
+//! [`HostFs`] keeps an `O_PATH` descriptor for each inode somebody knows, and does everything through
+//! it, so neither a renaming nor the loss of the last name confuses anyone. Names are only ever looked
+//! up in a directory that is held this way, one at a time and without following links: no name leads
+//! out of the tree.
+//!
+//! ```text
+//! Ino ──▶ table: O_PATH descriptor ──▶ *at(fd, name)          names
+//!                                 └──▶ /proc/self/fd/N        opening, attributes, xattrs
+//! handle ──▶ slab: open descriptor ──▶ pread, pwrite, fsync, fallocate, …
+//! ```
+//!
+//! Whoever asks is trusted to be allowed to: permissions are checked by the kernel in front of the
+//! mount (`default_permissions`), not here. What is made belongs to the caller all the same, see the
+//! module `identity`.
+//!
+//! What it costs: a descriptor for each known inode. The limit of the process is raised as far as it
+//! goes; beyond it, lookups fail with EMFILE until the kernel forgets some.
+
+mod attr;
+mod create;
+mod dir;
+mod host;
+mod identity;
+mod names;
+mod open;
+mod slab;
+mod table;
+mod xattr;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use anteros_core::{
+    Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New, OpenFile,
+    Rdev, Seek, StatFs, Writable,
+};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+
+use crate::dir::OpenDir;
+use crate::host::ProcFds;
+use crate::identity::Identity;
+use crate::open::HostFile;
+use crate::slab::Slab;
+use crate::table::Table;
+
+/// What can be chosen about a [`HostFs`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// For how long attributes and names may be believed: others may change the directory meanwhile.
+    pub trusted_for: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            trusted_for: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A directory of the host as a file system.
+#[derive(Debug)]
+pub struct HostFs {
+    table: Table,
+    files: Slab<HostFile>,
+    dirs: Slab<OpenDir>,
+    proc_fds: ProcFds,
+    identity: Identity,
+    options: Options,
+}
+
+impl HostFs {
+    /// The directory `dir` with the default [`Options`].
+    ///
+    /// This changes the process: its `umask` becomes 0, because each caller brings their own and a
+    /// default ACL must see the bits unmasked, and the soft limit of open files rises to the hard one.
+    /// A process that forks to go into the background does so before, as `/proc/self/fd` is opened here.
+    pub fn new(dir: &Path) -> io::Result<Self> {
+        Self::with_options(dir, Options::default())
+    }
+
+    /// As [`new`](Self::new), with options.
+    pub fn with_options(dir: &Path, options: Options) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, dir, flags, Mode::empty())?;
+        let stat = host::stat_of(root.as_fd())?;
+        let fs = Self {
+            table: Table::new(root, &stat),
+            files: Slab::default(),
+            dirs: Slab::default(),
+            proc_fds: ProcFds::open()?,
+            identity: Identity::of_process()?,
+            options,
+        };
+        raise_file_limit();
+        umask(Mode::empty());
+        Ok(fs)
+    }
+}
+
+/// A limit that cannot be raised is no reason to fail: it may never be reached.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+}
+
+impl FileSystem for HostFs {
+    fn root(&self) -> Ino {
+        self.table.root().ino
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
+        names::lookup(self, parent, name)
+    }
+
+    fn getattr(&self, ino: Ino) -> FsResult<Attr> {
+        attr::of(&*self.table.get(ino)?)
+    }
+
+    /// Nothing: an inode met in a listing is not known, only one looked up is.
+    fn getattr_listed(&self, _ino: Ino, _kind: FileKind) -> Option<Attr> {
+        None
+    }
+
+    fn readdir(
+        &self,
+        ino: Ino,
+        from: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> FsResult<()> {
+        dir::open(self, ino)?.visit(&self.table, from, visit)
+    }
+
+    fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>> {
+        names::readlink(self, ino)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        open::to_read(self, ino)?.read(offset, buf)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
+        open::to_read(self, ino)?.seek(offset, what)
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> FsResult<Vec<u8>> {
+        xattr::get(self, ino, name)
+    }
+
+    fn listxattr(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
+        xattr::list(self, ino)
+    }
+
+    fn statfs(&self) -> FsResult<StatFs> {
+        attr::statfs(self)
+    }
+
+    fn writable(&self) -> Option<&dyn Writable> {
+        Some(self)
+    }
+}
+
+impl Writable for HostFs {
+    fn trusted_for(&self) -> Duration {
+        self.options.trusted_for
+    }
+
+    fn forget(&self, ino: Ino, times: u64) {
+        self.table.forget(ino, times);
+    }
+
+    fn open(&self, ino: Ino, flags: u32) -> FsResult<u64> {
+        let file = open::open(self, ino, flags)?;
+        Ok(self.files.insert(file))
+    }
+
+    fn create(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
+        let (attr, file) = create::create(self, new, flags)?;
+        Ok((attr, self.files.insert(file)))
+    }
+
+    fn create_unnamed(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
+        let (attr, file) = create::create_unnamed(self, new, flags)?;
+        Ok((attr, self.files.insert(file)))
+    }
+
+    fn release(&self, file: OpenFile) {
+        self.files.remove(file.handle);
+    }
+
+    fn read_open(&self, file: OpenFile, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        self.files.get(file.handle)?.read(offset, buf)
+    }
+
+    fn write(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        data: &[u8],
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let file = self.files.get(file.handle)?;
+        if drops_privileges {
+            attr::drop_privileges(&self.identity, file.fd())?;
+        }
+        file.write(offset, data)
+    }
+
+    /// Nothing is kept back here, so there is nothing to tell either.
+    fn flush(&self, _file: OpenFile) -> FsResult<()> {
+        Ok(())
+    }
+
+    fn fsync(&self, file: OpenFile, data_only: bool) -> FsResult<()> {
+        self.files.get(file.handle)?.sync(data_only)
+    }
+
+    fn seek_open(&self, file: OpenFile, offset: u64, what: Seek) -> FsResult<u64> {
+        self.files.get(file.handle)?.seek(offset, what)
+    }
+
+    fn allocate(&self, file: OpenFile, offset: u64, len: u64, mode: u32) -> FsResult<()> {
+        self.files.get(file.handle)?.allocate(offset, len, mode)
+    }
+
+    fn copy_range(&self, from: FilePosition, to: FilePosition, len: u64) -> FsResult<u64> {
+        let source = self.files.get(from.file.handle)?;
+        let target = self.files.get(to.file.handle)?;
+        source.copy_to(from.offset, &target, to.offset, len)
+    }
+
+    fn change(&self, ino: Ino, file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr> {
+        attr::change(self, ino, file, changes)
+    }
+
+    fn make(&self, new: &New<'_>, rdev: Rdev) -> FsResult<Attr> {
+        create::make(self, new, rdev)
+    }
+
+    fn symlink(&self, new: &New<'_>, target: &[u8]) -> FsResult<Attr> {
+        create::symlink(self, new, target)
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> FsResult<Attr> {
+        names::link(self, ino, parent, name)
+    }
+
+    fn unlink(&self, parent: Ino, name: &[u8]) -> FsResult<()> {
+        names::unlink(self, parent, name)
+    }
+
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> FsResult<()> {
+        names::rmdir(self, parent, name)
+    }
+
+    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()> {
+        names::rename(self, from, to, flags)
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {
+        xattr::set(self, ino, name, value, flags)
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {
+        xattr::remove(self, ino, name)
+    }
+
+    fn open_dir(&self, ino: Ino) -> FsResult<u64> {
+        let dir = dir::open(self, ino)?;
+        Ok(self.dirs.insert(dir))
+    }
+
+    fn release_dir(&self, dir: OpenFile) {
+        self.dirs.remove(dir.handle);
+    }
+
+    fn read_dir(
+        &self,
+        dir: OpenFile,
+        from: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> FsResult<()> {
+        self.dirs.get(dir.handle)?.visit(&self.table, from, visit)
+    }
+
+    fn fsync_dir(&self, dir: OpenFile) -> FsResult<()> {
+        self.dirs.get(dir.handle)?.sync()
+    }
+
+    fn backing(&self, file: OpenFile) -> Option<OwnedFd> {
+        open::backing(self, file)
+    }
+}

@@ -1,0 +1,153 @@
+//! Open files.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anteros_core::{FileKind, FsError, FsResult, Ino, OpenFile, Seek};
+use rustix::fs::{
+    FallocateFlags, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fsync, seek,
+};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+
+use crate::HostFs;
+use crate::host::refused;
+use crate::table::Node;
+
+/// A regular file that is open.
+#[derive(Debug)]
+pub(crate) struct HostFile {
+    fd: OwnedFd,
+    is_writable: bool,
+}
+
+/// The part of `open`'s flags that concerns an inode which was found already.
+///
+/// `O_DIRECT` goes as well: the host would demand of our buffers what only the caller's fulfil.
+pub(crate) fn kept_flags(flags: u32) -> OFlags {
+    let tmpfile = OFlags::TMPFILE.difference(OFlags::DIRECTORY);
+    OFlags::from_bits_retain(flags)
+        .difference(OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | tmpfile)
+        .difference(OFlags::PATH | OFlags::ASYNC | OFlags::DIRECT)
+        .union(OFlags::NOCTTY)
+}
+
+pub(crate) fn open(fs: &HostFs, ino: Ino, flags: u32) -> FsResult<HostFile> {
+    open_node(fs, &*fs.table.get(ino)?, flags)
+}
+
+/// Opens a regular file anew. All other kinds are either not opened this way or not by us: opening
+/// a device or a pipe does something, and the kernel does it itself.
+pub(crate) fn open_node(fs: &HostFs, node: &Node, flags: u32) -> FsResult<HostFile> {
+    match node.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(FsError::IsDirectory),
+        FileKind::Symlink => return Err(refused(Errno::LOOP)),
+        _ => return Err(refused(Errno::NXIO)),
+    }
+    let flags = kept_flags(flags);
+    let fd = fs.proc_fds.reopen(node.as_fd(), flags).map_err(refused)?;
+    Ok(HostFile::new(fd, flags))
+}
+
+/// A file opened for as long as it takes to answer one question.
+pub(crate) fn to_read(fs: &HostFs, ino: Ino) -> FsResult<HostFile> {
+    open(fs, ino, OFlags::RDONLY.bits())
+}
+
+/// A descriptor for whoever may read and write past us. There is one for all who have the inode open,
+/// hence it is opened for both, however this file was opened. If it cannot be, those who only read
+/// still get one.
+pub(crate) fn backing(fs: &HostFs, file: OpenFile) -> Option<OwnedFd> {
+    let is_writable = fs.files.get(file.handle).ok()?.is_writable();
+    let node = fs.table.get(file.ino).ok()?;
+    let reopen = |flags| fs.proc_fds.reopen(node.as_fd(), flags);
+    match reopen(OFlags::RDWR) {
+        Ok(fd) => Some(fd),
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) if !is_writable => {
+            reopen(OFlags::RDONLY).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+impl HostFile {
+    pub fn new(fd: OwnedFd, flags: OFlags) -> Self {
+        Self {
+            fd,
+            is_writable: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
+        }
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            match retry_on_intr(|| pread(&self.fd, &mut buf[done..], at)) {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                // What was read is told; the next call meets the error again.
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(refused(errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    pub fn write(&self, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let mut done = 0;
+        // A write of nothing goes to the host too: it may have an error to tell.
+        loop {
+            let at = offset + done as u64;
+            match retry_on_intr(|| pwrite(&self.fd, &data[done..], at)) {
+                Ok(0) => return Ok(done),
+                Ok(len) => done += len,
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(refused(errno)),
+            }
+            if done == data.len() {
+                return Ok(done);
+            }
+        }
+    }
+
+    pub fn sync(&self, data_only: bool) -> FsResult<()> {
+        retry_on_intr(|| match data_only {
+            true => fdatasync(&self.fd),
+            false => fsync(&self.fd),
+        })
+        .map_err(refused)
+    }
+
+    /// The position of the descriptor moves, which nobody minds: all reads and writes bring their own.
+    pub fn seek(&self, offset: u64, what: Seek) -> FsResult<u64> {
+        let from = match what {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        seek(&self.fd, from).map_err(|errno| match errno {
+            Errno::NXIO => FsError::NoData,
+            errno => refused(errno),
+        })
+    }
+
+    pub fn allocate(&self, offset: u64, len: u64, mode: u32) -> FsResult<()> {
+        let mode = FallocateFlags::from_bits_retain(mode);
+        retry_on_intr(|| fallocate(&self.fd, mode, offset, len)).map_err(refused)
+    }
+
+    pub fn copy_to(&self, from: u64, target: &Self, to: u64, len: u64) -> FsResult<u64> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let copied = retry_on_intr(|| {
+            let (mut from, mut to) = (from, to);
+            copy_file_range(&self.fd, Some(&mut from), &target.fd, Some(&mut to), len)
+        });
+        Ok(copied.map_err(refused)? as u64)
+    }
+}
