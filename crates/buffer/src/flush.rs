@@ -1,0 +1,227 @@
+//! What leaves the buffer: one extent of an inode at a time, in order, written without a lock held.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anteros_core::{FsError, FsResult, Ino, Writable};
+use rustix::io::Errno;
+
+use crate::inode::{Extent, Hold, Inode};
+use crate::signal::Call;
+use crate::statistics::{Reason, add};
+use crate::{Shared, Unreported, lock};
+
+/// Intervals without anything to flush after which the thread gives up kept memory and sleeps until
+/// it is called: far apart enough that a writer who pauses does not pay for waking it.
+const IDLE_INTERVALS: u32 = 100;
+
+/// How many unreported errors are kept; the others are counted.
+const UNREPORTED_MAX: usize = 64;
+
+/// Inodes that may have something buffered.
+#[derive(Default)]
+pub(crate) struct Dirty(Mutex<BTreeMap<Ino, Arc<Inode>>>);
+
+impl Dirty {
+    pub(crate) fn add(&self, inode: &Arc<Inode>) {
+        lock(&self.0).insert(inode.ino, Arc::clone(inode));
+    }
+
+    fn remove(&self, inode: &Arc<Inode>) {
+        let mut dirty = lock(&self.0);
+        if dirty
+            .get(&inode.ino)
+            .is_some_and(|listed| Arc::ptr_eq(listed, inode))
+        {
+            dirty.remove(&inode.ino);
+        }
+    }
+
+    fn take_all(&self) -> BTreeMap<Ino, Arc<Inode>> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+
+    fn take_first(&self) -> Option<Arc<Inode>> {
+        lock(&self.0).pop_first().map(|(_, inode)| inode)
+    }
+
+    fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+}
+
+impl<F: Writable> Shared<F> {
+    /// Writes all that is buffered of an inode by now, or waits until others did. Says whether there
+    /// was anything. Errors are remembered, not returned.
+    pub(crate) fn drain(&self, inode: &Inode, reason: Reason) -> bool {
+        let mut state = inode.lock();
+        let target = state.queued;
+        if state.done >= target {
+            return false;
+        }
+        self.counters.flushed(reason);
+        loop {
+            state = inode.wait_while(state, |state| state.in_flight && state.done < target);
+            if state.done >= target {
+                return true;
+            }
+            let Some(extent) = state.queue.pop_front() else {
+                return true;
+            };
+            state.in_flight = true;
+            state.in_flight_drops = extent.drops_privileges;
+            drop(state);
+            let result = self.write_out(&extent);
+            self.landed.fetch_add(1, Ordering::SeqCst);
+            state = inode.lock();
+            state.in_flight = false;
+            state.done += 1;
+            if let Err(error) = result {
+                add(&self.counters.errors, 1);
+                state.errors.record(error);
+                // What was to follow may now end elsewhere.
+                state.end = None;
+            }
+            inode.notify();
+            self.counters.unbuffer(extent.data.len());
+            self.space.done(extent.charge);
+            self.pool.give(extent.data);
+        }
+    }
+
+    /// Drains the inode with this number, if anything is known of it.
+    pub(crate) fn drain_ino(&self, ino: Ino, reason: Reason) -> bool {
+        self.table
+            .get(ino)
+            .is_some_and(|inode| self.drain(&inode, reason))
+    }
+
+    /// Has an inode to itself, with nothing buffered.
+    pub(crate) fn hold<'a>(&self, inode: &'a Inode, reason: Reason) -> Hold<'a> {
+        let hold = inode.hold();
+        self.drain(inode, reason);
+        hold
+    }
+
+    /// Drains every inode that has something buffered.
+    pub(crate) fn flush_all(&self, reason: Reason) {
+        for inode in self.dirty.take_all().into_values() {
+            self.flush_listed(&inode, reason);
+        }
+    }
+
+    /// Drains one inode that has something buffered, if there is one.
+    pub(crate) fn flush_one(&self, reason: Reason) -> bool {
+        match self.dirty.take_first() {
+            Some(inode) => {
+                self.flush_listed(&inode, reason);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn flush_listed(&self, inode: &Inode, reason: Reason) {
+        inode.lock().listed = false;
+        self.drain(inode, reason);
+    }
+
+    /// Writes an extent. A panic below is an error like any other: there are others who wait.
+    fn write_out(&self, extent: &Extent) -> FsResult<()> {
+        let mut written = 0;
+        let result = catch_unwind(AssertUnwindSafe(|| self.write_whole(extent, &mut written)))
+            .unwrap_or_else(|_| Err(FsError::Io(io::Error::other("the file system panicked"))));
+        if result.is_err() {
+            let lost = extent.data.len() - written;
+            add(&self.counters.bytes_lost, lost as u64);
+        }
+        result
+    }
+
+    fn write_whole(&self, extent: &Extent, written: &mut usize) -> FsResult<()> {
+        while *written < extent.data.len() {
+            let rest = &extent.data[*written..];
+            add(&self.counters.writes_out, 1);
+            let offset = extent.offset + *written as u64;
+            let count = self
+                .inner
+                .write(extent.file, offset, rest, extent.drops_privileges)?
+                .min(rest.len());
+            if count == 0 {
+                return Err(FsError::Host(Errno::NOSPC.into()));
+            }
+            add(&self.counters.bytes_out, count as u64);
+            *written += count;
+        }
+        Ok(())
+    }
+
+    /// Flushes what is due at this time.
+    pub(crate) fn tick(&self, now: Instant) {
+        let mut last = lock(&self.last_tick);
+        if now.saturating_duration_since(*last) < self.options.interval {
+            return;
+        }
+        *last = now;
+        drop(last);
+        self.flush_all(Reason::Interval);
+    }
+
+    /// What the management thread does.
+    pub(crate) fn manage(&self) {
+        // Never busy, whatever the interval.
+        let interval = self.options.interval.max(Duration::from_micros(100));
+        let mut idle = 0;
+        loop {
+            let call = if idle < IDLE_INTERVALS {
+                self.signal.wait(interval)
+            } else {
+                self.pool.trim();
+                self.signal.sleep(|| self.dirty.is_empty())
+            };
+            idle = if self.dirty.is_empty() { idle + 1 } else { 0 };
+            match call {
+                // The call may be older than the memory that came back since.
+                Call::Flush(Reason::Room) if !self.pool.is_short() => {}
+                Call::Flush(reason) => self.flush_all(reason),
+                Call::Time => self.tick(Instant::now()),
+                Call::Stop => return,
+            }
+        }
+    }
+
+    /// An inode was closed for the last time, after it was drained.
+    pub(crate) fn forget_closed(&self, inode: &Arc<Inode>) {
+        self.dirty.remove(inode);
+        self.keep_untold(inode);
+    }
+
+    fn keep_untold(&self, inode: &Inode) {
+        let Some(error) = inode.lock().errors.take_untold() else {
+            return;
+        };
+        add(&self.counters.errors_unreported, 1);
+        let mut unreported = lock(&self.unreported);
+        if unreported.len() < UNREPORTED_MAX {
+            unreported.push(Unreported {
+                ino: inode.ino,
+                error,
+            });
+        }
+    }
+
+    /// Buffers nothing any more, and writes all that was.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        for inode in self.table.all() {
+            self.drain(&inode, Reason::Shutdown);
+            self.keep_untold(&inode);
+        }
+        self.dirty.take_all();
+        self.pool.trim();
+    }
+}

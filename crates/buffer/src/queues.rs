@@ -1,0 +1,61 @@
+//! The form that today's kernel asks for: a queue of extents for each inode, over memory that all share.
+//!
+//! Requests are large already, so nothing is gained by copying them together once more: each becomes an
+//! extent. Small ones are gathered, since a write of the file system below costs the same for 4 KiB as
+//! for 64; and a small one takes a small buffer, which grows.
+
+use std::sync::Arc;
+
+use anteros_core::{FsResult, Writable};
+
+use crate::inode::{Extent, Inode, Request};
+use crate::pool::Pool;
+use crate::{Accepted, Shared};
+
+/// Requests below this are gathered.
+const GATHERED_BELOW: usize = 64 << 10;
+
+/// By how much a buffer grows: copying what is in it costs a third more in all.
+const GROWTH: usize = 4;
+
+/// Whether a request is too large for what all share.
+pub(crate) fn exceeds(len: usize, bytes_max: usize) -> bool {
+    Pool::size_for(len) > bytes_max
+}
+
+pub(crate) fn accept<F: Writable>(
+    shared: &Shared<F>,
+    inode: &Arc<Inode>,
+    request: &Request<'_>,
+) -> FsResult<Accepted> {
+    let region_bytes = shared.options.region_bytes;
+    let len = request.data.len();
+    if len < GATHERED_BELOW && len <= region_bytes {
+        let first_bytes = Pool::size_for(len).min(region_bytes);
+        return shared.gather(inode, request, first_bytes, |extent| {
+            grow(&shared.pool, extent, len, region_bytes)
+        });
+    }
+    // Copied before the lock is taken, so that writers of one file copy side by side.
+    let mut data = shared.take_buffer(Pool::size_for(len));
+    data.extend_from_slice(request.data);
+    shared.enqueue(inode, request, data)
+}
+
+/// Makes room for so many more bytes, if there is memory for that at once. The old buffer goes when the
+/// new one is filled: both count until then.
+fn grow(pool: &Pool, extent: &mut Extent, len: usize, region_bytes: usize) -> bool {
+    let needed = extent.data.len() + len;
+    if needed <= extent.data.capacity() {
+        return true;
+    }
+    let bytes = (extent.data.capacity() * GROWTH)
+        .max(Pool::size_for(needed))
+        .min(region_bytes);
+    let Some(mut larger) = pool.try_take(bytes) else {
+        return false;
+    };
+    larger.extend_from_slice(&extent.data);
+    pool.give(std::mem::replace(&mut extent.data, larger));
+    true
+}

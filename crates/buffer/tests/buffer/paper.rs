@@ -1,0 +1,199 @@
+//! The experiment of the paper, scaled down, and when each form writes.
+
+use std::time::{Duration, Instant};
+
+use anteros_buffer::{Form, Options};
+use anteros_core::Writable;
+use rustix::fs::OFlags;
+
+use crate::model::{Numbers, create};
+use crate::{FORMS, buffered, manual, untimed};
+
+const RECORD: usize = 512 << 10;
+const RECORDS: u64 = 128;
+
+#[test]
+fn four_records_become_one_write() {
+    for threaded in [true, false] {
+        let fs = buffered(Options {
+            form: Form::Entries,
+            threaded,
+            interval: Duration::from_secs(3600),
+            ..Options::default()
+        });
+        let file = create(&fs, "file", OFlags::WRONLY);
+        let mut expected = Vec::new();
+        for i in 0..RECORDS {
+            let record = vec![i as u8 + 1; RECORD];
+            let count = fs.write(file, i * RECORD as u64, &record, false).unwrap();
+            assert_eq!(count, RECORD);
+            expected.extend_from_slice(&record);
+        }
+        fs.flush(file).unwrap();
+        assert!(fs.inner().content(file.ino) == expected);
+        let counts = fs.statistics();
+        assert_eq!(fs.inner().write_count(), RECORDS / 4, "{counts:?}");
+        assert_eq!(counts.writes_in, RECORDS);
+        assert_eq!(counts.bytes_out, RECORDS * RECORD as u64);
+        assert_eq!(counts.buffered_bytes, 0);
+        assert!(counts.memory_bytes_peak <= 8 << 20, "{counts:?}");
+        let full = counts.flushes.full;
+        // The writer itself flushes each full region when there is no thread.
+        assert_eq!(full, if threaded { 0 } else { RECORDS / 4 }, "{counts:?}");
+    }
+}
+
+#[test]
+fn small_appends_are_gathered_and_large_ones_left_alone() {
+    let fs = buffered(manual(Form::Queues));
+    let small = create(&fs, "small", OFlags::WRONLY);
+    for i in 0..16 {
+        fs.write(small, i * 4096, &[7; 4096], false).unwrap();
+    }
+    // The buffer, and the smaller ones that it grew out of, which are kept.
+    assert_eq!(fs.statistics().memory_bytes, (64 + 16 + 4) << 10);
+    fs.flush(small).unwrap();
+    assert_eq!(fs.inner().write_count(), 1);
+    let large = create(&fs, "large", OFlags::WRONLY);
+    for i in 0..3 {
+        fs.write(large, i << 16, &[7; 64 << 10], false).unwrap();
+    }
+    fs.flush(large).unwrap();
+    assert_eq!(fs.inner().write_count(), 4);
+}
+
+#[test]
+fn a_small_request_does_not_pin_a_region() {
+    let fs = buffered(manual(Form::Queues));
+    for i in 0..100 {
+        let file = create(&fs, &format!("{i}"), OFlags::WRONLY);
+        fs.write(file, 0, &[1; 100], false).unwrap();
+    }
+    let counts = fs.statistics();
+    assert_eq!((counts.writes_out, counts.buffered_bytes), (0, 10_000));
+    assert_eq!(counts.memory_bytes, 100 * 4096);
+}
+
+#[test]
+fn streams_into_one_file_are_gathered_each() {
+    for form in FORMS {
+        let fs = buffered(manual(form));
+        let file = create(&fs, "file", OFlags::WRONLY);
+        for i in 0..20 {
+            for stream in 0..2 {
+                let offset = stream * 100_000 + i * 100;
+                fs.write(file, offset, &[stream as u8 + 1; 100], false)
+                    .unwrap();
+            }
+        }
+        fs.flush(file).unwrap();
+        assert_eq!(fs.inner().write_count(), 2, "{form:?}");
+    }
+}
+
+#[test]
+fn what_was_written_later_stays_later() {
+    for form in FORMS {
+        let fs = buffered(manual(form));
+        let file = create(&fs, "file", OFlags::WRONLY);
+        fs.write(file, 0, &[1; 100], false).unwrap();
+        fs.write(file, 150, &[2; 100], false).unwrap();
+        // Continues the first, and lies over the second.
+        fs.write(file, 100, &[3; 100], false).unwrap();
+        fs.write(file, 50, &[4; 10], false).unwrap();
+        fs.flush(file).unwrap();
+        let content = fs.inner().content(file.ino);
+        assert_eq!(content.len(), 250);
+        for (at, value) in [(0, 1), (55, 4), (99, 1), (100, 3), (199, 3), (200, 2)] {
+            assert_eq!(content[at], value, "{form:?} {at}");
+        }
+    }
+}
+
+#[test]
+fn time_flushes_everything() {
+    for form in FORMS {
+        let fs = buffered(manual(form));
+        let start = Instant::now();
+        let file = create(&fs, "file", OFlags::WRONLY);
+        fs.write(file, 0, b"data", false).unwrap();
+        fs.tick(start + Duration::from_millis(1));
+        assert_eq!(fs.inner().write_count(), 0, "not due");
+        fs.tick(start + Duration::from_millis(20));
+        assert_eq!(fs.inner().write_count(), 1);
+        fs.write(file, 4, b"data", false).unwrap();
+        fs.tick(start + Duration::from_millis(21));
+        assert_eq!(fs.inner().write_count(), 1, "not due again");
+        fs.tick(start + Duration::from_millis(30));
+        assert_eq!(fs.inner().content(file.ino), b"datadata");
+        assert_eq!(fs.statistics().flushes.interval, 2);
+    }
+}
+
+#[test]
+fn the_thread_keeps_the_time() {
+    for form in FORMS {
+        let fs = buffered(Options {
+            interval: Duration::from_millis(1),
+            ..untimed(form)
+        });
+        // The second time after the thread went to sleep for good.
+        for pause in [0, 300] {
+            std::thread::sleep(Duration::from_millis(pause));
+            let file = create(&fs, &format!("{pause}"), OFlags::WRONLY);
+            fs.write(file, 0, b"data", false).unwrap();
+            crate::wait_until(|| fs.inner().content(file.ino) == b"data");
+        }
+        crate::wait_until(|| fs.statistics().memory_bytes == 0);
+    }
+}
+
+#[test]
+fn depth_calls_the_thread() {
+    let fs = buffered(untimed(Form::Queues));
+    let file = create(&fs, "file", OFlags::WRONLY);
+    for i in 0..3 {
+        fs.write(file, i << 16, &[1; 64 << 10], false).unwrap();
+    }
+    assert_eq!(fs.statistics().buffered_bytes, 3 << 16);
+    fs.write(file, 3 << 16, &[1; 64 << 10], false).unwrap();
+    crate::wait_until(|| fs.statistics().buffered_bytes == 0);
+    assert_eq!(fs.statistics().flushes.depth, 1);
+}
+
+#[test]
+fn requests_of_any_size_are_taken() {
+    let mut numbers = Numbers(0x5eed);
+    for form in FORMS {
+        for threaded in [true, false] {
+            let fs = buffered(Options {
+                threaded,
+                bytes_max: 200_000,
+                region_bytes: 100_000,
+                ..untimed(form)
+            });
+            let file = create(&fs, "file", OFlags::WRONLY);
+            let mut expected = Vec::new();
+            for len in [
+                0,
+                1,
+                4096,
+                65_535,
+                65_536,
+                70_000,
+                196_608,
+                200_000,
+                1 << 20,
+                3,
+            ] {
+                let data = numbers.bytes(len);
+                let offset = expected.len() as u64;
+                assert_eq!(fs.write(file, offset, &data, false).unwrap(), len);
+                expected.extend(data);
+            }
+            fs.fsync(file, false).unwrap();
+            assert!(fs.inner().content(file.ino) == expected, "{form:?}");
+            assert!(fs.statistics().memory_bytes_peak <= 200_000);
+        }
+    }
+}
