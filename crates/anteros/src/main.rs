@@ -29,6 +29,7 @@ pub struct Cli {
 enum Command {
     Mkfs(command::mkfs::Args),
     Mount(command::mount::Args),
+    Passthru(command::passthru::Args),
     Umount(command::umount::Args),
     Stat(command::stat::Args),
     Ls(command::ls::Args),
@@ -51,6 +52,7 @@ fn run(command: Command) -> Outcome {
     match command {
         Command::Mkfs(args) => args.run(),
         Command::Mount(args) => args.run(),
+        Command::Passthru(args) => args.run(),
         Command::Umount(args) => args.run(),
         Command::Stat(args) => args.run(),
         Command::Ls(args) => args.run(),

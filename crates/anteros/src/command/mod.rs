@@ -9,6 +9,7 @@ pub mod ls;
 pub mod manual;
 pub mod mkfs;
 pub mod mount;
+pub mod passthru;
 pub mod stat;
 pub mod umount;
 pub mod verify;

@@ -1,11 +1,9 @@
 //! `anteros mount`
 //!
 //! The kernel mounts where it may, from the file itself (Linux 6.12) or through a loop device. Else
-//! a daemon serves the image by FUSE: this program starts itself again in the background, waits
-//! until the child says that the mount stands, and leaves.
+//! a daemon serves the image by FUSE.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,6 +15,7 @@ use rustix::mount::{MountFlags, mount};
 
 use crate::args::{ImageArgs, WorkerArgs};
 use crate::daemon::Daemon;
+use crate::daemon::background;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -82,9 +81,6 @@ const REQUEST_BYTES: usize = 64 << 10;
 /// More workers than this only wait for each other.
 const WORKERS_MAX: usize = 64;
 
-/// What the background process says when the mount stands.
-const READY: &str = "ready";
-
 impl Args {
     pub fn run(self) -> Outcome {
         // Whoever mounts it, the image is one that we can read.
@@ -103,7 +99,7 @@ impl Args {
         if self.foreground || self.detach {
             self.serve(ImageFs::new(image))
         } else {
-            start_in_background(&self.image.image)
+            background::start(&self.image.image)
         }
     }
 
@@ -199,7 +195,7 @@ impl Args {
         let metrics = Metrics::new(self.image.memory, options.workers);
         Daemon::new(fs, metrics, self.neighbours).serve(&self.directory, &options, |metrics| {
             if self.detach {
-                detach().map_err(Failure::os)?;
+                background::detach().map_err(Failure::os)?;
                 metrics.faults.go_to_background();
             }
             Ok(())
@@ -237,43 +233,6 @@ impl Args {
         let default = || MountOptions::default().workers;
         self.workers.count_or_else(default).min(WORKERS_MAX)
     }
-}
-
-/// Runs this program again as a daemon and waits until the mount stands.
-fn start_in_background(image: &Path) -> Outcome {
-    let program = std::env::current_exe().map_err(|e| Failure::system(image, &e))?;
-    let mut child = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .arg("--detach")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(Failure::os)?;
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("piped");
-    BufReader::new(stdout)
-        .read_line(&mut line)
-        .map_err(Failure::os)?;
-    if line.trim_end() == READY {
-        return Ok(Verdict::Good);
-    }
-    // The child has told why.
-    let status = child.wait().map_err(Failure::os)?;
-    std::process::exit(status.code().unwrap_or(Kind::System as i32));
-}
-
-/// Tells the parent that the mount stands, and lets go of its terminal, streams and directory.
-fn detach() -> io::Result<()> {
-    let mut out = io::stdout();
-    writeln!(out, "{READY}")?;
-    out.flush()?;
-    rustix::process::setsid()?;
-    rustix::process::chdir("/")?;
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    Ok(())
 }
 
 fn strategy(name: &str) -> Result<Strategy, String> {

@@ -1,10 +1,13 @@
-//! The process behind a FUSE mount: it serves the image until it is unmounted, within its memory.
+//! The process behind a FUSE mount: it serves an image until it is unmounted, within its memory, or
+//! a directory.
 //!
+//! - `background`: how it leaves the terminal.
 //! - `metrics`: what it tells of itself.
 //! - `faults`: what it says of a broken image or a failing medium.
 //! - `neighbours`: what it hands the kernel unasked.
 //! - `observed`: the image's file system, with the former.
 
+pub mod background;
 pub mod faults;
 pub mod metrics;
 pub mod neighbours;
@@ -64,25 +67,31 @@ impl Daemon {
         let session = session
             .on_fault(metrics.faults.clone().listen(fs))
             .on_answer(move |operation, took| watcher.answered(operation, took));
-        let unmounter = session.unmounter();
-        let mut signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
-        let handle = signals.handle();
-        let waiter = std::thread::spawn(move || {
-            for _ in &mut signals {
-                if let Err(error) = unmounter.unmount() {
-                    output::complain("error", error);
-                }
-            }
-        });
-        stands(&metrics)?;
-        let served = session.run();
-        handle.close();
-        let _ = waiter.join();
-        served.map_err(Failure::os)?;
-        Ok(Verdict::Good)
+        run(session, || stands(&metrics))
     }
 }
 
-fn mount_failure(error: MountError) -> Failure {
+/// Calls `stands`, and serves a mount until it goes away; a signal that asks to stop unmounts it.
+pub fn run(session: Session, stands: impl FnOnce() -> Result<(), Failure>) -> Outcome {
+    let unmounter = session.unmounter();
+    let mut signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
+    let handle = signals.handle();
+    let waiter = std::thread::spawn(move || {
+        for _ in &mut signals {
+            if let Err(error) = unmounter.unmount() {
+                output::complain("error", error);
+            }
+        }
+    });
+    stands()?;
+    let served = session.run();
+    handle.close();
+    let _ = waiter.join();
+    served.map_err(Failure::os)?;
+    Ok(Verdict::Good)
+}
+
+/// Why a mount did not come about, in words for people.
+pub fn mount_failure(error: MountError) -> Failure {
     Failure::new(Kind::System, &error).hint_if(error.hint())
 }

@@ -68,7 +68,8 @@ pub fn push(fs: &Arc<ImageFs>, which: Neighbours, notifier: Notifier, metrics: A
                         let decode = |piece: &mut _| worker.upgrade()?.decode_rest(&rest, piece);
                         while decode(&mut piece)
                             .is_some_and(|(ino, offset)| store(ino, offset, &piece))
-                        {}
+                        {
+                        }
                     }
                 }
             }
@@ -82,9 +83,7 @@ pub fn push(fs: &Arc<ImageFs>, which: Neighbours, notifier: Notifier, metrics: A
         let pieces = data.chunks(PIECE_BYTES).enumerate();
         let mut sent = pieces.map(|(index, piece)| {
             let at = offset + (index * PIECE_BYTES) as u64;
-            sender
-                .try_send(Job::Pages(ino, at, piece.to_vec()))
-                .is_ok()
+            sender.try_send(Job::Pages(ino, at, piece.to_vec())).is_ok()
         });
         sent.all(|sent| sent)
     });

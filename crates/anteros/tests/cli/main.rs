@@ -4,6 +4,7 @@ mod daemon;
 mod failures;
 mod images;
 mod mounts;
+mod passthru;
 mod soak;
 
 use std::fs;

@@ -1,0 +1,172 @@
+//! `anteros passthru`
+//!
+//! A directory is seen a second time, through FUSE. Where the kernel offers passthrough, it reads and
+//! writes the files behind open ones by itself; everything else comes to the daemon, which may gather
+//! what is written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anteros_buffer::{Buffered, Form};
+use anteros_core::{FileSystem, parse_size};
+use anteros_fuse::{MountOptions, Session};
+use anteros_passthru::{HostFs, Options};
+
+use crate::args::WorkerArgs;
+use crate::daemon::{self, background};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::output;
+
+/// Mirror a directory through FUSE, for reading and writing
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The directory to mirror
+    source: PathBuf,
+
+    /// Where to mount it
+    directory: PathBuf,
+
+    /// Stay in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+
+    /// Let other users in (root always does)
+    #[arg(long)]
+    allow_other: bool,
+
+    #[command(flatten)]
+    workers: WorkerArgs,
+
+    /// The largest read or write that the kernel asks for at once, from 4K to 1M (K, M)
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = unit)]
+    unit: usize,
+
+    /// Who moves the content of files
+    #[arg(long, value_enum, value_name = "WHO", default_value = "auto")]
+    data: Data,
+
+    /// With a buffer: most memory that it takes (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_size)]
+    buffer: u64,
+
+    /// With a buffer: up to how much is gathered for one write (K, M)
+    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = parse_size)]
+    region: u64,
+
+    /// With a buffer: the longest that data stays there, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "10")]
+    interval: u64,
+
+    /// For how many seconds names and attributes are believed without looking again
+    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    timeout: u32,
+
+    /// Report on standard output that the mount stands, then detach from the terminal
+    #[arg(long, hide = true)]
+    detach: bool,
+}
+
+/// Who moves the content of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Data {
+    /// The kernel where it offers to (passthrough: Linux 6.9, root), else the daemon
+    Auto,
+    /// The daemon, as it comes
+    Daemon,
+    /// The daemon, through a buffer with a queue for each file
+    Buffer,
+    /// The daemon, through a buffer of fixed entries, as in the bFUSE paper
+    Entries,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        let source = directory(&self.source)?;
+        let target = directory(&self.directory)?;
+        if target != source && target.starts_with(&source) {
+            let message = format!(
+                "{}: lies in {}, so the mount would be a part of what it shows",
+                self.directory.display(),
+                self.source.display()
+            );
+            return Err(Failure::new(Kind::Usage, message).hint("mount it elsewhere"));
+        }
+        if self.foreground || self.detach {
+            self.serve(&source)
+        } else {
+            background::start(&self.source)
+        }
+    }
+
+    fn serve(&self, source: &Path) -> Outcome {
+        let options = Options {
+            trusted_for: Duration::from_secs(self.timeout.into()),
+        };
+        let host =
+            HostFs::with_options(source, options).map_err(|e| Failure::system(source, &e))?;
+        let form = match self.data {
+            Data::Auto | Data::Daemon => return self.mount(source, Arc::new(host)),
+            Data::Buffer => Form::Queues,
+            Data::Entries => Form::Entries,
+        };
+        let options = anteros_buffer::Options {
+            form,
+            bytes_max: usize::try_from(self.buffer).unwrap_or(usize::MAX),
+            region_bytes: usize::try_from(self.region).unwrap_or(usize::MAX),
+            interval: Duration::from_millis(self.interval),
+            threaded: true,
+        };
+        let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
+        let served = self.mount(source, buffered.clone());
+        for lost in buffered.shutdown() {
+            let message = format_args!("inode {}: not all was written: {}", lost.ino.0, lost.error);
+            output::complain("error", message);
+        }
+        served
+    }
+
+    fn mount(&self, source: &Path, fs: Arc<dyn FileSystem>) -> Outcome {
+        let defaults = MountOptions::default();
+        let options = MountOptions {
+            fs_name: source.display().to_string(),
+            allow_other: self.allow_other || defaults.allow_other,
+            default_permissions: true,
+            workers: self.workers.count_or_else(|| defaults.workers),
+            read_len_max: self.unit,
+            readahead: Some(self.unit),
+            write_len_max: self.unit,
+            passthrough: self.data == Data::Auto,
+            ..defaults
+        };
+        let session = Session::mount(fs, &self.directory, &options)
+            .map_err(daemon::mount_failure)?
+            .on_fault(|ino, error| {
+                output::complain("error", format_args!("inode {}: {error}", ino.0));
+            });
+        daemon::run(session, || match self.detach {
+            true => background::detach().map_err(Failure::os),
+            false => Ok(()),
+        })
+    }
+}
+
+/// The absolute path of a directory.
+fn directory(path: &Path) -> Result<PathBuf, Failure> {
+    let absolute = path.canonicalize().map_err(|e| Failure::system(path, &e))?;
+    match absolute.is_dir() {
+        true => Ok(absolute),
+        false => {
+            let message = format!("{}: not a directory", path.display());
+            Err(Failure::new(Kind::System, message))
+        }
+    }
+}
+
+fn unit(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text).map_err(|e| e.to_string())?;
+    match usize::try_from(bytes) {
+        Ok(bytes @ 0x1000..=0x10_0000) if bytes.is_power_of_two() => Ok(bytes),
+        _ => Err("a power of two from 4K to 1M is wanted".into()),
+    }
+}

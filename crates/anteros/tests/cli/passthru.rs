@@ -1,0 +1,211 @@
+//! A directory mirrored through FUSE behaves like the directory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+
+use anteros_tests::judge;
+
+use crate::{Workshop, file_system_at, run, same, wait_until};
+
+/// Who moves the content of files.
+const WAYS: [&str; 4] = ["auto", "daemon", "buffer", "entries"];
+
+fn shop() -> Workshop {
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    shop
+}
+
+/// Unmounts as soon as no process that another thread is about to start shares our open files.
+fn unmount(shop: &Workshop) {
+    wait_until(|| shop.run("umount mnt").status == Some(0));
+}
+
+/// What a shell script prints, run in a directory, with its status.
+fn script(directory: &Path, text: &str) -> String {
+    let result = run(Command::new("sh")
+        .args(["-c", text])
+        .current_dir(directory)
+        .env("LC_ALL", "C"));
+    format!("{:?}\n{}{}", result.status, result.out, result.err)
+}
+
+#[test]
+fn programs_do_the_same_on_both_sides() {
+    const SCRIPTS: [&str; 9] = [
+        "umask 027; mkdir -p a/b; echo one >a/f; echo two >>a/f; cp a/f a/b/g; ln a/f a/h; ln -s b a/s; stat -c '%n %A %h %s' a/* a/b/*",
+        "mv a/f a/b/f; mv -T a/b a/c; cat a/c/f a/h; mv a/c/f a/c/g; ls -lR a | sed 's/ [A-Z].*:.. / /'; rmdir a/c",
+        "mkfifo p; mknod n c 1 3; stat -c '%F %t %T' p n; chmod 4755 a/h; stat -c %a a/h; rm p n; rm missing",
+        "dd if=/dev/zero of=big bs=100k count=30 2>/dev/null; truncate -s 5000001 big; stat -c %s big; cksum big; : >big; stat -c %s big",
+        "touch -d '2001-02-03 04:05:06.789' big; stat -c %y big; touch -a -d @77 big; stat -c %X big",
+        "fallocate -l 300000 sparse; fallocate -p -o 4096 -l 100000 sparse; stat -c '%s %b' sparse; fallocate -z -o 200000 -l 50000 sparse; cksum sparse",
+        "for i in $(seq 300); do echo $i >file$i; done; ls | wc -l; cat file* | cksum; rm file*; ls",
+        "exec 3>open; echo before >&3; rm open; echo after >&3; cat /proc/self/fd/3; ls open",
+        "cp -a a copy; diff -r a copy && tar cf - a | tar tf - | sort; mkdir x y; mv x y; mv y x; mv x x/y",
+    ];
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("plain")).unwrap();
+        fs::create_dir(shop.path("behind")).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way}"));
+        assert_eq!(
+            file_system_at(&shop.path("mnt")).as_deref(),
+            Some("fuse.anteros")
+        );
+        for text in SCRIPTS {
+            let wanted = script(&shop.path("plain"), text);
+            assert_eq!(script(&shop.path("mnt"), text), wanted, "{way}: {text}");
+        }
+        assert!(same(&shop.path("plain"), &shop.path("mnt")), "{way}");
+        unmount(&shop);
+        assert!(same(&shop.path("plain"), &shop.path("behind")), "{way}");
+    }
+}
+
+#[test]
+fn both_sides_see_at_once_what_is_written() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
+        let (near, far) = (shop.path("mnt/file"), shop.path("behind/file"));
+        let mut writer = File::create(&near).unwrap();
+        for n in 0..50_u64 {
+            let piece = vec![n as u8; 7001];
+            writer.write_all(&piece).unwrap();
+            assert_eq!(fs::metadata(&near).unwrap().len(), (n + 1) * 7001, "{way}");
+            let mut found = vec![0; 7001];
+            File::open(&far)
+                .unwrap()
+                .read_exact_at(&mut found, n * 7001)
+                .unwrap();
+            assert_eq!(found, piece, "{way}");
+        }
+        fs::write(&far, "changed behind").unwrap();
+        assert_eq!(
+            fs::read_to_string(&near).unwrap(),
+            "changed behind",
+            "{way}"
+        );
+        writer.sync_all().unwrap();
+        drop(writer);
+        unmount(&shop);
+    }
+}
+
+#[test]
+fn appenders_do_not_overwrite_each_other() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way}"));
+        let log = shop.path("mnt/log");
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c"] {
+                let log = &log;
+                scope.spawn(move || {
+                    let mut file = OpenOptions::new()
+                        .append(true)
+                        .create(true)
+                        .open(log)
+                        .unwrap();
+                    for _ in 0..500 {
+                        file.write_all(name.repeat(100).as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        let text = fs::read_to_string(shop.path("behind/log")).unwrap();
+        assert_eq!(text.len(), 3 * 500 * 100, "{way}");
+        for piece in text.as_bytes().chunks(100) {
+            assert!(piece.iter().all(|&byte| byte == piece[0]), "{way}");
+        }
+        unmount(&shop);
+    }
+}
+
+/// `cp` copies ranges, `O_TRUNC` cuts off, a file that is written to loses its set-id bits.
+#[test]
+fn users_without_rights_write_their_own_files() {
+    if !judge::has_fuse() || !judge::is_root() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
+        let text = "chmod 1777 . && setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '
+            umask 022; echo mine >mine; mkdir dir; ln -s mine link; cp mine dir/copy; chmod 4755 mine; echo more >>mine;
+            stat -c \"%n %u %g %a\" mine dir link dir/copy; echo no >root; cat root; rm root; chown 0 mine'; rm -r mine dir link";
+        fs::create_dir(shop.path("plain")).unwrap();
+        for directory in ["plain", "mnt"] {
+            fs::write(shop.path(directory).join("root"), "root's\n").unwrap();
+        }
+        let wanted = script(&shop.path("plain"), text);
+        assert!(wanted.contains("mine 65534 65534 755"), "{wanted}");
+        assert_eq!(script(&shop.path("mnt"), text), wanted, "{way}");
+        unmount(&shop);
+    }
+}
+
+#[test]
+fn files_without_names_can_be_read_to_the_end() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way}"));
+        let path = shop.path("mnt/gone");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(b"still here").unwrap();
+        fs::remove_file(&path).unwrap();
+        file.set_len(5).unwrap();
+        assert_eq!(
+            (
+                file.metadata().unwrap().len(),
+                file.metadata().unwrap().nlink()
+            ),
+            (5, 0)
+        );
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "still", "{way}");
+        drop(file);
+        unmount(&shop);
+    }
+}
+
+#[test]
+fn what_cannot_be_mirrored_is_refused() {
+    let shop = shop();
+    fs::create_dir(shop.path("mnt/inside")).unwrap();
+    let error = shop.bad(2, "passthru mnt mnt/inside");
+    assert!(error.contains("lies in mnt"), "{error}");
+    let error = shop.bad(5, "passthru missing mnt");
+    assert!(error.contains("missing"), "{error}");
+    let error = shop.bad(5, "passthru anteros mnt");
+    assert!(error.contains("not a directory"), "{error}");
+    let error = shop.bad(2, "passthru src mnt --unit 5000");
+    assert!(error.contains("a power of two"), "{error}");
+}
