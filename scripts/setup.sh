@@ -140,3 +140,11 @@ debian_tree() {
 
 # The other implementations that judge ours; see scripts/peers.sh.
 need_judges() { scripts/peers.sh; }
+
+# The judges of what can be written to: fsx and pjdfstest, built from their source.
+need_posix_judges() {
+    [ -x "$ANTEROS_PEERS/bin/fsx" ] && [ -x "$ANTEROS_PEERS/bin/pjdfstest" ] && return
+    say "building fsx and pjdfstest into $ANTEROS_PEERS/bin (they judge mounts that are written to)"
+    CARGO_TARGET_DIR=$ANTEROS_PEERS/build cargo install --quiet --locked --root "$ANTEROS_PEERS" \
+        fsx@0.3.2 pjdfstest@0.2.2 </dev/null && rm -r "$ANTEROS_PEERS/build"
+}

@@ -45,13 +45,28 @@ impl Peers {
     }
 }
 
+/// A judge of what can be written to, `fsx` or `pjdfstest`, which `./test` builds. Says so if it is missing.
+pub fn posix_judge(name: &str) -> Option<Command> {
+    let found = all().map(|peers| peers.join("bin").join(name));
+    let found = found.filter(|program| program.exists());
+    if found.is_none() {
+        crate::judge::missing(&format!("{name}; `./test` brings it in"));
+    }
+    found.map(Command::new)
+}
+
 fn place() -> Option<PathBuf> {
+    Some(all()?.join("sid"))
+}
+
+/// Where all peers lie.
+fn all() -> Option<PathBuf> {
     if let Some(peers) = std::env::var_os("ANTEROS_PEERS") {
-        return Some(Path::new(&peers).join("sid"));
+        return Some(peers.into());
     }
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(Path::new(&std::env::var_os("HOME")?).join(".cache"));
-    Some(cache.or_else(home)?.join("anteros/peers/sid"))
+    Some(cache.or_else(home)?.join("anteros/peers"))
 }
 
 /// The directory of the tree's libraries, such as `usr/lib/x86_64-linux-gnu`, and the loader that lies in it.

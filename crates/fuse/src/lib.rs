@@ -1,5 +1,5 @@
 //! A FUSE session over the kernel protocol: any [`FileSystem`](anteros_core::FileSystem) becomes a
-//! mounted, read-only directory tree.
+//! mounted directory tree, which can be written to if it is [`Writable`](anteros_core::Writable).
 //!
 //! ```text
 //!   a process ──► VFS ──► /dev/fuse ──► device ──► dispatch ──► FileSystem
@@ -12,17 +12,23 @@
 //! reply buffer: it takes a request, answers it itself and takes the next, so nothing is shared but
 //! the file system. When the mount goes away, by whomever, every worker is told so and `run` returns.
 //!
-//! What the session promises the kernel rests on one property: **the file system never changes**.
-//! So names (also the missing ones), attributes, symlink targets, directory listings and file pages
+//! What the session promises the kernel of a file system that is not writable rests on one property: **it
+//! never changes**. So names (also the missing ones), attributes, symlink targets, directory listings and file pages
 //! are cached by the kernel for as long as it likes, files are opened and closed without a request,
 //! and inodes need no book-keeping here: the kernel's node number *is* the inode number (see
 //! `node`), and forgetting one is no event.
 //!
+//! One that can be written to says for how long it may be believed
+//! ([`trusted_for`](anteros_core::Writable::trusted_for)). Its files are opened and released, its inodes
+//! looked up and forgotten, its listings come without attributes, and privileges are dropped by whoever
+//! writes, so that the kernel need not ask for them before each write.
+//!
 //! Besides answering, a session can lend the kernel files that it reads without asking
-//! ([`memory_file`](anteros_core::FileSystem::memory_file)) and put content into its cache unasked
+//! ([`memory_file`](anteros_core::FileSystem::memory_file)), or writes as well
+//! ([`backing`](anteros_core::Writable::backing)), and put content into its cache unasked
 //! ([`Notifier`]).
 //!
-//! What is deliberately absent: writing, and transports other than `/dev/fuse`.
+//! What is deliberately absent: transports other than `/dev/fuse`, and the kernel's write-back cache.
 //!
 //! - `proto`: the structs and numbers of the protocol.
 //! - `dispatch`: bytes of a request to bytes of a reply; errors become `errno` here and nowhere else.

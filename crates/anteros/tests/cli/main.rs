@@ -111,10 +111,12 @@ impl Workshop {
 impl Drop for Workshop {
     /// Takes away what a failed test has left mounted.
     fn drop(&mut self) {
-        if self.path("mnt").exists() {
-            let _ = run(Command::new("umount")
-                .args(["--quiet", "--lazy"])
-                .arg(self.path("mnt")));
+        for name in ["mnt", "behind"] {
+            if self.path(name).exists() {
+                let _ = run(Command::new("umount")
+                    .args(["--quiet", "--lazy"])
+                    .arg(self.path(name)));
+            }
         }
     }
 }

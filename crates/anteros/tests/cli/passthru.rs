@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
 use anteros_tests::judge;
+use anteros_tests::peers::posix_judge;
 
-use crate::{Workshop, file_system_at, run, same, wait_until};
+use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until};
 
 /// Who moves the content of files.
 const WAYS: [&str; 4] = ["auto", "daemon", "buffer", "entries"];
@@ -193,6 +194,148 @@ fn files_without_names_can_be_read_to_the_end() {
         assert_eq!(text, "still", "{way}");
         drop(file);
         unmount(&shop);
+    }
+}
+
+/// Random operations on one file, checked against a copy in memory.
+#[test]
+fn fsx_finds_nothing() {
+    if !judge::has_fuse() || posix_judge("fsx").is_none() {
+        return;
+    }
+    for (seed, way) in (1..).zip(WAYS) {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way}"));
+        let mut fsx = posix_judge("fsx").unwrap();
+        fsx.args(["-N", "5000", "-S", &format!("{seed}"), "mnt/file"])
+            .current_dir(shop.dir.path());
+        let found = run(&mut fsx);
+        assert_eq!(found.status, Some(0), "{way}, seed {seed}: {}", found.out);
+        assert!(
+            same(&shop.path("mnt/file"), &shop.path("behind/file")),
+            "{way}"
+        );
+        unmount(&shop);
+    }
+}
+
+/// What POSIX says of names, owners, permissions, times and errors.
+#[test]
+fn pjdfstest_finds_nothing() {
+    const SETTINGS: &str = "[features]\nposix_fallocate = {}\n[settings]\nnaptime = 0.001\nallow_remount = false\n\
+        [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
+    if !judge::has_fuse() || posix_judge("pjdfstest").is_none() {
+        return;
+    }
+    if !judge::is_root() {
+        judge::missing("pjdfstest (only root can act for others)");
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        fs::write(shop.path("settings"), SETTINGS).unwrap();
+        shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(shop.path("mnt"), everybody).unwrap();
+        let mut pjdfstest = posix_judge("pjdfstest").unwrap();
+        pjdfstest
+            .args(["-c", "settings", "-p", "mnt"])
+            .current_dir(shop.dir.path());
+        let found = run(&mut pjdfstest);
+        let summary = found.out.lines().last().unwrap_or_default();
+        let failed = found.out.lines().filter(|line| line.contains("FAILED"));
+        let failed: String = failed.collect::<Vec<_>>().join("\n");
+        assert!(
+            summary.starts_with("Summary: 0 failed"),
+            "{way}: {summary}\n{failed}"
+        );
+        let passed = summary
+            .split(", ")
+            .find_map(|part| part.strip_suffix(" passed"));
+        let passed: u32 = passed.unwrap().parse().unwrap();
+        assert!(passed > 300, "{way}: {summary}");
+        unmount(&shop);
+    }
+}
+
+#[test]
+fn what_was_synced_outlives_a_daemon_that_is_killed() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        fs::write(shop.path("behind/other"), "as it was").unwrap();
+        let mut daemon = shop
+            .command(&format!(
+                "passthru behind mnt --foreground --data {way} --interval 60000"
+            ))
+            .spawn()
+            .unwrap();
+        wait_until(|| file_system_at(&shop.path("mnt")).is_some());
+        let mut file = File::create(shop.path("mnt/file")).unwrap();
+        file.write_all(b"synced, ").unwrap();
+        file.sync_all().unwrap();
+        file.write_all(b"not synced").unwrap();
+        kill(&daemon, Signal::KILL);
+        daemon.wait().unwrap();
+        drop(file);
+        wait_until(|| shop.run("umount mnt").status == Some(0));
+        let text = fs::read_to_string(shop.path("behind/file")).unwrap();
+        let buffered = matches!(way, "buffer" | "entries");
+        let wanted = if buffered {
+            "synced, "
+        } else {
+            "synced, not synced"
+        };
+        assert_eq!(text, wanted, "{way}");
+        let other = fs::read_to_string(shop.path("behind/other")).unwrap();
+        assert_eq!(other, "as it was", "{way}");
+    }
+}
+
+/// Nothing that is accepted is lost for lack of space without a word.
+#[test]
+fn a_full_device_is_told_of() {
+    if !judge::has_fuse() || !judge::is_root() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop();
+        fs::create_dir(shop.path("behind")).unwrap();
+        let mut tmpfs = Command::new("mount");
+        tmpfs
+            .args(["-t", "tmpfs", "-o", "size=20m", "none"])
+            .arg(shop.path("behind"));
+        assert_eq!(run(&mut tmpfs).status, Some(0));
+        shop.good(&format!("passthru behind mnt --data {way}"));
+        let mut file = File::create(shop.path("mnt/file")).unwrap();
+        let piece = vec![7; 100_000];
+        let mut accepted = 0;
+        let error = loop {
+            match file.write(&piece) {
+                Ok(len) => accepted += len as u64,
+                Err(error) => break error,
+            }
+            assert!(accepted < 21 << 20, "{way}");
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{way}");
+        file.sync_all().unwrap();
+        assert_eq!(file.metadata().unwrap().len(), accepted, "{way}");
+        assert_eq!(
+            fs::metadata(shop.path("behind/file")).unwrap().len(),
+            accepted,
+            "{way}"
+        );
+        assert!(accepted > 19 << 20, "{way}: {accepted}");
+        drop(file);
+        fs::remove_file(shop.path("mnt/file")).unwrap();
+        fs::write(shop.path("mnt/small"), "there is room again").unwrap();
+        unmount(&shop);
+        wait_until(|| run(Command::new("umount").arg(shop.path("behind"))).status == Some(0));
     }
 }
 
