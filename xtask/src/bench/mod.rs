@@ -11,6 +11,7 @@ mod machine;
 mod measure;
 mod read;
 mod report;
+mod write;
 
 use std::env;
 use std::path::{self, Path, PathBuf};
@@ -53,7 +54,8 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
     let findings = match name {
         "image" => image::image(&options)?,
         "read" => read::read(&options)?,
-        _ => return Err(format!("no benchmark {name}; there are: image, read").into()),
+        "write" => write::write(&options)?,
+        _ => return Err(format!("no benchmark {name}; there are: image, read, write").into()),
     };
     let report = Report {
         name: name.to_owned(),

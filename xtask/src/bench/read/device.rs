@@ -16,7 +16,7 @@ const SECTOR: u64 = 512;
 const READAHEAD_KB: &str = "128";
 
 /// A file as a block device, until dropped.
-pub(super) struct LoopDevice {
+pub(in crate::bench) struct LoopDevice {
     node: PathBuf,
 }
 
@@ -25,7 +25,7 @@ impl LoopDevice {
     ///
     /// # Errors
     /// When `losetup` fails.
-    pub(super) fn attach(file: &Path, directly: bool, writable: bool) -> Outcome<Self> {
+    pub(in crate::bench) fn attach(file: &Path, directly: bool, writable: bool) -> Outcome<Self> {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show"]);
         command.arg(format!(
@@ -50,7 +50,7 @@ impl LoopDevice {
     }
 
     /// Such as `/dev/loop0`.
-    pub(super) fn node(&self) -> &Path {
+    pub(in crate::bench) fn node(&self) -> &Path {
         &self.node
     }
 
@@ -58,7 +58,7 @@ impl LoopDevice {
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub(super) fn bytes_read(&self) -> Outcome<u64> {
+    pub(in crate::bench) fn bytes_read(&self) -> Outcome<u64> {
         let path = self.facts().join("stat");
         let stat = fs::read_to_string(&path)?;
         let sectors = sectors_read(&stat);
@@ -80,7 +80,7 @@ fn sectors_read(stat: &str) -> Option<u64> {
 }
 
 /// An ext4 on a loop device of its own that holds one image, so that the device tells what is read of the image.
-pub(super) struct Store {
+pub(in crate::bench) struct Store {
     // Dropped first.
     _mounted: Mounted,
     device: LoopDevice,
@@ -93,7 +93,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be made.
-    pub(super) fn of(image: &Path, scratch: &Path) -> Outcome<Self> {
+    pub(in crate::bench) fn of(image: &Path, scratch: &Path) -> Outcome<Self> {
         let (file, directory) = (scratch.join("store.ext4"), scratch.join("store"));
         let bytes = fs::metadata(image)?.len();
         File::create(&file)?.set_len(bytes + bytes / 16 + (32 << 20))?;
@@ -115,12 +115,12 @@ impl Store {
     }
 
     /// Where the image lies within.
-    pub(super) fn image(&self) -> &Path {
+    pub(in crate::bench) fn image(&self) -> &Path {
         &self.image
     }
 
     /// The device below.
-    pub(super) fn device(&self) -> &LoopDevice {
+    pub(in crate::bench) fn device(&self) -> &LoopDevice {
         &self.device
     }
 }

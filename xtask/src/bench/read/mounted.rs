@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A mount, until dropped.
-pub(super) struct Mounted {
+pub(in crate::bench) struct Mounted {
     directory: PathBuf,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Mounted {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(super) fn mount(
+pub(in crate::bench) fn mount(
     source: &Path,
     directory: &Path,
     kind: &str,
@@ -47,7 +47,7 @@ pub(super) fn mount(
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(super) fn bind(source: &Path, place: &Path) -> Outcome<Mounted> {
+pub(in crate::bench) fn bind(source: &Path, place: &Path) -> Outcome<Mounted> {
     rustix::mount::mount_bind(source, place).map_err(|error| {
         format!(
             "mount of {} on {}: {error}",
@@ -86,7 +86,7 @@ fn release(directory: &Path) -> rustix::io::Result<()> {
 }
 
 /// A daemon that serves a mount, until dropped.
-pub(super) struct Daemon {
+pub(in crate::bench) struct Daemon {
     mounted: Option<Mounted>,
     child: Child,
 }
@@ -96,7 +96,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When it ends before that, or takes too long.
-    pub(super) fn start(command: &mut Command, directory: &Path) -> Outcome<Self> {
+    pub(in crate::bench) fn start(command: &mut Command, directory: &Path) -> Outcome<Self> {
         let before = device_of(directory)?;
         let child = command
             .stdin(Stdio::null())
@@ -128,7 +128,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When the kernel does not tell, for one because it has ended.
-    pub(super) fn memory_peak(&self) -> Outcome<u64> {
+    pub(in crate::bench) fn memory_peak(&self) -> Outcome<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(&path)?;
         Ok(high_water_mark(&status).ok_or("no VmHWM: the daemon has ended")?)
@@ -176,7 +176,7 @@ fn high_water_mark(status: &str) -> Option<u64> {
 }
 
 /// Ends every mount below a directory and every loop device on a file below it: what an interrupted run left.
-pub(super) fn sweep(scratch: &Path) {
+pub(in crate::bench) fn sweep(scratch: &Path) {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     for directory in mounts_below(&mounts, scratch) {
         let _ = unmount(directory, UnmountFlags::DETACH);
@@ -194,7 +194,7 @@ pub(super) fn sweep(scratch: &Path) {
 ///
 /// # Errors
 /// When something is, or it cannot be removed.
-pub(super) fn clear(scratch: &Path) -> Outcome {
+pub(in crate::bench) fn clear(scratch: &Path) -> Outcome {
     sweep(scratch);
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     if let Some(left) = mounts_below(&mounts, scratch).first() {
