@@ -333,7 +333,8 @@ fn a_full_device_is_told_of() {
         assert!(accepted > 19 << 20, "{way}: {accepted}");
         drop(file);
         fs::remove_file(shop.path("mnt/file")).unwrap();
-        fs::write(shop.path("mnt/small"), "there is room again").unwrap();
+        // The daemon hears a moment later that the kernel has forgotten the file.
+        wait_until(|| fs::write(shop.path("mnt/small"), "there is room again").is_ok());
         unmount(&shop);
         wait_until(|| run(Command::new("umount").arg(shop.path("behind"))).status == Some(0));
     }
