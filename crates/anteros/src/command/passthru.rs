@@ -120,8 +120,8 @@ impl Args {
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
         let served = self.mount(source, buffered.clone());
         for lost in buffered.shutdown() {
-            let message = format_args!("inode {}: not all was written: {}", lost.ino.0, lost.error);
-            output::complain("error", message);
+            let text = format!("inode {}: not all was written: {}", lost.ino.0, lost.error);
+            output::complain("error", text);
         }
         served
     }
