@@ -53,20 +53,13 @@ pub(crate) fn to_read(fs: &HostFs, ino: Ino) -> FsResult<HostFile> {
     open(fs, ino, OFlags::RDONLY.bits())
 }
 
-/// A descriptor for whoever may read and write past us. There is one for all who have the inode open,
-/// hence it is opened for both, however this file was opened. If it cannot be, those who only read
-/// still get one.
+/// A descriptor that names the file to the kernel, which opens it again as each user did. It is one for
+/// reading: a descriptor for writing would keep the file from being run for as long as anyone has it open.
 pub(crate) fn backing(fs: &HostFs, file: OpenFile) -> Option<OwnedFd> {
-    let is_writable = fs.files.get(file.handle).ok()?.is_writable();
     let node = fs.table.get(file.ino).ok()?;
-    let reopen = |flags| fs.proc_fds.reopen(node.as_fd(), flags);
-    match reopen(OFlags::RDWR) {
-        Ok(fd) => Some(fd),
-        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) if !is_writable => {
-            reopen(OFlags::RDONLY).ok()
-        }
-        Err(_) => None,
-    }
+    let is_regular = node.kind == FileKind::Regular;
+    let reopen = || fs.proc_fds.reopen(node.as_fd(), OFlags::RDONLY).ok();
+    is_regular.then(reopen).flatten()
 }
 
 impl HostFile {

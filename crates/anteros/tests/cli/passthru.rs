@@ -36,7 +36,7 @@ fn script(directory: &Path, text: &str) -> String {
 
 #[test]
 fn programs_do_the_same_on_both_sides() {
-    const SCRIPTS: [&str; 9] = [
+    const SCRIPTS: [&str; 10] = [
         "umask 027; mkdir -p a/b; echo one >a/f; echo two >>a/f; cp a/f a/b/g; ln a/f a/h; ln -s b a/s; stat -c '%n %A %h %s' a/* a/b/*",
         "mv a/f a/b/f; mv -T a/b a/c; cat a/c/f a/h; mv a/c/f a/c/g; ls -lR a | sed 's/ [A-Z].*:.. / /'; rmdir a/c",
         "mkfifo p; mknod n c 1 3; stat -c '%F %t %T' p n; chmod 4755 a/h; stat -c %a a/h; rm p n; rm missing",
@@ -45,6 +45,7 @@ fn programs_do_the_same_on_both_sides() {
         "fallocate -l 300000 sparse; fallocate -p -o 4096 -l 100000 sparse; stat -c '%s %b' sparse; fallocate -z -o 200000 -l 50000 sparse; cksum sparse",
         "for i in $(seq 300); do echo $i >file$i; done; ls | wc -l; cat file* | cksum; rm file*; ls",
         "exec 3>open; echo before >&3; rm open; echo after >&3; cat /proc/self/fd/3; ls open",
+        "cp /bin/echo prog; ./prog ran; exec 3<prog; ./prog again; cp prog other; ./other third; rm prog other",
         "cp -a a copy; diff -r a copy && tar cf - a | tar tf - | sort; mkdir x y; mv x y; mv y x; mv x x/y",
     ];
     if !judge::has_fuse() {
