@@ -277,5 +277,5 @@ fn synced(directory: &Path, count: usize, record: usize) -> Outcome<u64> {
 }
 
 fn content(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index * 31 >> 3) as u8).collect()
+    (0..len).map(|index| ((index * 31) >> 3) as u8).collect()
 }
