@@ -136,7 +136,7 @@ impl Dispatcher {
 
     /// ENOSYS tells the kernel to do without the request from now on, which for opening, flushing
     /// and syncing a file that never changes is just right.
-    fn serve(&self, header: &InHeader, args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+    fn serve(&self, header: &InHeader, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         match header.opcode {
             op::STATFS => return self.statfs(out),
             op::DESTROY => return Ok(0),
@@ -165,7 +165,9 @@ impl Dispatcher {
             op::READDIRPLUS => self.readdirplus(ino, args, out),
             op::GETXATTR => self.getxattr(ino, args, out),
             op::LISTXATTR => self.listxattr(ino, args, out),
-            op::LSEEK => self.lseek(ino, args, out),
+            op::LSEEK => self.lseek(ino, &mut args, out, |wanted, what| {
+                self.fs.seek(ino, wanted.offset, what)
+            }),
             op::SETATTR
             | op::SYMLINK
             | op::MKNOD
@@ -337,14 +339,20 @@ impl Dispatcher {
         put_sized(out, size, &list)
     }
 
-    fn lseek(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
-        let seek: LseekIn = args.take()?;
-        let what = match seek.whence {
+    fn lseek(
+        &self,
+        ino: Ino,
+        args: &mut Args<'_>,
+        out: &mut [u8],
+        seek: impl FnOnce(&LseekIn, Seek) -> FsResult<u64>,
+    ) -> Result<usize, Errno> {
+        let wanted: LseekIn = args.take()?;
+        let what = match wanted.whence {
             SEEK_DATA => Seek::Data,
             SEEK_HOLE => Seek::Hole,
             _ => return Err(Errno::INVAL),
         };
-        match self.fs.seek(ino, seek.offset, what) {
+        match seek(&wanted, what) {
             Err(FsError::NoData) => Err(Errno::NXIO),
             result => put(
                 out,

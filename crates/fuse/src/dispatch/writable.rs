@@ -2,8 +2,8 @@
 //! open files.
 
 use anteros_core::{
-    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, Seek, SetTime,
-    Timestamp, Writable,
+    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime, Timestamp,
+    Writable,
 };
 use rustix::io::Errno;
 
@@ -11,9 +11,8 @@ use super::{Args, Dispatcher, put};
 use crate::dirpage::DirPage;
 use crate::proto::{
     CopyFileRangeIn, CreateIn, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn, InHeader,
-    LseekIn, LseekOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn,
-    Rename2In, SEEK_DATA, SEEK_HOLE, SetattrIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize,
-    op, open_flag, setattr, unpack_rdev,
+    MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, SetattrIn,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, op, open_flag, setattr, unpack_rdev,
 };
 
 /// `S_IFREG`.
@@ -43,7 +42,9 @@ impl Writing<'_> {
             op::FLUSH => self.flush(args),
             op::FSYNC => self.fsync(args),
             op::RELEASE => self.release(args),
-            op::LSEEK => self.lseek(args, out),
+            op::LSEEK => self.dispatcher.lseek(self.ino, args, out, |wanted, what| {
+                self.fs.seek_open(self.file(wanted.fh), wanted.offset, what)
+            }),
             op::FALLOCATE => self.fallocate(args),
             op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => self.copy_file_range(args, out),
             op::SETATTR => self.setattr(args, out),
@@ -219,24 +220,6 @@ impl Writing<'_> {
             lender.take_back(self.ino);
         }
         Ok(0)
-    }
-
-    fn lseek(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
-        let seek: LseekIn = args.take()?;
-        let what = match seek.whence {
-            SEEK_DATA => Seek::Data,
-            SEEK_HOLE => Seek::Hole,
-            _ => return Err(Errno::INVAL),
-        };
-        match self.fs.seek_open(self.file(seek.fh), seek.offset, what) {
-            Err(FsError::NoData) => Err(Errno::NXIO),
-            result => put(
-                out,
-                &LseekOut {
-                    offset: self.dispatcher.ask_of_all(self.ino, result)?,
-                },
-            ),
-        }
     }
 
     fn fallocate(&self, args: &mut Args<'_>) -> Answer {
