@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anteros_core::{Device, FileDevice, Window, parse_size};
+use anteros_fuse::MountOptions;
 use anteros_image::{Image, OpenOptions};
 use clap::Args;
 
@@ -87,6 +88,9 @@ fn open_failure(path: &std::path::Path, error: &std::io::Error) -> Failure {
     }
 }
 
+/// More workers of a mount than this only wait for each other.
+const MOUNT_WORKERS_MAX: usize = 64;
+
 /// How many threads work.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
@@ -102,8 +106,13 @@ impl WorkerArgs {
         self.count_or_else(cores)
     }
 
-    /// How many threads to use, if not told otherwise.
-    pub fn count_or_else(&self, default: impl FnOnce() -> usize) -> usize {
+    /// How many threads to use for a mount.
+    pub fn count_for_mount(&self) -> usize {
+        let default = || MountOptions::default().workers;
+        self.count_or_else(default).min(MOUNT_WORKERS_MAX)
+    }
+
+    fn count_or_else(&self, default: impl FnOnce() -> usize) -> usize {
         self.workers.map_or_else(default, usize::from)
     }
 }

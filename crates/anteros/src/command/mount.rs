@@ -78,9 +78,6 @@ pub struct Args {
 const READ_BYTES: usize = 256 << 10;
 const REQUEST_BYTES: usize = 64 << 10;
 
-/// More workers than this only wait for each other.
-const WORKERS_MAX: usize = 64;
-
 impl Args {
     pub fn run(self) -> Outcome {
         // Whoever mounts it, the image is one that we can read.
@@ -105,7 +102,7 @@ impl Args {
 
     /// Opens the image for a daemon that stays within the memory it was given.
     fn open(&self) -> Result<Arc<Image>, Failure> {
-        let (memory, workers) = (self.image.memory, self.worker_count());
+        let (memory, workers) = (self.image.memory, self.workers.count_for_mount());
         let queue = match self.neighbours {
             Neighbours::Off => 0,
             _ => neighbours::BYTES_MAX,
@@ -186,7 +183,7 @@ impl Args {
             fs_name: absolute(&self.image.image)?.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: self.allow_other || defaults.default_permissions,
-            workers: self.worker_count(),
+            workers: self.workers.count_for_mount(),
             read_len_max: READ_BYTES,
             readahead: usize::try_from(self.readahead).ok(),
             ..defaults
@@ -227,11 +224,6 @@ impl Args {
             output::complain("note", text);
         }
         Ok(())
-    }
-
-    fn worker_count(&self) -> usize {
-        let default = || MountOptions::default().workers;
-        self.workers.count_or_else(default).min(WORKERS_MAX)
     }
 }
 

@@ -132,7 +132,7 @@ impl Args {
             fs_name: source.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: true,
-            workers: self.workers.count_or_else(|| defaults.workers),
+            workers: self.workers.count_for_mount(),
             read_len_max: self.unit,
             readahead: Some(self.unit),
             write_len_max: self.unit,
