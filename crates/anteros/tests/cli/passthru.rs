@@ -17,6 +17,14 @@ const WAYS: [&str; 4] = ["auto", "daemon", "buffer", "entries"];
 fn shop() -> Workshop {
     let shop = Workshop::new();
     fs::create_dir(shop.path("mnt")).unwrap();
+    fs::create_dir(shop.path("behind")).unwrap();
+    shop
+}
+
+/// A directory `behind`, mirrored at `mnt`.
+fn mirror(options: &str) -> Workshop {
+    let shop = shop();
+    shop.good(&format!("passthru behind mnt {options}"));
     shop
 }
 
@@ -54,7 +62,6 @@ fn programs_do_the_same_on_both_sides() {
     for way in WAYS {
         let shop = shop();
         fs::create_dir(shop.path("plain")).unwrap();
-        fs::create_dir(shop.path("behind")).unwrap();
         shop.good(&format!("passthru behind mnt --data {way}"));
         assert_eq!(
             file_system_at(&shop.path("mnt")).as_deref(),
@@ -76,9 +83,7 @@ fn both_sides_see_at_once_what_is_written() {
         return;
     }
     for way in WAYS {
-        let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
-        shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
+        let shop = mirror(&format!("--data {way} --timeout 0"));
         let (near, far) = (shop.path("mnt/file"), shop.path("behind/file"));
         let mut writer = File::create(&near).unwrap();
         for n in 0..50_u64 {
@@ -110,9 +115,7 @@ fn appenders_do_not_overwrite_each_other() {
         return;
     }
     for way in WAYS {
-        let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
-        shop.good(&format!("passthru behind mnt --data {way}"));
+        let shop = mirror(&format!("--data {way}"));
         let log = shop.path("mnt/log");
         std::thread::scope(|scope| {
             for name in ["a", "b", "c"] {
@@ -145,9 +148,7 @@ fn users_without_rights_write_their_own_files() {
         return;
     }
     for way in WAYS {
-        let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
-        shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
+        let shop = mirror(&format!("--data {way} --timeout 0"));
         let text = "chmod 1777 . && setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '
             umask 022; echo mine >mine; mkdir dir; ln -s mine link; cp mine dir/copy; chmod 4755 mine; echo more >>mine;
             stat -c \"%n %u %g %a\" mine dir link dir/copy; echo no >root; cat root; rm root; chown 0 mine'; rm -r mine dir link";
@@ -168,9 +169,7 @@ fn files_without_names_can_be_read_to_the_end() {
         return;
     }
     for way in WAYS {
-        let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
-        shop.good(&format!("passthru behind mnt --data {way}"));
+        let shop = mirror(&format!("--data {way}"));
         let path = shop.path("mnt/gone");
         let mut file = OpenOptions::new()
             .read(true)
@@ -205,9 +204,7 @@ fn fsx_finds_nothing() {
         return;
     }
     for (seed, way) in (1..).zip(WAYS) {
-        let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
-        shop.good(&format!("passthru behind mnt --data {way}"));
+        let shop = mirror(&format!("--data {way}"));
         let mut fsx = posix_judge("fsx").unwrap();
         fsx.args(["-N", "5000", "-S", &format!("{seed}"), "mnt/file"])
             .current_dir(shop.dir.path());
@@ -235,7 +232,6 @@ fn pjdfstest_finds_nothing() {
     }
     for way in WAYS {
         let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
         fs::write(shop.path("settings"), SETTINGS).unwrap();
         shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
         let everybody = fs::Permissions::from_mode(0o777);
@@ -268,7 +264,6 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
     }
     for way in WAYS {
         let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
         fs::write(shop.path("behind/other"), "as it was").unwrap();
         let mut daemon = shop
             .command(&format!(
@@ -306,7 +301,6 @@ fn a_full_device_is_told_of() {
     }
     for way in WAYS {
         let shop = shop();
-        fs::create_dir(shop.path("behind")).unwrap();
         let mut tmpfs = Command::new("mount");
         tmpfs
             .args(["-t", "tmpfs", "-o", "size=20m", "none"])
