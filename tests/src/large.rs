@@ -44,16 +44,17 @@ pub fn ours(tree: &Path, pcluster_bytes: u32) -> Vec<u8> {
     })
 }
 
-/// An image of `mkfs.erofs`, in pclusters of up to 1 MiB; `None` without the peers.
+/// An image of `mkfs.erofs`, in pclusters of up to so many bytes; `None` without the peers.
 ///
 /// # Panics
 ///
 /// If it cannot be made.
-pub fn theirs(tree: &Path, codec: &str) -> Option<Vec<u8>> {
+pub fn theirs(tree: &Path, codec: &str, pcluster_bytes: u32) -> Option<Vec<u8>> {
     let peers = Peers::find()?;
     Some(made(|image| {
         let mut command = peers.command("mkfs.erofs");
-        command.args(["--quiet", "-C1048576", &format!("-z{codec}")]);
+        command.args(["--quiet", &format!("-C{pcluster_bytes}")]);
+        command.arg(format!("-z{codec}"));
         run(command.arg(image).arg(tree)).unwrap();
     }))
 }
@@ -64,7 +65,7 @@ pub fn all() -> Vec<(String, Vec<u8>)> {
     let ours = PCLUSTER_BYTES.map(|bytes| (format!("lz4 in {bytes}"), ours(tree.path(), bytes)));
     let theirs = THEIR_CODECS
         .iter()
-        .filter_map(|codec| Some((codec.to_string(), theirs(tree.path(), codec)?)));
+        .filter_map(|codec| Some((codec.to_string(), theirs(tree.path(), codec, 1 << 20)?)));
     ours.into_iter().chain(theirs).collect()
 }
 

@@ -9,7 +9,7 @@ use anteros_tests::trees::{Random, Tree};
 use anteros_tests::{judge, large};
 use rustix::fs::Advice;
 
-use crate::{Signal, Workshop, kill, wait_until};
+use crate::{Signal, Workshop, is_mounted, kill, wait_until};
 
 /// What the daemon may take, in bytes.
 const MEMORY: u64 = 32 << 20;
@@ -102,8 +102,41 @@ fn readers_of_all_kinds() {
         "--workers 4 --neighbours all",
     );
     for codec in large::THEIR_CODECS {
-        if let Some(image) = large::theirs(tree.path(), codec) {
+        if let Some(image) = large::theirs(tree.path(), codec, 1 << 20) {
             soak(&image, &tree, "--workers 4");
         }
     }
+}
+
+/// The index of a file costs memory for what is read of it, whatever its length (EROFS paper, §4.3).
+#[test]
+fn a_huge_sparse_file_takes_no_memory() {
+    const HUGE: u64 = 1 << 40;
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    let source = File::create(shop.path("src/huge")).unwrap();
+    source.set_len(HUGE).unwrap();
+    source.write_all_at(b"the end", HUGE - 7).unwrap();
+    shop.good("mkfs image src");
+    let mut daemon = shop
+        .command("mount --fuse --foreground image mnt")
+        .spawn()
+        .unwrap();
+    wait_until(|| is_mounted(&shop.path("mnt")));
+    let file = File::open(shop.path("mnt/huge")).unwrap();
+    let mut piece = vec![1; 1 << 20];
+    for offset in (0..HUGE).step_by(1 << 34) {
+        file.read_exact_at(&mut piece, offset).unwrap();
+        assert!(piece.iter().all(|&byte| byte == 0), "at {offset}");
+    }
+    file.read_exact_at(&mut piece[..7], HUGE - 7).unwrap();
+    assert_eq!(&piece[..7], b"the end");
+    let peak = heap_bytes(&daemon);
+    drop(file);
+    wait_until(|| shop.run("umount mnt").status == Some(0));
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(peak < 8 << 20, "{peak} bytes");
 }

@@ -3,7 +3,7 @@
 use anteros_image::{OpenOptions, Strategy};
 use anteros_tests::trees::Random;
 
-use crate::samples::{STRATEGIES, Sample, large, small};
+use crate::samples::{STRATEGIES, Sample, large, slow, small};
 
 const CACHES: [usize; 4] = [0, 64 << 10, 1 << 20, 16 << 20];
 
@@ -99,4 +99,22 @@ fn by_different_means() {
             sample.name
         );
     }
+}
+
+/// Slow codecs are decoded on idle cores too when a request is long.
+#[test]
+fn of_requests_that_several_cores_decode() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        anteros_tests::judge::missing("a second core (nothing is decoded side by side on one)");
+        return;
+    }
+    let Some(sample) = slow() else {
+        return;
+    };
+    let fs = sample.open(options(Strategy::Auto, 16 << 20, 2));
+    for file in &sample.files {
+        file.compare(&fs, 0, file.content.len(), &sample.name);
+    }
+    let stats = fs.image().read_statistics();
+    assert!(stats.fanned_out > 0, "{stats:?}");
 }

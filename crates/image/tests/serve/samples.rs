@@ -53,6 +53,13 @@ pub fn large() -> &'static [Sample] {
     })
 }
 
+/// Text in many short extents that decode slowly; `None` without the peers.
+pub fn slow() -> Option<Sample> {
+    let codec = large::THEIR_CODECS[0];
+    let image = large::theirs(large::tree().path(), codec, 16 << 10)?;
+    Some(Sample::new(codec.into(), fixture(image)))
+}
+
 fn fixture(bytes: Vec<u8>) -> Fixture {
     Fixture {
         bytes,
