@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::device::Device;
-use crate::dispatch::FileLender;
+use crate::dispatch::{FileLender, Loan};
 use crate::ioctl;
 
 /// The loans of one mount.
@@ -25,12 +25,13 @@ pub struct Backing {
     /// The backing id of each memory file opened so far, if the kernel took it.
     ids: Mutex<BTreeMap<Ino, Option<i32>>>,
     /// The files that are open, with what was decided.
-    open: Mutex<HashMap<Ino, Loan>>,
+    open: Mutex<HashMap<Ino, Decision>>,
 }
 
+/// What was decided of an inode, and how many have it open.
 #[derive(Debug)]
-struct Loan {
-    id: Option<i32>,
+struct Decision {
+    id: Result<i32, Loan>,
     opened: u64,
 }
 
@@ -59,39 +60,54 @@ impl Backing {
 impl Backing {
     /// The kernel writes with the privileges that we have now. Without this one, set-id bits and file
     /// capabilities go when a file is written to, as they do where users write by themselves.
-    fn lend_for_writing(&self, file: BorrowedFd<'_>) -> Option<i32> {
-        let ours = capabilities(None).ok()?;
+    fn lend_for_writing(&self, file: BorrowedFd<'_>) -> rustix::io::Result<i32> {
+        let ours = capabilities(None)?;
         let fewer = CapabilitySets {
             effective: ours.effective - CapabilitySet::FSETID,
             ..ours
         };
-        set_capabilities(None, fewer).ok()?;
+        set_capabilities(None, fewer)?;
         let id = ioctl::lend(self.device.as_fd(), file);
-        set_capabilities(None, ours).ok()?;
-        id.ok()
+        set_capabilities(None, ours)?;
+        id
     }
 }
 
 impl FileLender for Backing {
     fn lend(&self, ino: Ino, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32> {
         let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let loan = loans.entry(ino).or_insert_with(|| Loan {
-            id: open().and_then(|file| self.lend_for_writing(file.as_fd())),
-            opened: 0,
+        let decision = loans.entry(ino).or_insert_with(|| {
+            let file = open().ok_or(Loan::NoFile);
+            Decision {
+                id: file.and_then(|file| {
+                    let id = self.lend_for_writing(file.as_fd());
+                    id.map_err(Loan::Refused)
+                }),
+                opened: 0,
+            }
         });
-        loan.opened += 1;
-        loan.id
+        decision.opened += 1;
+        decision.id.ok()
+    }
+
+    fn loan(&self, ino: Ino) -> Loan {
+        let loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match loans.get(&ino).map(|decision| decision.id) {
+            None => Loan::NotOpen,
+            Some(Ok(_)) => Loan::Lent,
+            Some(Err(why)) => why,
+        }
     }
 
     fn take_back(&self, ino: Ino) {
         let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(loan) = loans.get_mut(&ino) else {
+        let Some(decision) = loans.get_mut(&ino) else {
             return;
         };
-        loan.opened -= 1;
-        if loan.opened == 0 {
-            let loan = loans.remove(&ino);
-            if let Some(id) = loan.and_then(|loan| loan.id) {
+        decision.opened -= 1;
+        if decision.opened == 0 {
+            let decision = loans.remove(&ino);
+            if let Some(id) = decision.and_then(|decision| decision.id.ok()) {
                 let _ = ioctl::take_back(self.device.as_fd(), id);
             }
         }
@@ -102,10 +118,10 @@ impl Drop for Backing {
     fn drop(&mut self) {
         let ids = self.ids.get_mut().unwrap_or_else(PoisonError::into_inner);
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let open = open.values().map(|loan| &loan.id);
-        for id in ids.values().chain(open).flatten() {
+        let open = open.values().filter_map(|decision| decision.id.ok());
+        for id in ids.values().flatten().copied().chain(open) {
             // Where this fails the connection is gone, and the loans with it.
-            let _ = ioctl::take_back(self.device.as_fd(), *id);
+            let _ = ioctl::take_back(self.device.as_fd(), id);
         }
     }
 }

@@ -52,7 +52,40 @@ pub trait FileLender: Send + Sync {
 
     /// An open file of the inode is released.
     fn take_back(&self, ino: Ino);
+
+    /// What was decided of an inode.
+    fn loan(&self, ino: Ino) -> Loan;
 }
+
+/// Whether the kernel reads and writes a file without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loan {
+    /// No file is lent in this mount: the file system wants to be asked, was mounted so, or the kernel takes
+    /// none from us.
+    Never,
+    /// Nobody has the file open; it is decided when it is opened.
+    NotOpen,
+    /// The kernel has the file behind it.
+    Lent,
+    /// There is no file behind it that holds exactly its content.
+    NoFile,
+    /// The kernel refused the file behind it.
+    Refused(Errno),
+}
+
+/// Who asks a mount for what attribute of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct AttributeRequest<'a> {
+    /// The inode asked of.
+    pub ino: Ino,
+    /// The name of the attribute.
+    pub name: &'a [u8],
+    /// Whether the kernel has the file.
+    pub loan: Loan,
+}
+
+/// Answers for attributes of the mount itself.
+pub type AttributeHook = Box<dyn Fn(&AttributeRequest<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
 /// What to send back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +101,7 @@ pub struct Dispatcher {
     fs: Arc<dyn FileSystem>,
     nodes: Nodes,
     on_fault: FaultHook,
+    on_attribute: Option<AttributeHook>,
     /// There if files may be lent. They are opened for real then, all of them: one ENOSYS and the
     /// kernel asks no more.
     lender: Option<Lender>,
@@ -84,6 +118,7 @@ impl Dispatcher {
             trusted_for: fs.writable().map_or(FOREVER, |fs| fs.trusted_for()),
             fs,
             on_fault: Box::new(|_, _| {}),
+            on_attribute: None,
             lender: None,
             file_lender: None,
         }
@@ -92,6 +127,11 @@ impl Dispatcher {
     /// Sets whom to tell of faults.
     pub fn set_fault_hook(&mut self, hook: FaultHook) {
         self.on_fault = hook;
+    }
+
+    /// Sets whom to ask first for an extended attribute.
+    pub fn set_attribute_hook(&mut self, hook: AttributeHook) {
+        self.on_attribute = Some(hook);
     }
 
     /// Has memory files lent to the kernel.
@@ -325,8 +365,18 @@ impl Dispatcher {
     fn getxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         let XattrSize { size, .. } = args.take()?;
         let name = args.name()?;
-        let value = self.ask_of_all(ino, self.fs.getxattr(ino, name))?;
+        let value = match self.own_attribute(ino, name) {
+            Some(value) => value,
+            None => self.ask_of_all(ino, self.fs.getxattr(ino, name))?,
+        };
         put_sized(out, size, &value)
+    }
+
+    /// What the mount says of itself.
+    fn own_attribute(&self, ino: Ino, name: &[u8]) -> Option<Vec<u8>> {
+        let lender = self.file_lender.as_ref();
+        let loan = lender.map_or(Loan::Never, |lender| lender.loan(ino));
+        self.on_attribute.as_ref()?(&AttributeRequest { ino, name, loan })
     }
 
     fn listxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {

@@ -32,7 +32,7 @@
 //!
 //! - `proto`: the structs and numbers of the protocol.
 //! - `dispatch`: bytes of a request to bytes of a reply; errors become `errno` here and nowhere else.
-//! - `request`: what a glance at a request tells.
+//! - `request`: what watchers are told of a request.
 //! - `device`: moves requests and replies; knows nothing of their meaning.
 //! - `backing`: the files lent to the kernel.
 //! - `notify`: what is told unasked.
@@ -60,8 +60,9 @@ mod session;
 #[path = "../tests/support/mod.rs"]
 mod memory;
 
+pub use dispatch::{AttributeRequest, Loan};
 pub use error::{MountError, UnmountError};
 pub use mount::{MountOptions, unmount};
 pub use notify::Notifier;
-pub use request::Operation;
+pub use request::{Answered, Operation};
 pub use session::{Session, Unmounter};

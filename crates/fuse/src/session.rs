@@ -13,19 +13,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
+use rustix::io::Errno;
 
 use crate::backing::Backing;
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{AttributeRequest, Dispatcher};
 use crate::error::{MountError, UnmountError};
 use crate::init::{READ_LEN_MAX, Terms, handshake, read_len};
 use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
 use crate::readahead;
-use crate::request::Operation;
+use crate::request::Answered;
 
-/// Told of every answer: what was asked for, and how long it took.
-type AnswerHook = Box<dyn Fn(Operation, Duration) + Send + Sync>;
+/// Told of every answer.
+type AnswerHook = Box<dyn Fn(&Answered) + Send + Sync>;
 
 /// A mounted file system.
 pub struct Session {
@@ -105,11 +106,21 @@ impl Session {
         self
     }
 
-    /// Has `hook` told of every answer: what was asked for, and how long it took from the moment a
-    /// worker had the request until the kernel had the answer. It is called by the workers, many at
-    /// once, and the next request waits for it.
+    /// Has `answer` asked first for every extended attribute: what it has a value for, the file system
+    /// is not asked for. So a mount can tell of itself.
     #[must_use]
-    pub fn on_answer(mut self, hook: impl Fn(Operation, Duration) + Send + Sync + 'static) -> Self {
+    pub fn on_attribute(
+        mut self,
+        answer: impl Fn(&AttributeRequest<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        self.dispatcher.set_attribute_hook(Box::new(answer));
+        self
+    }
+
+    /// Has `hook` told of every answer. It is called by the workers, many at once, and the next request
+    /// waits for it.
+    #[must_use]
+    pub fn on_answer(mut self, hook: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
         self.on_answer = Some(Box::new(hook));
         self
     }
@@ -173,19 +184,19 @@ impl Session {
             let request = &request[..len];
             if let Some(reply) = self.dispatcher.answer(request, &mut payload) {
                 channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
-                start
-                    .into_iter()
-                    .for_each(|start| self.answered(request, start.elapsed()));
+                start.into_iter().for_each(|start| {
+                    self.answered(request, reply.payload.err(), start.elapsed());
+                });
             }
         }
         Ok(())
     }
 
     /// Tells the observer of an answer, if there is one; should it panic, the worker lives on.
-    fn answered(&self, request: &[u8], took: Duration) {
-        if let Some(hook) = &self.on_answer {
-            let operation = Operation::of(request);
-            let _ = catch_unwind(AssertUnwindSafe(|| hook(operation, took)));
+    fn answered(&self, request: &[u8], error: Option<Errno>, took: Duration) {
+        let answered = Answered::new(request, self.dispatcher.nodes(), error, took);
+        if let (Some(hook), Some(answered)) = (&self.on_answer, answered) {
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(&answered)));
         }
     }
 

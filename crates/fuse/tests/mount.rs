@@ -525,8 +525,9 @@ fn however_many_ask_each_request_is_answered_once() {
     let answers = Arc::new(AtomicUsize::new(0));
     let count = answers.clone();
     let mut mount = Mounted::serving(MemoryFs::sample(10), &workers(4), move |session| {
-        session.on_answer(move |operation, _| {
-            count.fetch_add(usize::from(operation == Operation::Read), Ordering::Relaxed);
+        session.on_answer(move |answered| {
+            let is_read = answered.operation == Operation::Read;
+            count.fetch_add(usize::from(is_read), Ordering::Relaxed);
         })
     });
     let content = pattern(5_000_001);
@@ -644,9 +645,9 @@ fn answers_are_told_by_kind_and_to_whom_it_may_harm() {
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let log = seen.clone();
     let mut mount = Mounted::serving(MemoryFs::sample(10), &workers(2), move |session| {
-        session.on_answer(move |operation, _| {
-            log.lock().unwrap().insert(operation);
-            assert!(operation != Readlink, "an observer with a fault");
+        session.on_answer(move |answered| {
+            log.lock().unwrap().insert(answered.operation);
+            assert!(answered.operation != Readlink, "an observer with a fault");
         })
     });
     fs::read(mount.path("hello")).unwrap();

@@ -5,13 +5,11 @@
 //! - `metrics`: what it tells of itself.
 //! - `faults`: what it says of a broken image or a failing medium.
 //! - `neighbours`: what it hands the kernel unasked.
-//! - `observed`: the image's file system, with the former.
 
 pub mod background;
 pub mod faults;
 pub mod metrics;
 pub mod neighbours;
-mod observed;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,9 +21,8 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
-use metrics::Metrics;
+use metrics::{ATTRIBUTE, Metrics};
 use neighbours::Neighbours;
-use observed::Observed;
 
 /// What serves a mount.
 pub struct Daemon {
@@ -57,16 +54,16 @@ impl Daemon {
             metrics,
             neighbours,
         } = self;
-        let observed: Arc<dyn FileSystem> = Arc::new(Observed {
-            fs: fs.clone(),
-            metrics: metrics.clone(),
-        });
-        let session = Session::mount(observed, directory, options).map_err(mount_failure)?;
+        let session = Session::mount(fs.clone(), directory, options).map_err(mount_failure)?;
         neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
-        let watcher = metrics.clone();
+        let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
         let session = session
             .on_fault(metrics.faults.clone().listen(fs))
-            .on_answer(move |operation, took| watcher.answered(operation, took));
+            .on_answer(move |answered| watcher.answered(answered.operation, answered.took))
+            .on_attribute(move |asked| {
+                let is_ours = asked.ino == image.root() && asked.name == ATTRIBUTE.as_bytes();
+                is_ours.then(|| teller.text(&image).into_bytes())
+            });
         run(session, || stands(&metrics))
     }
 }
