@@ -7,6 +7,7 @@
 //! worker lives on; otherwise the caller would wait for ever.
 
 mod writable;
+mod write_back;
 
 use std::ops::ControlFlow;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use self::writable::Writing;
+use self::write_back::WriteBack;
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
 use crate::proto::{
@@ -106,6 +108,8 @@ pub struct Dispatcher {
     /// kernel asks no more.
     lender: Option<Lender>,
     file_lender: Option<Arc<dyn FileLender>>,
+    /// There if the kernel writes back.
+    write_back: Option<WriteBack>,
     /// For how long the kernel may trust names and attributes.
     trusted_for: Duration,
 }
@@ -121,6 +125,7 @@ impl Dispatcher {
             on_attribute: None,
             lender: None,
             file_lender: None,
+            write_back: None,
         }
     }
 
@@ -142,6 +147,11 @@ impl Dispatcher {
     /// Has the files behind those of a file system that can be written to lent to the kernel.
     pub fn set_file_lender(&mut self, lender: Arc<dyn FileLender>) {
         self.file_lender = Some(lender);
+    }
+
+    /// The kernel keeps what is written and writes it back later.
+    pub fn set_write_back(&mut self) {
+        self.write_back = Some(WriteBack::default());
     }
 
     /// How inodes and the kernel's nodes correspond.
@@ -431,8 +441,10 @@ impl Dispatcher {
 
     /// What LOOKUP and READDIRPLUS say of an inode; `None` for the one without a node number.
     fn entry(&self, attr: &Attr) -> Option<EntryOut> {
+        let write_back = self.write_back.as_ref();
         Some(EntryOut {
             nodeid: self.nodes.node(attr.ino)?,
+            generation: write_back.map_or(0, |files| files.introduce(attr)),
             attr_valid: self.trusted_for.as_secs(),
             attr_valid_nsec: self.trusted_for.subsec_nanos(),
             attr: raw_attr(attr),

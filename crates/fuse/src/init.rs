@@ -43,9 +43,9 @@ const WANTED: u64 = init_flag::ASYNC_READ
 
 /// What we take besides for a file system that can be written to. Privileges are dropped by whoever
 /// writes, when the kernel says so: otherwise it would ask for a file's capabilities before each write.
-/// Cached pages go when size or time of a file have changed behind the kernel's back.
-const WANTED_TO_WRITE: u64 = init_flag::ATOMIC_O_TRUNC
-    | init_flag::BIG_WRITES
+/// Cached pages go when size or time of a file have changed behind the kernel's back. `ATOMIC_O_TRUNC` is not
+/// taken: it would have us cut off a program that runs before the kernel refuses to.
+const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::DONT_MASK
     | init_flag::AUTO_INVAL_DATA
     | init_flag::HANDLE_KILLPRIV_V2;
@@ -72,6 +72,18 @@ pub struct Terms {
     pub readahead: Option<usize>,
     /// Whether files may be lent to the kernel.
     pub passthrough: bool,
+    /// Whether the kernel may keep what is written and write it back later. It will not do both, and
+    /// lending goes first.
+    pub write_back: bool,
+}
+
+/// What the kernel and we have agreed upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agreed {
+    /// Files may be lent.
+    pub lends: bool,
+    /// The kernel writes back.
+    pub writes_back: bool,
 }
 
 /// The size of the largest READ for a wish in bytes: a power of two that the kernel takes.
@@ -79,13 +91,13 @@ pub fn read_len(wanted: usize) -> usize {
     1 << wanted.clamp(READ_LEN_MIN, READ_LEN_MAX).ilog2()
 }
 
-/// Receives and answers the INIT request of a fresh mount, and says whether files may be lent.
+/// Receives and answers the INIT request of a fresh mount, and says what was agreed upon.
 ///
 /// # Errors
 ///
 /// [`MountError::KernelVersion`], or [`MountError::Handshake`] when the device fails, the mount has
 /// gone already, or what comes first is no INIT.
-pub fn handshake(device: &Device, terms: Terms) -> Result<bool, MountError> {
+pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
     let mut buf = vec![0; REQUEST_LEN_MAX];
     let len = device.receive(&mut buf).map_err(MountError::Handshake)?;
     let len = len.ok_or_else(|| MountError::Handshake(Errno::NODEV.into()))?;
@@ -99,7 +111,11 @@ pub fn handshake(device: &Device, terms: Terms) -> Result<bool, MountError> {
     device
         .send(unique, payload)
         .map_err(MountError::Handshake)?;
-    Ok(answer?.max_stack_depth > 0)
+    let answer = answer?;
+    Ok(Agreed {
+        lends: answer.max_stack_depth > 0,
+        writes_back: u64::from(answer.flags) & init_flag::WRITEBACK_CACHE != 0,
+    })
 }
 
 /// What the kernel offers.
@@ -149,8 +165,11 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
     if terms.passthrough {
         flags |= init_flag::INIT_EXT | init_flag::PASSTHROUGH;
     }
+    let lends = flags & offer.flags & init_flag::PASSTHROUGH != 0;
+    if terms.write_back && !lends {
+        flags |= init_flag::WRITEBACK_CACHE;
+    }
     flags &= offer.flags;
-    let lends = flags & init_flag::PASSTHROUGH != 0;
     let readahead = terms.readahead.unwrap_or(usize::MAX);
     let write_len_max = terms.write_len_max.unwrap_or(0).max(WRITE_LEN_MIN);
     Ok(InitOut {
@@ -180,6 +199,7 @@ mod tests {
         read_len_max: READ_LEN_MAX,
         readahead: None,
         passthrough: true,
+        write_back: false,
     };
 
     fn offer(major: u32, minor: u32) -> Offer {
@@ -241,6 +261,24 @@ mod tests {
             assert_eq!(answer.flags & 1 << 30 != 0, passthrough);
             assert_eq!(answer.flags2, if passthrough { 1 << 5 } else { 0 });
             assert_eq!(answer.max_stack_depth, u32::from(passthrough));
+        }
+    }
+
+    #[test]
+    fn the_kernel_writes_back_where_nothing_is_lent() {
+        let bare = Offer {
+            flags: !init_flag::PASSTHROUGH,
+            ..offer(7, 45)
+        };
+        let terms = Terms {
+            write_back: true,
+            ..TERMS
+        };
+        for (offer, writes_back) in [(offer(7, 45), false), (bare, true)] {
+            let answer = negotiate(&offer, terms).unwrap();
+            let flags = u64::from(answer.flags);
+            assert_eq!(flags & init_flag::WRITEBACK_CACHE != 0, writes_back);
+            assert_eq!(answer.max_stack_depth == 0, writes_back);
         }
     }
 

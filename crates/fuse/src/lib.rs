@@ -28,7 +28,10 @@
 //! ([`backing`](anteros_core::Writable::backing)), and put content into its cache unasked
 //! ([`Notifier`]).
 //!
-//! What is deliberately absent: transports other than `/dev/fuse`, and the kernel's write-back cache.
+//! The kernel may also keep what is written and write it back later ([`MountOptions::write_back`]), which
+//! suits those who write little at a time; what it costs in promises is said in `dispatch::write_back`.
+//!
+//! What is deliberately absent: transports other than `/dev/fuse`.
 //!
 //! - `proto`: the structs and numbers of the protocol.
 //! - `dispatch`: bytes of a request to bytes of a reply; errors become `errno` here and nowhere else.

@@ -51,6 +51,9 @@ pub struct MountOptions {
     /// Whether the kernel may read and write the files behind those of such a file system by itself,
     /// where it can and they are offered ([`Writable::backing`](anteros_core::Writable::backing)).
     pub passthrough: bool,
+    /// Whether the kernel may keep what is written to such a file system, and write it back in large
+    /// pieces when it likes or someone syncs or closes a file. Taken where it does not write by itself.
+    pub write_back: bool,
 }
 
 impl Default for MountOptions {
@@ -69,6 +72,7 @@ impl Default for MountOptions {
             readahead: None,
             write_len_max: READ_LEN_MAX,
             passthrough: true,
+            write_back: false,
         }
     }
 }

@@ -72,6 +72,8 @@ pub mod notify {
 
 /// How a file is opened.
 pub mod open_flag {
+    /// Nothing of it is cached.
+    pub const DIRECT_IO: u32 = 1 << 0;
     /// What is cached of the file stays valid.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// Closing it is not to be told; only its last close.
@@ -84,7 +86,6 @@ pub mod open_flag {
 /// announces.
 pub mod init_flag {
     pub const ASYNC_READ: u64 = 1 << 0;
-    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const DONT_MASK: u64 = 1 << 6;
@@ -92,6 +93,7 @@ pub mod init_flag {
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
+    pub const WRITEBACK_CACHE: u64 = 1 << 16;
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
     pub const POSIX_ACL: u64 = 1 << 20;
@@ -114,10 +116,11 @@ pub mod setattr {
     pub const FH: u32 = 1 << 6;
     pub const ATIME_NOW: u32 = 1 << 7;
     pub const MTIME_NOW: u32 = 1 << 8;
+    pub const CTIME: u32 = 1 << 10;
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// Of OPEN and CREATE: set-id bits go, for the file is cut off.
+/// Of CREATE: set-id bits go, for the file is cut off.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// Of WRITE: set-id bits go.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::backing::Backing;
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
@@ -71,12 +72,17 @@ impl Session {
             check_permissions: options.default_permissions,
             read_len_max: read_len(options.read_len_max),
             readahead: options.readahead,
-            passthrough: fs.has_memory_files() || write_len_max.is_some() && options.passthrough,
+            passthrough: (fs.has_memory_files() || write_len_max.is_some() && options.passthrough)
+                && may_lend(),
+            write_back: write_len_max.is_some() && options.write_back,
         };
-        let lends = handshake(&device, terms)?;
+        let agreed = handshake(&device, terms)?;
         let device = Arc::new(device);
         let mut dispatcher = Dispatcher::new(fs);
-        if let Some(loans) = lends.then(|| Backing::new(device.clone())).flatten() {
+        if agreed.writes_back {
+            dispatcher.set_write_back();
+        }
+        if let Some(loans) = agreed.lends.then(|| Backing::new(device.clone())).flatten() {
             let loans = Arc::new(loans);
             if write_len_max.is_some() {
                 dispatcher.set_file_lender(loans.clone());
@@ -206,6 +212,11 @@ impl Session {
         let _ = self.failure.set(error);
         let _ = self.mounted.0.unmount();
     }
+}
+
+/// Whether the kernel takes files from us.
+fn may_lend() -> bool {
+    capabilities(None).is_ok_and(|ours| ours.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
 fn check_root(fs: &dyn FileSystem) -> Result<(), MountError> {

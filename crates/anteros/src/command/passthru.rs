@@ -1,8 +1,8 @@
 //! `anteros passthru`
 //!
 //! A directory is seen a second time, through FUSE. Where the kernel offers passthrough, it reads and
-//! writes the files behind open ones by itself; everything else comes to the daemon, which may gather
-//! what is written.
+//! writes the files behind open ones by itself; everything else comes to the daemon. What is written may be
+//! gathered before, by the kernel or by the daemon.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,8 +70,10 @@ pub struct Args {
 /// Who moves the content of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Data {
-    /// The kernel where it offers to (passthrough: Linux 6.9, root), else the daemon
+    /// The kernel: by itself where it offers to (passthrough: Linux 6.9, root), else as with `cache`
     Auto,
+    /// The daemon, from the kernel, which keeps what is written and hands it over later (write-back cache)
+    Cache,
     /// The daemon, as it comes
     Daemon,
     /// The daemon, through a buffer with a queue for each file
@@ -106,7 +108,7 @@ impl Args {
         let host =
             HostFs::with_options(source, options).map_err(|e| Failure::system(source, &e))?;
         let form = match self.data {
-            Data::Auto | Data::Daemon => return self.mount(source, Arc::new(host)),
+            Data::Auto | Data::Cache | Data::Daemon => return self.mount(source, Arc::new(host)),
             Data::Buffer => Form::Queues,
             Data::Entries => Form::Entries,
         };
@@ -137,6 +139,7 @@ impl Args {
             readahead: Some(self.unit),
             write_len_max: self.unit,
             passthrough: self.data == Data::Auto,
+            write_back: matches!(self.data, Data::Auto | Data::Cache),
             ..defaults
         };
         let session = Session::mount(fs, &self.directory, &options)

@@ -8,11 +8,12 @@ use std::process::Command;
 
 use anteros_tests::judge;
 use anteros_tests::peers::posix_judge;
+use rustix::io::Errno;
 
 use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until};
 
 /// Who moves the content of files.
-const WAYS: [&str; 4] = ["auto", "daemon", "buffer", "entries"];
+const WAYS: [&str; 5] = ["auto", "cache", "daemon", "buffer", "entries"];
 
 fn shop() -> Workshop {
     let shop = Workshop::new();
@@ -90,6 +91,10 @@ fn both_sides_see_at_once_what_is_written() {
             let piece = vec![n as u8; 7001];
             writer.write_all(&piece).unwrap();
             assert_eq!(fs::metadata(&near).unwrap().len(), (n + 1) * 7001, "{way}");
+            if way == "cache" {
+                // Those who look behind the mount see what was written back.
+                writer.sync_data().unwrap();
+            }
             let mut found = vec![0; 7001];
             File::open(&far)
                 .unwrap()
@@ -97,13 +102,19 @@ fn both_sides_see_at_once_what_is_written() {
                 .unwrap();
             assert_eq!(found, piece, "{way}");
         }
+        writer.sync_all().unwrap();
         fs::write(&far, "changed behind").unwrap();
+        if way == "cache" {
+            // The kernel's size of a file that is open is its own; the daemon hears of the close a moment later.
+            writer = File::open(&far).unwrap();
+            wait_until(|| fs::read(&near).unwrap() == b"changed behind");
+        }
         assert_eq!(
             fs::read_to_string(&near).unwrap(),
             "changed behind",
             "{way}"
         );
-        writer.sync_all().unwrap();
+        assert_eq!(fs::metadata(&near).unwrap().len(), 14, "{way}");
         drop(writer);
         unmount(&shop);
     }
@@ -199,6 +210,33 @@ fn files_without_names_can_be_read_to_the_end() {
 
 /// Random operations on one file, checked against a copy in memory.
 #[test]
+fn a_program_that_runs_is_not_cut_off() {
+    use rustix::fs::{Mode, OFlags};
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let shop = mirror(&format!("--data {way} --timeout 0"));
+        let program = shop.path("mnt/program");
+        assert_eq!(
+            run(Command::new("cp").arg("/bin/sleep").arg(&program)).status,
+            Some(0)
+        );
+        let size = fs::metadata(&program).unwrap().len();
+        let mut running = Command::new(&program).arg("60").spawn().unwrap();
+        for flags in [OFlags::RDONLY | OFlags::TRUNC, OFlags::WRONLY] {
+            let opened = rustix::fs::open(&program, flags, Mode::empty());
+            assert_eq!(opened.err(), Some(Errno::TXTBSY), "{way}: {flags:?}");
+        }
+        let now = fs::metadata(shop.path("behind/program")).unwrap().len();
+        assert_eq!(now, size, "{way}");
+        running.kill().unwrap();
+        running.wait().unwrap();
+        unmount(&shop);
+    }
+}
+
+#[test]
 fn fsx_finds_nothing() {
     if !judge::has_fuse() || posix_judge("fsx").is_none() {
         return;
@@ -221,7 +259,7 @@ fn fsx_finds_nothing() {
 /// What POSIX says of names, owners, permissions, times and errors.
 #[test]
 fn pjdfstest_finds_nothing() {
-    const SETTINGS: &str = "[features]\nposix_fallocate = {}\n[settings]\nnaptime = 0.001\nallow_remount = false\n\
+    const SETTINGS: &str = "[features]\nposix_fallocate = {}\n[settings]\nnaptime = 0.01\nallow_remount = false\n\
         [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
     if !judge::has_fuse() || posix_judge("pjdfstest").is_none() {
         return;
@@ -281,7 +319,7 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
         drop(file);
         wait_until(|| shop.run("umount mnt").status == Some(0));
         let text = fs::read_to_string(shop.path("behind/file")).unwrap();
-        let buffered = matches!(way, "buffer" | "entries");
+        let buffered = matches!(way, "buffer" | "entries" | "cache");
         let wanted = if buffered {
             "synced, "
         } else {
@@ -293,6 +331,18 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
     }
 }
 
+/// A mirror of a file system that has room for no more.
+fn mirror_of_20_mib(way: &str) -> Workshop {
+    let shop = shop();
+    let mut tmpfs = Command::new("mount");
+    tmpfs
+        .args(["-t", "tmpfs", "-o", "size=20m", "none"])
+        .arg(shop.path("behind"));
+    assert_eq!(run(&mut tmpfs).status, Some(0));
+    shop.good(&format!("passthru behind mnt --data {way}"));
+    shop
+}
+
 /// Nothing that is accepted is lost for lack of space without a word.
 #[test]
 fn a_full_device_is_told_of() {
@@ -300,13 +350,19 @@ fn a_full_device_is_told_of() {
         return;
     }
     for way in WAYS {
-        let shop = shop();
-        let mut tmpfs = Command::new("mount");
-        tmpfs
-            .args(["-t", "tmpfs", "-o", "size=20m", "none"])
-            .arg(shop.path("behind"));
-        assert_eq!(run(&mut tmpfs).status, Some(0));
-        shop.good(&format!("passthru behind mnt --data {way}"));
+        let shop = mirror_of_20_mib(way);
+        if way == "cache" {
+            // What the kernel keeps, it finds no room for later.
+            let mut file = File::create(shop.path("mnt/file")).unwrap();
+            file.write_all(&vec![7; 30 << 20]).unwrap();
+            let error = file.sync_all().unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+            file.sync_all().unwrap();
+            drop(file);
+            unmount(&shop);
+            wait_until(|| run(Command::new("umount").arg(shop.path("behind"))).status == Some(0));
+            continue;
+        }
         let mut file = File::create(shop.path("mnt/file")).unwrap();
         let piece = vec![7; 100_000];
         let mut accepted = 0;

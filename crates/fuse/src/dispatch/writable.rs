@@ -1,12 +1,15 @@
 //! The requests that only a file system that can be written to answers, or answers otherwise: through
 //! open files.
 
+use std::io;
+
 use anteros_core::{
     Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime, Timestamp,
     Writable,
 };
 use rustix::io::Errno;
 
+use super::write_back::{self, WriteBack};
 use super::{Args, Dispatcher, put};
 use crate::dirpage::DirPage;
 use crate::proto::{
@@ -19,6 +22,8 @@ use crate::proto::{
 const REGULAR: u32 = 0o100_000;
 /// `O_TRUNC`.
 const TRUNCATE: u32 = 0o1000;
+/// `FALLOC_FL_KEEP_SIZE`.
+const KEEP_SIZE: u32 = 1;
 
 /// A request to a file system that can be written to.
 pub(super) struct Writing<'a> {
@@ -42,6 +47,8 @@ impl Writing<'_> {
             op::FLUSH => self.flush(args),
             op::FSYNC => self.fsync(args),
             op::RELEASE => self.release(args),
+            // The kernel asks without writing back first: what it keeps would be taken for a hole.
+            op::LSEEK if self.write_back().is_some() => Err(Errno::NOSYS),
             op::LSEEK => self.dispatcher.lseek(self.ino, args, out, |wanted, what| {
                 self.fs.seek_open(self.file(wanted.fh), wanted.offset, what)
             }),
@@ -100,12 +107,46 @@ impl Writing<'_> {
 
     fn open(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let open: OpenIn = args.take()?;
-        let file = self.file(self.ask(self.fs.open(self.ino, open.flags))?);
-        if open.flags & TRUNCATE != 0 && open.open_flags & OPEN_KILL_SUIDGID != 0 {
-            self.drop_privileges(file)
-                .inspect_err(|_| self.fs.release(file))?;
+        self.refuse_stale()?;
+        let (handle, cached) = self.opened_by(open.flags, |flags| self.fs.open(self.ino, flags))?;
+        put(out, &self.opened(self.file(handle), cached))
+    }
+
+    /// Has the kernel look up a name once more, and open what it finds, if others have changed the file.
+    fn refuse_stale(&self) -> Result<(), Errno> {
+        let Some(files) = self.write_back() else {
+            return Ok(());
+        };
+        match files.is_stale(&self.ask(self.fs.getattr(self.ino))?) {
+            true => Err(Errno::STALE),
+            false => Ok(()),
         }
-        put(out, &self.opened(file))
+    }
+
+    fn write_back(&self) -> Option<&WriteBack> {
+        self.dispatcher.write_back.as_ref()
+    }
+
+    /// Opens a file in the way that the kernel can write back through, and says whether that could be. Where
+    /// it may not be opened so (for reading as well, or without `O_APPEND`), it is opened as it was asked
+    /// for, and the kernel is not to cache it.
+    fn opened_by<T>(
+        &self,
+        flags: u32,
+        open: impl Fn(u32) -> Result<T, FsError>,
+    ) -> Result<(T, bool), Errno> {
+        if self.write_back().is_none() {
+            return Ok((self.ask(open(flags))?, true));
+        }
+        let wanted = write_back::open_flags(flags);
+        match open(wanted) {
+            Err(FsError::Host(error))
+                if wanted != flags && error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Ok((self.ask(open(flags))?, false))
+            }
+            opened => Ok((self.ask(opened)?, true)),
+        }
     }
 
     /// Takes set-id bits and capabilities from a file whose content someone without privileges changed.
@@ -127,14 +168,20 @@ impl Writing<'_> {
         }
     }
 
-    /// What the kernel is told of a file just opened: to read and write by itself where it may.
-    fn opened(&self, file: OpenFile) -> OpenOut {
+    /// What the kernel is told of a file just opened: to read and write by itself where it may, and
+    /// whether it may cache.
+    fn opened(&self, file: OpenFile, cached: bool) -> OpenOut {
+        if let Some(files) = self.write_back() {
+            files.opened(file.ino);
+        }
         let lender = self.dispatcher.file_lender.as_ref();
         let loan = lender.and_then(|lender| lender.lend(file.ino, &|| self.fs.backing(file)));
         OpenOut {
             fh: file.handle,
             open_flags: match loan {
                 Some(_) => open_flag::PASSTHROUGH | open_flag::NOFLUSH,
+                None if !cached => open_flag::DIRECT_IO,
+                None if self.write_back().is_some() => open_flag::KEEP_CACHE,
                 None => 0,
             },
             backing_id: loan.unwrap_or(0),
@@ -143,14 +190,16 @@ impl Writing<'_> {
 
     fn create(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let CreateIn {
-            flags, mode, umask, ..
+            flags,
+            mode,
+            umask,
+            open_flags,
         } = args.take()?;
         let new = self.new_name(args.name()?, REGULAR | mode & 0o7777, umask);
-        let created = match self.header.opcode {
+        let ((attr, handle), cached) = self.opened_by(flags, |flags| match self.header.opcode {
             op::TMPFILE => self.fs.create_unnamed(&new, flags),
             _ => self.fs.create(&new, flags),
-        };
-        let (attr, handle) = self.ask(created)?;
+        })?;
         let file = OpenFile {
             ino: attr.ino,
             handle,
@@ -159,7 +208,11 @@ impl Writing<'_> {
             self.fs.release(file);
             return Err(Errno::IO);
         };
-        Ok(len + put(&mut out[len..], &self.opened(file))?)
+        // What the kernel believed missing may have been there.
+        if flags & TRUNCATE != 0 && open_flags & OPEN_KILL_SUIDGID != 0 {
+            self.drop_privileges(file)?;
+        }
+        Ok(len + put(&mut out[len..], &self.opened(file, cached))?)
     }
 
     const fn new_name<'n>(&self, name: &'n [u8], mode: u32, umask: u32) -> New<'n> {
@@ -199,7 +252,14 @@ impl Writing<'_> {
         let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
         let file = self.file(write.fh);
         let written = self.ask(self.fs.write(file, write.offset, data, drops))?;
+        self.reaches(self.ino, write.offset.saturating_add(written as u64));
         put(out, &counted(written as u64))
+    }
+
+    fn reaches(&self, ino: Ino, end: u64) {
+        if let Some(files) = self.write_back() {
+            files.reaches(ino, end);
+        }
     }
 
     fn flush(&self, args: &mut Args<'_>) -> Answer {
@@ -215,10 +275,14 @@ impl Writing<'_> {
 
     fn release(&self, args: &mut Args<'_>) -> Answer {
         let release: ReleaseIn = args.take()?;
-        self.fs.release(self.file(release.fh));
+        // The file system comes last: once it lets go of a removed file, another may get its number.
         if let Some(lender) = &self.dispatcher.file_lender {
             lender.take_back(self.ino);
         }
+        if let Some(files) = self.write_back() {
+            files.released(self.ino);
+        }
+        self.fs.release(self.file(release.fh));
         Ok(0)
     }
 
@@ -232,6 +296,9 @@ impl Writing<'_> {
         } = args.take()?;
         let allocated = self.fs.allocate(self.file(fh), offset, length, mode);
         self.done_for_all(allocated)?;
+        if mode & KEEP_SIZE == 0 {
+            self.reaches(self.ino, offset.saturating_add(length));
+        }
         self.drop_privileges_of_users(self.file(fh)).map(|()| 0)
     }
 
@@ -258,6 +325,7 @@ impl Writing<'_> {
         };
         let copied = self.fs.copy_range(from, to, len);
         let copied = self.dispatcher.ask_of_all(self.ino, copied)?;
+        self.reaches(to.file.ino, to.offset.saturating_add(copied));
         self.drop_privileges_of_users(to.file)?;
         match wide {
             true => put(out, &copied),
@@ -287,7 +355,20 @@ impl Writing<'_> {
             drops_privileges: has(setattr::KILL_SUIDGID),
         };
         let file = has(setattr::FH).then(|| self.file(set.fh));
-        let attr = self.ask(self.fs.change(self.ino, file, &changes))?;
+        let changed = match self.fs.change(self.ino, file, &changes) {
+            // The kernel tells the time of what it wrote back. Who may write to a file of someone else may
+            // not set its times; the host's own time of the write stands.
+            Err(FsError::Host(error))
+                if has(setattr::CTIME) && error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                self.fs.getattr(self.ino)
+            }
+            changed => changed,
+        };
+        let attr = self.ask(changed)?;
+        if let Some(files) = self.write_back() {
+            files.changed(&attr, changes.size);
+        }
         put(out, &self.dispatcher.attr_out(&attr))
     }
 
@@ -371,6 +452,9 @@ impl Dispatcher {
     pub(super) fn forget(&self, fs: &dyn Writable, header: &InHeader, mut args: Args<'_>) {
         let one = |node, times| {
             if let Some(ino) = self.nodes.ino(node) {
+                if let Some(files) = &self.write_back {
+                    files.forget(ino, times);
+                }
                 fs.forget(ino, times);
             }
         };
