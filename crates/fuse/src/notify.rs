@@ -1,4 +1,4 @@
-//! What the session tells the kernel unasked: content it will want soon.
+//! What the session tells the kernel unasked: content it will want soon, names it may drop.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -9,9 +9,9 @@ use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::node::Nodes;
-use crate::proto::{NotifyStore, notify};
+use crate::proto::{NotifyInvalEntry, NotifyStore, notify};
 
-/// Fills the kernel's cache of a mount, from any thread that serves no requests.
+/// Fills and empties the kernel's cache of a mount, from any thread that serves no requests.
 ///
 /// It does not keep the mount alive: when the session has ended, nothing is told.
 #[derive(Debug, Clone)]
@@ -52,5 +52,23 @@ impl Notifier {
             padding: 0,
         };
         Ok(device.notify(notify::STORE, store.as_bytes(), data)?)
+    }
+
+    /// Has the kernel drop a name, and forget the inode if nobody uses it. **Never call this where requests
+    /// are served**: it waits for those who change the directory.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](io::ErrorKind::NotFound) when the kernel does not know the name, `ENODEV` when the
+    /// session has ended.
+    pub fn drop_name(&self, parent: Ino, name: &[u8]) -> io::Result<()> {
+        let device = self.device.upgrade().ok_or(Errno::NODEV)?;
+        let entry = NotifyInvalEntry {
+            parent: self.nodes.node(parent).ok_or(Errno::NOENT)?,
+            namelen: u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?,
+            flags: 0,
+        };
+        let name = [name, b"\0"].concat();
+        Ok(device.notify(notify::INVAL_ENTRY, entry.as_bytes(), &name)?)
     }
 }

@@ -66,6 +66,8 @@ pub mod op {
 
 /// What is sent without a request.
 pub mod notify {
+    /// A name is no longer to be believed.
+    pub const INVAL_ENTRY: i32 = 3;
     /// Content for the kernel's cache.
     pub const STORE: i32 = 4;
 }
@@ -395,6 +397,16 @@ pub struct ForgetOne {
     pub nlookup: u64,
 }
 
+/// The notification [`notify::INVAL_ENTRY`], followed by the name and a NUL.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NotifyInvalEntry {
+    pub parent: u64,
+    /// Bytes of the name, without the NUL.
+    pub namelen: u32,
+    pub flags: u32,
+}
+
 /// The notification [`notify::STORE`], followed by the content.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -500,6 +512,7 @@ const _: () = {
     assert!(size_of::<SetattrIn>() == 88);
     assert!(size_of::<MknodIn>() == 16);
     assert!(size_of::<Rename2In>() == 16);
+    assert!(size_of::<NotifyInvalEntry>() == 16);
     assert!(size_of::<NotifyStore>() == 24);
     assert!(size_of::<StatfsOut>() == 80);
     assert!(size_of::<XattrSize>() == 8);

@@ -16,10 +16,12 @@
 //! module `identity`.
 //!
 //! What it costs: a descriptor for each known inode. The limit of the process is raised as far as it
-//! goes; beyond it, lookups fail with EMFILE until the kernel forgets some.
+//! goes; when most of that is taken, a [`Crowd`] says which names the kernel may drop. Beyond it, lookups
+//! fail with EMFILE.
 
 mod attr;
 mod create;
+mod crowd;
 mod dir;
 mod host;
 mod identity;
@@ -33,6 +35,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anteros_core::{
@@ -42,6 +46,7 @@ use anteros_core::{
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
+pub use crate::crowd::{Crowd, Name};
 use crate::dir::OpenDir;
 use crate::host::ProcFds;
 use crate::identity::Identity;
@@ -67,12 +72,13 @@ impl Default for Options {
 /// A directory of the host as a file system.
 #[derive(Debug)]
 pub struct HostFs {
-    table: Table,
+    table: Arc<Table>,
     files: Slab<HostFile>,
     dirs: Slab<OpenDir>,
-    proc_fds: ProcFds,
+    proc_fds: Arc<ProcFds>,
     identity: Identity,
     options: Options,
+    crowd: Mutex<Option<Crowd>>,
 }
 
 impl HostFs {
@@ -90,30 +96,48 @@ impl HostFs {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, dir, flags, Mode::empty())?;
         let stat = host::stat_of(root.as_fd())?;
-        let fs = Self {
-            table: Table::new(root, &stat),
+        let crowded_at = raise_file_limit() / 4 * 3;
+        let (crowded, called) = sync_channel(1);
+        let table = Arc::new(Table::new(root, &stat, crowded_at, crowded));
+        let proc_fds = Arc::new(ProcFds::open()?);
+        umask(Mode::empty());
+        Ok(Self {
+            crowd: Mutex::new(Some(Crowd::new(&table, &proc_fds, called))),
+            table,
             files: Slab::default(),
             dirs: Slab::default(),
-            proc_fds: ProcFds::open()?,
+            proc_fds,
             identity: Identity::of_process()?,
             options,
-        };
-        raise_file_limit();
-        umask(Mode::empty());
-        Ok(fs)
+        })
+    }
+
+    /// What tells when too many inodes are known; the first who asks gets it.
+    pub fn crowd(&self) -> Option<Crowd> {
+        let mut crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
+        crowd.take()
     }
 }
 
-/// A limit that cannot be raised is no reason to fail: it may never be reached.
-fn raise_file_limit() {
+/// Raises the limit of open files as far as it goes, and returns it. That it cannot be raised is no reason
+/// to fail: it may never be reached.
+fn raise_file_limit() -> usize {
+    /// What is held cannot be reclaimed by a host that runs short of memory.
+    const ENOUGH: u64 = 1 << 20;
     let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
+    let system = std::fs::read_to_string("/proc/sys/fs/nr_open");
+    let system = system.ok().and_then(|text| text.trim().parse().ok());
+    let system = system.map(|system: u64| system.min(ENOUGH));
+    let raise = |maximum: Option<u64>| {
+        let current = maximum;
+        setrlimit(Resource::Nofile, Rlimit { current, maximum })
+    };
+    // Beyond the hard limit only who has the privilege to.
+    if !system.is_some_and(|system| Some(system) > limit.maximum && raise(Some(system)).is_ok()) {
+        let _ = raise(limit.maximum);
+    }
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(now).unwrap_or(usize::MAX)
 }
 
 impl FileSystem for HostFs {

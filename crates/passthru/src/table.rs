@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anteros_core::{FileKind, FsError, FsResult, Ino};
@@ -53,6 +54,9 @@ impl AsFd for Node {
 pub(crate) struct Table {
     root: Arc<Node>,
     maps: RwLock<Maps>,
+    /// Called when more nodes are held than this.
+    crowded_at: usize,
+    crowded: SyncSender<()>,
 }
 
 #[derive(Debug)]
@@ -63,8 +67,9 @@ struct Maps {
 }
 
 impl Table {
-    /// A table that knows the root alone, and for ever.
-    pub fn new(root: OwnedFd, stat: &Stat) -> Self {
+    /// A table that knows the root alone, and for ever. Whoever listens is called when it holds more than
+    /// `crowded_at` nodes.
+    pub fn new(root: OwnedFd, stat: &Stat, crowded_at: usize, crowded: SyncSender<()>) -> Self {
         let key = Key::of(stat);
         let root = Arc::new(Node {
             fd: root,
@@ -81,6 +86,8 @@ impl Table {
         Self {
             root,
             maps: RwLock::new(maps),
+            crowded_at,
+            crowded,
         }
     }
 
@@ -121,6 +128,10 @@ impl Table {
         });
         maps.by_ino.insert(node.ino, Arc::clone(&node));
         maps.by_key.insert(key, Arc::clone(&node));
+        if maps.by_ino.len() > self.crowded_at {
+            // One call is enough, and nobody may listen.
+            let _ = self.crowded.try_send(());
+        }
         Ok(node)
     }
 
@@ -144,6 +155,21 @@ impl Table {
         };
         // Closing the last descriptor of a deleted file frees its space, which takes time.
         drop(forgotten);
+    }
+
+    /// Whether more nodes are held than is good.
+    pub fn is_crowded(&self) -> bool {
+        self.read().by_ino.len() > self.crowded_at
+    }
+
+    /// The numbers of all nodes.
+    pub fn numbers(&self) -> Vec<Ino> {
+        self.read().by_ino.keys().copied().collect()
+    }
+
+    /// The number of a known inode.
+    pub fn number(&self, key: Key) -> Option<Ino> {
+        Some(self.read().by_key.get(&key)?.ino)
     }
 
     /// The number to list an inode by, known or not: the one it has or would get, if that can be told.

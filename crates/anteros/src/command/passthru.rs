@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anteros_buffer::{Buffered, Form};
 use anteros_core::{FileSystem, parse_size};
-use anteros_fuse::{MountOptions, Session};
-use anteros_passthru::{HostFs, Options};
+use anteros_fuse::{MountOptions, Notifier, Session};
+use anteros_passthru::{Crowd, HostFs, Options};
 
 use crate::args::WorkerArgs;
 use crate::daemon::{self, background};
@@ -107,8 +107,11 @@ impl Args {
         };
         let host =
             HostFs::with_options(source, options).map_err(|e| Failure::system(source, &e))?;
+        let crowd = host.crowd();
         let form = match self.data {
-            Data::Auto | Data::Cache | Data::Daemon => return self.mount(source, Arc::new(host)),
+            Data::Auto | Data::Cache | Data::Daemon => {
+                return self.mount(source, Arc::new(host), crowd);
+            }
             Data::Buffer => Form::Queues,
             Data::Entries => Form::Entries,
         };
@@ -120,7 +123,7 @@ impl Args {
             threaded: true,
         };
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
-        let served = self.mount(source, buffered.clone());
+        let served = self.mount(source, buffered.clone(), crowd);
         for lost in buffered.shutdown() {
             let text = format!("inode {}: not all was written: {}", lost.ino.0, lost.error);
             output::complain("error", text);
@@ -128,7 +131,7 @@ impl Args {
         served
     }
 
-    fn mount(&self, source: &Path, fs: Arc<dyn FileSystem>) -> Outcome {
+    fn mount(&self, source: &Path, fs: Arc<dyn FileSystem>, crowd: Option<Crowd>) -> Outcome {
         let defaults = MountOptions::default();
         let options = MountOptions {
             fs_name: source.display().to_string(),
@@ -147,11 +150,29 @@ impl Args {
             .on_fault(|ino, error| {
                 output::complain("error", format_args!("inode {}: {error}", ino.0));
             });
+        if let Some(crowd) = crowd {
+            thin_out(crowd, session.notifier());
+        }
         daemon::run(session, || match self.detach {
             true => background::detach().map_err(Failure::os),
             false => Ok(()),
         })
     }
+}
+
+/// Has the kernel forget files when too many are known, from a thread that serves nobody.
+fn thin_out(crowd: Crowd, notifier: Notifier) {
+    // Without the thread, there is a limit.
+    let _ = std::thread::Builder::new()
+        .name("crowd".into())
+        .spawn(move || {
+            while crowd.wait() {
+                crowd.thin(|name| {
+                    // What the kernel knows by another name, or no more, it keeps or has forgotten.
+                    let _ = notifier.drop_name(name.parent, &name.name);
+                });
+            }
+        });
 }
 
 /// The absolute path of a directory.

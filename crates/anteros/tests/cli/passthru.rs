@@ -209,6 +209,39 @@ fn files_without_names_can_be_read_to_the_end() {
 }
 
 /// Random operations on one file, checked against a copy in memory.
+/// The daemon holds a descriptor for each inode that the kernel knows, and may have only so many.
+#[test]
+fn more_files_are_known_than_descriptors_allowed() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop();
+    let mount = format!(
+        "ulimit -n 512; exec {} passthru behind mnt",
+        shop.program.display()
+    );
+    let mut shell = Command::new("sh");
+    if judge::is_root() {
+        // Without the privilege to raise the limit.
+        shell = Command::new("setpriv");
+        shell.args(["--bounding-set", "-sys_resource"]);
+        shell.args(["--inh-caps", "-sys_resource", "sh"]);
+    }
+    shell.args(["-c", &mount]).current_dir(shop.dir.path());
+    assert_eq!(run(&mut shell).status, Some(0));
+    let file = |n: u32| shop.path(&format!("mnt/{}/{n}", n % 3));
+    for n in 0..3 {
+        fs::create_dir(shop.path(&format!("mnt/{n}"))).unwrap();
+    }
+    for n in 0..2000 {
+        fs::write(file(n), n.to_string()).unwrap();
+    }
+    for n in 0..2000 {
+        assert_eq!(fs::read_to_string(file(n)).unwrap(), n.to_string());
+    }
+    unmount(&shop);
+}
+
 #[test]
 fn a_program_that_runs_is_not_cut_off() {
     use rustix::fs::{Mode, OFlags};

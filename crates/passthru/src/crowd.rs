@@ -1,0 +1,94 @@
+//! What is done before there are too many known inodes.
+//!
+//! Each of them takes a descriptor, and a process may have only so many. The kernel forgets inodes when it
+//! needs memory, which may be much later. So when most descriptors are taken, it is asked to: whoever
+//! serves the file system has it drop names that nobody uses.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use anteros_core::{FileKind, Ino};
+use rustix::fs::{AtFlags, CWD, readlinkat, statat};
+
+use crate::host::{ProcFds, entry};
+use crate::table::{Key, Table};
+
+/// How long, and how often, the kernel's forgetting is waited for: files that it will not forget are
+/// not looked at all the time.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSES_MAX: usize = 20;
+
+/// A name that the kernel may drop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The directory that has it, known as well.
+    pub parent: Ino,
+    /// The name in it.
+    pub name: Vec<u8>,
+}
+
+/// Tells when too many inodes are known, and what could be forgotten.
+#[derive(Debug)]
+pub struct Crowd {
+    table: Weak<Table>,
+    proc_fds: Arc<ProcFds>,
+    called: Receiver<()>,
+}
+
+impl Crowd {
+    pub(crate) fn new(table: &Arc<Table>, proc_fds: &Arc<ProcFds>, called: Receiver<()>) -> Self {
+        Self {
+            table: Arc::downgrade(table),
+            proc_fds: Arc::clone(proc_fds),
+            called,
+        }
+    }
+
+    /// Waits until too many inodes are known; `false` when the file system is gone.
+    pub fn wait(&self) -> bool {
+        self.called.recv().is_ok()
+    }
+
+    /// Hands out names of files, half of those known, that the kernel could forget. `drop_name` may take its
+    /// time, and must not be called by who serves the file system: dropping a name waits for those who
+    /// change its directory.
+    pub fn thin(&self, mut drop_name: impl FnMut(&Name)) {
+        let Some(table) = self.table.upgrade() else {
+            return;
+        };
+        let files = table.numbers();
+        for ino in files.iter().take(files.len() / 2) {
+            if let Some(name) = self.name_of(&table, *ino) {
+                drop_name(&name);
+            }
+        }
+        let mut pauses = 0;
+        while table.is_crowded() && pauses < PAUSES_MAX {
+            thread::sleep(PAUSE);
+            pauses += 1;
+        }
+    }
+
+    /// The name of a file, as far as the host can tell. Directories keep theirs: who works in one
+    /// would no longer know where.
+    fn name_of(&self, table: &Table, ino: Ino) -> Option<Name> {
+        let node = table.get(ino).ok()?;
+        if node.kind == FileKind::Directory {
+            return None;
+        }
+        let fd = entry(node.as_fd());
+        let path = readlinkat(self.proc_fds.dir(), fd.as_c_str(), Vec::new()).ok()?;
+        let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+        let parent = statat(CWD, path.parent()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(Name {
+            parent: table.number(Key::of(&parent))?,
+            name: path.file_name().map(OsStr::as_bytes)?.to_vec(),
+        })
+    }
+}
