@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anteros_core::{FsResult, OpenFile, Writable};
 
-use crate::inode::{Extent, Inode, Request, State};
+use crate::inode::{Content, Extent, Inode, Request, State};
 use crate::statistics::{Reason, add};
 use crate::{Form, Shared, entries, queues};
 
@@ -25,31 +25,32 @@ impl<F: Writable> Shared<F> {
         &self,
         file: OpenFile,
         offset: u64,
-        data: &[u8],
+        content: Content<'_>,
         drops_privileges: bool,
     ) -> FsResult<usize> {
+        let len = content.bytes().len();
         let inode = self.inode(file.ino)?;
         let open = inode.open(file.handle)?;
         add(&self.counters.writes_in, 1);
-        add(&self.counters.bytes_in, data.len() as u64);
+        add(&self.counters.bytes_in, len as u64);
         let mut request = Request {
             open,
             offset,
-            data,
+            len,
             drops_privileges,
             charge: 0,
         };
         if !self.may_buffer(&request) {
-            return self.write_through(&inode, file.handle, &request);
+            return self.write_through(&inode, file.handle, &request, content.bytes());
         }
         let statfs = || self.inner.statfs();
-        let Some(charge) = self.space.reserve(data.len(), Instant::now(), statfs) else {
-            return self.write_through(&inode, file.handle, &request);
+        let Some(charge) = self.space.reserve(len, Instant::now(), statfs) else {
+            return self.write_through(&inode, file.handle, &request, content.bytes());
         };
         request.charge = charge;
         let accepted = match self.options.form {
-            Form::Entries => entries::accept(self, &inode, &request),
-            Form::Queues => queues::accept(self, &inode, &request),
+            Form::Entries => entries::accept(self, &inode, &request, &content),
+            Form::Queues => queues::accept(self, &inode, &request, content),
         };
         match accepted {
             Ok(accepted) => self.flush_as_needed(&inode, &accepted),
@@ -58,11 +59,11 @@ impl<F: Writable> Shared<F> {
                 return Err(error);
             }
         }
-        Ok(data.len())
+        Ok(len)
     }
 
-    fn may_buffer(&self, request: &Request<'_>) -> bool {
-        let len = request.data.len();
+    fn may_buffer(&self, request: &Request) -> bool {
+        let len = request.len;
         let too_large = match self.options.form {
             Form::Entries => entries::exceeds(len, self.options.region_bytes),
             Form::Queues => queues::exceeds(len, self.options.bytes_max),
@@ -77,17 +78,19 @@ impl<F: Writable> Shared<F> {
     }
 
     /// Writes at once, after what was buffered before.
-    fn write_through(&self, inode: &Inode, handle: u64, request: &Request<'_>) -> FsResult<usize> {
+    fn write_through(
+        &self,
+        inode: &Inode,
+        handle: u64,
+        request: &Request,
+        bytes: &[u8],
+    ) -> FsResult<usize> {
         let _hold = self.hold(inode, Reason::Through);
         let open = inode.open(handle)?;
         add(&self.counters.writes_through, 1);
         add(&self.counters.writes_out, 1);
-        let result = self.inner.write(
-            open.below,
-            request.offset,
-            request.data,
-            request.drops_privileges,
-        );
+        let drops = request.drops_privileges;
+        let result = self.inner.write(open.below, request.offset, bytes, drops);
         self.space.expire();
         if let Ok(count) = &result {
             add(&self.counters.bytes_out, *count as u64);
@@ -120,12 +123,13 @@ impl<F: Writable> Shared<F> {
     pub(crate) fn gather(
         &self,
         inode: &Arc<Inode>,
-        request: &Request<'_>,
+        request: &Request,
+        bytes: &[u8],
         first_bytes: usize,
         mut has_room: impl FnMut(&mut Extent) -> bool,
     ) -> FsResult<Accepted> {
         let region_bytes = self.options.region_bytes;
-        let len = request.data.len();
+        let len = request.len;
         // Another request like this one would not fit.
         let is_full = |extent_len: usize| extent_len + len > region_bytes;
         let mut spare: Option<Vec<u8>> = None;
@@ -133,7 +137,7 @@ impl<F: Writable> Shared<F> {
             let (mut state, offset) = self.lock_placed(inode, request, &mut spare)?;
             if let Some(extent) = state.continued(request, offset, region_bytes) {
                 if has_room(extent) {
-                    extent.data.extend_from_slice(request.data);
+                    extent.data.extend_from_slice(bytes);
                     extent.drops_privileges |= request.drops_privileges;
                     extent.charge += request.charge;
                     let full = is_full(extent.data.len());
@@ -143,9 +147,9 @@ impl<F: Writable> Shared<F> {
             }
             // Whoever waited for a buffer has it already.
             if let Some(mut data) = spare.take().or_else(|| self.pool.try_take(first_bytes)) {
-                data.extend_from_slice(request.data);
+                data.extend_from_slice(bytes);
                 let full = is_full(data.len());
-                state.push(request, offset, data, true);
+                state.push(request, offset, (data, 0), true);
                 break self.admit(inode, state, request, offset, full);
             }
             // Not with the lock: memory comes back only when extents are taken out.
@@ -158,16 +162,16 @@ impl<F: Writable> Shared<F> {
         Ok(accepted)
     }
 
-    /// Queues a request whose data is in a buffer already.
+    /// Queues a request whose content is in a buffer already, from some place on.
     pub(crate) fn enqueue(
         &self,
         inode: &Arc<Inode>,
-        request: &Request<'_>,
-        data: Vec<u8>,
+        request: &Request,
+        (data, start): (Vec<u8>, usize),
     ) -> FsResult<Accepted> {
         let mut buffer = Some(data);
         let (mut state, offset) = self.lock_placed(inode, request, &mut buffer)?;
-        state.push(request, offset, buffer.unwrap_or_default(), false);
+        state.push(request, offset, (buffer.unwrap_or_default(), start), false);
         Ok(self.admit(inode, state, request, offset, false))
     }
 
@@ -176,7 +180,7 @@ impl<F: Writable> Shared<F> {
     fn lock_placed<'a>(
         &self,
         inode: &'a Inode,
-        request: &Request<'_>,
+        request: &Request,
         buffer: &mut Option<Vec<u8>>,
     ) -> FsResult<(MutexGuard<'a, State>, u64)> {
         loop {
@@ -207,11 +211,11 @@ impl<F: Writable> Shared<F> {
         &self,
         inode: &Arc<Inode>,
         mut state: MutexGuard<'_, State>,
-        request: &Request<'_>,
+        request: &Request,
         offset: u64,
         full: bool,
     ) -> Accepted {
-        let len = request.data.len();
+        let len = request.len;
         state.reaches(offset.saturating_add(len as u64));
         let buffered = self.counters.buffer(len);
         let newly_dirty = !state.listed;

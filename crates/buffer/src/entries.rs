@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsResult, Writable};
 
-use crate::inode::{Inode, Request};
+use crate::inode::{Content, Inode, Request};
 use crate::{Accepted, Shared};
 
 /// Whether a request is too large for an entry.
@@ -19,8 +19,10 @@ pub(crate) fn exceeds(len: usize, region_bytes: usize) -> bool {
 pub(crate) fn accept<F: Writable>(
     shared: &Shared<F>,
     inode: &Arc<Inode>,
-    request: &Request<'_>,
+    request: &Request,
+    content: &Content<'_>,
 ) -> FsResult<Accepted> {
     // A region has all its room from the beginning.
-    shared.gather(inode, request, shared.options.region_bytes, |_| true)
+    let first_bytes = shared.options.region_bytes;
+    shared.gather(inode, request, content.bytes(), first_bytes, |_| true)
 }

@@ -1,7 +1,7 @@
 //! What leaves the buffer: one extent of an inode at a time, in order, written without a lock held.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -69,28 +69,36 @@ impl<F: Writable> Shared<F> {
             if state.done >= target {
                 return true;
             }
-            let Some(extent) = state.queue.pop_front() else {
+            let batch = state.take_batch(self.batch_bytes_max());
+            if batch.is_empty() {
                 return true;
-            };
+            }
             state.in_flight = true;
-            state.in_flight_drops = extent.drops_privileges;
+            state.in_flight_drops = batch.iter().any(|extent| extent.drops_privileges);
             drop(state);
-            let result = self.write_out(&extent);
+            let errors = self.write_out(&batch);
             self.landed.fetch_add(1, Ordering::SeqCst);
             state = inode.lock();
             state.in_flight = false;
-            state.done += 1;
-            if let Err(error) = result {
+            state.done += batch.len() as u64;
+            for error in errors {
                 add(&self.counters.errors, 1);
                 state.errors.record(error);
                 // What was to follow may now end elsewhere.
                 state.end = None;
             }
             inode.notify();
-            self.counters.unbuffer(extent.data.len());
-            self.space.done(extent.charge);
-            self.pool.give(extent.data);
+            for extent in batch {
+                self.counters.unbuffer(extent.bytes().len());
+                self.space.done(extent.charge);
+                self.pool.give(extent.data);
+            }
         }
+    }
+
+    /// Half of what may be buffered: the other half is for those who write meanwhile.
+    fn batch_bytes_max(&self) -> usize {
+        self.options.bytes_max / 2
     }
 
     /// Drains the inode with this number, if anything is known of it.
@@ -130,34 +138,53 @@ impl<F: Writable> Shared<F> {
         self.drain(inode, reason);
     }
 
-    /// Writes an extent. A panic below is an error like any other: there are others who wait.
-    fn write_out(&self, extent: &Extent) -> FsResult<()> {
+    /// Writes extents that continue each other, all together if that goes well. The rest of one that
+    /// fails is given up, and those behind it are tried.
+    fn write_out(&self, batch: &[Extent]) -> Vec<FsError> {
+        let mut errors = Vec::new();
+        let mut left = batch.iter();
         let mut written = 0;
-        let result = catch_unwind(AssertUnwindSafe(|| self.write_whole(extent, &mut written)))
-            .unwrap_or_else(|_| Err(FsError::Io(io::Error::other("the file system panicked"))));
-        if result.is_err() {
-            let lost = extent.data.len() - written;
-            add(&self.counters.bytes_lost, lost as u64);
+        while let Some(first) = left.as_slice().first() {
+            match self.write_some(left.as_slice(), written) {
+                Ok(count) => written += count,
+                Err(error) => {
+                    errors.push(error);
+                    let lost = first.bytes().len() - written;
+                    add(&self.counters.bytes_lost, lost as u64);
+                    left.next();
+                    written = 0;
+                }
+            }
+            while let Some(first) = left.as_slice().first() {
+                if written < first.bytes().len() {
+                    break;
+                }
+                written -= first.bytes().len();
+                left.next();
+            }
         }
-        result
+        errors
     }
 
-    fn write_whole(&self, extent: &Extent, written: &mut usize) -> FsResult<()> {
-        while *written < extent.data.len() {
-            let rest = &extent.data[*written..];
-            add(&self.counters.writes_out, 1);
-            let offset = extent.offset + *written as u64;
-            let count = self
-                .inner
-                .write(extent.file, offset, rest, extent.drops_privileges)?
-                .min(rest.len());
-            if count == 0 {
-                return Err(FsError::Host(Errno::NOSPC.into()));
-            }
-            add(&self.counters.bytes_out, count as u64);
-            *written += count;
+    /// Writes something of extents of whose first so much is written, and says how much. A panic below is
+    /// an error like any other: there are others who wait.
+    fn write_some(&self, extents: &[Extent], written: usize) -> FsResult<usize> {
+        let first = &extents[0];
+        let rest = std::iter::once(&first.bytes()[written..]);
+        let rest = rest.chain(extents[1..].iter().map(Extent::bytes));
+        let pieces: Vec<IoSlice<'_>> = rest.map(IoSlice::new).collect();
+        add(&self.counters.writes_out, 1);
+        let offset = first.offset + written as u64;
+        let drops = first.drops_privileges;
+        let write = || self.inner.write_pieces(first.file, offset, &pieces, drops);
+        let count = catch_unwind(AssertUnwindSafe(write))
+            .unwrap_or_else(|_| Err(FsError::Io(io::Error::other("the file system panicked"))))?;
+        if count == 0 {
+            return Err(FsError::Host(Errno::NOSPC.into()));
         }
-        Ok(())
+        let count = count.min(pieces.iter().map(|piece| piece.len()).sum());
+        add(&self.counters.bytes_out, count as u64);
+        Ok(count)
     }
 
     /// Flushes what is due at this time.

@@ -3,13 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use anteros_core::{FsError, Ino, OpenFile};
+use anteros_core::{FsError, Ino, OpenFile, Payload};
 
 use crate::error::Errors;
 use crate::lock;
 
 /// How many extents a request looks at, from the last one back, for one that it continues.
 const SEARCHED_MAX: usize = 8;
+
+/// How many extents are written together at the most.
+const BATCHED_MAX: usize = 256;
 
 /// Data that waits to be written, in one piece.
 pub(crate) struct Extent {
@@ -18,6 +21,8 @@ pub(crate) struct Extent {
     pub(crate) file: OpenFile,
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
+    /// Where in `data` the content begins.
+    pub(crate) start: usize,
     /// Whether requests that continue it may join it.
     pub(crate) gathers: bool,
     /// Written at the end by the file system below, wherever that is by then.
@@ -28,8 +33,19 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// The content.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.data[self.start..]
+    }
+
     fn end(&self) -> u64 {
-        self.offset + self.data.len() as u64
+        self.offset + self.bytes().len() as u64
+    }
+
+    /// Whether another one can be written together with this one.
+    fn is_followed_by(&self, next: &Self) -> bool {
+        next.offset == self.end()
+            && (next.append, next.drops_privileges) == (self.append, self.drops_privileges)
     }
 
     fn overlaps(&self, offset: u64, len: usize) -> bool {
@@ -50,12 +66,28 @@ pub(crate) struct Open {
 }
 
 /// A write that is to be buffered.
-pub(crate) struct Request<'a> {
+pub(crate) struct Request {
     pub(crate) open: Open,
     pub(crate) offset: u64,
-    pub(crate) data: &'a [u8],
+    pub(crate) len: usize,
     pub(crate) drops_privileges: bool,
     pub(crate) charge: u64,
+}
+
+/// What a write brings.
+pub(crate) enum Content<'a> {
+    Plain(&'a [u8]),
+    /// In a buffer that may be kept.
+    Lent(Payload<'a>),
+}
+
+impl Content<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Plain(bytes) => bytes,
+            Self::Lent(payload) => payload.bytes(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -80,7 +112,7 @@ pub(crate) struct State {
 
 impl State {
     /// Where a request goes; `None` if it goes to an end that is not known.
-    pub(crate) fn place(&self, request: &Request<'_>) -> Option<u64> {
+    pub(crate) fn place(&self, request: &Request) -> Option<u64> {
         if request.open.append {
             self.end
         } else {
@@ -92,16 +124,16 @@ impl State {
     /// same place later must stay later.
     pub(crate) fn continued(
         &mut self,
-        request: &Request<'_>,
+        request: &Request,
         offset: u64,
         bytes_max: usize,
     ) -> Option<&mut Extent> {
-        let len = request.data.len();
+        let len = request.len;
         for extent in self.queue.iter_mut().rev().take(SEARCHED_MAX) {
             if extent.end() == offset
                 && extent.gathers
                 && extent.append == request.open.append
-                && extent.data.len() + len <= bytes_max
+                && extent.bytes().len() + len <= bytes_max
             {
                 return Some(extent);
             }
@@ -112,24 +144,43 @@ impl State {
         None
     }
 
-    /// Queues a request as an extent of its own, in a buffer that its data may already be in.
+    /// Queues a request as an extent of its own: a buffer and where in it the content begins.
     pub(crate) fn push(
         &mut self,
-        request: &Request<'_>,
+        request: &Request,
         offset: u64,
-        data: Vec<u8>,
+        (data, start): (Vec<u8>, usize),
         gathers: bool,
     ) {
         self.queue.push_back(Extent {
             file: request.open.below,
             offset,
             data,
+            start,
             gathers,
             append: request.open.append,
             drops_privileges: request.drops_privileges,
             charge: request.charge,
         });
         self.queued += 1;
+    }
+
+    /// Takes out what is to be written next: extents that continue each other, of up to so many bytes.
+    pub(crate) fn take_batch(&mut self, bytes_max: usize) -> Vec<Extent> {
+        let mut batch: Vec<Extent> = self.queue.pop_front().into_iter().collect();
+        let mut bytes = batch.first().map_or(0, |first| first.bytes().len());
+        while batch.len() < BATCHED_MAX {
+            let follows = self.queue.front().zip(batch.last());
+            let Some((next, _)) = follows.filter(|(next, last)| last.is_followed_by(next)) else {
+                break;
+            };
+            bytes += next.bytes().len();
+            if bytes > bytes_max {
+                break;
+            }
+            batch.extend(self.queue.pop_front());
+        }
+        batch
     }
 
     /// Whether data that is not written yet drops privileges.

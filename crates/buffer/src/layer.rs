@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anteros_core::{
     Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New, OpenFile,
-    Rdev, Seek, StatFs, Writable,
+    Payload, Rdev, Seek, StatFs, Writable,
 };
 use rustix::fs::OFlags;
 
-use crate::inode::Open;
+use crate::inode::{Content, Open};
 use crate::statistics::Reason;
 use crate::{Buffered, Shared};
 
@@ -215,7 +215,19 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         data: &[u8],
         drops_privileges: bool,
     ) -> FsResult<usize> {
-        self.shared.write(file, offset, data, drops_privileges)
+        let content = Content::Plain(data);
+        self.shared.write(file, offset, content, drops_privileges)
+    }
+
+    fn write_payload(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let content = Content::Lent(payload);
+        self.shared.write(file, offset, content, drops_privileges)
     }
 
     fn flush(&self, file: OpenFile) -> FsResult<()> {

@@ -35,9 +35,9 @@
 //!
 //! # Who waits for whom
 //!
-//! An inode has a queue of extents. Whoever drains it takes the first one out under the inode's lock
-//! and writes it without; others who drain it wait until that is done and go on with the next. So the
-//! extents of an inode are written one at a time and in order, those of several inodes side by side.
+//! An inode has a queue of extents. Whoever drains it takes the first one out under the inode's lock, with
+//! those that continue it, and writes them without; others who drain it wait until that is done and go on
+//! with the next. So the extents of an inode are written in order, those of several inodes side by side.
 //! Who changes an inode otherwise *holds* it: writers wait meanwhile, so that there is an end to draining.
 //! A writer who finds no memory stands in line for it with no lock held.
 //!
@@ -91,7 +91,7 @@ pub enum Form {
     /// [`Options::interval`], or when a writer finds none free.
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
-    /// larger ones stay as they are. The thread is called when a quarter of [`Options::bytes_max`] is
+    /// larger ones stay as they are. The thread is called when half of [`Options::bytes_max`] is
     /// buffered; the interval is for what is left.
     #[default]
     Queues,
@@ -185,7 +185,7 @@ impl<F: Writable + 'static> Buffered<F> {
         let shared = Arc::new(Shared {
             inner,
             options,
-            depth: (options.bytes_max / 4) as u64,
+            depth: (options.bytes_max / 2) as u64,
             table: Table::new(),
             dirty: Dirty::default(),
             pool: Pool::new(options.bytes_max),

@@ -1,19 +1,23 @@
 //! The form that today's kernel asks for: a queue of extents for each inode, over memory that all share.
 //!
 //! Requests are large already, so nothing is gained by copying them together once more: each becomes an
-//! extent. Small ones are gathered, since a write of the file system below costs the same for 4 KiB as
-//! for 64; and a small one takes a small buffer, which grows.
+//! extent, in the very buffer it came in where that may be kept. Small ones are gathered, since a write of
+//! the file system below costs the same for 4 KiB as for 64; and a small one takes a small buffer, which
+//! grows.
 
 use std::sync::Arc;
 
-use anteros_core::{FsResult, Writable};
+use anteros_core::{FsResult, Payload, Writable};
 
-use crate::inode::{Extent, Inode, Request};
+use crate::inode::{Content, Extent, Inode, Request};
 use crate::pool::Pool;
 use crate::{Accepted, Shared};
 
 /// Requests below this are gathered.
 const GATHERED_BELOW: usize = 64 << 10;
+
+/// How much of a buffer must be used for keeping it: what is unused counts as well.
+const KEPT_FROM: usize = 3;
 
 /// By how much a buffer grows: copying what is in it costs a third more in all.
 const GROWTH: usize = 4;
@@ -26,20 +30,35 @@ pub(crate) fn exceeds(len: usize, bytes_max: usize) -> bool {
 pub(crate) fn accept<F: Writable>(
     shared: &Shared<F>,
     inode: &Arc<Inode>,
-    request: &Request<'_>,
+    request: &Request,
+    content: Content<'_>,
 ) -> FsResult<Accepted> {
     let region_bytes = shared.options.region_bytes;
-    let len = request.data.len();
+    let len = request.len;
     if len < GATHERED_BELOW && len <= region_bytes {
         let first_bytes = Pool::size_for(len).min(region_bytes);
-        return shared.gather(inode, request, first_bytes, |extent| {
+        return shared.gather(inode, request, content.bytes(), first_bytes, |extent| {
             grow(&shared.pool, extent, len, region_bytes)
         });
     }
-    // Copied before the lock is taken, so that writers of one file copy side by side.
-    let mut data = shared.take_buffer(Pool::size_for(len));
-    data.extend_from_slice(request.data);
-    shared.enqueue(inode, request, data)
+    let buffer = match content {
+        Content::Lent(payload) if is_kept(&payload, shared.options.bytes_max) => {
+            let other = shared.take_buffer(payload.capacity());
+            payload.exchange(other)
+        }
+        content => {
+            // Copied before the lock is taken, so that writers of one file copy side by side.
+            let mut data = shared.take_buffer(Pool::size_for(len));
+            data.extend_from_slice(content.bytes());
+            (data, 0)
+        }
+    };
+    shared.enqueue(inode, request, buffer)
+}
+
+fn is_kept(payload: &Payload<'_>, bytes_max: usize) -> bool {
+    let capacity = payload.capacity();
+    capacity <= bytes_max && payload.bytes().len() * KEPT_FROM >= capacity
 }
 
 /// Makes room for so many more bytes, if there is memory for that at once. The old buffer goes when the

@@ -20,4 +20,4 @@ pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
 pub use size::{ParseSizeError, parse_size};
-pub use writable::{Caller, Changes, FilePosition, New, OpenFile, SetTime, Writable};
+pub use writable::{Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable};

@@ -4,7 +4,8 @@
 //! Linux has numbers for a request (the flags of `open`, `renameat2`, `fallocate` and `setxattr`), they
 //! are carried as they are: no other set of words would fit all of them.
 
-use std::ops::ControlFlow;
+use std::io::IoSlice;
+use std::ops::{ControlFlow, Range};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -73,6 +74,44 @@ pub struct Changes {
     pub drops_privileges: bool,
 }
 
+/// Content to be written, in a buffer on loan: whoever gets it may keep the buffer in exchange for
+/// another one.
+#[derive(Debug)]
+pub struct Payload<'a> {
+    buffer: &'a mut Vec<u8>,
+    content: Range<usize>,
+}
+
+impl<'a> Payload<'a> {
+    /// What lies in this part of a buffer.
+    ///
+    /// # Panics
+    ///
+    /// When the buffer does not reach so far.
+    pub fn new(buffer: &'a mut Vec<u8>, content: Range<usize>) -> Self {
+        assert!(content.start <= content.end && content.end <= buffer.len());
+        Self { buffer, content }
+    }
+
+    /// The content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.content.clone()]
+    }
+
+    /// Bytes that the buffer takes.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Takes the buffer, which ends with the content, and says where that begins. Another one of the same
+    /// [capacity](Self::capacity) has to be given for it.
+    pub fn exchange(self, other: Vec<u8>) -> (Vec<u8>, usize) {
+        let mut buffer = std::mem::replace(self.buffer, other);
+        buffer.truncate(self.content.end);
+        (buffer, self.content.start)
+    }
+}
+
 /// Where [`Writable::copy_range`] copies from or to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilePosition {
@@ -121,6 +160,32 @@ pub trait Writable: FileSystem {
         data: &[u8],
         drops_privileges: bool,
     ) -> FsResult<usize>;
+
+    /// As [`write`](Self::write), of content whose buffer may be kept.
+    fn write_payload(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        self.write(file, offset, payload.bytes(), drops_privileges)
+    }
+
+    /// As [`write`](Self::write), of content in several pieces, one behind the other. It may stop between
+    /// two of them, or within one.
+    fn write_pieces(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        match pieces.iter().find(|piece| !piece.is_empty()) {
+            Some(piece) => self.write(file, offset, piece, drops_privileges),
+            None => Ok(0),
+        }
+    }
 
     /// A descriptor of the open file is being closed. An error of an earlier write that nobody was
     /// told of through this open file is told now.

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use zerocopy::IntoBytes;
@@ -54,12 +55,14 @@ impl Device {
         }
     }
 
-    /// Waits for a request and says how long it is; `None` when the mount is gone.
-    pub fn receive(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Waits for a request of up to `len_max` bytes; `false` when the mount is gone.
+    pub fn receive(&self, request: &mut Vec<u8>, len_max: usize) -> io::Result<bool> {
+        request.clear();
+        request.reserve_exact(len_max);
         loop {
-            match rustix::io::read(&self.0, &mut *buf) {
-                Ok(len) => return Ok(Some(len)),
-                Err(Errno::NODEV) => return Ok(None),
+            match rustix::io::read(&self.0, spare_capacity(request)) {
+                Ok(_) => return Ok(true),
+                Err(Errno::NODEV) => return Ok(false),
                 // A signal; or the caller gave up just as its request was handed out.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),

@@ -159,8 +159,9 @@ impl Dispatcher {
         self.nodes
     }
 
-    /// Answers `request`, the payload in `out`; `None` for requests that want no answer.
-    pub fn answer(&self, request: &[u8], out: &mut [u8]) -> Option<Reply> {
+    /// Answers `request`, the payload in `out`; `None` for requests that want no answer. Where content is
+    /// written, the buffer of the request may be kept: another one, as large, is there then.
+    pub fn answer(&self, request: &mut Vec<u8>, out: &mut [u8]) -> Option<Reply> {
         let (header, body) = InHeader::read_from_prefix(request).ok()?;
         if matches!(header.opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT) {
             if let Some(fs) = self
@@ -172,11 +173,14 @@ impl Dispatcher {
             }
             return None;
         }
-        let payload = if header.len as usize == request.len() {
-            catch_unwind(AssertUnwindSafe(|| self.serve(&header, Args(body), out)))
+        let payload = if header.len as usize != request.len() {
+            Err(Errno::INVAL)
+        } else if header.opcode == op::WRITE {
+            catch_unwind(AssertUnwindSafe(|| self.write(&header, request, out)))
                 .unwrap_or(Err(Errno::IO))
         } else {
-            Err(Errno::INVAL)
+            catch_unwind(AssertUnwindSafe(|| self.serve(&header, Args(body), out)))
+                .unwrap_or(Err(Errno::IO))
         };
         Some(Reply {
             unique: header.unique,
@@ -193,16 +197,11 @@ impl Dispatcher {
             _ => {}
         }
         let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
-        if let Some(fs) = self.fs.writable() {
-            let writing = Writing {
-                dispatcher: self,
-                fs,
-                header,
-                ino,
-            };
-            if let Some(answer) = writing.serve(Args(args.0), out) {
-                return answer;
-            }
+        if let Some(answer) = self
+            .writing(header, ino)
+            .and_then(|w| w.serve(Args(args.0), out))
+        {
+            return answer;
         }
         match header.opcode {
             op::RELEASE | op::RELEASEDIR => Ok(0),
@@ -226,7 +225,6 @@ impl Dispatcher {
             | op::RMDIR
             | op::RENAME
             | op::LINK
-            | op::WRITE
             | op::SETXATTR
             | op::REMOVEXATTR
             | op::CREATE
@@ -237,6 +235,26 @@ impl Dispatcher {
             | op::COPY_FILE_RANGE_64 => Err(Errno::ROFS),
             _ => Err(Errno::NOSYS),
         }
+    }
+
+    fn writing<'a>(&'a self, header: &'a InHeader, ino: Ino) -> Option<Writing<'a>> {
+        self.fs.writable().map(|fs| Writing {
+            dispatcher: self,
+            fs,
+            header,
+            ino,
+        })
+    }
+
+    fn write(
+        &self,
+        header: &InHeader,
+        request: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
+        let writing = self.writing(header, ino).ok_or(Errno::ROFS)?;
+        writing.write(request, out)
     }
 
     fn lookup(&self, parent: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {

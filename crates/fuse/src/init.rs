@@ -98,10 +98,12 @@ pub fn read_len(wanted: usize) -> usize {
 /// [`MountError::KernelVersion`], or [`MountError::Handshake`] when the device fails, the mount has
 /// gone already, or what comes first is no INIT.
 pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
-    let mut buf = vec![0; REQUEST_LEN_MAX];
-    let len = device.receive(&mut buf).map_err(MountError::Handshake)?;
-    let len = len.ok_or_else(|| MountError::Handshake(Errno::NODEV.into()))?;
-    let (unique, offer) = parse(&buf[..len])
+    let mut request = Vec::new();
+    let is_there = device.receive(&mut request, REQUEST_LEN_MAX);
+    if !is_there.map_err(MountError::Handshake)? {
+        return Err(MountError::Handshake(Errno::NODEV.into()));
+    }
+    let (unique, offer) = parse(&request)
         .ok_or_else(|| MountError::Handshake(std::io::ErrorKind::InvalidData.into()))?;
     let answer = negotiate(&offer, terms);
     let payload = answer

@@ -72,13 +72,8 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// What can be told of `request` by a glance at it.
-    pub(crate) fn new(
-        request: &[u8],
-        nodes: Nodes,
-        error: Option<Errno>,
-        took: Duration,
-    ) -> Option<Self> {
+    /// What can be told of `request` by a glance at it, before it is answered.
+    pub(crate) fn new(request: &[u8], nodes: Nodes) -> Option<Self> {
         let (header, body) = InHeader::read_from_prefix(request).ok()?;
         let answered = Self {
             operation: Operation::of(header.opcode),
@@ -88,8 +83,8 @@ impl Answered {
             offset: 0,
             len: 0,
             open_flags: 0,
-            error,
-            took,
+            error: None,
+            took: Duration::ZERO,
         };
         Some(answered.with_arguments(body).unwrap_or(answered))
     }
@@ -125,7 +120,7 @@ mod tests {
     use crate::proto::ROOT_ID;
 
     fn of(request: &[u8]) -> Option<Answered> {
-        Answered::new(request, Nodes::new(Ino(36)), None, Duration::ZERO)
+        Answered::new(request, Nodes::new(Ino(36)))
     }
 
     #[test]

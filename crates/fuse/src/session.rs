@@ -10,15 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
-use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::backing::Backing;
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
-use crate::dispatch::{AttributeRequest, Dispatcher};
+use crate::dispatch::{AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
 use crate::init::{READ_LEN_MAX, Terms, handshake, read_len};
 use crate::mount::{self, MountOptions, detach, unmount};
@@ -183,25 +182,31 @@ impl Session {
 
     /// Answers requests that come over one channel until the mount is gone.
     fn serve(&self, channel: &Device) -> io::Result<()> {
-        let mut request = vec![0; self.request_len_max];
+        let mut request = Vec::new();
         let mut payload = vec![0; self.read_len_max];
-        while let Some(len) = channel.receive(&mut request)? {
-            let start = self.on_answer.is_some().then(Instant::now);
-            let request = &request[..len];
-            if let Some(reply) = self.dispatcher.answer(request, &mut payload) {
+        while channel.receive(&mut request, self.request_len_max)? {
+            let watch = self.on_answer.as_ref().map(|_| self.look_at(&request));
+            if let Some(reply) = self.dispatcher.answer(&mut request, &mut payload) {
                 channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
-                start.into_iter().for_each(|start| {
-                    self.answered(request, reply.payload.err(), start.elapsed());
-                });
+                watch
+                    .into_iter()
+                    .for_each(|watch| self.answered(watch, &reply));
             }
         }
         Ok(())
     }
 
+    /// What a request asks for, and since when: it may be gone when it is answered.
+    fn look_at(&self, request: &[u8]) -> (Option<Answered>, Instant) {
+        let answered = Answered::new(request, self.dispatcher.nodes());
+        (answered, Instant::now())
+    }
+
     /// Tells the observer of an answer, if there is one; should it panic, the worker lives on.
-    fn answered(&self, request: &[u8], error: Option<Errno>, took: Duration) {
-        let answered = Answered::new(request, self.dispatcher.nodes(), error, took);
-        if let (Some(hook), Some(answered)) = (&self.on_answer, answered) {
+    fn answered(&self, (answered, start): (Option<Answered>, Instant), reply: &Reply) {
+        if let (Some(hook), Some(mut answered)) = (&self.on_answer, answered) {
+            answered.error = reply.payload.err();
+            answered.took = start.elapsed();
             let _ = catch_unwind(AssertUnwindSafe(|| hook(&answered)));
         }
     }

@@ -31,7 +31,7 @@ mod slab;
 mod table;
 mod xattr;
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -240,6 +240,20 @@ impl Writable for HostFs {
             attr::drop_privileges(&self.identity, file.fd())?;
         }
         file.write(offset, data)
+    }
+
+    fn write_pieces(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let file = self.files.get(file.handle)?;
+        if drops_privileges {
+            attr::drop_privileges(&self.identity, file.fd())?;
+        }
+        file.write_pieces(offset, pieces)
     }
 
     /// Nothing is kept back here, so there is nothing to tell either.

@@ -1,12 +1,13 @@
 //! Open files.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anteros_core::{FileKind, FsError, FsResult, Ino, OpenFile, Seek};
 use rustix::fs::{
     FallocateFlags, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fsync, seek,
 };
-use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 
 use crate::HostFs;
 use crate::host::refused;
@@ -108,6 +109,10 @@ impl HostFile {
                 return Ok(done);
             }
         }
+    }
+
+    pub fn write_pieces(&self, offset: u64, pieces: &[IoSlice<'_>]) -> FsResult<usize> {
+        retry_on_intr(|| pwritev(&self.fd, pieces, offset)).map_err(refused)
     }
 
     pub fn sync(&self, data_only: bool) -> FsResult<()> {

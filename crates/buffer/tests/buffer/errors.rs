@@ -211,13 +211,13 @@ fn the_thread_survives_a_panic() {
     let fs = buffered(untimed(Form::Queues));
     let file = create(&fs, "file", OFlags::RDWR);
     fs.inner().panics.store(true, Ordering::SeqCst);
-    for i in 0..4 {
+    for i in 0..8 {
         fs.write(file, i << 16, &[1; 64 << 10], false).unwrap();
     }
     wait_until(|| fs.statistics().buffered_bytes == 0);
     fs.inner().panics.store(false, Ordering::SeqCst);
     assert!(fs.flush(file).is_err());
-    for i in 0..4 {
+    for i in 0..8 {
         fs.write(file, i << 16, &[2; 64 << 10], false).unwrap();
     }
     wait_until(|| fs.statistics().buffered_bytes == 0);

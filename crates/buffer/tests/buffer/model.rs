@@ -1,7 +1,7 @@
 //! A file system in memory that fails, waits and panics when it is told to, and counts.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -302,6 +302,17 @@ impl Writable for Model {
     fn read_open(&self, file: OpenFile, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
         assert!(self.state().opens.contains_key(&file.handle));
         self.read(file.ino, offset, buf)
+    }
+
+    fn write_pieces(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let data: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        self.write(file, offset, &data, drops_privileges)
     }
 
     fn write(

@@ -29,10 +29,10 @@ impl Bench {
 
     /// Sends a request and returns the payload of the reply.
     fn ask(&mut self, opcode: u32, nodeid: u64, body: &[u8]) -> Result<&[u8], Errno> {
-        let request = request(opcode, nodeid, body);
+        let mut request = request(opcode, nodeid, body);
         let reply = self
             .dispatcher
-            .answer(&request, &mut self.out)
+            .answer(&mut request, &mut self.out)
             .expect("a reply");
         assert_eq!(reply.unique, 77);
         reply.payload.map(|len| &self.out[..len])
@@ -152,7 +152,10 @@ fn a_length_that_lies_is_refused() {
     for (opcode, ino, body) in well_formed() {
         let mut request = request(opcode, bench.node(ino), &body);
         request.push(0);
-        let reply = bench.dispatcher.answer(&request, &mut [0; 4096]).unwrap();
+        let reply = bench
+            .dispatcher
+            .answer(&mut request.clone(), &mut [0; 4096])
+            .unwrap();
         assert_eq!(
             reply,
             Reply {
@@ -170,7 +173,9 @@ fn half_a_header_cannot_be_answered() {
     let request = request(op::GETATTR, ROOT_ID, &[]);
     for len in 0..request.len() {
         assert_eq!(
-            bench.dispatcher.answer(&request[..len], &mut [0; 4096]),
+            bench
+                .dispatcher
+                .answer(&mut request[..len].to_vec(), &mut [0; 4096]),
             None,
             "{len} bytes"
         );
@@ -196,7 +201,9 @@ fn no_opcode_and_no_bytes_make_it_panic_or_overrun() {
         let request = request(opcode, nodeid, &body);
         if let Some(Reply {
             payload: Ok(len), ..
-        }) = bench.dispatcher.answer(&request, &mut bench.out)
+        }) = bench
+            .dispatcher
+            .answer(&mut request.clone(), &mut bench.out)
         {
             assert!(len <= bench.out.len(), "round {round}, opcode {opcode}");
         }
@@ -216,7 +223,10 @@ fn a_reply_that_does_not_fit_is_an_error() {
         (op::GETXATTR, 1, xattr_request(9, b"user.colour\0")),
     ] {
         let request = request(opcode, bench.node(ino), &body);
-        let reply = bench.dispatcher.answer(&request, &mut [0; 3]).unwrap();
+        let reply = bench
+            .dispatcher
+            .answer(&mut request.clone(), &mut [0; 3])
+            .unwrap();
         assert_eq!(reply.payload, Err(Errno::INVAL), "opcode {opcode}");
     }
 }
@@ -565,7 +575,9 @@ fn writing_is_refused_and_the_unknown_is_unknown() {
     for opcode in [2, 36, 42] {
         let request = request(opcode, ROOT_ID, &[0; 16]);
         assert_eq!(
-            bench.dispatcher.answer(&request, &mut bench.out),
+            bench
+                .dispatcher
+                .answer(&mut request.clone(), &mut bench.out),
             None,
             "opcode {opcode}"
         );

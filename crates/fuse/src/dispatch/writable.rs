@@ -4,8 +4,8 @@
 use std::io;
 
 use anteros_core::{
-    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime, Timestamp,
-    Writable,
+    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Payload, Rdev, SetTime,
+    Timestamp, Writable,
 };
 use rustix::io::Errno;
 
@@ -43,7 +43,6 @@ impl Writing<'_> {
             op::OPEN => self.open(args, out),
             op::CREATE | op::TMPFILE => self.create(args, out),
             op::READ => self.read(args, out),
-            op::WRITE => self.write(args, out),
             op::FLUSH => self.flush(args),
             op::FSYNC => self.fsync(args),
             op::RELEASE => self.release(args),
@@ -246,12 +245,19 @@ impl Writing<'_> {
         self.ask(self.fs.read_open(self.file(read.fh), read.offset, buf))
     }
 
-    fn write(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
-        let write: WriteIn = args.take()?;
-        let data = args.0.get(..write.size as usize).ok_or(Errno::INVAL)?;
+    /// The only request whose buffer may be kept.
+    pub(super) fn write(&self, request: &mut Vec<u8>, out: &mut [u8]) -> Answer {
+        const HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+        let write: WriteIn = Args(&request[size_of::<InHeader>()..]).take()?;
+        let end = HEAD + write.size as usize;
+        if end > request.len() {
+            return Err(Errno::INVAL);
+        }
+        let payload = Payload::new(request, HEAD..end);
         let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
         let file = self.file(write.fh);
-        let written = self.ask(self.fs.write(file, write.offset, data, drops))?;
+        let written = self.fs.write_payload(file, write.offset, payload, drops);
+        let written = self.ask(written)?;
         self.reaches(self.ino, write.offset.saturating_add(written as u64));
         put(out, &counted(written as u64))
     }
