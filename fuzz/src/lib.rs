@@ -1,7 +1,7 @@
 //! What is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
-//! hangs or takes memory without bound is hunted too. All but [`encode`] take the bytes for an image. The work of each
+//! hangs or takes memory without bound is hunted too. All but [`encode`] and [`trace`] take the bytes for an image. The work of each
 //! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
 //! files.
 //!
@@ -16,6 +16,7 @@ mod extract;
 mod image;
 mod open;
 mod read;
+mod trace;
 mod walk;
 
 pub use check::check;
@@ -23,4 +24,5 @@ pub use encode::encode;
 pub use extract::extract;
 pub use open::open;
 pub use read::read;
+pub use trace::trace;
 pub use walk::walk;

@@ -55,6 +55,11 @@ fn extract() {
 }
 
 #[test]
+fn trace() {
+    replay("trace", targets::trace);
+}
+
+#[test]
 fn encode() {
     replay("encode", targets::encode);
 }

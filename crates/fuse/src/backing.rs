@@ -12,11 +12,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::Ino;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::device::Device;
 use crate::dispatch::{FileLender, Loan};
 use crate::ioctl;
+
+/// Whether the kernel takes files of a mount, to read and write them without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passthrough {
+    /// It takes them.
+    Taken,
+    /// It was not asked to.
+    Unwanted,
+    /// It does not know how to.
+    NotOffered,
+    /// It takes none from us.
+    Refused(Errno),
+}
 
 /// The loans of one mount.
 #[derive(Debug)]
@@ -36,13 +50,13 @@ struct Decision {
 }
 
 impl Backing {
-    /// The loans of a mount that agreed to passthrough; `None` if the kernel will not have them from
+    /// The loans of a mount that agreed to passthrough. It fails if the kernel will not have them from
     /// us, for which it wants `CAP_SYS_ADMIN`. An empty file tells.
-    pub fn new(device: Arc<Device>) -> Option<Self> {
-        let sample = memfd_create("anteros", MemfdFlags::CLOEXEC).ok()?;
-        let id = ioctl::lend(device.as_fd(), sample.as_fd()).ok()?;
-        ioctl::take_back(device.as_fd(), id).ok()?;
-        Some(Self {
+    pub fn new(device: Arc<Device>) -> rustix::io::Result<Self> {
+        let sample = memfd_create("anteros", MemfdFlags::CLOEXEC)?;
+        let id = ioctl::lend(device.as_fd(), sample.as_fd())?;
+        ioctl::take_back(device.as_fd(), id)?;
+        Ok(Self {
             device,
             ids: Mutex::default(),
             open: Mutex::default(),

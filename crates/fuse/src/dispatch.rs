@@ -154,6 +154,11 @@ impl Dispatcher {
         self.write_back = Some(WriteBack::default());
     }
 
+    /// Whether the kernel does so.
+    pub fn writes_back(&self) -> bool {
+        self.write_back.is_some()
+    }
+
     /// How inodes and the kernel's nodes correspond.
     pub fn nodes(&self) -> Nodes {
         self.nodes

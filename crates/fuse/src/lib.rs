@@ -63,6 +63,7 @@ mod session;
 #[path = "../tests/support/mod.rs"]
 mod memory;
 
+pub use backing::Passthrough;
 pub use dispatch::{AttributeRequest, Loan};
 pub use error::{MountError, UnmountError};
 pub use mount::{MountOptions, unmount};

@@ -13,9 +13,10 @@ use std::thread;
 use std::time::Instant;
 
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Passthrough};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
 use crate::dispatch::{AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
@@ -38,6 +39,7 @@ pub struct Session {
     /// Bytes of a reply's payload at most.
     read_len_max: usize,
     readahead: Option<u64>,
+    passthrough: Passthrough,
     on_answer: Option<AnswerHook>,
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
@@ -66,13 +68,13 @@ impl Session {
         let write_len_max = fs
             .writable()
             .map(|_| options.write_len_max.clamp(4096, READ_LEN_MAX));
+        let wants_to_lend = fs.has_memory_files() || write_len_max.is_some() && options.passthrough;
         let terms = Terms {
             write_len_max,
             check_permissions: options.default_permissions,
             read_len_max: read_len(options.read_len_max),
             readahead: options.readahead,
-            passthrough: (fs.has_memory_files() || write_len_max.is_some() && options.passthrough)
-                && may_lend(),
+            passthrough: wants_to_lend && may_lend(),
             write_back: write_len_max.is_some() && options.write_back,
         };
         let agreed = handshake(&device, terms)?;
@@ -81,8 +83,14 @@ impl Session {
         if agreed.writes_back {
             dispatcher.set_write_back();
         }
-        if let Some(loans) = agreed.lends.then(|| Backing::new(device.clone())).flatten() {
-            let loans = Arc::new(loans);
+        let (loans, passthrough) = match agreed.lends.then(|| Backing::new(device.clone())) {
+            Some(Ok(loans)) => (Some(Arc::new(loans)), Passthrough::Taken),
+            Some(Err(errno)) => (None, Passthrough::Refused(errno)),
+            None if terms.passthrough => (None, Passthrough::NotOffered),
+            None if wants_to_lend => (None, Passthrough::Refused(Errno::PERM)),
+            None => (None, Passthrough::Unwanted),
+        };
+        if let Some(loans) = loans {
             if write_len_max.is_some() {
                 dispatcher.set_file_lender(loans.clone());
             }
@@ -92,6 +100,7 @@ impl Session {
             device,
             dispatcher,
             workers: options.workers.max(1),
+            passthrough,
             request_len_max: write_len_max.map_or(REQUEST_LEN_MAX, |len| {
                 REQUEST_LEN_MAX.max(len) + REQUEST_HEAD_MAX
             }),
@@ -134,6 +143,16 @@ impl Session {
     /// [`MountOptions::readahead`] asked for is a wish.
     pub fn readahead(&self) -> Option<u64> {
         self.readahead
+    }
+
+    /// Whether the kernel takes files, to read and write them without asking.
+    pub fn passthrough(&self) -> Passthrough {
+        self.passthrough
+    }
+
+    /// Whether the kernel keeps what is written and writes it back later.
+    pub fn writes_back(&self) -> bool {
+        self.dispatcher.writes_back()
     }
 
     /// A handle that fills the kernel's cache from another thread.

@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use anteros_core::{FileKind, Ino};
-use rustix::fs::{AtFlags, CWD, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, statat};
 
-use crate::host::{ProcFds, entry};
+use crate::host::ProcFds;
 use crate::table::{Key, Table};
 
 /// How long, and how often, the kernel's forgetting is waited for: files that it will not forget are
@@ -82,9 +82,7 @@ impl Crowd {
         if node.kind == FileKind::Directory {
             return None;
         }
-        let fd = entry(node.as_fd());
-        let path = readlinkat(self.proc_fds.dir(), fd.as_c_str(), Vec::new()).ok()?;
-        let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+        let path = PathBuf::from(OsString::from_vec(self.proc_fds.path(node.as_fd()).ok()?));
         let parent = statat(CWD, path.parent()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(Name {
             parent: table.number(Key::of(&parent))?,

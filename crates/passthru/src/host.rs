@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anteros_core::FsError;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::path::DecInt;
+
+use crate::table::Key;
 
 /// The answer to a request that the host refused. A medium that failed is another matter: somebody
 /// is to be told.
@@ -53,9 +55,40 @@ impl ProcFds {
         })
     }
 
+    /// Where a descriptor leads, as an absolute path. Of a deleted inode it is the last one.
+    pub fn path(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
+        const DELETED: &[u8] = b" (deleted)";
+        let mut path = readlinkat(&self.0, entry(fd), Vec::new())?.into_bytes();
+        // Names may end so, too.
+        if path.ends_with(DELETED) && !leads_to(&path, fd) {
+            path.truncate(path.len() - DELETED.len());
+        }
+        Ok(path)
+    }
+
     /// The directory, to use with [`entry`].
     pub fn dir(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Whether an inode has this path.
+fn leads_to(path: &[u8], fd: BorrowedFd<'_>) -> bool {
+    let there = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    match (there, stat_of(fd)) {
+        (Ok(there), Ok(wanted)) => Key::of(&there) == Key::of(&wanted),
+        _ => false,
+    }
+}
+
+/// What leads from one absolute path to another, with a slash in front.
+pub(crate) fn below<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    if root == b"/" {
+        return Some(path);
+    }
+    match path.strip_prefix(root)? {
+        b"" => Some(b"/"),
+        rest => rest.starts_with(b"/").then_some(rest),
     }
 }
 
@@ -67,4 +100,23 @@ pub(crate) fn entry(fd: BorrowedFd<'_>) -> DecInt {
 /// The same as a path, for the calls that know no directories.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_below_begins_behind_the_root() {
+        for (root, path, wanted) in [
+            ("/a/b", "/a/b/c", Some("/c")),
+            ("/a/b", "/a/b", Some("/")),
+            ("/", "/c", Some("/c")),
+            ("/a/b", "/a/bc", None),
+            ("/a/b", "/a", None),
+        ] {
+            let found = below(root.as_bytes(), path.as_bytes());
+            assert_eq!(found, wanted.map(str::as_bytes), "{root} {path}");
+        }
+    }
 }

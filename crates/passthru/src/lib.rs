@@ -119,6 +119,41 @@ impl HostFs {
     }
 }
 
+/// What is held of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Inodes that somebody knows.
+    pub inodes: usize,
+    /// Open files.
+    pub files: usize,
+    /// Open directories.
+    pub directories: usize,
+}
+
+impl HostFs {
+    /// What is held of the host now.
+    pub fn held(&self) -> Held {
+        Held {
+            inodes: self.table.len(),
+            files: self.files.len(),
+            directories: self.dirs.len(),
+        }
+    }
+
+    /// A number that no other inode gets, as long as this one is known. The host gives numbers of inodes out
+    /// again.
+    pub fn serial_of(&self, ino: Ino) -> Option<u64> {
+        Some(self.table.get(ino).ok()?.serial)
+    }
+
+    /// The path that leads to a known inode now, from the root of the tree on; the last one if it is deleted.
+    pub fn path_of(&self, ino: Ino) -> Option<Vec<u8>> {
+        let root = self.proc_fds.path(self.table.root().as_fd()).ok()?;
+        let path = self.proc_fds.path(self.table.get(ino).ok()?.as_fd()).ok()?;
+        host::below(&root, &path).map(<[u8]>::to_vec)
+    }
+}
+
 /// Raises the limit of open files as far as it goes, and returns it. That it cannot be raised is no reason
 /// to fail: it may never be reached.
 fn raise_file_limit() -> usize {

@@ -50,6 +50,12 @@ impl<T> Slab<T> {
             .ok_or_else(|| FsError::Host(Errno::BADF.into()))
     }
 
+    /// How many things there are.
+    pub fn len(&self) -> usize {
+        let slots = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        slots.slots.len() - slots.free.len()
+    }
+
     pub fn remove(&self, handle: u64) {
         let removed = {
             let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -74,9 +80,11 @@ mod tests {
         let slab = Slab::default();
         let (a, b) = (slab.insert('a'), slab.insert('b'));
         assert_ne!(a, b);
+        assert_eq!(slab.len(), 2);
         slab.remove(a);
         slab.remove(a);
         assert!(slab.get(a).is_err());
+        assert_eq!(slab.len(), 1);
         let (c, d) = (slab.insert('c'), slab.insert('d'));
         assert_eq!(c, a);
         assert_ne!(d, b);

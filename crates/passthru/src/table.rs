@@ -39,6 +39,8 @@ pub(crate) struct Node {
     pub ino: Ino,
     pub key: Key,
     pub kind: FileKind,
+    /// How many nodes there were before.
+    pub serial: u64,
     /// How many times it became known and was not forgotten.
     known: AtomicU64,
 }
@@ -64,6 +66,7 @@ struct Maps {
     by_ino: HashMap<Ino, Arc<Node>>,
     by_key: HashMap<Key, Arc<Node>>,
     next_foreign: u64,
+    next_serial: u64,
 }
 
 impl Table {
@@ -76,12 +79,14 @@ impl Table {
             ino: Ino(key.inode),
             key,
             kind: FileKind::Directory,
+            serial: 0,
             known: AtomicU64::new(1),
         });
         let maps = Maps {
             by_ino: HashMap::from([(root.ino, Arc::clone(&root))]),
             by_key: HashMap::from([(key, Arc::clone(&root))]),
             next_foreign: FOREIGN,
+            next_serial: 1,
         };
         Self {
             root,
@@ -99,6 +104,11 @@ impl Table {
     pub fn get(&self, ino: Ino) -> FsResult<Arc<Node>> {
         let node = self.read().by_ino.get(&ino).cloned();
         node.ok_or(FsError::NotFound)
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.read().by_ino.len()
     }
 
     /// The node of a known inode, which is known once more by that.
@@ -124,8 +134,10 @@ impl Table {
             ino: self.new_number(&mut maps, key),
             key,
             kind,
+            serial: maps.next_serial,
             known: AtomicU64::new(1),
         });
+        maps.next_serial += 1;
         maps.by_ino.insert(node.ino, Arc::clone(&node));
         maps.by_key.insert(key, Arc::clone(&node));
         if maps.by_ino.len() > self.crowded_at {

@@ -774,3 +774,30 @@ fn inodes_of_another_device_never_collide() {
     assert!(run(Command::new("umount").arg("-l").arg(&point)));
     outcome.unwrap();
 }
+
+#[test]
+fn what_is_held_is_told_by_its_path_of_now() {
+    let (_dir, fs) = host_fs();
+    let root = fs.root();
+    assert_eq!(fs.path_of(root).unwrap(), b"/");
+    let sub = mkdir(&fs, root, b"sub").ino;
+    let (attr, file) = create(&fs, sub, b"a (deleted)");
+    let path = || fs.path_of(attr.ino).unwrap();
+    assert_eq!(path(), b"/sub/a (deleted)");
+    fs.rename((sub, b"a (deleted)"), (root, b"b"), 0).unwrap();
+    assert_eq!(path(), b"/b");
+    fs.link(attr.ino, root, b"c").unwrap();
+    let (held, serial) = (fs.held(), fs.serial_of(attr.ino).unwrap());
+    assert_eq!((held.inodes, held.files, held.directories), (3, 1, 0));
+    fs.unlink(root, b"b").unwrap();
+    // By which of its names it was found counts, also when that is gone.
+    assert!([&b"/b"[..], b"/c"].contains(&&path()[..]));
+    fs.unlink(root, b"c").unwrap();
+    assert!([&b"/b"[..], b"/c"].contains(&&path()[..]));
+    fs.release(file);
+    fs.forget(attr.ino, 2);
+    assert_eq!((fs.path_of(attr.ino), fs.serial_of(attr.ino)), (None, None));
+    assert_eq!((fs.held().inodes, fs.held().files), (2, 0));
+    let (again, _) = create(&fs, root, b"d");
+    assert_ne!(fs.serial_of(again.ino), Some(serial));
+}

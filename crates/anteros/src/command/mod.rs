@@ -11,6 +11,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod passthru;
 pub mod stat;
+pub mod trace;
 pub mod umount;
 pub mod verify;
 

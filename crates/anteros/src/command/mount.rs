@@ -18,6 +18,7 @@ use crate::daemon::Daemon;
 use crate::daemon::background;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
+use crate::daemon::recording::{self, ImageNames, Recording};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -65,6 +66,10 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHICH", default_value = "passed")]
     neighbours: Neighbours,
 
+    /// FUSE: record every read in this file, for `anteros trace`
+    #[arg(long, value_name = "FILE", requires = "fuse")]
+    trace: Option<PathBuf>,
+
     /// FUSE: how data is decoded, for measurements [auto, vmap, buffer, rolling, in-place]
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
     strategy: Strategy,
@@ -92,6 +97,9 @@ impl Args {
                 Err(failure) if self.kernel => return Err(failure),
                 Err(_) => {}
             }
+        }
+        if let Some(path) = &self.trace {
+            recording::check_place(path, &absolute(&self.directory)?)?;
         }
         if self.foreground || self.detach {
             self.serve(ImageFs::new(image))
@@ -190,13 +198,23 @@ impl Args {
         };
         self.pin(&mut fs)?;
         let metrics = Metrics::new(self.image.memory, options.workers);
-        Daemon::new(fs, metrics, self.neighbours).serve(&self.directory, &options, |metrics| {
-            if self.detach {
-                background::detach().map_err(Failure::os)?;
-                metrics.faults.go_to_background();
-            }
-            Ok(())
-        })
+        let fs = Arc::new(fs);
+        let record = |path: &PathBuf| {
+            let names = ImageNames::new(fs.clone());
+            Recording::begin(path, names, metrics.faults.clone())
+        };
+        let recording = self.trace.as_ref().map(record).transpose()?;
+        Daemon::new(fs, metrics, self.neighbours, recording).serve(
+            &self.directory,
+            &options,
+            |metrics| {
+                if self.detach {
+                    background::detach().map_err(Failure::os)?;
+                    metrics.faults.go_to_background();
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Pins what the profile names, and tells of names that mean nothing.

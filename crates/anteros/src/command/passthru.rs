@@ -9,11 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anteros_buffer::{Buffered, Form};
-use anteros_core::{FileSystem, parse_size};
-use anteros_fuse::{MountOptions, Notifier, Session};
+use anteros_core::parse_size;
+use anteros_fuse::{MountOptions, Notifier, Passthrough, Session};
 use anteros_passthru::{Crowd, HostFs, Options};
+use rustix::io::Errno;
 
 use crate::args::WorkerArgs;
+use crate::daemon::faults::Faults;
+use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
+use crate::daemon::recording::Recording;
 use crate::daemon::{self, background};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::output;
@@ -62,6 +66,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "1")]
     timeout: u32,
 
+    /// Record every read, write and fsync in this file, for `anteros trace`; the kernel's passthrough is not used then
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -94,6 +102,9 @@ impl Args {
             );
             return Err(Failure::new(Kind::Usage, message).hint("mount it elsewhere"));
         }
+        if let Some(path) = &self.trace {
+            daemon::recording::check_place(path, &target)?;
+        }
         if self.foreground || self.detach {
             self.serve(&source)
         } else {
@@ -110,7 +121,7 @@ impl Args {
         let crowd = host.crowd();
         let form = match self.data {
             Data::Auto | Data::Cache | Data::Daemon => {
-                return self.mount(source, Arc::new(host), crowd);
+                return self.mount(source, Mirror::Plain(Arc::new(host)), crowd);
             }
             Data::Buffer => Form::Queues,
             Data::Entries => Form::Entries,
@@ -123,7 +134,7 @@ impl Args {
             threaded: true,
         };
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
-        let served = self.mount(source, buffered.clone(), crowd);
+        let served = self.mount(source, Mirror::Buffered(buffered.clone()), crowd);
         for lost in buffered.shutdown() {
             let text = format!("inode {}: not all was written: {}", lost.ino.0, lost.error);
             output::complain("error", text);
@@ -131,7 +142,9 @@ impl Args {
         served
     }
 
-    fn mount(&self, source: &Path, fs: Arc<dyn FileSystem>, crowd: Option<Crowd>) -> Outcome {
+    fn mount(&self, source: &Path, mirror: Mirror, crowd: Option<Crowd>) -> Outcome {
+        let faults = Arc::new(Faults::default());
+        let recording = self.record(mirror.clone(), faults.clone())?;
         let defaults = MountOptions::default();
         let options = MountOptions {
             fs_name: source.display().to_string(),
@@ -141,22 +154,103 @@ impl Args {
             read_len_max: self.unit,
             readahead: Some(self.unit),
             write_len_max: self.unit,
-            passthrough: self.data == Data::Auto,
-            write_back: matches!(self.data, Data::Auto | Data::Cache),
+            passthrough: self.data == Data::Auto && self.trace.is_none(),
+            write_back: match self.data {
+                Data::Auto => self.trace.is_none(),
+                data => data == Data::Cache,
+            },
             ..defaults
         };
-        let session = Session::mount(fs, &self.directory, &options)
-            .map_err(daemon::mount_failure)?
-            .on_fault(|ino, error| {
-                output::complain("error", format_args!("inode {}: {error}", ino.0));
-            });
+        let session = Session::mount(mirror.fs(), &self.directory, &options)
+            .map_err(daemon::mount_failure)?;
         if let Some(crowd) = crowd {
             thin_out(crowd, session.notifier());
         }
-        daemon::run(session, || match self.detach {
-            true => background::detach().map_err(Failure::os),
-            false => Ok(()),
-        })
+        let serving = self.serving(&session);
+        let terms = self.terms(options.workers);
+        let daemon = MirrorDaemon::new(mirror, serving, terms, faults.clone(), recording);
+        let daemon = Arc::new(daemon);
+        let (watcher, teller, noted) = (daemon.clone(), daemon.clone(), faults.clone());
+        let session = session
+            .on_fault(move |ino, error| noted.note(format!("inode {}: {error}", ino.0)))
+            .on_answer(move |answered| watcher.answered(answered))
+            .on_attribute(move |asked| teller.attribute(asked));
+        let served = daemon::run(session, || {
+            if self.detach {
+                background::detach().map_err(Failure::os)?;
+                faults.go_to_background();
+            }
+            Ok(())
+        });
+        daemon.finish();
+        served
+    }
+
+    /// Begins the record that was asked for.
+    fn record(&self, mirror: Mirror, faults: Arc<Faults>) -> Result<Option<Recording>, Failure> {
+        let Some(path) = &self.trace else {
+            return Ok(None);
+        };
+        if self.data == Data::Auto {
+            let text = "the daemon moves the content of files, for what the kernel reads and writes by itself \
+                        cannot be recorded (--trace)";
+            output::complain("note", text);
+        }
+        Recording::begin(path, mirror, faults).map(Some)
+    }
+
+    /// Who moves the content, and why.
+    fn serving(&self, session: &Session) -> Serving {
+        // What there is where the kernel does not do it all.
+        let other = match session.writes_back() {
+            true => "cache",
+            false => "daemon",
+        };
+        let (way, why) = match (self.data, session.passthrough()) {
+            (Data::Cache, _) if session.writes_back() => return Serving::as_asked("cache"),
+            (Data::Cache, _) => ("daemon", "the kernel offers no write-back cache".into()),
+            (Data::Daemon, _) => return Serving::as_asked("daemon"),
+            (Data::Buffer, _) => return Serving::as_asked("buffer"),
+            (Data::Entries, _) => return Serving::as_asked("entries"),
+            (Data::Auto, Passthrough::Taken) => {
+                let why =
+                    "it takes the files behind those that are opened; --data auto prefers that";
+                ("kernel", why.into())
+            }
+            (Data::Auto, Passthrough::Unwanted) => {
+                let why = "--trace records what the kernel would not tell of";
+                ("daemon", why.into())
+            }
+            (Data::Auto, Passthrough::NotOffered) => {
+                let why = "the kernel offers no passthrough (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH does)";
+                (other, why.into())
+            }
+            (Data::Auto, Passthrough::Refused(Errno::PERM)) => {
+                let why = "the kernel refuses passthrough to who lacks CAP_SYS_ADMIN";
+                (other, why.into())
+            }
+            (Data::Auto, Passthrough::Refused(errno)) => {
+                (other, format!("the kernel refuses passthrough: {errno}"))
+            }
+        };
+        Serving { way, why }
+    }
+
+    /// What `anteros stat` shows of the options.
+    fn terms(&self, workers: usize) -> Vec<(&'static str, f64)> {
+        let mut terms = vec![
+            ("workers", workers as f64),
+            ("unit_bytes", self.unit as f64),
+            ("timeout_seconds", self.timeout.into()),
+        ];
+        if matches!(self.data, Data::Buffer | Data::Entries) {
+            terms.extend([
+                ("buffer_max_bytes", self.buffer as f64),
+                ("buffer_region_bytes", self.region as f64),
+                ("buffer_interval_seconds", self.interval as f64 / 1e3),
+            ]);
+        }
+        terms
     }
 }
 

@@ -77,7 +77,14 @@ impl Faults {
         }
     }
 
-    fn tell(&self, text: String) {
+    /// Counts a fault and tells of it.
+    pub fn note(&self, text: String) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.tell(text);
+    }
+
+    /// Tells whoever listens.
+    pub fn tell(&self, text: String) {
         match self.in_background.load(Ordering::Relaxed) {
             true => log(&text),
             false => output::complain("fault", &text),

@@ -2,14 +2,20 @@
 //! a directory.
 //!
 //! - `background`: how it leaves the terminal.
-//! - `metrics`: what it tells of itself.
+//! - `metrics`, `mirror`: what it tells of itself when it serves an image, or a directory.
+//! - `exposition`: the form of that; `latencies`: the part that is the same.
+//! - `recording`: the record of what is read and written.
 //! - `faults`: what it says of a broken image or a failing medium.
 //! - `neighbours`: what it hands the kernel unasked.
 
 pub mod background;
+pub mod exposition;
 pub mod faults;
+pub mod latencies;
 pub mod metrics;
+pub mod mirror;
 pub mod neighbours;
+pub mod recording;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,24 +27,33 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
-use metrics::{ATTRIBUTE, Metrics};
+use exposition::ATTRIBUTE;
+use metrics::Metrics;
 use neighbours::Neighbours;
+use recording::Recording;
 
 /// What serves a mount.
 pub struct Daemon {
     fs: Arc<ImageFs>,
     metrics: Arc<Metrics>,
     neighbours: Neighbours,
+    recording: Option<Recording>,
 }
 
 impl Daemon {
     /// A daemon for a file system, with numbers to fill, that hands the kernel so much of what else is
-    /// decoded.
-    pub fn new(fs: ImageFs, metrics: Metrics, neighbours: Neighbours) -> Self {
+    /// decoded, and records what is read if that is wanted.
+    pub fn new(
+        fs: Arc<ImageFs>,
+        metrics: Metrics,
+        neighbours: Neighbours,
+        recording: Option<Recording>,
+    ) -> Self {
         Self {
-            neighbours,
-            fs: Arc::new(fs),
+            fs,
             metrics: Arc::new(metrics),
+            neighbours,
+            recording,
         }
     }
 
@@ -53,18 +68,30 @@ impl Daemon {
             fs,
             metrics,
             neighbours,
+            recording,
         } = self;
+        let recording = Arc::new(recording);
         let session = Session::mount(fs.clone(), directory, options).map_err(mount_failure)?;
         neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
+        let (noted, told) = (recording.clone(), recording.clone());
         let session = session
             .on_fault(metrics.faults.clone().listen(fs))
-            .on_answer(move |answered| watcher.answered(answered.operation, answered.took))
+            .on_answer(move |answered| {
+                watcher.latencies.note(answered);
+                noted.iter().for_each(|recording| recording.note(answered));
+            })
             .on_attribute(move |asked| {
-                let is_ours = asked.ino == image.root() && asked.name == ATTRIBUTE.as_bytes();
-                is_ours.then(|| teller.text(&image).into_bytes())
+                let is = |name: &str| asked.ino == image.root() && asked.name == name.as_bytes();
+                let recording = (*told).as_ref();
+                let text = || teller.text(&image, recording).into_bytes();
+                let told = recording.filter(|_| is(recording::ATTRIBUTE));
+                told.map(Recording::told)
+                    .or_else(|| is(ATTRIBUTE).then(text))
             });
-        run(session, || stands(&metrics))
+        let served = run(session, || stands(&metrics));
+        recording.iter().for_each(Recording::finish);
+        served
     }
 }
 

@@ -6,6 +6,8 @@ mod images;
 mod mounts;
 mod passthru;
 mod soak;
+mod stat;
+mod trace;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -111,7 +113,7 @@ impl Workshop {
 impl Drop for Workshop {
     /// Takes away what a failed test has left mounted.
     fn drop(&mut self) {
-        for name in ["mnt", "behind"] {
+        for name in ["mnt", "behind", "full"] {
             if self.path(name).exists() {
                 let _ = run(Command::new("umount")
                     .args(["--quiet", "--lazy"])

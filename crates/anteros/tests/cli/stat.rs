@@ -1,0 +1,324 @@
+//! What a daemon that mirrors a directory tells of itself, and of a file. Of an image, see `daemon`.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anteros_tests::judge;
+use rustix::fs::OFlags;
+use serde_json::Value;
+
+use crate::{Workshop, run, wait_until};
+
+/// A directory `behind`, mirrored at `mnt`.
+fn mirror(options: &str) -> Workshop {
+    let shop = Workshop::new();
+    for name in ["mnt", "behind", "full"] {
+        fs::create_dir(shop.path(name)).unwrap();
+    }
+    shop.good(&format!("passthru behind mnt {options}"));
+    shop
+}
+
+fn unmount(shop: &Workshop, name: &str) {
+    wait_until(|| shop.run(&format!("umount {name}")).status == Some(0));
+}
+
+fn stat(shop: &Workshop, of: &str) -> Value {
+    serde_json::from_str(&shop.good(&format!("stat --json {of}"))).unwrap()
+}
+
+fn number(stat: &Value, name: &str) -> u64 {
+    let value = stat[name].as_f64();
+    value.unwrap_or_else(|| panic!("{name}: {stat}")) as u64
+}
+
+#[test]
+fn who_moves_the_content_is_told_with_the_reason() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in ["daemon", "cache", "buffer", "entries"] {
+        let shop = mirror(&format!("--data {way} --unit 64K --timeout 7 --workers 3"));
+        let why = format!("asked for by --data {way}");
+        let mount = stat(&shop, "mnt");
+        assert_eq!(
+            (&mount["way"], &mount["why"]),
+            (&way.into(), &why[..].into())
+        );
+        assert_eq!(mount["sees_reads_and_writes"], true);
+        for (name, wanted) in [
+            ("unit_bytes", 64 << 10),
+            ("timeout_seconds", 7),
+            ("workers", 3),
+        ] {
+            assert_eq!(number(&mount, name), wanted, "{name}");
+        }
+        assert!(number(&mount, "resident_peak_bytes") >= number(&mount, "resident_bytes"));
+        fs::write(shop.path("mnt/file"), "content").unwrap();
+        let file = stat(&shop, "mnt/file");
+        assert_eq!((&file["way"], &file["why"]), (&mount["way"], &mount["why"]));
+        let told = shop.good("stat mnt/file");
+        assert_eq!(told, format!("mnt/file: {way}: {why}\n"));
+        let table = shop.good("stat mnt");
+        assert!(
+            table.starts_with(&format!("content    {way}: {why}\n")),
+            "{table}"
+        );
+        assert!(table.contains("at most 64.00 KiB at once, names believed for 7 s, 3 workers"));
+        let buffers = matches!(way, "buffer" | "entries");
+        assert_eq!(table.contains("\nbuffer     "), buffers, "{table}");
+        assert!(table.contains("\nwrite      1 answers: "), "{table}");
+        unmount(&shop, "mnt");
+    }
+}
+
+/// Where the kernel offers passthrough. It takes no file that it would have to pass twice.
+#[test]
+fn what_the_kernel_moves_by_itself_is_not_told_to_be_nothing() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = mirror("");
+    if stat(&shop, "mnt")["way"] != "kernel" {
+        judge::missing("passthrough (Linux 6.9, root)");
+        return unmount(&shop, "mnt");
+    }
+    fs::write(shop.path("mnt/file"), "content").unwrap();
+    assert_eq!(fs::read(shop.path("mnt/file")).unwrap(), b"content");
+    let mount = stat(&shop, "mnt");
+    assert_eq!(mount["sees_reads_and_writes"], false);
+    for operation in ["read", "write"] {
+        assert_eq!(mount["latencies"][operation], Value::Null, "{mount}");
+    }
+    let table = shop.good("stat mnt");
+    assert!(table.contains("does not come by here"), "{table}");
+    assert!(!table.contains("\nwrite "), "{table}");
+    let told = shop.good("stat mnt/file");
+    assert_eq!(
+        told,
+        "mnt/file: kernel: the kernel has the file behind it\n"
+    );
+
+    shop.good("passthru mnt full");
+    let told = shop.good("stat full/file");
+    assert!(
+        told.starts_with("full/file: daemon: the kernel refuses"),
+        "{told}"
+    );
+    assert!(told.contains("lies on another itself"), "{told}");
+    assert_eq!(fs::read(shop.path("full/file")).unwrap(), b"content");
+    unmount(&shop, "full");
+    unmount(&shop, "mnt");
+}
+
+#[test]
+fn a_user_without_rights_is_told_why_the_kernel_does_not_help() {
+    if !judge::has_fuse() {
+        return;
+    }
+    if !judge::is_root() || !Path::new("/usr/bin/fusermount3").exists() {
+        return judge::missing("a user beside root, and fusermount3");
+    }
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    fs::create_dir(shop.path("behind")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "sh", "-euc", AS_USER]);
+    let told = run(command.current_dir(shop.path("")));
+    assert_eq!(told.status, Some(0), "{told:?}");
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!(told["way"], "cache");
+    let why = told["why"].as_str().unwrap();
+    // An older kernel offers nothing to anyone.
+    assert!(
+        why.contains("CAP_SYS_ADMIN") || why.contains("Linux 6.9"),
+        "{why}"
+    );
+}
+
+const AS_USER: &str = r#"
+mkdir dev
+mount -t tmpfs tmpfs dev
+mknod dev/fuse c 10 229
+chmod 666 dev/fuse
+mount --bind dev/fuse /dev/fuse
+chown 65534:65534 mnt behind
+user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+$user ./anteros passthru behind mnt
+$user ./anteros stat --json mnt
+$user ./anteros umount mnt
+"#;
+
+#[test]
+fn what_is_open_and_known_is_counted() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in ["auto", "daemon", "buffer"] {
+        let shop = mirror(&format!("--data {way}"));
+        let files: Vec<_> = ["a", "b", "c"]
+            .map(|name| File::create(shop.path("mnt").join(name)).unwrap())
+            .into();
+        let counts = |shop: &Workshop| {
+            let stat = stat(shop, "mnt");
+            (number(&stat, "open_files"), number(&stat, "known_inodes"))
+        };
+        assert_eq!(counts(&shop), (3, 4), "{way}");
+        drop(files);
+        // Processes that other threads start share what is open for a moment.
+        wait_until(|| counts(&shop) == (0, 4));
+        unmount(&shop, "mnt");
+    }
+}
+
+#[test]
+fn what_goes_through_the_buffer_is_counted() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in ["buffer", "entries"] {
+        let shop = mirror(&format!(
+            "--data {way} --buffer 4M --region 1M --interval 600000"
+        ));
+        // By a process that starts no other: one that ends closes what it was given open, and that drains the buffer.
+        let mut dd = Command::new("dd")
+            .args([
+                "of=mnt/file",
+                "bs=8k",
+                "iflag=fullblock",
+                "conv=fsync",
+                "status=none",
+            ])
+            .current_dir(shop.path(""))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = dd.stdin.take().unwrap();
+        input.write_all(&[1; 81920]).unwrap();
+        wait_until(|| number(&stat(&shop, "mnt"), "buffer_bytes_in_total") == 81920);
+        let before = stat(&shop, "mnt");
+        for (name, wanted) in [
+            ("buffer_writes_in_total", 10),
+            ("buffer_bytes_in_total", 81920),
+            ("buffer_writes_out_total", 0),
+            ("buffered_bytes", 81920),
+            ("buffer_max_bytes", 4 << 20),
+            ("buffer_region_bytes", 1 << 20),
+            ("buffer_interval_seconds", 600),
+            ("buffer_errors_total", 0),
+            ("buffer_unreported_errors_total", 0),
+        ] {
+            assert_eq!(number(&before, name), wanted, "{way}: {name}: {before}");
+        }
+        let held = number(&before, "buffer_bytes");
+        assert!((81920..=4 << 20).contains(&held), "{way}: {held}");
+        drop(input);
+        assert!(dd.wait().unwrap().success());
+        let sync = File::options()
+            .write(true)
+            .custom_flags(OFlags::SYNC.bits() as i32)
+            .open(shop.path("mnt/file"));
+        sync.unwrap().write_all(&[2; 4096]).unwrap();
+        let after = stat(&shop, "mnt");
+        for (name, wanted) in [
+            ("buffer_writes_in_total", 11),
+            ("buffer_writes_through_total", 1),
+            ("buffer_bytes_out_total", 81920 + 4096),
+            ("buffered_bytes", 0),
+            ("buffered_peak_bytes", 81920),
+        ] {
+            assert_eq!(number(&after, name), wanted, "{way}: {name}: {after}");
+        }
+        let flushes = &after["buffer_flushes"];
+        assert_eq!(number(flushes, "sync"), 1, "{way}: {flushes}");
+        assert_eq!(number(flushes, "interval"), 0, "{way}: {flushes}");
+        let table = shop.good("stat mnt");
+        for said in [
+            "of 4.00 MiB; 1.00 MiB gathered for a write, kept for 600000 ms",
+            "  in       84.00 KiB in 11 writes; 1 of them not buffered",
+            "  out      84.00 KiB in ",
+            "  errors   0, 0 B lost, 0 that nobody was told of",
+        ] {
+            assert!(table.contains(said), "{said}\n{table}");
+        }
+        unmount(&shop, "mnt");
+    }
+}
+
+#[test]
+fn its_numbers_are_such_as_prometheus_reads() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = mirror("--data buffer");
+    fs::write(shop.path("mnt/file"), "content").unwrap();
+    let text = shop.good("stat --prometheus mnt");
+    let mut samples = 0;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(
+            name.starts_with("anteros_") && value.parse::<f64>().is_ok(),
+            "{line}"
+        );
+        let name = name.split('{').next().unwrap();
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name);
+        assert!(text.contains(&format!("# TYPE {family} ")), "{line}");
+        samples += 1;
+    }
+    assert!(samples > 50, "{text}");
+    assert!(
+        text.contains("anteros_mirror_info{way=\"buffer\",why=\"asked for"),
+        "{text}"
+    );
+    assert!(
+        text.contains("anteros_buffer_flushes_total{reason=\"close\"} 1\n"),
+        "{text}"
+    );
+    let error = shop.bad(2, "stat --prometheus mnt/file");
+    assert!(
+        error.contains("a file has no numbers of its own"),
+        "{error}"
+    );
+    unmount(&shop, "mnt");
+}
+
+#[test]
+fn what_is_in_no_mirror_is_refused_with_a_hint() {
+    let shop = Workshop::new();
+    let error = shop.bad(5, "stat src/hello");
+    assert!(
+        error.contains("src/hello: in no directory mirrored by anteros"),
+        "{error}"
+    );
+    let mut mkfifo = Command::new("mkfifo");
+    assert_eq!(run(mkfifo.arg(shop.path("pipe"))).status, Some(0));
+    let error = shop.bad(5, "stat pipe");
+    assert!(
+        error.contains("pipe: neither a directory nor a regular file"),
+        "{error}"
+    );
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = mirror("--data daemon");
+    fs::create_dir(shop.path("mnt/below")).unwrap();
+    let error = shop.bad(5, "stat mnt/below");
+    assert!(error.contains("hint: name the directory itself"), "{error}");
+    let error = shop.bad(5, "stat mnt/none");
+    assert!(error.contains("mnt/none: No such file"), "{error}");
+    unmount(&shop, "mnt");
+    shop.good("mkfs image src");
+    shop.good("mount --fuse image mnt");
+    let error = shop.bad(5, "stat mnt/hello");
+    assert!(
+        error.contains("hint: of an image, name the directory"),
+        "{error}"
+    );
+    unmount(&shop, "mnt");
+}
