@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Brings in the judges: a small tree of Debian unstable with erofs-utils, squashfs-tools, squashfuse and fio.
+# Brings in the judges: a small tree of Debian unstable with erofs-utils, squashfs-tools, squashfuse and fio; with
+# the argument libfuse also the mirrors among libfuse's examples, passthrough_hp and passthrough_ll.
 #
 # The tree lies in $ANTEROS_PEERS/sid, by default ~/.cache/anteros/peers/sid. It is made once, in about a minute,
 # and takes 250 MB; delete it to be rid of it, or to have newer judges. Its programs run with its own libraries and
@@ -9,8 +10,60 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/setup.sh
 
 tree=$ANTEROS_PEERS/sid
-[ -x "$tree/usr/bin/mkfs.erofs" ] && [ -x "$tree/usr/bin/fio" ] && exit
 
-say "installing erofs-utils, squashfs-tools, squashfuse and fio of Debian sid into $tree (they judge our images)"
-debian_tree sid erofs-utils,erofsfuse,squashfs-tools,squashfuse,fio "$tree"
-say "the judges are there: erofs-utils $(sed -n '/^Package: erofs-utils$/,/^$/s/^Version: //p' "$tree/var/lib/dpkg/status")"
+judges() {
+    [ -x "$tree/usr/bin/mkfs.erofs" ] && [ -x "$tree/usr/bin/fio" ] && return
+    say "installing erofs-utils, squashfs-tools, squashfuse and fio of Debian sid into $tree (they judge our images)"
+    debian_tree sid erofs-utils,erofsfuse,squashfs-tools,squashfuse,fio "$tree"
+    say "the judges are there: erofs-utils $(sed -n '/^Package: erofs-utils$/,/^$/s/^Version: //p' "$tree/var/lib/dpkg/status")"
+}
+
+# apt-get with the lists of Debian sid, which lie in the current directory; the mirror is that of the judges' tree.
+apt_sid() {
+    local key=/usr/share/keyrings/debian-archive-keyring.gpg mirror
+    mirror=$(sed -n 's/^deb \([^ ]*\) sid .*/\1/p' "$tree/etc/apt/sources.list")
+    mkdir -p lists/partial cache/archives/partial
+    printf '%s\n' "deb [signed-by=$key] $mirror sid main" "deb-src [signed-by=$key] $mirror sid main" >sources.list
+    apt-get -qq -o Dir::Etc::sourcelist="$PWD/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::State::lists="$PWD/lists" -o Dir::State::status=/dev/null -o Dir::Cache="$PWD/cache" \
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User=root "$@" </dev/null
+}
+
+# Builds the mirrors of libfuse in the current directory, from the source of Debian sid and with its library, whose
+# own needs the judges' tree has. They are licensed under the GPL: they run beside our programs and are no part of them.
+build_libfuse() {
+    apt_sid update && apt_sid download libfuse3-4 libfuse3-dev && apt_sid source --download-only fuse3 || return
+    local deb library
+    for deb in ./*.deb; do dpkg-deb -x "$deb" root || return; done
+    mkdir source && tar -xf fuse3_*.orig.tar.[gx]z -C source --strip-components=1 || return
+    library=$(find "$PWD/root/usr/lib" -name 'libfuse3.so.4') && cp -L "$library" . || return
+    # What the library itself needs is found when the programs run.
+    local flags=(-O2 -DNDEBUG -D_FILE_OFFSET_BITS=64 -Iroot/usr/include/fuse3 -Wl,--allow-shlib-undefined)
+    c++ -std=c++17 source/example/passthrough_hp.cc "${flags[@]}" libfuse3.so.4 -pthread -o passthrough_hp &&
+        cc source/example/passthrough_ll.c "${flags[@]}" libfuse3.so.4 -pthread -o passthrough_ll &&
+        sed -n 's/^Version: /libfuse /p' root/usr/lib/*/pkgconfig/fuse3.pc >version
+}
+
+# The mirrors of libfuse, in $ANTEROS_PEERS/libfuse.
+libfuse() {
+    local place=$ANTEROS_PEERS/libfuse partial
+    [ -x "$place/passthrough_hp" ] && [ -x "$place/passthrough_ll" ] && return
+    have apt-get && have dpkg-deb || { say "libfuse's mirrors are built from Debian's source, by apt-get and dpkg-deb" && return 1; }
+    need_cc && need_cxx || return
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] ||
+        add_packages 'to know a genuine Debian' debian-archive-keyring || return
+    say "building passthrough_hp and passthrough_ll of libfuse into $place (our mirror is measured beside them)"
+    partial=$(mktemp -d "$place.XXXXXX")
+    if (cd "$partial" && build_libfuse) >"$place.log" 2>&1; then
+        mkdir -p "$place"
+        mv "$partial"/{libfuse3.so.4,version,passthrough_ll,passthrough_hp} "$place"
+        rm -r "$partial"
+    else
+        say "libfuse could not be built: $(tail -n1 "$place.log") (all of it in $place.log)"
+        rm -r "$partial"
+        return 1
+    fi
+}
+
+judges
+[ "${1-}" != libfuse ] || libfuse

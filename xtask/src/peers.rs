@@ -21,6 +21,40 @@ pub(crate) fn make() -> Outcome {
     run(&mut Command::new("scripts/peers.sh"))
 }
 
+/// Builds the mirrors of libfuse, unless they are there: `passthrough_hp` and `passthrough_ll`.
+///
+/// # Errors
+/// When they are not there and cannot be built.
+pub(crate) fn make_libfuse() -> Outcome {
+    run(Command::new("scripts/peers.sh").arg("libfuse"))
+}
+
+/// The command that starts a mirror of libfuse, by the loader of the tree.
+///
+/// # Errors
+/// When it was not built.
+pub(crate) fn libfuse(program: &str) -> Outcome<Command> {
+    let (libraries, loader) = loader(&tree()?)?;
+    let place = peers()?.join("libfuse");
+    let program = place.join(program);
+    if !program.exists() {
+        return Err(format!("{}: not built", program.display()).into());
+    }
+    let mut command = Command::new(loader);
+    let libraries = format!("{}:{}", place.display(), libraries.display());
+    command.args(["--library-path", &libraries]).arg(program);
+    Ok(command)
+}
+
+/// The version of libfuse that its mirrors were built with.
+///
+/// # Errors
+/// When they were not built.
+pub(crate) fn libfuse_version() -> Outcome<String> {
+    let version = peers()?.join("libfuse/version");
+    Ok(fs::read_to_string(version)?.trim().to_owned())
+}
+
 /// Runs a program of the tree in place of this one.
 ///
 /// # Errors
@@ -59,16 +93,21 @@ pub(crate) fn command(program: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Where the tree lies: `$ANTEROS_PEERS/sid`, or `anteros/peers/sid` under the user's cache.
+/// Where the tree lies.
 fn tree() -> Outcome<PathBuf> {
+    Ok(peers()?.join("sid"))
+}
+
+/// Where the peers lie: `$ANTEROS_PEERS`, or `anteros/peers` under the user's cache.
+fn peers() -> Outcome<PathBuf> {
     if let Some(peers) = env::var_os("ANTEROS_PEERS") {
-        return Ok(Path::new(&peers).join("sid"));
+        return Ok(PathBuf::from(peers));
     }
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cache")));
     Ok(cache
         .ok_or("neither ANTEROS_PEERS nor HOME is set")?
-        .join("anteros/peers/sid"))
+        .join("anteros/peers"))
 }
 
 /// The directory of the tree's libraries, such as `usr/lib/x86_64-linux-gnu`, and the loader that lies in it.

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use super::goal::{self, Goal};
 use super::report::{Comparison, Report, Side, Spread, Unit};
 
 const STYLE: &str = "\
@@ -50,13 +51,15 @@ pub(super) fn page(report: &Report) -> String {
         .collect();
     let mut body = format!("<h1>{name}</h1>\n<p>{}</p>\n", head.join("<br>\n"));
     body += "<p>The upper bar of each group is anteros, those below are its peers; a bar is the median, its whisker \
-             goes from the least to the greatest figure. A ratio is the figure of anteros in units of the peer's.</p>\n";
+             goes from the least to the greatest figure. A ratio is the figure of anteros in units of the peer's; a \
+             share says how fast a side is in units of the one that the column names.</p>\n";
     for (metric, group) in report.by_metric() {
         let (metric, direction) = (escape(metric), group[0].unit.direction());
         body += &format!("<h2>{metric}</h2>\n<p>{direction}</p>\n");
         body += &plot(&group);
         body += &table(&group);
     }
+    body += &goals(&report.goals);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>anteros: {name}</title>\n\
          <style>\n{STYLE}\n</style>\n{body}</html>\n"
@@ -203,16 +206,34 @@ fn table(group: &[&Comparison]) -> String {
         }
     }
     format!(
-        "<table>\n<tr><th><th><th>median<th>min…max<th>runs<th>ratio\n{rows}</table>\n\
-         <details><summary>commands</summary>\n<p>{commands}</p></details>\n"
+        "<table>\n<tr><th><th><th>median<th>min…max<th>runs<th>{}\n{rows}</table>\n\
+         <details><summary>commands</summary>\n<p>{commands}</p></details>\n",
+        group[0].columns().join("<th>")
     )
+}
+
+/// What was to be reached, and what was.
+fn goals(goals: &[Goal]) -> String {
+    if goals.is_empty() {
+        return String::new();
+    }
+    let row = |goal: &Goal| {
+        let cells = goal.cells().map(|cell| escape(&cell)).join("<td>");
+        format!("<tr><td>{cells}\n")
+    };
+    let rows: String = goals.iter().map(row).collect();
+    let head = goal::COLUMNS.join("<th>");
+    format!("<h2>goals</h2>\n<table>\n<tr><th>{head}\n{rows}</table>\n")
 }
 
 /// The numbers of a side, or why there are none.
 fn cells(comparison: &Comparison, side: &Side) -> String {
     match (&side.figures, side.spread()) {
         (Ok(figures), Some(spread)) => {
-            let ratio = comparison.ratio(side).map(|ratio| format!("{ratio:.3}"));
+            let ratios = comparison.ratios(side).into_iter().map(|ratio| {
+                let ratio = ratio.map(|ratio| format!("{ratio:.3}"));
+                format!("<td>{}", ratio.unwrap_or_default())
+            });
             let Spread {
                 median,
                 least,
@@ -220,16 +241,19 @@ fn cells(comparison: &Comparison, side: &Side) -> String {
             } = spread;
             let show = |figure| comparison.unit.show(figure);
             format!(
-                "<td>{}<td>{}…{}<td>{}<td>{}",
+                "<td>{}<td>{}…{}<td>{}{}",
                 show(median),
                 show(least),
                 show(greatest),
                 figures.len(),
-                ratio.unwrap_or_default()
+                ratios.collect::<String>()
             )
         }
-        (Err(failure), _) => format!("<td colspan=\"4\">failed: {}", escape(failure)),
-        (Ok(_), None) => "<td colspan=\"4\">".to_owned(),
+        (Err(failure), _) => {
+            let columns = 3 + comparison.columns().len();
+            format!("<td colspan=\"{columns}\">failed: {}", escape(failure))
+        }
+        (Ok(_), None) => String::new(),
     }
 }
 

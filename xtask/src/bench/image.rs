@@ -61,6 +61,7 @@ pub(super) fn image(options: &Options) -> Outcome<Findings> {
         versions: super::versions(&bench.anteros)?,
         notes: Vec::new(),
         comparisons,
+        goals: Vec::new(),
     })
 }
 

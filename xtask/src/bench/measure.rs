@@ -122,6 +122,7 @@ fn comparison(
         subject: subject.to_owned(),
         at: None,
         unit,
+        yardsticks: &[],
         sides: vec![side("anteros", ours), side("erofs-utils", peer)],
     }
 }

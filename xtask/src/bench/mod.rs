@@ -5,12 +5,20 @@
 //! terminal as a table, and with the machine, the versions and every command to `target/bench/NAME.json` and to a page
 //! that needs nothing else, `target/bench/NAME.html`.
 
+mod contest;
+mod device;
+mod goal;
 mod html;
 mod image;
 mod machine;
 mod measure;
+mod mounted;
+mod part;
+mod place;
+mod random;
 mod read;
 mod report;
+mod tree;
 mod write;
 
 use std::env;
@@ -20,6 +28,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 use crate::peers;
 use crate::run::{cargo, output, run};
+use goal::Goal;
 use machine::Machine;
 use report::{Comparison, Report};
 
@@ -29,11 +38,14 @@ struct Findings {
     versions: Vec<String>,
     notes: Vec<String>,
     comparisons: Vec<Comparison>,
+    goals: Vec<Goal>,
 }
 
 /// What the command line asks for; where it asks for nothing, the lists are empty.
 struct Options {
     corpora: Vec<String>,
+    /// Native file systems.
+    filesystems: Vec<String>,
     runs: usize,
     /// Parts of the benchmark.
     only: Vec<String>,
@@ -63,6 +75,7 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
         versions: findings.versions,
         notes: findings.notes,
         comparisons: findings.comparisons,
+        goals: findings.goals,
     };
     report.print();
     report.write(Path::new("target/bench"))
@@ -101,6 +114,7 @@ impl Options {
     fn of(words: &[&str]) -> Outcome<Self> {
         let mut options = Self {
             corpora: Vec::new(),
+            filesystems: Vec::new(),
             runs: 3,
             only: Vec::new(),
             contenders: Vec::new(),
@@ -114,6 +128,7 @@ impl Options {
             let value = value.to_owned();
             match option {
                 "--corpus" => options.corpora.push(value),
+                "--filesystem" => options.filesystems.push(value),
                 "--runs" => options.runs = value.parse::<usize>()?.max(1),
                 "--only" => options.only.push(value),
                 "--contender" => options.contenders.push(value),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::goal::{self, Goal};
 use super::html;
 use super::machine::Machine;
 use crate::Outcome;
@@ -15,6 +16,9 @@ pub(super) enum Unit {
     Bytes,
     Seconds,
     BytesPerSecond,
+    /// Pieces of work done in a second.
+    PerSecond,
+    Count,
     Percent,
 }
 
@@ -35,6 +39,15 @@ pub(super) struct Spread {
     pub(super) greatest: f64,
 }
 
+/// A side that others are measured by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Yardstick {
+    /// What the column is called.
+    pub(super) label: &'static str,
+    /// The name of the side.
+    pub(super) side: &'static str,
+}
+
 /// The same work done by anteros, which comes first, and by its peers.
 pub(super) struct Comparison {
     /// What is compared, such as `build: wall time`; comparisons of one metric share a plot.
@@ -44,6 +57,8 @@ pub(super) struct Comparison {
     /// Where the subject lies on a scale that the whole metric shares; such a metric is drawn as curves.
     pub(super) at: Option<f64>,
     pub(super) unit: Unit,
+    /// The sides that all are measured by; where there are none, anteros is by each of its peers.
+    pub(super) yardsticks: &'static [Yardstick],
     pub(super) sides: Vec<Side>,
 }
 
@@ -56,6 +71,7 @@ pub(super) struct Report {
     /// What one must know to read the figures: above all what is missing.
     pub(super) notes: Vec<String>,
     pub(super) comparisons: Vec<Comparison>,
+    pub(super) goals: Vec<Goal>,
 }
 
 impl Unit {
@@ -64,6 +80,8 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::Seconds => "seconds",
             Self::BytesPerSecond => "bytes per second",
+            Self::PerSecond => "per second",
+            Self::Count => "count",
             Self::Percent => "percent",
         }
     }
@@ -72,7 +90,10 @@ impl Unit {
     pub(super) fn direction(self) -> &'static str {
         match self {
             Self::Bytes | Self::Seconds => "less is better, a ratio below 1 favours anteros",
-            Self::BytesPerSecond => "more is better, a ratio above 1 favours anteros",
+            Self::BytesPerSecond | Self::PerSecond => {
+                "more is better, a ratio above 1 favours anteros"
+            }
+            Self::Count => "less is better, a ratio below 1 favours anteros",
             Self::Percent => "a share, neither better nor worse by itself",
         }
     }
@@ -82,6 +103,8 @@ impl Unit {
         match self {
             Self::Bytes => format!("{:.1} MB", figure / 1e6),
             Self::BytesPerSecond => format!("{:.1} MB/s", figure / 1e6),
+            Self::PerSecond => format!("{figure:.0} /s"),
+            Self::Count => format!("{figure:.0}"),
             Self::Percent => format!("{figure:.1} %"),
             Self::Seconds if figure < 1.0 => format!("{:.1} ms", figure * 1e3),
             Self::Seconds => format!("{figure:.2} s"),
@@ -126,6 +149,46 @@ impl Comparison {
         Some(ours.median()? / side.median()?)
     }
 
+    /// The side of a name.
+    pub(super) fn side(&self, name: &str) -> Option<&Side> {
+        self.sides.iter().find(|side| side.name == name)
+    }
+
+    /// A side's median in units of another side's: of times how fast it is, so that more is better, as of rates.
+    pub(super) fn share(&self, side: &Side, of: &str) -> Option<f64> {
+        let (figure, whole) = (side.median()?, self.side(of)?.median()?);
+        let share = match self.unit {
+            Unit::Seconds => whole / figure,
+            _ => figure / whole,
+        };
+        share.is_finite().then_some(share)
+    }
+
+    /// What the columns of ratios are called.
+    pub(super) fn columns(&self) -> Vec<&'static str> {
+        match self.yardsticks {
+            [] => vec!["ratio"],
+            _ => self.present().map(|one| one.label).collect(),
+        }
+    }
+
+    /// The ratios of a side, one for each column.
+    pub(super) fn ratios(&self, side: &Side) -> Vec<Option<f64>> {
+        match self.yardsticks {
+            [] => vec![self.ratio(side)],
+            _ => {
+                let share = |one: &Yardstick| self.share(side, one.side);
+                self.present().map(share).collect()
+            }
+        }
+    }
+
+    /// The yardsticks that took part.
+    fn present(&self) -> impl Iterator<Item = &'static Yardstick> {
+        let takes_part = |one: &&Yardstick| self.side(one.side).is_some();
+        self.yardsticks.iter().filter(takes_part)
+    }
+
     fn json(&self) -> Value {
         let sides = self.sides.iter().map(|side| self.side_json(side));
         json!({
@@ -148,8 +211,14 @@ impl Comparison {
             "median": spread.as_ref().map(|spread| spread.median),
             "min": spread.as_ref().map(|spread| spread.least),
             "max": spread.as_ref().map(|spread| spread.greatest),
-            "ratio": self.ratio(side),
+            "ratios": self.ratios_json(side),
         })
+    }
+
+    fn ratios_json(&self, side: &Side) -> Value {
+        let ratios = self.ratios(side).into_iter().map(Value::from);
+        let columns = self.columns().into_iter().map(str::to_owned);
+        Value::Object(columns.zip(ratios).collect())
     }
 
     fn print(&self) {
@@ -160,7 +229,7 @@ impl Comparison {
                 (Err(failure), _) => format!("failed: {failure}"),
                 (Ok(_), spread) => self.row(side, spread.as_ref()),
             };
-            println!("  {subject:<34} {name:<28} {told}");
+            println!("  {subject:<34} {name:<36} {told}");
         }
     }
 
@@ -170,9 +239,14 @@ impl Comparison {
         };
         let [median, least, greatest] =
             [spread.median, spread.least, spread.greatest].map(|figure| self.unit.show(figure));
-        let ratio = self.ratio(side).map(|ratio| format!("{ratio:.3}"));
-        let ratio = ratio.unwrap_or_default();
-        format!("{median:>12} {least:>12} {greatest:>12} {ratio:>8}")
+        let ratios = self.ratios(side).into_iter().map(|ratio| {
+            let ratio = ratio.map(|ratio| format!("{ratio:.3}"));
+            format!(" {:>11}", ratio.unwrap_or_default())
+        });
+        format!(
+            "{median:>12} {least:>12} {greatest:>12}{}",
+            ratios.collect::<String>()
+        )
     }
 }
 
@@ -201,12 +275,20 @@ impl Report {
         for (metric, group) in self.by_metric() {
             let direction = group[0].unit.direction();
             println!("\n{metric} ({direction})");
+            let columns = group[0].columns().into_iter();
             println!(
-                "  {:<63} {:>12} {:>12} {:>12} {:>8}",
-                "", "median", "least", "greatest", "ratio"
+                "  {:<71} {:>12} {:>12} {:>12}{}",
+                "",
+                "median",
+                "least",
+                "greatest",
+                columns
+                    .map(|column| format!(" {column:>11}"))
+                    .collect::<String>()
             );
             group.iter().for_each(|comparison| comparison.print());
         }
+        goal::print(&self.goals);
     }
 
     /// Writes `NAME.json` and `NAME.html` into a directory.
@@ -230,6 +312,7 @@ impl Report {
             "versions": self.versions,
             "notes": self.notes,
             "comparisons": self.comparisons.iter().map(Comparison::json).collect::<Vec<_>>(),
+            "goals": self.goals.iter().map(Goal::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -252,6 +335,7 @@ mod tests {
             subject: "tree <small> & fine".to_owned(),
             at,
             unit: Unit::Bytes,
+            yardsticks: &[],
             sides,
         }
     }
@@ -263,6 +347,7 @@ mod tests {
             versions: vec!["peer 1.0".to_owned()],
             notes: vec!["dwarfs is missing".to_owned()],
             comparisons,
+            goals: Vec::new(),
         }
     }
 
@@ -293,6 +378,24 @@ mod tests {
         let comparison = comparison(None, sides);
         let ratios = comparison.sides.iter().map(|side| comparison.ratio(side));
         assert_eq!(ratios.collect::<Vec<_>>(), [None, Some(0.25), None]);
+    }
+
+    #[test]
+    fn a_share_is_of_the_yardstick_and_more_of_it_is_faster() {
+        let sides = vec![side("anteros", &[2.0]), side("native", &[1.0])];
+        let mut comparison = Comparison {
+            unit: Unit::Seconds,
+            yardsticks: &[Yardstick {
+                label: "of native",
+                side: "native",
+            }],
+            ..comparison(None, sides)
+        };
+        let ours = |comparison: &Comparison| comparison.ratios(&comparison.sides[0]);
+        assert_eq!(ours(&comparison), [Some(0.5)]);
+        comparison.unit = Unit::PerSecond;
+        assert_eq!(ours(&comparison), [Some(2.0)]);
+        assert_eq!(comparison.json()["sides"][1]["ratios"]["of native"], 1.0);
     }
 
     #[test]

@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value = "10")]
     interval: u64,
 
+    /// With a buffer: no thread flushes, writers do it themselves when there is enough
+    #[arg(long)]
+    flush_by_writers: bool,
+
     /// For how many seconds names and attributes are believed without looking again
     #[arg(long, value_name = "SECONDS", default_value = "1")]
     timeout: u32,
@@ -131,7 +135,7 @@ impl Args {
             bytes_max: usize::try_from(self.buffer).unwrap_or(usize::MAX),
             region_bytes: usize::try_from(self.region).unwrap_or(usize::MAX),
             interval: Duration::from_millis(self.interval),
-            threaded: true,
+            threaded: !self.flush_by_writers,
         };
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
         let served = self.mount(source, Mirror::Buffered(buffered.clone()), crowd);

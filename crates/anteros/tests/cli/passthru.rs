@@ -4,7 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anteros_tests::judge;
 use anteros_tests::peers::posix_judge;
@@ -274,7 +275,9 @@ fn fsx_finds_nothing() {
     if !judge::has_fuse() || posix_judge("fsx").is_none() {
         return;
     }
-    for (seed, way) in (1..).zip(WAYS) {
+    let by_writers = ["buffer", "entries"].map(|way| format!("{way} --flush-by-writers"));
+    let ways = WAYS.map(str::to_owned).into_iter().chain(by_writers);
+    for (seed, way) in (1..).zip(ways) {
         let shop = mirror(&format!("--data {way}"));
         let mut fsx = posix_judge("fsx").unwrap();
         fsx.args(["-N", "5000", "-S", &format!("{seed}"), "mnt/file"])
@@ -374,6 +377,34 @@ fn mirror_of_20_mib(way: &str) -> Workshop {
     assert_eq!(run(&mut tmpfs).status, Some(0));
     shop.good(&format!("passthru behind mnt --data {way}"));
     shop
+}
+
+#[test]
+fn time_flushes_nothing_where_writers_do() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in ["buffer", "entries"] {
+        let shop = mirror(&format!("--data {way} --interval 1 --flush-by-writers"));
+        // In a process of its own: each child of this one may close our files, which writes.
+        let mut writer = Command::new("dd")
+            .args(["bs=8", "status=none", "of=mnt/file"])
+            .current_dir(shop.dir.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut text = writer.stdin.take().unwrap();
+        wait_until(|| shop.path("behind/file").exists());
+        text.write_all(b"not much").unwrap();
+        // A thread would have had time for it, many times over.
+        std::thread::sleep(Duration::from_millis(100));
+        let behind = || fs::read_to_string(shop.path("behind/file")).unwrap();
+        assert_eq!(behind(), "", "{way}");
+        drop(text);
+        writer.wait().unwrap();
+        assert_eq!(behind(), "not much", "{way}");
+        unmount(&shop);
+    }
 }
 
 /// Nothing that is accepted is lost for lack of space without a word.

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Bench;
 use super::contender::Contender;
 use super::pattern::{self, Pattern};
-use super::{Bench, tree};
 use crate::Outcome;
 use crate::bench::report::Unit;
+use crate::bench::tree;
 
 /// What is asked for.
 const REQUESTED_BYTES: u64 = 16 << 20;

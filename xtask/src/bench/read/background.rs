@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::pattern::{BLOCK, Random};
+use super::pattern::BLOCK;
+use crate::bench::random::Random;
 
 const THREADS: u64 = 4;
 /// The size of a thread's file.

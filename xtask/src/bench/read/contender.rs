@@ -7,10 +7,11 @@ use std::process::Command;
 
 use rustix::mount::MountFlags;
 
-use super::device::LoopDevice;
 use super::format::Format;
-use super::mounted::{Daemon, Mounted, mount};
 use crate::Outcome;
+use crate::bench::contest;
+use crate::bench::device::LoopDevice;
+use crate::bench::mounted::{Daemon, Mounted, mount};
 use crate::peers;
 
 /// A way to read a corpus.
@@ -90,21 +91,6 @@ impl Contender {
         }
     }
 
-    /// The command as one would type it.
-    pub(super) fn command(&self, image: &Path) -> String {
-        let (kind, image) = (self.format.kernel_name(), image.display());
-        match &self.how {
-            How::Fuse(words) => {
-                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-                format!("{} {image} DIR", words.join(" "))
-            }
-            How::File => {
-                format!("mount -i -t {kind} -o ro {image} DIR (by mount(2), no loop device)")
-            }
-            How::Loop => format!("mount -t {kind} -o ro,loop {image} DIR"),
-        }
-    }
-
     /// Mounts an image; a loop device passes the image's page cache by if told to.
     ///
     /// # Errors
@@ -141,6 +127,26 @@ impl Contender {
             MountFlags::RDONLY,
             None,
         )
+    }
+}
+
+impl contest::Contender for Contender {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn command(&self) -> String {
+        let kind = self.format.kernel_name();
+        match &self.how {
+            How::Fuse(words) => {
+                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+                format!("{} IMAGE DIR", words.join(" "))
+            }
+            How::File => {
+                format!("mount -i -t {kind} -o ro IMAGE DIR (by mount(2), no loop device)")
+            }
+            How::Loop => format!("mount -t {kind} -o ro,loop IMAGE DIR"),
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::contender::{Contender, How};
-use super::device::Store;
 use super::{Bench, State};
 use crate::Outcome;
+use crate::bench::device::Store;
 
 /// How long we wait for what the kernel reads ahead after the last read.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -53,10 +53,10 @@ impl Bench<'_> {
         self.fresh_image(contender, &counted.image, State::Cold, |served| {
             let store = counted.store.as_ref().map(Store::device);
             let device = store.or(served.device()).ok_or("no device counts")?;
-            let before = device.bytes_read()?;
+            let before = device.traffic()?.bytes_read;
             let done = first(served.directory())?;
             thread::sleep(SETTLED);
-            let bytes = device.bytes_read()?.saturating_sub(before);
+            let bytes = device.traffic()?.bytes_read.saturating_sub(before);
             Ok((done, bytes, after(served.directory())?))
         })
     }

@@ -114,7 +114,7 @@ impl Format {
 
 /// How large an ext4 must be for a tree.
 fn ext4_bytes(corpus: &Path) -> Outcome<u64> {
-    let bytes = super::tree::stored_bytes(corpus)?;
+    let bytes = crate::bench::tree::stored_bytes(corpus)?;
     Ok(bytes + bytes / EXT4_SHARE + EXT4_BYTES)
 }
 

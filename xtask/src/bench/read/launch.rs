@@ -10,9 +10,9 @@ use super::background::Background;
 use super::contender::Contender;
 use super::format::EROFS_4K;
 use super::memory_limit::MemoryLimit;
-use super::mounted::bind;
 use super::{Bench, State};
 use crate::Outcome;
+use crate::bench::mounted::bind;
 use crate::bench::report::Unit;
 
 /// What programs write to that nobody reads.

@@ -14,36 +14,28 @@ mod amplification;
 mod background;
 mod contender;
 mod counted;
-pub(super) mod device;
 mod format;
 mod launch;
 mod lineup;
 mod memory;
 mod memory_limit;
-pub(super) mod mounted;
 mod pattern;
 mod patterns;
 mod savings;
 mod strategies;
-mod tree;
 mod walk;
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{self, Path, PathBuf};
-use std::process;
-use std::thread;
 
-use rustix::fs::FlockOperation;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-
-use super::report::{Comparison, Side, Unit};
-use super::{Findings, Options};
+use super::contest::Contest;
+use super::place::Place;
+use super::report::{Comparison, Unit};
+use super::{Findings, Options, part};
 use crate::Outcome;
 use crate::peers;
 use contender::{Contender, Served};
-use mounted::{clear, sweep};
 
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
@@ -80,72 +72,36 @@ struct Bench<'a> {
 /// # Errors
 /// When it is not run as root, a corpus or the peers cannot be had, or the machine refuses what every part needs.
 pub(super) fn read(options: &Options) -> Outcome<Findings> {
-    let parts = parts(&options.only)?;
-    if !rustix::process::geteuid().is_root() {
-        return Err("bench read mounts and drops the page cache: it must run as root".into());
-    }
+    let parts = part::chosen(&PARTS, &options.only)?;
+    let place = Place::take()?;
     peers::make()?;
-    let mut bench = Bench::new(options)?;
-    let _alone = alone(&bench.images)?;
-    sweep(&bench.scratch);
-    sweep_on_interrupt(bench.scratch.clone())?;
+    let mut bench = Bench::new(options, &place)?;
     for (name, part) in parts {
         eprintln!("bench read: {name}");
         if let Err(error) = part(&mut bench) {
             bench.note(format!("{name} ended early: {error}"));
         }
     }
-    clear(&bench.scratch)?;
+    place.leave()?;
     Ok(Findings {
         versions: super::versions(&bench.anteros)?,
         notes: bench.notes,
         comparisons: bench.comparisons,
+        goals: Vec::new(),
     })
 }
 
-/// Makes sure that nobody else measures here, until what it gives is dropped.
-fn alone(directory: &Path) -> Outcome<File> {
-    let lock = File::open(directory)?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|error| format!("another bench read runs: {}: {error}", directory.display()))?;
-    Ok(lock)
-}
-
-/// The parts that are asked for, or all.
-fn parts(only: &[String]) -> Outcome<Vec<Part>> {
-    let names = PARTS.map(|(name, _)| name);
-    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(format!("no part {unknown}; there are: {}", names.join(", ")).into());
-    }
-    let asked = |(name, _): &Part| only.is_empty() || only.iter().any(|one| one == name);
-    Ok(PARTS.into_iter().filter(asked).collect())
-}
-
-/// Cleans up when somebody asks to stop.
-fn sweep_on_interrupt(scratch: PathBuf) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            eprintln!("bench read: interrupted");
-            sweep(&scratch);
-            process::exit(130);
-        }
-    });
-    Ok(())
-}
-
 impl<'a> Bench<'a> {
-    fn new(options: &'a Options) -> Outcome<Self> {
+    fn new(options: &'a Options, place: &Place) -> Outcome<Self> {
         let bench = Self {
             options,
             anteros: options.anteros()?,
             images: path::absolute("target/bench/images")?,
-            scratch: path::absolute("target/bench/mounts")?,
+            scratch: place.scratch().to_owned(),
             notes: Vec::new(),
             comparisons: Vec::new(),
         };
         fs::create_dir_all(&bench.images)?;
-        fs::create_dir_all(&bench.scratch)?;
         Ok(bench)
     }
 
@@ -207,8 +163,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Lets contenders take turns, each as often as asked for. A turn yields one figure per metric.
-    ///
-    /// A contender that failed has no further turn.
     fn contest(
         &mut self,
         metrics: &[(String, Unit)],
@@ -216,39 +170,15 @@ impl<'a> Bench<'a> {
         contenders: &[Contender],
         mut turn: impl FnMut(&Self, &Contender) -> Outcome<Vec<f64>>,
     ) {
-        let mut results: Vec<Result<Vec<Vec<f64>>, String>> =
-            vec![Ok(Vec::new()); contenders.len()];
-        for _ in 0..self.options.runs {
-            for (contender, result) in contenders.iter().zip(&mut results) {
-                let Ok(turns) = result else { continue };
-                match turn(self, contender) {
-                    Ok(figures) => turns.push(figures),
-                    Err(error) => {
-                        eprintln!("bench read: {subject}: {}: {error}", contender.name);
-                        *result = Err(error.to_string());
-                    }
-                }
-            }
-        }
-        for (index, (metric, unit)) in metrics.iter().enumerate() {
-            let sides = contenders
-                .iter()
-                .zip(&results)
-                .map(|(contender, result)| Side {
-                    name: contender.name.clone(),
-                    command: contender.command(Path::new("IMAGE")),
-                    figures: result
-                        .clone()
-                        .map(|turns| turns.iter().map(|figures| figures[index]).collect()),
-                });
-            self.comparisons.push(Comparison {
-                metric: metric.clone(),
-                subject: subject.to_owned(),
-                at: None,
-                unit: *unit,
-                sides: sides.collect(),
-            });
-        }
+        let contest = Contest {
+            metrics,
+            subject,
+            at: None,
+            yardsticks: &[],
+            runs: self.options.runs,
+        };
+        let comparisons = contest.hold(contenders, |contender| turn(self, contender));
+        self.comparisons.extend(comparisons);
     }
 }
 
@@ -266,20 +196,4 @@ fn drop_caches() -> Outcome {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("drop_caches: {error}"))?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_run_in_their_order_and_unknown_ones_not_at_all() {
-        let names = |only: &[&str]| {
-            let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
-            parts(&only).map(|parts| parts.iter().map(|(name, _)| *name).collect::<Vec<_>>())
-        };
-        assert_eq!(names(&["walk", "table1"]).unwrap(), ["table1", "walk"]);
-        assert_eq!(names(&[]).unwrap().len(), PARTS.len());
-        assert!(names(&["speed"]).is_err());
-    }
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bench::random::Random;
+
 /// What one call reads.
 pub(super) const BLOCK: usize = 4096;
 /// A stride reads one block of so many.
 const STRIDE_BLOCKS: u64 = 32;
-/// The state from which a first reader's random places follow.
-const SEED: u64 = 0x616e_7465_726f_7321;
 
 /// The order in which a file's blocks are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,24 +150,6 @@ fn digest_of(block: &[u8], offset: u64) -> u64 {
     u64::from_le_bytes(word)
         .wrapping_mul(place)
         .wrapping_add(block.len() as u64)
-}
-
-/// Numbers that look random and are the same each time (xorshift64*).
-pub(super) struct Random(u64);
-
-impl Random {
-    /// The numbers of one of several readers.
-    pub(super) fn new(reader: u64) -> Self {
-        Self(SEED ^ reader.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// The next number, below a bound that is not zero.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
 }
 
 #[cfg(test)]

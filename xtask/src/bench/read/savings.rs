@@ -16,8 +16,9 @@ use super::contender::{Contender, How};
 use super::format::EROFS_4K;
 use super::pattern::{self, Pattern};
 use super::patterns::throughput;
-use super::{Bench, State, tree};
+use super::{Bench, State};
 use crate::Outcome;
+use crate::bench::tree;
 use crate::run::output;
 
 /// The savings that are wanted, in percent.

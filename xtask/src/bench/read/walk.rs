@@ -7,9 +7,9 @@ use std::time::Instant;
 use super::Bench;
 use super::contender::Contender;
 use super::format::EROFS_4K;
-use super::tree;
 use crate::Outcome;
 use crate::bench::report::Unit;
+use crate::bench::tree;
 use crate::run::output;
 
 /// What is run in the mount. Each tells on its output how much it found.

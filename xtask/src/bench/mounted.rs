@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A mount, until dropped.
-pub(in crate::bench) struct Mounted {
+pub(super) struct Mounted {
     directory: PathBuf,
 }
 
@@ -29,7 +29,7 @@ pub(in crate::bench) struct Mounted {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(in crate::bench) fn mount(
+pub(super) fn mount(
     source: &Path,
     directory: &Path,
     kind: &str,
@@ -47,7 +47,7 @@ pub(in crate::bench) fn mount(
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(in crate::bench) fn bind(source: &Path, place: &Path) -> Outcome<Mounted> {
+pub(super) fn bind(source: &Path, place: &Path) -> Outcome<Mounted> {
     rustix::mount::mount_bind(source, place).map_err(|error| {
         format!(
             "mount of {} on {}: {error}",
@@ -63,10 +63,7 @@ pub(in crate::bench) fn bind(source: &Path, place: &Path) -> Outcome<Mounted> {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Err(error) = release(&self.directory) {
-            eprintln!(
-                "bench read: umount of {}: {error}",
-                self.directory.display()
-            );
+            eprintln!("bench: umount of {}: {error}", self.directory.display());
         }
     }
 }
@@ -86,7 +83,7 @@ fn release(directory: &Path) -> rustix::io::Result<()> {
 }
 
 /// A daemon that serves a mount, until dropped.
-pub(in crate::bench) struct Daemon {
+pub(super) struct Daemon {
     mounted: Option<Mounted>,
     child: Child,
 }
@@ -96,7 +93,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When it ends before that, or takes too long.
-    pub(in crate::bench) fn start(command: &mut Command, directory: &Path) -> Outcome<Self> {
+    pub(super) fn start(command: &mut Command, directory: &Path) -> Outcome<Self> {
         let before = device_of(directory)?;
         let child = command
             .stdin(Stdio::null())
@@ -124,11 +121,16 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// The number of its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The most memory it held at a time, in bytes.
     ///
     /// # Errors
     /// When the kernel does not tell, for one because it has ended.
-    pub(in crate::bench) fn memory_peak(&self) -> Outcome<u64> {
+    pub(super) fn memory_peak(&self) -> Outcome<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(&path)?;
         Ok(high_water_mark(&status).ok_or("no VmHWM: the daemon has ended")?)
@@ -176,25 +178,34 @@ fn high_water_mark(status: &str) -> Option<u64> {
 }
 
 /// Ends every mount below a directory and every loop device on a file below it: what an interrupted run left.
-pub(in crate::bench) fn sweep(scratch: &Path) {
+pub(super) fn sweep(scratch: &Path) {
+    // Before their files are out of sight.
+    let devices = loop_devices_below(scratch);
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     for directory in mounts_below(&mounts, scratch) {
         let _ = unmount(directory, UnmountFlags::DETACH);
     }
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
-        if backing.is_ok_and(|file| Path::new(file.trim_end()).starts_with(scratch)) {
-            let node = Path::new("/dev").join(entry.file_name());
-            let _ = Command::new("losetup").arg("-d").arg(node).status();
-        }
+    for node in devices {
+        let _ = Command::new("losetup").arg("-d").arg(node).status();
     }
+}
+
+/// The loop devices on files below a directory.
+fn loop_devices_below(directory: &Path) -> Vec<PathBuf> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let lies_below = |device: &fs::DirEntry| {
+        let file = fs::read_to_string(device.path().join("loop/backing_file"));
+        file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(directory))
+    };
+    let node = |device: fs::DirEntry| Path::new("/dev").join(device.file_name());
+    devices.filter(lies_below).map(node).collect()
 }
 
 /// Removes a directory with all that is in it, once nothing is mounted there.
 ///
 /// # Errors
 /// When something is, or it cannot be removed.
-pub(in crate::bench) fn clear(scratch: &Path) -> Outcome {
+pub(super) fn clear(scratch: &Path) -> Outcome {
     sweep(scratch);
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     if let Some(left) = mounts_below(&mounts, scratch).first() {

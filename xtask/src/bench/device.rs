@@ -1,6 +1,7 @@
-//! Loop devices: mounting through one, and counting what is read from one.
+//! Loop devices: mounting through one, and counting what is read from one and written to it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,8 +16,17 @@ const SECTOR: u64 = 512;
 /// How far the kernel reads ahead on a device by default; a loop device may take more from the disk below it.
 const READAHEAD_KB: &str = "128";
 
+/// What a device did so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Traffic {
+    pub(super) bytes_read: u64,
+    /// Requests to write, as they reached the device.
+    pub(super) writes: u64,
+    pub(super) bytes_written: u64,
+}
+
 /// A file as a block device, until dropped.
-pub(in crate::bench) struct LoopDevice {
+pub(super) struct LoopDevice {
     node: PathBuf,
 }
 
@@ -25,7 +35,7 @@ impl LoopDevice {
     ///
     /// # Errors
     /// When `losetup` fails.
-    pub(in crate::bench) fn attach(file: &Path, directly: bool, writable: bool) -> Outcome<Self> {
+    pub(super) fn attach(file: &Path, directly: bool, writable: bool) -> Outcome<Self> {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show"]);
         command.arg(format!(
@@ -39,7 +49,7 @@ impl LoopDevice {
         let device = Self {
             node: PathBuf::from(node.trim()),
         };
-        fs::write(device.facts().join("queue/read_ahead_kb"), READAHEAD_KB)?;
+        device.set("read_ahead_kb", READAHEAD_KB)?;
         Ok(device)
     }
 
@@ -50,37 +60,77 @@ impl LoopDevice {
     }
 
     /// Such as `/dev/loop0`.
-    pub(in crate::bench) fn node(&self) -> &Path {
+    pub(super) fn node(&self) -> &Path {
         &self.node
     }
 
-    /// The bytes that were read from it so far.
+    /// Sets something of its queue, such as `scheduler`.
+    ///
+    /// # Errors
+    /// When the kernel does not have it so.
+    pub(super) fn set(&self, what: &str, value: &str) -> Outcome {
+        let path = self.facts().join("queue").join(what);
+        Ok(fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))?)
+    }
+
+    /// The schedulers that it may have.
+    pub(super) fn schedulers(&self) -> Vec<String> {
+        let names = fs::read_to_string(self.facts().join("queue/scheduler")).unwrap_or_default();
+        let names = names.split_ascii_whitespace();
+        names
+            .map(|name| name.trim_matches(['[', ']']).to_owned())
+            .collect()
+    }
+
+    /// Its number, as the kernel has it.
+    ///
+    /// # Errors
+    /// When the node is gone.
+    pub(super) fn number(&self) -> Outcome<u64> {
+        let number = fs::metadata(&self.node)?.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        Ok(u64::from(major) << 20 | u64::from(minor))
+    }
+
+    /// What it did so far.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub(in crate::bench) fn bytes_read(&self) -> Outcome<u64> {
+    pub(super) fn traffic(&self) -> Outcome<Traffic> {
         let path = self.facts().join("stat");
         let stat = fs::read_to_string(&path)?;
-        let sectors = sectors_read(&stat);
-        Ok(sectors.ok_or_else(|| format!("{}: not understood: {stat}", path.display()))? * SECTOR)
+        let traffic = Traffic::parse(&stat);
+        Ok(traffic.ok_or_else(|| format!("{}: not understood: {stat}", path.display()))?)
     }
 }
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         if let Err(error) = run(Command::new("losetup").arg("-d").arg(&self.node)) {
-            eprintln!("bench read: {error}");
+            eprintln!("bench: {error}");
         }
     }
 }
 
-/// The third number of a device's `stat`.
-fn sectors_read(stat: &str) -> Option<u64> {
-    stat.split_ascii_whitespace().nth(2)?.parse().ok()
+impl Traffic {
+    /// The third, fifth and seventh number of a device's `stat`.
+    fn parse(stat: &str) -> Option<Self> {
+        let number = |index| {
+            stat.split_ascii_whitespace()
+                .nth(index)?
+                .parse::<u64>()
+                .ok()
+        };
+        Some(Self {
+            bytes_read: number(2)? * SECTOR,
+            writes: number(4)?,
+            bytes_written: number(6)? * SECTOR,
+        })
+    }
 }
 
 /// An ext4 on a loop device of its own that holds one image, so that the device tells what is read of the image.
-pub(in crate::bench) struct Store {
+pub(super) struct Store {
     // Dropped first.
     _mounted: Mounted,
     device: LoopDevice,
@@ -93,7 +143,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be made.
-    pub(in crate::bench) fn of(image: &Path, scratch: &Path) -> Outcome<Self> {
+    pub(super) fn of(image: &Path, scratch: &Path) -> Outcome<Self> {
         let (file, directory) = (scratch.join("store.ext4"), scratch.join("store"));
         let bytes = fs::metadata(image)?.len();
         File::create(&file)?.set_len(bytes + bytes / 16 + (32 << 20))?;
@@ -115,12 +165,12 @@ impl Store {
     }
 
     /// Where the image lies within.
-    pub(in crate::bench) fn image(&self) -> &Path {
+    pub(super) fn image(&self) -> &Path {
         &self.image
     }
 
     /// The device below.
-    pub(in crate::bench) fn device(&self) -> &LoopDevice {
+    pub(super) fn device(&self) -> &LoopDevice {
         &self.device
     }
 }
@@ -136,9 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_third_number_counts_sectors_read() {
-        let stat = "    1234        5     8888       99        0        0\n";
-        assert_eq!(sectors_read(stat), Some(8888));
-        assert_eq!(sectors_read("1 2"), None);
+    fn sectors_and_requests_have_their_places() {
+        let stat = "    1234        5     8888       99      17        3     4096  0\n";
+        let traffic = Traffic {
+            bytes_read: 8888 * 512,
+            writes: 17,
+            bytes_written: 4096 * 512,
+        };
+        assert_eq!(Traffic::parse(stat), Some(traffic));
+        assert_eq!(Traffic::parse("1 2"), None);
     }
 }

@@ -1,0 +1,148 @@
+//! A turn: a fresh directory, mounted in one way, something done with it, and its end.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::Bench;
+use super::counters::Counters;
+use super::native::Native;
+use super::way::Way;
+use super::workload::{Workload, get_ready};
+use crate::Outcome;
+use crate::bench::mounted::Daemon;
+use crate::bench::place::Place;
+
+/// A directory that is written to in some way, until dropped.
+pub(super) struct Served {
+    daemon: Option<Daemon>,
+    /// Where one writes.
+    pub(super) directory: PathBuf,
+    /// Where it comes to lie.
+    pub(super) source: PathBuf,
+}
+
+/// Shows a directory in one way.
+///
+/// # Errors
+/// When the daemon does not start.
+pub(super) fn served(place: &Place, source: &Path, way: &Way) -> Outcome<Served> {
+    let point = place.directory("mount")?;
+    let daemon = match way.daemon(source, &point) {
+        Some(mut command) => Some(Daemon::start(&mut command, &point)?),
+        None => None,
+    };
+    Ok(Served {
+        directory: match daemon {
+            Some(_) => point,
+            None => source.to_owned(),
+        },
+        daemon,
+        source: source.to_owned(),
+    })
+}
+
+impl Served {
+    /// The process of the daemon, if there is one.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Daemon::pid)
+    }
+
+    /// Brings all that was written onto the device: first what the kernel keeps for the mount.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn sync(&self) -> Outcome {
+        for directory in [&self.directory, &self.source] {
+            rustix::fs::syncfs(File::open(directory)?)
+                .map_err(|error| format!("syncfs of {}: {error}", directory.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    /// Does something with a fresh directory that `prepare` fills and one way shows.
+    ///
+    /// # Errors
+    /// When the way does not start, or what is done fails.
+    pub(super) fn fresh<T>(
+        &self,
+        native: &Native,
+        way: &Way,
+        prepare: impl FnOnce(&Path) -> Outcome,
+        work: impl FnOnce(&Served) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let source = native.directory().join("source");
+        if source.exists() {
+            fs::remove_dir_all(&source)?;
+        }
+        fs::create_dir(&source)?;
+        prepare(&source)?;
+        rustix::fs::syncfs(File::open(&source)?)?;
+        let done = work(&served(self.place, &source, way)?)?;
+        fs::remove_dir_all(&source)?;
+        rustix::fs::syncfs(File::open(native.directory())?)?;
+        Ok(done)
+    }
+
+    /// One way's turn at a workload: the figures to the page cache and to the device.
+    ///
+    /// # Errors
+    /// As [`fresh`](Self::fresh), and when not all lies there afterwards.
+    pub(super) fn write(
+        &self,
+        native: &Native,
+        way: &Way,
+        workload: &Workload,
+    ) -> Outcome<[f64; 2]> {
+        self.fresh(native, way, workload.prepare, |served| {
+            timed(served, workload)
+        })
+    }
+
+    /// The same, with what the kernel counted meanwhile.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub(super) fn counted(
+        &self,
+        native: &Native,
+        way: &Way,
+        workload: &Workload,
+    ) -> Outcome<([f64; 2], Counters)> {
+        self.fresh(native, way, workload.prepare, |served| {
+            let before = Counters::read(native.device(), served.pid())?;
+            let figures = timed(served, workload)?;
+            let after = Counters::read(native.device(), served.pid())?;
+            Ok((figures, after.since(&before)))
+        })
+    }
+}
+
+/// Does the work, and tells how fast it was.
+///
+/// # Errors
+/// When it fails, or not all lies there afterwards.
+pub(super) fn timed(served: &Served, workload: &Workload) -> Outcome<[f64; 2]> {
+    get_ready();
+    let start = Instant::now();
+    let amount = (workload.work)(&served.directory)?;
+    let cached = start.elapsed().as_secs_f64();
+    served.sync()?;
+    let stored = start.elapsed().as_secs_f64();
+    check(&served.source, workload.leaves)?;
+    Ok([cached, stored].map(|seconds| amount / seconds))
+}
+
+/// Makes sure that a directory's files have so many bytes in all.
+fn check(directory: &Path, bytes: u64) -> Outcome {
+    let mut found = 0;
+    for entry in fs::read_dir(directory)? {
+        found += entry?.metadata()?.len();
+    }
+    match found == bytes {
+        true => Ok(()),
+        false => Err(format!("{found} bytes lie there, not {bytes}").into()),
+    }
+}
