@@ -107,6 +107,16 @@ need_tree_tools() {
     have mount || add_packages 'to mount images by the kernel' mount
 }
 
+# What mirrored directories are tested with: small devices, programs that rely on what is synced, and stress.
+need_mirror_tools() {
+    { have mkfs.ext4 && have e2fsck; } || add_packages 'to lose the power of a device' e2fsprogs || return
+    { have mkfs.xfs && have xfs_io; } || add_packages 'to lose the power of a device' xfsprogs || return
+    { have mkfs.btrfs && have btrfs; } || add_packages 'directories with a quota' btrfs-progs || return
+    have sqlite3 || add_packages 'transactions on a mirror' sqlite3 || return
+    have git || add_packages 'repositories on a mirror' git || return
+    have stress-ng || add_packages 'stress for a mirror' stress-ng
+}
+
 # The Debian mirror that this machine already uses, if it is a Debian; otherwise nothing: debootstrap knows one.
 debian_mirror() {
     if [ -n "${ANTEROS_DEBIAN_MIRROR-}" ]; then

@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::Write;
+use std::process::Command;
 
 /// Says on standard error, past the test harness, what a test found.
 pub fn say(text: Arguments<'_>) {
@@ -31,14 +32,29 @@ pub fn has_kernel() -> bool {
         missing("the kernel's EROFS (only root can mount)");
         return false;
     }
+    has_file_system("erofs")
+}
+
+/// Whether the kernel knows a file system that lies on devices. Says so if not.
+pub fn has_file_system(name: &str) -> bool {
     // What is a module is listed only once it is loaded; a kernel without modules has no modprobe.
-    let _ = std::process::Command::new("modprobe").arg("erofs").status();
+    let _ = Command::new("modprobe").arg(name).status();
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let has_erofs = known.lines().any(|line| line.trim() == "erofs");
-    if !has_erofs {
-        missing("the kernel's EROFS (this kernel has none)");
+    let is_known = known.lines().any(|line| line.trim() == name);
+    if !is_known {
+        missing(&format!("{name} in the kernel"));
     }
-    has_erofs
+    is_known
+}
+
+/// Whether a program of the distribution is there. Says so if not.
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    if !is_there {
+        missing(&format!("{name}; `./test` brings it in"));
+    }
+    is_there
 }
 
 /// Whether FUSE file systems can be mounted. Says so if not.

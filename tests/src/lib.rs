@@ -6,10 +6,12 @@
 
 pub mod built;
 pub mod combine;
+pub mod disk;
 pub mod host;
 pub mod judge;
 pub mod large;
 pub mod manifest;
+pub mod model;
 pub mod mount;
 pub mod peers;
 pub mod trees;

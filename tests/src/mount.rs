@@ -77,7 +77,7 @@ impl Drop for KernelMount {
 }
 
 /// Runs a program that takes something away; if it cannot, says what stays.
-fn undo(command: &mut Command) {
+pub(crate) fn undo(command: &mut Command) {
     if let Err(error) = run(command) {
         say(format_args!("left behind: {error}"));
     }

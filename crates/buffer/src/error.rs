@@ -45,6 +45,14 @@ impl Errors {
         self.last.as_ref().map(duplicate)
     }
 
+    /// The error to tell at the close of a descriptor, if its open file knows only of `seen`. It is not used
+    /// up by that: a process that ends closes all it has and does not look at the answer, while others may
+    /// have a copy of the descriptor.
+    pub(crate) fn tell_closing(&mut self, seen: u64) -> Option<FsError> {
+        let mut seen = seen;
+        self.tell(&mut seen)
+    }
+
     /// Takes the last error if nobody was told of it.
     pub(crate) fn take_untold(&mut self) -> Option<FsError> {
         if self.told == self.number {
@@ -95,6 +103,18 @@ mod tests {
         }
         assert!(errors.tell(&mut late).is_none());
         assert!(errors.take_untold().is_none());
+    }
+
+    #[test]
+    fn a_close_tells_and_leaves_the_error_to_the_copies() {
+        let mut errors = Errors::default();
+        let mut seen = errors.number();
+        errors.record(FsError::Invalid);
+        assert!(errors.tell_closing(seen).is_some());
+        assert!(errors.take_untold().is_none(), "told");
+        assert!(errors.tell_closing(seen).is_some());
+        assert!(errors.tell(&mut seen).is_some());
+        assert!(errors.tell_closing(seen).is_none());
     }
 
     #[test]

@@ -245,6 +245,14 @@ impl Inode {
         }
     }
 
+    /// Tells an open file of an error when one of its descriptors is closed.
+    pub(crate) fn tell_closing(&self, handle: u64) -> Result<(), FsError> {
+        let mut state = self.lock();
+        let open = state.opens.get(&handle).ok_or(FsError::Invalid)?;
+        let seen = open.seen;
+        state.errors.tell_closing(seen).map_or(Ok(()), Err)
+    }
+
     /// Has the inode to itself once those before are through: nothing is queued until this ends. What
     /// was queued before is still there.
     pub(crate) fn hold(&self) -> Hold<'_> {

@@ -86,6 +86,11 @@ impl<F: Writable> Shared<F> {
     fn tell(&self, file: OpenFile) -> FsResult<()> {
         self.inode(file.ino)?.open(file.handle).map(drop)
     }
+
+    /// As [`tell`](Self::tell), when one of the descriptors of an open file is closed.
+    fn tell_closing(&self, file: OpenFile) -> FsResult<()> {
+        self.inode(file.ino)?.tell_closing(file.handle)
+    }
 }
 
 fn truncates(flags: u32) -> bool {
@@ -233,7 +238,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
     fn flush(&self, file: OpenFile) -> FsResult<()> {
         self.shared.drain_ino(file.ino, Reason::Close);
         self.shared.inner.flush(self.shared.below(file))?;
-        self.shared.tell(file)
+        self.shared.tell_closing(file)
     }
 
     fn fsync(&self, file: OpenFile, data_only: bool) -> FsResult<()> {

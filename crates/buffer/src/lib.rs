@@ -26,9 +26,9 @@
 //!
 //! A crash loses what was buffered, at most [`Options::bytes_max`], unless it was synced or the file was
 //! closed. When data cannot be written, it is given up, and what was buffered behind it is still
-//! tried. Each open file of the inode is told once, at its next write, `fsync` or `flush`, with the
-//! error as it was; one opened later is not. If the last open file goes before anyone was told, the
-//! error is counted, and [`shutdown`](Buffered::shutdown) has it.
+//! tried. Each open file of the inode is told once, at its next write or `fsync`, with the error as it
+//! was, and at each `flush` until then; one opened later is not. If the last open file goes before anyone
+//! was told, the error is counted, and [`shutdown`](Buffered::shutdown) has it.
 //!
 //! No more is accepted than there is space for, as `statfs` says, with a margin; when that runs short,
 //! writes are not buffered, so that the one that does not fit fails itself.

@@ -10,6 +10,9 @@
 //! raised again: they went with the effective user, but are still permitted. `CAP_FSETID` and
 //! `CAP_SYS_RESOURCE` are not among them, so that set-gid bits and quotas are treated as the caller's.
 //!
+//! Content is written by the process itself, through files that are open, and that is where quotas would not
+//! count: whoever has `CAP_SYS_RESOURCE` is above them. So the process lays it down for good.
+//!
 //! The host takes such a change for a reason to protect the process: it is not dumped any more when it
 //! crashes, and a thread that acted for others is not told of its parent's death.
 
@@ -39,11 +42,17 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// That of this thread and those it will start; from now on they respect quotas.
     pub fn of_process() -> io::Result<Self> {
+        let mut capabilities = capabilities(None)?;
+        if capabilities.effective.contains(CapabilitySet::SYS_RESOURCE) {
+            capabilities.effective -= CapabilitySet::SYS_RESOURCE;
+            set_capabilities(None, capabilities)?;
+        }
         Ok(Self {
             uid: geteuid(),
             gid: getegid(),
-            capabilities: capabilities(None)?,
+            capabilities,
         })
     }
 

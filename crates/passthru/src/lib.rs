@@ -85,7 +85,8 @@ impl HostFs {
     /// The directory `dir` with the default [`Options`].
     ///
     /// This changes the process: its `umask` becomes 0, because each caller brings their own and a
-    /// default ACL must see the bits unmasked, and the soft limit of open files rises to the hard one.
+    /// default ACL must see the bits unmasked, the soft limit of open files rises to the hard one, and this
+    /// thread and those it starts lay down the right to exceed quotas (`CAP_SYS_RESOURCE`).
     /// A process that forks to go into the background does so before, as `/proc/self/fd` is opened here.
     pub fn new(dir: &Path) -> io::Result<Self> {
         Self::with_options(dir, Options::default())

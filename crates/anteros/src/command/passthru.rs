@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anteros_buffer::{Buffered, Form};
-use anteros_core::parse_size;
+use anteros_core::{Ino, parse_size};
 use anteros_fuse::{MountOptions, Notifier, Passthrough, Session};
 use anteros_passthru::{Crowd, HostFs, Options};
 use rustix::io::Errno;
 
 use crate::args::WorkerArgs;
-use crate::daemon::faults::Faults;
+use crate::daemon::faults::{self, Faults};
 use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
 use crate::daemon::recording::Recording;
 use crate::daemon::{self, background};
@@ -117,6 +117,8 @@ impl Args {
     }
 
     fn serve(&self, source: &Path) -> Outcome {
+        // Buffers come and go in many sizes; what the heap keeps of them would be as much as the buffer.
+        anteros_codec::keep_heap_small();
         let options = Options {
             trusted_for: Duration::from_secs(self.timeout.into()),
         };
@@ -125,7 +127,8 @@ impl Args {
         let crowd = host.crowd();
         let form = match self.data {
             Data::Auto | Data::Cache | Data::Daemon => {
-                return self.mount(source, Mirror::Plain(Arc::new(host)), crowd);
+                let mirror = Mirror::Plain(Arc::new(host));
+                return self.mount(source, mirror, crowd, &Arc::default());
             }
             Data::Buffer => Form::Queues,
             Data::Entries => Form::Entries,
@@ -138,16 +141,23 @@ impl Args {
             threaded: !self.flush_by_writers,
         };
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
-        let served = self.mount(source, Mirror::Buffered(buffered.clone()), crowd);
+        let faults = Arc::default();
+        let mirror = Mirror::Buffered(buffered.clone());
+        let served = self.mount(source, mirror.clone(), crowd, &faults);
         for lost in buffered.shutdown() {
-            let text = format!("inode {}: not all was written: {}", lost.ino.0, lost.error);
-            output::complain("error", text);
+            let name = faults::name(lost.ino, path(&mirror, source, lost.ino));
+            faults.note(format!("{name}: not all was written: {}", lost.error));
         }
         served
     }
 
-    fn mount(&self, source: &Path, mirror: Mirror, crowd: Option<Crowd>) -> Outcome {
-        let faults = Arc::new(Faults::default());
+    fn mount(
+        &self,
+        source: &Path,
+        mirror: Mirror,
+        crowd: Option<Crowd>,
+        faults: &Arc<Faults>,
+    ) -> Outcome {
         let recording = self.record(mirror.clone(), faults.clone())?;
         let defaults = MountOptions::default();
         let options = MountOptions {
@@ -172,11 +182,13 @@ impl Args {
         }
         let serving = self.serving(&session);
         let terms = self.terms(options.workers);
+        let (named, root) = (mirror.clone(), source.to_owned());
+        let path_of = move |ino| path(&named, &root, ino);
         let daemon = MirrorDaemon::new(mirror, serving, terms, faults.clone(), recording);
         let daemon = Arc::new(daemon);
-        let (watcher, teller, noted) = (daemon.clone(), daemon.clone(), faults.clone());
+        let (watcher, teller) = (daemon.clone(), daemon.clone());
         let session = session
-            .on_fault(move |ino, error| noted.note(format!("inode {}: {error}", ino.0)))
+            .on_fault(faults.clone().listen(path_of))
             .on_answer(move |answered| watcher.answered(answered))
             .on_attribute(move |asked| teller.attribute(asked));
         let served = daemon::run(session, || {
@@ -271,6 +283,13 @@ fn thin_out(crowd: Crowd, notifier: Notifier) {
                 });
             }
         });
+}
+
+/// Where a mirrored file lies, in words.
+fn path(mirror: &Mirror, source: &Path, ino: Ino) -> Option<String> {
+    let below = mirror.host().path_of(ino)?;
+    let path = [source.as_os_str().as_encoded_bytes(), &below].concat();
+    Some(output::name(&path))
 }
 
 /// The absolute path of a directory.

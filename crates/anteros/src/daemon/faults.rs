@@ -1,5 +1,5 @@
-//! Faults of the image that a daemon met, for whoever wants to know: standard error or the system's
-//! log, and `anteros stat`.
+//! Faults that a daemon met, of the image or of the medium behind a mirrored directory, for whoever wants to
+//! know: standard error or the system's log, and `anteros stat`.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::net::UnixDatagram;
@@ -8,7 +8,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::{FsError, Ino};
-use anteros_image::ImageFs;
 
 use crate::output;
 
@@ -52,9 +51,12 @@ impl Faults {
         self.in_background.store(true, Ordering::Relaxed);
     }
 
-    /// Starts a thread that finds the name of the file for each fault, which may take a walk of the
-    /// tree, and tells. The hook it returns never waits.
-    pub fn listen(self: Arc<Self>, fs: Arc<ImageFs>) -> impl Fn(Ino, &FsError) + Send + Sync {
+    /// Starts a thread that asks `path_of` for the file of each fault, which may take a while, and tells. The
+    /// hook it returns never waits.
+    pub fn listen(
+        self: Arc<Self>,
+        mut path_of: impl FnMut(Ino) -> Option<String> + Send + 'static,
+    ) -> impl Fn(Ino, &FsError) + Send + Sync {
         let (sender, receiver): (SyncSender<(Ino, String)>, Receiver<_>) =
             sync_channel(WAITING_MAX);
         let faults = self.clone();
@@ -62,13 +64,8 @@ impl Faults {
         let _ = std::thread::Builder::new()
             .name("faults".into())
             .spawn(move || {
-                let mut names = HashMap::new();
                 for (ino, error) in receiver {
-                    if names.len() >= NAMES_MAX {
-                        names.clear();
-                    }
-                    let name = names.entry(ino).or_insert_with(|| name(&fs, ino));
-                    faults.tell(format!("{name}: {error}"));
+                    faults.tell(format!("{}: {error}", name(ino, path_of(ino))));
                 }
             });
         move |ino, error| {
@@ -97,10 +94,22 @@ impl Faults {
     }
 }
 
-/// The path of a file in the image; what is said of it when it has none.
-fn name(fs: &ImageFs, ino: Ino) -> String {
-    fs.path_of(ino)
-        .map_or_else(|| format!("inode {}", ino.0), |path| path.to_string())
+/// Asks for the path of a file once, where that takes a walk of a tree and files keep their names.
+pub fn asked_once(
+    path_of: impl Fn(Ino) -> Option<String> + Send,
+) -> impl FnMut(Ino) -> Option<String> + Send {
+    let mut paths = HashMap::new();
+    move |ino| {
+        if paths.len() >= NAMES_MAX {
+            paths.clear();
+        }
+        paths.entry(ino).or_insert_with(|| path_of(ino)).clone()
+    }
+}
+
+/// The path of a file, or what is said of it when it has none.
+pub fn name(ino: Ino, path: Option<String>) -> String {
+    path.unwrap_or_else(|| format!("inode {}", ino.0))
 }
 
 /// Sends a line to the system's log, if there is one.

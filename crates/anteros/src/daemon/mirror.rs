@@ -52,7 +52,8 @@ impl Mirror {
         }
     }
 
-    fn host(&self) -> &HostFs {
+    /// The directory of the host.
+    pub fn host(&self) -> &HostFs {
         match self {
             Self::Plain(host) => host,
             Self::Buffered(buffered) => buffered.inner(),

@@ -5,7 +5,7 @@
 //! - `metrics`, `mirror`: what it tells of itself when it serves an image, or a directory.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written.
-//! - `faults`: what it says of a broken image or a failing medium.
+//! - `faults`: what it says of a broken image or a failing medium, and where.
 //! - `neighbours`: what it hands the kernel unasked.
 
 pub mod background;
@@ -75,8 +75,9 @@ impl Daemon {
         neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
         let (noted, told) = (recording.clone(), recording.clone());
+        let path_of = faults::asked_once(move |ino| fs.path_of(ino).map(|path| path.to_string()));
         let session = session
-            .on_fault(metrics.faults.clone().listen(fs))
+            .on_fault(metrics.faults.clone().listen(path_of))
             .on_answer(move |answered| {
                 watcher.latencies.note(answered);
                 noted.iter().for_each(|recording| recording.note(answered));

@@ -3,8 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -344,6 +345,63 @@ fn a_daemon_that_is_killed_leaves_errors_and_a_mount_to_take_away() {
     wait_until(|| mounted.shop.run("umount mnt").status == Some(0));
     assert!(!is_mounted(&mounted.path("")));
 }
+
+/// In a mount namespace with a log of its own. A daemon that mirrors the mount of a broken image meets what that one's
+/// daemon told it.
+#[test]
+fn daemons_in_the_background_log_what_they_meet() {
+    let Some(shop) = shop() else { return };
+    if !judge::is_root() {
+        return judge::missing("a log of the test's own (only root can mount)");
+    }
+    break_text(&shop);
+    for name in ["dev", "mirror"] {
+        fs::create_dir(shop.path(name)).unwrap();
+    }
+    let log = UnixDatagram::bind(shop.path("log")).unwrap();
+    log.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut session = Command::new("unshare")
+        .args(["--mount", "--propagation=private", "sh", "-euc", LOGGED])
+        .current_dir(shop.path(""))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let place = shop.path("mnt").display().to_string();
+    for text in [
+        ": /sub/text: data of inode",
+        &format!(": {place}/sub/text: "),
+    ] {
+        // The first daemon may tell more than once: whoever was refused asks again.
+        while !next_line(&log).contains(text) {}
+    }
+    // The session waits for its end.
+    drop(session.stdin.take());
+    assert!(session.wait().unwrap().success());
+}
+
+/// The next line of a daemon in a log.
+fn next_line(log: &UnixDatagram) -> String {
+    let mut line = [0; 1000];
+    let len = log.recv(&mut line).unwrap();
+    let line = String::from_utf8_lossy(&line[..len]).into_owned();
+    assert!(line.starts_with("<27>anteros["), "{line}");
+    line
+}
+
+const LOGGED: &str = r"
+mount -t tmpfs tmpfs dev
+mknod dev/fuse c 10 229
+mknod dev/null c 1 3
+touch dev/log
+mount --bind log dev/log
+mount --rbind dev /dev
+./anteros mount --fuse image mnt
+./anteros passthru --data daemon mnt mirror
+! dd if=mirror/sub/text of=/dev/null bs=1 count=1 2>/dev/null
+cat
+./anteros umount mirror
+until ./anteros umount mnt 2>/dev/null; do sleep 0.1; done
+";
 
 /// A daemon in the background is no child of ours: it is found by its program.
 #[test]

@@ -1,13 +1,17 @@
 //! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
 
+mod crash;
 mod daemon;
 mod failures;
 mod images;
+mod mirror;
 mod mounts;
 mod passthru;
+mod semantics;
 mod soak;
 mod stat;
 mod trace;
+mod trees;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

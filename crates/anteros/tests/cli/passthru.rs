@@ -11,10 +11,8 @@ use anteros_tests::judge;
 use anteros_tests::peers::posix_judge;
 use rustix::io::Errno;
 
+use crate::mirror::{WAYS, Way};
 use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until};
-
-/// Who moves the content of files.
-const WAYS: [&str; 5] = ["auto", "cache", "daemon", "buffer", "entries"];
 
 fn shop() -> Workshop {
     let shop = Workshop::new();
@@ -92,7 +90,7 @@ fn both_sides_see_at_once_what_is_written() {
             let piece = vec![n as u8; 7001];
             writer.write_all(&piece).unwrap();
             assert_eq!(fs::metadata(&near).unwrap().len(), (n + 1) * 7001, "{way}");
-            if way == "cache" {
+            if !way.fails_at_write {
                 // Those who look behind the mount see what was written back.
                 writer.sync_data().unwrap();
             }
@@ -105,7 +103,7 @@ fn both_sides_see_at_once_what_is_written() {
         }
         writer.sync_all().unwrap();
         fs::write(&far, "changed behind").unwrap();
-        if way == "cache" {
+        if !way.fails_at_write {
             // The kernel's size of a file that is open is its own; the daemon hears of the close a moment later.
             writer = File::open(&far).unwrap();
             wait_until(|| fs::read(&near).unwrap() == b"changed behind");
@@ -276,7 +274,10 @@ fn fsx_finds_nothing() {
         return;
     }
     let by_writers = ["buffer", "entries"].map(|way| format!("{way} --flush-by-writers"));
-    let ways = WAYS.map(str::to_owned).into_iter().chain(by_writers);
+    let ways = WAYS
+        .map(|way| way.to_string())
+        .into_iter()
+        .chain(by_writers);
     for (seed, way) in (1..).zip(ways) {
         let shop = mirror(&format!("--data {way}"));
         let mut fsx = posix_judge("fsx").unwrap();
@@ -355,11 +356,9 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
         drop(file);
         wait_until(|| shop.run("umount mnt").status == Some(0));
         let text = fs::read_to_string(shop.path("behind/file")).unwrap();
-        let buffered = matches!(way, "buffer" | "entries" | "cache");
-        let wanted = if buffered {
-            "synced, "
-        } else {
-            "synced, not synced"
+        let wanted = match way.writes_at_once {
+            true => "synced, not synced",
+            false => "synced, ",
         };
         assert_eq!(text, wanted, "{way}");
         let other = fs::read_to_string(shop.path("behind/other")).unwrap();
@@ -368,7 +367,7 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
 }
 
 /// A mirror of a file system that has room for no more.
-fn mirror_of_20_mib(way: &str) -> Workshop {
+fn mirror_of_20_mib(way: Way) -> Workshop {
     let shop = shop();
     let mut tmpfs = Command::new("mount");
     tmpfs
@@ -415,7 +414,7 @@ fn a_full_device_is_told_of() {
     }
     for way in WAYS {
         let shop = mirror_of_20_mib(way);
-        if way == "cache" {
+        if !way.fails_at_write {
             // What the kernel keeps, it finds no room for later.
             let mut file = File::create(shop.path("mnt/file")).unwrap();
             file.write_all(&vec![7; 30 << 20]).unwrap();

@@ -51,7 +51,7 @@ fn soak(image: &[u8], tree: &Tree, options: &str) {
 }
 
 /// The most that the process ever had in memory, but for the pages of its program, which are those of a file.
-fn heap_bytes(daemon: &Child) -> u64 {
+pub fn heap_bytes(daemon: &Child) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.id())).unwrap();
     let kilobytes = |field: &str| {
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
