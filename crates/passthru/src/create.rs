@@ -44,9 +44,8 @@ fn create_exclusive(
 ) -> rustix::io::Result<HostFile> {
     let flags = kept_flags(flags) | OFlags::CREATE | OFlags::EXCL;
     let mode = masked(parent, new);
-    let fd = act_as(fs, new, || {
-        openat(parent, name, flags | OFlags::CLOEXEC, mode)
-    })?;
+    let open = || openat(parent, name, flags | OFlags::CLOEXEC, mode);
+    let fd = fs.with_room(|| act_as(fs, new, open))?;
     Ok(HostFile::new(fd, flags))
 }
 
@@ -71,19 +70,15 @@ pub(crate) fn create_unnamed(fs: &HostFs, new: &New<'_>, flags: u32) -> FsResult
     let never_named = OFlags::from_bits_retain(flags) & OFlags::EXCL;
     let flags = kept_flags(flags) | OFlags::TMPFILE | never_named;
     let mode = masked(&parent, new);
-    let fd = act_as(fs, new, || {
-        openat(&*parent, c".", flags | OFlags::CLOEXEC, mode)
-    })
-    .map_err(refused)?;
+    let open = || openat(&*parent, c".", flags | OFlags::CLOEXEC, mode);
+    let fd = fs.with_room(|| act_as(fs, new, open)).map_err(refused)?;
     known(fs, HostFile::new(fd, flags))
 }
 
 /// Enters a file that was just opened into the table.
 fn known(fs: &HostFs, file: HostFile) -> FsResult<(Attr, HostFile)> {
-    let held = fs
-        .proc_fds
-        .reopen(file.fd(), OFlags::PATH)
-        .map_err(refused)?;
+    let held = fs.with_room(|| fs.proc_fds.reopen(file.fd(), OFlags::PATH));
+    let held = held.map_err(refused)?;
     let stat = host::stat_of(held.as_fd()).map_err(refused)?;
     let node = fs.table.add(held, &stat)?;
     Ok((attr::from_stat(node.ino, &stat)?, file))

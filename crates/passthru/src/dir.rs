@@ -51,7 +51,8 @@ struct Listed {
 pub(crate) fn open(fs: &HostFs, ino: Ino) -> FsResult<OpenDir> {
     let node = fs.table.get(ino)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let fd = fs.proc_fds.reopen(node.as_fd(), flags).map_err(refused)?;
+    let fd = fs.with_room(|| fs.proc_fds.reopen(node.as_fd(), flags));
+    let fd = fd.map_err(refused)?;
     Ok(OpenDir {
         fd,
         ino,

@@ -37,6 +37,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use anteros_core::{
@@ -44,6 +45,7 @@ use anteros_core::{
     Rdev, Seek, StatFs, Writable,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 pub use crate::crowd::{Crowd, Name};
@@ -117,6 +119,33 @@ impl HostFs {
     pub fn crowd(&self) -> Option<Crowd> {
         let mut crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
         crowd.take()
+    }
+}
+
+/// How long, and how often, a descriptor is waited for when there is none.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSES_MAX: usize = 100;
+
+impl HostFs {
+    /// Calls what needs a descriptor, again after a while if there was none and someone is there who
+    /// has inodes forgotten.
+    fn with_room<T>(&self, call: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        for _ in 0..PAUSES_MAX {
+            match call() {
+                Err(Errno::MFILE) if self.is_thinned() => {
+                    self.table.call();
+                    thread::sleep(PAUSE);
+                }
+                result => return result,
+            }
+        }
+        call()
+    }
+
+    /// Whether someone has taken the [`Crowd`].
+    fn is_thinned(&self) -> bool {
+        let crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
+        crowd.is_none()
     }
 }
 

@@ -55,7 +55,8 @@ pub(crate) fn look_up(fs: &HostFs, parent: &Node, name: &[u8]) -> FsResult<(Arc<
     }
     // The name may mean something else by now, so what was opened says what it is.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(parent, name, flags, Mode::empty()).map_err(not_found)?;
+    let fd = fs.with_room(|| openat(parent, name, flags, Mode::empty()));
+    let fd = fd.map_err(not_found)?;
     let stat = host::stat_of(fd.as_fd()).map_err(refused)?;
     let node = fs.table.add(fd, &stat)?;
     let attr = attr::from_stat(node.ino, &stat)?;

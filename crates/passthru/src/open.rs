@@ -45,7 +45,8 @@ pub(crate) fn open_node(fs: &HostFs, node: &Node, flags: u32) -> FsResult<HostFi
         _ => return Err(refused(Errno::NXIO)),
     }
     let flags = kept_flags(flags);
-    let fd = fs.proc_fds.reopen(node.as_fd(), flags).map_err(refused)?;
+    let fd = fs.with_room(|| fs.proc_fds.reopen(node.as_fd(), flags));
+    let fd = fd.map_err(refused)?;
     Ok(HostFile::new(fd, flags))
 }
 

@@ -141,8 +141,7 @@ impl Table {
         maps.by_ino.insert(node.ino, Arc::clone(&node));
         maps.by_key.insert(key, Arc::clone(&node));
         if maps.by_ino.len() > self.crowded_at {
-            // One call is enough, and nobody may listen.
-            let _ = self.crowded.try_send(());
+            self.call();
         }
         Ok(node)
     }
@@ -167,6 +166,11 @@ impl Table {
         };
         // Closing the last descriptor of a deleted file frees its space, which takes time.
         drop(forgotten);
+    }
+
+    /// Calls whoever has nodes forgotten. One call is enough, and nobody may listen.
+    pub fn call(&self) {
+        let _ = self.crowded.try_send(());
     }
 
     /// Whether more nodes are held than is good.
