@@ -12,8 +12,6 @@ use crate::{Form, Shared, entries, queues};
 
 /// What became of a request that was buffered.
 pub(crate) struct Accepted {
-    /// Bytes that are buffered now.
-    buffered: u64,
     /// Whether a region is full.
     full: bool,
     /// Whether the inode had nothing buffered.
@@ -217,17 +215,13 @@ impl<F: Writable> Shared<F> {
     ) -> Accepted {
         let len = request.len;
         state.reaches(offset.saturating_add(len as u64));
-        let buffered = self.counters.buffer(len);
+        self.counters.buffer(len);
         let newly_dirty = !state.listed;
         if newly_dirty {
             state.listed = true;
             self.dirty.add(inode);
         }
-        Accepted {
-            buffered,
-            full,
-            newly_dirty,
-        }
+        Accepted { full, newly_dirty }
     }
 
     /// Sees to it that what was accepted is written in time.
@@ -240,7 +234,7 @@ impl<F: Writable> Shared<F> {
             self.signal.rouse();
         }
         let queues = self.options.form == Form::Queues;
-        let deep = queues && accepted.buffered >= self.depth;
+        let deep = queues && self.pool.used_bytes() >= self.options.bytes_max / 2;
         // Looked at after the request was added: who stands in line saw it, or is seen.
         let waited_for = self.pool.has_waiting();
         match (self.options.threaded, accepted.full) {

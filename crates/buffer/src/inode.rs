@@ -165,16 +165,17 @@ impl State {
         self.queued += 1;
     }
 
-    /// Takes out what is to be written next: extents that continue each other, of up to so many bytes.
+    /// Takes out what is to be written next: extents that continue each other, with up to so many bytes of
+    /// memory.
     pub(crate) fn take_batch(&mut self, bytes_max: usize) -> Vec<Extent> {
         let mut batch: Vec<Extent> = self.queue.pop_front().into_iter().collect();
-        let mut bytes = batch.first().map_or(0, |first| first.bytes().len());
+        let mut bytes = batch.first().map_or(0, |first| first.data.capacity());
         while batch.len() < BATCHED_MAX {
             let follows = self.queue.front().zip(batch.last());
             let Some((next, _)) = follows.filter(|(next, last)| last.is_followed_by(next)) else {
                 break;
             };
-            bytes += next.bytes().len();
+            bytes += next.data.capacity();
             if bytes > bytes_max {
                 break;
             }

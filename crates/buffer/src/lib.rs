@@ -92,7 +92,7 @@ pub enum Form {
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
     /// larger ones stay as they are. The thread is called when half of [`Options::bytes_max`] is
-    /// buffered; the interval is for what is left.
+    /// taken; the interval is for what is left.
     #[default]
     Queues,
 }
@@ -143,8 +143,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Shared<F> {
     inner: F,
     options: Options,
-    /// Buffered bytes from which on the thread is called.
-    depth: u64,
     table: Table,
     dirty: Dirty,
     pool: Pool,
@@ -185,7 +183,6 @@ impl<F: Writable + 'static> Buffered<F> {
         let shared = Arc::new(Shared {
             inner,
             options,
-            depth: (options.bytes_max / 2) as u64,
             table: Table::new(),
             dirty: Dirty::default(),
             pool: Pool::new(options.bytes_max),

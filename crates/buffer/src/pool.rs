@@ -217,6 +217,11 @@ impl Pool {
         state.kept.clear();
     }
 
+    /// Bytes of memory that are in use.
+    pub(crate) fn used_bytes(&self) -> usize {
+        lock(&self.state).used_bytes
+    }
+
     /// Bytes of memory now, used or kept, and at most.
     pub(crate) fn memory(&self) -> (usize, usize) {
         let state = lock(&self.state);

@@ -121,11 +121,10 @@ impl Counters {
     }
 
     /// So many bytes more are buffered; says how many there are.
-    pub(crate) fn buffer(&self, bytes: usize) -> u64 {
+    pub(crate) fn buffer(&self, bytes: usize) {
         let bytes = bytes as u64;
         let now = self.buffered.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.buffered_peak.fetch_max(now, Ordering::Relaxed);
-        now
     }
 
     pub(crate) fn unbuffer(&self, bytes: usize) {
