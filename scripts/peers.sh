@@ -38,7 +38,9 @@ build_libfuse() {
     mkdir source && tar -xf fuse3_*.orig.tar.[gx]z -C source --strip-components=1 || return
     library=$(find "$PWD/root/usr/lib" -name 'libfuse3.so.4') && cp -L "$library" . || return
     # What the library itself needs is found when the programs run.
-    local flags=(-O2 -DNDEBUG -D_FILE_OFFSET_BITS=64 -Iroot/usr/include/fuse3 -Wl,--allow-shlib-undefined)
+    # As the configuration of libfuse has it on Linux; without the first, extended attributes are left out.
+    local has=(-D_GNU_SOURCE -include sys/xattr.h -DHAVE_SETXATTR -DHAVE_UTIMENSAT -DHAVE_POSIX_FALLOCATE -DHAVE_FALLOCATE -DHAVE_COPY_FILE_RANGE -DHAVE_FDATASYNC)
+    local flags=(-O2 -DNDEBUG "${has[@]}" -D_FILE_OFFSET_BITS=64 -Iroot/usr/include/fuse3 -Wl,--allow-shlib-undefined)
     c++ -std=c++17 source/example/passthrough_hp.cc "${flags[@]}" libfuse3.so.4 -pthread -o passthrough_hp &&
         cc source/example/passthrough_ll.c "${flags[@]}" libfuse3.so.4 -pthread -o passthrough_ll &&
         sed -n 's/^Version: /libfuse /p' root/usr/lib/*/pkgconfig/fuse3.pc >version

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::Bench;
 use super::counters::Counters;
@@ -12,6 +13,10 @@ use super::workload::{Workload, get_ready};
 use crate::Outcome;
 use crate::bench::mounted::Daemon;
 use crate::bench::place::Place;
+
+/// How long nothing is done before the time is taken: daemons go on starting when the mount stands, and those of the
+/// turn before go on ending.
+const REST: Duration = Duration::from_millis(100);
 
 /// A directory that is written to in some way, until dropped.
 pub(super) struct Served {
@@ -126,6 +131,7 @@ impl Bench<'_> {
 /// When it fails, or not all lies there afterwards.
 pub(super) fn timed(served: &Served, workload: &Workload) -> Outcome<[f64; 2]> {
     get_ready();
+    thread::sleep(REST);
     let start = Instant::now();
     let amount = (workload.work)(&served.directory)?;
     let cached = start.elapsed().as_secs_f64();
