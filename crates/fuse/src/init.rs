@@ -8,8 +8,11 @@ use crate::MountError;
 use crate::device::{Device, REQUEST_LEN_MAX};
 use crate::proto::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, init_flag, op};
 
-/// The largest READ that a kernel sends, in bytes; also its limit for unprivileged settings.
+/// The largest READ that a kernel sends which is not set to send larger ones, in bytes.
 pub const READ_LEN_MAX: usize = 1 << 20;
+
+/// Beyond this, larger requests only cost memory.
+const REQUEST_LEN_LIMIT: usize = 16 << 20;
 
 /// The least it may be told to keep to: what it uses when told nothing, and room for everything else
 /// that is answered.
@@ -86,9 +89,19 @@ pub struct Agreed {
     pub writes_back: bool,
 }
 
-/// The size of the largest READ for a wish in bytes: a power of two that the kernel takes.
-pub fn read_len(wanted: usize) -> usize {
-    1 << wanted.clamp(READ_LEN_MIN, READ_LEN_MAX).ilog2()
+/// The size of the largest READ for a wish in bytes, where requests have up to `limit`: a power of two
+/// that the kernel takes.
+pub fn read_len(wanted: usize, limit: usize) -> usize {
+    1 << wanted.clamp(READ_LEN_MIN, limit.max(READ_LEN_MIN)).ilog2()
+}
+
+/// Bytes of the largest request that the kernel is set to send: 1 MiB, unless the sysctl
+/// `fs.fuse.max_pages_limit` (Linux 6.13) says otherwise; never more than 16 MiB.
+pub fn request_len_limit() -> usize {
+    let pages = std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit");
+    let pages: Option<usize> = pages.ok().and_then(|text| text.trim().parse().ok());
+    let limit = pages.map_or(READ_LEN_MAX, |pages| pages.saturating_mul(page_size()));
+    1 << limit.clamp(page_size(), REQUEST_LEN_LIMIT).ilog2()
 }
 
 /// Receives and answers the INIT request of a fresh mount, and says what was agreed upon.
@@ -311,9 +324,9 @@ mod tests {
             (300_000, 256 << 10),
             (usize::MAX, 1 << 20),
         ] {
-            assert_eq!(read_len(wanted), len, "{wanted}");
+            assert_eq!(read_len(wanted, READ_LEN_MAX), len, "{wanted}");
             let terms = Terms {
-                read_len_max: read_len(wanted),
+                read_len_max: read_len(wanted, READ_LEN_MAX),
                 ..TERMS
             };
             let pages = negotiate(&offer(7, 45), terms).unwrap().max_pages;

@@ -66,6 +66,7 @@ mod memory;
 pub use backing::Passthrough;
 pub use dispatch::{AttributeRequest, Loan};
 pub use error::{MountError, UnmountError};
+pub use init::request_len_limit;
 pub use mount::{MountOptions, unmount};
 pub use notify::Notifier;
 pub use request::{Answered, Operation};

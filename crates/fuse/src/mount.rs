@@ -39,14 +39,15 @@ pub struct MountOptions {
     /// kernel wakes the one that waits longest, and of few that one is often on the wrong processor.
     pub workers: usize,
     /// Bytes of the largest read the kernel may ask for at once: each thread that works has a buffer
-    /// of that size. Rounded down to a power of two, from 128 KiB to 1 MiB.
+    /// of that size. Rounded down to a power of two, from 128 KiB to
+    /// [what the kernel is set to send](crate::request_len_limit).
     pub read_len_max: usize,
     /// Bytes the kernel reads ahead of a process that reads in order; `None` for what it likes, which
     /// is 128 KiB. Everyone may lower it, root may raise it;
     /// [`Session::readahead`](crate::Session::readahead) tells what came of it.
     pub readahead: Option<usize>,
     /// Bytes of the largest write the kernel may ask for at once, of a file system that can be written
-    /// to: from 4 KiB to 1 MiB.
+    /// to: from 4 KiB to [what the kernel is set to send](crate::request_len_limit).
     pub write_len_max: usize,
     /// Whether the kernel may read and write the files behind those of such a file system by itself,
     /// where it can and they are offered ([`Writable::backing`](anteros_core::Writable::backing)).

@@ -20,7 +20,7 @@ use crate::backing::{Backing, Passthrough};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
 use crate::dispatch::{AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
-use crate::init::{READ_LEN_MAX, Terms, handshake, read_len};
+use crate::init::{Terms, handshake, read_len, request_len_limit};
 use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
 use crate::readahead;
@@ -65,14 +65,15 @@ impl Session {
             path,
             live: Arc::new(AtomicBool::new(true)),
         });
+        let limit = request_len_limit();
         let write_len_max = fs
             .writable()
-            .map(|_| options.write_len_max.clamp(4096, READ_LEN_MAX));
+            .map(|_| options.write_len_max.clamp(4096, limit));
         let wants_to_lend = fs.has_memory_files() || write_len_max.is_some() && options.passthrough;
         let terms = Terms {
             write_len_max,
             check_permissions: options.default_permissions,
-            read_len_max: read_len(options.read_len_max),
+            read_len_max: read_len(options.read_len_max, limit),
             readahead: options.readahead,
             passthrough: wants_to_lend && may_lend(),
             write_back: write_len_max.is_some() && options.write_back,

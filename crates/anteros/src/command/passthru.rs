@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anteros_buffer::{Buffered, Form};
 use anteros_core::{Ino, parse_size};
-use anteros_fuse::{MountOptions, Notifier, Passthrough, Session};
+use anteros_fuse::{MountOptions, Notifier, Passthrough, Session, request_len_limit};
 use anteros_passthru::{Crowd, HostFs, Options};
 use rustix::io::Errno;
 
@@ -42,7 +42,7 @@ pub struct Args {
     #[command(flatten)]
     workers: WorkerArgs,
 
-    /// The largest read or write that the kernel asks for at once, from 4K to 1M (K, M)
+    /// The largest read or write that the kernel asks for at once, from 4K to 1M; more if fs.fuse.max_pages_limit allows (K, M)
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = unit)]
     unit: usize,
 
@@ -105,6 +105,13 @@ impl Args {
                 self.source.display()
             );
             return Err(Failure::new(Kind::Usage, message).hint("mount it elsewhere"));
+        }
+        let limit = request_len_limit();
+        if self.unit > limit {
+            let limit = output::bytes(limit as u64);
+            let message = format!("--unit: the kernel is set to send {limit} at once");
+            let hint = "root can raise the sysctl fs.fuse.max_pages_limit, which counts pages";
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
         if let Some(path) = &self.trace {
             daemon::recording::check_place(path, &target)?;
@@ -307,7 +314,10 @@ fn directory(path: &Path) -> Result<PathBuf, Failure> {
 fn unit(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text).map_err(|e| e.to_string())?;
     match usize::try_from(bytes) {
-        Ok(bytes @ 0x1000..=0x10_0000) if bytes.is_power_of_two() => Ok(bytes),
-        _ => Err("a power of two from 4K to 1M is wanted".into()),
+        Ok(bytes @ 0x1000..=0x100_0000) if bytes.is_power_of_two() => Ok(bytes),
+        _ => Err(
+            "a power of two from 4K to 1M is wanted, or up to 16M where the kernel is set to it"
+                .into(),
+        ),
     }
 }

@@ -466,4 +466,9 @@ fn what_cannot_be_mirrored_is_refused() {
     assert!(error.contains("not a directory"), "{error}");
     let error = shop.bad(2, "passthru src mnt --unit 5000");
     assert!(error.contains("a power of two"), "{error}");
+    let limit = anteros_fuse::request_len_limit();
+    if limit < 16 << 20 {
+        let error = shop.bad(2, "passthru src mnt --unit 16M");
+        assert!(error.contains("fs.fuse.max_pages_limit"), "{error}");
+    }
 }
