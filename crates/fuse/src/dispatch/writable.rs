@@ -209,7 +209,10 @@ impl Writing<'_> {
         };
         // What the kernel believed missing may have been there.
         if flags & TRUNCATE != 0 && open_flags & OPEN_KILL_SUIDGID != 0 {
-            self.drop_privileges(file)?;
+            self.drop_privileges(file).inspect_err(|_| {
+                self.fs.release(file);
+                self.fs.forget(file.ino, 1);
+            })?;
         }
         Ok(len + put(&mut out[len..], &self.opened(file, cached))?)
     }
