@@ -13,7 +13,7 @@ use anteros_tests::judge;
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::{Run, Signal, Workshop, is_mounted, kill, same, wait_until};
+use crate::{Run, Signal, Workshop, is_mounted, kill, prometheus_samples, same, wait_until};
 
 /// A workshop with an image and, while the value lives, its mount.
 struct Mounted {
@@ -147,20 +147,7 @@ fn its_numbers_come_in_three_forms() {
         "{stat}"
     );
     let text = mounted.shop.good("stat --prometheus mnt");
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, value) = line.rsplit_once(' ').unwrap();
-        assert!(
-            name.starts_with("anteros_") && value.parse::<f64>().is_ok(),
-            "{line}"
-        );
-        let name = name.split('{').next().unwrap();
-        let name = ["_bucket", "_sum", "_count"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end))
-            .filter(|_| name.starts_with("anteros_answer_seconds"))
-            .unwrap_or(name);
-        assert!(text.contains(&format!("# TYPE {name} ")), "{line}");
-    }
+    prometheus_samples(&text);
     mounted.shop.bad(2, "stat --json --prometheus mnt");
     assert_eq!(mounted.unmount(), Some(0));
 }

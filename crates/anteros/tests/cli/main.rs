@@ -33,6 +33,26 @@ struct Workshop {
     program: PathBuf,
 }
 
+/// Counts the samples of a text that Prometheus reads, each of which must have a value and a type.
+fn prometheus_samples(text: &str) -> usize {
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let check = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(
+            name.starts_with("anteros_") && value.parse::<f64>().is_ok(),
+            "{line}"
+        );
+        let name = name.split('{').next().unwrap();
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .filter(|_| name.starts_with("anteros_answer_seconds"))
+            .unwrap_or(name);
+        assert!(text.contains(&format!("# TYPE {family} ")), "{line}");
+    };
+    samples.inspect(|line| check(line)).count()
+}
+
 /// What a run of the program gave.
 #[derive(Debug)]
 struct Run {

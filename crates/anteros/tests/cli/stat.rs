@@ -10,7 +10,7 @@ use anteros_tests::judge;
 use rustix::fs::OFlags;
 use serde_json::Value;
 
-use crate::{Workshop, run, wait_until};
+use crate::{Workshop, prometheus_samples, run, wait_until};
 
 /// A directory `behind`, mirrored at `mnt`.
 fn mirror(options: &str) -> Workshop {
@@ -256,22 +256,7 @@ fn its_numbers_are_such_as_prometheus_reads() {
     let shop = mirror("--data buffer");
     fs::write(shop.path("mnt/file"), "content").unwrap();
     let text = shop.good("stat --prometheus mnt");
-    let mut samples = 0;
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, value) = line.rsplit_once(' ').unwrap();
-        assert!(
-            name.starts_with("anteros_") && value.parse::<f64>().is_ok(),
-            "{line}"
-        );
-        let name = name.split('{').next().unwrap();
-        let family = ["_bucket", "_sum", "_count"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end))
-            .unwrap_or(name);
-        assert!(text.contains(&format!("# TYPE {family} ")), "{line}");
-        samples += 1;
-    }
-    assert!(samples > 50, "{text}");
+    assert!(prometheus_samples(&text) > 50, "{text}");
     assert!(
         text.contains("anteros_mirror_info{way=\"buffer\",why=\"asked for"),
         "{text}"
