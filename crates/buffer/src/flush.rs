@@ -1,4 +1,4 @@
-//! What leaves the buffer: one extent of an inode at a time, in order, written without a lock held.
+//! What leaves the buffer: extents of an inode that continue each other, in order, written without a lock held.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};

@@ -407,9 +407,10 @@ impl Dispatcher {
 
     /// What the mount says of itself.
     fn own_attribute(&self, ino: Ino, name: &[u8]) -> Option<Vec<u8>> {
+        let answer = self.on_attribute.as_ref()?;
         let lender = self.file_lender.as_ref();
         let loan = lender.map_or(Loan::Never, |lender| lender.loan(ino));
-        self.on_attribute.as_ref()?(&AttributeRequest { ino, name, loan })
+        answer(&AttributeRequest { ino, name, loan })
     }
 
     fn listxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {

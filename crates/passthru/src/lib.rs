@@ -149,6 +149,17 @@ impl HostFs {
     }
 }
 
+impl HostFs {
+    /// The open file that is about to be written to, without its privileges if they are to go.
+    fn file_to_write(&self, file: OpenFile, drops_privileges: bool) -> FsResult<Arc<HostFile>> {
+        let file = self.files.get(file.handle)?;
+        if drops_privileges {
+            attr::drop_privileges(&self.identity, file.fd())?;
+        }
+        Ok(file)
+    }
+}
+
 /// What is held of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
@@ -300,10 +311,7 @@ impl Writable for HostFs {
         data: &[u8],
         drops_privileges: bool,
     ) -> FsResult<usize> {
-        let file = self.files.get(file.handle)?;
-        if drops_privileges {
-            attr::drop_privileges(&self.identity, file.fd())?;
-        }
+        let file = self.file_to_write(file, drops_privileges)?;
         file.write(offset, data)
     }
 
@@ -314,10 +322,7 @@ impl Writable for HostFs {
         pieces: &[IoSlice<'_>],
         drops_privileges: bool,
     ) -> FsResult<usize> {
-        let file = self.files.get(file.handle)?;
-        if drops_privileges {
-            attr::drop_privileges(&self.identity, file.fd())?;
-        }
+        let file = self.file_to_write(file, drops_privileges)?;
         file.write_pieces(offset, pieces)
     }
 
