@@ -11,6 +11,7 @@
 mod algorithm;
 mod device;
 mod fs;
+mod page;
 mod size;
 mod writable;
 
@@ -19,5 +20,6 @@ pub use device::{Device, FileDevice, Window};
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
+pub use page::{PAGE_BYTES, begin_on_page};
 pub use size::{ParseSizeError, parse_size};
 pub use writable::{Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable};

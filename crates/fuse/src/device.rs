@@ -1,15 +1,17 @@
 //! `/dev/fuse`: whole requests in, whole replies out. Their meaning is `dispatch`'s business.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use anteros_core::{Payload, begin_on_page};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use zerocopy::IntoBytes;
 
 use crate::ioctl;
-use crate::proto::OutHeader;
+use crate::proto::{OutHeader, WRITE_HEAD_LEN};
 
 /// Where the kernel offers its side of the protocol.
 pub const PATH: &str = "/dev/fuse";
@@ -19,8 +21,52 @@ pub const PATH: &str = "/dev/fuse";
 /// of an extended attribute may have 64 KiB.
 pub const REQUEST_LEN_MAX: usize = 64 << 10;
 
-/// What a request has besides the content that is to be written.
+/// What a request has besides the content that is to be written, and less than a page in front of it.
 pub const REQUEST_HEAD_MAX: usize = 16 << 10;
+
+/// A request as it was received.
+#[derive(Debug, Default)]
+pub struct Request {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Request {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    /// A part of it, in its buffer, which may be kept.
+    ///
+    /// # Panics
+    ///
+    /// When the request does not reach so far.
+    pub fn payload(&mut self, part: Range<usize>) -> Payload<'_> {
+        let place = self.start + part.start..self.start + part.end;
+        Payload::new(&mut self.buffer, place)
+    }
+
+    /// Makes room for another request, of up to `len_max` bytes with what lies in front: there, the content of
+    /// one that writes begins on a page.
+    fn prepare(&mut self, len_max: usize) -> &mut Vec<u8> {
+        if self.buffer.capacity() < len_max {
+            self.buffer = Vec::with_capacity(len_max);
+        }
+        self.start = begin_on_page(&mut self.buffer, WRITE_HEAD_LEN);
+        &mut self.buffer
+    }
+}
+
+#[cfg(test)]
+impl From<&[u8]> for Request {
+    fn from(bytes: &[u8]) -> Self {
+        Self {
+            buffer: bytes.to_vec(),
+            start: 0,
+        }
+    }
+}
 
 /// An open `/dev/fuse`.
 #[derive(Debug)]
@@ -55,12 +101,11 @@ impl Device {
         }
     }
 
-    /// Waits for a request of up to `len_max` bytes; `false` when the mount is gone.
-    pub fn receive(&self, request: &mut Vec<u8>, len_max: usize) -> io::Result<bool> {
-        request.clear();
-        request.reserve_exact(len_max);
+    /// Waits for a request, for which a buffer of `len_max` bytes is taken; `false` when the mount is gone.
+    pub fn receive(&self, request: &mut Request, len_max: usize) -> io::Result<bool> {
+        let buffer = request.prepare(len_max);
         loop {
-            match rustix::io::read(&self.0, spare_capacity(request)) {
+            match rustix::io::read(&self.0, spare_capacity(buffer)) {
                 Ok(_) => return Ok(true),
                 Err(Errno::NODEV) => return Ok(false),
                 // A signal; or the caller gave up just as its request was handed out.
@@ -113,5 +158,33 @@ fn allow_late(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn written_content_begins_on_a_page_whatever_buffer_is_there() {
+        let (kernel, end) = UnixDatagram::pair().unwrap();
+        let device = Device::from_fd(end.into());
+        let mut request = Request::default();
+        let mut kept = Vec::new();
+        for round in 0..8 {
+            let sent: Vec<u8> = (0..3 * 4096).map(|i| (i % 251) as u8 ^ round).collect();
+            assert_eq!(kernel.send(&sent).unwrap(), sent.len());
+            assert!(device.receive(&mut request, REQUEST_LEN_MAX).unwrap());
+            assert!(request.bytes() == sent);
+            let payload = request.payload(WRITE_HEAD_LEN..sent.len());
+            assert!(payload.bytes() == &sent[WRITE_HEAD_LEN..]);
+            assert_eq!(payload.bytes().as_ptr().addr() % 4096, 0);
+            if round % 2 == 0 {
+                let other = Vec::with_capacity(payload.capacity() + usize::from(round));
+                kept.push(payload.exchange(other));
+            }
+        }
     }
 }

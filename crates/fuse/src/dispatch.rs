@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use self::writable::Writing;
 use self::write_back::WriteBack;
+use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
 use crate::proto::{
@@ -166,8 +167,8 @@ impl Dispatcher {
 
     /// Answers `request`, the payload in `out`; `None` for requests that want no answer. Where content is
     /// written, the buffer of the request may be kept: another one, as large, is there then.
-    pub fn answer(&self, request: &mut Vec<u8>, out: &mut [u8]) -> Option<Reply> {
-        let (header, body) = InHeader::read_from_prefix(request).ok()?;
+    pub fn answer(&self, request: &mut Request, out: &mut [u8]) -> Option<Reply> {
+        let (header, body) = InHeader::read_from_prefix(request.bytes()).ok()?;
         if matches!(header.opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT) {
             if let Some(fs) = self
                 .fs
@@ -178,7 +179,7 @@ impl Dispatcher {
             }
             return None;
         }
-        let payload = if header.len as usize != request.len() {
+        let payload = if header.len as usize != request.bytes().len() {
             Err(Errno::INVAL)
         } else if header.opcode == op::WRITE {
             catch_unwind(AssertUnwindSafe(|| self.write(&header, request, out)))
@@ -254,7 +255,7 @@ impl Dispatcher {
     fn write(
         &self,
         header: &InHeader,
-        request: &mut Vec<u8>,
+        request: &mut Request,
         out: &mut [u8],
     ) -> Result<usize, Errno> {
         let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;

@@ -5,7 +5,7 @@ use rustix::param::page_size;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::MountError;
-use crate::device::{Device, REQUEST_LEN_MAX};
+use crate::device::{Device, REQUEST_LEN_MAX, Request};
 use crate::proto::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, init_flag, op};
 
 /// The largest READ that a kernel sends which is not set to send larger ones, in bytes.
@@ -111,12 +111,12 @@ pub fn request_len_limit() -> usize {
 /// [`MountError::KernelVersion`], or [`MountError::Handshake`] when the device fails, the mount has
 /// gone already, or what comes first is no INIT.
 pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
-    let mut request = Vec::new();
+    let mut request = Request::default();
     let is_there = device.receive(&mut request, REQUEST_LEN_MAX);
     if !is_there.map_err(MountError::Handshake)? {
         return Err(MountError::Handshake(Errno::NODEV.into()));
     }
-    let (unique, offer) = parse(&request)
+    let (unique, offer) = parse(request.bytes())
         .ok_or_else(|| MountError::Handshake(std::io::ErrorKind::InvalidData.into()))?;
     let answer = negotiate(&offer, terms);
     let payload = answer

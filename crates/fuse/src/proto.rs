@@ -307,6 +307,9 @@ pub struct WriteIn {
     pub padding: u32,
 }
 
+/// Where in a request the content begins that WRITE brings.
+pub const WRITE_HEAD_LEN: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+
 /// Reply to WRITE and COPY_FILE_RANGE.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

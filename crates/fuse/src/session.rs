@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::backing::{Backing, Passthrough};
-use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX};
+use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
 use crate::dispatch::{AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
 use crate::init::{Terms, handshake, read_len, request_len_limit};
@@ -34,7 +34,7 @@ pub struct Session {
     device: Arc<Device>,
     dispatcher: Dispatcher,
     workers: usize,
-    /// Bytes of a request.
+    /// Bytes of a request, with what lies in front of it in its buffer.
     request_len_max: usize,
     /// Bytes of a reply's payload at most.
     read_len_max: usize,
@@ -202,10 +202,13 @@ impl Session {
 
     /// Answers requests that come over one channel until the mount is gone.
     fn serve(&self, channel: &Device) -> io::Result<()> {
-        let mut request = Vec::new();
+        let mut request = Request::default();
         let mut payload = vec![0; self.read_len_max];
         while channel.receive(&mut request, self.request_len_max)? {
-            let watch = self.on_answer.as_ref().map(|_| self.look_at(&request));
+            let watch = self
+                .on_answer
+                .as_ref()
+                .map(|_| self.look_at(request.bytes()));
             if let Some(reply) = self.dispatcher.answer(&mut request, &mut payload) {
                 channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
                 watch

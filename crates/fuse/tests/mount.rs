@@ -5,6 +5,8 @@
 
 #[path = "support/mod.rs"]
 mod memory;
+#[path = "support/sink.rs"]
+mod sink;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -25,6 +27,7 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use memory::{ACL, MemoryFs, crowd_name, pattern};
+use sink::Sink;
 
 /// Whether the kernel can judge; says loudly if not.
 fn judge() -> bool {
@@ -993,4 +996,39 @@ impl Drop for Server {
         self.0.kill().ok();
         self.0.wait().ok();
     }
+}
+
+#[test]
+fn what_is_written_arrives_on_a_page_of_memory() {
+    if !judge() {
+        return;
+    }
+    let sink = Arc::new(Sink::default());
+    let dir = TempDir::new().unwrap();
+    let session = Session::mount(sink.clone(), dir.path(), &MountOptions::default()).unwrap();
+    let unmounter = session.unmounter();
+    let server = thread::spawn(move || session.run());
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(dir.path().join("sink"))
+        .unwrap();
+    let content = pattern(1 << 20);
+    let mut expected = Vec::new();
+    for round in 0..40 {
+        let len = [1, 100, 4096, 5000, 300_000, 1 << 20][round % 6];
+        file.write_all_at(&content[..len], (round as u64) << 20)
+            .unwrap();
+        expected.extend_from_slice(&content[..len]);
+    }
+    drop(file);
+    unmounter.unmount().unwrap();
+    server.join().unwrap().unwrap();
+    let mut arrivals = sink.arrivals.lock().unwrap().clone();
+    arrivals.sort_by_key(|arrival| arrival.offset);
+    for arrival in &arrivals {
+        assert_eq!(arrival.addr % 4096, 0, "offset {}", arrival.offset);
+    }
+    let arrived: Vec<u8> = arrivals.into_iter().flat_map(|a| a.content).collect();
+    assert!(arrived == expected);
 }

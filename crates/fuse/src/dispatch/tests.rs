@@ -29,7 +29,7 @@ impl Bench {
 
     /// Sends a request and returns the payload of the reply.
     fn ask(&mut self, opcode: u32, nodeid: u64, body: &[u8]) -> Result<&[u8], Errno> {
-        let mut request = request(opcode, nodeid, body);
+        let mut request = Request::from(&request(opcode, nodeid, body)[..]);
         let reply = self
             .dispatcher
             .answer(&mut request, &mut self.out)
@@ -154,7 +154,7 @@ fn a_length_that_lies_is_refused() {
         request.push(0);
         let reply = bench
             .dispatcher
-            .answer(&mut request.clone(), &mut [0; 4096])
+            .answer(&mut Request::from(&request[..]), &mut [0; 4096])
             .unwrap();
         assert_eq!(
             reply,
@@ -175,7 +175,7 @@ fn half_a_header_cannot_be_answered() {
         assert_eq!(
             bench
                 .dispatcher
-                .answer(&mut request[..len].to_vec(), &mut [0; 4096]),
+                .answer(&mut Request::from(&request[..len]), &mut [0; 4096]),
             None,
             "{len} bytes"
         );
@@ -203,7 +203,7 @@ fn no_opcode_and_no_bytes_make_it_panic_or_overrun() {
             payload: Ok(len), ..
         }) = bench
             .dispatcher
-            .answer(&mut request.clone(), &mut bench.out)
+            .answer(&mut Request::from(&request[..]), &mut bench.out)
         {
             assert!(len <= bench.out.len(), "round {round}, opcode {opcode}");
         }
@@ -225,7 +225,7 @@ fn a_reply_that_does_not_fit_is_an_error() {
         let request = request(opcode, bench.node(ino), &body);
         let reply = bench
             .dispatcher
-            .answer(&mut request.clone(), &mut [0; 3])
+            .answer(&mut Request::from(&request[..]), &mut [0; 3])
             .unwrap();
         assert_eq!(reply.payload, Err(Errno::INVAL), "opcode {opcode}");
     }
@@ -577,7 +577,7 @@ fn writing_is_refused_and_the_unknown_is_unknown() {
         assert_eq!(
             bench
                 .dispatcher
-                .answer(&mut request.clone(), &mut bench.out),
+                .answer(&mut Request::from(&request[..]), &mut bench.out),
             None,
             "opcode {opcode}"
         );

@@ -4,18 +4,20 @@
 use std::io;
 
 use anteros_core::{
-    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Payload, Rdev, SetTime,
-    Timestamp, Writable,
+    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime, Timestamp,
+    Writable,
 };
 use rustix::io::Errno;
 
 use super::write_back::{self, WriteBack};
 use super::{Args, Dispatcher, put};
+use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::proto::{
     CopyFileRangeIn, CreateIn, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn, InHeader,
     MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, SetattrIn,
-    WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, op, open_flag, setattr, unpack_rdev,
+    WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, op, open_flag, setattr,
+    unpack_rdev,
 };
 
 /// `S_IFREG`.
@@ -249,14 +251,13 @@ impl Writing<'_> {
     }
 
     /// The only request whose buffer may be kept.
-    pub(super) fn write(&self, request: &mut Vec<u8>, out: &mut [u8]) -> Answer {
-        const HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
-        let write: WriteIn = Args(&request[size_of::<InHeader>()..]).take()?;
-        let end = HEAD + write.size as usize;
-        if end > request.len() {
+    pub(super) fn write(&self, request: &mut Request, out: &mut [u8]) -> Answer {
+        let write: WriteIn = Args(&request.bytes()[size_of::<InHeader>()..]).take()?;
+        let end = WRITE_HEAD_LEN + write.size as usize;
+        if end > request.bytes().len() {
             return Err(Errno::INVAL);
         }
-        let payload = Payload::new(request, HEAD..end);
+        let payload = request.payload(WRITE_HEAD_LEN..end);
         let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
         let file = self.file(write.fh);
         let written = self.fs.write_payload(file, write.offset, payload, drops);
