@@ -117,17 +117,18 @@ impl<F: Writable> Shared<F> {
     }
 
     /// Copies a request to the end of the extent it continues, if it may and `has_room` makes sure that
-    /// the buffer is large enough, or else into a new one of `first_bytes`.
+    /// the buffer is large enough, or else into a new one with room for `first_room` bytes.
     pub(crate) fn gather(
         &self,
         inode: &Arc<Inode>,
         request: &Request,
         bytes: &[u8],
-        first_bytes: usize,
+        first_room: usize,
         mut has_room: impl FnMut(&mut Extent) -> bool,
     ) -> FsResult<Accepted> {
         let region_bytes = self.options.region_bytes;
         let len = request.len;
+        let first_bytes = self.options.form.buffer_bytes(first_room);
         // Another request like this one would not fit.
         let is_full = |extent_len: usize| extent_len + len > region_bytes;
         let mut spare: Option<Vec<u8>> = None;
@@ -138,16 +139,17 @@ impl<F: Writable> Shared<F> {
                     extent.data.extend_from_slice(bytes);
                     extent.drops_privileges |= request.drops_privileges;
                     extent.charge += request.charge;
-                    let full = is_full(extent.data.len());
+                    let full = is_full(extent.bytes().len());
                     break self.admit(inode, state, request, offset, full);
                 }
                 extent.gathers = false;
             }
             // Whoever waited for a buffer has it already.
             if let Some(mut data) = spare.take().or_else(|| self.pool.try_take(first_bytes)) {
+                let start = self.options.form.begin(&mut data);
                 data.extend_from_slice(bytes);
-                let full = is_full(data.len());
-                state.push(request, offset, (data, 0), true);
+                state.push(request, offset, (data, start), true);
+                let full = is_full(len);
                 break self.admit(inode, state, request, offset, full);
             }
             // Not with the lock: memory comes back only when extents are taken out.

@@ -23,6 +23,6 @@ pub(crate) fn accept<F: Writable>(
     content: &Content<'_>,
 ) -> FsResult<Accepted> {
     // A region has all its room from the beginning.
-    let first_bytes = shared.options.region_bytes;
-    shared.gather(inode, request, content.bytes(), first_bytes, |_| true)
+    let room = shared.options.region_bytes;
+    shared.gather(inode, request, content.bytes(), room, |_| true)
 }

@@ -69,7 +69,7 @@ impl<F: Writable> Shared<F> {
             if state.done >= target {
                 return true;
             }
-            let batch = state.take_batch(self.batch_bytes_max());
+            let batch = state.take_batch(self.batch_bytes());
             if batch.is_empty() {
                 return true;
             }
@@ -96,8 +96,8 @@ impl<F: Writable> Shared<F> {
         }
     }
 
-    /// Half of what may be buffered: the other half is for those who write meanwhile.
-    fn batch_bytes_max(&self) -> usize {
+    /// Half of what may be buffered, when the thread is called: the other half is for those who write meanwhile.
+    fn batch_bytes(&self) -> usize {
         self.options.bytes_max / 2
     }
 

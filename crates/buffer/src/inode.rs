@@ -21,7 +21,7 @@ pub(crate) struct Extent {
     pub(crate) file: OpenFile,
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
-    /// Where in `data` the content begins.
+    /// Where in `data` the content begins: on a page, where the form has it so.
     pub(crate) start: usize,
     /// Whether requests that continue it may join it.
     pub(crate) gathers: bool,
@@ -165,20 +165,17 @@ impl State {
         self.queued += 1;
     }
 
-    /// Takes out what is to be written next: extents that continue each other, with up to so many bytes of
-    /// memory.
-    pub(crate) fn take_batch(&mut self, bytes_max: usize) -> Vec<Extent> {
+    /// Takes out what is to be written next: extents that continue each other, until they have so many bytes
+    /// of memory.
+    pub(crate) fn take_batch(&mut self, bytes_wanted: usize) -> Vec<Extent> {
         let mut batch: Vec<Extent> = self.queue.pop_front().into_iter().collect();
         let mut bytes = batch.first().map_or(0, |first| first.data.capacity());
-        while batch.len() < BATCHED_MAX {
+        while batch.len() < BATCHED_MAX && bytes < bytes_wanted {
             let follows = self.queue.front().zip(batch.last());
             let Some((next, _)) = follows.filter(|(next, last)| last.is_followed_by(next)) else {
                 break;
             };
             bytes += next.data.capacity();
-            if bytes > bytes_max {
-                break;
-            }
             batch.extend(self.queue.pop_front());
         }
         batch

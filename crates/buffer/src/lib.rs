@@ -71,13 +71,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anteros_core::{FsError, FsResult, Ino, OpenFile, Writable};
+use anteros_core::{FsError, FsResult, Ino, OpenFile, PAGE_BYTES, Writable, begin_on_page};
 
 use accept::Accepted;
 pub use error::Unreported;
 use flush::Dirty;
 use inode::Inode;
-use pool::{BUFFER_BYTES_MIN, Pool};
+use pool::{Pool, ROOM_BYTES_MIN};
 use signal::Signal;
 use space::Space;
 use statistics::Counters;
@@ -91,10 +91,33 @@ pub enum Form {
     /// [`Options::interval`], or when a writer finds none free.
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
-    /// larger ones stay as they are. The thread is called when half of [`Options::bytes_max`] is
+    /// larger ones stay as they are; what is gathered or copied begins on a page of memory. The thread is called when half of [`Options::bytes_max`] is
     /// taken; the interval is for what is left.
     #[default]
     Queues,
+}
+
+impl Form {
+    /// What a buffer has besides its room, so that content can begin on a page wherever the buffer lies.
+    const fn front_bytes(self) -> usize {
+        match self {
+            Self::Entries => 0,
+            Self::Queues => PAGE_BYTES,
+        }
+    }
+
+    /// The size of a buffer with this room.
+    const fn buffer_bytes(self, room: usize) -> usize {
+        room + self.front_bytes()
+    }
+
+    /// Where content is to begin in an empty buffer.
+    fn begin(self, data: &mut Vec<u8>) -> usize {
+        match self {
+            Self::Entries => 0,
+            Self::Queues => begin_on_page(data, 0),
+        }
+    }
 }
 
 /// What a [`Buffered`] may use, and when it writes.
@@ -102,10 +125,10 @@ pub enum Form {
 pub struct Options {
     /// How it is organised.
     pub form: Form,
-    /// Memory for data in all; at least 4 KiB.
+    /// Memory for data in all; at least 8 KiB.
     pub bytes_max: usize,
-    /// Up to how much is gathered for one write; rounded down to a size of buffers (a power of two up to
-    /// 64 KiB, multiples of 64 KiB beyond).
+    /// Up to how much is gathered for one write; rounded down to what buffers have room for (a power of two up
+    /// to 64 KiB, multiples of 64 KiB beyond).
     pub region_bytes: usize,
     /// The longest that data stays buffered while the management thread is there and can keep up.
     pub interval: Duration,
@@ -128,8 +151,9 @@ impl Default for Options {
 
 impl Options {
     fn normalized(mut self) -> Self {
-        self.bytes_max = self.bytes_max.max(BUFFER_BYTES_MIN);
-        self.region_bytes = Pool::size_within(self.region_bytes.min(self.bytes_max));
+        self.bytes_max = self.bytes_max.max(ROOM_BYTES_MIN + PAGE_BYTES);
+        let room = self.bytes_max - self.form.front_bytes();
+        self.region_bytes = Pool::room_within(self.region_bytes.min(room));
         self
     }
 }

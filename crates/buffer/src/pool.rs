@@ -13,10 +13,10 @@ use std::thread::{self, Thread};
 
 use crate::lock;
 
-/// The smallest buffer.
-pub(crate) const BUFFER_BYTES_MIN: usize = 4 << 10;
+/// The least room for content.
+pub(crate) const ROOM_BYTES_MIN: usize = 4 << 10;
 
-/// Buffers beyond this size are multiples of it; smaller ones are powers of two.
+/// Rooms beyond this size are multiples of it; smaller ones are powers of two.
 const STEP_BYTES: usize = 64 << 10;
 
 pub(crate) struct Pool {
@@ -108,22 +108,21 @@ impl Pool {
         }
     }
 
-    /// The size of the buffer for so many bytes.
-    pub(crate) fn size_for(bytes: usize) -> usize {
+    /// The room to take for so many bytes.
+    pub(crate) fn room_for(bytes: usize) -> usize {
         if bytes > STEP_BYTES {
             bytes.next_multiple_of(STEP_BYTES)
         } else {
-            bytes.next_power_of_two().max(BUFFER_BYTES_MIN)
+            bytes.next_power_of_two().max(ROOM_BYTES_MIN)
         }
     }
 
-    /// The largest size of a buffer that does not exceed so many bytes, which are at least
-    /// [`BUFFER_BYTES_MIN`].
-    pub(crate) fn size_within(bytes: usize) -> usize {
+    /// The largest room that does not exceed so many bytes, which are at least [`ROOM_BYTES_MIN`].
+    pub(crate) fn room_within(bytes: usize) -> usize {
         if bytes > STEP_BYTES {
             bytes / STEP_BYTES * STEP_BYTES
         } else {
-            1 << bytes.max(BUFFER_BYTES_MIN).ilog2()
+            1 << bytes.max(ROOM_BYTES_MIN).ilog2()
         }
     }
 
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(pool.memory().0, 8 << 10);
         let large = pool.try_take(16 << 10).unwrap();
         assert_eq!(pool.memory(), (16 << 10, 16 << 10));
-        assert!(pool.try_take(BUFFER_BYTES_MIN).is_none());
+        assert!(pool.try_take(ROOM_BYTES_MIN).is_none());
         pool.give(large);
         pool.trim();
         assert_eq!(pool.memory().0, 0);
@@ -298,7 +297,7 @@ mod tests {
             ((64 << 10) + 1, 128 << 10),
             (1 << 20, 1 << 20),
         ] {
-            assert_eq!(Pool::size_for(bytes), size);
+            assert_eq!(Pool::room_for(bytes), size);
         }
     }
 }

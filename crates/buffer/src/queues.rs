@@ -4,14 +4,17 @@
 //! extent, in the very buffer it came in where that may be kept. Small ones are gathered, since a write of
 //! the file system below costs the same for 4 KiB as for 64; and a small one takes a small buffer, which
 //! grows.
+//!
+//! Whatever goes down begins on a page of memory, which costs each buffer of the pool a page more; a request that
+//! is kept comes so (see [`begin_on_page`]).
 
 use std::sync::Arc;
 
-use anteros_core::{FsResult, Payload, Writable};
+use anteros_core::{FsResult, PAGE_BYTES, Payload, Writable, begin_on_page};
 
 use crate::inode::{Content, Extent, Inode, Request};
 use crate::pool::Pool;
-use crate::{Accepted, Shared};
+use crate::{Accepted, Form, Shared};
 
 /// Requests below this are gathered.
 const GATHERED_BELOW: usize = 64 << 10;
@@ -22,9 +25,14 @@ const KEPT_FROM: usize = 3;
 /// By how much a buffer grows: copying what is in it costs a third more in all.
 const GROWTH: usize = 4;
 
+/// The size of a buffer with this room.
+const fn buffer_bytes(room: usize) -> usize {
+    Form::Queues.buffer_bytes(room)
+}
+
 /// Whether a request is too large for what all share.
 pub(crate) fn exceeds(len: usize, bytes_max: usize) -> bool {
-    Pool::size_for(len) > bytes_max
+    buffer_bytes(Pool::room_for(len)) > bytes_max
 }
 
 pub(crate) fn accept<F: Writable>(
@@ -36,8 +44,8 @@ pub(crate) fn accept<F: Writable>(
     let region_bytes = shared.options.region_bytes;
     let len = request.len;
     if len < GATHERED_BELOW && len <= region_bytes {
-        let first_bytes = Pool::size_for(len).min(region_bytes);
-        return shared.gather(inode, request, content.bytes(), first_bytes, |extent| {
+        let first_room = Pool::room_for(len).min(region_bytes);
+        return shared.gather(inode, request, content.bytes(), first_room, |extent| {
             grow(&shared.pool, extent, len, region_bytes)
         });
     }
@@ -48,9 +56,10 @@ pub(crate) fn accept<F: Writable>(
         }
         content => {
             // Copied before the lock is taken, so that writers of one file copy side by side.
-            let mut data = shared.take_buffer(Pool::size_for(len));
+            let mut data = shared.take_buffer(buffer_bytes(Pool::room_for(len)));
+            let start = begin_on_page(&mut data, 0);
             data.extend_from_slice(content.bytes());
-            (data, 0)
+            (data, start)
         }
     };
     shared.enqueue(inode, request, buffer)
@@ -64,17 +73,20 @@ fn is_kept(payload: &Payload<'_>, bytes_max: usize) -> bool {
 /// Makes room for so many more bytes, if there is memory for that at once. The old buffer goes when the
 /// new one is filled: both count until then.
 fn grow(pool: &Pool, extent: &mut Extent, len: usize, region_bytes: usize) -> bool {
-    let needed = extent.data.len() + len;
-    if needed <= extent.data.capacity() {
+    let needed = extent.bytes().len() + len;
+    let room = extent.data.capacity() - PAGE_BYTES;
+    if needed <= room {
         return true;
     }
-    let bytes = (extent.data.capacity() * GROWTH)
-        .max(Pool::size_for(needed))
+    let room = (room * GROWTH)
+        .max(Pool::room_for(needed))
         .min(region_bytes);
-    let Some(mut larger) = pool.try_take(bytes) else {
+    let Some(mut larger) = pool.try_take(buffer_bytes(room)) else {
         return false;
     };
-    larger.extend_from_slice(&extent.data);
+    let start = begin_on_page(&mut larger, 0);
+    larger.extend_from_slice(extent.bytes());
     pool.give(std::mem::replace(&mut extent.data, larger));
+    extent.start = start;
     true
 }

@@ -53,6 +53,8 @@ pub struct Model {
     pub short: AtomicBool,
     /// Writes that wait at the gate, or are through.
     pub entered: AtomicU64,
+    /// Where in memory what was written lay, and how long it was.
+    pieces: Mutex<Vec<(usize, usize)>>,
 }
 
 pub fn host(number: i32) -> FsError {
@@ -98,6 +100,10 @@ impl Model {
 
     pub fn known(&self, ino: Ino) -> i64 {
         self.state().files[&ino.0].known
+    }
+
+    pub fn pieces(&self) -> Vec<(usize, usize)> {
+        self.pieces.lock().unwrap().clone()
     }
 
     pub fn write_count(&self) -> u64 {
@@ -311,6 +317,8 @@ impl Writable for Model {
         pieces: &[IoSlice<'_>],
         drops_privileges: bool,
     ) -> FsResult<usize> {
+        let places = pieces.iter().map(|p| (p.as_ptr().addr(), p.len()));
+        self.pieces.lock().unwrap().extend(places);
         let data: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
         self.write(file, offset, &data, drops_privileges)
     }
