@@ -1,4 +1,4 @@
-//! What the session tells the kernel unasked: content it will want soon, names it may drop.
+//! What the session tells the kernel unasked: content it will want soon, what it may forget.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,10 @@ use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::node::Nodes;
-use crate::proto::{NotifyInvalEntry, NotifyStore, notify};
+use crate::proto::{NotifyInvalEntry, NotifyPrune, NotifyStore, notify};
+
+/// Inodes that the kernel is told of at once: what it takes without splitting.
+const PRUNED_AT_ONCE: usize = 512;
 
 /// Fills and empties the kernel's cache of a mount, from any thread that serves no requests.
 ///
@@ -52,6 +55,26 @@ impl Notifier {
             padding: 0,
         };
         Ok(device.notify(notify::STORE, store.as_bytes(), data)?)
+    }
+
+    /// Has the kernel forget those of the inodes that nobody uses. It waits for nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) of a kernel that does not know how to, before Linux 6.18,
+    /// `ENODEV` when the session has ended.
+    pub fn prune(&self, inodes: &[Ino]) -> io::Result<()> {
+        let device = self.device.upgrade().ok_or(Errno::NODEV)?;
+        for inodes in inodes.chunks(PRUNED_AT_ONCE) {
+            let nodes: Vec<_> = inodes.iter().filter_map(|&i| self.nodes.node(i)).collect();
+            let prune = NotifyPrune {
+                count: nodes.len() as u32,
+                padding: 0,
+                spare: 0,
+            };
+            device.notify(notify::PRUNE, prune.as_bytes(), nodes.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Has the kernel drop a name, and forget the inode if nobody uses it. **Never call this where requests

@@ -70,6 +70,8 @@ pub mod notify {
     pub const INVAL_ENTRY: i32 = 3;
     /// Content for the kernel's cache.
     pub const STORE: i32 = 4;
+    /// Inodes to forget if nobody uses them.
+    pub const PRUNE: i32 = 9;
 }
 
 /// How a file is opened.
@@ -421,6 +423,15 @@ pub struct NotifyStore {
     pub padding: u32,
 }
 
+/// The notification [`notify::PRUNE`], followed by the node numbers.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NotifyPrune {
+    pub count: u32,
+    pub padding: u32,
+    pub spare: u64,
+}
+
 /// Reply to STATFS.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -517,6 +528,7 @@ const _: () = {
     assert!(size_of::<Rename2In>() == 16);
     assert!(size_of::<NotifyInvalEntry>() == 16);
     assert!(size_of::<NotifyStore>() == 24);
+    assert!(size_of::<NotifyPrune>() == 16);
     assert!(size_of::<StatfsOut>() == 80);
     assert!(size_of::<XattrSize>() == 8);
     assert!(size_of::<LseekIn>() == 24);

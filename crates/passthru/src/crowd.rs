@@ -2,7 +2,10 @@
 //!
 //! Each of them takes a descriptor, and a process may have only so many. The kernel forgets inodes when it
 //! needs memory, which may be much later. So when most descriptors are taken, it is asked to: whoever
-//! serves the file system has it drop names that nobody uses.
+//! serves the file system has it forget inodes that nobody uses, those first that have been known for longest.
+//!
+//! A kernel before Linux 6.18 is told names to drop instead. It does so while nobody looks anything up in their
+//! directory, so there a program that hurries through a very large directory may be faster than the forgetting.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -21,8 +24,8 @@ use crate::table::{Key, Table};
 
 /// How long, and how often, the kernel's forgetting is waited for: files that it will not forget are
 /// not looked at all the time.
-const PAUSE: Duration = Duration::from_millis(5);
-const PAUSES_MAX: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSES_MAX: usize = 100;
 
 /// A name that the kernel may drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,18 +58,18 @@ impl Crowd {
         self.called.recv().is_ok()
     }
 
-    /// Hands out names of files, half of those known, that the kernel could forget. `drop_name` may take its
-    /// time, and must not be called by who serves the file system: dropping a name waits for those who
-    /// change its directory.
-    pub fn thin(&self, mut drop_name: impl FnMut(&Name)) {
+    /// Hands out half of the known inodes, which the kernel could forget, to `prune`; if that says that the
+    /// kernel does not know how to, the names of the files among them to `drop_name`. Either may take its time,
+    /// and must not be called by who serves the file system: dropping a name waits for those who use its
+    /// directory.
+    pub fn thin(&self, prune: impl FnOnce(&[Ino]) -> bool, mut drop_name: impl FnMut(&Name)) {
         let Some(table) = self.table.upgrade() else {
             return;
         };
-        let files = table.numbers();
-        for ino in files.iter().take(files.len() / 2) {
-            if let Some(name) = self.name_of(&table, *ino) {
-                drop_name(&name);
-            }
+        let oldest = table.older_half();
+        if !prune(&oldest) {
+            let names = oldest.iter().filter_map(|&ino| self.name_of(&table, ino));
+            names.for_each(|name| drop_name(&name));
         }
         let mut pauses = 0;
         while table.is_crowded() && pauses < PAUSES_MAX {

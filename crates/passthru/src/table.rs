@@ -178,9 +178,17 @@ impl Table {
         self.len() > self.crowded_at
     }
 
-    /// The numbers of all nodes.
-    pub fn numbers(&self) -> Vec<Ino> {
-        self.read().by_ino.keys().copied().collect()
+    /// The numbers of those nodes that have been known for longest: of half of all but the root.
+    pub fn older_half(&self) -> Vec<Ino> {
+        let numbers = |node: &Arc<Node>| (node.serial, node.ino);
+        let mut all: Vec<_> = self.read().by_ino.values().map(numbers).collect();
+        all.sort_unstable();
+        let half = all.len() / 2;
+        all.into_iter()
+            .skip(1)
+            .take(half)
+            .map(|(_, ino)| ino)
+            .collect()
     }
 
     /// The number of a known inode.

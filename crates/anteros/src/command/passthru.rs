@@ -284,10 +284,13 @@ fn thin_out(crowd: Crowd, notifier: Notifier) {
         .name("crowd".into())
         .spawn(move || {
             while crowd.wait() {
-                crowd.thin(|name| {
-                    // What the kernel knows by another name, or no more, it keeps or has forgotten.
-                    let _ = notifier.drop_name(name.parent, &name.name);
-                });
+                crowd.thin(
+                    |inodes| notifier.prune(inodes).is_ok(),
+                    |name| {
+                        // What the kernel knows by another name, or no more, it keeps or has forgotten.
+                        let _ = notifier.drop_name(name.parent, &name.name);
+                    },
+                );
             }
         });
 }
