@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anteros_core::{
-    Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New, OpenFile,
-    Payload, Rdev, Seek, StatFs, Writable,
+    Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult, Ino, New,
+    OpenFile, Payload, Rdev, Seek, StatFs, Writable,
 };
 use rustix::fs::OFlags;
 
@@ -337,6 +337,14 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> FsResult<()> {
         self.shared.inner.read_dir(dir, from, visit)
+    }
+
+    fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
+        let listed = || self.shared.inner.lookup_listed(parent, name);
+        let found = self
+            .shared
+            .settled(|| listed().ok_or(FsError::NotFound), |attr| attr);
+        found.ok()
     }
 
     fn fsync_dir(&self, dir: OpenFile) -> FsResult<()> {

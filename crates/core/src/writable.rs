@@ -123,8 +123,8 @@ pub struct FilePosition {
 
 /// What a file system answers that can be written to. Calls may come from many threads at once.
 ///
-/// An inode is *known* from the [`lookup`](FileSystem::lookup), [`create`](Self::create),
-/// [`make`](Self::make), [`symlink`](Self::symlink), [`link`](Self::link) or
+/// An inode is *known* from the [`lookup`](FileSystem::lookup), [`lookup_listed`](Self::lookup_listed),
+/// [`create`](Self::create), [`make`](Self::make), [`symlink`](Self::symlink), [`link`](Self::link) or
 /// [`create_unnamed`](Self::create_unnamed) that returned its attributes, each of which counts, until
 /// as many are [forgotten](Self::forget); as long as it is known, its number means it and nothing else,
 /// also when its last name is gone.
@@ -243,6 +243,13 @@ pub trait Writable: FileSystem {
         from: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> FsResult<()>;
+
+    /// As [`FileSystem::lookup`], of a name that was just listed, if that can be done at once and there is
+    /// room to know one more inode; who needs the others looks them up.
+    fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
+        let _ = (parent, name);
+        None
+    }
 
     /// The names in a directory survive power loss when this returns.
     fn fsync_dir(&self, dir: OpenFile) -> FsResult<()>;

@@ -63,20 +63,26 @@ impl<'buf> DirPage<'buf> {
         true
     }
 
-    /// Fills the `EntryOut` of every record but `.` and `..`, which the kernel knows already.
-    pub fn fill_entries(&mut self, mut entry: impl FnMut(Ino, FileKind) -> EntryOut) {
+    /// Fills the `EntryOut` of every record but `.` and `..`, which the kernel knows already. What it is
+    /// told of those would not count as known either.
+    pub fn fill_entries(&mut self, mut entry: impl FnMut(&DirEntry<'_>) -> EntryOut) {
         let mut rest = &mut self.buf[..self.len];
         while let Some((head, tail)) = rest.split_at_mut_checked(size_of::<EntryOut>()) {
             let Ok((dirent, name)) = Dirent::read_from_prefix(tail) else {
                 break;
             };
-            let name_len = dirent.namelen as usize;
+            let name = &name[..dirent.namelen as usize];
             let kind = FileKind::from_mode(dirent.kind << 12);
-            let is_dot = matches!(&name[..name_len], b"." | b"..");
-            if let Some(kind) = kind.filter(|_| !is_dot) {
-                head.copy_from_slice(entry(Ino(dirent.ino), kind).as_bytes());
+            if let Some(kind) = kind.filter(|_| !matches!(name, b"." | b"..")) {
+                let listed = DirEntry {
+                    ino: Ino(dirent.ino),
+                    kind,
+                    next: dirent.off,
+                    name,
+                };
+                head.copy_from_slice(entry(&listed).as_bytes());
             }
-            rest = &mut tail[record_len(0, name_len)..];
+            rest = &mut tail[record_len(0, dirent.namelen as usize)..];
         }
     }
 }
@@ -144,10 +150,11 @@ mod tests {
         }
         assert_eq!(page.len(), 4 * 160);
         let mut asked = 0;
-        page.fill_entries(|ino, _| {
+        page.fill_entries(|listed| {
             asked += 1;
+            assert_eq!(listed.name, [&b"..."[..], b"eightlng"][asked as usize - 1]);
             EntryOut {
-                nodeid: ino.0 + asked,
+                nodeid: listed.ino.0 + asked,
                 ..EntryOut::new_zeroed()
             }
         });

@@ -364,8 +364,8 @@ impl Dispatcher {
         self.fill(ino, &mut page, |visit| {
             self.fs.readdir(ino, read.offset, visit)
         })?;
-        page.fill_entries(|ino, kind| {
-            let attr = self.fs.getattr_listed(ino, kind);
+        page.fill_entries(|listed| {
+            let attr = self.fs.getattr_listed(listed.ino, listed.kind);
             attr.and_then(|attr| self.entry(&attr))
                 .unwrap_or_else(EntryOut::new_zeroed)
         });

@@ -53,13 +53,14 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::AUTO_INVAL_DATA
     | init_flag::HANDLE_KILLPRIV_V2;
 
-/// What of [`WANTED`] is for a file system that never changes: to do without opens, to learn attributes
-/// from listings, and to find inodes that were forgotten.
-const ONLY_TO_READ: u64 = init_flag::EXPORT_SUPPORT
-    | init_flag::DO_READDIRPLUS
-    | init_flag::READDIRPLUS_AUTO
-    | init_flag::NO_OPEN_SUPPORT
-    | init_flag::NO_OPENDIR_SUPPORT;
+/// What of [`WANTED`] is for a file system that never changes: to do without opens, and to find inodes that
+/// were forgotten.
+const ONLY_TO_READ: u64 =
+    init_flag::EXPORT_SUPPORT | init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT;
+
+/// What is of use where attributes are believed for a while: to learn them from listings. The kernel asks
+/// for them at the beginning of a directory, and where something was looked up in it.
+const TO_BELIEVE: u64 = init_flag::DO_READDIRPLUS | init_flag::READDIRPLUS_AUTO;
 
 /// What the mount is to be like.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +70,8 @@ pub struct Terms {
     /// Whether the kernel checks permissions. POSIX ACLs are asked for too then; it only honours
     /// them together with mode bits.
     pub check_permissions: bool,
+    /// Whether attributes and names are believed for any time at all.
+    pub believes: bool,
     /// Bytes of the largest READ, as [`read_len`] makes it.
     pub read_len_max: usize,
     /// Bytes to read ahead, if less than the kernel would.
@@ -174,6 +177,9 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
         Some(_) => WANTED & !ONLY_TO_READ | WANTED_TO_WRITE,
         None => WANTED,
     };
+    if !terms.believes {
+        flags &= !TO_BELIEVE;
+    }
     if terms.check_permissions {
         flags |= init_flag::POSIX_ACL;
     }
@@ -211,6 +217,7 @@ mod tests {
     const TERMS: Terms = Terms {
         write_len_max: None,
         check_permissions: true,
+        believes: true,
         read_len_max: READ_LEN_MAX,
         readahead: None,
         passthrough: true,
@@ -262,6 +269,19 @@ mod tests {
             let acls = u64::from(answer.flags) & init_flag::POSIX_ACL != 0;
             assert_eq!(acls, check_permissions);
             assert_eq!((answer.major, answer.max_readahead), (7, 131_072));
+        }
+    }
+
+    #[test]
+    fn listings_bring_attributes_where_they_are_believed() {
+        for (believes, write_len_max) in [(false, Some(4096)), (true, Some(4096)), (true, None)] {
+            let terms = Terms {
+                believes,
+                write_len_max,
+                ..TERMS
+            };
+            let flags = u64::from(negotiate(&offer(7, 45), terms).unwrap().flags);
+            assert_eq!(flags & TO_BELIEVE, if believes { TO_BELIEVE } else { 0 });
         }
     }
 

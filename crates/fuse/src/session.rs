@@ -73,6 +73,7 @@ impl Session {
         let terms = Terms {
             write_len_max,
             check_permissions: options.default_permissions,
+            believes: fs.writable().is_none_or(|fs| !fs.trusted_for().is_zero()),
             read_len_max: read_len(options.read_len_max, limit),
             readahead: options.readahead,
             passthrough: wants_to_lend && may_lend(),

@@ -403,6 +403,10 @@ impl Writable for HostFs {
         self.dirs.get(dir.handle)?.visit(&self.table, from, visit)
     }
 
+    fn lookup_listed(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
+        names::lookup_listed(self, parent, name)
+    }
+
     fn fsync_dir(&self, dir: OpenFile) -> FsResult<()> {
         self.dirs.get(dir.handle)?.sync()
     }

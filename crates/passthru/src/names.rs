@@ -1,6 +1,6 @@
 //! Names: looked up, given, changed and removed.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use anteros_core::{Attr, FileKind, FsError, FsResult, Ino};
@@ -35,8 +35,29 @@ pub(crate) fn lookup(fs: &HostFs, parent: Ino, name: &[u8]) -> FsResult<Attr> {
     Ok(attr)
 }
 
+/// Looks up what was listed, as long as there are descriptors enough: nobody has asked for it, and to wait
+/// for one would be in the way of those who have inodes of this directory forgotten.
+pub(crate) fn lookup_listed(fs: &HostFs, parent: Ino, name: &[u8]) -> Option<Attr> {
+    if fs.table.is_crowded() {
+        return None;
+    }
+    let parent = fs.table.get(parent).ok()?;
+    let (_, attr) = find(fs, &parent, checked(name).ok()?, |open| open()).ok()?;
+    Some(attr)
+}
+
 /// Finds a name that was [checked]; the node is known once more by that.
 pub(crate) fn look_up(fs: &HostFs, parent: &Node, name: &[u8]) -> FsResult<(Arc<Node>, Attr)> {
+    find(fs, parent, name, |open| fs.with_room(open))
+}
+
+/// Finds a name, with a descriptor that `get` gets.
+fn find(
+    fs: &HostFs,
+    parent: &Node,
+    name: &[u8],
+    get: impl FnOnce(&dyn Fn() -> rustix::io::Result<OwnedFd>) -> rustix::io::Result<OwnedFd>,
+) -> FsResult<(Arc<Node>, Attr)> {
     let not_found = |errno| match errno {
         Errno::NOENT => FsError::NotFound,
         errno => refused(errno),
@@ -55,8 +76,7 @@ pub(crate) fn look_up(fs: &HostFs, parent: &Node, name: &[u8]) -> FsResult<(Arc<
     }
     // The name may mean something else by now, so what was opened says what it is.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = fs.with_room(|| openat(parent, name, flags, Mode::empty()));
-    let fd = fd.map_err(not_found)?;
+    let fd = get(&|| openat(parent, name, flags, Mode::empty())).map_err(not_found)?;
     let stat = host::stat_of(fd.as_fd()).map_err(refused)?;
     let node = fs.table.add(fd, &stat)?;
     let attr = attr::from_stat(node.ino, &stat)?;

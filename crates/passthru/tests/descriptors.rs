@@ -67,6 +67,16 @@ fn what_is_forgotten_is_closed() {
     fs.release_dir(open_dir);
     assert_eq!(open_descriptors(), before);
 
+    // Unless it is looked up: that counts as any other lookup does.
+    let listed = fs.lookup_listed(root, b"file-7").unwrap();
+    assert_eq!(fs.lookup_listed(root, b"file-7"), Some(listed));
+    assert_eq!(open_descriptors(), before + 1);
+    assert_eq!(fs.lookup_listed(root, b"gone meanwhile"), None);
+    fs.forget(listed.ino, 1);
+    assert_eq!(fs.getattr(listed.ino).unwrap(), listed);
+    fs.forget(listed.ino, 1);
+    assert_eq!(open_descriptors(), before);
+
     // The root is never forgotten.
     fs.forget(root, u64::MAX);
     assert!(fs.getattr(root).is_ok());

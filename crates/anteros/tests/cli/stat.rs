@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -151,6 +151,61 @@ $user ./anteros passthru behind mnt
 $user ./anteros stat --json mnt
 $user ./anteros umount mnt
 "#;
+
+/// What a listing told the kernel of is forgotten as often as it was told.
+#[test]
+fn what_is_listed_with_attributes_is_known_until_it_is_gone() {
+    const FILES: u64 = 1000;
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in ["auto", "cache", "buffer"] {
+        let shop = mirror(&format!("--data {way} --timeout 60"));
+        fs::create_dir_all(shop.path("behind/dir/sub")).unwrap();
+        for n in 0..FILES {
+            fs::write(shop.path(&format!("behind/dir/{n}")), n.to_string()).unwrap();
+        }
+        let known = |shop: &Workshop| number(&stat(shop, "mnt"), "known_inodes");
+        let list = || {
+            fs::read_dir(shop.path("mnt/dir"))
+                .unwrap()
+                .map(Result::unwrap)
+        };
+        assert_eq!(list().count() as u64, FILES + 1, "{way}");
+        assert_eq!(known(&shop), 2, "{way}: who wants names alone");
+        for _ in 0..2 {
+            for entry in list() {
+                let attributes = entry.metadata().unwrap();
+                assert_eq!(attributes.ino(), entry.ino(), "{way}");
+            }
+        }
+        let looked_up = number(&stat(&shop, "mnt")["latencies"]["lookup"], "answers");
+        assert!(
+            looked_up < FILES,
+            "{way}: {looked_up} are looked up one by one"
+        );
+        assert_eq!(known(&shop), FILES + 3, "{way}");
+        for n in 0..FILES {
+            let text = fs::read_to_string(shop.path(&format!("mnt/dir/{n}"))).unwrap();
+            assert_eq!(text, n.to_string(), "{way}");
+        }
+        fs::remove_dir_all(shop.path("mnt/dir")).unwrap();
+        wait_until(|| known(&shop) == 1);
+        unmount(&shop, "mnt");
+    }
+}
+
+#[test]
+fn listings_tell_of_nothing_that_would_not_be_believed() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = mirror("--timeout 0");
+    fs::write(shop.path("behind/file"), "").unwrap();
+    assert_eq!(fs::read_dir(shop.path("mnt")).unwrap().count(), 1);
+    assert_eq!(number(&stat(&shop, "mnt"), "known_inodes"), 1);
+    unmount(&shop, "mnt");
+}
 
 #[test]
 fn what_is_open_and_known_is_counted() {

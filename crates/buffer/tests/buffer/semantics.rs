@@ -63,6 +63,11 @@ fn attributes_are_those_after_the_write() {
         assert_eq!(fs.inner().known(file.ino), known + 1);
     });
     with_buffered(|fs, file| {
+        let known = fs.inner().known(file.ino);
+        assert_eq!(fs.lookup_listed(ROOT, b"file").unwrap().size, 10);
+        assert_eq!(fs.inner().known(file.ino), known + 1);
+    });
+    with_buffered(|fs, file| {
         let attr = fs.getattr_listed(file.ino, FileKind::Regular).unwrap();
         assert_eq!(attr.size, 10);
     });

@@ -8,16 +8,17 @@ use anteros_core::{
     Writable,
 };
 use rustix::io::Errno;
+use zerocopy::FromZeros;
 
 use super::write_back::{self, WriteBack};
 use super::{Args, Dispatcher, put};
 use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::proto::{
-    CopyFileRangeIn, CreateIn, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn, InHeader,
-    MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, SetattrIn,
-    WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, op, open_flag, setattr,
-    unpack_rdev,
+    CopyFileRangeIn, CreateIn, EntryOut, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn,
+    InHeader, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In,
+    SetattrIn, WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, op, open_flag,
+    setattr, unpack_rdev,
 };
 
 /// `S_IFREG`.
@@ -78,6 +79,7 @@ impl Writing<'_> {
                 .and_then(|name| self.done_for_all(self.fs.removexattr(self.ino, name))),
             op::OPENDIR => self.opendir(out),
             op::READDIR => self.readdir(args, out),
+            op::READDIRPLUS => self.readdirplus(args, out),
             op::RELEASEDIR => self.releasedir(args),
             op::FSYNCDIR => args
                 .take::<FsyncIn>()
@@ -235,13 +237,16 @@ impl Writing<'_> {
 
     /// Tells the kernel of an inode that became known; if that cannot be, it is forgotten again.
     fn entry(&self, attr: &Attr, out: &mut [u8]) -> Answer {
-        match self.dispatcher.entry(attr) {
-            Some(entry) => put(out, &entry),
-            None => {
-                self.fs.forget(attr.ino, 1);
-                Err(Errno::IO)
-            }
+        put(out, &self.known(attr).ok_or(Errno::IO)?)
+    }
+
+    /// What the kernel is told of an inode that became known; if there is nothing, it is forgotten again.
+    fn known(&self, attr: &Attr) -> Option<EntryOut> {
+        let entry = self.dispatcher.entry(attr);
+        if entry.is_none() {
+            self.fs.forget(attr.ino, 1);
         }
+        entry
     }
 
     fn read(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
@@ -442,12 +447,37 @@ impl Writing<'_> {
     fn readdir(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
-        let mut page = DirPage::new(buf);
+        let page = self.list(&read, DirPage::new(buf))?;
+        Ok(page.len())
+    }
+
+    /// Each entry that the kernel is told the inode of counts as looked up. That is done when the page is
+    /// complete, so there is none that has to be forgotten for want of room. An entry that is not there any
+    /// more, or cannot be looked up at once, is listed without attributes.
+    ///
+    /// So is the beginning of a directory, of which the kernel always asks for them: who lists names alone
+    /// would pay for it. Once something in the directory was looked up, it asks for more of them.
+    fn readdirplus(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let read: ReadIn = args.take()?;
+        let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        let mut page = self.list(&read, DirPage::plus(buf))?;
+        if read.offset == 0 {
+            return Ok(page.len());
+        }
+        page.fill_entries(|listed| {
+            let attr = self.fs.lookup_listed(self.ino, listed.name);
+            attr.and_then(|attr| self.known(&attr))
+                .unwrap_or_else(EntryOut::new_zeroed)
+        });
+        Ok(page.len())
+    }
+
+    fn list<'p>(&self, read: &ReadIn, mut page: DirPage<'p>) -> Result<DirPage<'p>, Errno> {
         let dir = self.file(read.fh);
         self.dispatcher.fill(self.ino, &mut page, |visit| {
             self.fs.read_dir(dir, read.offset, visit)
         })?;
-        Ok(page.len())
+        Ok(page)
     }
 
     fn releasedir(&self, args: &mut Args<'_>) -> Answer {
