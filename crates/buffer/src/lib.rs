@@ -77,12 +77,16 @@ use accept::Accepted;
 pub use error::Unreported;
 use flush::Dirty;
 use inode::Inode;
-use pool::{Pool, ROOM_BYTES_MIN};
+use pool::Pool;
+pub use pool::ROOM_BYTES_MIN;
 use signal::Signal;
 use space::Space;
 use statistics::Counters;
 pub use statistics::{Flushes, Statistics};
 use table::Table;
+
+/// The least memory for data.
+pub const BUFFER_BYTES_MIN: usize = ROOM_BYTES_MIN + PAGE_BYTES;
 
 /// How the buffer is organised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,8 +95,8 @@ pub enum Form {
     /// [`Options::interval`], or when a writer finds none free.
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
-    /// larger ones stay as they are; what is gathered or copied begins on a page of memory. The thread is called when half of [`Options::bytes_max`] is
-    /// taken; the interval is for what is left.
+    /// larger ones stay as they are; what is gathered or copied begins on a page of memory. The thread is
+    /// called when half of [`Options::bytes_max`] is taken; the interval is for what is left.
     #[default]
     Queues,
 }
@@ -125,7 +129,7 @@ impl Form {
 pub struct Options {
     /// How it is organised.
     pub form: Form,
-    /// Memory for data in all; at least 8 KiB.
+    /// Memory for data in all; at least [`BUFFER_BYTES_MIN`].
     pub bytes_max: usize,
     /// Up to how much is gathered for one write; rounded down to what buffers have room for (a power of two up
     /// to 64 KiB, multiples of 64 KiB beyond).
@@ -151,7 +155,7 @@ impl Default for Options {
 
 impl Options {
     fn normalized(mut self) -> Self {
-        self.bytes_max = self.bytes_max.max(ROOM_BYTES_MIN + PAGE_BYTES);
+        self.bytes_max = self.bytes_max.max(BUFFER_BYTES_MIN);
         let room = self.bytes_max - self.form.front_bytes();
         self.region_bytes = Pool::room_within(self.region_bytes.min(room));
         self

@@ -13,8 +13,8 @@ use std::thread::{self, Thread};
 
 use crate::lock;
 
-/// The least room for content.
-pub(crate) const ROOM_BYTES_MIN: usize = 4 << 10;
+/// The least room for content, in bytes.
+pub const ROOM_BYTES_MIN: usize = 4 << 10;
 
 /// Rooms beyond this size are multiples of it; smaller ones are powers of two.
 const STEP_BYTES: usize = 64 << 10;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anteros_buffer::{Buffered, Form};
+use anteros_buffer::{BUFFER_BYTES_MIN, Buffered, Form, ROOM_BYTES_MIN};
 use anteros_core::{Ino, parse_size};
 use anteros_fuse::{MountOptions, Notifier, Passthrough, Session, request_len_limit};
 use anteros_passthru::{Crowd, HostFs, Options};
@@ -51,11 +51,11 @@ pub struct Args {
     data: Data,
 
     /// With a buffer: most memory that it takes (K, M, G)
-    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = buffer)]
     buffer: u64,
 
     /// With a buffer: up to how much is gathered for one write (K, M)
-    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = region)]
     region: u64,
 
     /// With a buffer: the longest that data stays there, in milliseconds
@@ -67,7 +67,7 @@ pub struct Args {
     flush_by_writers: bool,
 
     /// For how many seconds names and attributes are believed without looking again
-    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     timeout: u32,
 
     /// Record every read, write and fsync in this file, for `anteros trace`; the kernel's passthrough is not used then
@@ -311,6 +311,27 @@ fn directory(path: &Path) -> Result<PathBuf, Failure> {
             let message = format!("{}: not a directory", path.display());
             Err(Failure::new(Kind::System, message))
         }
+    }
+}
+
+fn seconds(text: &str) -> Result<u32, String> {
+    let most = u32::MAX;
+    let wanted = || format!("whole seconds from 0 (look each time) to {most} are wanted");
+    text.parse().map_err(|_| wanted())
+}
+
+fn buffer(text: &str) -> Result<u64, String> {
+    at_least(BUFFER_BYTES_MIN, text)
+}
+
+fn region(text: &str) -> Result<u64, String> {
+    at_least(ROOM_BYTES_MIN, text)
+}
+
+fn at_least(least: usize, text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|e| e.to_string())? {
+        bytes if bytes < least as u64 => Err(format!("at least {}K is wanted", least >> 10)),
+        bytes => Ok(bytes),
     }
 }
 

@@ -500,4 +500,16 @@ fn what_cannot_be_mirrored_is_refused() {
         let error = shop.bad(2, "passthru src mnt --unit 16M");
         assert!(error.contains("fs.fuse.max_pages_limit"), "{error}");
     }
+    for seconds in ["-1", "soon", "1.5", "4294967296"] {
+        let error = shop.bad(2, &format!("passthru src mnt --timeout {seconds}"));
+        assert!(error.contains("whole seconds from 0"), "{error}");
+    }
+    for (bytes, least) in [
+        ("--buffer 0", "8K"),
+        ("--buffer 8191", "8K"),
+        ("--region 1K", "4K"),
+    ] {
+        let error = shop.bad(2, &format!("passthru src mnt --data buffer {bytes}"));
+        assert!(error.contains(&format!("at least {least}")), "{error}");
+    }
 }
