@@ -4,9 +4,12 @@
 //! FUSE, what `fsck.erofs` extracts. Each view is an [`anteros_core::FileSystem`], and [`manifest`] turns it into
 //! text. What a judge needs and the machine lacks is reported by [`judge`]; nothing passes silently.
 
+pub mod ace;
 pub mod built;
 pub mod combine;
+pub mod crash;
 pub mod disk;
+pub mod faulty;
 pub mod host;
 pub mod judge;
 pub mod large;

@@ -41,8 +41,8 @@ pub trait Device: Send + Sync {
     fn name(&self) -> String;
 }
 
-/// The most buffers that a vectored read may have (`IOV_MAX` of Linux).
-const BUFFERS_MAX: usize = 1024;
+/// The most buffers that a vectored read or write may have (`IOV_MAX` of Linux).
+pub(crate) const BUFFERS_MAX: usize = 1024;
 
 /// A regular file or a block device.
 #[derive(Debug)]
@@ -65,7 +65,10 @@ impl FileDevice {
     }
 
     fn open_file(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        Self::from_file(File::open(path)?, path)
+    }
+
+    pub(crate) fn from_file(file: File, path: &Path) -> io::Result<Self> {
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -83,6 +86,10 @@ impl FileDevice {
     pub fn expect_any_order(&self) {
         // A hint: where it is not taken, reads are answered all the same.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::Random);
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// The path this device was opened by.

@@ -1,7 +1,8 @@
 //! The two seams of anteros, and the few words everything above them shares.
 //!
 //! - [`Device`] is what lies below: bytes at an offset. A file, a memory buffer and an image inside
-//!   a larger file are the same thing to whoever reads.
+//!   a larger file are the same thing to whoever reads. One that can be written to is a
+//!   [`WritableDevice`] as well.
 //! - [`FileSystem`] is what stands above: what a file system answers. The FUSE session, the tools
 //!   and the tests drive it without knowing what it is made of. One that can be written to is
 //!   [`Writable`] as well.
@@ -9,13 +10,16 @@
 //! This crate knows no format and no codec, and never prints.
 
 mod algorithm;
+mod counted;
 mod device;
 mod fs;
 mod page;
 mod size;
 mod writable;
+mod writable_device;
 
 pub use algorithm::Algorithm;
+pub use counted::{Counted, DeviceCounts};
 pub use device::{Device, FileDevice, Window};
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
@@ -23,3 +27,4 @@ pub use fs::{
 pub use page::{PAGE_BYTES, begin_on_page};
 pub use size::{ParseSizeError, parse_size};
 pub use writable::{Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable};
+pub use writable_device::{MemoryDevice, WritableDevice, writable_range};
