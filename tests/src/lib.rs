@@ -3,6 +3,9 @@
 //! A judge compares two views of one tree: a directory it was made from, our reader, the kernel's mount, ours through
 //! FUSE, what `fsck.erofs` extracts. Each view is an [`anteros_core::FileSystem`], and [`manifest`] turns it into
 //! text. What a judge needs and the machine lacks is reported by [`judge`]; nothing passes silently.
+//!
+//! What is written to a device is judged by cutting the power: [`crash`] makes all that the device may hold then, [`ace`]
+//! and [`recorded`] have what to run meanwhile, and [`faulty`] is a device that fails.
 
 pub mod ace;
 pub mod built;
@@ -17,6 +20,7 @@ pub mod manifest;
 pub mod model;
 pub mod mount;
 pub mod peers;
+pub mod recorded;
 pub mod trees;
 
 use std::path::{Path, PathBuf};
