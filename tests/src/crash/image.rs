@@ -147,8 +147,6 @@ fn cut(range: Range<u64>) -> impl Iterator<Item = (usize, Range<usize>, usize)> 
 pub(super) struct Image {
     chunks: Vec<Hashed>,
     size: u64,
-    /// That of all chunks together.
-    hash: u64,
 }
 
 impl Image {
@@ -168,11 +166,9 @@ impl Image {
                 Hashed::new(number, chunk)
             })
             .collect();
-        let hash = chunks.iter().fold(0, |hash, chunk| hash ^ chunk.hash);
         Self {
             chunks,
             size: bytes.len() as u64,
-            hash,
         }
     }
 
@@ -180,17 +176,17 @@ impl Image {
         self.size
     }
 
-    /// The hash of the image with other chunks in it. Equal images have equal hashes, whatever they were made from.
+    /// Equal for overlays that make the same of this image.
     pub(super) fn hash_with(&self, overlay: &Overlay) -> u64 {
         let chunks = overlay.iter();
-        chunks.fold(self.hash, |hash, (&number, chunk)| {
+        // What is as it was cancels out.
+        chunks.fold(0, |hash, (&number, chunk)| {
             hash ^ self.chunks[number].hash ^ chunk.hash
         })
     }
 
     /// Puts other chunks in.
     pub(super) fn merge(&mut self, overlay: Overlay) {
-        self.hash = self.hash_with(&overlay);
         for (number, chunk) in overlay {
             self.chunks[number] = chunk;
         }

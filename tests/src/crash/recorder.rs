@@ -383,7 +383,8 @@ impl State {
         self.base.bytes_with(&self.overlay)
     }
 
-    /// Equal for states that no oracle can tell from each other.
+    /// Equal for states of a recording that no oracle can tell from each other: after the same number of flushes, they
+    /// lie over the same image.
     pub(super) fn key(&self) -> (u64, usize, usize) {
         let hash = self.base.hash_with(&self.overlay);
         (hash, self.flushes, self.mark_count)
