@@ -46,7 +46,7 @@ fn filled(value: u64, len: usize) -> Vec<u8> {
     value.to_le_bytes().repeat(len / 8)
 }
 
-fn read(device: &dyn Device, block: usize) -> Vec<u8> {
+fn read(device: &dyn WritableDevice, block: usize) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK];
     device.read_at((block * BLOCK) as u64, &mut bytes).unwrap();
     bytes
@@ -75,7 +75,7 @@ impl Journal {
     }
 
     /// The newest value that is committed.
-    fn get(self, device: &dyn Device) -> Result<u64, String> {
+    fn get(self, device: &dyn WritableDevice) -> Result<u64, String> {
         let slots = [0, 1].map(|slot| {
             let commit = read(device, 2 * slot + 1);
             let value = number(&commit);
