@@ -75,6 +75,13 @@ pub(crate) fn duplicate(error: &FsError) -> FsError {
         FsError::Unsupported => FsError::Unsupported,
         FsError::Corrupt(text) => FsError::Corrupt(text.clone()),
         FsError::Io(error) => FsError::Io(duplicate_io(error)),
+        FsError::Exists => FsError::Exists,
+        FsError::NotEmpty => FsError::NotEmpty,
+        FsError::NoSpace => FsError::NoSpace,
+        FsError::TooLarge => FsError::TooLarge,
+        FsError::NameTooLong => FsError::NameTooLong,
+        FsError::TooManyLinks => FsError::TooManyLinks,
+        FsError::ReadOnly => FsError::ReadOnly,
         FsError::Host(error) => FsError::Host(duplicate_io(error)),
     }
 }

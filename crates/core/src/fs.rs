@@ -191,6 +191,27 @@ pub enum FsError {
     /// The file system cannot do this at all.
     #[error("not supported")]
     Unsupported,
+    /// The name is taken.
+    #[error("file exists")]
+    Exists,
+    /// The directory has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// There is no room left.
+    #[error("no space left on device")]
+    NoSpace,
+    /// The file would exceed the largest size.
+    #[error("file too large")]
+    TooLarge,
+    /// The name is longer than any can be.
+    #[error("file name too long")]
+    NameTooLong,
+    /// The inode has as many names as it can have.
+    #[error("too many links")]
+    TooManyLinks,
+    /// Nothing can be changed, or nothing any more.
+    #[error("read-only file system")]
+    ReadOnly,
     /// What is stored is broken; the text says where and how.
     #[error("{0}")]
     Corrupt(String),
