@@ -1,0 +1,850 @@
+//! Checkpoint packs: which blocks count, and where writing goes on.
+//!
+//! A pack is one header and eight streams behind it, without gaps:
+//!
+//! ```text
+//! | header | NAT bits | SIT bits | BST bits | orphans | NAT journal | SIT journal | BST journal | summaries |
+//! ```
+//!
+//! Source: `docs/format/log.md`, section 3.
+
+use std::collections::HashSet;
+
+use anteros_core::Timestamp;
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::bits::Bits;
+use super::summary::{OWNER_BYTES, Owner};
+use super::table::{NAT_BYTES, NatEntry, SIT_BYTES, SitEntry};
+use super::{BLOCK_BYTES, Block, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc_around, seal};
+
+/// Places for heads in a pack; there are fewer kinds.
+pub const HEADS: usize = 16;
+
+pub(crate) const HEADER_BYTES: usize = 0x200;
+pub(crate) const ORPHAN_BYTES: usize = 4;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"CKPT");
+const CRC_AT: usize = 4;
+const CLEAN: u32 = 1;
+const NONE: u32 = u32::MAX;
+const NAT_JOURNAL_BYTES: usize = 4 + NAT_BYTES;
+const SIT_JOURNAL_BYTES: usize = 4 + SIT_BYTES;
+const BST_JOURNAL_BYTES: usize = 12;
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
+const _: () = assert!(size_of::<RawHead>() == 16);
+const _: () = assert!(HeadKind::ALL.len() <= HEADS);
+
+/// What an open segment is filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HeadKind {
+    /// Inodes and direct nodes of directories.
+    HotNode = 0,
+    /// Those of other inodes.
+    WarmNode,
+    /// Indirect nodes.
+    ColdNode,
+    /// Blocks of directories.
+    HotData,
+    /// Content.
+    WarmData,
+    /// What cleaning moved, and what hardly changes.
+    ColdData,
+    /// Packed blocks: groups, and what is compressed in the foreground.
+    Packed,
+    /// Executables.
+    Executables,
+    /// Packed blocks: what is compressed in the background.
+    Background,
+}
+
+impl HeadKind {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::HotNode,
+        Self::WarmNode,
+        Self::ColdNode,
+        Self::HotData,
+        Self::WarmData,
+        Self::ColdData,
+        Self::Packed,
+        Self::Executables,
+        Self::Background,
+    ];
+
+    /// The kind with this number.
+    pub fn from_raw(raw: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(raw)).copied()
+    }
+
+    /// Its number.
+    pub fn to_raw(self) -> u8 {
+        self as u8
+    }
+}
+
+/// A head as it lies in a pack.
+///
+/// ```text
+/// 0         4      6    7    8        c              10
+/// | segment | next |kind| 0  | serial | next_segment |
+/// ```
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHead {
+    segment: U32,
+    next: U16,
+    kind: u8,
+    reserved: u8,
+    serial: U32,
+    next_segment: U32,
+}
+
+/// The header of a pack.
+///
+/// ```text
+///       0           4           8           c
+/// 0x000 |   magic   |    crc    |        version        |
+/// 0x010 |  blocks   |   flags   |        seconds        |
+/// 0x020 |   nanos   |  orphans  |      used_blocks      |
+/// 0x030 |    reserved_blocks    |  inodes   |   nodes   |
+/// 0x040 | next_nid  | nat_journ.| sit_journ.| bst_journ.|
+/// 0x050 |     next_sequence     |  serial   | 0 to 0x80 |
+/// 0x080 | 16 heads                                      |
+/// 0x180 | 0 to 0x200                                    |
+/// ```
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: U32,
+    crc: U32,
+    version: U64,
+    blocks: U32,
+    flags: U32,
+    seconds: I64,
+    nanos: U32,
+    orphans: U32,
+    used_blocks: U64,
+    reserved_blocks: U64,
+    inodes: U32,
+    nodes: U32,
+    next_nid: U32,
+    nat_journal: U32,
+    sit_journal: U32,
+    bst_journal: U32,
+    next_sequence: U64,
+    serial: U32,
+    reserved: [u8; 36],
+    heads: [RawHead; HEADS],
+    reserved2: [u8; 128],
+}
+
+/// An open segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The segment.
+    pub segment: u32,
+    /// Its block that is written next; 511: none.
+    pub next: u16,
+    /// What it is filled with.
+    pub kind: HeadKind,
+    /// The number it was opened with.
+    pub serial: u32,
+    /// Of the packed log: the segment in which it goes on.
+    pub next_segment: Option<u32>,
+}
+
+/// What a pack says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Grows by one with each checkpoint; tells in which pack it lies.
+    pub version: u64,
+    /// Whether nothing was written behind it.
+    pub clean: bool,
+    /// When it was written.
+    pub time: Timestamp,
+    /// Valid blocks of the main area.
+    pub used_blocks: u64,
+    /// Blocks that are promised and not yet written.
+    pub reserved_blocks: u64,
+    /// Inodes in use.
+    pub inodes: u32,
+    /// Nodes in use, inodes included.
+    pub nodes: u32,
+    /// Where to look for a free nid first.
+    pub next_nid: u32,
+    /// The sequence number of the next group.
+    pub next_sequence: u64,
+    /// The number of the segment that was opened last.
+    pub serial: u32,
+    /// The open segments, by their kinds.
+    pub heads: Vec<Head>,
+    /// Which copy of each block of the node address table counts.
+    pub nat_bits: Bits,
+    /// Which copy of each block of the segment table counts.
+    pub sit_bits: Bits,
+    /// Which copy of each block of the block state table counts.
+    pub bst_bits: Bits,
+    /// Inodes without a name that were open.
+    pub orphans: Vec<u32>,
+    /// Newer entries of the node address table, each with its nid.
+    pub nat_journal: Vec<(u32, NatEntry)>,
+    /// Newer entries of the segment table, each with its segment.
+    pub sit_journal: Vec<(u32, SitEntry)>,
+    /// Newer entries of the block state table, each with its block.
+    pub bst_journal: Vec<(u64, u32)>,
+    /// For each head the owners of the blocks that it has written, of which there are `next`.
+    pub summaries: Vec<Vec<Owner>>,
+}
+
+fn fault(rule: &'static str, found: impl Into<u64>) -> Corrupt {
+    let found = found.into();
+    Corrupt::Checkpoint { rule, found }
+}
+
+/// What is left to read of a pack.
+struct Streams<'a>(&'a [u8]);
+
+impl<'a> Streams<'a> {
+    fn take(&mut self, bytes: usize, rule: &'static str) -> Result<&'a [u8], Corrupt> {
+        let split = self.0.split_at_checked(bytes);
+        let (taken, rest) = split.ok_or_else(|| fault(rule, bytes as u64))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// `count` items of `BYTES` bytes.
+    fn items<const BYTES: usize>(
+        &mut self,
+        count: u32,
+        rule: &'static str,
+    ) -> Result<impl ExactSizeIterator<Item = &'a [u8; BYTES]>, Corrupt> {
+        let bytes = (count as usize).checked_mul(BYTES);
+        let taken = self.take(bytes.unwrap_or(usize::MAX), rule)?;
+        let items = taken.chunks_exact(BYTES);
+        Ok(items.map(|item| item.try_into().expect("chunks of this size")))
+    }
+
+    fn bits(&mut self, blocks: u32) -> Result<Bits, Corrupt> {
+        let len = blocks as usize;
+        let bytes = self.take(
+            Bits::bytes_of(len),
+            "the bits of a table lie beyond its end",
+        )?;
+        Bits::from_bytes(bytes, len)
+            .ok_or_else(|| fault("a bit behind the last block of a table is set", blocks))
+    }
+}
+
+fn first_u32(bytes: &[u8]) -> u32 {
+    U32::read_from_prefix(bytes).map_or(0, |(number, _)| number.get())
+}
+
+impl Checkpoint {
+    /// How many blocks the pack says it has whose first block this is; `None` if that is no first block.
+    /// Nothing is checked but the magic number: hold it to the blocks of a pack before more is read.
+    pub fn header_blocks(first_block: &Block) -> Option<u32> {
+        let (raw, _) = RawHeader::read_from_prefix(first_block).ok()?;
+        let blocks = raw.blocks.get();
+        (raw.magic.get() == MAGIC && blocks > 0).then_some(blocks)
+    }
+
+    /// Reads and checks a pack; `bytes` are its blocks and perhaps others behind them.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that is broken.
+    pub fn parse(bytes: &[u8], superblock: &Superblock) -> Result<Self, Corrupt> {
+        let (raw, pack) = check_pack(bytes, superblock)?;
+        raw.check_counts(superblock)?;
+        let heads = raw.heads(superblock)?;
+        let mut streams = Streams(&pack[HEADER_BYTES..]);
+        let parsed = Self {
+            version: raw.version.get(),
+            clean: raw.flags.get() & CLEAN != 0,
+            time: Timestamp {
+                secs: raw.seconds.get(),
+                nanos: raw.nanos.get(),
+            },
+            used_blocks: raw.used_blocks.get(),
+            reserved_blocks: raw.reserved_blocks.get(),
+            inodes: raw.inodes.get(),
+            nodes: raw.nodes.get(),
+            next_nid: raw.next_nid.get(),
+            next_sequence: raw.next_sequence.get(),
+            serial: raw.serial.get(),
+            nat_bits: streams.bits(superblock.nat_blocks)?,
+            sit_bits: streams.bits(superblock.sit_blocks)?,
+            bst_bits: streams.bits(superblock.bst_blocks)?,
+            orphans: orphans(&mut streams, raw.orphans.get(), superblock)?,
+            nat_journal: nat_journal(&mut streams, raw.nat_journal.get(), superblock)?,
+            sit_journal: sit_journal(&mut streams, raw.sit_journal.get(), superblock)?,
+            bst_journal: bst_journal(&mut streams, raw.bst_journal.get(), superblock)?,
+            summaries: summaries(&mut streams, &heads)?,
+            heads,
+        };
+        if streams.0.len() >= BLOCK_BYTES {
+            return Err(fault(
+                "blocks behind the last stream",
+                streams.0.len() as u64,
+            ));
+        }
+        Ok(parsed)
+    }
+
+    /// The blocks of the pack.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut order: Vec<usize> = (0..self.heads.len()).collect();
+        order.sort_by_key(|&which| self.heads[which].kind);
+        let mut bytes = vec![0; HEADER_BYTES];
+        for bits in [&self.nat_bits, &self.sit_bits, &self.bst_bits] {
+            bytes.extend_from_slice(bits.as_bytes());
+        }
+        for orphan in &self.orphans {
+            bytes.extend_from_slice(&orphan.to_le_bytes());
+        }
+        for (nid, entry) in &self.nat_journal {
+            bytes.extend_from_slice(&nid.to_le_bytes());
+            bytes.extend_from_slice(&entry.encode());
+        }
+        for (segment, entry) in &self.sit_journal {
+            bytes.extend_from_slice(&segment.to_le_bytes());
+            bytes.extend_from_slice(&entry.encode());
+        }
+        for (block, slots) in &self.bst_journal {
+            bytes.extend_from_slice(&block.to_le_bytes());
+            bytes.extend_from_slice(&slots.to_le_bytes());
+        }
+        for which in order {
+            let next = usize::from(self.heads[which].next);
+            let unknown = std::iter::repeat(Owner::default());
+            let owners = self.summaries[which].iter().copied().chain(unknown);
+            bytes.extend(owners.take(next).flat_map(Owner::encode));
+        }
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        let blocks = bytes.len() / BLOCK_BYTES;
+        bytes[..HEADER_BYTES].copy_from_slice(self.header(blocks as u32).as_bytes());
+        seal(&mut bytes, CRC_AT);
+        bytes
+    }
+
+    fn header(&self, blocks: u32) -> RawHeader {
+        let mut heads = [RawHead::none(); HEADS];
+        for head in &self.heads {
+            heads[usize::from(head.kind.to_raw())] = RawHead::new(head);
+        }
+        let count = |items: usize| U32::new(items as u32);
+        RawHeader {
+            magic: MAGIC.into(),
+            crc: 0.into(),
+            version: self.version.into(),
+            blocks: blocks.into(),
+            flags: if self.clean { CLEAN } else { 0 }.into(),
+            seconds: self.time.secs.into(),
+            nanos: self.time.nanos.into(),
+            orphans: count(self.orphans.len()),
+            used_blocks: self.used_blocks.into(),
+            reserved_blocks: self.reserved_blocks.into(),
+            inodes: self.inodes.into(),
+            nodes: self.nodes.into(),
+            next_nid: self.next_nid.into(),
+            nat_journal: count(self.nat_journal.len()),
+            sit_journal: count(self.sit_journal.len()),
+            bst_journal: count(self.bst_journal.len()),
+            next_sequence: self.next_sequence.into(),
+            serial: self.serial.into(),
+            reserved: [0; 36],
+            heads,
+            reserved2: [0; 128],
+        }
+    }
+}
+
+/// The header and all bytes of a pack whose length and checksum are right.
+fn check_pack<'a>(
+    bytes: &'a [u8],
+    superblock: &Superblock,
+) -> Result<(RawHeader, &'a [u8]), Corrupt> {
+    let header = RawHeader::read_from_prefix(bytes);
+    let (raw, _) = header.map_err(|_| fault("the pack is cut off", bytes.len() as u64))?;
+    if raw.magic.get() != MAGIC {
+        return Err(fault("the magic number is wrong", raw.magic.get()));
+    }
+    let blocks = raw.blocks.get();
+    let is_possible = (1..=superblock.checkpoint_blocks).contains(&blocks);
+    let pack_bytes = blocks as usize * BLOCK_BYTES;
+    let pack = bytes.get(..pack_bytes).filter(|_| is_possible);
+    let pack = pack.ok_or_else(|| fault("the pack has no such number of blocks", blocks))?;
+    let (stored, computed) = (raw.crc.get(), crc_around(pack, CRC_AT));
+    if stored != computed {
+        return Err(Corrupt::CheckpointChecksum { stored, computed });
+    }
+    Ok((raw, pack))
+}
+
+impl RawHead {
+    fn new(head: &Head) -> Self {
+        Self {
+            segment: head.segment.into(),
+            next: head.next.into(),
+            kind: head.kind.to_raw(),
+            reserved: 0,
+            serial: head.serial.into(),
+            next_segment: head.next_segment.unwrap_or(NONE).into(),
+        }
+    }
+
+    fn none() -> Self {
+        Self {
+            segment: NONE.into(),
+            next: 0.into(),
+            kind: 0,
+            reserved: 0,
+            serial: 0.into(),
+            next_segment: NONE.into(),
+        }
+    }
+
+    /// The head at place `place` of the table; `None` if there is none.
+    fn read(&self, place: usize) -> Result<Option<Head>, Corrupt> {
+        let segment = self.segment.get();
+        if segment == NONE {
+            return Ok(None);
+        }
+        let fault = |rule| Corrupt::Head {
+            kind: self.kind,
+            segment,
+            rule,
+        };
+        let kind = HeadKind::from_raw(self.kind).filter(|kind| *kind as usize == place);
+        let head = Head {
+            segment,
+            next: self.next.get(),
+            kind: kind.ok_or_else(|| fault("the kind is not that of its place"))?,
+            serial: self.serial.get(),
+            next_segment: Some(self.next_segment.get()).filter(|&next| next != NONE),
+        };
+        if u32::from(head.next) > SEGMENT_CONTENT {
+            return Err(fault("the next block lies beyond the segment"));
+        }
+        if head.next_segment.is_some() && head.kind != HeadKind::Packed {
+            return Err(fault("only the packed log goes on in a certain segment"));
+        }
+        Ok(Some(head))
+    }
+}
+
+impl RawHeader {
+    fn check_counts(&self, superblock: &Superblock) -> Result<(), Corrupt> {
+        let content = superblock.content_blocks();
+        if self.flags.get() & !CLEAN != 0 {
+            return Err(fault("a flag is unknown", self.flags.get()));
+        }
+        if self.nanos.get() >= 1_000_000_000 {
+            return Err(fault(
+                "the time has a second or more of nanoseconds",
+                self.nanos.get(),
+            ));
+        }
+        if self.used_blocks.get() > content {
+            return Err(fault(
+                "more blocks are used than there are",
+                self.used_blocks.get(),
+            ));
+        }
+        if self.reserved_blocks.get() > content {
+            return Err(fault(
+                "more blocks are promised than there are",
+                self.reserved_blocks.get(),
+            ));
+        }
+        if self.nodes.get() >= superblock.nids {
+            return Err(fault(
+                "more nodes are in use than there are",
+                self.nodes.get(),
+            ));
+        }
+        if self.inodes.get() > self.nodes.get() {
+            return Err(fault(
+                "more inodes are in use than nodes",
+                self.inodes.get(),
+            ));
+        }
+        if self.next_nid.get() > superblock.nids {
+            return Err(fault(
+                "the search for a free nid begins beyond the last",
+                self.next_nid.get(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn heads(&self, superblock: &Superblock) -> Result<Vec<Head>, Corrupt> {
+        let mut heads = Vec::new();
+        let mut taken = HashSet::new();
+        for (place, raw) in self.heads.iter().enumerate() {
+            let Some(head) = raw.read(place)? else {
+                continue;
+            };
+            let fault = |segment, rule| Corrupt::Head {
+                kind: raw.kind,
+                segment,
+                rule,
+            };
+            for segment in [Some(head.segment), head.next_segment]
+                .into_iter()
+                .flatten()
+            {
+                if segment >= superblock.segments {
+                    return Err(fault(segment, "there is no such segment"));
+                }
+                if !taken.insert(segment) {
+                    return Err(fault(segment, "the segment belongs to two heads"));
+                }
+            }
+            heads.push(head);
+        }
+        Ok(heads)
+    }
+}
+
+fn check_nid(nid: u32, superblock: &Superblock, rule: &'static str) -> Result<u32, Corrupt> {
+    match (ROOT..superblock.nids).contains(&nid) {
+        true => Ok(nid),
+        false => Err(fault(rule, nid)),
+    }
+}
+
+fn orphans(
+    streams: &mut Streams,
+    count: u32,
+    superblock: &Superblock,
+) -> Result<Vec<u32>, Corrupt> {
+    let items = streams.items::<ORPHAN_BYTES>(count, "the orphans lie beyond its end")?;
+    items
+        .map(|item| {
+            check_nid(
+                u32::from_le_bytes(*item),
+                superblock,
+                "an orphan has no possible number",
+            )
+        })
+        .collect()
+}
+
+/// The number in front of a journal's entry, and the entry.
+fn journal_item<const BYTES: usize>(item: &[u8]) -> (u32, [u8; BYTES]) {
+    let mut entry = [0; BYTES];
+    entry.copy_from_slice(&item[4..]);
+    (first_u32(item), entry)
+}
+
+fn nat_journal(
+    streams: &mut Streams,
+    count: u32,
+    superblock: &Superblock,
+) -> Result<Vec<(u32, NatEntry)>, Corrupt> {
+    let rule = "the journal of the node address table lies beyond its end";
+    let items = streams.items::<NAT_JOURNAL_BYTES>(count, rule)?;
+    let read = |item: &[u8; NAT_JOURNAL_BYTES]| {
+        let (nid, entry) = journal_item(item);
+        let nid = check_nid(nid, superblock, "the journal has an impossible nid")?;
+        Ok((nid, NatEntry::decode(&entry)))
+    };
+    items.map(read).collect()
+}
+
+fn sit_journal(
+    streams: &mut Streams,
+    count: u32,
+    superblock: &Superblock,
+) -> Result<Vec<(u32, SitEntry)>, Corrupt> {
+    let rule = "the journal of the segment table lies beyond its end";
+    let items = streams.items::<SIT_JOURNAL_BYTES>(count, rule)?;
+    let read = |item: &[u8; SIT_JOURNAL_BYTES]| {
+        let (segment, entry) = journal_item(item);
+        let entry = SitEntry::decode(&entry);
+        if segment >= superblock.segments {
+            return Err(fault("the journal has an impossible segment", segment));
+        }
+        entry.check(segment)?;
+        Ok((segment, entry))
+    };
+    items.map(read).collect()
+}
+
+fn bst_journal(
+    streams: &mut Streams,
+    count: u32,
+    superblock: &Superblock,
+) -> Result<Vec<(u64, u32)>, Corrupt> {
+    let rule = "the journal of the block state table lies beyond its end";
+    let items = streams.items::<BST_JOURNAL_BYTES>(count, rule)?;
+    let read = |item: &[u8; BST_JOURNAL_BYTES]| {
+        let block = U64::read_from_prefix(item).map_or(0, |(block, _)| block.get());
+        if superblock.locate(block).is_none() {
+            return Err(fault(
+                "the journal has a block that holds no content",
+                block,
+            ));
+        }
+        Ok((block, first_u32(&item[8..])))
+    };
+    items.map(read).collect()
+}
+
+fn summaries(streams: &mut Streams, heads: &[Head]) -> Result<Vec<Vec<Owner>>, Corrupt> {
+    let read = |head: &Head| {
+        let rule = "the summaries lie beyond its end";
+        let items = streams.items::<OWNER_BYTES>(head.next.into(), rule)?;
+        Ok(items.map(Owner::decode).collect())
+    };
+    heads.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Broken;
+    use super::super::superblock::Shape;
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock::plan(100 << 8, &Shape::default()).unwrap()
+    }
+
+    fn head(kind: HeadKind, segment: u32, next: u16) -> Head {
+        Head {
+            segment,
+            next,
+            kind,
+            serial: 40 + segment,
+            next_segment: None,
+        }
+    }
+
+    fn owners(count: u32) -> Vec<Owner> {
+        (0..count).map(|lblk| Owner { ino: 9, lblk }).collect()
+    }
+
+    fn checkpoint() -> Checkpoint {
+        let superblock = superblock();
+        let bits = |blocks: u32| {
+            let mut bits = Bits::new(blocks as usize);
+            bits.flip(blocks as usize - 1);
+            bits
+        };
+        let packed = Head {
+            next_segment: Some(8),
+            ..head(HeadKind::Packed, 7, 2)
+        };
+        let mut valid = SitEntry {
+            valid: 1,
+            kind: 3,
+            serial: 5,
+            ..SitEntry::default()
+        };
+        valid.bits[2] = 4;
+        Checkpoint {
+            version: 17,
+            clean: true,
+            time: Timestamp {
+                secs: -5,
+                nanos: 999_999_999,
+            },
+            used_blocks: 1000,
+            reserved_blocks: 20,
+            inodes: 12,
+            nodes: 30,
+            next_nid: 31,
+            next_sequence: 1 << 40,
+            serial: 77,
+            heads: vec![
+                head(HeadKind::HotNode, 2, 0),
+                head(HeadKind::WarmData, 3, 511),
+                packed,
+            ],
+            nat_bits: bits(superblock.nat_blocks),
+            sit_bits: bits(superblock.sit_blocks),
+            bst_bits: bits(superblock.bst_blocks),
+            orphans: vec![4, 9],
+            nat_journal: vec![(
+                1,
+                NatEntry {
+                    pointer: 1 << 50,
+                    ino: 1,
+                    generation: 3,
+                },
+            )],
+            sit_journal: vec![(3, valid), (superblock.segments - 1, SitEntry::default())],
+            bst_journal: vec![(superblock.main_start + 6, 0x8000_0001)],
+            summaries: vec![vec![], owners(511), owners(2)],
+        }
+    }
+
+    /// The pack with a change that the checksum knows of.
+    fn forged(break_it: impl Fn(&mut RawHeader)) -> Vec<u8> {
+        let mut bytes = checkpoint().encode();
+        let (mut raw, _) = RawHeader::read_from_prefix(&bytes).unwrap();
+        break_it(&mut raw);
+        bytes[..HEADER_BYTES].copy_from_slice(raw.as_bytes());
+        seal(&mut bytes, CRC_AT);
+        bytes
+    }
+
+    fn refused(bytes: &[u8], word: &str) {
+        let fault = Checkpoint::parse(bytes, &superblock())
+            .unwrap_err()
+            .to_string();
+        assert!(fault.contains(word), "{word}: {fault}");
+    }
+
+    #[test]
+    fn a_pack_comes_back() {
+        let mut bytes = checkpoint().encode();
+        assert_eq!(bytes.len() % BLOCK_BYTES, 0);
+        let first: &Block = bytes[..BLOCK_BYTES].try_into().unwrap();
+        assert_eq!(
+            Checkpoint::header_blocks(first),
+            Some((bytes.len() / BLOCK_BYTES) as u32)
+        );
+        assert_eq!(Checkpoint::header_blocks(&[0; BLOCK_BYTES]), None);
+        assert_eq!(Checkpoint::parse(&bytes, &superblock()), Ok(checkpoint()));
+        bytes.resize(bytes.len() + BLOCK_BYTES, 0xaa);
+        assert_eq!(Checkpoint::parse(&bytes, &superblock()), Ok(checkpoint()));
+    }
+
+    #[test]
+    fn summaries_stay_with_their_heads() {
+        let mut shuffled = checkpoint();
+        shuffled.heads.rotate_left(1);
+        shuffled.summaries.rotate_left(1);
+        assert_eq!(shuffled.encode(), checkpoint().encode());
+    }
+
+    #[test]
+    fn an_empty_pack_has_room_for_what_must_be_there() {
+        let superblock = superblock();
+        let full = |kind: HeadKind| head(kind, kind as u32, 511);
+        let most = Checkpoint {
+            heads: HeadKind::ALL.map(full).to_vec(),
+            summaries: vec![owners(511); 9],
+            orphans: vec![1; 16 * 1024],
+            nat_journal: vec![(1, NatEntry::default()); 8 * BLOCK_BYTES / NAT_JOURNAL_BYTES],
+            sit_journal: Vec::new(),
+            bst_journal: Vec::new(),
+            ..checkpoint()
+        };
+        let bytes = most.encode();
+        assert!(bytes.len() <= superblock.checkpoint_blocks as usize * BLOCK_BYTES);
+        assert_eq!(Checkpoint::parse(&bytes, &superblock), Ok(most));
+    }
+
+    #[test]
+    fn hostile_counts_are_refused_before_room_is_made_for_them() {
+        let broken: [Broken<RawHeader>; 14] = [
+            ("magic", |raw| raw.magic = 0.into()),
+            ("number of blocks", |raw| raw.blocks = 0.into()),
+            ("number of blocks", |raw| raw.blocks = u32::MAX.into()),
+            ("flag", |raw| raw.flags = 2.into()),
+            ("nanoseconds", |raw| raw.nanos = 1_000_000_000.into()),
+            ("orphans", |raw| raw.orphans = u32::MAX.into()),
+            ("journal of the node", |raw| {
+                raw.nat_journal = u32::MAX.into()
+            }),
+            ("journal of the segment", |raw| {
+                raw.sit_journal = u32::MAX.into()
+            }),
+            ("journal of the block state", |raw| {
+                raw.bst_journal = u32::MAX.into()
+            }),
+            ("blocks are used", |raw| raw.used_blocks = u64::MAX.into()),
+            ("are promised", |raw| raw.reserved_blocks = u64::MAX.into()),
+            ("more nodes", |raw| raw.nodes = u32::MAX.into()),
+            ("more inodes", |raw| raw.inodes = 31.into()),
+            ("free nid", |raw| raw.next_nid = u32::MAX.into()),
+        ];
+        for (word, break_it) in broken {
+            refused(&forged(break_it), word);
+        }
+        refused(&[0; 100], "cut off");
+        refused(&checkpoint().encode()[..BLOCK_BYTES], "number of blocks");
+    }
+
+    #[test]
+    fn heads_that_cannot_be_are_refused() {
+        let broken: [Broken<RawHeader>; 7] = [
+            ("that of its place", |raw| raw.heads[0].kind = 1),
+            ("that of its place", |raw| {
+                raw.heads[9] = RawHead {
+                    kind: 9,
+                    ..raw.heads[0]
+                }
+            }),
+            ("beyond the segment", |raw| raw.heads[0].next = 512.into()),
+            ("no such segment", |raw| raw.heads[0].segment = 1000.into()),
+            ("no such segment", |raw| {
+                raw.heads[6].next_segment = 1000.into()
+            }),
+            ("two heads", |raw| raw.heads[0].segment = 8.into()),
+            ("only the packed log", |raw| {
+                raw.heads[0].next_segment = 20.into()
+            }),
+        ];
+        for (word, break_it) in broken {
+            refused(&forged(break_it), word);
+        }
+        // More owners than there are bytes.
+        refused(&forged(|raw| raw.heads[0].next = 511.into()), "summaries");
+    }
+
+    #[test]
+    fn entries_of_streams_are_checked() {
+        let broken: [Broken<Checkpoint>; 7] = [
+            ("orphan", |made| made.orphans[0] = 0),
+            ("orphan", |made| made.orphans[0] = u32::MAX),
+            ("impossible nid", |made| made.nat_journal[0].0 = 0),
+            ("impossible segment", |made| made.sit_journal[0].0 = 1000),
+            ("not that of the set bits", |made| {
+                made.sit_journal[0].1.valid = 2
+            }),
+            ("no content", |made| made.bst_journal[0].0 += 505),
+            ("last stream", |made| {
+                made.nat_journal = vec![(1, NatEntry::default()); 500]
+            }),
+        ];
+        for (word, break_it) in broken {
+            let mut made = checkpoint();
+            break_it(&mut made);
+            let mut bytes = made.encode();
+            if word == "last stream" {
+                let (mut raw, _) = RawHeader::read_from_prefix(&bytes).unwrap();
+                raw.nat_journal = 1.into();
+                raw.sit_journal = 0.into();
+                raw.bst_journal = 0.into();
+                bytes[..HEADER_BYTES].copy_from_slice(raw.as_bytes());
+                seal(&mut bytes, CRC_AT);
+            }
+            refused(&bytes, word);
+        }
+        let mut bytes = checkpoint().encode();
+        let stray = HEADER_BYTES + Bits::bytes_of(superblock().nat_blocks as usize) + 7;
+        bytes[stray] |= 0x80;
+        seal(&mut bytes, CRC_AT);
+        refused(&bytes, "behind the last block");
+    }
+
+    #[test]
+    fn no_changed_byte_goes_unnoticed() {
+        let mut bytes = checkpoint().encode();
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            assert!(
+                Checkpoint::parse(&bytes, &superblock()).is_err(),
+                "byte {at}"
+            );
+            bytes[at] ^= 1;
+        }
+    }
+}

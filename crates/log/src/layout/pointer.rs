@@ -1,0 +1,159 @@
+//! Where a logical block lies: 64 bits that can name a block, a slot in it, and a chunk that goes on in the next one.
+//!
+//! Source: `docs/format/log.md`, section 7.
+
+use super::{Corrupt, Superblock};
+
+const BLOCK_BITS: u32 = 40;
+const SLOT_BITS: u32 = 5;
+const SEQUENCE_BITS: u32 = 5;
+const KIND_SHIFT: u32 = BLOCK_BITS + SLOT_BITS + SEQUENCE_BITS;
+
+const PLAIN: u64 = 1;
+const PACKED: u64 = 2;
+const PACKED_ON: u64 = 3;
+const PROMISED: u64 = 4;
+
+/// Where a logical block lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pointer {
+    /// Nowhere: it reads as zeros.
+    #[default]
+    Hole,
+    /// In this block, as it is.
+    Plain(u64),
+    /// Compressed, in a slot of a packed block.
+    Packed(Slotted),
+    /// Nowhere yet, but a block is set aside for it; it reads as zeros.
+    Promised,
+}
+
+/// A place in a packed block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slotted {
+    /// The block.
+    pub block: u64,
+    /// The slot, below 32.
+    pub slot: u8,
+    /// How many logical blocks of the chunk come before, below 32.
+    pub sequence: u8,
+    /// Whether the chunk goes on in slot 0 of the block behind.
+    pub continues: bool,
+}
+
+impl Pointer {
+    /// What a pointer of node `nid` says, at its position `index` there.
+    ///
+    /// # Errors
+    ///
+    /// When bits are set that must not be, or the block lies outside of the main area's content.
+    pub fn decode(
+        raw: u64,
+        superblock: &Superblock,
+        nid: u32,
+        index: u16,
+    ) -> Result<Self, Corrupt> {
+        let pointer = Self::from_bits(raw).filter(|pointer| {
+            pointer.encode() == raw
+                && pointer
+                    .block()
+                    .is_none_or(|block| superblock.locate(block).is_some())
+        });
+        pointer.ok_or(Corrupt::Pointer {
+            nid,
+            index,
+            value: raw,
+        })
+    }
+
+    fn from_bits(raw: u64) -> Option<Self> {
+        let block = raw & ((1 << BLOCK_BITS) - 1);
+        let field = |shift: u32| u8::try_from(raw >> shift & 0x1f).ok();
+        let kind = raw >> KIND_SHIFT;
+        Some(match kind {
+            0 => Self::Hole,
+            PLAIN => Self::Plain(block),
+            PACKED | PACKED_ON => Self::Packed(Slotted {
+                block,
+                slot: field(BLOCK_BITS)?,
+                sequence: field(BLOCK_BITS + SLOT_BITS)?,
+                continues: kind == PACKED_ON,
+            }),
+            PROMISED => Self::Promised,
+            _ => return None,
+        })
+    }
+
+    /// As it lies in a node.
+    pub fn encode(self) -> u64 {
+        match self {
+            Self::Hole => 0,
+            Self::Plain(block) => PLAIN << KIND_SHIFT | block,
+            Self::Packed(at) => {
+                let kind = if at.continues { PACKED_ON } else { PACKED };
+                kind << KIND_SHIFT
+                    | u64::from(at.sequence) << (BLOCK_BITS + SLOT_BITS)
+                    | u64::from(at.slot) << BLOCK_BITS
+                    | at.block
+            }
+            Self::Promised => PROMISED << KIND_SHIFT,
+        }
+    }
+
+    /// The block that it names.
+    pub fn block(self) -> Option<u64> {
+        match self {
+            Self::Plain(block) | Self::Packed(Slotted { block, .. }) => Some(block),
+            Self::Hole | Self::Promised => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::superblock::Shape;
+    use super::*;
+
+    #[test]
+    fn every_form_comes_back_and_nothing_else_is_taken() {
+        let superblock = Superblock::plan(40 << 8, &Shape::default()).unwrap();
+        let block = superblock.main_start + 5;
+        let slotted = Slotted {
+            block,
+            slot: 31,
+            sequence: 17,
+            continues: true,
+        };
+        let forms = [
+            Pointer::Hole,
+            Pointer::Plain(block),
+            Pointer::Packed(slotted),
+            Pointer::Packed(Slotted {
+                continues: false,
+                ..slotted
+            }),
+            Pointer::Promised,
+        ];
+        for form in forms {
+            assert_eq!(
+                Pointer::decode(form.encode(), &superblock, 7, 3).unwrap(),
+                form
+            );
+        }
+        let summary = superblock.main_start + 511;
+        let refused = [
+            1,
+            5 << KIND_SHIFT,
+            1 << 53 | Pointer::Plain(block).encode(),
+            1 << BLOCK_BITS | Pointer::Plain(block).encode(),
+            Pointer::Promised.encode() | 1,
+            Pointer::Plain(summary).encode(),
+            Pointer::Plain(0).encode(),
+            Pointer::Plain(superblock.blocks).encode(),
+        ];
+        for raw in refused {
+            let fault = Pointer::decode(raw, &superblock, 7, 3).unwrap_err();
+            assert!(fault.to_string().contains("node 7"), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,877 @@
+//! The superblock: where each area lies, and how large it is.
+//!
+//! Source: `docs/format/log.md`, sections 1 and 2.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::bits::Bits;
+use super::checkpoint::{HEADER_BYTES, HeadKind, ORPHAN_BYTES};
+use super::summary::OWNER_BYTES;
+use super::table::{BST_SEGMENTS_PER_BLOCK, NAT_PER_BLOCK, SIT_PER_BLOCK};
+use super::{
+    BLOCK_BYTES, BLOCKS_MAX, Corrupt, Fault, SEGMENT_BLOCKS, SEGMENT_CONTENT, Unsupported,
+    crc_around, seal,
+};
+
+/// Where the superblock begins in block 0 and in block 1.
+pub const SUPERBLOCK_OFFSET: usize = 1024;
+/// Bytes of the superblock.
+pub const SUPERBLOCK_BYTES: usize = 256;
+/// The most bytes of a label.
+pub const LABEL_BYTES: usize = 64;
+/// The most slots of a packed block.
+pub const SLOTS_MAX: u8 = 32;
+
+/// The smallest device, in blocks: 32 MiB.
+const BLOCKS_MIN: u64 = 8192;
+/// Fewer segments than these hold nothing.
+const SEGMENTS_MIN: u64 = 15;
+/// With fewer segments than these, heads share them.
+pub const SEGMENTS_FEW: u32 = 256;
+/// Segments beyond what users may fill: those of the heads, and some to clean and to write checkpoints.
+const RESERVED_MIN: u32 = 24;
+/// The same where heads share them.
+const RESERVED_OF_FEW: u32 = 10;
+/// From so many segments on, segments begin at multiples of their size on the device: less than one is lost.
+const ALIGNED_FROM: u64 = 64;
+/// The blocks with the superblock.
+const FIRST_AREA: u64 = 2;
+/// Room in a pack for journals, in bytes.
+const JOURNAL_BYTES: usize = 8 * BLOCK_BYTES;
+/// Room in a pack for inodes without a name.
+const ORPHANS: usize = 16 * BLOCK_BYTES / ORPHAN_BYTES;
+
+const MAGIC: [u8; 8] = *b"antlog\r\n";
+const CRC_AT: usize = 8;
+const BLOCK_BITS: u8 = 12;
+const SEGMENT_BITS: u8 = 9;
+const INCOMPAT_KNOWN: u64 = 0;
+const RO_COMPAT_KNOWN: u64 = 0;
+
+const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
+const _: () = assert!(1 << BLOCK_BITS == BLOCK_BYTES);
+const _: () = assert!(1 << SEGMENT_BITS == SEGMENT_BLOCKS);
+
+/// The superblock as it lies at byte 1024 of its block.
+///
+/// ```text
+///      0           4           8           c
+/// 0x00 |         magic         |    crc    |   bytes   |
+/// 0x10 |      generation       |       incompat        |
+/// 0x20 |       ro_compat       |        compat         |
+/// 0x30 |                     uuid                      |
+/// 0x40 |                   hash_seed                   |
+/// 0x50 |               label, 64 bytes                 |
+/// 0x90 |        blocks         |   checkpoint_start    |
+/// 0xa0 |ckpt_blocks| sit_blocks|       sit_start       |
+/// 0xb0 |       bst_start       |bst_blocks |nat_blocks |
+/// 0xc0 |       nat_start       |      main_start       |
+/// 0xd0 | segments  |   nids    | sps | spz |sl|bb|sb|0 |
+/// 0xe0 | reserved_segments | 0 to 0x100                |
+/// ```
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: [u8; 8],
+    crc: U32,
+    bytes: U32,
+    generation: U64,
+    incompat: U64,
+    ro_compat: U64,
+    compat: U64,
+    uuid: [u8; 16],
+    hash_seed: [u8; 16],
+    label: [u8; LABEL_BYTES],
+    blocks: U64,
+    checkpoint_start: U64,
+    checkpoint_blocks: U32,
+    sit_blocks: U32,
+    sit_start: U64,
+    bst_start: U64,
+    bst_blocks: U32,
+    nat_blocks: U32,
+    nat_start: U64,
+    main_start: U64,
+    segments: U32,
+    nids: U32,
+    segments_per_section: U16,
+    sections_per_zone: U16,
+    slots_max: u8,
+    block_bits: u8,
+    segment_bits: u8,
+    reserved: u8,
+    reserved_segments: U32,
+    reserved2: [u8; 28],
+}
+
+/// A superblock that may be relied on; whether the device has all `blocks` is for the caller to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Grows by one whenever it is written.
+    pub generation: u64,
+    /// Features that a reader must know.
+    pub incompat: u64,
+    /// Features that a writer must know; see [`check_writable`](Self::check_writable).
+    pub ro_compat: u64,
+    /// Features that nobody needs to know.
+    pub compat: u64,
+    /// The UUID.
+    pub uuid: [u8; 16],
+    /// Key of the directories' hash.
+    pub hash_seed: [u8; 16],
+    /// The label, at most [`LABEL_BYTES`] bytes.
+    pub label: String,
+    /// Blocks of the device that are used.
+    pub blocks: u64,
+    /// The first block of the first checkpoint pack.
+    pub checkpoint_start: u64,
+    /// Blocks of each of the two packs.
+    pub checkpoint_blocks: u32,
+    /// The first block of the segment table.
+    pub sit_start: u64,
+    /// Blocks of each of its two copies.
+    pub sit_blocks: u32,
+    /// The first block of the block state table.
+    pub bst_start: u64,
+    /// Blocks of each of its two copies.
+    pub bst_blocks: u32,
+    /// The first block of the node address table.
+    pub nat_start: u64,
+    /// Blocks of each of its two copies.
+    pub nat_blocks: u32,
+    /// The first block of segment 0.
+    pub main_start: u64,
+    /// Segments of the main area.
+    pub segments: u32,
+    /// Node numbers are below this.
+    pub nids: u32,
+    /// Segments that are freed and filled together.
+    pub segments_per_section: u16,
+    /// Sections that lie together on the medium.
+    pub sections_per_zone: u16,
+    /// The most slots of a packed block.
+    pub slots_max: u8,
+    /// Segments kept for cleaning and checkpoints.
+    pub reserved_segments: u32,
+}
+
+/// What one may choose when a log is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    /// Segments that are freed and filled together; 0 counts as 1.
+    pub segments_per_section: u16,
+    /// Sections that lie together on the medium; 0 counts as 1.
+    pub sections_per_zone: u16,
+    /// The most slots of a packed block, 1 to 32; others count as the nearest of these.
+    pub slots_max: u8,
+    /// Node numbers, at least 16; `None`: one for each block of the main area.
+    pub nids: Option<u32>,
+    /// The label; what is beyond 64 bytes is cut off when it is encoded.
+    pub label: String,
+    /// The UUID.
+    pub uuid: [u8; 16],
+    /// Key of the directories' hash.
+    pub hash_seed: [u8; 16],
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            segments_per_section: 1,
+            sections_per_zone: 1,
+            slots_max: SLOTS_MAX,
+            nids: None,
+            label: String::new(),
+            uuid: [0; 16],
+            hash_seed: [0; 16],
+        }
+    }
+}
+
+/// There is no room for a log of this shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{blocks} blocks of 4 KiB are too few: a log of this shape needs at least {blocks_min}")]
+pub struct TooSmall {
+    /// Blocks that there are.
+    pub blocks: u64,
+    /// Blocks that it takes.
+    pub blocks_min: u64,
+}
+
+fn fault(rule: &'static str, found: impl Into<u64>) -> Corrupt {
+    let found = found.into();
+    Corrupt::Superblock { rule, found }
+}
+
+/// The superblock in bytes that are known to be one, by their magic number and their checksum.
+fn intact(bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<&RawSuperblock, Corrupt> {
+    let raw: &RawSuperblock = zerocopy::transmute_ref!(bytes);
+    if raw.magic != MAGIC {
+        let found = u64::from_be_bytes(raw.magic);
+        return Err(Corrupt::Magic { found });
+    }
+    let (stored, computed) = (raw.crc.get(), crc_around(bytes, CRC_AT));
+    if stored != computed {
+        return Err(Corrupt::SuperblockChecksum { stored, computed });
+    }
+    Ok(raw)
+}
+
+impl Superblock {
+    /// Reads and checks a superblock.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that is broken, or what is unknown here.
+    pub fn parse(bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<Self, Fault> {
+        intact(bytes)?.check()
+    }
+
+    /// The one of the two copies that counts: with a right checksum, and the higher generation.
+    ///
+    /// A copy that counts and cannot be used is not passed over for an older one, which describes what may be
+    /// there no more.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse); what is wrong with the first one if neither checksum is right.
+    pub fn choose(
+        first: &[u8; SUPERBLOCK_BYTES],
+        second: &[u8; SUPERBLOCK_BYTES],
+    ) -> Result<Self, Fault> {
+        let raw = match (intact(first), intact(second)) {
+            (Ok(first), Ok(second)) if second.generation.get() > first.generation.get() => second,
+            (Err(_), Ok(second)) => second,
+            (first, _) => first?,
+        };
+        raw.check()
+    }
+
+    /// Refuses to write where a feature is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported::RoCompat`].
+    pub fn check_writable(&self) -> Result<(), Unsupported> {
+        match self.ro_compat & !RO_COMPAT_KNOWN {
+            0 => Ok(()),
+            unknown => Err(Unsupported::RoCompat(unknown)),
+        }
+    }
+
+    /// As it lies on the device.
+    pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut bytes: [u8; SUPERBLOCK_BYTES] = zerocopy::transmute!(RawSuperblock {
+            magic: MAGIC,
+            crc: 0.into(),
+            bytes: (SUPERBLOCK_BYTES as u32).into(),
+            generation: self.generation.into(),
+            incompat: self.incompat.into(),
+            ro_compat: self.ro_compat.into(),
+            compat: self.compat.into(),
+            uuid: self.uuid,
+            hash_seed: self.hash_seed,
+            label: encode_label(&self.label),
+            blocks: self.blocks.into(),
+            checkpoint_start: self.checkpoint_start.into(),
+            checkpoint_blocks: self.checkpoint_blocks.into(),
+            sit_blocks: self.sit_blocks.into(),
+            sit_start: self.sit_start.into(),
+            bst_start: self.bst_start.into(),
+            bst_blocks: self.bst_blocks.into(),
+            nat_blocks: self.nat_blocks.into(),
+            nat_start: self.nat_start.into(),
+            main_start: self.main_start.into(),
+            segments: self.segments.into(),
+            nids: self.nids.into(),
+            segments_per_section: self.segments_per_section.into(),
+            sections_per_zone: self.sections_per_zone.into(),
+            slots_max: self.slots_max,
+            block_bits: BLOCK_BITS,
+            segment_bits: SEGMENT_BITS,
+            reserved: 0,
+            reserved_segments: self.reserved_segments.into(),
+            reserved2: [0; 28],
+        });
+        seal(&mut bytes, CRC_AT);
+        bytes
+    }
+
+    /// Lays out a log on a device of so many blocks, of which at most 2^40 are used.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for two sections and what describes them.
+    pub fn plan(blocks: u64, shape: &Shape) -> Result<Self, TooSmall> {
+        let per_section = u64::from(shape.segments_per_section.max(1));
+        let sections_min = SEGMENTS_MIN.div_ceil(per_section).max(2);
+        let blocks_min = Self::blocks_min(shape, sections_min);
+        if blocks < blocks_min {
+            return Err(TooSmall { blocks, blocks_min });
+        }
+        let blocks = blocks.min(BLOCKS_MAX);
+        let is_aligned = is_aligned(blocks);
+        // More segments never take less room: the most that fit lie between these two.
+        let mut fits = sections_min;
+        let mut too_many = blocks / u64::from(SEGMENT_BLOCKS) / per_section + 1;
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if Self::lay_out(shape, middle, is_aligned).main_end() <= blocks {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        let laid_out = Self::lay_out(shape, fits, is_aligned);
+        Ok(Self { blocks, ..laid_out })
+    }
+
+    fn blocks_min(shape: &Shape, sections_min: u64) -> u64 {
+        let end = Self::lay_out(shape, sections_min, false).main_end();
+        match is_aligned(end) {
+            true => Self::lay_out(shape, sections_min, true).main_end(),
+            false => end.max(BLOCKS_MIN),
+        }
+    }
+
+    /// All areas one behind the other, for so many sections.
+    fn lay_out(shape: &Shape, sections: u64, is_aligned: bool) -> Self {
+        let segments_per_section = shape.segments_per_section.max(1);
+        // At most 2^40 blocks have 2^31 segments, and the smallest shape few.
+        let segments = (sections * u64::from(segments_per_section)) as u32;
+        let main_blocks = u64::from(segments) * u64::from(SEGMENT_BLOCKS);
+        let every_block = u32::try_from(main_blocks).unwrap_or(u32::MAX);
+        let reserved = match segments < SEGMENTS_FEW {
+            true => RESERVED_OF_FEW,
+            false => RESERVED_MIN.max(segments / 20),
+        };
+        let mut planned = Self {
+            generation: 1,
+            incompat: 0,
+            ro_compat: 0,
+            compat: 0,
+            uuid: shape.uuid,
+            hash_seed: shape.hash_seed,
+            label: shape.label.clone(),
+            blocks: 0,
+            checkpoint_start: FIRST_AREA,
+            checkpoint_blocks: 0,
+            sit_start: 0,
+            sit_blocks: segments.div_ceil(SIT_PER_BLOCK),
+            bst_start: 0,
+            bst_blocks: segments.div_ceil(BST_SEGMENTS_PER_BLOCK),
+            nat_start: 0,
+            nat_blocks: 0,
+            main_start: 0,
+            segments,
+            nids: shape.nids.unwrap_or(every_block).max(16),
+            segments_per_section,
+            sections_per_zone: shape.sections_per_zone.max(1),
+            slots_max: shape.slots_max.clamp(1, SLOTS_MAX),
+            reserved_segments: reserved.next_multiple_of(segments_per_section.into()),
+        };
+        planned.nat_blocks = planned.nids.div_ceil(NAT_PER_BLOCK);
+        let spare = JOURNAL_BYTES + ORPHANS * ORPHAN_BYTES;
+        let pack_bytes = planned.pack_bytes_min() + spare as u64;
+        // The bits of three tables of 2^32 blocks at most.
+        planned.checkpoint_blocks = pack_bytes.div_ceil(BLOCK_BYTES as u64) as u32;
+        planned.sit_start = FIRST_AREA + 2 * u64::from(planned.checkpoint_blocks);
+        planned.bst_start = planned.sit_start + 2 * u64::from(planned.sit_blocks);
+        planned.nat_start = planned.bst_start + 2 * u64::from(planned.bst_blocks);
+        let next = planned.nat_start + 2 * u64::from(planned.nat_blocks);
+        planned.main_start = match is_aligned {
+            true => next.next_multiple_of(SEGMENT_BLOCKS.into()),
+            false => next,
+        };
+        planned
+    }
+
+    /// What a pack takes when all heads are open and full, but for journals and orphans.
+    fn pack_bytes_min(&self) -> u64 {
+        let tables = [self.nat_blocks, self.sit_blocks, self.bst_blocks];
+        let bits: usize = tables
+            .iter()
+            .map(|&blocks| Bits::bytes_of(blocks as usize))
+            .sum();
+        let owners = HeadKind::ALL.len() * SEGMENT_CONTENT as usize * OWNER_BYTES;
+        (HEADER_BYTES + bits + owners) as u64
+    }
+
+    /// The areas in the order of their places: name, first block, blocks.
+    fn areas(&self) -> [(&'static str, u64, u64); 5] {
+        let twice = |blocks: u32| 2 * u64::from(blocks);
+        let main_blocks = u64::from(self.segments) * u64::from(SEGMENT_BLOCKS);
+        [
+            (
+                "the checkpoint packs",
+                self.checkpoint_start,
+                twice(self.checkpoint_blocks),
+            ),
+            ("the segment table", self.sit_start, twice(self.sit_blocks)),
+            (
+                "the block state table",
+                self.bst_start,
+                twice(self.bst_blocks),
+            ),
+            (
+                "the node address table",
+                self.nat_start,
+                twice(self.nat_blocks),
+            ),
+            ("the main area", self.main_start, main_blocks),
+        ]
+    }
+
+    fn check_areas(&self) -> Result<(), Corrupt> {
+        let (mut lower, upper) = (FIRST_AREA, self.blocks);
+        for (area, start, blocks) in self.areas() {
+            let end = start.checked_add(blocks);
+            let end = end.filter(|&end| start >= lower && end <= upper);
+            lower = end.ok_or(Corrupt::Area {
+                area,
+                start,
+                blocks,
+                lower,
+                upper,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_counts(&self) -> Result<(), Corrupt> {
+        let pack_bytes = u64::from(self.checkpoint_blocks) * BLOCK_BYTES as u64;
+        let too_few: [(bool, &'static str, u32); 4] = [
+            (
+                self.sit_blocks < self.segments.div_ceil(SIT_PER_BLOCK),
+                "the segment table has too few blocks for the segments",
+                self.sit_blocks,
+            ),
+            (
+                self.bst_blocks < self.segments.div_ceil(BST_SEGMENTS_PER_BLOCK),
+                "the block state table has too few blocks for the segments",
+                self.bst_blocks,
+            ),
+            (
+                self.nat_blocks < self.nids.div_ceil(NAT_PER_BLOCK),
+                "the node address table has too few blocks for the nids",
+                self.nat_blocks,
+            ),
+            (
+                pack_bytes < self.pack_bytes_min(),
+                "a checkpoint pack has too few blocks for what it must hold",
+                self.checkpoint_blocks,
+            ),
+        ];
+        match too_few.iter().find(|(is_broken, ..)| *is_broken) {
+            Some(&(_, rule, found)) => Err(fault(rule, found)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_geometry(&self) -> Result<(), Corrupt> {
+        if self.blocks > BLOCKS_MAX {
+            return Err(fault("more than 2^40 blocks", self.blocks));
+        }
+        if self.segments_per_section == 0 {
+            return Err(fault("sections without segments", 0u8));
+        }
+        if self.sections_per_zone == 0 {
+            return Err(fault("zones without sections", 0u8));
+        }
+        if self.segments == 0 || self.segments % u32::from(self.segments_per_section) != 0 {
+            return Err(fault(
+                "the segments make no whole sections, or there are none",
+                self.segments,
+            ));
+        }
+        if self.nids < 2 {
+            return Err(fault("there is no nid for the root", self.nids));
+        }
+        if !(1..=SLOTS_MAX).contains(&self.slots_max) {
+            return Err(fault("a packed block has 1 to 32 slots", self.slots_max));
+        }
+        if self.reserved_segments >= self.segments {
+            return Err(fault("all segments are reserved", self.reserved_segments));
+        }
+        Ok(())
+    }
+
+    /// The first block behind the main area.
+    fn main_end(&self) -> u64 {
+        self.main_start + u64::from(self.segments) * u64::from(SEGMENT_BLOCKS)
+    }
+
+    /// The first block of a segment.
+    pub fn segment_start(&self, segment: u32) -> u64 {
+        self.main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS)
+    }
+
+    /// The segment that a block of content lies in, and its place there; `None` for all other blocks.
+    pub fn locate(&self, block: u64) -> Option<(u32, u16)> {
+        let at = block.checked_sub(self.main_start)?;
+        let segment = u32::try_from(at / u64::from(SEGMENT_BLOCKS)).ok()?;
+        let index = (at % u64::from(SEGMENT_BLOCKS)) as u16;
+        let is_content = segment < self.segments && u32::from(index) < SEGMENT_CONTENT;
+        is_content.then_some((segment, index))
+    }
+
+    /// Blocks of the main area that can hold content.
+    pub fn content_blocks(&self) -> u64 {
+        u64::from(self.segments) * u64::from(SEGMENT_CONTENT)
+    }
+
+    /// Blocks that users may fill.
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.segments - self.reserved_segments) * u64::from(SEGMENT_CONTENT)
+    }
+}
+
+fn is_aligned(blocks: u64) -> bool {
+    blocks > ALIGNED_FROM * u64::from(SEGMENT_BLOCKS)
+}
+
+/// As much of a label as there is room for, up to a NUL.
+fn encode_label(label: &str) -> [u8; LABEL_BYTES] {
+    let mut end = label.find('\0').unwrap_or(label.len()).min(LABEL_BYTES);
+    while !label.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut bytes = [0; LABEL_BYTES];
+    bytes[..end].copy_from_slice(&label.as_bytes()[..end]);
+    bytes
+}
+
+fn decode_label(bytes: &[u8; LABEL_BYTES]) -> Result<String, Corrupt> {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(LABEL_BYTES);
+    let (label, padding) = bytes.split_at(end);
+    if padding.iter().any(|&byte| byte != 0) {
+        return Err(fault("the label goes on behind its end", end as u64));
+    }
+    let text = std::str::from_utf8(label);
+    let text = text.map_err(|error| fault("the label is not UTF-8", error.valid_up_to() as u64))?;
+    Ok(text.to_owned())
+}
+
+impl RawSuperblock {
+    fn check(&self) -> Result<Superblock, Fault> {
+        let unknown = self.incompat.get() & !INCOMPAT_KNOWN;
+        if unknown != 0 {
+            return Err(Unsupported::Incompat(unknown).into());
+        }
+        if self.bytes.get() != SUPERBLOCK_BYTES as u32 {
+            return Err(fault("it must have 256 bytes", self.bytes.get()).into());
+        }
+        if self.block_bits != BLOCK_BITS {
+            return Err(Unsupported::BlockBits(self.block_bits).into());
+        }
+        if self.segment_bits != SEGMENT_BITS {
+            return Err(Unsupported::SegmentBits(self.segment_bits).into());
+        }
+        let superblock = self.read()?;
+        superblock.check_geometry()?;
+        superblock.check_counts()?;
+        superblock.check_areas()?;
+        Ok(superblock)
+    }
+
+    fn read(&self) -> Result<Superblock, Corrupt> {
+        Ok(Superblock {
+            generation: self.generation.get(),
+            incompat: self.incompat.get(),
+            ro_compat: self.ro_compat.get(),
+            compat: self.compat.get(),
+            uuid: self.uuid,
+            hash_seed: self.hash_seed,
+            label: decode_label(&self.label)?,
+            blocks: self.blocks.get(),
+            checkpoint_start: self.checkpoint_start.get(),
+            checkpoint_blocks: self.checkpoint_blocks.get(),
+            sit_start: self.sit_start.get(),
+            sit_blocks: self.sit_blocks.get(),
+            bst_start: self.bst_start.get(),
+            bst_blocks: self.bst_blocks.get(),
+            nat_start: self.nat_start.get(),
+            nat_blocks: self.nat_blocks.get(),
+            main_start: self.main_start.get(),
+            segments: self.segments.get(),
+            nids: self.nids.get(),
+            segments_per_section: self.segments_per_section.get(),
+            sections_per_zone: self.sections_per_zone.get(),
+            slots_max: self.slots_max,
+            reserved_segments: self.reserved_segments.get(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Broken;
+    use super::*;
+
+    const MIB: u64 = 256;
+
+    fn shape() -> Shape {
+        Shape {
+            label: "größe".into(),
+            uuid: [7; 16],
+            hash_seed: [9; 16],
+            ..Shape::default()
+        }
+    }
+
+    fn planned() -> Superblock {
+        Superblock::plan(40 * MIB, &shape()).unwrap()
+    }
+
+    /// The bytes with a change that the checksum knows of.
+    fn forged(break_it: impl Fn(&mut RawSuperblock)) -> [u8; SUPERBLOCK_BYTES] {
+        let mut raw: RawSuperblock = zerocopy::transmute!(planned().encode());
+        break_it(&mut raw);
+        let mut bytes: [u8; SUPERBLOCK_BYTES] = zerocopy::transmute!(raw);
+        seal(&mut bytes, CRC_AT);
+        bytes
+    }
+
+    #[test]
+    fn plans_of_all_sizes_are_valid_and_waste_little() {
+        let shapes = [
+            shape(),
+            Shape {
+                segments_per_section: 3,
+                sections_per_zone: 2,
+                ..shape()
+            },
+            Shape {
+                nids: Some(1000),
+                ..shape()
+            },
+        ];
+        for blocks in [
+            33 * MIB,
+            40 * MIB,
+            100 * MIB + 7,
+            1024 * MIB,
+            1 << 32,
+            BLOCKS_MAX,
+            u64::MAX,
+        ] {
+            for shape in &shapes {
+                let planned = Superblock::plan(blocks, shape).unwrap();
+                assert_eq!(
+                    Superblock::parse(&planned.encode()).unwrap(),
+                    planned,
+                    "{blocks}"
+                );
+                let section = u64::from(SEGMENT_BLOCKS) * u64::from(shape.segments_per_section);
+                let left = planned.blocks - planned.main_end();
+                assert!(left < 2 * section, "{blocks}: {left} blocks are left");
+                let is_large = blocks > 64 * u64::from(SEGMENT_BLOCKS);
+                assert!(!is_large || planned.main_start % 512 == 0, "{blocks}");
+                assert!(
+                    planned.capacity() * 6 >= planned.content_blocks(),
+                    "{blocks}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_block_less_than_the_least_is_too_small() {
+        let shapes = [
+            shape(),
+            Shape {
+                segments_per_section: 64,
+                ..shape()
+            },
+            Shape {
+                segments_per_section: u16::MAX,
+                ..shape()
+            },
+            Shape {
+                nids: Some(u32::MAX),
+                ..shape()
+            },
+        ];
+        for shape in &shapes {
+            let least = Superblock::plan(0, shape).unwrap_err().blocks_min;
+            let planned = Superblock::plan(least, shape).unwrap();
+            assert_eq!(Superblock::parse(&planned.encode()).unwrap(), planned);
+            let error = Superblock::plan(least - 1, shape).unwrap_err();
+            assert_eq!(
+                error,
+                TooSmall {
+                    blocks: least - 1,
+                    blocks_min: least
+                }
+            );
+        }
+        assert_eq!(
+            Superblock::plan(0, &shape()).unwrap_err().blocks_min,
+            32 * MIB
+        );
+    }
+
+    #[test]
+    fn what_a_shape_says_is_held_to_its_bounds() {
+        let odd = Shape {
+            segments_per_section: 0,
+            sections_per_zone: 0,
+            slots_max: 99,
+            nids: Some(0),
+            label: "ä".repeat(40),
+            ..shape()
+        };
+        let planned = Superblock::plan(40 * MIB, &odd).unwrap();
+        let parsed = Superblock::parse(&planned.encode()).unwrap();
+        assert_eq!(
+            (parsed.segments_per_section, parsed.sections_per_zone),
+            (1, 1)
+        );
+        assert_eq!((parsed.slots_max, parsed.nids), (32, 16));
+        assert_eq!(parsed.label, "ä".repeat(32));
+        assert_eq!(
+            decode_label(&encode_label(&format!("a{}", "ä".repeat(40))))
+                .unwrap()
+                .len(),
+            63
+        );
+        assert_eq!(decode_label(&encode_label("a\0b")).unwrap(), "a");
+    }
+
+    #[test]
+    fn blocks_are_found_in_their_segments() {
+        let planned = planned();
+        let last = planned.segments - 1;
+        assert_eq!(
+            planned.locate(planned.segment_start(last) + 510),
+            Some((last, 510))
+        );
+        assert_eq!(planned.locate(planned.main_start), Some((0, 0)));
+        let outside = [
+            0,
+            planned.main_start - 1,
+            planned.segment_start(last) + 511,
+            planned.main_end(),
+            u64::MAX,
+        ];
+        for block in outside {
+            assert_eq!(planned.locate(block), None, "{block}");
+        }
+    }
+
+    #[test]
+    fn broken_rules_are_named() {
+        let broken: [Broken<RawSuperblock>; 19] = [
+            ("no log", |raw| raw.magic[0] = 0),
+            ("256 bytes", |raw| raw.bytes = 255.into()),
+            ("incompatible features 0x4", |raw| raw.incompat = 4.into()),
+            ("blocks of 2^13", |raw| raw.block_bits = 13),
+            ("segments of 2^8", |raw| raw.segment_bits = 8),
+            ("not UTF-8", |raw| raw.label[0] = 0xff),
+            ("behind its end", |raw| raw.label[63] = b'x'),
+            ("2^40", |raw| raw.blocks = (BLOCKS_MAX + 1).into()),
+            ("without segments", |raw| {
+                raw.segments_per_section = 0.into()
+            }),
+            ("without sections", |raw| raw.sections_per_zone = 0.into()),
+            ("whole sections", |raw| raw.segments_per_section = 2.into()),
+            ("whole sections", |raw| raw.segments = 0.into()),
+            ("the root", |raw| raw.nids = 1.into()),
+            ("1 to 32", |raw| raw.slots_max = 33),
+            ("are reserved", |raw| {
+                raw.reserved_segments = u32::MAX.into()
+            }),
+            ("few blocks for the segments", |raw| {
+                raw.sit_blocks = 0.into()
+            }),
+            ("few blocks for the segments", |raw| {
+                raw.bst_blocks = 1.into()
+            }),
+            ("few blocks for the nids", |raw| raw.nids = u32::MAX.into()),
+            ("must hold", |raw| raw.checkpoint_blocks = 1.into()),
+        ];
+        for (word, break_it) in broken {
+            let fault = Superblock::parse(&forged(break_it))
+                .unwrap_err()
+                .to_string();
+            assert!(fault.contains(word), "{word}: {fault}");
+        }
+    }
+
+    #[test]
+    fn areas_lie_one_behind_the_other_within_the_device() {
+        let broken: [Broken<RawSuperblock>; 8] = [
+            ("checkpoint packs", |raw| raw.checkpoint_start = 1.into()),
+            ("segment table", |raw| raw.sit_start = u64::MAX.into()),
+            ("segment table", |raw| raw.sit_blocks = 60_000.into()),
+            ("block state table", |raw| raw.bst_start = raw.sit_start),
+            ("node address table", |raw| raw.nat_start = 5.into()),
+            ("main area", |raw| {
+                raw.main_start = (raw.main_start.get() - 1).into()
+            }),
+            ("main area", |raw| raw.main_start = (u64::MAX - 5).into()),
+            ("main area", |raw| {
+                raw.blocks = (raw.blocks.get() - 512).into()
+            }),
+        ];
+        for (area, break_it) in broken {
+            let fault = Superblock::parse(&forged(break_it))
+                .unwrap_err()
+                .to_string();
+            assert!(fault.contains(area), "{area}: {fault}");
+        }
+    }
+
+    #[test]
+    fn the_newer_copy_counts_if_it_is_whole() {
+        let old = planned();
+        let new = Superblock {
+            generation: 2,
+            ..planned()
+        };
+        let (old_bytes, new_bytes) = (old.encode(), new.encode());
+        assert_eq!(Superblock::choose(&old_bytes, &new_bytes).unwrap(), new);
+        assert_eq!(Superblock::choose(&new_bytes, &old_bytes).unwrap(), new);
+        let mut torn = new_bytes;
+        torn[200] ^= 1;
+        assert_eq!(Superblock::choose(&old_bytes, &torn).unwrap(), old);
+        assert_eq!(Superblock::choose(&torn, &old_bytes).unwrap(), old);
+        let fault = Superblock::choose(&torn, &[0; SUPERBLOCK_BYTES]).unwrap_err();
+        assert!(
+            matches!(fault, Fault::Corrupt(Corrupt::SuperblockChecksum { .. })),
+            "{fault}"
+        );
+        let unknown = forged(|raw| {
+            raw.generation = 3.into();
+            raw.incompat = 1.into();
+        });
+        let fault = Superblock::choose(&old_bytes, &unknown).unwrap_err();
+        assert_eq!(fault, Unsupported::Incompat(1).into());
+    }
+
+    #[test]
+    fn unknown_features_forbid_what_they_say() {
+        let bytes = forged(|raw| {
+            raw.ro_compat = 2.into();
+            raw.compat = 4.into();
+        });
+        let parsed = Superblock::parse(&bytes).unwrap();
+        assert_eq!(parsed.check_writable(), Err(Unsupported::RoCompat(2)));
+        assert_eq!(parsed.encode(), bytes);
+        assert_eq!(planned().check_writable(), Ok(()));
+    }
+
+    #[test]
+    fn no_changed_byte_goes_unnoticed() {
+        let mut bytes = planned().encode();
+        for at in 0..SUPERBLOCK_BYTES {
+            bytes[at] ^= 0x40;
+            assert!(Superblock::parse(&bytes).is_err(), "byte {at}");
+            bytes[at] ^= 0x40;
+        }
+    }
+}
