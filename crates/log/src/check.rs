@@ -1,0 +1,414 @@
+//! Whether all that a log says of itself agrees.
+//!
+//! The log is opened as a mount would open it, groups behind the checkpoint included, but nothing is written. Then
+//! everything that can be reached from the root is visited, and what the tables say is held against it: each valid block has
+//! one owner, each owner's block is valid, links and sizes are as counted, and nothing is left over.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use anteros_core::{FileKind, FsResult, WritableDevice};
+
+use crate::LogError;
+use crate::dir::{kind_of, type_of};
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::{self, Owner};
+use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
+use crate::medium::read_block;
+use crate::options::Options;
+use crate::recover::{self, Recovery};
+use crate::segments::Use;
+use crate::state::State;
+
+/// Faults that are kept in words; all are counted.
+const KEPT_MAX: usize = 1000;
+
+/// What a check found.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Faults, in words: where, what, which value. The first thousand of them.
+    pub faults: Vec<String>,
+    /// All faults.
+    pub fault_count: u64,
+    /// What a mount would have to replay.
+    pub recovery: Recovery,
+    /// Regular files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Everything else that has a name.
+    pub others: u64,
+    /// Blocks of content.
+    pub data_blocks: u64,
+    /// Nodes.
+    pub nodes: u64,
+}
+
+impl Report {
+    fn note(&mut self, place: impl Display, fault: impl Display) {
+        self.fault_count += 1;
+        if self.faults.len() < KEPT_MAX {
+            self.faults.push(format!("{place}: {fault}"));
+        }
+    }
+}
+
+/// Checks the log on a device, which is not changed.
+///
+/// # Errors
+///
+/// When there is no log that a mount could open.
+pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report, LogError> {
+    let (state, recovery) = recover::open(
+        device,
+        Options {
+            read_only: true,
+            ..options
+        },
+    )?;
+    let mut checker = Checker {
+        owners: Bitmap::new(state.segments.count()),
+        nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
+        links: HashMap::new(),
+        report: Report {
+            recovery,
+            ..Report::default()
+        },
+        state,
+    };
+    checker.walk();
+    checker.compare_links();
+    checker.compare_segments();
+    checker.compare_nodes();
+    checker.compare_space();
+    Ok(checker.report)
+}
+
+/// A bit for each block of the main area.
+struct Bitmap(Vec<[u64; 8]>);
+
+impl Bitmap {
+    fn new(segments: u32) -> Self {
+        Self(vec![[0; 8]; segments as usize])
+    }
+
+    fn get(&self, segment: u32, index: u16) -> bool {
+        self.0[segment as usize][usize::from(index / 64)] >> (index % 64) & 1 == 1
+    }
+
+    /// Says whether the bit was set before.
+    fn set(&mut self, segment: u32, index: u16) -> bool {
+        let was = self.get(segment, index);
+        self.0[segment as usize][usize::from(index / 64)] |= 1 << (index % 64);
+        was
+    }
+}
+
+/// What is known of an inode's names.
+#[derive(Default)]
+struct Links {
+    /// Names that refer to it.
+    names: u32,
+    /// Of a directory: directories in it.
+    below: u32,
+}
+
+struct Checker {
+    state: State,
+    owners: Bitmap,
+    /// A bit for each nid that belongs to something.
+    nids: Vec<u64>,
+    links: HashMap<u32, Links>,
+    report: Report,
+}
+
+impl Checker {
+    /// Visits everything below the root.
+    fn walk(&mut self) {
+        self.links.insert(ROOT, Links { names: 1, below: 0 });
+        let mut directories = vec![ROOT];
+        self.visit(ROOT);
+        while let Some(parent) = directories.pop() {
+            for (name, ino, kind) in self.names(parent) {
+                let is_directory = kind_of(kind) == FileKind::Directory;
+                let links = self.links.entry(ino).or_default();
+                links.names += 1;
+                let is_new = links.names == 1;
+                if is_directory {
+                    self.links.entry(parent).or_default().below += 1;
+                }
+                if is_new {
+                    self.check_named(parent, &name, ino, kind);
+                    if is_directory {
+                        directories.push(ino);
+                    }
+                }
+                self.state.shrink();
+            }
+        }
+    }
+
+    /// The names in a directory, of which those that break a rule are told.
+    fn names(&mut self, parent: u32) -> Vec<(Vec<u8>, u32, u8)> {
+        let seed = self.state.superblock.hash_seed;
+        let mut names: Vec<(Vec<u8>, u32, u8)> = Vec::new();
+        let (mut misplaced, mut last) = (Vec::new(), 0);
+        let listed = self.state.list(parent, 2, &mut |entry, position| {
+            if entry.hash != dir::hash(entry.name, &seed) || position <= last {
+                misplaced.push(String::from_utf8_lossy(entry.name).into_owned());
+            }
+            last = position;
+            names.push((entry.name.to_vec(), entry.ino, entry.kind));
+            ControlFlow::Continue(())
+        });
+        let place = format!("directory {parent}");
+        for name in misplaced {
+            self.report.note(
+                &place,
+                format_args!("{name:?} lies where its hash does not lead"),
+            );
+        }
+        if let Err(error) = listed {
+            self.report.note(&place, error);
+        } else if let Ok(live) = self.state.live(parent) {
+            let stated = live.inode.entries as usize;
+            if stated != names.len() {
+                self.report.note(
+                    &place,
+                    format_args!("says that it has {stated} names, but has {}", names.len()),
+                );
+            }
+        }
+        names
+    }
+
+    fn check_named(&mut self, parent: u32, name: &[u8], ino: u32, kind: u8) {
+        let place = || format!("directory {parent}, {:?}", String::from_utf8_lossy(name));
+        let found = match self.state.live(ino) {
+            Ok(live) => live.inode.attributes,
+            Err(error) => {
+                return self
+                    .report
+                    .note(place(), format_args!("inode {ino}: {error}"));
+            }
+        };
+        if type_of(found.kind) != kind {
+            let (named, is) = (kind_of(kind).name(), found.kind.name());
+            self.report.note(
+                place(),
+                format_args!("inode {ino} is named as a {named}, but is a {is}"),
+            );
+        }
+        if found.kind == FileKind::Directory && found.parent != parent {
+            self.report.note(
+                place(),
+                format_args!(
+                    "inode {ino} says that it lies in directory {}",
+                    found.parent
+                ),
+            );
+        }
+        self.visit(ino);
+    }
+
+    /// Looks at an inode and all that belongs to it.
+    fn visit(&mut self, ino: u32) {
+        if let Err(error) = self.try_visit(ino) {
+            self.report.note(format_args!("inode {ino}"), error);
+        }
+    }
+
+    fn try_visit(&mut self, ino: u32) -> FsResult<()> {
+        let live = self.state.live(ino)?;
+        let attributes = live.inode.attributes;
+        let xattr_nid = live.inode.xattr_nid;
+        match attributes.kind {
+            FileKind::Regular => self.report.files += 1,
+            FileKind::Directory => self.report.directories += 1,
+            _ => self.report.others += 1,
+        }
+        self.claim_node(ino, ino);
+        self.state.xattrs(ino)?;
+        let mut nids = Vec::from_iter((xattr_nid != 0).then_some(xattr_nid));
+        let mut broken = Vec::new();
+        self.state.for_nodes(ino, &mut |nid, read| match read {
+            Ok(()) => nids.push(nid),
+            Err(error) => broken.push(error),
+        })?;
+        for error in &broken {
+            self.report.note(format_args!("inode {ino}"), error);
+        }
+        if !broken.is_empty() {
+            return Ok(());
+        }
+        let mut blocks = nids.len() as u64;
+        nids.iter().for_each(|&nid| self.claim_node(ino, nid));
+        let mut at = 0;
+        while let Some(range) = self.state.next_leaf(ino, at)? {
+            at = range.end;
+            blocks += self.visit_pointers(ino, range, attributes.size)?;
+        }
+        blocks += self.state.unplaced(ino)?;
+        if blocks != attributes.blocks {
+            let stated = attributes.blocks;
+            self.report.note(
+                format_args!("inode {ino}"),
+                format_args!("says that it takes {stated} blocks, but takes {blocks}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Looks at the logical blocks of a range, and says how many are no holes.
+    fn visit_pointers(&mut self, ino: u32, range: Range<u32>, size: u64) -> FsResult<u64> {
+        let mut pointers = Vec::new();
+        self.state
+            .for_pointers(ino, range, |lblk, pointer| pointers.push((lblk, pointer)))?;
+        for &(lblk, pointer) in &pointers {
+            if let Pointer::Plain(block) = pointer {
+                self.report.data_blocks += 1;
+                self.claim(Owner { ino, lblk }, block);
+                if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
+                    self.report.note(
+                        format_args!("inode {ino}"),
+                        format_args!("has a block {lblk} behind its end at {size}"),
+                    );
+                }
+            }
+        }
+        Ok(pointers.len() as u64)
+    }
+
+    /// A node belongs to an inode, and so does the block that it lies in.
+    fn claim_node(&mut self, ino: u32, nid: u32) {
+        self.report.nodes += 1;
+        let bit = 1 << (nid % 64);
+        let word = &mut self.nids[nid as usize / 64];
+        if *word & bit != 0 {
+            return self.report.note(
+                format_args!("inode {ino}"),
+                format_args!("node {nid} belongs to something else as well"),
+            );
+        }
+        *word |= bit;
+        let pointer = self.state.nat.get(nid).and_then(|entry| {
+            Ok(Pointer::decode(
+                entry.pointer,
+                &self.state.superblock,
+                nid,
+                0,
+            )?)
+        });
+        match pointer.map(Pointer::block) {
+            Ok(Some(block)) => self.claim(Owner { ino, lblk: nid }, block),
+            // It is newer than the checkpoint, or was just told of.
+            Ok(None) => {}
+            Err(error) => self.report.note(format_args!("node {nid}"), error),
+        }
+    }
+
+    fn claim(&mut self, owner: Owner, block: u64) {
+        let (segment, index) = self.state.segments.locate(block);
+        let place = || format!("inode {}, block {block}", owner.ino);
+        if self.owners.set(segment, index) {
+            self.report
+                .note(place(), "belongs to something else as well");
+        }
+        if !self.state.segments.segment(segment).is_valid(index) {
+            self.report.note(
+                place(),
+                format_args!("segment {segment} does not count it as valid"),
+            );
+        }
+    }
+
+    fn compare_links(&mut self) {
+        for (&ino, links) in &self.links {
+            let Ok(live) = self.state.live(ino) else {
+                continue;
+            };
+            let counted = match live.kind() {
+                FileKind::Directory if links.names > 1 => {
+                    self.report.note(
+                        format_args!("directory {ino}"),
+                        format_args!("has {} names", links.names),
+                    );
+                    continue;
+                }
+                FileKind::Directory => 2 + links.below,
+                _ => links.names,
+            };
+            let stated = live.inode.attributes.nlink;
+            if counted != stated {
+                self.report.note(
+                    format_args!("inode {ino}"),
+                    format_args!("says that it has {stated} links, but has {counted}"),
+                );
+            }
+        }
+    }
+
+    /// Valid blocks that belong to nothing, and summaries that name another owner.
+    fn compare_segments(&mut self) {
+        for segment in 0..self.state.segments.count() {
+            let entry = self.state.segments.segment(segment).clone();
+            let lost = entry
+                .valid_blocks()
+                .filter(|&index| !self.owners.get(segment, index))
+                .count();
+            if lost > 0 {
+                self.report.note(
+                    format_args!("segment {segment}"),
+                    format_args!("{lost} valid blocks belong to nothing"),
+                );
+            }
+            if entry.state != Use::Full || entry.valid == 0 || self.state.is_newer(segment) {
+                continue;
+            }
+            let place = self.state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
+            let read = read_block(&*self.state.device, place);
+            let parsed = read.and_then(|block| Ok(summary::parse(&block, entry.serial)?));
+            if let Err(error) = parsed {
+                self.report.note(format_args!("segment {segment}"), error);
+            }
+        }
+    }
+
+    /// Numbers that are in use and belong to nothing.
+    fn compare_nodes(&mut self) {
+        for nid in ROOT..=self.state.nat.count_max() {
+            let is_known = self.nids[nid as usize / 64] >> (nid % 64) & 1 == 1;
+            match self.state.nat.get(nid) {
+                Ok(entry) if entry.ino != 0 && !is_known => {
+                    self.report.note(
+                        format_args!("node {nid}"),
+                        format_args!("belongs to inode {}, which no name leads to", entry.ino),
+                    );
+                }
+                Ok(_) => {}
+                Err(error) => return self.report.note("node address table", error),
+            }
+        }
+    }
+
+    fn compare_space(&mut self) {
+        let used = self.state.space.used();
+        let nodes = self.report.nodes;
+        let counted = nodes + self.report.data_blocks + self.state.space.promised();
+        let stated = self.state.nat.used();
+        if u64::from(stated) != nodes {
+            self.report.note(
+                "checkpoint",
+                format_args!("says that there are {stated} nodes, but there are {nodes}"),
+            );
+        }
+        if used != counted && self.report.fault_count == 0 {
+            self.report.note(
+                "checkpoint",
+                format_args!("{used} blocks are in use, but {counted} belong to something"),
+            );
+        }
+    }
+}

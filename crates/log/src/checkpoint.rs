@@ -1,0 +1,151 @@
+//! Checkpoints: from time to time everything is written, and a pack says which places count.
+//!
+//! What the pack refers to is flushed before the pack is written, and the pack before anything that it made
+//! free is used again. `docs/format/log.md`, section 3.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use anteros_core::{FsError, FsResult};
+
+use crate::layout::bits::Bits;
+use crate::layout::checkpoint::Checkpoint;
+use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
+use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
+use crate::medium::zeroed;
+use crate::state::State;
+use crate::statistics::Cause;
+
+/// Entries that a pack has in its journals; with more, they go to the tables.
+const NAT_JOURNAL_MAX: usize = 800;
+const SIT_JOURNAL_MAX: usize = 96;
+
+/// The segment table and the block state table on the device.
+pub(crate) struct Tables {
+    pub(crate) sit_bits: Bits,
+    pub(crate) bst_bits: Bits,
+    /// Segments whose entries the table does not have.
+    pub(crate) newer: BTreeSet<u32>,
+}
+
+impl State {
+    /// Writes a checkpoint: what was done before it survives whatever comes.
+    pub(crate) fn checkpoint(&mut self, clean: bool) -> FsResult<()> {
+        self.check_writable()?;
+        let written = self.write_checkpoint(clean);
+        if let Err(error) = &written {
+            self.fail("a checkpoint could not be written", error);
+        }
+        written
+    }
+
+    fn write_checkpoint(&mut self, clean: bool) -> FsResult<()> {
+        for ino in self.dirty_inos() {
+            self.write_pages(ino, |_, _| ())?;
+        }
+        self.write_nodes()?;
+        self.segments.open_packed().ok_or(FsError::NoSpace)?;
+        self.submit()?;
+        let nat = self.nat.checkpoint(NAT_JOURNAL_MAX)?;
+        self.statistics.wrote_blocks(Cause::Checkpoint, nat.written);
+        let sit_journal = self.sit_journal()?;
+        self.flush()?;
+        let version = self.version + 1;
+        let (heads, summaries) = self.segments.heads();
+        let pack = Checkpoint {
+            version,
+            clean,
+            time: self.now(),
+            used_blocks: self.segments.valid(),
+            reserved_blocks: self.space.promised(),
+            inodes: self.inode_count,
+            nodes: self.nat.used(),
+            next_nid: self.nat.cursor(),
+            next_sequence: self.sequence,
+            serial: self.segments.serial(),
+            heads,
+            nat_bits: nat.bits,
+            sit_bits: self.tables.sit_bits.clone(),
+            bst_bits: self.tables.bst_bits.clone(),
+            orphans: self.orphans.iter().copied().collect(),
+            nat_journal: nat.journal,
+            sit_journal,
+            bst_journal: Vec::new(),
+            summaries,
+        };
+        self.write_pack(&pack)?;
+        self.flush()?;
+        self.version = version;
+        self.durable = self.sequence;
+        self.checkpointed = self.sequence;
+        self.checkpoint_time = pack.time;
+        self.statistics.checkpoints += 1;
+        self.nat.release();
+        self.forget_unrecorded();
+        self.discard_released()
+    }
+
+    /// Entries that are newer than the table; where they are too many, they go there.
+    fn sit_journal(&mut self) -> FsResult<Vec<(u32, SitEntry)>> {
+        let changed = self.segments.take_changed();
+        self.tables.newer.extend(changed);
+        if self.tables.newer.len() > SIT_JOURNAL_MAX {
+            let blocks: BTreeSet<u32> = std::mem::take(&mut self.tables.newer)
+                .iter()
+                .map(|segment| segment / SIT_PER_BLOCK)
+                .collect();
+            for index in blocks {
+                self.write_sit_block(index)?;
+            }
+        }
+        Ok(self
+            .tables
+            .newer
+            .iter()
+            .map(|&segment| (segment, self.segments.entry(segment)))
+            .collect())
+    }
+
+    fn write_sit_block(&mut self, index: u32) -> FsResult<()> {
+        let mut block = zeroed();
+        let first = index * SIT_PER_BLOCK;
+        for segment in first..(first + SIT_PER_BLOCK).min(self.segments.count()) {
+            self.segments
+                .entry(segment)
+                .write(&mut block, segment - first);
+        }
+        self.tables.sit_bits.flip(index as usize);
+        let copy = u64::from(self.tables.sit_bits.get(index as usize))
+            * u64::from(self.superblock.sit_blocks);
+        let place = self.superblock.sit_start + copy + u64::from(index);
+        self.statistics.wrote(Cause::Checkpoint);
+        Ok(self.device.write_at(place * BLOCK_BYTES as u64, &*block)?)
+    }
+
+    fn write_pack(&mut self, pack: &Checkpoint) -> FsResult<()> {
+        let bytes = pack.encode();
+        let room = u64::from(self.superblock.checkpoint_blocks);
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+        if blocks > room {
+            return Err(FsError::Corrupt(format!(
+                "a checkpoint takes {blocks} blocks, but a pack has {room}"
+            )));
+        }
+        let place = self.superblock.checkpoint_start + pack.version % 2 * room;
+        self.statistics.wrote_blocks(Cause::Checkpoint, blocks);
+        Ok(self.device.write_at(place * BLOCK_BYTES as u64, &bytes)?)
+    }
+
+    /// Tells the device of the segments that hold nothing any more.
+    fn discard_released(&mut self) -> FsResult<()> {
+        let reading = self.reading.clone();
+        let _nobody_reads = reading.write().unwrap_or_else(PoisonError::into_inner);
+        let released = self.segments.release();
+        let bytes = u64::from(SEGMENT_BLOCKS) * BLOCK_BYTES as u64;
+        for segment in released {
+            self.device
+                .discard(self.segments.start(segment) * BLOCK_BYTES as u64, bytes)?;
+        }
+        Ok(())
+    }
+}

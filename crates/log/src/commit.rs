@@ -1,0 +1,230 @@
+//! Groups: what an fsync makes durable leaves in one piece.
+//!
+//! A group has every change of names and attributes since the one before, in the order in which they
+//! were made, and the content of the files that were asked for. It is written behind the last one in the packed log;
+//! after a crash it counts whole or not at all. `docs/format/log.md`, sections 12 and 13.
+
+use std::collections::BTreeSet;
+
+use anteros_core::{FileKind, FsError, FsResult};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::crc;
+use crate::layout::packed::{PackedBlock, PackedHeader, Slot, SlotKind};
+use crate::layout::pointer::Pointer;
+use crate::layout::record::{Record, append_checksums};
+use crate::layout::summary::Owner;
+use crate::options::Order;
+use crate::state::State;
+use crate::statistics::Cause;
+
+/// The most blocks of data that a group has checksums for. With more, and where some has left before, the data goes
+/// first.
+const SUMS_MAX: usize = 4096;
+
+impl State {
+    /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
+    /// the number of the group that has them: the last one, if nothing is new.
+    pub(crate) fn commit(&mut self, inos: &[u32]) -> FsResult<u64> {
+        let wanted = std::mem::take(&mut self.wanted);
+        let whole: BTreeSet<u32> = inos
+            .iter()
+            .copied()
+            .chain(wanted)
+            .filter(|&ino| self.has_news(ino))
+            .collect();
+        let mut sums = Vec::new();
+        for &ino in &whole {
+            self.write_pages(ino, |block, data| sums.push((block, crc(data))))?;
+        }
+        let is_under_way = whole.iter().any(|&ino| self.is_under_way(ino));
+        if is_under_way
+            || sums.len() > SUMS_MAX
+            || self.options.order == Order::DataFirst && !sums.is_empty()
+        {
+            self.submit()?;
+            self.flush()?;
+            sums.clear();
+        }
+        let stream = self.records(&whole, &sums)?;
+        if stream.is_empty() {
+            let last = inos
+                .iter()
+                .filter_map(|&ino| Some(self.loaded(ino)?.sequence))
+                .max();
+            return Ok(last.unwrap_or(self.sequence - 1));
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.write_group(sequence, &stream)?;
+        self.submit()?;
+        self.note_recorded(&whole, sequence)?;
+        self.statistics.groups += 1;
+        Ok(sequence)
+    }
+
+    /// Whether an inode has content that no group has, and that one should have. That of directories comes
+    /// with their names.
+    fn has_news(&self, ino: u32) -> bool {
+        self.loaded(ino).is_some_and(|live| {
+            live.inode.attributes.nlink > 0
+                && live.kind() != FileKind::Directory
+                && (live.content_changed || live.dirty_pages > 0 || !live.unrecorded.is_empty())
+        })
+    }
+
+    /// Waits until all that was written is on the device.
+    pub(crate) fn flush(&mut self) -> FsResult<()> {
+        let epoch = self.flushing();
+        let flushed = self.device.flush().map_err(FsError::Io);
+        match &flushed {
+            Ok(()) => self.flushed(epoch),
+            Err(error) => self.fail("the device could not be flushed", error),
+        }
+        flushed
+    }
+
+    fn records(&mut self, whole: &BTreeSet<u32>, sums: &[(u64, u32)]) -> FsResult<Vec<u8>> {
+        let mut stream = Vec::new();
+        for run in sums.chunk_by(|left, right| left.0 + 1 == right.0) {
+            let crcs: Vec<u32> = run.iter().map(|(_, crc)| *crc).collect();
+            append_checksums(run[0].0, &crcs, &mut stream);
+        }
+        for (ino, attributes) in &self.dropped {
+            Record::Attributes {
+                ino: *ino,
+                whole: false,
+                attributes: &attributes.encode(),
+            }
+            .append(&mut stream);
+        }
+        let touched: BTreeSet<u32> = self.touched.union(whole).copied().collect();
+        for ino in touched {
+            self.append_inode(ino, whole.contains(&ino), &mut stream)?;
+        }
+        stream.append(&mut self.names.clone());
+        Ok(stream)
+    }
+
+    fn append_inode(&mut self, ino: u32, whole: bool, stream: &mut Vec<u8>) -> FsResult<()> {
+        let live = self.live(ino)?;
+        let attributes = live.inode.attributes;
+        Record::Attributes {
+            ino,
+            whole,
+            attributes: &attributes.encode(),
+        }
+        .append(stream);
+        if live.xattrs_changed {
+            let bytes = self.xattr_bytes(ino)?;
+            Record::Xattrs { ino, bytes: &bytes }.append(stream);
+        }
+        if !whole {
+            return Ok(());
+        }
+        let live = self.live(ino)?;
+        if attributes.is_inline {
+            Record::Inline {
+                ino,
+                bytes: &live.inode.inline,
+            }
+            .append(stream);
+            return Ok(());
+        }
+        let ranges: Vec<_> = live.unrecorded.iter().collect();
+        for range in ranges {
+            self.append_map(ino, range, stream)?;
+        }
+        Ok(())
+    }
+
+    /// Says where the logical blocks of a range lie, in as few runs as possible.
+    fn append_map(
+        &mut self,
+        ino: u32,
+        range: std::ops::Range<u32>,
+        stream: &mut Vec<u8>,
+    ) -> FsResult<()> {
+        let mut runs: Vec<(u32, u32, Pointer)> = Vec::new();
+        let mut add = |lblk: u32, count: u32, pointer: Pointer| match runs.last_mut() {
+            Some((first, len, last))
+                if *first + *len == lblk && continues(*last, *len, pointer) =>
+            {
+                *len += count
+            }
+            _ => runs.push((lblk, count, pointer)),
+        };
+        let mut at = range.start;
+        self.for_pointers(ino, range.clone(), |lblk, pointer| {
+            if lblk > at {
+                add(at, lblk - at, Pointer::Hole);
+            }
+            add(lblk, 1, pointer);
+            at = lblk + 1;
+        })?;
+        if at < range.end {
+            add(at, range.end - at, Pointer::Hole);
+        }
+        for (lblk, count, pointer) in runs {
+            Record::Map {
+                ino,
+                lblk,
+                count,
+                pointer: pointer.encode(),
+            }
+            .append(stream);
+        }
+        Ok(())
+    }
+
+    fn write_group(&mut self, sequence: u64, stream: &[u8]) -> FsResult<()> {
+        let mut rest = stream;
+        let mut first = true;
+        while first || !rest.is_empty() {
+            let placed = self.place(HeadKind::Packed, Owner::default(), Cause::Record)?;
+            let lag = u16::try_from(sequence - self.durable.min(sequence)).unwrap_or(u16::MAX);
+            let mut header = PackedHeader {
+                sequence,
+                checkpoint: self.version as u32,
+                next_segment: placed.next_segment.unwrap_or(u32::MAX),
+                lag,
+                first,
+                last: false,
+            };
+            let room = PackedBlock::new(header).room();
+            let (part, behind) = rest.split_at(rest.len().min(room));
+            header.last = behind.is_empty();
+            let mut block = PackedBlock::new(header);
+            block.push(Slot::new(SlotKind::Records), part);
+            self.batch.push(placed.block, block.finish());
+            rest = behind;
+            first = false;
+        }
+        Ok(())
+    }
+
+    fn note_recorded(&mut self, whole: &BTreeSet<u32>, sequence: u64) -> FsResult<()> {
+        for ino in std::mem::take(&mut self.touched) {
+            self.live(ino)?.xattrs_changed = false;
+        }
+        for &ino in whole {
+            let live = self.live(ino)?;
+            live.unrecorded.clear();
+            live.content_changed = false;
+            live.xattrs_changed = false;
+            live.sequence = sequence;
+        }
+        self.names.clear();
+        self.dropped.clear();
+        Ok(())
+    }
+}
+
+/// Whether `pointer` is what a run of `len` beginning with `first` goes on with.
+fn continues(first: Pointer, len: u32, pointer: Pointer) -> bool {
+    match (first, pointer) {
+        (Pointer::Plain(start), Pointer::Plain(block)) => start + u64::from(len) == block,
+        (Pointer::Hole, Pointer::Hole) | (Pointer::Promised, Pointer::Promised) => true,
+        _ => false,
+    }
+}

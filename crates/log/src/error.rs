@@ -1,0 +1,64 @@
+//! Why a log cannot be made or mounted.
+
+use std::io;
+
+use anteros_core::FsError;
+
+use crate::layout::superblock::TooSmall;
+use crate::layout::{Corrupt, Fault, Unsupported};
+
+/// Why a log cannot be made or mounted. The device is named by whoever asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The device could not be read or written.
+    #[error(transparent)]
+    Device(#[from] io::Error),
+    /// What lies on the device breaks a rule of the format.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The log needs something that this program does not know.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The device is smaller than the log that begins on it.
+    #[error("the log has {blocks} blocks of 4,096 bytes, but the device has {bytes} bytes")]
+    Truncated {
+        /// Blocks that the superblock says.
+        blocks: u64,
+        /// Bytes that the device has.
+        bytes: u64,
+    },
+    /// Neither checkpoint pack is whole.
+    #[error("neither checkpoint is whole: {0}; {1}")]
+    NoCheckpoint(Corrupt, Corrupt),
+    /// The device is too small for a log.
+    #[error(transparent)]
+    TooSmall(#[from] TooSmall),
+    /// A step of the file system failed.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl From<Fault> for LogError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Corrupt(corrupt) => corrupt.into(),
+            Fault::Unsupported(unsupported) => unsupported.into(),
+        }
+    }
+}
+
+impl LogError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Corrupt(_) | Self::NoCheckpoint(..) | Self::Fs(FsError::Corrupt(_)) => {
+                Some("`anteros log check` lists every fault")
+            }
+            Self::Truncated { .. } => {
+                Some("copy the whole of it, or grow the file with `truncate -s`")
+            }
+            Self::Unsupported(_) => Some("a newer anteros may know it"),
+            _ => None,
+        }
+    }
+}

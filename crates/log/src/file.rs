@@ -1,0 +1,530 @@
+//! Content of files: written to memory, from there to the device, and read from both.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anteros_core::{FileKind, FsError, FsResult, Seek};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::node::{FILE_BLOCKS, INLINE_BYTES};
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::medium::{vanished, zeroed};
+use crate::state::{Page, State};
+use crate::statistics::Cause;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// The size of the largest file.
+pub(crate) const SIZE_MAX: u64 = FILE_BLOCKS as u64 * BLOCK;
+
+/// `fallocate(2)`: the size stays.
+const KEEP_SIZE: u32 = 1;
+const PUNCH_HOLE: u32 = 2;
+const ZERO_RANGE: u32 = 16;
+
+/// A part of a buffer that has to be read from the device.
+pub(crate) struct Run {
+    /// Where, in bytes.
+    pub(crate) offset: u64,
+    /// Which part of the buffer.
+    pub(crate) part: Range<usize>,
+}
+
+/// The logical blocks that a range of bytes touches; it ends within the largest file.
+fn blocks(range: &Range<u64>) -> Range<u32> {
+    (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32
+}
+
+impl State {
+    /// Fills `buf` with what is in memory or nowhere, and says how many bytes there are and what is to be
+    /// read from the device.
+    pub(crate) fn plan_read(
+        &mut self,
+        ino: u32,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<(usize, Vec<Run>)> {
+        let live = self.live(ino)?;
+        let size = live.inode.attributes.size;
+        let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..len];
+        if len == 0 {
+            return Ok((0, Vec::new()));
+        }
+        if live.inode.attributes.is_inline {
+            let start = offset as usize;
+            buf.copy_from_slice(&live.inode.inline[start..start + len]);
+            return Ok((len, Vec::new()));
+        }
+        let range = offset..offset + len as u64;
+        // What part of the buffer a block fills, and from where in the block.
+        let part = |lblk: u32| {
+            let start = u64::from(lblk) * BLOCK;
+            let from = start.max(range.start);
+            let until = (start + BLOCK).min(range.end);
+            (
+                (from - range.start) as usize..(until - range.start) as usize,
+                (from - start) as usize,
+            )
+        };
+        let mut runs: Vec<Run> = Vec::new();
+        let mut filled = 0;
+        let mut packed = false;
+        self.for_pointers(ino, blocks(&range), |lblk, pointer| {
+            let Pointer::Plain(block) = pointer else {
+                packed |= pointer != Pointer::Promised;
+                return;
+            };
+            let (part, skip) = part(lblk);
+            buf[filled..part.start].fill(0);
+            filled = part.end;
+            let at = block * BLOCK + skip as u64;
+            match runs.last_mut() {
+                Some(run)
+                    if run.part.end == part.start && run.offset + run.part.len() as u64 == at =>
+                {
+                    run.part.end = part.end
+                }
+                _ => runs.push(Run { offset: at, part }),
+            }
+        })?;
+        buf[filled..].fill(0);
+        if packed {
+            return Err(FsError::Unsupported);
+        }
+        let live = self.live(ino)?;
+        if !live.pages.is_empty() {
+            for (&lblk, page) in live.pages.range(blocks(&range)) {
+                let (part, skip) = part(lblk);
+                cut(&mut runs, &part);
+                let len = part.len();
+                buf[part].copy_from_slice(&page.data[skip..skip + len]);
+            }
+        }
+        Ok((len, runs))
+    }
+
+    /// The block at `lblk` as it would be read.
+    fn content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
+        if let Some(page) = self.live(ino)?.pages.get(&lblk) {
+            return Ok(page.data.clone());
+        }
+        match self.pointer(ino, lblk)? {
+            Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
+            Pointer::Plain(block) => Ok(self.read_main(block)?.into()),
+            Pointer::Packed(_) => Err(FsError::Unsupported),
+        }
+    }
+
+    /// A block of content that may be changed: what it held is there, or zeros if all of it will be overwritten.
+    pub(crate) fn page_mut(
+        &mut self,
+        ino: u32,
+        lblk: u32,
+        is_overwritten: bool,
+    ) -> FsResult<&mut Block> {
+        let live = self.live(ino)?;
+        let is_dirty = live.pages.get(&lblk).is_some_and(|page| page.dirty);
+        if !is_dirty {
+            let data = if is_overwritten {
+                zeroed().into()
+            } else {
+                self.content(ino, lblk)?
+            };
+            self.soil_page(ino, lblk, data)?;
+        }
+        let page = self.live(ino)?.pages.get_mut(&lblk).ok_or_else(vanished)?;
+        Ok(Arc::make_mut(&mut page.data))
+    }
+
+    /// Makes `data` the content of a block.
+    fn put_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
+        match self
+            .live(ino)?
+            .pages
+            .get_mut(&lblk)
+            .filter(|page| page.dirty)
+        {
+            Some(page) => page.data = data,
+            None => self.soil_page(ino, lblk, data)?,
+        }
+        Ok(())
+    }
+
+    /// Makes `data` the content of a block that was not dirty.
+    fn soil_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
+        self.prepare(ino, lblk..lblk + 1)?;
+        if self.pointer(ino, lblk)? == Pointer::Hole {
+            self.space.take(1)?;
+            self.live(ino)?.attributes().blocks += 1;
+        }
+        let live = self.live(ino)?;
+        live.pages.insert(lblk, Page { data, dirty: true });
+        live.dirty_pages += 1;
+        live.content_changed = true;
+        self.dirty_pages += 1;
+        Ok(())
+    }
+
+    /// Writes to a file, as far as there is room, and says how many bytes.
+    pub(crate) fn write(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = offset
+            .checked_add(data.len() as u64)
+            .filter(|&end| end <= SIZE_MAX)
+            .ok_or(FsError::TooLarge)?;
+        let written = if self.stays_inline(ino, end)? {
+            let inline = &mut self.live(ino)?.inode.inline;
+            let range = offset as usize..end as usize;
+            inline.resize(inline.len().max(range.end), 0);
+            inline[range].copy_from_slice(data);
+            data.len()
+        } else {
+            self.leave_inline(ino)?;
+            self.write_blocks(ino, offset, data)?
+        };
+        let now = self.now();
+        let live = self.live(ino)?;
+        live.content_changed = true;
+        let attributes = live.attributes();
+        attributes.size = attributes.size.max(offset + written as u64);
+        attributes.mtime = now;
+        attributes.ctime = now;
+        self.statistics.user_bytes += written as u64;
+        Ok(written)
+    }
+
+    fn stays_inline(&mut self, ino: u32, size: u64) -> FsResult<bool> {
+        Ok(self.live(ino)?.inode.attributes.is_inline && size <= INLINE_BYTES as u64)
+    }
+
+    fn write_blocks(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let within = (at % BLOCK) as usize;
+            let len = (BLOCK_BYTES - within).min(data.len() - done);
+            let lblk = (at / BLOCK) as u32;
+            let piece = &data[done..done + len];
+            let written = match <&Block>::try_from(piece) {
+                Ok(whole) => self.put_page(ino, lblk, Arc::new(*whole)),
+                Err(_) => self
+                    .page_mut(ino, lblk, false)
+                    .map(|page| page[within..within + len].copy_from_slice(piece)),
+            };
+            match written {
+                Ok(()) => done += len,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Moves content out of the inode, into a block.
+    pub(crate) fn leave_inline(&mut self, ino: u32) -> FsResult<()> {
+        let live = self.live(ino)?;
+        if !live.inode.attributes.is_inline {
+            return Ok(());
+        }
+        if !live.inode.inline.is_empty() {
+            // Before anything is changed: there may be no room.
+            self.space.take(1)?;
+            self.space.give(1);
+        }
+        let live = self.live(ino)?;
+        live.attributes().is_inline = false;
+        live.content_changed = true;
+        let inline = std::mem::take(&mut live.inode.inline);
+        live.block.fill(0);
+        if !inline.is_empty() {
+            self.page_mut(ino, 0, true)?[..inline.len()].copy_from_slice(&inline);
+        }
+        Ok(())
+    }
+
+    /// Changes the size of a file.
+    pub(crate) fn truncate(&mut self, ino: u32, size: u64) -> FsResult<()> {
+        if size > SIZE_MAX {
+            return Err(FsError::TooLarge);
+        }
+        if self.stays_inline(ino, size)? {
+            self.live(ino)?.inode.inline.resize(size as usize, 0);
+        } else {
+            self.leave_inline(ino)?;
+            let old = self.live(ino)?.inode.attributes.size;
+            if size < old {
+                self.punch(ino, size..old.next_multiple_of(BLOCK).max(SIZE_MAX))?;
+            }
+        }
+        let now = self.now();
+        let live = self.live(ino)?;
+        live.content_changed = true;
+        let attributes = live.attributes();
+        attributes.size = size;
+        attributes.mtime = now;
+        attributes.ctime = now;
+        if size == 0 {
+            attributes.is_inline = true;
+            live.inode.inline.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes bytes zero and gives their blocks back.
+    fn punch(&mut self, ino: u32, range: Range<u64>) -> FsResult<()> {
+        let size = self.live(ino)?.inode.attributes.size;
+        let whole = range.start.div_ceil(BLOCK)..range.end / BLOCK;
+        if whole.start > whole.end {
+            return self.zero(ino, range);
+        }
+        self.zero(ino, range.start..(whole.start * BLOCK).min(size))?;
+        self.zero(ino, whole.end * BLOCK..range.end.min(size))?;
+        let whole = whole.start as u32..whole.end as u32;
+        self.drop_pages(ino, whole.clone())?;
+        self.clear_pointers(ino, whole)
+    }
+
+    /// Makes bytes of one block zero, if there is anything else.
+    fn zero(&mut self, ino: u32, range: Range<u64>) -> FsResult<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let lblk = (range.start / BLOCK) as u32;
+        let is_page = self.live(ino)?.pages.contains_key(&lblk);
+        if is_page || self.pointer(ino, lblk)?.block().is_some() {
+            let start = (range.start % BLOCK) as usize;
+            let len = (range.end - range.start) as usize;
+            self.page_mut(ino, lblk, false)?[start..start + len].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Lets go of content in memory.
+    pub(crate) fn drop_pages(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        let lblks: Vec<u32> = self
+            .live(ino)?
+            .pages
+            .range(range)
+            .map(|(&lblk, _)| lblk)
+            .collect();
+        for lblk in lblks {
+            let has_place = self.pointer(ino, lblk)? != Pointer::Hole;
+            let live = self.live(ino)?;
+            if live.pages.remove(&lblk).is_some_and(|page| page.dirty) {
+                live.dirty_pages -= 1;
+                if !has_place {
+                    let blocks = &mut live.attributes().blocks;
+                    *blocks = blocks.saturating_sub(1);
+                    self.space.give(1);
+                }
+                self.dirty_pages -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many blocks of an inode have no place yet.
+    pub(crate) fn unplaced(&mut self, ino: u32) -> FsResult<u64> {
+        let dirty = self.live(ino)?.pages.iter().filter(|(_, page)| page.dirty);
+        let lblks: Vec<u32> = dirty.map(|(&lblk, _)| lblk).collect();
+        let mut count = 0;
+        for lblk in lblks {
+            count += u64::from(self.pointer(ino, lblk)? == Pointer::Hole);
+        }
+        Ok(count)
+    }
+
+    /// Gives back all content of an inode.
+    pub(crate) fn drop_content(&mut self, ino: u32) -> FsResult<()> {
+        self.drop_pages(ino, 0..u32::MAX)?;
+        self.clear_pointers(ino, 0..FILE_BLOCKS)
+    }
+
+    /// As `fallocate(2)`.
+    pub(crate) fn allocate(&mut self, ino: u32, offset: u64, len: u64, mode: u32) -> FsResult<()> {
+        if self.live(ino)?.kind() != FileKind::Regular {
+            return Err(FsError::Invalid);
+        }
+        if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0
+            || mode & (PUNCH_HOLE | ZERO_RANGE) == PUNCH_HOLE | ZERO_RANGE
+        {
+            return Err(FsError::Unsupported);
+        }
+        if len == 0 {
+            return Err(FsError::Invalid);
+        }
+        let end = offset
+            .checked_add(len)
+            .filter(|&end| end <= SIZE_MAX)
+            .ok_or(FsError::TooLarge)?;
+        self.leave_inline(ino)?;
+        if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
+            self.punch(ino, offset..end)?;
+        }
+        if mode & PUNCH_HOLE == 0 {
+            self.promise(ino, blocks(&(offset..end)))?;
+        }
+        let now = self.now();
+        let live = self.live(ino)?;
+        live.content_changed = true;
+        let attributes = live.attributes();
+        attributes.mtime = now;
+        attributes.ctime = now;
+        if mode & KEEP_SIZE == 0 {
+            attributes.size = attributes.size.max(end);
+        }
+        Ok(())
+    }
+
+    /// Sets blocks aside for holes.
+    fn promise(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        if self.space.free() == 0 {
+            return Err(FsError::NoSpace);
+        }
+        for lblk in range {
+            let is_dirty = self.live(ino)?.pages.contains_key(&lblk);
+            if is_dirty || self.pointer(ino, lblk)? != Pointer::Hole {
+                continue;
+            }
+            self.prepare(ino, lblk..lblk + 1)?;
+            self.space.take(1)?;
+            self.space.promise(1);
+            self.live(ino)?.attributes().blocks += 1;
+            self.set_pointer(ino, lblk, Pointer::Promised)?;
+        }
+        Ok(())
+    }
+
+    /// As `lseek(2)` for data and holes.
+    pub(crate) fn seek(&mut self, ino: u32, offset: u64, what: Seek) -> FsResult<u64> {
+        let live = self.live(ino)?;
+        let size = live.inode.attributes.size;
+        if offset >= size {
+            return Err(FsError::BeyondEnd);
+        }
+        if live.inode.attributes.is_inline {
+            return Ok(if what == Seek::Data { offset } else { size });
+        }
+        let range = blocks(&(offset..size));
+        let first = range.start;
+        let mut data = Vec::new();
+        let mut at = range.start;
+        // In portions, so that what is found early is told early.
+        while at < range.end {
+            let part = at..range.end.min(at.saturating_add(1 << 16));
+            at = part.end;
+            data.clear();
+            self.for_pointers(ino, part.clone(), |lblk, pointer| {
+                if pointer.block().is_some() {
+                    data.push(lblk);
+                }
+            })?;
+            data.extend(
+                self.live(ino)?
+                    .pages
+                    .range(part.clone())
+                    .map(|(&lblk, _)| lblk),
+            );
+            data.sort_unstable();
+            data.dedup();
+            let found = match what {
+                Seek::Data => data.first().copied(),
+                Seek::Hole => first_gap(&part, &data),
+            };
+            if let Some(lblk) = found {
+                let there = if lblk == first {
+                    offset
+                } else {
+                    u64::from(lblk) * BLOCK
+                };
+                return Ok(there.min(size));
+            }
+        }
+        match what {
+            Seek::Data => Err(FsError::BeyondEnd),
+            Seek::Hole => Ok(size),
+        }
+    }
+
+    /// Gives the dirty content of an inode its places and sends it there. `sum` hears of each block.
+    pub(crate) fn write_pages(
+        &mut self,
+        ino: u32,
+        mut sum: impl FnMut(u64, &Block),
+    ) -> FsResult<()> {
+        let live = self.live(ino)?;
+        if live.dirty_pages == 0 {
+            return Ok(());
+        }
+        let is_directory = live.kind() == FileKind::Directory;
+        let head = if is_directory {
+            HeadKind::HotData
+        } else {
+            HeadKind::WarmData
+        };
+        let dirty = live.pages.iter().filter(|(_, page)| page.dirty);
+        let dirty: Vec<_> = dirty
+            .map(|(&lblk, page)| (lblk, page.data.clone()))
+            .collect();
+        for (lblk, data) in dirty {
+            let placed = self.place(head, Owner { ino, lblk }, Cause::Data)?;
+            self.set_pointer(ino, lblk, Pointer::Plain(placed.block))?;
+            sum(placed.block, &data);
+            self.batch.push(placed.block, data.clone());
+            let live = self.live(ino)?;
+            live.dirty_pages -= 1;
+            if is_directory {
+                live.pages.insert(lblk, Page { data, dirty: false });
+            } else {
+                live.pages.remove(&lblk);
+            }
+            self.dirty_pages -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// Takes a part out of what is to be read.
+fn cut(runs: &mut Vec<Run>, part: &Range<usize>) {
+    let Some(at) = runs
+        .iter()
+        .position(|run| run.part.start < part.end && part.start < run.part.end)
+    else {
+        return;
+    };
+    let Run {
+        offset,
+        part: whole,
+    } = runs.remove(at);
+    let pieces = [
+        whole.start..part.start.max(whole.start),
+        part.end.min(whole.end)..whole.end,
+    ];
+    for piece in pieces.into_iter().filter(|piece| !piece.is_empty()).rev() {
+        let offset = offset + (piece.start - whole.start) as u64;
+        runs.insert(
+            at,
+            Run {
+                offset,
+                part: piece,
+            },
+        );
+    }
+}
+
+/// The first number of a range that a sorted list lacks.
+fn first_gap(range: &Range<u32>, list: &[u32]) -> Option<u32> {
+    let mut at = range.start;
+    for &found in list {
+        if found != at {
+            break;
+        }
+        at += 1;
+    }
+    range.contains(&at).then_some(at)
+}

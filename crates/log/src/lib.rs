@@ -1,0 +1,47 @@
+//! A log-structured file system: read and write, crash-safe, in one file or block device.
+//!
+//! What changes is written to new places. Content and nodes wait in memory until someone asks for durability, memory is
+//! short, or a checkpoint comes; then they are given places by `segments` and leave for the device. An fsync writes
+//! its data and a *group* of records that say what changed (`commit`), and flushes once. A *checkpoint* writes
+//! everything and says which places count; only then are the segments that it emptied used again. A mount reads the
+//! newest checkpoint and replays the groups behind it (`recover`).
+//!
+//! What holds, whatever happens: the newest whole checkpoint and the groups behind it are a state that the file
+//! system was in; everything that an fsync was answered for is part of it.
+//!
+//! `docs/design/log.md` has the reasons, `docs/format/log.md` every bit.
+
+mod acl;
+mod check;
+mod checkpoint;
+mod clean;
+mod commit;
+mod dir;
+mod error;
+mod file;
+pub mod layout;
+mod log;
+mod medium;
+mod mkfs;
+mod namespace;
+mod nat;
+mod options;
+mod ranges;
+mod recover;
+mod segments;
+mod space;
+mod state;
+mod statistics;
+mod tree;
+mod vfs;
+mod xattr;
+
+pub use check::{Report, check};
+pub use error::LogError;
+pub use layout::superblock::Shape;
+pub use log::{Condition, Log};
+pub use mkfs::mkfs;
+pub use options::{Options, Order};
+pub use recover::Recovery;
+pub use statistics::{Cause, Statistics};
+pub use vfs::system_clock;

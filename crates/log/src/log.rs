@@ -1,0 +1,290 @@
+//! A mounted log, as its users see it.
+//!
+//! One lock covers all that changes. What may take long happens outside of it: reading content from the device,
+//! under a second lock that keeps segments from being filled anew meanwhile, and flushing, which whoever comes
+//! first does for all who wait.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use anteros_core::{FsError, FsResult, WritableDevice};
+
+use crate::LogError;
+use crate::clean::Choice;
+use crate::options::Options;
+use crate::recover::{self, Recovery};
+use crate::state::State;
+use crate::statistics::Statistics;
+
+/// A mounted log.
+pub struct Log {
+    device: Arc<dyn WritableDevice>,
+    state: Mutex<State>,
+    /// See [`State::reading`].
+    reading: Arc<RwLock<()>>,
+    /// All groups below are on the device; whoever holds it flushes.
+    durable: Mutex<u64>,
+    /// Calls that asked for durability, and flushes that were made for them.
+    syncs: AtomicU64,
+    flushes: AtomicU64,
+    /// Changes that were asked for.
+    changes: AtomicU64,
+    /// How many there had been when [`Log::tend`] looked last.
+    changes_seen: AtomicU64,
+    recovery: Recovery,
+}
+
+/// How full a log is, and what it has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Condition {
+    /// Blocks that users may fill.
+    pub capacity_blocks: u64,
+    /// Blocks that are spoken for.
+    pub used_blocks: u64,
+    /// Segments in all.
+    pub segments: u32,
+    /// Segments that may be opened now.
+    pub free_segments: u32,
+    /// Segments that may be after the next checkpoint.
+    pub emptied_segments: u32,
+    /// Inodes.
+    pub inodes: u32,
+    /// Bytes of memory for what could be elsewhere.
+    pub memory_bytes: u64,
+    /// Calls that asked for durability.
+    pub syncs: u64,
+    /// Flushes that were made for them.
+    pub flushes: u64,
+    /// What was written.
+    pub statistics: Statistics,
+}
+
+impl Log {
+    /// Opens the log on a device.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, when it is damaged, or when it cannot be read.
+    pub fn open(device: Arc<dyn WritableDevice>, options: Options) -> Result<Self, LogError> {
+        let (state, recovery) = recover::open(device.clone(), options)?;
+        Ok(Self {
+            device,
+            reading: state.reading.clone(),
+            durable: Mutex::new(state.durable),
+            state: Mutex::new(state),
+            syncs: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            changes_seen: AtomicU64::new(0),
+            recovery,
+        })
+    }
+
+    /// What was found when it was opened.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in between leaves the state as it was found on the way: nothing is written any more.
+        self.state.lock().unwrap_or_else(|poisoned| {
+            let mut state = poisoned.into_inner();
+            state.fail("a thread panicked", &FsError::ReadOnly);
+            state
+        })
+    }
+
+    /// Runs something that changes the file system.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.check_writable()?;
+        if let Err(error) = self.relieve(&mut state) {
+            state.submit()?;
+            return Err(error);
+        }
+        let names = state.names.len();
+        let changed = change(&mut state);
+        if let Err(error) = &changed {
+            // Half of an operation must never become durable.
+            if state.names.len() != names {
+                state.fail("an operation could not be completed", error);
+            }
+        }
+        state.submit()?;
+        changed
+    }
+
+    /// Writes what memory has no room for, and makes room on the device.
+    fn relieve(&self, state: &mut State) -> FsResult<()> {
+        if state.dirty_pages > state.dirty_max() {
+            state.make_room(0)?;
+            for ino in state.dirty_inos() {
+                state.left_early(ino)?;
+                state.write_pages(ino, |_, _| ())?;
+            }
+        }
+        if state.dirty_blocks() > 2 * state.dirty_max() || state.names.len() > NAMES_MAX {
+            state.checkpoint(false)?;
+        }
+        let room = state.make_room(MARGIN);
+        state.shrink();
+        room
+    }
+
+    /// Reads content; see [`State::plan_read`].
+    pub(crate) fn read_content(&self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        let mut state = self.lock();
+        let (len, runs) = state.plan_read(ino, offset, buf)?;
+        let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        for run in runs {
+            self.device.read_at(run.offset, &mut buf[run.part])?;
+        }
+        Ok(len)
+    }
+
+    /// Makes the content of these inodes durable, and all changes of names and attributes.
+    pub(crate) fn sync_inodes(&self, inos: &[u32]) -> FsResult<()> {
+        let sequence = self.change(|state| state.commit(inos))?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.make_durable(sequence)
+    }
+
+    /// Waits until a group is on the device; one flush serves all who wait.
+    fn make_durable(&self, sequence: u64) -> FsResult<()> {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if *durable > sequence {
+            return Ok(());
+        }
+        let (written, epoch) = {
+            let mut state = self.lock();
+            // A checkpoint may have come before us.
+            *durable = state.durable.max(*durable);
+            if *durable > sequence {
+                return Ok(());
+            }
+            (state.sequence, state.flushing())
+        };
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        let flushed = self.device.flush().map_err(FsError::Io);
+        let mut state = self.lock();
+        if let Err(error) = &flushed {
+            state.fail("the device could not be flushed", error);
+        }
+        flushed?;
+        state.flushed(epoch);
+        *durable = written;
+        state.durable = state.durable.max(written);
+        Ok(())
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails; then nothing can be changed any more.
+    pub fn sync(&self) -> FsResult<()> {
+        let inos = self.lock().changed_inos();
+        self.sync_inodes(&inos)
+    }
+
+    /// Writes a checkpoint, if anything has changed since the last one.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails; then nothing can be changed any more.
+    pub fn checkpoint(&self) -> FsResult<()> {
+        let mut state = self.lock();
+        match state.is_settled() {
+            true => Ok(()),
+            false => state.checkpoint(false),
+        }
+    }
+
+    /// Writes the last checkpoint: the next mount has nothing to replay.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or has failed before.
+    pub fn close(&self) -> FsResult<()> {
+        let mut state = self.lock();
+        if state.options.read_only {
+            return Ok(());
+        }
+        if let Some(why) = &state.failed {
+            return Err(FsError::Io(std::io::Error::other(why.clone())));
+        }
+        state.checkpoint(true)
+    }
+
+    /// Does what is due: a checkpoint when the last one is old, some cleaning when nobody has changed anything since
+    /// this was called last and free segments are few. To be called every second or so.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or the log is damaged; then nothing can be changed any more.
+    pub fn tend(&self) -> FsResult<()> {
+        let changes = self.changes.load(Ordering::Relaxed);
+        let is_idle = self.changes_seen.swap(changes, Ordering::Relaxed) == changes;
+        let mut state = self.lock();
+        state.check_writable()?;
+        if is_idle && state.segments.free_count() < state.segments.count() / IDLE_FREE {
+            for _ in 0..CLEANED_AT_ONCE {
+                state.clean_one(Choice::CostBenefit)?;
+            }
+        }
+        let interval =
+            i64::try_from(state.options.checkpoint_interval.as_secs()).unwrap_or(i64::MAX);
+        let is_due = state.now().secs.saturating_sub(state.checkpoint_time.secs) >= interval;
+        match is_due && !state.is_settled() {
+            true => state.checkpoint(false),
+            false => Ok(()),
+        }
+    }
+
+    /// Cleans a segment, if that is worth it; says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or the log is damaged.
+    pub fn clean(&self) -> FsResult<bool> {
+        let mut state = self.lock();
+        state.check_writable()?;
+        state.clean_one(Choice::CostBenefit)
+    }
+
+    /// How full it is, and what it has done since it was mounted.
+    pub fn condition(&self) -> Condition {
+        let state = self.lock();
+        Condition {
+            capacity_blocks: state.space.capacity(),
+            used_blocks: state.space.used(),
+            segments: state.segments.count(),
+            free_segments: state.segments.free_count(),
+            emptied_segments: state.segments.emptied_count(),
+            inodes: state.inode_count,
+            memory_bytes: state.cached_bytes() as u64,
+            syncs: self.syncs.load(Ordering::Relaxed),
+            flushes: self.flushes.load(Ordering::Relaxed),
+            statistics: state.statistics,
+        }
+    }
+
+    /// Why nothing can be changed any more, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().failed.clone()
+    }
+}
+
+/// Where less than one in so many segments is free, idle times are for cleaning.
+const IDLE_FREE: u32 = 5;
+
+/// Segments that are cleaned before others have their turn.
+const CLEANED_AT_ONCE: u32 = 2;
+
+/// Bytes of changes of names that wait for a group, before a checkpoint takes them.
+const NAMES_MAX: usize = 4 << 20;
+
+/// Blocks that one operation writes at most, besides content.
+const MARGIN: usize = 64;

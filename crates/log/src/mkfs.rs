@@ -1,0 +1,149 @@
+//! An empty log on a device.
+
+use std::sync::Arc;
+
+use anteros_core::{Caller, FileKind, Rdev, WritableDevice};
+
+use crate::LogError;
+use crate::checkpoint::Tables;
+use crate::layout::bits::Bits;
+use crate::layout::node::{Attributes, Inode};
+use crate::layout::superblock::{SUPERBLOCK_OFFSET, Shape};
+use crate::layout::table::NatEntry;
+use crate::layout::{BLOCK_BYTES, ROOT, Superblock};
+use crate::nat::Nat;
+use crate::options::Options;
+use crate::segments::Segments;
+use crate::space::Space;
+use crate::state::{Parts, State};
+
+/// Bytes that are looked at at once.
+const PORTION: usize = 1 << 20;
+
+/// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
+///
+/// # Errors
+///
+/// When the device is too small, or cannot be read or written.
+pub fn mkfs(
+    device: &Arc<dyn WritableDevice>,
+    shape: &Shape,
+    owner: Caller,
+    options: &Options,
+) -> Result<(), LogError> {
+    let superblock = Superblock::plan(device.size() / BLOCK_BYTES as u64, shape)?;
+    // From here on there is no log on the device until there is a new one.
+    clear(device, 0..superblock.main_start)?;
+    device.flush()?;
+    let mut state = empty(device, superblock.clone(), options.clone());
+    make_root(&mut state, owner);
+    state.checkpoint(true)?;
+    write_superblock(&**device, &superblock)
+}
+
+/// Writes both copies of the superblock, the one after the other.
+pub(crate) fn write_superblock(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+) -> Result<(), LogError> {
+    let bytes = superblock.encode();
+    for block in [1, 0] {
+        device.write_at(
+            block * BLOCK_BYTES as u64 + SUPERBLOCK_OFFSET as u64,
+            &bytes,
+        )?;
+        device.flush()?;
+    }
+    Ok(())
+}
+
+/// Makes blocks zero that are not.
+fn clear(device: &Arc<dyn WritableDevice>, blocks: std::ops::Range<u64>) -> Result<(), LogError> {
+    let unit = BLOCK_BYTES as u64;
+    device.discard(blocks.start * unit, (blocks.end - blocks.start) * unit)?;
+    let (mut at, end) = (blocks.start * unit, blocks.end * unit);
+    let mut found = vec![0; PORTION];
+    while at < end {
+        let len = PORTION.min((end - at) as usize);
+        let found = &mut found[..len];
+        device.read_at(at, found)?;
+        if found.iter().any(|&byte| byte != 0) {
+            found.fill(0);
+            device.write_at(at, found)?;
+        }
+        at += len as u64;
+    }
+    Ok(())
+}
+
+fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> State {
+    let entries = vec![Default::default(); superblock.segments as usize];
+    // A log that was here before must not be taken for this one's continuation.
+    let (low, _) = superblock.uuid.split_at(8);
+    let sequence = low
+        .iter()
+        .fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+        >> 1
+        | 1;
+    State::new(Parts {
+        device: device.clone(),
+        segments: Segments::new(&superblock, &entries, 0),
+        nat: Nat::new(
+            device.clone(),
+            &superblock,
+            Bits::new(superblock.nat_blocks as usize),
+            [],
+            ROOT + 1,
+            1,
+        ),
+        space: Space::new(superblock.capacity(), 1, 0),
+        tables: Tables {
+            sit_bits: Bits::new(superblock.sit_blocks as usize),
+            bst_bits: Bits::new(superblock.bst_blocks as usize),
+            newer: Default::default(),
+        },
+        superblock,
+        options,
+        version: 0,
+        sequence,
+        inode_count: 0,
+    })
+}
+
+fn make_root(state: &mut State, owner: Caller) {
+    let now = state.now();
+    let attributes = Attributes {
+        kind: FileKind::Directory,
+        perm: 0o755,
+        is_inline: true,
+        nlink: 2,
+        uid: owner.uid,
+        gid: owner.gid,
+        size: 0,
+        blocks: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        generation: 0,
+        parent: ROOT,
+        rdev: Rdev::default(),
+    };
+    let inode = Inode {
+        attributes,
+        xattr_nid: 0,
+        xattrs: Vec::new(),
+        inline: Vec::new(),
+        nids: [0; 5],
+        entries: 0,
+    };
+    state.nat.set(
+        ROOT,
+        NatEntry {
+            pointer: 0,
+            ino: ROOT,
+            generation: 0,
+        },
+    );
+    state.insert(ROOT, inode);
+}

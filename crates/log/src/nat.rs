@@ -1,0 +1,215 @@
+//! Which block a node lies in.
+//!
+//! The table lies on the device; what was changed since it was written there is kept here, and in the journal
+//! of each checkpoint until it has grown too long for that.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use anteros_core::{FsResult, WritableDevice};
+
+use crate::layout::bits::Bits;
+use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
+use crate::layout::{BLOCK_BYTES, Block, ROOT, Superblock};
+use crate::medium;
+
+/// Blocks of the table that are kept in memory.
+const CACHED_MAX: usize = 128;
+
+/// What a checkpoint says of the table.
+pub(crate) struct Stated {
+    /// Which copy of a block of it counts.
+    pub(crate) bits: Bits,
+    /// Entries that are newer.
+    pub(crate) journal: Vec<(u32, NatEntry)>,
+    /// Blocks of it that were written.
+    pub(crate) written: u64,
+}
+
+pub(crate) struct Nat {
+    device: Arc<dyn WritableDevice>,
+    start: u64,
+    blocks: u32,
+    nids: u32,
+    /// Which copy of a block of the table counts.
+    bits: Bits,
+    /// Entries that the table does not have.
+    newer: BTreeMap<u32, NatEntry>,
+    cached: HashMap<u32, Box<Block>>,
+    /// Freed since the last checkpoint: records of groups may still name them.
+    freed: HashSet<u32>,
+    cursor: u32,
+    used: u32,
+}
+
+impl Nat {
+    pub(crate) fn new(
+        device: Arc<dyn WritableDevice>,
+        superblock: &Superblock,
+        bits: Bits,
+        newer: impl IntoIterator<Item = (u32, NatEntry)>,
+        cursor: u32,
+        used: u32,
+    ) -> Self {
+        Self {
+            device,
+            start: superblock.nat_start,
+            blocks: superblock.nat_blocks,
+            nids: superblock.nids,
+            bits,
+            newer: newer.into_iter().collect(),
+            cached: HashMap::new(),
+            freed: HashSet::new(),
+            cursor,
+            used,
+        }
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// How many there may be.
+    pub(crate) fn count_max(&self) -> u32 {
+        self.nids - 1
+    }
+
+    /// Where the search for a free number begins.
+    pub(crate) fn cursor(&self) -> u32 {
+        self.cursor
+    }
+
+    fn place(&self, table_block: u32) -> u64 {
+        let copy = u64::from(self.bits.get(table_block as usize)) * u64::from(self.blocks);
+        self.start + copy + u64::from(table_block)
+    }
+
+    fn table_block(&mut self, table_block: u32) -> FsResult<&mut Block> {
+        if !self.cached.contains_key(&table_block) {
+            if self.cached.len() >= CACHED_MAX {
+                self.cached.clear();
+            }
+            let block = medium::read_block(&*self.device, self.place(table_block))?;
+            self.cached.insert(table_block, block);
+        }
+        self.cached
+            .get_mut(&table_block)
+            .map(|block| &mut **block)
+            .ok_or_else(medium::vanished)
+    }
+
+    /// The entry of a node; of a free number too.
+    pub(crate) fn get(&mut self, nid: u32) -> FsResult<NatEntry> {
+        if nid >= self.nids {
+            return Ok(NatEntry::default());
+        }
+        if let Some(entry) = self.newer.get(&nid) {
+            return Ok(*entry);
+        }
+        let block = self.table_block(nid / NAT_PER_BLOCK)?;
+        Ok(NatEntry::read(block, nid % NAT_PER_BLOCK))
+    }
+
+    /// Says where a node lies now.
+    pub(crate) fn set(&mut self, nid: u32, entry: NatEntry) {
+        self.newer.insert(nid, entry);
+    }
+
+    /// A number that no node has; it counts as used from here on. `None` if there is none.
+    pub(crate) fn allocate(&mut self) -> FsResult<Option<u32>> {
+        if self.used >= self.count_max() {
+            return Ok(None);
+        }
+        for _ in 0..self.nids {
+            let nid = self.cursor.max(ROOT + 1);
+            self.cursor = if nid + 1 >= self.nids {
+                ROOT + 1
+            } else {
+                nid + 1
+            };
+            if !self.freed.contains(&nid) && self.get(nid)?.ino == 0 {
+                self.used += 1;
+                return Ok(Some(nid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a number back; it is used again after the next checkpoint.
+    pub(crate) fn free(&mut self, nid: u32) -> FsResult<()> {
+        let generation = self.get(nid)?.generation.wrapping_add(1);
+        self.set(
+            nid,
+            NatEntry {
+                pointer: 0,
+                ino: 0,
+                generation,
+            },
+        );
+        self.freed.insert(nid);
+        self.used -= 1;
+        Ok(())
+    }
+
+    /// Counts a number that a record names as used.
+    pub(crate) fn claim(&mut self, nid: u32, ino: u32) -> FsResult<()> {
+        let entry = self.get(nid)?;
+        if entry.ino == 0 {
+            self.used += 1;
+            self.set(nid, NatEntry { ino, ..entry });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_valid(&self, nid: u32) -> bool {
+        nid >= ROOT && nid < self.nids
+    }
+
+    /// What a checkpoint has to say: the entries that are newer than the table, of which there are at most
+    /// `journal_max`; others go to the table, to the copies that do not count yet.
+    pub(crate) fn checkpoint(&mut self, journal_max: usize) -> FsResult<Stated> {
+        let written = if self.newer.len() > journal_max {
+            self.write_table()?
+        } else {
+            0
+        };
+        let journal = self
+            .newer
+            .iter()
+            .map(|(&nid, &entry)| (nid, entry))
+            .collect();
+        Ok(Stated {
+            bits: self.bits.clone(),
+            journal,
+            written,
+        })
+    }
+
+    /// Writes all that is newer, and says how many blocks of the table that took.
+    fn write_table(&mut self) -> FsResult<u64> {
+        let mut written = 0;
+        let newer = std::mem::take(&mut self.newer);
+        let mut entries = newer.iter().peekable();
+        while let Some(first) = entries.peek().map(|(nid, _)| **nid) {
+            let index = first / NAT_PER_BLOCK;
+            let mut block = self.table_block(index)?.to_owned();
+            while let Some((&nid, entry)) =
+                entries.next_if(|(nid, _)| *nid / NAT_PER_BLOCK == index)
+            {
+                entry.write(&mut block, nid % NAT_PER_BLOCK);
+            }
+            self.bits.flip(index as usize);
+            self.device
+                .write_at(self.place(index) * BLOCK_BYTES as u64, &block)?;
+            self.cached.insert(index, Box::new(block));
+            written += 1;
+        }
+        Ok(written)
+    }
+
+    /// A checkpoint has been written.
+    pub(crate) fn release(&mut self) {
+        self.freed.clear();
+    }
+}

@@ -1,0 +1,43 @@
+//! What a mount can be told.
+
+use std::time::Duration;
+
+use anteros_core::Timestamp;
+
+/// Which of the data and the records of a group goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Neither: both leave together, and checksums tell whether all of it arrived. One flush.
+    #[default]
+    Together,
+    /// The data, and a flush, before the records name it (FPC, 3.2.3). Two flushes.
+    DataFirst,
+}
+
+/// How a log is mounted.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of memory for content that is not yet written, nodes and directories.
+    pub memory_bytes: usize,
+    /// Nothing is written, not even a checkpoint after a crash.
+    pub read_only: bool,
+    /// See [`Order`].
+    pub order: Order,
+    /// How long changes may wait for a checkpoint.
+    pub checkpoint_interval: Duration,
+    /// The time of day.
+    pub clock: fn() -> Timestamp,
+}
+
+impl Options {
+    /// As one mounts that is told nothing, with this clock.
+    pub fn new(clock: fn() -> Timestamp) -> Self {
+        Self {
+            memory_bytes: 32 << 20,
+            read_only: false,
+            order: Order::default(),
+            checkpoint_interval: Duration::from_secs(60),
+            clock,
+        }
+    }
+}

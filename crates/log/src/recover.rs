@@ -1,0 +1,591 @@
+//! From a device to a mounted log: the newest checkpoint, and the groups behind it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use anteros_core::{FileKind, FsError, FsResult, WritableDevice};
+
+use crate::LogError;
+use crate::checkpoint::Tables;
+use crate::dir::Named;
+use crate::layout::checkpoint::{Checkpoint, Head, HeadKind};
+use crate::layout::node::{Attributes, FILE_BLOCKS, Inode};
+use crate::layout::packed::{self, PackedHeader, SlotKind};
+use crate::layout::pointer::Pointer;
+use crate::layout::record::{Record, records};
+use crate::layout::summary::Owner;
+use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
+use crate::layout::{BLOCK_BYTES, Corrupt, SEGMENT_CONTENT, Superblock, crc};
+use crate::medium::read_block;
+use crate::nat::Nat;
+use crate::options::Options;
+use crate::segments::Segments;
+use crate::space::Space;
+use crate::state::{Parts, State};
+
+/// What was found when a log was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Whether it had been unmounted.
+    pub was_clean: bool,
+    /// Groups behind the checkpoint that were replayed.
+    pub groups: u64,
+    /// Whether a group was found that did not arrive whole, which nobody was told was durable.
+    pub dropped: bool,
+}
+
+/// A group as it was found.
+struct Group {
+    sequence: u64,
+    /// All groups below were on the device when this one was written.
+    durable: u64,
+    stream: Vec<u8>,
+}
+
+/// Reads the superblock.
+pub(crate) fn superblock(device: &dyn WritableDevice) -> Result<Superblock, LogError> {
+    let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
+    for (block, copy) in (0u64..).zip(&mut copies) {
+        let at = block * BLOCK_BYTES as u64 + SUPERBLOCK_OFFSET as u64;
+        device.read_at(at, copy)?;
+    }
+    let superblock = Superblock::choose(&copies[0], &copies[1])?;
+    if device.size() / (BLOCK_BYTES as u64) < superblock.blocks {
+        return Err(LogError::Truncated {
+            blocks: superblock.blocks,
+            bytes: device.size(),
+        });
+    }
+    Ok(superblock)
+}
+
+/// The newer of the checkpoints that are whole.
+pub(crate) fn newest_checkpoint(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+) -> Result<Checkpoint, LogError> {
+    match (
+        read_pack(device, superblock, 0)?,
+        read_pack(device, superblock, 1)?,
+    ) {
+        (Ok(first), Ok(second)) => Ok(if first.version > second.version {
+            first
+        } else {
+            second
+        }),
+        (Ok(only), Err(_)) | (Err(_), Ok(only)) => Ok(only),
+        (Err(first), Err(second)) => Err(LogError::NoCheckpoint(first, second)),
+    }
+}
+
+fn read_pack(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+    pack: u64,
+) -> Result<Result<Checkpoint, Corrupt>, LogError> {
+    let room = superblock.checkpoint_blocks;
+    let start = superblock.checkpoint_start + pack * u64::from(room);
+    let first = read_block(device, start)?;
+    let blocks = Checkpoint::header_blocks(&first).filter(|&blocks| blocks <= room);
+    let mut bytes = vec![0; blocks.unwrap_or(1) as usize * BLOCK_BYTES];
+    device.read_at(start * BLOCK_BYTES as u64, &mut bytes)?;
+    Ok(Checkpoint::parse(&bytes, superblock).and_then(|found| {
+        if found.version % 2 == pack {
+            Ok(found)
+        } else {
+            Err(Corrupt::PackPlace {
+                pack,
+                version: found.version,
+            })
+        }
+    }))
+}
+
+/// The segment table as the checkpoint means it.
+pub(crate) fn segment_table(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<SitEntry>, LogError> {
+    let mut entries = Vec::with_capacity(superblock.segments as usize);
+    for index in 0..superblock.sit_blocks {
+        let copy =
+            u64::from(checkpoint.sit_bits.get(index as usize)) * u64::from(superblock.sit_blocks);
+        let block = read_block(device, superblock.sit_start + copy + u64::from(index))?;
+        let left = superblock.segments - entries.len() as u32;
+        for at in 0..SIT_PER_BLOCK.min(left) {
+            entries.push(SitEntry::read(&block, at));
+        }
+    }
+    for &(segment, entry) in &checkpoint.sit_journal {
+        entries[segment as usize] = entry;
+    }
+    for (segment, entry) in (0..).zip(&entries) {
+        entry.check(segment)?;
+    }
+    Ok(entries)
+}
+
+/// Opens a log, and replays what is newer than its checkpoint.
+pub(crate) fn open(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+) -> Result<(State, Recovery), LogError> {
+    let superblock = superblock(&*device)?;
+    let checkpoint = newest_checkpoint(&*device, &superblock)?;
+    let entries = segment_table(&*device, &superblock, &checkpoint)?;
+    let mut segments = Segments::new(&superblock, &entries, checkpoint.serial);
+    segments.open_heads(&checkpoint.heads, &checkpoint.summaries)?;
+    if segments.valid() != checkpoint.used_blocks {
+        return Err(Corrupt::Count {
+            what: "valid blocks",
+            stated: checkpoint.used_blocks,
+            counted: segments.valid(),
+        }
+        .into());
+    }
+    let used = segments.valid() + checkpoint.reserved_blocks;
+    let mut state = State::new(Parts {
+        nat: Nat::new(
+            device.clone(),
+            &superblock,
+            checkpoint.nat_bits.clone(),
+            checkpoint.nat_journal.iter().copied(),
+            checkpoint.next_nid,
+            checkpoint.nodes,
+        ),
+        space: Space::new(superblock.capacity(), used, checkpoint.reserved_blocks),
+        tables: Tables {
+            sit_bits: checkpoint.sit_bits.clone(),
+            bst_bits: checkpoint.bst_bits.clone(),
+            newer: checkpoint
+                .sit_journal
+                .iter()
+                .map(|(segment, _)| *segment)
+                .collect(),
+        },
+        device,
+        superblock,
+        options,
+        segments,
+        version: checkpoint.version,
+        sequence: checkpoint.next_sequence,
+        inode_count: checkpoint.inodes,
+    });
+    let mut recovery = Recovery {
+        was_clean: checkpoint.clean,
+        ..Recovery::default()
+    };
+    let mut replay = Replay::default();
+    state.space.stretch(state.superblock.content_blocks());
+    replay.run(&mut state, &checkpoint, &mut recovery)?;
+    state.space.relax();
+    if !state.options.read_only {
+        if !recovery.was_clean || recovery.groups > 0 || recovery.dropped {
+            replay.close_heads(&mut state)?;
+        }
+        // Another version: a group that did not arrive whole will never be taken for one of ours.
+        state.checkpoint(false)?;
+    }
+    Ok((state, recovery))
+}
+
+/// What is known of the groups behind a checkpoint.
+#[derive(Default)]
+struct Replay {
+    owners: HashMap<u64, Owner>,
+    /// Inodes that the records change.
+    touched: BTreeSet<u32>,
+}
+
+impl Replay {
+    fn run(
+        &mut self,
+        state: &mut State,
+        checkpoint: &Checkpoint,
+        recovery: &mut Recovery,
+    ) -> Result<(), LogError> {
+        let chain = Chain::read(state, checkpoint)?;
+        recovery.dropped = chain.is_broken;
+        for &segment in &chain.segments {
+            state.segments.keep(segment);
+        }
+        let known = chain
+            .groups
+            .iter()
+            .map(|group| group.durable)
+            .max()
+            .unwrap_or(0);
+        for group in &chain.groups {
+            if group.sequence >= known && !arrived(state, &group.stream)? {
+                recovery.dropped = true;
+                break;
+            }
+            self.apply(state, group)?;
+            recovery.groups += 1;
+            state.sequence = group.sequence + 1;
+        }
+        self.touched.extend(&checkpoint.orphans);
+        self.reap(state)
+    }
+
+    fn apply(&mut self, state: &mut State, group: &Group) -> Result<(), LogError> {
+        for record in records(&group.stream) {
+            match record? {
+                Record::Attributes {
+                    ino,
+                    whole,
+                    attributes,
+                } => self.attributes(state, ino, whole, &Attributes::parse(attributes, ino)?)?,
+                Record::Map {
+                    ino,
+                    lblk,
+                    count,
+                    pointer,
+                } => self.map(state, (ino, lblk, count), pointer)?,
+                Record::Inline { ino, bytes } => inline(state, ino, bytes)?,
+                Record::Xattrs { ino, bytes } => state.store_xattrs(ino, bytes)?,
+                Record::NameAdded {
+                    parent,
+                    ino,
+                    kind,
+                    name,
+                } => {
+                    State::check_name(name)?;
+                    if state.find(parent, name)?.is_some() {
+                        return Err(Corrupt::Record {
+                            sequence: group.sequence,
+                            rule: "a name is added that is there",
+                        }
+                        .into());
+                    }
+                    state.add_name(parent, name, Named { ino, kind })?;
+                }
+                Record::NameRemoved { parent, name } => {
+                    if state.find(parent, name)?.is_none() {
+                        return Err(Corrupt::Record {
+                            sequence: group.sequence,
+                            rule: "a name is removed that is not there",
+                        }
+                        .into());
+                    }
+                    state.remove_name(parent, name)?;
+                }
+                Record::Checksums { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn attributes(
+        &mut self,
+        state: &mut State,
+        ino: u32,
+        whole: bool,
+        new: &Attributes,
+    ) -> FsResult<()> {
+        if !state.nat.is_valid(ino) {
+            return Err(Corrupt::Node {
+                nid: ino,
+                rule: "a record names an inode beyond the table",
+                found: ino.into(),
+            }
+            .into());
+        }
+        self.touched.insert(ino);
+        if state.nat.get(ino)?.ino == 0 {
+            state.nat.claim(ino, ino)?;
+            state.space.take(1)?;
+            let attributes = Attributes {
+                size: 0,
+                blocks: 0,
+                is_inline: true,
+                ..*new
+            };
+            let inode = Inode {
+                attributes,
+                xattr_nid: 0,
+                xattrs: Vec::new(),
+                inline: Vec::new(),
+                nids: [0; 5],
+                entries: 0,
+            };
+            state.insert(ino, inode);
+        }
+        let old = state.live(ino)?.inode.attributes;
+        if old.kind != new.kind {
+            return Err(Corrupt::Node {
+                nid: ino,
+                rule: "a record makes another kind of it",
+                found: new.kind.mode_bits().into(),
+            }
+            .into());
+        }
+        if whole && new.is_inline && !old.is_inline {
+            state.drop_content(ino)?;
+        }
+        let live = state.live(ino)?;
+        if whole && !new.is_inline && old.is_inline {
+            live.inode.inline.clear();
+            live.block.fill(0);
+        }
+        let kept = live.inode.attributes;
+        let attributes = live.attributes();
+        *attributes = Attributes {
+            blocks: kept.blocks,
+            generation: kept.generation,
+            ..*new
+        };
+        if !whole {
+            attributes.size = kept.size;
+            attributes.is_inline = kept.is_inline;
+        }
+        Ok(())
+    }
+
+    fn map(
+        &mut self,
+        state: &mut State,
+        (ino, lblk, count): (u32, u32, u32),
+        raw: u64,
+    ) -> FsResult<()> {
+        let fault = |rule| {
+            FsError::from(Corrupt::Node {
+                nid: ino,
+                rule,
+                found: lblk.into(),
+            })
+        };
+        let end = lblk
+            .checked_add(count)
+            .filter(|&end| end <= FILE_BLOCKS)
+            .ok_or_else(|| fault("a record maps blocks beyond the largest file"))?;
+        if state.live(ino)?.inode.attributes.is_inline {
+            return Err(fault("a record maps blocks of inline content"));
+        }
+        match Pointer::decode(raw, &state.superblock, ino, 0)? {
+            Pointer::Hole => state.clear_pointers(ino, lblk..end),
+            Pointer::Plain(first) => {
+                for (lblk, block) in (lblk..end).zip(first..) {
+                    self.map_block(state, Owner { ino, lblk }, block)?;
+                }
+                Ok(())
+            }
+            Pointer::Promised => {
+                for lblk in lblk..end {
+                    if state.set_pointer(ino, lblk, Pointer::Promised)? == Pointer::Hole {
+                        state.space.take(1)?;
+                        state.live(ino)?.attributes().blocks += 1;
+                    }
+                    state.space.promise(1);
+                }
+                Ok(())
+            }
+            Pointer::Packed(_) => Err(FsError::Unsupported),
+        }
+    }
+
+    fn map_block(&mut self, state: &mut State, owner: Owner, block: u64) -> FsResult<()> {
+        let plain = Pointer::decode(
+            Pointer::Plain(block).encode(),
+            &state.superblock,
+            owner.ino,
+            0,
+        )?;
+        if state.pointer(owner.ino, owner.lblk)? == plain {
+            return Ok(());
+        }
+        let (segment, _) = state.segments.locate(block);
+        state.segments.keep(segment);
+        let seconds = state.seconds();
+        if !state.segments.mark(block, seconds) {
+            return Err(Corrupt::Node {
+                nid: owner.ino,
+                rule: "a record maps a block that is in use",
+                found: block,
+            }
+            .into());
+        }
+        self.owners.insert(block, owner);
+        if state.set_pointer(owner.ino, owner.lblk, plain)? == Pointer::Hole {
+            state.space.take(1)?;
+            state.live(owner.ino)?.attributes().blocks += 1;
+        }
+        Ok(())
+    }
+
+    /// Removes the inodes that have no name left.
+    fn reap(&mut self, state: &mut State) -> Result<(), LogError> {
+        for &ino in &self.touched {
+            if state.nat.get(ino)?.ino == ino && state.live(ino)?.inode.attributes.nlink == 0 {
+                state.orphans.insert(ino);
+                state.reap(ino)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the segments that were being filled, and says in their summaries whose the blocks are.
+    fn close_heads(&self, state: &mut State) -> Result<(), LogError> {
+        let mut closed: BTreeSet<u32> = BTreeSet::new();
+        let owner = |block| self.owners.get(&block).copied().unwrap_or_default();
+        for (place, summary) in state.segments.close_heads(owner) {
+            closed.insert(state.segments.locate(place).0);
+            state.batch.push(place, summary);
+        }
+        let mut others: BTreeMap<u32, ()> = BTreeMap::new();
+        for &block in self.owners.keys() {
+            let (segment, _) = state.segments.locate(block);
+            if !closed.contains(&segment) {
+                others.insert(segment, ());
+            }
+        }
+        for segment in others.into_keys() {
+            let start = state.segments.start(segment);
+            let owners: Vec<Owner> = (0..u64::from(SEGMENT_CONTENT))
+                .map(|index| owner(start + index))
+                .collect();
+            let summary = state.segments.adopt(segment, HeadKind::WarmData, &owners);
+            state
+                .batch
+                .push(start + u64::from(SEGMENT_CONTENT), summary);
+        }
+        Ok(())
+    }
+}
+
+fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
+    let live = state.live(ino)?;
+    let attributes = live.inode.attributes;
+    if !attributes.is_inline
+        || attributes.kind == FileKind::Directory
+        || attributes.size != bytes.len() as u64
+    {
+        return Err(Corrupt::Node {
+            nid: ino,
+            rule: "a record has inline content of another size",
+            found: bytes.len() as u64,
+        }
+        .into());
+    }
+    live.dirty.set(true);
+    live.inode.inline = bytes.to_vec();
+    Ok(())
+}
+
+/// Whether all data of a group is on the device.
+fn arrived(state: &State, stream: &[u8]) -> Result<bool, LogError> {
+    for record in records(stream) {
+        let Record::Checksums { block, sums } = record? else {
+            continue;
+        };
+        for (block, sum) in (block..).zip(sums) {
+            if state.superblock.locate(block).is_none() {
+                return Err(Corrupt::Block {
+                    block,
+                    rule: "a record names a block outside of the main area",
+                }
+                .into());
+            }
+            if crc(&*read_block(&*state.device, block)?) != sum {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The packed log behind a checkpoint.
+#[derive(Default)]
+struct Chain {
+    groups: Vec<Group>,
+    /// Segments that it lies in, and the one where it would go on.
+    segments: BTreeSet<u32>,
+    /// Whether it ends within a group.
+    is_broken: bool,
+}
+
+impl Chain {
+    fn read(state: &State, checkpoint: &Checkpoint) -> Result<Self, LogError> {
+        let mut chain = Self::default();
+        let Some(head) = checkpoint
+            .heads
+            .iter()
+            .find(|head| head.kind == HeadKind::Packed)
+        else {
+            return Ok(chain);
+        };
+        let mut open: Option<Group> = None;
+        let mut sequence = checkpoint.next_sequence;
+        let mut place = Place::of(head);
+        while let Some(block) = place.block(state) {
+            let Ok((header, stream)) = read_packed(state, block)? else {
+                break;
+            };
+            let is_next =
+                header.checkpoint == checkpoint.version as u32 && header.sequence == sequence;
+            if !is_next
+                || header.first != open.is_none()
+                || header.next_segment >= state.segments.count()
+            {
+                break;
+            }
+            chain.segments.extend([place.segment, header.next_segment]);
+            place.next = Some(header.next_segment);
+            let durable = header.sequence - u64::from(header.lag).min(header.sequence);
+            let group = open.get_or_insert_with(|| Group {
+                sequence,
+                durable,
+                stream: Vec::new(),
+            });
+            group.stream.extend_from_slice(&stream);
+            if header.last {
+                chain.groups.extend(open.take());
+                sequence += 1;
+            }
+            place.index += 1;
+        }
+        chain.is_broken = open.is_some();
+        Ok(chain)
+    }
+}
+
+/// Where the next packed block would be.
+struct Place {
+    segment: u32,
+    index: u32,
+    next: Option<u32>,
+}
+
+impl Place {
+    fn of(head: &Head) -> Self {
+        Self {
+            segment: head.segment,
+            index: head.next.into(),
+            next: head.next_segment,
+        }
+    }
+
+    fn block(&mut self, state: &State) -> Option<u64> {
+        if self.index >= SEGMENT_CONTENT {
+            self.segment = self.next.take()?;
+            self.index = 0;
+        }
+        Some(state.segments.start(self.segment) + u64::from(self.index))
+    }
+}
+
+/// A packed block and its records, if it is one.
+fn read_packed(
+    state: &State,
+    block: u64,
+) -> Result<Result<(PackedHeader, Vec<u8>), Corrupt>, LogError> {
+    let bytes = read_block(&*state.device, block)?;
+    Ok(packed::parse(&bytes).map(|(header, slots)| {
+        let records = slots.iter().filter(|slot| slot.kind == SlotKind::Records);
+        let stream =
+            records.flat_map(|slot| &bytes[usize::from(slot.start)..][..usize::from(slot.len)]);
+        (header, stream.copied().collect())
+    }))
+}

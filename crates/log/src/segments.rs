@@ -1,0 +1,524 @@
+//! Where blocks go, and which of them count.
+//!
+//! Blocks are handed out by *heads*: open segments, one for each kind of content, that are filled from front to
+//! back. A segment whose last valid block has gone is *emptied*, but it is not used again before the next
+//! checkpoint has been written: until then the last one still names its blocks.
+
+use std::collections::BTreeSet;
+
+use crate::layout::checkpoint::{Head, HeadKind};
+use crate::layout::summary::{self, Owner};
+use crate::layout::superblock::SEGMENTS_FEW;
+use crate::layout::table::SitEntry;
+use crate::layout::{Block, Corrupt, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock};
+
+/// Kinds of heads.
+pub(crate) const KINDS: usize = 9;
+
+/// What a segment is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Nothing: it may be opened.
+    Free,
+    /// A head fills it, or will do so next.
+    Open,
+    /// Its blocks, or some of them, are valid.
+    Full,
+    /// No block is valid any more, but the last checkpoint may name some.
+    Emptied,
+}
+
+/// A segment of the main area.
+#[derive(Debug, Clone)]
+pub(crate) struct Segment {
+    pub(crate) state: Use,
+    pub(crate) valid: u16,
+    pub(crate) kind: u8,
+    pub(crate) serial: u32,
+    /// When a block of it changed last, in seconds.
+    pub(crate) seconds: u64,
+    bits: [u64; 8],
+}
+
+impl Segment {
+    fn new(entry: &SitEntry) -> Self {
+        let mut bits = [0; 8];
+        for (word, bytes) in bits.iter_mut().zip(entry.bits.chunks_exact(8)) {
+            *word = bytes
+                .iter()
+                .rev()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte));
+        }
+        Self {
+            state: if entry.valid == 0 {
+                Use::Free
+            } else {
+                Use::Full
+            },
+            valid: entry.valid,
+            kind: entry.kind,
+            serial: entry.serial,
+            seconds: entry.seconds,
+            bits,
+        }
+    }
+
+    fn entry(&self) -> SitEntry {
+        let mut bits = [0; 64];
+        for (bytes, word) in bits.chunks_exact_mut(8).zip(&self.bits) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        SitEntry {
+            valid: self.valid,
+            kind: self.kind,
+            serial: self.serial,
+            seconds: self.seconds,
+            bits,
+        }
+    }
+
+    pub(crate) fn is_valid(&self, index: u16) -> bool {
+        self.bits[usize::from(index / 64)] >> (index % 64) & 1 == 1
+    }
+
+    /// The blocks that are valid, by their place in the segment.
+    pub(crate) fn valid_blocks(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..SEGMENT_CONTENT as u16).filter(|&index| self.is_valid(index))
+    }
+
+    /// Says whether it was otherwise before.
+    fn set_valid(&mut self, index: u16, is_valid: bool) -> bool {
+        let changed = self.is_valid(index) != is_valid;
+        if changed {
+            self.bits[usize::from(index / 64)] ^= 1 << (index % 64);
+            self.valid = if is_valid {
+                self.valid + 1
+            } else {
+                self.valid - 1
+            };
+        }
+        changed
+    }
+}
+
+/// A segment that is being filled.
+#[derive(Debug)]
+struct Open {
+    segment: u32,
+    next: u16,
+    owners: Vec<Owner>,
+    /// Where the packed log goes on.
+    next_segment: Option<u32>,
+}
+
+/// A block that was handed out.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) block: u64,
+    /// The summary of the segment, if this was its last block, and where it belongs.
+    pub(crate) summary: Option<(u64, Box<Block>)>,
+    /// Where the packed log goes on behind the segment.
+    pub(crate) next_segment: Option<u32>,
+}
+
+/// All segments of the main area.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    main_start: u64,
+    per_section: u32,
+    table: Vec<Segment>,
+    heads: [Option<Open>; KINDS],
+    /// Where the packed log has to go on, if it could not yet.
+    promised: Option<u32>,
+    /// Sections none of whose segments is in use.
+    free: BTreeSet<u32>,
+    emptied: BTreeSet<u32>,
+    /// Where to look for a free section first, so that all wear alike.
+    cursor: u32,
+    serial: u32,
+    valid: u64,
+    /// Segments whose entries were changed since the last checkpoint.
+    changed: BTreeSet<u32>,
+}
+
+impl Segments {
+    /// All segments as the table has them; `heads` and their summaries as the checkpoint has them.
+    pub(crate) fn new(superblock: &Superblock, entries: &[SitEntry], serial: u32) -> Self {
+        let table: Vec<_> = entries.iter().map(Segment::new).collect();
+        let mut segments = Self {
+            main_start: superblock.main_start,
+            per_section: superblock.segments_per_section.into(),
+            valid: table.iter().map(|segment| u64::from(segment.valid)).sum(),
+            table,
+            heads: Default::default(),
+            promised: None,
+            free: BTreeSet::new(),
+            emptied: BTreeSet::new(),
+            cursor: 0,
+            serial,
+            changed: BTreeSet::new(),
+        };
+        segments.find_free_sections();
+        segments
+    }
+
+    fn find_free_sections(&mut self) {
+        let sections = self.table.len() as u32 / self.per_section;
+        self.free = (0..sections)
+            .filter(|&section| self.is_section_free(section))
+            .collect();
+    }
+
+    fn section_segments(&self, section: u32) -> std::ops::Range<u32> {
+        section * self.per_section..(section + 1) * self.per_section
+    }
+
+    fn is_section_free(&self, section: u32) -> bool {
+        self.section_segments(section)
+            .all(|segment| self.segment(segment).state == Use::Free)
+    }
+
+    /// Goes on where a checkpoint left the heads.
+    ///
+    /// # Errors
+    ///
+    /// When a head stands in a segment that another one fills, or its valid blocks lie beyond it.
+    pub(crate) fn open_heads(
+        &mut self,
+        heads: &[Head],
+        owners: &[Vec<Owner>],
+    ) -> Result<(), Corrupt> {
+        for (head, owners) in heads.iter().zip(owners) {
+            let fault = |rule| Corrupt::Head {
+                kind: head.kind as u8,
+                segment: head.segment,
+                rule,
+            };
+            let next = head.next_segment;
+            for segment in [Some(head.segment), next].into_iter().flatten() {
+                if self.segment(segment).state == Use::Open {
+                    return Err(fault("another head fills the segment"));
+                }
+            }
+            let last = self.segment(head.segment).valid_blocks().last();
+            if last.is_some_and(|last| last >= head.next) {
+                return Err(fault("a block that was not yet written is valid"));
+            }
+            if next.is_some_and(|next| self.segment(next).valid > 0) {
+                return Err(fault("the log goes on in a segment that is in use"));
+            }
+            self.claim(head.segment);
+            next.into_iter().for_each(|next| self.claim(next));
+            self.heads[head.kind as usize] = Some(Open {
+                segment: head.segment,
+                next: head.next,
+                owners: owners.clone(),
+                next_segment: next,
+            });
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, segment: u32) {
+        self.segment_mut(segment).state = Use::Open;
+        self.free.remove(&(segment / self.per_section));
+    }
+
+    pub(crate) fn segment(&self, segment: u32) -> &Segment {
+        &self.table[segment as usize]
+    }
+
+    fn segment_mut(&mut self, segment: u32) -> &mut Segment {
+        &mut self.table[segment as usize]
+    }
+
+    /// How many segments there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// Valid blocks of all segments.
+    pub(crate) fn valid(&self) -> u64 {
+        self.valid
+    }
+
+    /// Segments that may be opened.
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free.len() as u32 * self.per_section
+    }
+
+    /// Segments that may be opened as soon as a checkpoint has been written.
+    pub(crate) fn emptied_count(&self) -> u32 {
+        self.emptied.len() as u32
+    }
+
+    /// The serial number that was given last.
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Which block of which segment a block is.
+    pub(crate) fn locate(&self, block: u64) -> (u32, u16) {
+        let at = block - self.main_start;
+        let per_segment = u64::from(SEGMENT_BLOCKS);
+        ((at / per_segment) as u32, (at % per_segment) as u16)
+    }
+
+    /// The first block of a segment.
+    pub(crate) fn start(&self, segment: u32) -> u64 {
+        self.main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS)
+    }
+
+    /// The next block of a head, for this owner; `None` if no segment is free. What is handed out is valid,
+    /// but for that of the packed head.
+    pub(crate) fn allocate(
+        &mut self,
+        kind: HeadKind,
+        owner: Owner,
+        seconds: u64,
+    ) -> Option<Placed> {
+        let kind = self.share(kind);
+        let which = kind as usize;
+        if kind == HeadKind::Packed {
+            self.open_packed()?;
+        } else if self.heads[which].is_none() {
+            self.heads[which] = Some(self.open(kind, None)?);
+        }
+        let mut head = self.heads[which].take()?;
+        let index = head.next;
+        head.next += 1;
+        head.owners.push(owner);
+        let block = self.start(head.segment) + u64::from(index);
+        let mut placed = Placed {
+            block,
+            summary: None,
+            next_segment: head.next_segment,
+        };
+        if u32::from(head.next) == SEGMENT_CONTENT {
+            let summary = self.seal(&head);
+            // Packed blocks say themselves whose they are.
+            placed.summary = (kind != HeadKind::Packed).then_some(summary);
+            // Where none is free now, one may be when the next block is asked for.
+            self.promised = head.next_segment.or(self.promised);
+            self.heads[which] = head
+                .next_segment
+                .and_then(|next| self.open(kind, Some(next)));
+        } else {
+            self.heads[which] = Some(head);
+        }
+        if kind != HeadKind::Packed {
+            self.mark(block, seconds);
+        }
+        Some(placed)
+    }
+
+    /// Opens a segment, a given one or one that is free.
+    fn open(&mut self, kind: HeadKind, given: Option<u32>) -> Option<Open> {
+        let segment = match given {
+            Some(segment) => segment,
+            None => self.take_free()?,
+        };
+        let next_segment = match kind {
+            HeadKind::Packed => Some(self.take_free()?),
+            _ => None,
+        };
+        if kind == HeadKind::Packed {
+            self.promised = None;
+        }
+        self.serial += 1;
+        let serial = self.serial;
+        let opened = self.segment_mut(segment);
+        opened.serial = serial;
+        opened.kind = kind as u8;
+        self.changed.insert(segment);
+        Some(Open {
+            segment,
+            next: 0,
+            owners: Vec::new(),
+            next_segment,
+        })
+    }
+
+    /// The head for a kind of content: where segments are few, there is one for all nodes and one for all data.
+    fn share(&self, kind: HeadKind) -> HeadKind {
+        match kind {
+            _ if self.count() >= SEGMENTS_FEW => kind,
+            HeadKind::HotNode | HeadKind::ColdNode => HeadKind::WarmNode,
+            HeadKind::HotData | HeadKind::ColdData | HeadKind::Executables => HeadKind::WarmData,
+            _ => kind,
+        }
+    }
+
+    /// Opens a segment for the packed log, if none is open: a checkpoint has to say where the log goes on.
+    pub(crate) fn open_packed(&mut self) -> Option<()> {
+        let which = HeadKind::Packed as usize;
+        if self.heads[which].is_none() {
+            self.heads[which] = Some(self.open(HeadKind::Packed, self.promised)?);
+        }
+        Some(())
+    }
+
+    /// A free segment: one that is left of a section in use, or the first of a free section.
+    fn take_free(&mut self) -> Option<u32> {
+        let left = (self.per_section > 1).then(|| self.take_left()).flatten();
+        let segment = left.or_else(|| {
+            let section = self
+                .free
+                .range(self.cursor..)
+                .next()
+                .or_else(|| self.free.first())
+                .copied()?;
+            self.cursor = section + 1;
+            Some(section * self.per_section)
+        })?;
+        self.claim(segment);
+        Some(segment)
+    }
+
+    fn take_left(&self) -> Option<u32> {
+        let sections = self
+            .heads
+            .iter()
+            .flatten()
+            .map(|head| head.segment / self.per_section);
+        sections
+            .flat_map(|section| self.section_segments(section))
+            .find(|&segment| self.segment(segment).state == Use::Free)
+    }
+
+    /// Closes a segment: its summary, and where it belongs.
+    fn seal(&mut self, head: &Open) -> (u64, Box<Block>) {
+        let segment = self.segment_mut(head.segment);
+        let serial = segment.serial;
+        segment.state = Use::Full;
+        self.note_emptied(head.segment);
+        let place = self.start(head.segment) + u64::from(SEGMENT_CONTENT);
+        (place, summary::encode(serial, &head.owners))
+    }
+
+    fn note_emptied(&mut self, segment: u32) {
+        let entry = self.segment_mut(segment);
+        if entry.valid == 0 && entry.state == Use::Full {
+            entry.state = Use::Emptied;
+            self.emptied.insert(segment);
+        }
+    }
+
+    /// Makes a block valid.
+    pub(crate) fn mark(&mut self, block: u64, seconds: u64) -> bool {
+        let (segment, index) = self.locate(block);
+        let entry = self.segment_mut(segment);
+        entry.seconds = seconds;
+        let changed = entry.set_valid(index, true);
+        if changed {
+            if entry.state == Use::Emptied {
+                entry.state = Use::Full;
+                self.emptied.remove(&segment);
+            }
+            self.valid += 1;
+            self.changed.insert(segment);
+        }
+        changed
+    }
+
+    /// A block is not needed any more.
+    pub(crate) fn invalidate(&mut self, block: u64, seconds: u64) {
+        let (segment, index) = self.locate(block);
+        let entry = self.segment_mut(segment);
+        entry.seconds = seconds;
+        if entry.set_valid(index, false) {
+            self.valid -= 1;
+            self.changed.insert(segment);
+            self.note_emptied(segment);
+        }
+    }
+
+    /// Sets a segment aside that a group after the checkpoint lies in, or may lie in.
+    pub(crate) fn keep(&mut self, segment: u32) {
+        if self.segment(segment).state == Use::Free {
+            self.free.remove(&(segment / self.per_section));
+            self.segment_mut(segment).state = Use::Full;
+            self.note_emptied(segment);
+        }
+    }
+
+    /// A checkpoint has been written: what was emptied before is free. Says which segments these are.
+    pub(crate) fn release(&mut self) -> Vec<u32> {
+        let released: Vec<u32> = std::mem::take(&mut self.emptied).into_iter().collect();
+        for &segment in &released {
+            self.segment_mut(segment).state = Use::Free;
+        }
+        for &segment in &released {
+            let section = segment / self.per_section;
+            if self.is_section_free(section) {
+                self.free.insert(section);
+            }
+        }
+        released
+    }
+
+    /// The entries that were changed since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Whether an entry was changed since that was asked last.
+    pub(crate) fn is_changed(&self, segment: u32) -> bool {
+        self.changed.contains(&segment)
+    }
+
+    /// As it lies in the table.
+    pub(crate) fn entry(&self, segment: u32) -> SitEntry {
+        self.segment(segment).entry()
+    }
+
+    /// The heads, for a checkpoint, and who owns what they have written.
+    pub(crate) fn heads(&self) -> (Vec<Head>, Vec<Vec<Owner>>) {
+        let open = HeadKind::ALL.iter().zip(&self.heads);
+        open.filter_map(|(&kind, head)| {
+            let head = head.as_ref()?;
+            let serial = self.segment(head.segment).serial;
+            let as_written = Head {
+                segment: head.segment,
+                next: head.next,
+                kind,
+                serial,
+                next_segment: head.next_segment,
+            };
+            Some((as_written, head.owners.clone()))
+        })
+        .unzip()
+    }
+
+    /// Takes over a segment that was opened after the checkpoint, of whose blocks groups know: its summary.
+    pub(crate) fn adopt(&mut self, segment: u32, kind: HeadKind, owners: &[Owner]) -> Box<Block> {
+        self.serial += 1;
+        let serial = self.serial;
+        let entry = self.segment_mut(segment);
+        entry.kind = kind as u8;
+        entry.serial = serial;
+        self.changed.insert(segment);
+        summary::encode(serial, owners)
+    }
+
+    /// Closes all heads, after a crash: what lies behind them is unknown. `owner` tells whose the blocks
+    /// behind a head are. The summaries, and where they belong.
+    pub(crate) fn close_heads(&mut self, owner: impl Fn(u64) -> Owner) -> Vec<(u64, Box<Block>)> {
+        let heads = std::mem::take(&mut self.heads);
+        let mut summaries = Vec::new();
+        for mut head in heads.into_iter().flatten() {
+            let start = self.start(head.segment);
+            let rest = u64::from(head.next)..u64::from(SEGMENT_CONTENT);
+            head.owners.extend(rest.map(|index| owner(start + index)));
+            let summary = self.seal(&head);
+            if let Some(next) = head.next_segment {
+                let entry = self.segment_mut(next);
+                entry.state = Use::Full;
+                self.note_emptied(next);
+            } else {
+                summaries.push(summary);
+            }
+        }
+        summaries
+    }
+}

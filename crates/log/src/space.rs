@@ -1,0 +1,74 @@
+//! How many blocks are spoken for.
+//!
+//! Every logical block counts from the moment that it is written, promised or made as a node, long before it has a
+//! place: who is refused is refused then, and a write that was accepted finds its room.
+
+use anteros_core::{FsError, FsResult};
+
+/// The blocks of the main area that users may fill.
+#[derive(Debug)]
+pub(crate) struct Space {
+    capacity: u64,
+    /// Up to where it may be filled now.
+    limit: u64,
+    used: u64,
+    /// Of the used ones: those that are promised and hold nothing yet.
+    promised: u64,
+}
+
+impl Space {
+    pub(crate) fn new(capacity: u64, used: u64, promised: u64) -> Self {
+        Self {
+            capacity,
+            limit: capacity,
+            used,
+            promised,
+        }
+    }
+
+    /// Allows more than users may fill while what was done once is done again, in another order.
+    pub(crate) fn stretch(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Ends that.
+    pub(crate) fn relax(&mut self) {
+        self.limit = self.capacity;
+    }
+
+    pub(crate) fn take(&mut self, blocks: u64) -> FsResult<()> {
+        if self.used + blocks > self.limit {
+            return Err(FsError::NoSpace);
+        }
+        self.used += blocks;
+        Ok(())
+    }
+
+    pub(crate) fn give(&mut self, blocks: u64) {
+        self.used = self.used.saturating_sub(blocks);
+    }
+
+    pub(crate) fn promise(&mut self, blocks: u64) {
+        self.promised += blocks;
+    }
+
+    pub(crate) fn keep_promise(&mut self, blocks: u64) {
+        self.promised = self.promised.saturating_sub(blocks);
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    pub(crate) fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.used)
+    }
+}

@@ -1,0 +1,734 @@
+//! What a mounted log knows, and how nodes and inodes come into memory and leave it.
+//!
+//! All of it lies behind one lock. Every operation leaves it whole: what an operation cannot do it refuses
+//! before it has changed anything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+
+use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::Owner;
+use crate::layout::superblock::SEGMENTS_FEW;
+use crate::layout::table::NatEntry;
+use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock};
+use crate::medium::{Batch, read_block, vanished, zeroed};
+use crate::nat::Nat;
+use crate::options::Options;
+use crate::ranges::Ranges;
+use crate::segments::Segments;
+use crate::space::Space;
+use crate::statistics::{Cause, Statistics};
+
+/// Nodes that are looked at before it is asked again whether there are too many.
+const LOOKS_BETWEEN: u64 = 1000;
+
+/// The most blocks that are on their way at once.
+const BATCH_MAX: usize = 1024;
+
+/// A direct, indirect or attribute node in memory.
+pub(crate) struct Node {
+    pub(crate) header: NodeHeader,
+    pub(crate) block: Box<Block>,
+    pub(crate) dirty: bool,
+    stamp: u64,
+}
+
+/// A block of content in memory.
+#[derive(Clone)]
+pub(crate) struct Page {
+    pub(crate) data: Arc<Block>,
+    pub(crate) dirty: bool,
+}
+
+/// Whether a node has to be written, counted together with its likes.
+pub(crate) struct Soiled {
+    is: bool,
+    count: Arc<AtomicUsize>,
+}
+
+impl Soiled {
+    pub(crate) fn set(&mut self, is: bool) {
+        match (self.is, is) {
+            (false, true) => drop(self.count.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.count.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+        self.is = is;
+    }
+}
+
+impl Drop for Soiled {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// An inode in memory.
+pub(crate) struct Live {
+    pub(crate) inode: Inode,
+    /// Its node, for the pointers.
+    pub(crate) block: Box<Block>,
+    /// Whether its node has to be written.
+    pub(crate) dirty: Soiled,
+    /// Content that is not on the device, and blocks of directories.
+    pub(crate) pages: BTreeMap<u32, Page>,
+    /// How many of the pages are dirty.
+    pub(crate) dirty_pages: usize,
+    /// Logical blocks whose pointers neither the checkpoint nor a group has.
+    pub(crate) unrecorded: Ranges,
+    /// Whether content or size changed since a group or the checkpoint had them.
+    pub(crate) content_changed: bool,
+    /// When content was written last that is in no group with its checksum; see [`State::flushing`].
+    pub(crate) early: u64,
+    /// Whether extended attributes changed since then.
+    pub(crate) xattrs_changed: bool,
+    /// The group that had it last.
+    pub(crate) sequence: u64,
+    stamp: u64,
+}
+
+impl Live {
+    fn new(inode: Inode, block: Box<Block>, count: &Arc<AtomicUsize>) -> Self {
+        Self {
+            inode,
+            block,
+            dirty: Soiled {
+                is: false,
+                count: count.clone(),
+            },
+            pages: BTreeMap::new(),
+            dirty_pages: 0,
+            unrecorded: Ranges::default(),
+            content_changed: false,
+            early: 0,
+            xattrs_changed: false,
+            sequence: 0,
+            stamp: 0,
+        }
+    }
+
+    pub(crate) fn attributes(&mut self) -> &mut Attributes {
+        self.dirty.set(true);
+        &mut self.inode.attributes
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        self.inode.attributes.kind
+    }
+
+    /// Whether it can be read again as it is.
+    fn is_clean(&self) -> bool {
+        !self.dirty.is
+            && self.dirty_pages == 0
+            && self.unrecorded.is_empty()
+            && !self.content_changed
+            && !self.xattrs_changed
+    }
+}
+
+/// A mounted log.
+pub(crate) struct State {
+    pub(crate) device: Arc<dyn WritableDevice>,
+    pub(crate) superblock: Superblock,
+    pub(crate) options: Options,
+    pub(crate) segments: Segments,
+    pub(crate) nat: Nat,
+    pub(crate) space: Space,
+    pub(crate) batch: Batch,
+    pub(crate) statistics: Statistics,
+    nodes: HashMap<u32, Node>,
+    inodes: HashMap<u32, Live>,
+    /// How often the user of the file system holds an inode: by name or open.
+    pub(crate) known: HashMap<u32, u64>,
+    /// Inodes without a name that are still held.
+    pub(crate) orphans: BTreeSet<u32>,
+    /// Changes of names that no group has.
+    pub(crate) names: Vec<u8>,
+    /// Inodes whose attributes no group has.
+    pub(crate) touched: BTreeSet<u32>,
+    /// Inodes whose content has to be in the next group with names.
+    pub(crate) wanted: BTreeSet<u32>,
+    /// Inodes that are gone, which no group has said.
+    pub(crate) dropped: Vec<(u32, Attributes)>,
+    /// The last checkpoint.
+    pub(crate) version: u64,
+    /// The next group.
+    pub(crate) sequence: u64,
+    /// All groups below are on the device for sure.
+    pub(crate) durable: u64,
+    /// Blocks of the segment table and the block state table: which copy counts, and what is newer.
+    pub(crate) tables: crate::checkpoint::Tables,
+    /// Grows with each flush that begins.
+    epoch: u64,
+    /// What was written in this epoch, or before, is on the device.
+    flushed: u64,
+    /// The first group behind the checkpoint.
+    pub(crate) checkpointed: u64,
+    /// When the checkpoint was written.
+    pub(crate) checkpoint_time: Timestamp,
+    pub(crate) dirty_pages: usize,
+    dirty_nodes: usize,
+    dirty_inodes: Arc<AtomicUsize>,
+    pub(crate) inode_count: u32,
+    clock: u64,
+    shrunk_at: u64,
+    /// Held by those who read content from the device without the lock of this: no segment becomes free meanwhile.
+    pub(crate) reading: Arc<RwLock<()>>,
+    /// Why nothing can be changed any more.
+    pub(crate) failed: Option<String>,
+}
+
+/// What [`State::new`] is made of.
+pub(crate) struct Parts {
+    pub(crate) device: Arc<dyn WritableDevice>,
+    pub(crate) superblock: Superblock,
+    pub(crate) options: Options,
+    pub(crate) segments: Segments,
+    pub(crate) nat: Nat,
+    pub(crate) space: Space,
+    pub(crate) tables: crate::checkpoint::Tables,
+    pub(crate) version: u64,
+    pub(crate) sequence: u64,
+    pub(crate) inode_count: u32,
+}
+
+impl State {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            device: parts.device,
+            superblock: parts.superblock,
+            options: parts.options,
+            segments: parts.segments,
+            nat: parts.nat,
+            space: parts.space,
+            batch: Batch::default(),
+            statistics: Statistics::default(),
+            nodes: HashMap::new(),
+            inodes: HashMap::new(),
+            known: HashMap::new(),
+            orphans: BTreeSet::new(),
+            names: Vec::new(),
+            touched: BTreeSet::new(),
+            wanted: BTreeSet::new(),
+            dropped: Vec::new(),
+            version: parts.version,
+            sequence: parts.sequence,
+            durable: parts.sequence,
+            tables: parts.tables,
+            epoch: 1,
+            flushed: 0,
+            checkpointed: parts.sequence,
+            checkpoint_time: Timestamp::default(),
+            dirty_pages: 0,
+            dirty_nodes: 0,
+            dirty_inodes: Arc::default(),
+            inode_count: parts.inode_count,
+            clock: 0,
+            shrunk_at: 0,
+            reading: Arc::default(),
+            failed: None,
+        }
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.options.clock)()
+    }
+
+    pub(crate) fn seconds(&self) -> u64 {
+        u64::try_from(self.now().secs).unwrap_or(0)
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A block of the main area, as it was written last.
+    pub(crate) fn read_main(&mut self, place: u64) -> FsResult<Box<Block>> {
+        // It may be on its way.
+        self.submit()?;
+        read_block(&*self.device, place)
+    }
+
+    /// The block of a node that the table has, checked.
+    fn read_node(&mut self, nid: u32) -> FsResult<(NodeHeader, Box<Block>)> {
+        let entry = self.nat.get(nid)?;
+        let pointer = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?;
+        let Pointer::Plain(place) = pointer else {
+            return Err(Corrupt::Node {
+                nid,
+                rule: "the node address table has no block for it",
+                found: entry.pointer,
+            }
+            .into());
+        };
+        let block = self.read_main(place)?;
+        let header = NodeHeader::check(&block, nid)?;
+        if header.ino != entry.ino {
+            return Err(Corrupt::Node {
+                nid,
+                rule: "the node address table has another inode for it",
+                found: header.ino.into(),
+            }
+            .into());
+        }
+        Ok((header, block))
+    }
+
+    /// An inode that is there: named, or held.
+    pub(crate) fn live(&mut self, ino: u32) -> FsResult<&mut Live> {
+        let stamp = self.tick();
+        if !self.inodes.contains_key(&ino) {
+            let live = self.load(ino)?;
+            self.inodes.insert(ino, live);
+        }
+        let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
+        live.stamp = stamp;
+        Ok(live)
+    }
+
+    fn load(&mut self, ino: u32) -> FsResult<Live> {
+        if !self.nat.is_valid(ino) || self.nat.get(ino)?.ino != ino {
+            return Err(FsError::NotFound);
+        }
+        let (header, block) = self.read_node(ino)?;
+        if header.kind != NodeKind::Inode {
+            return Err(Corrupt::Node {
+                nid: ino,
+                rule: "the node is no inode",
+                found: header.kind as u64,
+            }
+            .into());
+        }
+        Ok(Live::new(
+            Inode::parse(&block, ino)?,
+            block,
+            &self.dirty_inodes,
+        ))
+    }
+
+    /// As [`live`](Self::live), of an inode that is in memory already.
+    pub(crate) fn loaded(&self, ino: u32) -> Option<&Live> {
+        self.inodes.get(&ino)
+    }
+
+    /// The inodes with content that has to be written.
+    pub(crate) fn dirty_inos(&self) -> Vec<u32> {
+        self.inos(|live| live.dirty_pages > 0)
+    }
+
+    /// The inodes with content that no group has.
+    pub(crate) fn changed_inos(&self) -> Vec<u32> {
+        self.inos(|live| {
+            live.content_changed || live.dirty_pages > 0 || !live.unrecorded.is_empty()
+        })
+    }
+
+    fn inos(&self, is_wanted: impl Fn(&Live) -> bool) -> Vec<u32> {
+        let wanted = self.inodes.iter().filter(|(_, live)| is_wanted(live));
+        let mut inos: Vec<u32> = wanted.map(|(&ino, _)| ino).collect();
+        inos.sort_unstable();
+        inos
+    }
+
+    /// A new inode.
+    pub(crate) fn insert(&mut self, ino: u32, inode: Inode) {
+        let mut live = Live::new(inode, zeroed(), &self.dirty_inodes);
+        live.stamp = self.tick();
+        live.dirty.set(true);
+        self.inode_count += 1;
+        self.inodes.insert(ino, live);
+    }
+
+    /// Forgets an inode that is gone.
+    pub(crate) fn remove(&mut self, ino: u32) {
+        if let Some(live) = self.inodes.remove(&ino) {
+            self.dirty_pages -= live.dirty_pages;
+            self.inode_count -= 1;
+        }
+    }
+
+    /// Another node than an inode, which has to be `kind` of `ino` at this position.
+    pub(crate) fn node(
+        &mut self,
+        ino: u32,
+        nid: u32,
+        kind: NodeKind,
+        position: u32,
+    ) -> FsResult<&mut Node> {
+        let stamp = self.tick();
+        if !self.nodes.contains_key(&nid) {
+            let (header, block) = self.read_node(nid)?;
+            self.nodes.insert(
+                nid,
+                Node {
+                    header,
+                    block,
+                    dirty: false,
+                    stamp,
+                },
+            );
+        }
+        let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
+        let fault = |rule, found| FsError::from(Corrupt::Node { nid, rule, found });
+        if node.header.ino != ino {
+            return Err(fault(
+                "the node belongs to another inode",
+                node.header.ino.into(),
+            ));
+        }
+        if node.header.kind != kind || node.header.position != position {
+            return Err(fault(
+                "the node has another place in the tree",
+                node.header.position.into(),
+            ));
+        }
+        node.stamp = stamp;
+        Ok(node)
+    }
+
+    /// Notes that a node has to be written.
+    pub(crate) fn soil(&mut self, nid: u32) {
+        if let Some(node) = self.nodes.get_mut(&nid) {
+            self.dirty_nodes += usize::from(!node.dirty);
+            node.dirty = true;
+        }
+    }
+
+    /// Makes a node, empty.
+    pub(crate) fn new_node(&mut self, ino: u32, kind: NodeKind, position: u32) -> FsResult<u32> {
+        self.space.take(1)?;
+        let Some(nid) = self.nat.allocate()? else {
+            self.space.give(1);
+            return Err(FsError::NoSpace);
+        };
+        let owner = if kind == NodeKind::Inode { nid } else { ino };
+        let generation = self.nat.get(nid)?.generation;
+        self.nat.set(
+            nid,
+            NatEntry {
+                pointer: 0,
+                ino: owner,
+                generation,
+            },
+        );
+        if kind != NodeKind::Inode {
+            let header = NodeHeader {
+                nid,
+                ino,
+                version: 0,
+                kind,
+                position,
+            };
+            let stamp = self.tick();
+            self.nodes.insert(
+                nid,
+                Node {
+                    header,
+                    block: zeroed(),
+                    dirty: true,
+                    stamp,
+                },
+            );
+            self.dirty_nodes += 1;
+            self.live(ino)?.attributes().blocks += 1;
+        }
+        Ok(nid)
+    }
+
+    /// A node is not needed any more.
+    pub(crate) fn drop_node(&mut self, ino: u32, nid: u32) -> FsResult<()> {
+        if self.nodes.remove(&nid).is_some_and(|node| node.dirty) {
+            self.dirty_nodes -= 1;
+        }
+        self.free_nid(nid)?;
+        if ino != nid {
+            let blocks = &mut self.live(ino)?.attributes().blocks;
+            *blocks = blocks.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// Gives back the number of a node and the block that it lay in.
+    pub(crate) fn free_nid(&mut self, nid: u32) -> FsResult<()> {
+        let entry = self.nat.get(nid)?;
+        let pointer = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?;
+        self.nat.free(nid)?;
+        self.space.give(1);
+        if let Some(block) = pointer.block() {
+            let seconds = self.seconds();
+            self.segments.invalidate(block, seconds);
+        }
+        Ok(())
+    }
+
+    /// A block from a head, and the summary of its segment if that is full now.
+    pub(crate) fn place(
+        &mut self,
+        kind: HeadKind,
+        owner: Owner,
+        cause: Cause,
+    ) -> FsResult<crate::segments::Placed> {
+        let seconds = self.seconds();
+        let mut placed = self
+            .segments
+            .allocate(kind, owner, seconds)
+            .ok_or(FsError::NoSpace)?;
+        if let Some((at, summary)) = placed.summary.take() {
+            self.batch.push(at, summary);
+            self.statistics.wrote(Cause::Summary);
+        }
+        self.statistics.wrote(cause);
+        if self.batch.len() >= BATCH_MAX {
+            self.submit()?;
+        }
+        Ok(placed)
+    }
+
+    /// A flush begins, of all that was submitted. To be told to [`flushed`](Self::flushed) when it has returned.
+    pub(crate) fn flushing(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch - 1
+    }
+
+    /// A flush has returned.
+    pub(crate) fn flushed(&mut self, epoch: u64) {
+        self.flushed = self.flushed.max(epoch);
+    }
+
+    /// Notes that content of an inode has left outside of a group.
+    pub(crate) fn left_early(&mut self, ino: u32) -> FsResult<()> {
+        let epoch = self.epoch;
+        self.live(ino)?.early = epoch;
+        Ok(())
+    }
+
+    /// Whether content of an inode has left outside of a group, and may not be on the device yet.
+    pub(crate) fn is_under_way(&self, ino: u32) -> bool {
+        self.loaded(ino)
+            .is_some_and(|live| live.early > self.flushed)
+    }
+
+    /// Whether the last checkpoint has everything.
+    pub(crate) fn is_settled(&self) -> bool {
+        let unrecorded =
+            self.names.len() + self.touched.len() + self.dropped.len() + self.dirty_blocks();
+        unrecorded == 0 && self.sequence == self.checkpointed && self.segments.emptied_count() == 0
+    }
+
+    /// Sends what is on its way.
+    pub(crate) fn submit(&mut self) -> FsResult<()> {
+        let sent = self.batch.submit(&*self.device).map_err(FsError::Io);
+        if let Err(error) = &sent {
+            self.fail("a write to the device failed", error);
+        }
+        sent
+    }
+
+    /// Writes all that is dirty of the nodes, to new places.
+    pub(crate) fn write_nodes(&mut self) -> FsResult<()> {
+        let nids: BTreeSet<u32> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.dirty)
+            .map(|(&nid, _)| nid)
+            .collect();
+        for nid in nids {
+            self.write_node(nid)?;
+        }
+        let inos: BTreeSet<u32> = self
+            .inodes
+            .iter()
+            .filter(|(_, live)| live.dirty.is)
+            .map(|(&ino, _)| ino)
+            .collect();
+        for ino in inos {
+            self.write_inode(ino)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a node that is in memory and no inode.
+    fn write_node(&mut self, nid: u32) -> FsResult<()> {
+        let version = self.version + 1;
+        let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
+        node.header.version = version;
+        node.header.seal(&mut node.block);
+        let (header, block) = (node.header, node.block.clone());
+        self.move_node(&header, block, self.node_heat(&header))?;
+        if let Some(node) = self.nodes.get_mut(&nid) {
+            node.dirty = false;
+            self.dirty_nodes -= 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_inode(&mut self, ino: u32) -> FsResult<()> {
+        let version = self.version + 1;
+        let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
+        let header = NodeHeader {
+            nid: ino,
+            ino,
+            version,
+            kind: NodeKind::Inode,
+            position: 0,
+        };
+        live.inode.store(&mut live.block);
+        header.seal(&mut live.block);
+        let block = live.block.clone();
+        self.move_node(&header, block, self.node_heat(&header))?;
+        if let Some(live) = self.inodes.get_mut(&ino) {
+            live.dirty.set(false);
+        }
+        Ok(())
+    }
+
+    fn node_heat(&self, header: &NodeHeader) -> HeadKind {
+        let is_directory = self
+            .inodes
+            .get(&header.ino)
+            .is_some_and(|live| live.kind() == FileKind::Directory);
+        match header.kind {
+            NodeKind::Indirect => HeadKind::ColdNode,
+            _ if is_directory => HeadKind::HotNode,
+            _ => HeadKind::WarmNode,
+        }
+    }
+
+    /// Gives a sealed node another place.
+    pub(crate) fn move_node(
+        &mut self,
+        header: &NodeHeader,
+        block: Box<Block>,
+        heat: HeadKind,
+    ) -> FsResult<()> {
+        let owner = Owner {
+            ino: header.ino,
+            lblk: header.nid,
+        };
+        let placed = self.place(heat, owner, Cause::Node)?;
+        let old = self.nat.get(header.nid)?;
+        if let Some(block) = Pointer::decode(old.pointer, &self.superblock, header.nid, 0)?.block()
+        {
+            let seconds = self.seconds();
+            self.segments.invalidate(block, seconds);
+        }
+        self.nat.set(
+            header.nid,
+            NatEntry {
+                pointer: Pointer::Plain(placed.block).encode(),
+                ino: header.ino,
+                ..old
+            },
+        );
+        self.batch.push(placed.block, block);
+        Ok(())
+    }
+
+    /// Has a node written again at another place, for the cleaner.
+    pub(crate) fn relocate_node(&mut self, nid: u32, from: u64) -> FsResult<()> {
+        let entry = self.nat.get(nid)?;
+        if entry.pointer != Pointer::Plain(from).encode() {
+            return Ok(());
+        }
+        if entry.ino == nid {
+            self.live(nid)?;
+            self.write_inode(nid)
+        } else if self.nodes.get(&nid).is_some_and(|node| node.dirty) {
+            self.write_node(nid)
+        } else {
+            let (header, block) = self.read_node(nid)?;
+            self.move_node(&header, block, HeadKind::ColdNode)
+        }
+    }
+
+    /// Dirty blocks above which they are written, of content and of nodes each: what memory allows, and what
+    /// the segments in reserve have room for.
+    pub(crate) fn dirty_max(&self) -> usize {
+        let reserved = self.superblock.reserved_segments as usize;
+        let room = if self.segments.count() < SEGMENTS_FEW {
+            SEGMENT_CONTENT as usize
+        } else {
+            (reserved - 16) * 256
+        };
+        room.min(self.options.memory_bytes / 4 / BLOCK_BYTES)
+    }
+
+    /// Blocks that a checkpoint would write.
+    pub(crate) fn dirty_blocks(&self) -> usize {
+        self.dirty_pages + self.dirty_nodes + self.dirty_inodes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a segment was changed since the checkpoint: its summary may not be on the device.
+    pub(crate) fn is_newer(&self, segment: u32) -> bool {
+        self.segments.is_changed(segment)
+    }
+
+    /// Bytes of what is in memory and could be elsewhere.
+    pub(crate) fn cached_bytes(&self) -> usize {
+        let pages: usize = self.inodes.values().map(|live| live.pages.len()).sum();
+        (pages + self.nodes.len()) * 4352 + self.inodes.len() * 4864
+    }
+
+    /// Lets go of what was not used for long, if there is too much. It looks now and then.
+    pub(crate) fn shrink(&mut self) {
+        if self.clock < self.shrunk_at + LOOKS_BETWEEN {
+            return;
+        }
+        self.shrunk_at = self.clock;
+        if self.cached_bytes() > self.options.memory_bytes {
+            self.drop_oldest();
+        }
+    }
+
+    /// Lets go of the older half of what is clean.
+    fn drop_oldest(&mut self) {
+        let mut stamps: Vec<u64> = self.nodes.values().map(|node| node.stamp).collect();
+        stamps.extend(self.inodes.values().map(|live| live.stamp));
+        stamps.sort_unstable();
+        let oldest = stamps.get(stamps.len() / 2).copied().unwrap_or(0);
+        self.nodes
+            .retain(|_, node| node.dirty || node.stamp > oldest);
+        let kept = |ino: &u32| self.touched.contains(ino) || self.orphans.contains(ino);
+        self.inodes
+            .retain(|ino, live| live.stamp > oldest || !live.is_clean() || kept(ino));
+        for live in self.inodes.values_mut().filter(|live| live.stamp <= oldest) {
+            live.pages.retain(|_, page| page.dirty);
+        }
+    }
+
+    /// A checkpoint has everything.
+    pub(crate) fn forget_unrecorded(&mut self) {
+        for live in self.inodes.values_mut() {
+            live.unrecorded.clear();
+            live.content_changed = false;
+            live.xattrs_changed = false;
+        }
+        self.names.clear();
+        self.touched.clear();
+        self.wanted.clear();
+        self.dropped.clear();
+    }
+
+    /// Refuses what would change anything when that cannot be.
+    pub(crate) fn check_writable(&self) -> FsResult<()> {
+        match self.failed {
+            Some(_) => Err(FsError::ReadOnly),
+            None if self.options.read_only => Err(FsError::ReadOnly),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is changed from here on: what is on the device is whole, what is in memory may not be.
+    pub(crate) fn fail(&mut self, what: &str, error: &FsError) {
+        if self.failed.is_none() {
+            self.failed = Some(format!("{what}: {error}"));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What was written to the device, by cause.
+
+/// Why a block was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Content of files, and directories.
+    Data,
+    /// Nodes.
+    Node,
+    /// What a group has besides its data.
+    Record,
+    /// Owners of the blocks of a segment.
+    Summary,
+    /// Packs and tables.
+    Checkpoint,
+    /// Content and nodes that the cleaner moved.
+    Cleaning,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Data,
+        Self::Node,
+        Self::Record,
+        Self::Summary,
+        Self::Checkpoint,
+        Self::Cleaning,
+    ];
+}
+
+/// Counters since the mount.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    blocks: [u64; 6],
+    /// Groups written.
+    pub groups: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Segments cleaned.
+    pub cleaned: u64,
+    /// Bytes that users wrote.
+    pub user_bytes: u64,
+}
+
+impl Statistics {
+    pub(crate) fn wrote(&mut self, cause: Cause) {
+        self.wrote_blocks(cause, 1);
+    }
+
+    pub(crate) fn wrote_blocks(&mut self, cause: Cause, blocks: u64) {
+        self.blocks[cause as usize] += blocks;
+    }
+
+    /// Blocks of 4 KiB that were written for this cause.
+    pub fn blocks(&self, cause: Cause) -> u64 {
+        self.blocks[cause as usize]
+    }
+}
+
+impl Statistics {
+    /// Counts what was written since `before` as the work of the cleaner.
+    pub(crate) fn as_cleaning(&mut self, before: &Self) {
+        for cause in [Cause::Data, Cause::Node] {
+            let moved = self.blocks(cause) - before.blocks(cause);
+            self.blocks[cause as usize] -= moved;
+            self.blocks[Cause::Cleaning as usize] += moved;
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! From a logical block of a file to the pointer that says where it lies.
+
+use std::ops::Range;
+
+use anteros_core::{FsError, FsResult};
+
+use crate::layout::node::{
+    self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path,
+};
+use crate::layout::pointer::Pointer;
+use crate::medium::vanished;
+use crate::state::State;
+
+/// Where a pointer lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaf {
+    /// In the inode.
+    Inode,
+    /// In this direct node.
+    Direct(u32),
+    /// Nowhere: all logical blocks up to this one are holes.
+    Absent(u32),
+}
+
+/// Logical blocks below a node so many levels above the pointers.
+const SPANS: [u32; 3] = [
+    DIRECT_POINTERS,
+    DIRECT_POINTERS * INDIRECT_NIDS,
+    DIRECT_POINTERS * INDIRECT_NIDS * INDIRECT_NIDS,
+];
+
+/// The five subtrees of an inode: how many levels they have, the first logical block, the place of the node.
+const ROOTS: [(usize, u32, u32); 5] = [
+    (0, INODE_POINTERS, 1),
+    (0, INODE_POINTERS + SPANS[0], 2),
+    (1, INODE_POINTERS + 2 * SPANS[0], 3),
+    (
+        1,
+        INODE_POINTERS + 2 * SPANS[0] + SPANS[1],
+        4 + INDIRECT_NIDS,
+    ),
+    (
+        2,
+        INODE_POINTERS + 2 * SPANS[0] + 2 * SPANS[1],
+        5 + 2 * INDIRECT_NIDS,
+    ),
+];
+
+fn kind_of(level: usize) -> NodeKind {
+    if level == 0 {
+        NodeKind::Direct
+    } else {
+        NodeKind::Indirect
+    }
+}
+
+/// A node of the tree and what lies below it.
+#[derive(Debug, Clone, Copy)]
+struct Subtree {
+    nid: u32,
+    level: usize,
+    position: u32,
+    first: u32,
+}
+
+impl Subtree {
+    fn end(&self) -> u32 {
+        self.first + SPANS[self.level]
+    }
+
+    fn child(&self, nid: u32, index: u32) -> Self {
+        let level = self.level - 1;
+        let nodes_below = if level == 0 { 1 } else { 1 + INDIRECT_NIDS };
+        Self {
+            nid,
+            level,
+            position: self.position + 1 + index * nodes_below,
+            first: self.first + index * SPANS[level],
+        }
+    }
+
+    /// The children, or pointers, that lie in this range of logical blocks.
+    fn indexes(&self, range: &Range<u32>) -> Range<u32> {
+        let unit = if self.level == 0 {
+            1
+        } else {
+            SPANS[self.level - 1]
+        };
+        let start = range.start.saturating_sub(self.first) / unit;
+        let end = (range.end.min(self.end()) - self.first).div_ceil(unit);
+        start..end
+    }
+}
+
+impl State {
+    fn path(lblk: u32) -> FsResult<Path> {
+        Path::to(lblk).ok_or(FsError::TooLarge)
+    }
+
+    fn leaf(&mut self, ino: u32, path: &Path) -> FsResult<Leaf> {
+        let Some(root) = path.root else {
+            return Ok(Leaf::Inode);
+        };
+        let mut nid = self.live(ino)?.inode.nids[usize::from(root)];
+        let depth = usize::from(path.depth);
+        for step in 0..depth {
+            let level = depth - 1 - step;
+            if nid == 0 {
+                let first = path.first - (path.first - ROOTS[usize::from(root)].1) % SPANS[level];
+                return Ok(Leaf::Absent(first + SPANS[level]));
+            }
+            let node = self.node(ino, nid, kind_of(level), path.positions[step])?;
+            if level == 0 {
+                return Ok(Leaf::Direct(nid));
+            }
+            nid = node::nid(&node.block, path.indexes[step]);
+        }
+        Err(vanished())
+    }
+
+    /// As [`leaf`](Self::leaf); the nodes on the way are made if they are not there.
+    fn make_leaf(&mut self, ino: u32, path: &Path) -> FsResult<Leaf> {
+        let Some(root) = path.root else {
+            return Ok(Leaf::Inode);
+        };
+        let depth = usize::from(path.depth);
+        let mut nid = self.live(ino)?.inode.nids[usize::from(root)];
+        if nid == 0 {
+            nid = self.new_node(ino, kind_of(depth - 1), path.positions[0])?;
+            let live = self.live(ino)?;
+            live.inode.nids[usize::from(root)] = nid;
+            live.dirty.set(true);
+        }
+        for step in 0..depth - 1 {
+            let level = depth - 1 - step;
+            let index = path.indexes[step];
+            let parent = self.node(ino, nid, kind_of(level), path.positions[step])?;
+            let mut child = node::nid(&parent.block, index);
+            if child == 0 {
+                child = self.new_node(ino, kind_of(level - 1), path.positions[step + 1])?;
+                let parent = self.node(ino, nid, kind_of(level), path.positions[step])?;
+                node::set_nid(&mut parent.block, index, child);
+                self.soil(nid);
+            }
+            nid = child;
+        }
+        Ok(Leaf::Direct(nid))
+    }
+
+    fn raw_pointer(&mut self, ino: u32, leaf: Leaf, path: &Path, index: u16) -> FsResult<u64> {
+        match leaf {
+            Leaf::Inode => Ok(node::pointer(
+                &self.live(ino)?.block,
+                NodeKind::Inode,
+                index,
+            )),
+            Leaf::Direct(nid) => {
+                let position = path.positions[usize::from(path.depth) - 1];
+                let node = self.node(ino, nid, NodeKind::Direct, position)?;
+                Ok(node::pointer(&node.block, NodeKind::Direct, index))
+            }
+            Leaf::Absent(_) => Ok(0),
+        }
+    }
+
+    fn decode(&self, leaf: Leaf, ino: u32, index: u16, raw: u64) -> FsResult<Pointer> {
+        let nid = if let Leaf::Direct(nid) = leaf {
+            nid
+        } else {
+            ino
+        };
+        Ok(Pointer::decode(raw, &self.superblock, nid, index)?)
+    }
+
+    /// Where a logical block lies.
+    pub(crate) fn pointer(&mut self, ino: u32, lblk: u32) -> FsResult<Pointer> {
+        let mut found = Pointer::Hole;
+        self.for_pointers(ino, lblk..lblk + 1, |_, pointer| found = pointer)?;
+        Ok(found)
+    }
+
+    /// Calls `visit` for each logical block of a range that is no hole.
+    pub(crate) fn for_pointers(
+        &mut self,
+        ino: u32,
+        range: Range<u32>,
+        mut visit: impl FnMut(u32, Pointer),
+    ) -> FsResult<()> {
+        if self.live(ino)?.inode.attributes.is_inline {
+            return Ok(());
+        }
+        let mut at = range.start;
+        while at < range.end.min(FILE_BLOCKS) {
+            let path = Self::path(at)?;
+            let leaf = self.leaf(ino, &path)?;
+            if let Leaf::Absent(until) = leaf {
+                at = until;
+                continue;
+            }
+            let end = range.end.min(path.first + path.count);
+            for lblk in at..end {
+                let index = (lblk - path.first) as u16;
+                let raw = self.raw_pointer(ino, leaf, &path, index)?;
+                if raw != 0 {
+                    visit(lblk, self.decode(leaf, ino, index, raw)?);
+                }
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The logical blocks of the next node with pointers that is there, at or behind a block.
+    pub(crate) fn next_leaf(&mut self, ino: u32, from: u32) -> FsResult<Option<Range<u32>>> {
+        let mut at = if self.live(ino)?.inode.attributes.is_inline {
+            FILE_BLOCKS
+        } else {
+            from
+        };
+        while at < FILE_BLOCKS {
+            let path = Self::path(at)?;
+            match self.leaf(ino, &path)? {
+                Leaf::Absent(until) => at = until,
+                _ => return Ok(Some(path.first..path.first + path.count)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the nodes that the pointers of a range lie in; they will have to be written.
+    pub(crate) fn prepare(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let path = Self::path(at)?;
+            match self.make_leaf(ino, &path)? {
+                Leaf::Direct(nid) => self.soil(nid),
+                _ => self.live(ino)?.dirty.set(true),
+            }
+            at = path.first + path.count;
+        }
+        Ok(())
+    }
+
+    /// Says where a logical block lies now, and returns where it lay before; that block is not valid any more.
+    pub(crate) fn set_pointer(
+        &mut self,
+        ino: u32,
+        lblk: u32,
+        pointer: Pointer,
+    ) -> FsResult<Pointer> {
+        let path = Self::path(lblk)?;
+        let leaf = self.make_leaf(ino, &path)?;
+        let index = path.index();
+        let raw = self.raw_pointer(ino, leaf, &path, index)?;
+        let old = self.decode(leaf, ino, index, raw)?;
+        match leaf {
+            Leaf::Direct(nid) => {
+                let position = path.positions[usize::from(path.depth) - 1];
+                let node = self.node(ino, nid, NodeKind::Direct, position)?;
+                node::set_pointer(&mut node.block, NodeKind::Direct, index, pointer.encode());
+                self.soil(nid);
+            }
+            _ => {
+                let live = self.live(ino)?;
+                node::set_pointer(&mut live.block, NodeKind::Inode, index, pointer.encode());
+                live.dirty.set(true);
+            }
+        }
+        self.live(ino)?.unrecorded.insert(lblk..lblk + 1);
+        if old == Pointer::Promised {
+            self.space.keep_promise(1);
+        }
+        if let Some(block) = old.block() {
+            let seconds = self.seconds();
+            self.segments.invalidate(block, seconds);
+        }
+        Ok(old)
+    }
+
+    /// Makes holes: gives back the blocks of a range, and the nodes that it covers wholly. Content that is
+    /// only in memory is not touched.
+    pub(crate) fn clear_pointers(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        let live = self.live(ino)?;
+        if live.inode.attributes.is_inline || range.is_empty() {
+            return Ok(());
+        }
+        live.unrecorded.insert(range.clone());
+        live.dirty.set(true);
+        let nids = live.inode.nids;
+        for index in range.start.min(INODE_POINTERS)..range.end.min(INODE_POINTERS) {
+            let raw = node::pointer(&self.live(ino)?.block, NodeKind::Inode, index as u16);
+            if raw != 0 {
+                let pointer = self.decode(Leaf::Inode, ino, index as u16, raw)?;
+                node::set_pointer(&mut self.live(ino)?.block, NodeKind::Inode, index as u16, 0);
+                self.release(ino, pointer)?;
+            }
+        }
+        for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
+            let subtree = Subtree {
+                nid: nids[which],
+                level,
+                position,
+                first,
+            };
+            if self.clear_below(ino, subtree, &range)? {
+                self.live(ino)?.inode.nids[which] = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the node itself was given back.
+    fn clear_below(&mut self, ino: u32, tree: Subtree, range: &Range<u32>) -> FsResult<bool> {
+        if tree.nid == 0 || range.end <= tree.first || range.start >= tree.end() {
+            return Ok(false);
+        }
+        let kind = kind_of(tree.level);
+        for index in tree.indexes(range) {
+            let node = self.node(ino, tree.nid, kind, tree.position)?;
+            if tree.level > 0 {
+                let child = tree.child(node::nid(&node.block, index as u16), index);
+                if self.clear_below(ino, child, range)? {
+                    let node = self.node(ino, tree.nid, kind, tree.position)?;
+                    node::set_nid(&mut node.block, index as u16, 0);
+                    self.soil(tree.nid);
+                }
+                continue;
+            }
+            let raw = node::pointer(&node.block, kind, index as u16);
+            if raw != 0 {
+                let pointer = self.decode(Leaf::Direct(tree.nid), ino, index as u16, raw)?;
+                let node = self.node(ino, tree.nid, kind, tree.position)?;
+                node::set_pointer(&mut node.block, kind, index as u16, 0);
+                self.soil(tree.nid);
+                self.release(ino, pointer)?;
+            }
+        }
+        let is_covered = range.start <= tree.first && range.end >= tree.end();
+        if is_covered {
+            self.drop_node(ino, tree.nid)?;
+        }
+        Ok(is_covered)
+    }
+
+    /// A logical block of an inode is gone that had this pointer.
+    fn release(&mut self, ino: u32, pointer: Pointer) -> FsResult<()> {
+        match pointer {
+            Pointer::Hole => return Ok(()),
+            Pointer::Promised => self.space.keep_promise(1),
+            Pointer::Plain(block) => {
+                let seconds = self.seconds();
+                self.segments.invalidate(block, seconds);
+            }
+            Pointer::Packed(_) => return Err(FsError::Unsupported),
+        }
+        self.space.give(1);
+        let blocks = &mut self.live(ino)?.attributes().blocks;
+        *blocks = blocks.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Calls `visit` for each node of the tree of an inode; below one that cannot be read, it is called with the
+    /// reason.
+    pub(crate) fn for_nodes(
+        &mut self,
+        ino: u32,
+        visit: &mut dyn FnMut(u32, FsResult<()>),
+    ) -> FsResult<()> {
+        let nids = self.live(ino)?.inode.nids;
+        for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
+            self.visit_below(
+                ino,
+                Subtree {
+                    nid: nids[which],
+                    level,
+                    position,
+                    first,
+                },
+                visit,
+            );
+        }
+        Ok(())
+    }
+
+    fn visit_below(&mut self, ino: u32, tree: Subtree, visit: &mut dyn FnMut(u32, FsResult<()>)) {
+        if tree.nid == 0 {
+            return;
+        }
+        let block = match self.node(ino, tree.nid, kind_of(tree.level), tree.position) {
+            Ok(node) => node.block.clone(),
+            Err(error) => return visit(tree.nid, Err(error)),
+        };
+        visit(tree.nid, Ok(()));
+        if tree.level > 0 {
+            for index in 0..INDIRECT_NIDS {
+                self.visit_below(
+                    ino,
+                    tree.child(node::nid(&block, index as u16), index),
+                    visit,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Power cut everywhere. `ANTEROS_CRASH_STATES=100000 cargo test --release -p anteros-log --test crash` goes on until so
+//! many states have been looked at; without, there are some thousand.
+
+mod support;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anteros_core::{Caller, Device, MemoryDevice, WritableDevice};
+use anteros_log::{Shape, mkfs};
+use anteros_tests::ace::{self, Step};
+use anteros_tests::crash::{Operation, Plan, Recorder};
+use support::history::History;
+use support::*;
+
+/// An empty log, as bytes.
+fn base(bytes: u64) -> Vec<u8> {
+    let device = device(bytes);
+    let mut base = vec![0; bytes as usize];
+    device.read_at(0, &mut base).unwrap();
+    base
+}
+
+fn wanted(least: usize) -> usize {
+    std::env::var("ANTEROS_CRASH_STATES").map_or(least, |count| count.parse().unwrap())
+}
+
+fn plan(seed: u64) -> Plan {
+    Plan {
+        subsets_max: 64,
+        samples: 8,
+        tears: 2,
+        seed,
+    }
+}
+
+#[test]
+fn small_programs_survive_every_crash() {
+    let base = base(32 * MIB);
+    let wanted = wanted(2500);
+    let programs = ace::seq1();
+    // All of them if that is asked for, else some of each kind.
+    let step = if wanted > 50_000 { 1 } else { 12 };
+    let mut states = 0;
+    for (seed, program) in programs.iter().enumerate().step_by(step) {
+        let history = History::run(&base, program, |_, _| ());
+        let explored = history.explore(&plan(seed as u64));
+        assert!(
+            explored.failures.is_empty(),
+            "{}\n{explored}",
+            ace::line(program)
+        );
+        states += explored.states;
+    }
+    println!(
+        "{states} states of {} programs",
+        programs.len().div_ceil(step)
+    );
+}
+
+#[test]
+fn longer_programs_survive_with_checkpoints_and_cleaning_between() {
+    let base = base(32 * MIB);
+    let wanted = wanted(3000) as u64;
+    let mut states = 0;
+    for (seed, program) in (0..).zip(ace::sample(7, 12)) {
+        let history = History::run(&base, &program, |tree, number| {
+            match (seed + number as u64) % 7 {
+                2 => tree.0.checkpoint().unwrap(),
+                4 => drop(tree.0.clean().unwrap()),
+                _ => {}
+            }
+        });
+        let explored = history.explore(&plan(seed));
+        assert!(
+            explored.failures.is_empty(),
+            "{}\n{explored}",
+            ace::line(&program)
+        );
+        states += explored.states as u64;
+        if states >= wanted {
+            break;
+        }
+    }
+    println!("{states} states");
+}
+
+#[test]
+fn a_second_crash_while_the_first_is_repaired_changes_nothing() {
+    let base = base(32 * MIB);
+    let mut states = 0;
+    for (seed, program) in (0..6).zip(ace::sample(11, 6)) {
+        let history = History::run(&base, &program, |_, _| ());
+        let recording = history.recorder().recording();
+        for first in recording.states(&plan(seed)).step_by(40) {
+            let explored = history.explore_again(
+                &first,
+                &Plan {
+                    samples: 2,
+                    subsets_max: 8,
+                    tears: 0,
+                    seed,
+                },
+            );
+            assert!(
+                explored.failures.is_empty(),
+                "{}\nfirst `{}`: {explored}",
+                ace::line(&program),
+                first.id()
+            );
+            states += explored.states;
+        }
+    }
+    println!("{states} states");
+}
+
+/// A device that forgets one of the flushes.
+struct Deaf {
+    inner: Arc<Recorder>,
+    forgotten: usize,
+    flushes: AtomicUsize,
+}
+
+impl Device for Deaf {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+}
+
+impl WritableDevice for Deaf {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.inner.write_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self.flushes.fetch_add(1, Ordering::Relaxed) == self.forgotten {
+            true => Ok(()),
+            false => self.inner.flush(),
+        }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
+
+/// What the other tests find is worth as much as what they would have found.
+#[test]
+fn no_flush_can_be_left_out_unnoticed() {
+    let base = base(32 * MIB);
+    let path = |path: &str| path.to_owned();
+    let write = |offset| Step::Write {
+        path: path("foo"),
+        offset,
+        len: 20_000,
+        fill: 1 + (offset / 10_000) as u8,
+    };
+    let program = [
+        Step::Creat { path: path("foo") },
+        write(0),
+        Step::Fsync { path: path("foo") },
+        write(20_000),
+        Step::Fsync { path: path("foo") },
+        Step::Rename {
+            from: path("foo"),
+            to: path("bar"),
+        },
+        Step::Sync,
+    ];
+    let run = |forgotten| {
+        let between = |tree: &Tree, number| {
+            if number == 3 {
+                tree.0.checkpoint().unwrap();
+            }
+        };
+        History::run_through(&base, &program, between, |inner| {
+            Arc::new(Deaf {
+                inner,
+                forgotten,
+                flushes: AtomicUsize::new(0),
+            })
+        })
+    };
+    let whole = run(usize::MAX);
+    let flushes = whole
+        .recorder()
+        .recording()
+        .operations()
+        .iter()
+        .filter(|done| matches!(done, Operation::Flush))
+        .count();
+    whole.explore(&plan(0)).expect_none_failed();
+    // Two of the first checkpoint, one of the first promise, two of the checkpoint between, which has kept the second one
+    // already, and one of the last.
+    assert_eq!(flushes, 6);
+    let missed: Vec<usize> = (0..flushes)
+        .filter(|&forgotten| {
+            let explored = run(forgotten).explore(&Plan {
+                subsets_max: 4096,
+                samples: 400,
+                ..plan(1)
+            });
+            !explored.failures.is_empty()
+        })
+        .collect();
+    // When the first checkpoint is written there is nothing before it, and nothing was promised.
+    assert_eq!(missed, [2, 3, 4, 5]);
+}
+
+#[test]
+fn a_log_that_was_here_before_is_not_taken_for_the_new_one() {
+    let device = Arc::new(MemoryDevice::new(vec![0; 32 << 20]));
+    let make = |uuid: u8| {
+        let device: Arc<dyn WritableDevice> = device.clone();
+        let shape = Shape {
+            uuid: [uuid; 16],
+            hash_seed: [9; 16],
+            ..Shape::default()
+        };
+        mkfs(&device, &shape, Caller::default(), &options()).unwrap();
+        open(device)
+    };
+    let old = make(1);
+    for n in 0..5 {
+        old.put(&format!("old{n}"), &bytes(n, 10_000)).unwrap();
+        old.fsync(&format!("old{n}")).unwrap();
+    }
+    drop(old);
+    let new = make(2);
+    new.put("new", b"new").unwrap();
+    new.fsync("new").unwrap();
+    drop(new);
+    let tree = open(device);
+    assert_eq!(tree.0.recovery().groups, 1);
+    assert_eq!(tree.list("").unwrap(), ["new"]);
+}

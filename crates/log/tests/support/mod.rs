@@ -1,0 +1,234 @@
+//! A log in memory, and a way to use it by paths.
+
+#![allow(dead_code, unreachable_pub)] // each test takes what it needs
+
+pub mod history;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use anteros_core::{
+    Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
+    OpenFile, Rdev, Timestamp, Writable, WritableDevice,
+};
+use anteros_log::{Log, Options, Shape, mkfs};
+
+/// A clock that is the same in each run: every look moves it on.
+pub fn clock() -> Timestamp {
+    static NOW: AtomicI64 = AtomicI64::new(1_000_000_000);
+    Timestamp {
+        secs: NOW.fetch_add(1, Ordering::Relaxed),
+        nanos: 7,
+    }
+}
+
+pub fn options() -> Options {
+    Options::new(clock)
+}
+
+/// With so much memory.
+pub fn options_with(memory_bytes: usize) -> Options {
+    Options {
+        memory_bytes,
+        ..options()
+    }
+}
+
+pub const MIB: u64 = 1 << 20;
+
+/// A device of so many bytes with an empty log.
+pub fn device(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(vec![0; bytes as usize]));
+    make(device.clone());
+    device
+}
+
+/// Makes an empty log.
+pub fn make(device: Arc<dyn WritableDevice>) {
+    let shape = Shape {
+        uuid: [7; 16],
+        hash_seed: [9; 16],
+        ..Shape::default()
+    };
+    mkfs(&device, &shape, Caller::default(), &options()).unwrap();
+}
+
+pub fn open(device: Arc<dyn WritableDevice>) -> Tree {
+    Tree(Log::open(device, options()).unwrap())
+}
+
+/// A mounted log that takes paths; the empty path is the root.
+pub struct Tree(pub Log);
+
+impl Tree {
+    pub fn ino(&self, path: &str) -> FsResult<Ino> {
+        let mut ino = self.0.root();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let found = self.0.lookup(ino, name.as_bytes())?.ino;
+            self.0.forget(found, 1);
+            ino = found;
+        }
+        Ok(ino)
+    }
+
+    pub fn attr(&self, path: &str) -> FsResult<Attr> {
+        self.0.getattr(self.ino(path)?)
+    }
+
+    fn place<'a>(&self, path: &'a str) -> FsResult<(Ino, &'a [u8])> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.ino(parent)?, name.as_bytes()))
+    }
+
+    fn with<T>(&self, path: &str, work: impl FnOnce(OpenFile) -> FsResult<T>) -> FsResult<T> {
+        let ino = self.ino(path)?;
+        let file = OpenFile {
+            ino,
+            handle: self.0.open(ino, 2)?,
+        };
+        let done = work(file);
+        self.0.release(file);
+        done
+    }
+
+    pub fn create(&self, path: &str) -> FsResult<()> {
+        self.make(path, FileKind::Regular, 0o644)
+    }
+
+    pub fn mkdir(&self, path: &str) -> FsResult<()> {
+        self.make(path, FileKind::Directory, 0o755)
+    }
+
+    pub fn make(&self, path: &str, kind: FileKind, perm: u32) -> FsResult<()> {
+        let (parent, name) = self.place(path)?;
+        let new = New {
+            parent,
+            name,
+            mode: kind.mode_bits() | perm,
+            umask: 0,
+            caller: Caller::default(),
+        };
+        let attr = self.0.make(&new, Rdev::default())?;
+        self.0.forget(attr.ino, 1);
+        Ok(())
+    }
+
+    pub fn symlink(&self, path: &str, target: &[u8]) -> FsResult<()> {
+        let (parent, name) = self.place(path)?;
+        let new = New {
+            parent,
+            name,
+            mode: 0,
+            umask: 0,
+            caller: Caller::default(),
+        };
+        let attr = self.0.symlink(&new, target)?;
+        self.0.forget(attr.ino, 1);
+        Ok(())
+    }
+
+    pub fn write(&self, path: &str, offset: u64, data: &[u8]) -> FsResult<usize> {
+        self.with(path, |file| self.0.write(file, offset, data, false))
+    }
+
+    pub fn put(&self, path: &str, data: &[u8]) -> FsResult<()> {
+        if self.ino(path).is_err() {
+            self.create(path)?;
+        }
+        let mut done = 0;
+        while done < data.len() {
+            done += self.write(path, done as u64, &data[done..])?;
+        }
+        Ok(())
+    }
+
+    pub fn read(&self, path: &str) -> FsResult<Vec<u8>> {
+        let attr = self.attr(path)?;
+        if attr.kind == FileKind::Symlink {
+            return self.0.readlink(attr.ino);
+        }
+        let mut data = vec![0xee; attr.size as usize + 10];
+        let mut done = 0;
+        loop {
+            let end = data.len().min(done + 100_000);
+            let count = self.0.read(attr.ino, done as u64, &mut data[done..end])?;
+            done += count;
+            if count == 0 {
+                break;
+            }
+        }
+        data.truncate(done);
+        Ok(data)
+    }
+
+    pub fn truncate(&self, path: &str, size: u64) -> FsResult<()> {
+        let changes = Changes {
+            size: Some(size),
+            ..Changes::default()
+        };
+        self.0.change(self.ino(path)?, None, &changes).map(drop)
+    }
+
+    pub fn allocate(&self, path: &str, offset: u64, len: u64, mode: u32) -> FsResult<()> {
+        self.with(path, |file| self.0.allocate(file, offset, len, mode))
+    }
+
+    pub fn fsync(&self, path: &str) -> FsResult<()> {
+        if self.attr(path)?.kind == FileKind::Directory {
+            let ino = self.ino(path)?;
+            return self.0.fsync_dir(OpenFile { ino, handle: 0 });
+        }
+        self.with(path, |file| self.0.fsync(file, false))
+    }
+
+    pub fn unlink(&self, path: &str) -> FsResult<()> {
+        let (parent, name) = self.place(path)?;
+        self.0.unlink(parent, name)
+    }
+
+    pub fn rmdir(&self, path: &str) -> FsResult<()> {
+        let (parent, name) = self.place(path)?;
+        self.0.rmdir(parent, name)
+    }
+
+    pub fn rename(&self, from: &str, to: &str, flags: u32) -> FsResult<()> {
+        self.0.rename(self.place(from)?, self.place(to)?, flags)
+    }
+
+    pub fn link(&self, from: &str, to: &str) -> FsResult<()> {
+        let (parent, name) = self.place(to)?;
+        let attr = self.0.link(self.ino(from)?, parent, name)?;
+        self.0.forget(attr.ino, 1);
+        Ok(())
+    }
+
+    pub fn list(&self, path: &str) -> FsResult<Vec<String>> {
+        let mut names = Vec::new();
+        self.0.readdir(self.ino(path)?, 0, &mut |entry| {
+            names.push(String::from_utf8_lossy(entry.name).into_owned());
+            ControlFlow::Continue(())
+        })?;
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Whether an answer is this error.
+pub fn is<T>(answer: FsResult<T>, error: FsError) -> bool {
+    matches!(answer, Err(found) if std::mem::discriminant(&found) == std::mem::discriminant(&error))
+}
+
+/// Bytes that are not the same anywhere.
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 24) as u8
+        })
+        .collect()
+}
