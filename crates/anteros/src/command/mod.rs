@@ -5,6 +5,7 @@ pub mod check;
 pub mod completions;
 pub mod dump;
 pub mod extract;
+pub mod log;
 pub mod ls;
 pub mod manual;
 pub mod mkfs;

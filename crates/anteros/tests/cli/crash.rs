@@ -112,7 +112,7 @@ fn synced_data_outlives_the_power_on_btrfs() {
 }
 
 /// `sqlite3` at work on a database that it makes in a directory.
-struct Transactions {
+pub struct Transactions {
     program: Child,
     /// The last transaction that it said was done.
     done: u64,
@@ -122,7 +122,7 @@ impl Transactions {
     /// Enough that it will not come to an end by itself.
     const COUNT: u64 = 100_000;
 
-    fn new(database: &Path, journal: &str) -> Self {
+    pub fn new(database: &Path, journal: &str) -> Self {
         let mut program = Command::new("sqlite3")
             .args(["-batch", "-bail"])
             .arg(database)
@@ -133,7 +133,7 @@ impl Transactions {
             .unwrap();
         let mut input = program.stdin.take().unwrap();
         let begin = format!(
-            "pragma journal_mode = {journal}; pragma synchronous = full;\n\
+            "pragma journal_mode = {journal}; pragma synchronous = extra;\n\
              create table numbers (n integer primary key, data blob); create table sum (total); insert into sum values (0);\n"
         );
         std::thread::spawn(move || {
@@ -154,7 +154,7 @@ impl Transactions {
     }
 
     /// Lets it go on until it has done so many, then calls `stop`, and hears what else it did.
-    fn until(&mut self, count: u64, stop: impl FnOnce()) {
+    pub fn until(&mut self, count: u64, stop: impl FnOnce()) {
         let mut stop = Some(stop);
         for line in BufReader::new(self.program.stdout.take().unwrap()).lines() {
             // The first line is the kind of journal.
@@ -165,6 +165,24 @@ impl Transactions {
         }
         assert!(stop.is_none(), "{} transactions", self.done);
         assert!(!self.program.wait().unwrap().success());
+    }
+}
+
+impl Transactions {
+    /// Every transaction that was said to be done is there, and each of them whole.
+    pub fn check(&self, database: &Path, journal: &str, place: &str) {
+        assert_eq!(query(database, "pragma integrity_check"), "ok", "{place}");
+        let numbers = query(database, "select count(*), max(n), sum(n) from numbers");
+        let numbers: Vec<u64> = numbers.split('|').map(|n| n.parse().unwrap()).collect();
+        let (count, max, sum) = (numbers[0], numbers[1], numbers[2]);
+        assert_eq!(count, max, "{place}");
+        assert!(max >= self.done, "{place}: {max} of {}", self.done);
+        let total = query(database, "select total from sum");
+        assert_eq!(total, sum.to_string(), "{place}");
+        if matches!(journal, "delete" | "wal") {
+            let name = query(database, "pragma journal_mode");
+            assert_eq!(name, journal, "{place}");
+        }
     }
 }
 
@@ -190,22 +208,8 @@ fn a_database_outlives_a_daemon_that_is_killed() {
             let mut transactions = Transactions::new(&mirror.path("database"), journal);
             let mut mirror = Some(mirror);
             transactions.until(20 + random.below(200), || mirror.take().unwrap().kill());
-            let database = source.path().join("database");
             let place = format!("{way}, {journal}, round {round}");
-            assert_eq!(query(&database, "pragma integrity_check"), "ok", "{place}");
-            let numbers = query(&database, "select count(*), max(n), sum(n) from numbers");
-            let numbers: Vec<u64> = numbers.split('|').map(|n| n.parse().unwrap()).collect();
-            let (count, max, sum) = (numbers[0], numbers[1], numbers[2]);
-            assert_eq!(count, max, "{place}");
-            assert!(
-                max >= transactions.done,
-                "{place}: {max} of {}",
-                transactions.done
-            );
-            let total = query(&database, "select total from sum");
-            assert_eq!(total, sum.to_string(), "{place}");
-            let name = query(&database, "pragma journal_mode");
-            assert_eq!(name, journal, "{place}");
+            transactions.check(&source.path().join("database"), journal, &place);
         }
     }
 }

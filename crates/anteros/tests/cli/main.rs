@@ -4,6 +4,7 @@ mod crash;
 mod daemon;
 mod failures;
 mod images;
+mod log;
 mod mirror;
 mod mounts;
 mod passthru;

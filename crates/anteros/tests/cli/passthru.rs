@@ -1,5 +1,6 @@
 //! A directory mirrored through FUSE behaves like the directory.
 
+use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -33,8 +34,22 @@ fn unmount(shop: &Workshop) {
     wait_until(|| shop.run("umount mnt").status == Some(0));
 }
 
+/// What programs do with files, which they must not see any difference in.
+pub const SCRIPTS: [&str; 10] = [
+    "umask 027; mkdir -p a/b; echo one >a/f; echo two >>a/f; cp a/f a/b/g; ln a/f a/h; ln -s b a/s; stat -c '%n %A %h %s' a/* a/b/*",
+    "mv a/f a/b/f; mv -T a/b a/c; cat a/c/f a/h; mv a/c/f a/c/g; ls -lR a | sed 's/ [A-Z].*:.. / /'; rmdir a/c",
+    "mkfifo p; mknod n c 1 3; stat -c '%F %t %T' p n; chmod 4755 a/h; stat -c %a a/h; rm p n; rm missing",
+    "dd if=/dev/zero of=big bs=100k count=30 2>/dev/null; truncate -s 5000001 big; stat -c %s big; cksum big; : >big; stat -c %s big",
+    "touch -d '2001-02-03 04:05:06.789' big; stat -c %y big; touch -a -d @77 big; stat -c %X big",
+    "fallocate -l 300000 sparse; fallocate -p -o 4096 -l 100000 sparse; stat -c '%s %b' sparse; fallocate -z -o 200000 -l 50000 sparse; cksum sparse",
+    "for i in $(seq 300); do echo $i >file$i; done; ls | wc -l; cat file* | cksum; rm file*; ls",
+    "exec 3>open; echo before >&3; rm open; echo after >&3; cat /proc/self/fd/3; ls open",
+    "cp /bin/echo prog; ./prog ran; exec 3<prog; ./prog again; cp prog other; ./other third; rm prog other",
+    "cp -a a copy; diff -r a copy && tar cf - a | tar tf - | sort; mkdir x y; mv x y; mv y x; mv x x/y",
+];
+
 /// What a shell script prints, run in a directory, with its status.
-fn script(directory: &Path, text: &str) -> String {
+pub fn script(directory: &Path, text: &str) -> String {
     let result = run(Command::new("sh")
         .args(["-c", text])
         .current_dir(directory)
@@ -44,18 +59,6 @@ fn script(directory: &Path, text: &str) -> String {
 
 #[test]
 fn programs_do_the_same_on_both_sides() {
-    const SCRIPTS: [&str; 10] = [
-        "umask 027; mkdir -p a/b; echo one >a/f; echo two >>a/f; cp a/f a/b/g; ln a/f a/h; ln -s b a/s; stat -c '%n %A %h %s' a/* a/b/*",
-        "mv a/f a/b/f; mv -T a/b a/c; cat a/c/f a/h; mv a/c/f a/c/g; ls -lR a | sed 's/ [A-Z].*:.. / /'; rmdir a/c",
-        "mkfifo p; mknod n c 1 3; stat -c '%F %t %T' p n; chmod 4755 a/h; stat -c %a a/h; rm p n; rm missing",
-        "dd if=/dev/zero of=big bs=100k count=30 2>/dev/null; truncate -s 5000001 big; stat -c %s big; cksum big; : >big; stat -c %s big",
-        "touch -d '2001-02-03 04:05:06.789' big; stat -c %y big; touch -a -d @77 big; stat -c %X big",
-        "fallocate -l 300000 sparse; fallocate -p -o 4096 -l 100000 sparse; stat -c '%s %b' sparse; fallocate -z -o 200000 -l 50000 sparse; cksum sparse",
-        "for i in $(seq 300); do echo $i >file$i; done; ls | wc -l; cat file* | cksum; rm file*; ls",
-        "exec 3>open; echo before >&3; rm open; echo after >&3; cat /proc/self/fd/3; ls open",
-        "cp /bin/echo prog; ./prog ran; exec 3<prog; ./prog again; cp prog other; ./other third; rm prog other",
-        "cp -a a copy; diff -r a copy && tar cf - a | tar tf - | sort; mkdir x y; mv x y; mv y x; mv x x/y",
-    ];
     if !judge::has_fuse() {
         return;
     }
@@ -325,40 +328,50 @@ fn fsx_finds_nothing() {
 /// What POSIX says of names, owners, permissions, times and errors.
 #[test]
 fn pjdfstest_finds_nothing() {
-    const SETTINGS: &str = "[features]\nposix_fallocate = {}\n[settings]\nnaptime = 0.01\nallow_remount = false\n\
-        [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
-    if !judge::has_fuse() || posix_judge("pjdfstest").is_none() {
-        return;
-    }
-    if !judge::is_root() {
-        judge::missing("pjdfstest (only root can act for others)");
+    if !has_pjdfstest() {
         return;
     }
     for way in WAYS {
         let shop = shop();
-        fs::write(shop.path("settings"), SETTINGS).unwrap();
         shop.good(&format!("passthru behind mnt --data {way} --timeout 0"));
-        let everybody = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(shop.path("mnt"), everybody).unwrap();
-        let mut pjdfstest = posix_judge("pjdfstest").unwrap();
-        pjdfstest
-            .args(["-c", "settings", "-p", "mnt"])
-            .current_dir(shop.dir.path());
-        let found = run(&mut pjdfstest);
-        let summary = found.out.lines().last().unwrap_or_default();
-        let failed = found.out.lines().filter(|line| line.contains("FAILED"));
-        let failed: String = failed.collect::<Vec<_>>().join("\n");
-        assert!(
-            summary.starts_with("Summary: 0 failed"),
-            "{way}: {summary}\n{failed}"
-        );
-        let passed = summary
-            .split(", ")
-            .find_map(|part| part.strip_suffix(" passed"));
-        let passed: u32 = passed.unwrap().parse().unwrap();
-        assert!(passed > 300, "{way}: {summary}");
+        run_pjdfstest(&shop, way);
         unmount(&shop);
     }
+}
+
+/// Whether pjdfstest can be run.
+pub fn has_pjdfstest() -> bool {
+    let is_there = judge::has_fuse() && posix_judge("pjdfstest").is_some();
+    if is_there && !judge::is_root() {
+        judge::missing("pjdfstest (only root can act for others)");
+    }
+    is_there && judge::is_root()
+}
+
+/// Runs pjdfstest in what is mounted at `mnt`, which must pass all of it.
+pub fn run_pjdfstest(shop: &Workshop, place: impl Display) {
+    const SETTINGS: &str = "[features]\nposix_fallocate = {}\n[settings]\nnaptime = 0.01\nallow_remount = false\n\
+        [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n";
+    fs::write(shop.path("settings"), SETTINGS).unwrap();
+    let everybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(shop.path("mnt"), everybody).unwrap();
+    let mut pjdfstest = posix_judge("pjdfstest").unwrap();
+    pjdfstest
+        .args(["-c", "settings", "-p", "mnt"])
+        .current_dir(shop.dir.path());
+    let found = run(&mut pjdfstest);
+    let summary = found.out.lines().last().unwrap_or_default();
+    let failed = found.out.lines().filter(|line| line.contains("FAILED"));
+    let failed: String = failed.collect::<Vec<_>>().join("\n");
+    assert!(
+        summary.starts_with("Summary: 0 failed"),
+        "{place}: {summary}\n{failed}"
+    );
+    let passed = summary
+        .split(", ")
+        .find_map(|part| part.strip_suffix(" passed"));
+    let passed: u32 = passed.unwrap().parse().unwrap();
+    assert!(passed > 300, "{place}: {summary}");
 }
 
 #[test]

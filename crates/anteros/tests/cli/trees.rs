@@ -69,7 +69,7 @@ fn a_mirror_does_at_random_what_a_directory_does() {
 }
 
 /// Runs a script that must end well.
-fn good(directory: &Path, text: &str) -> String {
+pub fn good(directory: &Path, text: &str) -> String {
     let mut sh = Command::new("timeout");
     sh.args(["-k", "2", "100", "sh", "-euc", text]);
     let settings = [
@@ -100,32 +100,43 @@ fn small_files(to: &Path) {
     }
 }
 
-/// Copied, packed and unpacked, and kept in a repository.
+const COPY: &str = "cp -a place/sources place/small .; tar cf tar -C small .; mkdir untarred; tar xf tar -C untarred";
+const COMMIT: &str = "cd sources; git init -q; git config user.name n; git config user.email e; \
+    git add .; git commit -qm all; cd ..; git clone -q --no-local sources clone";
+const CHECK: &str = "cd clone; git fsck --strict --no-progress; git status --porcelain; git gc -q; \
+    git fsck --no-progress; git status --porcelain";
+
+/// Has the trees `sources` and `small` of a directory copied to another one, packed and unpacked, and kept in a repository.
+pub fn work(place: &Path, root: &Path) {
+    // Where the scripts find what they copy.
+    symlink(place, root.join("place")).unwrap();
+    good(root, COPY);
+    assert!(same(&place.join("sources"), &root.join("sources")));
+    assert!(same(&place.join("small"), &root.join("untarred")));
+    good(root, COMMIT);
+    assert_eq!(good(root, CHECK), "");
+}
+
+/// The trees for [`work`].
+pub fn trees() -> TempDir {
+    let place = place(&["sources", "small"]);
+    sources(&place.path().join("sources"));
+    small_files(&place.path().join("small"));
+    place
+}
+
 #[test]
 fn programs_keep_real_trees_whole() {
-    const COPY: &str = "cp -a place/sources place/small .; tar cf tar -C small .; mkdir untarred; tar xf tar -C untarred";
-    const COMMIT: &str = "cd sources; git init -q; git config user.name n; git config user.email e; \
-        git add .; git commit -qm all; cd ..; git clone -q --no-local sources clone";
-    const CHECK: &str = "cd clone; git fsck --strict --no-progress; git status --porcelain; git gc -q; \
-        git fsck --no-progress; git status --porcelain";
     if !judge::has_fuse() || !judge::has_program("git") {
         return;
     }
-    let place = place(&["sources", "small"]);
+    let place = trees();
     let [plain, small] = ["sources", "small"].map(|name| place.path().join(name));
-    sources(&plain);
-    small_files(&small);
     for way in WAYS {
         let source = fresh(place.path(), "source");
         let mirror = Mirror::new(&source, way, "");
         let root = mirror.root();
-        // Where the scripts find what they copy.
-        symlink(place.path(), root.join("place")).unwrap();
-        good(root, COPY);
-        assert!(same(&plain, &root.join("sources")), "{way}");
-        assert!(same(&small, &root.join("untarred")), "{way}");
-        good(root, COMMIT);
-        assert_eq!(good(root, CHECK), "", "{way}");
+        work(place.path(), root);
         mirror.unmount();
         let said = good(&source.join("clone"), "git status --porcelain; rm -r .git");
         assert_eq!(said, "", "{way}");

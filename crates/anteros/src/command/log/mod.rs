@@ -1,0 +1,56 @@
+//! `anteros log`: the read-write file system.
+
+mod check;
+mod mkfs;
+mod mount;
+
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+
+use anteros_core::{FileDevice, WritableDevice};
+use anteros_log::LogError;
+
+use crate::failure::{Failure, Kind, Outcome};
+
+/// Make and mount logs: file systems in a file or on a device, for reading and writing
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Mkfs(mkfs::Args),
+    Mount(mount::Args),
+    Check(check::Args),
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        match self.command {
+            Command::Mkfs(args) => args.run(),
+            Command::Mount(args) => args.run(),
+            Command::Check(args) => args.run(),
+        }
+    }
+}
+
+/// Opens a device for writing, and keeps others from doing the same.
+fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    let device = FileDevice::open_writable(path).map_err(Failure::os)?;
+    Ok(Arc::new(device))
+}
+
+/// An error of a log, which is called `name`.
+fn failure(name: impl Display, error: &LogError) -> Failure {
+    let kind = match error {
+        LogError::Corrupt(_) | LogError::NoCheckpoint(..) | LogError::Truncated { .. } => {
+            Kind::Corrupt
+        }
+        LogError::Unsupported(_) => Kind::Unsupported,
+        _ => Kind::System,
+    };
+    Failure::new(kind, format_args!("{name}: {error}")).hint_if(error.hint())
+}

@@ -1,0 +1,138 @@
+//! `anteros log mount`
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anteros_core::{FileSystem, parse_size};
+use anteros_fuse::{MountOptions, Session};
+use anteros_log::{Log, Options, Order, system_clock};
+
+use crate::args::WorkerArgs;
+use crate::daemon::faults::Faults;
+use crate::daemon::{self, background};
+use crate::failure::{Failure, Kind, Outcome};
+
+/// How often a log is looked after.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+
+/// Mount a log
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file or block device
+    device: PathBuf,
+
+    /// Where to mount it
+    directory: PathBuf,
+
+    /// Stay in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+
+    /// Let other users in (root always does)
+    #[arg(long)]
+    allow_other: bool,
+
+    #[command(flatten)]
+    workers: WorkerArgs,
+
+    /// Most memory for content that waits to be written, nodes and directories (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_size)]
+    memory: u64,
+
+    /// With an fsync: which goes first
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "together")]
+    order: First,
+
+    /// For how many seconds changes may wait for a checkpoint
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    checkpoint: u32,
+
+    /// Report on standard output that the mount stands, then detach from the terminal
+    #[arg(long, hide = true)]
+    detach: bool,
+}
+
+/// Which of data and records goes first.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum First {
+    /// Neither: they leave together, with checksums, and are flushed once
+    Together,
+    /// The data, which is flushed before the records name it
+    Data,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        if self.foreground || self.detach {
+            self.serve()
+        } else {
+            background::start(&self.device)
+        }
+    }
+
+    fn serve(&self) -> Outcome {
+        let device = super::open(&self.device)?;
+        let options = Options {
+            memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            order: match self.order {
+                First::Together => Order::Together,
+                First::Data => Order::DataFirst,
+            },
+            checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
+            ..Options::new(system_clock)
+        };
+        let log = Log::open(device, options)
+            .map_err(|error| super::failure(self.device.display(), &error))?;
+        let log = Arc::new(log);
+        let defaults = MountOptions::default();
+        let options = MountOptions {
+            fs_name: self.device.display().to_string(),
+            subtype: "anteros-log".into(),
+            allow_other: self.allow_other || defaults.allow_other,
+            default_permissions: true,
+            workers: self.workers.count_for_mount(),
+            passthrough: false,
+            write_back: false,
+            ..defaults
+        };
+        let fs: Arc<dyn FileSystem> = log.clone();
+        let session =
+            Session::mount(fs, &self.directory, &options).map_err(daemon::mount_failure)?;
+        let faults: Arc<Faults> = Arc::default();
+        let session = session.on_fault(faults.clone().listen(|_| None));
+        let (stop, stopped) = channel::<()>();
+        let keeper = std::thread::spawn({
+            let (log, faults) = (log.clone(), faults.clone());
+            move || keep(&log, &faults, &stopped)
+        });
+        let served = daemon::run(session, || {
+            if self.detach {
+                background::detach().map_err(Failure::os)?;
+                faults.go_to_background();
+            }
+            Ok(())
+        });
+        drop(stop);
+        let _ = keeper.join();
+        log.close().map_err(|error| {
+            Failure::new(
+                Kind::System,
+                format_args!("{}: {error}", self.device.display()),
+            )
+        })?;
+        served
+    }
+}
+
+/// Has a log do what is due, until it is told to stop; and tells, once, why it cannot any more.
+fn keep(log: &Log, faults: &Faults, stopped: &Receiver<()>) {
+    while stopped.recv_timeout(TEND_EVERY) == Err(RecvTimeoutError::Timeout) {
+        if log.tend().is_err() {
+            if let Some(why) = log.failure() {
+                return faults.note(format!("read-only from here on: {why}"));
+            }
+        }
+    }
+}

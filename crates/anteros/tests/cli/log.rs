@@ -1,0 +1,268 @@
+//! `anteros log`: a file system in a file, judged by those who judge others.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use anteros_tests::judge;
+use anteros_tests::model::{Ops, Plain, World, compare};
+use anteros_tests::peers::posix_judge;
+use anteros_tests::trees::Random;
+
+use crate::crash::Transactions;
+use crate::passthru::{SCRIPTS, has_pjdfstest, run_pjdfstest, script};
+use crate::{Signal, Workshop, file_system_at, is_mounted, kill, run, same, trees, wait_until};
+
+/// A log in the file `log`, and a directory `mnt`.
+fn shop(size: &str) -> Workshop {
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    shop.good(&format!("log mkfs log --size {size}"));
+    shop
+}
+
+/// The same, mounted.
+fn mounted(size: &str) -> (Workshop, Child) {
+    let shop = shop(size);
+    let daemon = mount(&shop, "");
+    (shop, daemon)
+}
+
+fn mount(shop: &Workshop, options: &str) -> Child {
+    let mut command = shop.command(&format!("log mount log mnt --foreground {options}"));
+    let daemon = command.stdin(Stdio::null()).spawn().unwrap();
+    wait_until(|| is_mounted(&shop.path("mnt")));
+    daemon
+}
+
+/// Unmounts, sees the daemon end well, and checks what it leaves.
+fn unmount(shop: &Workshop, mut daemon: Child) {
+    umount(shop);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    let said = shop.good("log check log");
+    assert!(said.contains("; 0 faults"), "{said}");
+    assert!(!said.contains("not unmounted"), "{said}");
+}
+
+fn umount(shop: &Workshop) {
+    wait_until(|| run(Command::new("umount").arg(shop.path("mnt"))).status == Some(0));
+}
+
+/// Kills the daemon, and takes away what it leaves mounted.
+fn kill_daemon(shop: &Workshop, mut daemon: Child) {
+    kill(&daemon, Signal::KILL);
+    daemon.wait().unwrap();
+    umount(shop);
+}
+
+#[test]
+fn a_log_keeps_what_it_is_given() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop("64M");
+    shop.good("log mount log mnt");
+    assert_eq!(
+        file_system_at(&shop.path("mnt")).as_deref(),
+        Some("fuse.anteros-log")
+    );
+    let copied = run(Command::new("cp")
+        .arg("-a")
+        .arg(shop.path("src"))
+        .arg(shop.path("mnt")));
+    assert_eq!(copied.status, Some(0), "{copied:?}");
+    assert!(same(&shop.path("src"), &shop.path("mnt/src")));
+    let error = shop.bad(5, "log mount log behind");
+    assert!(error.contains("in use by another process"), "{error}");
+    wait_until(|| shop.run("umount mnt").status == Some(0));
+    // The daemon ends a moment after the mount has gone.
+    wait_until(|| shop.run("log mount log mnt").status == Some(0));
+    assert!(same(&shop.path("src"), &shop.path("mnt/src")));
+    wait_until(|| shop.run("umount mnt").status == Some(0));
+    wait_until(|| {
+        shop.run("log check log")
+            .out
+            .contains("2 files, 3 directories, 1 others")
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    let error = shop.bad(2, "log mkfs log");
+    assert!(
+        error.contains("log: does not exist") && error.contains("--size"),
+        "{error}"
+    );
+    let error = shop.bad(5, "log mkfs log --size 20M");
+    assert!(
+        error.contains("too few") && !shop.path("log").exists(),
+        "{error}"
+    );
+    fs::write(shop.path("other"), "something").unwrap();
+    let error = shop.bad(2, "log mkfs other --size 64M");
+    assert!(
+        error.contains("holds something already") && error.contains("--force"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(shop.path("other")).unwrap(), "something");
+    for command in ["log mount other mnt --foreground", "log check other"] {
+        let run = shop.run(command);
+        assert!(matches!(run.status, Some(3 | 5)), "{command}: {run:?}");
+        assert!(run.err.contains("other"), "{run:?}");
+    }
+    shop.good("log mkfs log --size 64M --label here");
+    let whole = fs::read(shop.path("log")).unwrap();
+    fs::write(shop.path("short"), &whole[..40 << 20]).unwrap();
+    let error = shop.bad(3, "log check short");
+    assert!(error.contains("16384 blocks"), "{error}");
+    let mut newer = whole;
+    newer[1024 + 0x18] ^= 0x80;
+    fs::write(shop.path("newer"), newer).unwrap();
+    // The other copy is whole.
+    shop.good("log check newer");
+}
+
+#[test]
+fn programs_do_what_they_do_elsewhere() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("256M");
+    fs::create_dir(shop.path("plain")).unwrap();
+    for text in SCRIPTS {
+        // How much space a file takes is each file system's own.
+        let text = text
+            .replace("'%s %b' sparse", "%s sparse")
+            .replace("| sed", "| grep -v ^total | sed");
+        let wanted = script(&shop.path("plain"), &text);
+        assert_eq!(script(&shop.path("mnt"), &text), wanted, "{text}");
+    }
+    assert!(same(&shop.path("plain"), &shop.path("mnt")));
+    unmount(&shop, daemon);
+}
+
+#[test]
+fn a_log_does_at_random_what_a_directory_does() {
+    const STEPS: u32 = 3000;
+    if !judge::has_fuse() {
+        return;
+    }
+    for seed in 0..3 {
+        let (shop, daemon) = mounted("256M");
+        let [plain, here] = ["plain", "mnt/here"].map(|name| shop.path(name));
+        fs::create_dir(&plain).unwrap();
+        fs::create_dir(&here).unwrap();
+        let mut world = Plain::new(&here);
+        let ops = Ops::new(seed).without_collapsing().without_seeking();
+        let tested = (&mut world as &mut dyn World, &*here);
+        compare(seed, STEPS, ops, tested, &plain);
+        // It has files open.
+        drop(world);
+        unmount(&shop, daemon);
+        let daemon = mount(&shop, "");
+        assert!(same(&plain, &here), "seed {seed}, after a mount");
+        unmount(&shop, daemon);
+    }
+}
+
+#[test]
+fn fsx_finds_nothing_in_a_log() {
+    if !judge::has_fuse() || posix_judge("fsx").is_none() {
+        return;
+    }
+    for seed in 1..4 {
+        let (shop, daemon) = mounted("64M");
+        let mut fsx = posix_judge("fsx").unwrap();
+        fsx.args(["-N", "5000", "-S", &format!("{seed}"), "mnt/file"])
+            .current_dir(shop.dir.path());
+        let found = run(&mut fsx);
+        assert_eq!(found.status, Some(0), "seed {seed}: {}", found.out);
+        unmount(&shop, daemon);
+    }
+}
+
+#[test]
+fn pjdfstest_finds_nothing_in_a_log() {
+    if !has_pjdfstest() {
+        return;
+    }
+    let (shop, daemon) = mounted("256M");
+    run_pjdfstest(&shop, "log");
+    unmount(&shop, daemon);
+}
+
+#[test]
+fn programs_keep_real_trees_whole_in_a_log() {
+    if !judge::has_fuse() || !judge::has_program("git") {
+        return;
+    }
+    let place = trees::trees();
+    let (shop, daemon) = mounted("512M");
+    trees::work(place.path(), &shop.path("mnt"));
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "");
+    let said = trees::good(
+        &shop.path("mnt/clone"),
+        "git fsck --no-progress; git status --porcelain; rm -r .git",
+    );
+    assert_eq!(said, "");
+    assert!(same(&place.path().join("sources"), &shop.path("mnt/clone")));
+    assert!(same(&place.path().join("small"), &shop.path("mnt/small")));
+    unmount(&shop, daemon);
+}
+
+/// Transactions that were said to be done are there when the daemon is killed, each of them whole.
+#[test]
+fn a_database_in_a_log_outlives_a_daemon_that_is_killed() {
+    if !judge::has_fuse() || !judge::has_program("sqlite3") {
+        return;
+    }
+    let mut random = Random(5);
+    for journal in ["delete", "persist", "truncate", "wal"] {
+        for round in 0..2 {
+            let (shop, daemon) = mounted("64M");
+            let database = shop.path("mnt/database");
+            let mut transactions = Transactions::new(&database, journal);
+            transactions.until(20 + random.below(200), || kill_daemon(&shop, daemon));
+            let said = shop.good("log check log");
+            assert!(
+                said.contains("; 0 faults") && said.contains("not unmounted"),
+                "{said}"
+            );
+            let daemon = mount(&shop, "");
+            transactions.check(&database, journal, &format!("{journal}, round {round}"));
+            unmount(&shop, daemon);
+        }
+    }
+}
+
+/// A log that is full says so, to whoever writes, and loses nothing.
+#[test]
+fn a_full_log_loses_nothing() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let piece = vec![7; 1 << 20];
+    let mut count = 0;
+    while fs::write(shop.path(&format!("mnt/{count}")), &piece).is_ok() {
+        count += 1;
+    }
+    assert!(count > 20, "{count} MiB in 64 MiB");
+    let _ = fs::remove_file(shop.path(&format!("mnt/{count}")));
+    let said = script(
+        &shop.path("mnt"),
+        "sync -f . && rm 1 && echo again >new && cat new",
+    );
+    assert_eq!(said, "Some(0)\nagain\n");
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "");
+    for n in (0..count).filter(|&n| n != 1) {
+        assert!(
+            fs::read(shop.path(&format!("mnt/{n}"))).unwrap() == piece,
+            "file {n} of {count}"
+        );
+    }
+    unmount(&shop, daemon);
+}
