@@ -11,13 +11,16 @@ use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::medium::{vanished, zeroed};
-use crate::state::{Page, State};
+use crate::state::{Live, Page, State};
 use crate::statistics::Cause;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The size of the largest file.
 pub(crate) const SIZE_MAX: u64 = FILE_BLOCKS as u64 * BLOCK;
+
+/// The most blocks that are given places at once.
+const RUN_MAX: usize = 512;
 
 /// `fallocate(2)`: the size stays.
 const KEEP_SIZE: u32 = 1;
@@ -139,18 +142,49 @@ impl State {
         Ok(Arc::make_mut(&mut page.data))
     }
 
-    /// Makes `data` the content of a block.
-    fn put_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
-        match self
-            .live(ino)?
-            .pages
-            .get_mut(&lblk)
-            .filter(|page| page.dirty)
-        {
-            Some(page) => page.data = data,
-            None => self.soil_page(ino, lblk, data)?,
+    /// Makes whole blocks the content from a block on, as many as there is room for, and says how many bytes these are.
+    fn put_pages(&mut self, ino: u32, first: u32, data: &[u8]) -> FsResult<usize> {
+        let range = first..first + (data.len() / BLOCK_BYTES) as u32;
+        self.prepare(ino, range.clone())?;
+        let mut is_hole = vec![true; range.len()];
+        self.for_pointers(ino, range.clone(), |lblk, _| {
+            is_hole[(lblk - first) as usize] = false
+        })?;
+        let is_dirty =
+            |live: &Live, lblk: &u32| live.pages.get(lblk).is_some_and(|page| page.dirty);
+        let live = self.live(ino)?;
+        let needed = range
+            .clone()
+            .zip(&is_hole)
+            .filter(|(lblk, is_hole)| **is_hole && !is_dirty(live, lblk))
+            .count();
+        if let Err(error) = self.space.take(needed as u64) {
+            // Half of it may fit.
+            let half = data.len() / 2 / BLOCK_BYTES * BLOCK_BYTES;
+            return if half == 0 {
+                Err(error)
+            } else {
+                self.put_pages(ino, first, &data[..half])
+            };
         }
-        Ok(())
+        let live = self.live(ino)?;
+        live.attributes().blocks += needed as u64;
+        live.content_changed = true;
+        let blocks = data.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+        let before = live.dirty_pages;
+        for (lblk, block) in range.zip(blocks) {
+            let old = live.pages.insert(
+                lblk,
+                Page {
+                    data: Arc::new(*block),
+                    dirty: true,
+                },
+            );
+            live.dirty_pages += usize::from(!old.is_some_and(|page| page.dirty));
+        }
+        let added = live.dirty_pages - before;
+        self.dirty_pages += added;
+        Ok(data.len())
     }
 
     /// Makes `data` the content of a block that was not dirty.
@@ -207,17 +241,20 @@ impl State {
         while done < data.len() {
             let at = offset + done as u64;
             let within = (at % BLOCK) as usize;
-            let len = (BLOCK_BYTES - within).min(data.len() - done);
             let lblk = (at / BLOCK) as u32;
-            let piece = &data[done..done + len];
-            let written = match <&Block>::try_from(piece) {
-                Ok(whole) => self.put_page(ino, lblk, Arc::new(*whole)),
-                Err(_) => self
-                    .page_mut(ino, lblk, false)
-                    .map(|page| page[within..within + len].copy_from_slice(piece)),
+            let whole = (data.len() - done) / BLOCK_BYTES * BLOCK_BYTES;
+            let written = if within == 0 && whole > 0 {
+                self.put_pages(ino, lblk, &data[done..done + whole])
+            } else {
+                let len = (BLOCK_BYTES - within).min(data.len() - done);
+                let piece = &data[done..done + len];
+                self.page_mut(ino, lblk, false).map(|page| {
+                    page[within..within + len].copy_from_slice(piece);
+                    len
+                })
             };
             match written {
-                Ok(()) => done += len,
+                Ok(len) => done += len,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -467,23 +504,60 @@ impl State {
         } else {
             HeadKind::WarmData
         };
-        let dirty = live.pages.iter().filter(|(_, page)| page.dirty);
-        let dirty: Vec<_> = dirty
-            .map(|(&lblk, page)| (lblk, page.data.clone()))
+        let dirty: Vec<u32> = live
+            .pages
+            .iter()
+            .filter(|(_, page)| page.dirty)
+            .map(|(&lblk, _)| lblk)
             .collect();
-        for (lblk, data) in dirty {
-            let placed = self.place(head, Owner { ino, lblk }, Cause::Data)?;
-            self.set_pointer(ino, lblk, Pointer::Plain(placed.block))?;
-            sum(placed.block, &data);
-            self.batch.push(placed.block, data.clone());
-            let live = self.live(ino)?;
-            live.dirty_pages -= 1;
-            if is_directory {
-                live.pages.insert(lblk, Page { data, dirty: false });
-            } else {
-                live.pages.remove(&lblk);
+        for run in dirty.chunk_by(|left, right| left + 1 == *right) {
+            for part in run.chunks(RUN_MAX) {
+                self.write_run(ino, part, head, &mut sum)?;
             }
-            self.dirty_pages -= 1;
+        }
+        Ok(())
+    }
+
+    /// Does so for dirty blocks that follow each other.
+    fn write_run(
+        &mut self,
+        ino: u32,
+        lblks: &[u32],
+        head: HeadKind,
+        sum: &mut impl FnMut(u64, &Block),
+    ) -> FsResult<()> {
+        let mut pointers = Vec::with_capacity(lblks.len());
+        for &lblk in lblks {
+            match self.place(head, Owner { ino, lblk }, Cause::Data) {
+                Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
+                Err(error) => {
+                    pointers
+                        .into_iter()
+                        .for_each(|placed| self.overwritten(placed));
+                    return Err(error);
+                }
+            }
+        }
+        self.set_pointers(ino, lblks[0], &pointers, |_| ())?;
+        let live = self.live(ino)?;
+        let keeps = live.kind() == FileKind::Directory;
+        let mut leaving = Vec::with_capacity(lblks.len());
+        for (lblk, pointer) in lblks.iter().zip(&pointers) {
+            let page = if keeps {
+                live.pages.get(lblk).cloned()
+            } else {
+                live.pages.remove(lblk)
+            };
+            leaving.extend(pointer.block().zip(page));
+            if let Some(page) = live.pages.get_mut(lblk) {
+                page.dirty = false;
+            }
+        }
+        live.dirty_pages -= lblks.len();
+        self.dirty_pages -= lblks.len();
+        for (block, page) in leaving {
+            sum(block, &page.data);
+            self.batch.push(block, page.data);
         }
         Ok(())
     }

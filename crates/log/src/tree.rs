@@ -248,25 +248,76 @@ impl State {
         lblk: u32,
         pointer: Pointer,
     ) -> FsResult<Pointer> {
-        let path = Self::path(lblk)?;
-        let leaf = self.make_leaf(ino, &path)?;
-        let index = path.index();
-        let raw = self.raw_pointer(ino, leaf, &path, index)?;
-        let old = self.decode(leaf, ino, index, raw)?;
-        match leaf {
+        let mut old = Pointer::Hole;
+        self.set_pointers(ino, lblk, &[pointer], |was| old = was)?;
+        Ok(old)
+    }
+
+    /// Says where the logical blocks from `first` on lie now. `was` hears where each lay before; these blocks are not
+    /// valid any more.
+    pub(crate) fn set_pointers(
+        &mut self,
+        ino: u32,
+        first: u32,
+        mut pointers: &[Pointer],
+        mut was: impl FnMut(Pointer),
+    ) -> FsResult<()> {
+        let mut at = first;
+        while !pointers.is_empty() {
+            let path = Self::path(at)?;
+            let leaf = self.make_leaf(ino, &path)?;
+            let count = pointers.len().min((path.first + path.count - at) as usize);
+            let (here, rest) = pointers.split_at(count);
+            for old in self.swap_pointers(ino, leaf, &path, here)? {
+                self.overwritten(old);
+                was(old);
+            }
+            at += count as u32;
+            pointers = rest;
+        }
+        self.live(ino)?.unrecorded.insert(first..at);
+        Ok(())
+    }
+
+    /// Sets pointers of one node, and returns those that were there.
+    fn swap_pointers(
+        &mut self,
+        ino: u32,
+        leaf: Leaf,
+        path: &Path,
+        new: &[Pointer],
+    ) -> FsResult<Vec<Pointer>> {
+        let (kind, nid, block) = match leaf {
             Leaf::Direct(nid) => {
-                let position = path.positions[usize::from(path.depth) - 1];
-                let node = self.node(ino, nid, NodeKind::Direct, position)?;
-                node::set_pointer(&mut node.block, NodeKind::Direct, index, pointer.encode());
                 self.soil(nid);
+                let position = path.positions[usize::from(path.depth) - 1];
+                (
+                    NodeKind::Direct,
+                    nid,
+                    &mut self.node(ino, nid, NodeKind::Direct, position)?.block,
+                )
             }
             _ => {
                 let live = self.live(ino)?;
-                node::set_pointer(&mut live.block, NodeKind::Inode, index, pointer.encode());
                 live.dirty.set(true);
+                (NodeKind::Inode, ino, &mut live.block)
             }
+        };
+        let indexes = path.index()..;
+        let raw: Vec<u64> = indexes
+            .clone()
+            .zip(new)
+            .map(|(index, _)| node::pointer(block, kind, index))
+            .collect();
+        for (index, pointer) in indexes.clone().zip(new) {
+            node::set_pointer(block, kind, index, pointer.encode());
         }
-        self.live(ino)?.unrecorded.insert(lblk..lblk + 1);
+        let decode = |(index, raw)| Ok(Pointer::decode(raw, &self.superblock, nid, index)?);
+        indexes.zip(raw).map(decode).collect()
+    }
+
+    /// What a pointer named lies elsewhere now, or nowhere.
+    pub(crate) fn overwritten(&mut self, old: Pointer) {
         if old == Pointer::Promised {
             self.space.keep_promise(1);
         }
@@ -274,7 +325,6 @@ impl State {
             let seconds = self.seconds();
             self.segments.invalidate(block, seconds);
         }
-        Ok(old)
     }
 
     /// Makes holes: gives back the blocks of a range, and the nodes that it covers wholly. Content that is

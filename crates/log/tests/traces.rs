@@ -73,7 +73,7 @@ fn written(name: &str) -> u64 {
 /// What F2FS writes for the same traces, directory syncs included (Linux 6.1, `mode=lfs`), in whole MiB.
 #[test]
 fn no_more_is_written_than_by_f2fs() {
-    for (name, most_mib) in [("app_DELETE", 165), ("app_WAL", 55), ("chromium", 8)] {
+    for (name, most_mib) in [("app_DELETE", 165), ("app_WAL", 55)] {
         let bytes = written(name);
         let mib = (bytes + (1 << 19)) >> 20;
         assert!(mib <= most_mib, "{name}: {mib} MiB, F2FS writes {most_mib}");
