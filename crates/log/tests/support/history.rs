@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::{FileKind, FileSystem, Ino, Writable, WritableDevice};
-use anteros_log::{Log, check};
+use anteros_log::{Log, Options, check};
 use anteros_tests::ace::{Falloc, Step};
 use anteros_tests::crash::{Explored, Plan, Recorder, State};
 
-use super::{Tree, options, options_with};
+use super::{Tree, options};
 
 /// An inode, by one of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,8 +95,13 @@ pub struct History {
 
 impl History {
     /// Runs a program on a device that holds `base`; `between` is called after each step.
-    pub fn run(base: &[u8], program: &[Step], between: impl FnMut(&Tree, usize)) -> Self {
-        Self::run_through(base, program, between, |recorder| {
+    pub fn run(
+        base: &[u8],
+        options: Options,
+        program: &[Step],
+        between: impl FnMut(&Tree, usize),
+    ) -> Self {
+        Self::run_through(base, options, program, between, |recorder| {
             recorder as Arc<dyn WritableDevice>
         })
     }
@@ -104,13 +109,12 @@ impl History {
     /// The same through something that stands before the device.
     pub fn run_through(
         base: &[u8],
+        options: Options,
         program: &[Step],
         mut between: impl FnMut(&Tree, usize),
         before: impl FnOnce(Arc<Recorder>) -> Arc<dyn WritableDevice>,
     ) -> Self {
         let recorder = Arc::new(Recorder::new(base));
-        // So little memory that content often leaves before anyone asks for that.
-        let options = options_with(160 << 10);
         let tree = Tree(Log::open(before(recorder.clone()), options).unwrap());
         let mut history = Self {
             snapshots: vec![Snapshot::of(&tree).unwrap()],
