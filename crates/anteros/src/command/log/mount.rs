@@ -73,6 +73,8 @@ impl Args {
     }
 
     fn serve(&self) -> Outcome {
+        // Blocks come and go by the thousand; what the heap keeps of them would be more than they are.
+        anteros_codec::keep_heap_small();
         let device = super::open(&self.device)?;
         let options = Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
