@@ -35,6 +35,8 @@ impl State {
         let written = self.write_checkpoint(clean);
         if let Err(error) = &written {
             self.fail("a checkpoint could not be written", error);
+            // What has its place already shall be found there.
+            let _ = self.submit();
         }
         written
     }

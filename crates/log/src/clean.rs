@@ -93,7 +93,7 @@ impl State {
     fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
         let start = self.segments.start(segment);
         let entry = self.segments.segment(segment).clone();
-        let block = self.read_main(start + u64::from(SEGMENT_CONTENT))?;
+        let block = self.fetch(start + u64::from(SEGMENT_CONTENT))?;
         let owners = summary::parse(&block, entry.serial)?;
         let before = self.statistics;
         for index in entry.valid_blocks() {
@@ -122,7 +122,7 @@ impl State {
         if self.pointer(owner.ino, owner.lblk)? != Pointer::Plain(block) {
             return Ok(());
         }
-        let data = self.read_main(block)?;
+        let data = self.fetch(block)?;
         let placed = self.place(HeadKind::ColdData, owner, Cause::Data)?;
         self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
         self.batch.push(placed.block, data);

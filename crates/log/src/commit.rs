@@ -26,7 +26,7 @@ impl State {
     /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
     /// the number of the group that has them: the last one, if nothing is new.
     pub(crate) fn commit(&mut self, inos: &[u32]) -> FsResult<u64> {
-        let wanted = std::mem::take(&mut self.wanted);
+        let wanted = self.wanted.iter().copied();
         let whole: BTreeSet<u32> = inos
             .iter()
             .copied()
@@ -48,17 +48,20 @@ impl State {
         }
         let stream = self.records(&whole, &sums)?;
         if stream.is_empty() {
-            let last = inos
-                .iter()
-                .filter_map(|&ino| Some(self.loaded(ino)?.sequence))
-                .max();
-            return Ok(last.unwrap_or(self.sequence - 1));
+            // What is to be durable is part of some group before, perhaps of one that is still on its way.
+            return Ok(self.sequence - 1);
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        self.write_group(sequence, &stream)?;
-        self.submit()?;
-        self.note_recorded(&whole, sequence)?;
+        let written = self
+            .write_group(sequence, &stream)
+            .and_then(|()| self.submit())
+            .and_then(|()| self.note_recorded(&whole));
+        if let Err(error) = &written {
+            // No group behind one that is not whole would be found.
+            self.fail("a group could not be written", error);
+        }
+        written?;
         self.statistics.groups += 1;
         Ok(sequence)
     }
@@ -203,7 +206,7 @@ impl State {
         Ok(())
     }
 
-    fn note_recorded(&mut self, whole: &BTreeSet<u32>, sequence: u64) -> FsResult<()> {
+    fn note_recorded(&mut self, whole: &BTreeSet<u32>) -> FsResult<()> {
         for ino in std::mem::take(&mut self.touched) {
             self.live(ino)?.xattrs_changed = false;
         }
@@ -212,9 +215,9 @@ impl State {
             live.unrecorded.clear();
             live.content_changed = false;
             live.xattrs_changed = false;
-            live.sequence = sequence;
         }
         self.names.clear();
+        self.wanted.clear();
         self.dropped.clear();
         Ok(())
     }

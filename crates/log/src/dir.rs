@@ -85,7 +85,7 @@ impl State {
                 }
                 .into());
             };
-            let block = self.read_main(place)?;
+            let block = self.fetch(place)?;
             dir::check(&block, lblk)?;
             self.live(parent)?.pages.insert(
                 lblk,
@@ -155,7 +155,7 @@ impl State {
             self.add_to_tree(parent, entry)?;
         }
         let live = self.live(parent)?;
-        live.inode.entries += 1;
+        live.inode.entries = live.inode.entries.saturating_add(1);
         live.dirty.set(true);
         Record::NameAdded {
             parent,
@@ -288,14 +288,15 @@ impl State {
     ) -> FsResult<()> {
         if self.is_inline(parent)? {
             let inline = self.live(parent)?.inode.inline.clone();
-            let _ = visit_entries(dir::entries(&inline), from, visit)?;
+            let _ = visit_entries(dir::entries(&inline), from, &mut 0, visit)?;
             return Ok(());
         }
         let mut hash = from & !0xff;
+        let mut last = 0;
         loop {
             let descent = self.descend(parent, hash)?;
             let block = self.dir_block(parent, descent.leaf)?;
-            if visit_entries(dir::leaf_entries(block)?, from, visit)?.is_break() {
+            if visit_entries(dir::leaf_entries(block)?, from, &mut last, visit)?.is_break() {
                 return Ok(());
             }
             match descent.next {
@@ -306,9 +307,11 @@ impl State {
     }
 }
 
+/// `last` is the last position that was met; each comes behind it, so that no leaf is visited twice.
 fn visit_entries<'a>(
     entries: impl Iterator<Item = Result<Entry<'a>, Corrupt>>,
     from: u64,
+    last: &mut u64,
     visit: &mut dyn FnMut(&Entry<'_>, u64) -> ControlFlow<()>,
 ) -> FsResult<ControlFlow<()>> {
     let (mut hash, mut count) = (0, 0);
@@ -317,6 +320,15 @@ fn visit_entries<'a>(
         count = if entry.hash == hash { count + 1 } else { 1 };
         hash = entry.hash;
         let position = hash + count;
+        if position <= *last {
+            return Err(Corrupt::DirEntry {
+                at: 0,
+                rule: "a leaf begins with what comes before",
+                found: hash,
+            }
+            .into());
+        }
+        *last = position;
         if position > from && visit(&entry, position).is_break() {
             return Ok(ControlFlow::Break(()));
         }

@@ -9,7 +9,7 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{FILE_BLOCKS, INLINE_BYTES};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, Block};
+use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::medium::{vanished, zeroed};
 use crate::state::{Live, Page, State};
 use crate::statistics::Cause;
@@ -58,7 +58,13 @@ impl State {
         }
         if live.inode.attributes.is_inline {
             let start = offset as usize;
-            buf.copy_from_slice(&live.inode.inline[start..start + len]);
+            let inline = live.inode.inline.get(start..start + len);
+            let rule = "the size is not that of the inline content";
+            buf.copy_from_slice(inline.ok_or(Corrupt::Node {
+                nid: ino,
+                rule,
+                found: size,
+            })?);
             return Ok((len, Vec::new()));
         }
         let range = offset..offset + len as u64;
@@ -97,6 +103,11 @@ impl State {
         if packed {
             return Err(FsError::Unsupported);
         }
+        for run in &runs {
+            let first = run.offset / BLOCK;
+            (first..(run.offset + run.part.len() as u64).div_ceil(BLOCK))
+                .try_for_each(|block| self.batch.check(block))?;
+        }
         let live = self.live(ino)?;
         if !live.pages.is_empty() {
             for (&lblk, page) in live.pages.range(blocks(&range)) {
@@ -116,7 +127,7 @@ impl State {
         }
         match self.pointer(ino, lblk)? {
             Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
-            Pointer::Plain(block) => Ok(self.read_main(block)?.into()),
+            Pointer::Plain(block) => Ok(self.fetch(block)?.into()),
             Pointer::Packed(_) => Err(FsError::Unsupported),
         }
     }

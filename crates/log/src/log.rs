@@ -11,6 +11,7 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::LogError;
 use crate::clean::Choice;
+use crate::layout::BLOCK_BYTES;
 use crate::options::Options;
 use crate::recover::{self, Recovery};
 use crate::state::State;
@@ -103,11 +104,16 @@ impl Log {
             state.submit()?;
             return Err(error);
         }
-        let names = state.names.len();
+        let before = state.footprint();
         let changed = change(&mut state);
         if let Err(error) = &changed {
-            // Half of an operation must never become durable.
-            if state.names.len() != names {
+            // Half of an operation must never become durable. Of content, a part may.
+            let after = state.footprint();
+            let is_fault = matches!(
+                error,
+                FsError::Io(_) | FsError::Corrupt(_) | FsError::Unsupported
+            );
+            if after.names != before.names || is_fault && after != before {
                 state.fail("an operation could not be completed", error);
             }
         }
@@ -123,11 +129,14 @@ impl Log {
                 state.left_early(ino)?;
                 state.write_pages(ino, |_, _| ())?;
             }
+            // They are not in memory any more: what comes next reads them.
+            state.submit()?;
         }
-        if state.dirty_blocks() > 2 * state.dirty_max() || state.names.len() > NAMES_MAX {
+        let records = state.names.len() + state.dropped.len() * DROPPED_BYTES;
+        if state.dirty_blocks() > 2 * state.dirty_max() || records > NAMES_MAX {
             state.checkpoint(false)?;
         }
-        let room = state.make_room(MARGIN);
+        let room = state.make_room(MARGIN + records / BLOCK_BYTES);
         state.shrink();
         room
     }
@@ -135,6 +144,7 @@ impl Log {
     /// Reads content; see [`State::plan_read`].
     pub(crate) fn read_content(&self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
         let mut state = self.lock();
+        state.shrink();
         let (len, runs) = state.plan_read(ino, offset, buf)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
@@ -159,6 +169,10 @@ impl Log {
         }
         let (written, epoch) = {
             let mut state = self.lock();
+            // A flush that has failed is not made good by another one.
+            if let Some(why) = &state.failed {
+                return Err(FsError::Io(std::io::Error::other(why.clone())));
+            }
             // A checkpoint may have come before us.
             *durable = state.durable.max(*durable);
             if *durable > sequence {
@@ -231,7 +245,9 @@ impl Log {
         state.check_writable()?;
         if is_idle && state.segments.free_count() < state.segments.count() / IDLE_FREE {
             for _ in 0..CLEANED_AT_ONCE {
-                state.clean_one(Choice::CostBenefit)?;
+                let cleaned = state.clean_one(Choice::CostBenefit);
+                state.submit()?;
+                cleaned?;
             }
         }
         let interval =
@@ -251,7 +267,9 @@ impl Log {
     pub fn clean(&self) -> FsResult<bool> {
         let mut state = self.lock();
         state.check_writable()?;
-        state.clean_one(Choice::CostBenefit)
+        let cleaned = state.clean_one(Choice::CostBenefit);
+        state.submit()?;
+        cleaned
     }
 
     /// How full it is, and what it has done since it was mounted.
@@ -285,6 +303,9 @@ const CLEANED_AT_ONCE: u32 = 2;
 
 /// Bytes of changes of names that wait for a group, before a checkpoint takes them.
 const NAMES_MAX: usize = 4 << 20;
+
+/// Bytes that an inode takes that is gone, in memory.
+const DROPPED_BYTES: usize = 160;
 
 /// Blocks that one operation writes at most, besides content.
 const MARGIN: usize = 64;

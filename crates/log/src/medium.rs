@@ -1,5 +1,6 @@
 //! Blocks to and from the device.
 
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub(crate) fn vanished() -> FsError {
 #[derive(Default)]
 pub(crate) struct Batch {
     blocks: Vec<(u64, Arc<Block>)>,
+    /// Places whose blocks the device did not take: what lies there is something else.
+    lost: BTreeSet<u64>,
 }
 
 impl Batch {
@@ -44,6 +47,16 @@ impl Batch {
         self.blocks.len()
     }
 
+    /// Refuses to read a place whose block is lost.
+    pub(crate) fn check(&self, place: u64) -> FsResult<()> {
+        if self.lost.contains(&place) {
+            return Err(FsError::Io(io::Error::other(format!(
+                "block {place} could not be written"
+            ))));
+        }
+        Ok(())
+    }
+
     /// Writes all of them, neighbours together.
     pub(crate) fn submit(&mut self, device: &dyn WritableDevice) -> io::Result<()> {
         if self.blocks.is_empty() {
@@ -51,6 +64,15 @@ impl Batch {
         }
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.sort_by_key(|(place, _)| *place);
+        let sent = Self::send(&blocks, device);
+        if sent.is_err() {
+            // Some may have arrived; which ones nobody knows.
+            self.lost.extend(blocks.iter().map(|(place, _)| place));
+        }
+        sent
+    }
+
+    fn send(blocks: &[(u64, Arc<Block>)], device: &dyn WritableDevice) -> io::Result<()> {
         for run in blocks.chunk_by(|(left, _), (right, _)| left + 1 == *right) {
             for part in run.chunks(RUN_MAX) {
                 let slices: Vec<_> = part

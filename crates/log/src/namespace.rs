@@ -257,9 +257,17 @@ impl State {
         self.touch_inode(ino)?;
         if is_gone {
             self.orphans.insert(ino);
-            self.reap(ino)?;
+            self.try_reap(ino)?;
         }
         Ok(())
+    }
+
+    /// As [`reap`](Self::reap); what is damaged stays an orphan, for a repair to find.
+    pub(crate) fn try_reap(&mut self, ino: u32) -> FsResult<()> {
+        match self.reap(ino) {
+            Err(FsError::Corrupt(_)) => Ok(()),
+            reaped => reaped,
+        }
     }
 
     /// Removes an inode that has no name and that nobody holds.

@@ -122,7 +122,11 @@ impl Nat {
             return Ok(None);
         }
         for _ in 0..self.nids {
-            let nid = self.cursor.max(ROOT + 1);
+            let nid = if self.cursor < self.nids {
+                self.cursor.max(ROOT + 1)
+            } else {
+                ROOT + 1
+            };
             self.cursor = if nid + 1 >= self.nids {
                 ROOT + 1
             } else {
@@ -148,15 +152,21 @@ impl Nat {
             },
         );
         self.freed.insert(nid);
-        self.used -= 1;
+        // A count that was wrong from the beginning is told by a check.
+        self.used = self.used.saturating_sub(1);
         Ok(())
+    }
+
+    /// Keeps a number from being given to another node before the next checkpoint: a record will name it.
+    pub(crate) fn reserve(&mut self, nid: u32) {
+        self.freed.insert(nid);
     }
 
     /// Counts a number that a record names as used.
     pub(crate) fn claim(&mut self, nid: u32, ino: u32) -> FsResult<()> {
         let entry = self.get(nid)?;
         if entry.ino == 0 {
-            self.used += 1;
+            self.used = self.used.saturating_add(1);
             self.set(nid, NatEntry { ino, ..entry });
         }
         Ok(())
@@ -188,8 +198,17 @@ impl Nat {
 
     /// Writes all that is newer, and says how many blocks of the table that took.
     fn write_table(&mut self) -> FsResult<u64> {
-        let mut written = 0;
         let newer = std::mem::take(&mut self.newer);
+        let written = self.write_entries(&newer);
+        if written.is_err() {
+            // Whoever only reads from here on shall find what was true.
+            self.newer = newer;
+        }
+        written
+    }
+
+    fn write_entries(&mut self, newer: &BTreeMap<u32, NatEntry>) -> FsResult<u64> {
+        let mut written = 0;
         let mut entries = newer.iter().peekable();
         while let Some(first) = entries.peek().map(|(nid, _)| **nid) {
             let index = first / NAT_PER_BLOCK;
@@ -200,8 +219,13 @@ impl Nat {
                 entry.write(&mut block, nid % NAT_PER_BLOCK);
             }
             self.bits.flip(index as usize);
-            self.device
-                .write_at(self.place(index) * BLOCK_BYTES as u64, &block)?;
+            if let Err(error) = self
+                .device
+                .write_at(self.place(index) * BLOCK_BYTES as u64, &block)
+            {
+                self.bits.flip(index as usize);
+                return Err(error.into());
+            }
             self.cached.insert(index, Box::new(block));
             written += 1;
         }

@@ -9,7 +9,7 @@ use crate::LogError;
 use crate::checkpoint::Tables;
 use crate::dir::Named;
 use crate::layout::checkpoint::{Checkpoint, Head, HeadKind};
-use crate::layout::node::{Attributes, FILE_BLOCKS, Inode};
+use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode};
 use crate::layout::packed::{self, PackedHeader, SlotKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::record::{Record, records};
@@ -133,6 +133,9 @@ pub(crate) fn open(
     options: Options,
 ) -> Result<(State, Recovery), LogError> {
     let superblock = superblock(&*device)?;
+    if !options.read_only {
+        superblock.check_writable()?;
+    }
     let checkpoint = newest_checkpoint(&*device, &superblock)?;
     let entries = segment_table(&*device, &superblock, &checkpoint)?;
     let mut segments = Segments::new(&superblock, &entries, checkpoint.serial);
@@ -197,6 +200,8 @@ struct Replay {
     owners: HashMap<u64, Owner>,
     /// Inodes that the records change.
     touched: BTreeSet<u32>,
+    /// Blocks that the records of this group have mapped.
+    mapped: u64,
 }
 
 impl Replay {
@@ -211,6 +216,12 @@ impl Replay {
         for &segment in &chain.segments {
             state.segments.keep(segment);
         }
+        // Nodes that are made on the way must not take the numbers of inodes that are still to come.
+        for record in chain.groups.iter().flat_map(|group| records(&group.stream)) {
+            if let Record::Attributes { ino, .. } = record? {
+                state.nat.reserve(ino);
+            }
+        }
         let known = chain
             .groups
             .iter()
@@ -222,7 +233,9 @@ impl Replay {
                 recovery.dropped = true;
                 break;
             }
-            self.apply(state, group)?;
+            self.mapped = 0;
+            self.apply(state, group)
+                .map_err(|error| located(error, group.sequence))?;
             recovery.groups += 1;
             state.sequence = group.sequence + 1;
         }
@@ -290,6 +303,14 @@ impl Replay {
                 nid: ino,
                 rule: "a record names an inode beyond the table",
                 found: ino.into(),
+            }
+            .into());
+        }
+        if whole && new.kind == FileKind::Directory {
+            return Err(Corrupt::Node {
+                nid: ino,
+                rule: "a record has content of a directory",
+                found: new.size,
             }
             .into());
         }
@@ -364,7 +385,16 @@ impl Replay {
         if state.live(ino)?.inode.attributes.is_inline {
             return Err(fault("a record maps blocks of inline content"));
         }
-        match Pointer::decode(raw, &state.superblock, ino, 0)? {
+        let pointer = Pointer::decode(raw, &state.superblock, ino, 0)?;
+        if pointer != Pointer::Hole {
+            self.mapped += u64::from(count);
+        }
+        if self.mapped > state.superblock.content_blocks() {
+            return Err(fault(
+                "the records of a group map more blocks than there are",
+            ));
+        }
+        match pointer {
             Pointer::Hole => state.clear_pointers(ino, lblk..end),
             Pointer::Plain(first) => {
                 for (lblk, block) in (lblk..end).zip(first..) {
@@ -420,7 +450,7 @@ impl Replay {
         for &ino in &self.touched {
             if state.nat.get(ino)?.ino == ino && state.live(ino)?.inode.attributes.nlink == 0 {
                 state.orphans.insert(ino);
-                state.reap(ino)?;
+                state.try_reap(ino)?;
             }
         }
         Ok(())
@@ -455,13 +485,29 @@ impl Replay {
     }
 }
 
+/// Errors of operations are no help to whoever wants to mount.
+fn located(error: LogError, sequence: u64) -> LogError {
+    let rule = match error {
+        LogError::Fs(FsError::NotFound) => "a record names an inode that is not there",
+        LogError::Fs(FsError::NotDirectory) => {
+            "a record has a name in something that is no directory"
+        }
+        LogError::Fs(FsError::NoSpace) => "the records need more room than there is",
+        LogError::Fs(FsError::Invalid | FsError::NameTooLong | FsError::Exists) => {
+            "a record has an impossible name"
+        }
+        other => return other,
+    };
+    Corrupt::Record { sequence, rule }.into()
+}
+
 fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
     let live = state.live(ino)?;
     let attributes = live.inode.attributes;
-    if !attributes.is_inline
-        || attributes.kind == FileKind::Directory
-        || attributes.size != bytes.len() as u64
-    {
+    let is_possible = attributes.is_inline
+        && attributes.kind != FileKind::Directory
+        && bytes.len() <= INLINE_BYTES;
+    if !is_possible || attributes.size != bytes.len() as u64 {
         return Err(Corrupt::Node {
             nid: ino,
             rule: "a record has inline content of another size",
@@ -517,9 +563,14 @@ impl Chain {
             return Ok(chain);
         };
         let mut open: Option<Group> = None;
+        let mut entered = BTreeSet::new();
         let mut sequence = checkpoint.next_sequence;
         let mut place = Place::of(head);
         while let Some(block) = place.block(state) {
+            if place.index == 0 && !entered.insert(place.segment) {
+                // A group that is as long as a segment must not go round in circles.
+                break;
+            }
             let Ok((header, stream)) = read_packed(state, block)? else {
                 break;
             };

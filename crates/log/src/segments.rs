@@ -195,6 +195,12 @@ impl Segments {
                 rule,
             };
             let next = head.next_segment;
+            if u32::from(head.next) >= SEGMENT_CONTENT {
+                return Err(fault("the segment is full"));
+            }
+            if head.kind == HeadKind::Packed && next.is_none() {
+                return Err(fault("the packed log does not say where it goes on"));
+            }
             for segment in [Some(head.segment), next].into_iter().flatten() {
                 if self.segment(segment).state == Use::Open {
                     return Err(fault("another head fills the segment"));
@@ -325,7 +331,7 @@ impl Segments {
         if kind == HeadKind::Packed {
             self.promised = None;
         }
-        self.serial += 1;
+        self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
         let opened = self.segment_mut(segment);
         opened.serial = serial;
@@ -492,7 +498,7 @@ impl Segments {
 
     /// Takes over a segment that was opened after the checkpoint, of whose blocks groups know: its summary.
     pub(crate) fn adopt(&mut self, segment: u32, kind: HeadKind, owners: &[Owner]) -> Box<Block> {
-        self.serial += 1;
+        self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
         let entry = self.segment_mut(segment);
         entry.kind = kind as u8;

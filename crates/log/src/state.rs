@@ -87,8 +87,6 @@ pub(crate) struct Live {
     pub(crate) early: u64,
     /// Whether extended attributes changed since then.
     pub(crate) xattrs_changed: bool,
-    /// The group that had it last.
-    pub(crate) sequence: u64,
     stamp: u64,
 }
 
@@ -107,7 +105,6 @@ impl Live {
             content_changed: false,
             early: 0,
             xattrs_changed: false,
-            sequence: 0,
             stamp: 0,
         }
     }
@@ -183,6 +180,15 @@ pub(crate) struct State {
     pub(crate) failed: Option<String>,
 }
 
+/// See [`State::footprint`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    pub(crate) names: usize,
+    touched: usize,
+    dirty: usize,
+    blocks: [u64; 4],
+}
+
 /// What [`State::new`] is made of.
 pub(crate) struct Parts {
     pub(crate) device: Arc<dyn WritableDevice>,
@@ -250,9 +256,10 @@ impl State {
     }
 
     /// A block of the main area, as it was written last.
-    pub(crate) fn read_main(&mut self, place: u64) -> FsResult<Box<Block>> {
+    pub(crate) fn fetch(&mut self, place: u64) -> FsResult<Box<Block>> {
         // It may be on its way.
         self.submit()?;
+        self.batch.check(place)?;
         read_block(&*self.device, place)
     }
 
@@ -268,7 +275,7 @@ impl State {
             }
             .into());
         };
-        let block = self.read_main(place)?;
+        let block = self.fetch(place)?;
         let header = NodeHeader::check(&block, nid)?;
         if header.ino != entry.ino {
             return Err(Corrupt::Node {
@@ -350,7 +357,7 @@ impl State {
     pub(crate) fn remove(&mut self, ino: u32) {
         if let Some(live) = self.inodes.remove(&ino) {
             self.dirty_pages -= live.dirty_pages;
-            self.inode_count -= 1;
+            self.inode_count = self.inode_count.saturating_sub(1);
         }
     }
 
@@ -655,7 +662,7 @@ impl State {
         let room = if self.segments.count() < SEGMENTS_FEW {
             SEGMENT_CONTENT as usize
         } else {
-            (reserved - 16) * 256
+            reserved.saturating_sub(16) * 256
         };
         room.min(self.options.memory_bytes / 4 / BLOCK_BYTES)
     }
@@ -668,6 +675,22 @@ impl State {
     /// Whether a segment was changed since the checkpoint: its summary may not be on the device.
     pub(crate) fn is_newer(&self, segment: u32) -> bool {
         self.segments.is_changed(segment)
+    }
+
+    /// What tells whether an operation has changed anything.
+    pub(crate) fn footprint(&self) -> Footprint {
+        let blocks = [
+            self.space.used(),
+            self.space.promised(),
+            self.segments.valid(),
+            self.nat.used().into(),
+        ];
+        Footprint {
+            names: self.names.len(),
+            touched: self.touched.len(),
+            dirty: self.dirty_blocks(),
+            blocks,
+        }
     }
 
     /// Bytes of what is in memory and could be elsewhere.

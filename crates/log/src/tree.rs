@@ -175,7 +175,9 @@ impl State {
     /// Where a logical block lies.
     pub(crate) fn pointer(&mut self, ino: u32, lblk: u32) -> FsResult<Pointer> {
         let mut found = Pointer::Hole;
-        self.for_pointers(ino, lblk..lblk + 1, |_, pointer| found = pointer)?;
+        self.for_pointers(ino, lblk..lblk.saturating_add(1), |_, pointer| {
+            found = pointer
+        })?;
         Ok(found)
     }
 

@@ -10,7 +10,7 @@ use anteros_core::{
 
 use crate::acl;
 use crate::dir::{NAME_MAX, kind_of};
-use crate::layout::{BLOCK_BYTES, ROOT};
+use crate::layout::{BLOCK_BYTES, Corrupt, ROOT};
 use crate::log::Log;
 use crate::namespace::Birth;
 use crate::state::State;
@@ -25,6 +25,9 @@ const TRUSTED_FOR: Duration = Duration::from_secs(3600);
 
 /// Entries of a directory that are fetched at once.
 const LISTED_AT_ONCE: usize = 256;
+
+/// The longest target of a symbolic link.
+const TARGET_MAX: u64 = 4096;
 
 /// Reads note the time only if that is older than the last change, or than this.
 const ATIME_SECS: i64 = 24 * 3600;
@@ -87,13 +90,15 @@ impl State {
 
     /// Notes that content was read, if that is worth a write.
     fn note_read(&mut self, ino: u32) -> FsResult<()> {
-        if self.check_writable().is_err() {
+        // Reads alone must not fill the memory with inodes that have to be written.
+        if self.check_writable().is_err() || self.dirty_blocks() > self.dirty_max() {
             return Ok(());
         }
         let now = self.now();
         let attributes = self.live(ino)?.inode.attributes;
         let newest = attributes.mtime.max(attributes.ctime);
-        if attributes.atime <= newest || now.secs - attributes.atime.secs > ATIME_SECS {
+        if attributes.atime <= newest || now.secs.saturating_sub(attributes.atime.secs) > ATIME_SECS
+        {
             self.live(ino)?.attributes().atime = now;
         }
         Ok(())
@@ -201,6 +206,7 @@ impl FileSystem for Log {
     fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
         let parent = number(parent)?;
         let mut state = self.lock();
+        state.shrink();
         let ino = match name {
             b"." => parent,
             b".." => state.live(parent)?.inode.attributes.parent,
@@ -222,7 +228,11 @@ impl FileSystem for Log {
         let mut from = from;
         loop {
             // Whoever visits may ask us something.
-            let entries = self.lock().portion(number(ino)?, from)?;
+            let entries = {
+                let mut state = self.lock();
+                state.shrink();
+                state.portion(number(ino)?, from)?
+            };
             for (name, ino, kind, next) in &entries {
                 if visit(DirEntry {
                     ino: *ino,
@@ -246,6 +256,15 @@ impl FileSystem for Log {
         let attr = self.getattr(ino)?;
         if attr.kind != FileKind::Symlink {
             return Err(FsError::Invalid);
+        }
+        if attr.size > TARGET_MAX {
+            let rule = "the target of a symbolic link is too long";
+            return Err(Corrupt::Node {
+                nid: number(ino)?,
+                rule,
+                found: attr.size,
+            }
+            .into());
         }
         let mut target = vec![0; attr.size as usize];
         let len = self.read_content(number(ino)?, 0, &mut target)?;
@@ -282,7 +301,7 @@ impl FileSystem for Log {
     fn statfs(&self) -> FsResult<StatFs> {
         let state = self.lock();
         let free = state.space.free();
-        let nids_free = u64::from(state.nat.count_max() - state.nat.used());
+        let nids_free = u64::from(state.nat.count_max().saturating_sub(state.nat.used()));
         Ok(StatFs {
             block_size: BLOCK_BYTES as u32,
             blocks: state.space.capacity(),

@@ -113,6 +113,11 @@ impl State {
 
     /// Removes all attributes.
     pub(crate) fn drop_xattrs(&mut self, ino: u32) -> FsResult<()> {
+        let nid = self.live(ino)?.inode.xattr_nid;
+        if nid != 0 {
+            // Whose it is: nothing else must be given back.
+            self.node(ino, nid, NodeKind::Attributes, 0)?;
+        }
         let live = self.live(ino)?;
         live.dirty.set(true);
         live.inode.xattrs.clear();

@@ -29,6 +29,8 @@ const MAGIC: u32 = u32::from_le_bytes(*b"CKPT");
 const CRC_AT: usize = 4;
 const CLEAN: u32 = 1;
 const NONE: u32 = u32::MAX;
+/// More checkpoints or groups than anyone lives to see; those of a log may begin anywhere in the lower half.
+const COUNT_MAX: u64 = 3 << 62;
 const NAT_JOURNAL_BYTES: usize = 4 + NAT_BYTES;
 const SIT_JOURNAL_BYTES: usize = 4 + SIT_BYTES;
 const BST_JOURNAL_BYTES: usize = 12;
@@ -447,6 +449,14 @@ impl RawHeader {
                 "the time has a second or more of nanoseconds",
                 self.nanos.get(),
             ));
+        }
+        for (count, rule) in [
+            (self.version.get(), "no log has so many checkpoints"),
+            (self.next_sequence.get(), "no log has so many groups"),
+        ] {
+            if !(1..=COUNT_MAX).contains(&count) {
+                return Err(fault(rule, count));
+            }
         }
         if self.used_blocks.get() > content {
             return Err(fault(

@@ -7,7 +7,7 @@ use anteros_core::{FileKind, Rdev, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{BLOCK_BYTES, Block, Corrupt, block_crc};
+use super::{BLOCK_BYTES, BLOCKS_MAX, Block, Corrupt, block_crc};
 
 /// Pointers in an inode.
 pub const INODE_POINTERS: u32 = 460;
@@ -241,8 +241,11 @@ impl Attributes {
                 nanos.get().into(),
             ));
         }
-        if i64::try_from(raw.size.get()).is_err() {
+        if raw.size.get() > u64::from(FILE_BLOCKS) * BLOCK_BYTES as u64 {
             return Err(("the size is beyond all files", raw.size.get()));
+        }
+        if raw.blocks.get() > BLOCKS_MAX {
+            return Err(("more blocks than a device has", raw.blocks.get()));
         }
         let time = |which: usize| Timestamp {
             secs: raw.secs[which].get(),
