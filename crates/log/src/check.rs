@@ -250,7 +250,10 @@ impl Checker {
             at = range.end;
             blocks += self.visit_pointers(ino, range, attributes.size)?;
         }
-        blocks += self.state.unplaced(ino)?;
+        // Of directories that a mount would change.
+        let unplaced = self.state.unplaced(ino)?;
+        self.report.data_blocks += unplaced;
+        blocks += unplaced;
         if blocks != attributes.blocks {
             let stated = attributes.blocks;
             self.report.note(

@@ -210,6 +210,7 @@ impl Log {
     /// When the device fails; then nothing can be changed any more.
     pub fn checkpoint(&self) -> FsResult<()> {
         let mut state = self.lock();
+        state.check_writable()?;
         match state.is_settled() {
             true => Ok(()),
             false => state.checkpoint(false),
