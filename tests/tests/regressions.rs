@@ -63,3 +63,13 @@ fn trace() {
 fn encode() {
     replay("encode", targets::encode);
 }
+
+#[test]
+fn log_open() {
+    replay("log_open", targets::log_open);
+}
+
+#[test]
+fn log_layout() {
+    replay("log_layout", targets::log_layout);
+}
