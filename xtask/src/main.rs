@@ -22,9 +22,9 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   bench NAME [--corpus NAME]... [--runs N]   measure beside the peers; writes target/bench/NAME.{json,html}
-                                 NAME is image, read or write; these two run as root and also know
-                                 [--only PART]... [--contender WORD]...; read knows
-                                 [--with DAEMON-ARGUMENTS]..., write knows [--filesystem NAME]...; with
+                                 NAME is image, read, write or log; the last three run as root and also
+                                 know [--only PART]... [--contender WORD]...; read and log know
+                                 [--with DAEMON-ARGUMENTS]..., write and log [--filesystem NAME]...; with
                                  --anteros PROGRAM that tool is measured, else it is built
   corpus NAME                    make a corpus for the benchmarks and print where it is
   fixtures                       make the images of tests/fixtures again

@@ -10,6 +10,7 @@ mod device;
 mod goal;
 mod html;
 mod image;
+mod log;
 mod machine;
 mod measure;
 mod mounted;
@@ -65,9 +66,10 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
     let options = Options::of(options)?;
     let findings = match name {
         "image" => image::image(&options)?,
+        "log" => log::log(&options)?,
         "read" => read::read(&options)?,
         "write" => write::write(&options)?,
-        _ => return Err(format!("no benchmark {name}; there are: image, read, write").into()),
+        _ => return Err(format!("no benchmark {name}; there are: image, log, read, write").into()),
     };
     let report = Report {
         name: name.to_owned(),

@@ -136,6 +136,37 @@ impl Daemon {
         Ok(high_water_mark(&status).ok_or("no VmHWM: the daemon has ended")?)
     }
 
+    /// Unmounts, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When it does not end, or not well.
+    pub(super) fn end(mut self) -> Outcome {
+        self.unmount();
+        match self.child.try_wait()? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("the daemon: {status}: {}", self.complaint()).into()),
+            None => Err(format!("the daemon still runs {PATIENCE:?} after its mount").into()),
+        }
+    }
+
+    /// Kills it, as a power cut would, and unmounts then.
+    pub(super) fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Unmounts, and gives it time to end.
+    fn unmount(&mut self) {
+        let served = self.mounted.take().is_some();
+        let start = Instant::now();
+        while served && start.elapsed() < PATIENCE {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
     /// What it wrote to its standard error, once it has ended.
     fn complaint(&mut self) -> String {
         let mut complaint = Vec::new();
@@ -151,14 +182,7 @@ impl Daemon {
 impl Drop for Daemon {
     /// Unmounts, which ends the daemon; one that lives on is killed.
     fn drop(&mut self) {
-        let served = self.mounted.take().is_some();
-        let start = Instant::now();
-        while served && start.elapsed() < PATIENCE {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                return;
-            }
-            thread::sleep(PAUSE);
-        }
+        self.unmount();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

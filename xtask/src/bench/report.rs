@@ -20,6 +20,8 @@ pub(super) enum Unit {
     PerSecond,
     Count,
     Percent,
+    /// How many times as much, of which less is better.
+    Times,
 }
 
 /// The figures of one side of a comparison, one per turn.
@@ -83,6 +85,7 @@ impl Unit {
             Self::PerSecond => "per second",
             Self::Count => "count",
             Self::Percent => "percent",
+            Self::Times => "times",
         }
     }
 
@@ -93,7 +96,7 @@ impl Unit {
             Self::BytesPerSecond | Self::PerSecond => {
                 "more is better, a ratio above 1 favours anteros"
             }
-            Self::Count => "less is better, a ratio below 1 favours anteros",
+            Self::Count | Self::Times => "less is better, a ratio below 1 favours anteros",
             Self::Percent => "a share, neither better nor worse by itself",
         }
     }
@@ -106,6 +109,8 @@ impl Unit {
             Self::PerSecond => format!("{figure:.0} /s"),
             Self::Count => format!("{figure:.0}"),
             Self::Percent => format!("{figure:.1} %"),
+            Self::Times => format!("{figure:.2}"),
+            Self::Seconds if figure < 1e-3 => format!("{:.0} µs", figure * 1e6),
             Self::Seconds if figure < 1.0 => format!("{:.1} ms", figure * 1e3),
             Self::Seconds => format!("{figure:.2} s"),
         }
@@ -368,6 +373,7 @@ mod tests {
     fn figures_are_shown_with_their_unit() {
         assert_eq!(Unit::Bytes.show(64_212_992.0), "64.2 MB");
         assert_eq!(Unit::BytesPerSecond.show(512.04e6), "512.0 MB/s");
+        assert_eq!(Unit::Seconds.show(0.000_247), "247 µs");
         assert_eq!(Unit::Seconds.show(0.0471), "47.1 ms");
         assert_eq!(Unit::Seconds.show(2.809), "2.81 s");
     }

@@ -192,7 +192,10 @@ impl State {
 }
 
 /// Writes what is to be written, and empties the page cache and what else the kernel remembers of files.
-fn drop_caches() -> Outcome {
+///
+/// # Errors
+/// When the kernel refuses.
+pub(super) fn drop_caches() -> Outcome {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("drop_caches: {error}"))?;
     Ok(())

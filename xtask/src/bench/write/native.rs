@@ -20,15 +20,15 @@ use crate::run::output;
 const DEVICE_BYTES: u64 = 3 << 30;
 
 /// A kind of native file system.
-pub(super) struct Kind {
-    pub(super) name: &'static str,
+pub(in crate::bench) struct Kind {
+    pub(in crate::bench) name: &'static str,
     /// What makes one, which leaves nothing to be done later and discards nothing.
     mkfs: &'static [&'static str],
     options: Option<&'static CStr>,
 }
 
 /// Those of the paper.
-pub(super) const KINDS: [Kind; 5] = [
+pub(in crate::bench) const KINDS: [Kind; 5] = [
     Kind {
         name: "ext4",
         mkfs: &[
@@ -66,7 +66,7 @@ pub(super) const KINDS: [Kind; 5] = [
 ///
 /// # Errors
 /// When one is not.
-pub(super) fn check_names(names: &[String]) -> Outcome {
+pub(in crate::bench) fn check_names(names: &[String]) -> Outcome {
     let known = KINDS.map(|kind| kind.name);
     match names.iter().find(|name| !known.contains(&name.as_str())) {
         Some(unknown) => {
@@ -78,8 +78,31 @@ pub(super) fn check_names(names: &[String]) -> Outcome {
 }
 
 impl Kind {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When its program fails.
+    pub(in crate::bench) fn make(&self, place: &Path) -> Outcome {
+        let (program, arguments) = (self.mkfs[0], &self.mkfs[1..]);
+        output(Command::new(program).args(arguments).arg(place)).map(drop)
+    }
+
+    /// Mounts one.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(in crate::bench) fn mount(&self, node: &Path, directory: &Path) -> Outcome<Mounted> {
+        mount(
+            node,
+            directory,
+            self.name,
+            MountFlags::empty(),
+            self.options,
+        )
+    }
+
     /// Why it cannot take part, if so.
-    pub(super) fn missing(&self) -> Option<String> {
+    pub(in crate::bench) fn missing(&self) -> Option<String> {
         load(self.name);
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         let mut names = known
@@ -137,10 +160,9 @@ impl Native {
         throttle: Option<Throttle>,
     ) -> Outcome<Self> {
         let directory = place.directory("native")?;
-        let (node, flags) = (device.node(), MountFlags::empty());
         Ok(Self {
             kind,
-            _mounted: mount(node, &directory, kind.name, flags, kind.options)?,
+            _mounted: kind.mount(device.node(), &directory)?,
             device,
             _throttle: throttle,
             _memory: memory.mounted,
@@ -162,10 +184,10 @@ impl Native {
 pub(super) const FILE: &str = "device";
 
 /// Memory for a device.
-pub(super) struct Memory {
+pub(in crate::bench) struct Memory {
     mounted: Mounted,
     pub(super) directory: PathBuf,
-    pub(super) file: PathBuf,
+    pub(in crate::bench) file: PathBuf,
 }
 
 impl Memory {
@@ -174,20 +196,43 @@ impl Memory {
     /// # Errors
     /// When it cannot be had or the file system not be made.
     pub(super) fn new(place: &Place, kind: Option<&Kind>) -> Outcome<Self> {
+        let memory = Self::sparse(place, DEVICE_BYTES)?;
+        if let Some(kind) = kind {
+            kind.make(&memory.file)?;
+        }
+        memory.take(DEVICE_BYTES)?;
+        Ok(memory)
+    }
+
+    /// So many bytes, all of them taken now.
+    ///
+    /// # Errors
+    /// When they cannot be had.
+    pub(in crate::bench) fn full(place: &Place, bytes: u64) -> Outcome<Self> {
+        let memory = Self::sparse(place, bytes)?;
+        memory.take(bytes)?;
+        Ok(memory)
+    }
+
+    /// So many bytes, which are taken as they are written.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub(in crate::bench) fn sparse(place: &Place, bytes: u64) -> Outcome<Self> {
         let directory = place.directory("memory")?;
         let flags = MountFlags::empty();
         let mounted = mount(Path::new("none"), &directory, "tmpfs", flags, None)?;
         let path = directory.join(FILE);
-        let file = File::create(&path)?;
-        file.set_len(DEVICE_BYTES)?;
-        if let Some(kind) = kind {
-            output(Command::new(kind.mkfs[0]).args(&kind.mkfs[1..]).arg(&path))?;
-        }
-        fallocate(&file, FallocateFlags::empty(), 0, DEVICE_BYTES)?;
+        File::create(&path)?.set_len(bytes)?;
         Ok(Self {
             mounted,
             directory,
             file: path,
         })
+    }
+
+    fn take(&self, bytes: u64) -> Outcome {
+        let file = File::options().write(true).open(&self.file)?;
+        Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
     }
 }

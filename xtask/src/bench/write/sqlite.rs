@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::run::{output, run};
 
 /// Journals, with how many transactions take long enough.
-const JOURNALS: [(&str, usize); 2] = [("delete", 500), ("wal", 2000)];
+pub(in crate::bench) const JOURNALS: [(&str, usize); 2] = [("delete", 500), ("wal", 2000)];
 /// The goals look for it.
 pub(super) const METRIC: &str = "sqlite: transactions of one row";
 
@@ -48,7 +48,7 @@ pub(super) fn sqlite(bench: &mut Bench) -> Outcome {
 }
 
 /// What SQLite is told to do.
-fn text(journal: &str, rows: usize) -> Outcome<String> {
+pub(in crate::bench) fn text(journal: &str, rows: usize) -> Outcome<String> {
     let mut script = format!(
         "pragma journal_mode={journal};\ncreate table t(number integer primary key, word text);\n"
     );
@@ -62,7 +62,7 @@ fn text(journal: &str, rows: usize) -> Outcome<String> {
 }
 
 /// How long it takes; afterwards all rows must be there.
-fn seconds(script: &Path, database: &Path, rows: usize) -> Outcome<f64> {
+pub(in crate::bench) fn seconds(script: &Path, database: &Path, rows: usize) -> Outcome<f64> {
     let script = fs::File::open(script)?;
     let start = Instant::now();
     run(Command::new("sqlite3")

@@ -10,7 +10,7 @@ use crate::bench::mounted::{Mounted, mount};
 use crate::bench::place::Place;
 
 /// The tracing of the kernel, until dropped.
-pub(super) struct Tracing {
+pub(in crate::bench) struct Tracing {
     _mounted: Mounted,
     directory: PathBuf,
 }
@@ -20,7 +20,7 @@ impl Tracing {
     ///
     /// # Errors
     /// When the kernel does not have it.
-    pub(super) fn mount(place: &Place) -> Outcome<Self> {
+    pub(in crate::bench) fn mount(place: &Place) -> Outcome<Self> {
         let directory = place.directory("tracing")?;
         let (none, flags) = (Path::new("none"), MountFlags::empty());
         Ok(Self {
@@ -33,7 +33,11 @@ impl Tracing {
     ///
     /// # Errors
     /// When the kernel does not know an event.
-    pub(super) fn count(&self, events: &[(&str, String)], process: Option<u32>) -> Outcome<Tally> {
+    pub(in crate::bench) fn count(
+        &self,
+        events: &[(&str, String)],
+        process: Option<u32>,
+    ) -> Outcome<Tally> {
         let instance = self.directory.join("instances/anteros-bench");
         // What a killed run left.
         let _ = fs::remove_dir(&instance);
@@ -65,7 +69,7 @@ fn threads(process: u32) -> Outcome<String> {
 }
 
 /// A count that goes on until dropped.
-pub(super) struct Tally {
+pub(in crate::bench) struct Tally {
     instance: PathBuf,
 }
 
@@ -79,7 +83,7 @@ impl Tally {
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub(super) fn so_far(&self) -> Outcome<u64> {
+    pub(in crate::bench) fn so_far(&self) -> Outcome<u64> {
         let mut sum = 0;
         for processor in fs::read_dir(self.instance.join("per_cpu"))? {
             sum += recorded(&fs::read_to_string(processor?.path().join("stats"))?);

@@ -20,8 +20,8 @@ pub(super) const HP_WITHOUT: &str = "passthrough_hp --nopassthrough";
 
 /// A way to write.
 #[derive(Clone)]
-pub(super) struct Way {
-    pub(super) name: String,
+pub(in crate::bench) struct Way {
+    pub(in crate::bench) name: String,
     how: How,
 }
 
@@ -42,7 +42,7 @@ impl Way {
     }
 
     /// `anteros passthru` with some arguments, called `anteros ARGUMENTS`.
-    pub(super) fn anteros(program: &Path, arguments: &str) -> Self {
+    pub(in crate::bench) fn anteros(program: &Path, arguments: &str) -> Self {
         let mut words: Vec<OsString> = vec![program.into()];
         words.extend(["passthru", "SOURCE", "DIR", "--foreground"].map(OsString::from));
         words.extend(arguments.split_ascii_whitespace().map(OsString::from));
@@ -77,7 +77,7 @@ impl Way {
     }
 
     /// The command of the daemon, if there is one.
-    pub(super) fn daemon(&self, source: &Path, directory: &Path) -> Option<Command> {
+    pub(in crate::bench) fn daemon(&self, source: &Path, directory: &Path) -> Option<Command> {
         let How::Daemon(words) = &self.how else {
             return None;
         };

@@ -121,7 +121,12 @@ pub(super) const fn one_file(
 }
 
 /// Writes files in turns, a record to each.
-pub(super) fn in_turns(directory: &Path, count: usize, record: usize, bytes: u64) -> Outcome<f64> {
+pub(in crate::bench) fn in_turns(
+    directory: &Path,
+    count: usize,
+    record: usize,
+    bytes: u64,
+) -> Outcome<f64> {
     let record = content(record);
     let open = |index| File::create(directory.join(format!("file{index}")));
     let mut files = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
@@ -210,11 +215,11 @@ static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// Sees to it that no turn pays for making what it writes.
-pub(super) fn get_ready() {
+pub(in crate::bench) fn get_ready() {
     LazyLock::force(&CONTENT);
 }
 
 /// The content of a record.
-fn content(len: usize) -> &'static [u8] {
+pub(in crate::bench) fn content(len: usize) -> &'static [u8] {
     &CONTENT[..len]
 }

@@ -1,0 +1,248 @@
+//! Part `ageing`: a device that is nearly full and goes on being written to: bytes that reach it for each byte of the user.
+//!
+//! Files of mixed sizes fill a share of the device. Then blocks of 4 KiB anywhere in them are overwritten, each time up
+//! to 64 of one file and an fsync of it, until as much was written as the device has bytes. It counts from a fresh mount until
+//! it is unmounted. Every block says what it is, and is looked at in the end.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::Bench;
+use super::system::System;
+use crate::Outcome;
+use crate::bench::random::Random;
+use crate::bench::report::Unit;
+use crate::bench::write::native::Memory;
+
+const DEVICE_BYTES: u64 = 1 << 30;
+/// Shares of the device that are filled, in percent.
+const SHARES: [u64; 3] = [50, 80, 90];
+/// Sizes of files, in blocks.
+const SIZES: [u64; 7] = [1, 4, 16, 64, 256, 1024, 4096];
+const BLOCK: usize = 4096;
+/// The most writes between two syncs.
+const BATCH: u64 = 64;
+/// One block of so many is hot, where some are.
+const HOT_ONE_OF: u64 = 5;
+/// Of a hundred writes, those that go to hot blocks.
+const HOT_WRITES: u64 = 80;
+
+/// The goals look for it.
+pub(super) const AMPLIFICATION: &str = "ageing: bytes written to the device for each byte";
+/// The share of which the goal speaks.
+pub(super) const FULLEST: &str = "90 % full";
+
+/// Where writes go.
+#[derive(Clone, Copy)]
+enum Pattern {
+    Uniform,
+    Skewed,
+}
+
+/// Runs the part.
+///
+/// # Errors
+/// When there is no memory for the device.
+pub(super) fn ageing(bench: &mut Bench) -> Outcome {
+    let memory = Memory::full(bench.place, DEVICE_BYTES)?;
+    let systems = bench.file_systems();
+    let metrics = [
+        (AMPLIFICATION.to_owned(), Unit::Times),
+        ("ageing: overwritten".to_owned(), Unit::BytesPerSecond),
+    ];
+    for share in SHARES {
+        for (name, pattern) in [
+            ("anywhere", Pattern::Uniform),
+            ("80 % of it to 20 % of the blocks", Pattern::Skewed),
+        ] {
+            let subject = format!("{share} % full, {name}");
+            bench.contest(&subject, &metrics, &systems, |bench, system| {
+                turn(bench, system, &memory.file, (share, pattern))
+            });
+        }
+    }
+    Ok(())
+}
+
+fn turn(
+    bench: &Bench,
+    system: &System,
+    device: &Path,
+    (share, pattern): (u64, Pattern),
+) -> Outcome<Vec<f64>> {
+    let mut turn = bench.turn(system, device)?;
+    let mut content = Content::fill(turn.directory()?, DEVICE_BYTES / 100 * share)?;
+    turn.mount_again()?;
+    bench.count(&mut turn)?;
+    let start = Instant::now();
+    let bytes = content.overwrite(turn.directory()?, pattern, DEVICE_BYTES)? as f64;
+    turn.unmount()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let written = turn.written()? as f64;
+    turn.mount_again()?;
+    content.check(turn.directory()?)?;
+    turn.end()?;
+    Ok(vec![written / bytes, bytes / seconds])
+}
+
+/// What files hold.
+struct Content {
+    /// How often each block of each file was written.
+    files: Vec<Vec<u32>>,
+    /// The first block of each file, if all were one.
+    starts: Vec<u64>,
+    blocks: u64,
+    random: Random,
+}
+
+impl Content {
+    /// Writes so many bytes in new files of mixed sizes.
+    fn fill(directory: &Path, bytes: u64) -> Outcome<Self> {
+        let mut content = Self {
+            files: Vec::new(),
+            starts: Vec::new(),
+            blocks: 0,
+            random: Random::new(0),
+        };
+        let all = bytes / BLOCK as u64;
+        while content.blocks < all {
+            let size = SIZES[content.random.below(SIZES.len() as u64) as usize];
+            content.add_file(directory, size.min(all - content.blocks))?;
+        }
+        Ok(content)
+    }
+
+    fn add_file(&mut self, directory: &Path, blocks: u64) -> Outcome {
+        let index = self.files.len();
+        let file = File::create(path(directory, index))?;
+        for block in 0..blocks {
+            let written = file.write_all_at(&stamped(index, block, 0), block * BLOCK as u64);
+            written.map_err(|error| {
+                let so_far = (self.blocks + block) >> 8;
+                format!("filling it ended after {so_far} MiB: {error}")
+            })?;
+        }
+        self.starts.push(self.blocks);
+        self.files.push(vec![0; blocks as usize]);
+        self.blocks += blocks;
+        Ok(())
+    }
+
+    /// Overwrites blocks until so many bytes were written, and says how many it were.
+    fn overwrite(&mut self, directory: &Path, pattern: Pattern, bytes: u64) -> Outcome<u64> {
+        let mut written = 0;
+        while written < bytes {
+            let any = self.random.below(self.blocks);
+            let index = self.starts.partition_point(|&start| start <= any) - 1;
+            let blocks = self.files[index].len() as u64;
+            let file = File::options().write(true).open(path(directory, index))?;
+            for _ in 0..BATCH.min(blocks) {
+                let block = pattern.pick(&mut self.random, blocks);
+                let version = &mut self.files[index][block as usize];
+                *version += 1;
+                file.write_all_at(&stamped(index, block, *version), block * BLOCK as u64)?;
+                written += BLOCK as u64;
+            }
+            file.sync_all()?;
+        }
+        Ok(written)
+    }
+
+    /// Makes sure that every block is as it was written last.
+    fn check(&self, directory: &Path) -> Outcome {
+        let mut found = vec![0; BLOCK];
+        for (index, versions) in self.files.iter().enumerate() {
+            let path = path(directory, index);
+            let file = File::open(&path)?;
+            for (block, &version) in (0..).zip(versions) {
+                file.read_exact_at(&mut found, block * BLOCK as u64)?;
+                if found != stamped(index, block, version) {
+                    let head: Vec<u64> = words(&found).take(4).collect();
+                    let path = path.display();
+                    return Err(format!(
+                        "{path}: block {block}, written {version} times: it begins with {head:x?}"
+                    )
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pattern {
+    /// A block of a file of so many.
+    fn pick(self, random: &mut Random, blocks: u64) -> u64 {
+        let hot = blocks.div_ceil(HOT_ONE_OF);
+        let cold = blocks - hot;
+        match self {
+            Self::Uniform => random.below(blocks),
+            Self::Skewed if cold == 0 || random.below(100) < HOT_WRITES => {
+                random.below(hot) * HOT_ONE_OF
+            }
+            Self::Skewed => {
+                let index = random.below(cold);
+                let rest = HOT_ONE_OF - 1;
+                index / rest * HOT_ONE_OF + index % rest + 1
+            }
+        }
+    }
+}
+
+fn path(directory: &Path, index: usize) -> PathBuf {
+    directory.join(format!("file{index}"))
+}
+
+/// A block that says of which file it is, where it lies there, and how often it was written.
+fn stamped(file: usize, block: u64, version: u32) -> Vec<u8> {
+    let head = [file as u64, block, version.into()];
+    let mix = head.iter().fold(0, |mix: u64, &word| {
+        (mix ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    let mut block = vec![0; BLOCK];
+    for (at, bytes) in block.chunks_exact_mut(8).enumerate() {
+        let word = head.get(at).copied();
+        let word = word.unwrap_or(mix.wrapping_add(at as u64));
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    block
+}
+
+fn words(block: &[u8]) -> impl Iterator<Item = u64> {
+    let word = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    block.chunks(8).map(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hot_blocks_are_a_fifth_and_have_four_fifths_of_the_writes() {
+        let mut random = Random::new(1);
+        for blocks in [1, 4, 7, 64, 256] {
+            let mut counts = vec![0_u64; blocks as usize];
+            for _ in 0..20_000 {
+                counts[Pattern::Skewed.pick(&mut random, blocks) as usize] += 1;
+            }
+            assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+            let hot: u64 = counts.iter().step_by(5).sum();
+            assert!(blocks == 1 || (15_500..16_500).contains(&hot), "{hot}");
+        }
+    }
+
+    #[test]
+    fn a_block_says_what_it_is() {
+        let block = stamped(3, 9, 2);
+        assert_eq!(block.len(), BLOCK);
+        assert_eq!(words(&block).take(3).collect::<Vec<_>>(), [3, 9, 2]);
+        assert_ne!(block[24..], stamped(3, 9, 3)[24..]);
+    }
+}

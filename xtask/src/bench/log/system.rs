@@ -1,0 +1,260 @@
+//! Who takes part: our log, file systems of the kernel, and mirrors of a directory on one of them.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Outcome;
+use crate::bench::contest::Contender;
+use crate::bench::mounted::{Daemon, Mounted};
+use crate::bench::place::Place;
+use crate::bench::write::native::Kind;
+use crate::bench::write::way::Way;
+use crate::run::output;
+
+pub(super) const OURS: &str = "anteros log";
+pub(super) const EXT4: &str = "ext4";
+pub(super) const MIRROR: &str = "passthru on ext4";
+pub(super) const MIRROR_DAEMON: &str = "passthru --data daemon on ext4";
+
+/// Something that can be made on a device and mounted.
+#[derive(Clone)]
+pub(super) struct System {
+    pub(super) name: String,
+    how: How,
+}
+
+#[derive(Clone)]
+enum How {
+    /// Ours: the program, and arguments of the mount.
+    Log(PathBuf, Vec<OsString>),
+    Kernel(&'static Kind),
+    Mirror(&'static Kind, Way),
+}
+
+impl System {
+    /// Our log, mounted with some arguments.
+    pub(super) fn log(program: &Path, arguments: &str) -> Self {
+        let words = arguments.split_ascii_whitespace().map(OsString::from);
+        Self {
+            name: format!("{OURS} {arguments}").trim_end().to_owned(),
+            how: How::Log(program.to_owned(), words.collect()),
+        }
+    }
+
+    /// A file system of the kernel; on ext4, mirrors as well.
+    pub(super) fn of_kernel(kind: &'static Kind, program: &Path) -> Vec<Self> {
+        let mut systems = vec![Self {
+            name: kind.name.to_owned(),
+            how: How::Kernel(kind),
+        }];
+        if kind.name == EXT4 {
+            for (name, arguments) in [(MIRROR, ""), (MIRROR_DAEMON, "--data daemon")] {
+                systems.push(Self {
+                    name: name.to_owned(),
+                    how: How::Mirror(kind, Way::anteros(program, arguments)),
+                });
+            }
+        }
+        systems
+    }
+
+    pub(super) fn is_mirror(&self) -> bool {
+        matches!(self.how, How::Mirror(..))
+    }
+
+    pub(super) fn has_daemon(&self) -> bool {
+        !matches!(self.how, How::Kernel(_))
+    }
+
+    pub(super) fn is_log(&self) -> bool {
+        matches!(self.how, How::Log(..))
+    }
+
+    /// The same with further arguments, if it is ours.
+    pub(super) fn with(&self, more: &[&str]) -> Self {
+        let mut system = self.clone();
+        if let How::Log(_, arguments) = &mut system.how {
+            arguments.extend(more.iter().map(OsString::from));
+        }
+        system
+    }
+
+    /// Makes one on a device, whatever lies there.
+    ///
+    /// # Errors
+    /// When its program fails.
+    pub(super) fn make(&self, node: &Path) -> Outcome {
+        match &self.how {
+            How::Log(program, _) => {
+                let mut command = Command::new(program);
+                command.args(["log", "mkfs", "--force"]).arg(node);
+                output(&mut command).map(drop)
+            }
+            How::Kernel(kind) | How::Mirror(kind, _) => kind.make(node),
+        }
+    }
+
+    /// Mounts the one that is on a device.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub(super) fn mount(&self, place: &Place, node: &Path) -> Outcome<Stand> {
+        let (mount, native) = (place.directory("mount")?, place.directory("native")?);
+        match &self.how {
+            How::Log(..) => {
+                let mut command = self.log_mount(node, &mount)?;
+                Ok(Stand {
+                    daemon: Some(Daemon::start(&mut command, &mount)?),
+                    native: None,
+                    directory: mount,
+                })
+            }
+            How::Kernel(kind) => Ok(Stand {
+                daemon: None,
+                native: Some(kind.mount(node, &native)?),
+                directory: native,
+            }),
+            How::Mirror(kind, way) => {
+                let mounted = kind.mount(node, &native)?;
+                let source = native.join("source");
+                fs::create_dir_all(&source)?;
+                let mut command = way
+                    .daemon(&source, &mount)
+                    .ok_or("a way without a daemon")?;
+                Ok(Stand {
+                    daemon: Some(Daemon::start(&mut command, &mount)?),
+                    native: Some(mounted),
+                    directory: mount,
+                })
+            }
+        }
+    }
+
+    /// Has the program of a daemon read from the disk.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn warm(&self) -> Outcome {
+        match &self.how {
+            How::Log(program, _) => output(Command::new(program).arg("--version")).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a log that is not mounted say whether it is whole.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(super) fn check(&self, node: &Path) -> Outcome {
+        let How::Log(program, _) = &self.how else {
+            return Ok(());
+        };
+        let checked = Command::new(program)
+            .args(["log", "check"])
+            .arg(node)
+            .output()?;
+        match checked.status.success() {
+            true => Ok(()),
+            false => {
+                let told = [checked.stdout, checked.stderr].concat();
+                Err(format!("the log has faults: {}", String::from_utf8_lossy(&told)).into())
+            }
+        }
+    }
+
+    /// What mounts our log.
+    fn log_mount(&self, node: &Path, directory: &Path) -> Outcome<Command> {
+        let How::Log(program, arguments) = &self.how else {
+            return Err("no log".into());
+        };
+        let mut command = Command::new(program);
+        command.args(["log", "mount", "--foreground"]);
+        command.args(arguments).args([node, directory]);
+        Ok(command)
+    }
+}
+
+impl Contender for System {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn command(&self) -> String {
+        match &self.how {
+            How::Log(..) => {
+                let command = self.log_mount(Path::new("DEVICE"), Path::new("DIR"));
+                command.map_or(String::new(), |command| crate::run::words(&command))
+            }
+            How::Kernel(kind) => format!("mount -t {} DEVICE DIR", kind.name),
+            How::Mirror(_, way) => way.command(),
+        }
+    }
+}
+
+/// A system that is mounted, until dropped.
+pub(super) struct Stand {
+    // Dropped in this order.
+    daemon: Option<Daemon>,
+    native: Option<Mounted>,
+    directory: PathBuf,
+}
+
+impl Stand {
+    /// Where one writes.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// As `sync(1)` would do: which does not reach a daemon, so its names are asked for besides.
+    ///
+    /// # Errors
+    /// When something cannot be written.
+    pub(super) fn sync(&self) -> Outcome {
+        let directory = File::open(&self.directory)?;
+        directory.sync_all()?;
+        rustix::fs::syncfs(directory)?;
+        rustix::fs::sync();
+        Ok(())
+    }
+
+    /// The most memory that the daemon held; nothing where there is none.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub(super) fn memory_peak(&self) -> Outcome<u64> {
+        self.daemon.as_ref().map_or(Ok(0), Daemon::memory_peak)
+    }
+
+    /// Unmounts: all that was written is on the device afterwards.
+    ///
+    /// # Errors
+    /// When a daemon does not end well.
+    pub(super) fn end(self) -> Outcome {
+        let ended = self.daemon.map_or(Ok(()), Daemon::end);
+        drop(self.native);
+        ended
+    }
+
+    /// Ends the daemon without any notice.
+    pub(super) fn kill(self) {
+        if let Some(daemon) = self.daemon {
+            daemon.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_arguments_come_behind_and_only_ours_takes_them() {
+        let program = Path::new("anteros");
+        let ours = System::log(program, "--order data").with(&["--checkpoint", "9"]);
+        assert_eq!(ours.name, "anteros log --order data");
+        let told = "anteros log mount --foreground --order data --checkpoint 9 DEVICE DIR";
+        assert_eq!(ours.command(), told);
+    }
+}

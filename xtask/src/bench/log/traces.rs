@@ -1,0 +1,254 @@
+//! Part `traces`: recorded writes of SQLite and Chromium done again: what reaches the device, and how long an fsync takes.
+//!
+//! Bytes are counted from an empty mount until all is replayed and synced, and until it is unmounted: a sync does not
+//! reach a daemon, so only the second figure has all that ours has to write.
+
+use std::collections::HashSet;
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anteros_tests::recorded::{self, Action, Record, Replay, Trace};
+
+use super::Bench;
+use super::system::System;
+use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::bench::tree;
+use crate::bench::write::native::Memory;
+
+/// Something recorded.
+pub(super) struct Recorded {
+    pub(super) name: &'static str,
+    trace: &'static str,
+    /// Nothing but the databases, their journals, and the syncs of directories behind those.
+    is_sqlite_alone: bool,
+    /// What F2FS wrote for it until it was replayed and synced, in MiB (`mode=lfs`, Linux 6.1 in a guest).
+    pub(super) f2fs_mib: Option<f64>,
+}
+
+pub(super) const RECORDED: [Recorded; 4] = [
+    Recorded {
+        name: "app_DELETE",
+        trace: "app_DELETE",
+        is_sqlite_alone: false,
+        f2fs_mib: Some(165.0),
+    },
+    Recorded {
+        name: "app_WAL",
+        trace: "app_WAL",
+        is_sqlite_alone: false,
+        f2fs_mib: Some(55.0),
+    },
+    Recorded {
+        name: "chromium, SQLite alone",
+        trace: "chromium",
+        is_sqlite_alone: true,
+        f2fs_mib: Some(8.0),
+    },
+    Recorded {
+        name: "chromium",
+        trace: "chromium",
+        is_sqlite_alone: false,
+        f2fs_mib: None,
+    },
+];
+/// The goals look for it.
+pub(super) const UNMOUNTED: &str = "traces: written to the device until unmounted";
+
+const DEVICE_BYTES: u64 = 1 << 30;
+
+/// Runs the part.
+///
+/// # Errors
+/// When there is no memory for the device.
+pub(super) fn traces(bench: &mut Bench) -> Outcome {
+    let memory = Memory::full(bench.place, DEVICE_BYTES)?;
+    let metrics = [
+        ("traces: written to the device until synced", Unit::Bytes),
+        (UNMOUNTED, Unit::Bytes),
+        ("traces: fsync, median", Unit::Seconds),
+        ("traces: fsync, 99 of 100 below", Unit::Seconds),
+        ("traces: replay", Unit::Seconds),
+    ];
+    let metrics = metrics.map(|(name, unit)| (name.to_owned(), unit));
+    let systems = bench.systems.clone();
+    for recorded in &RECORDED {
+        bench.contest(recorded.name, &metrics, &systems, |bench, system| {
+            turn(bench, system, &memory.file, recorded)
+        });
+    }
+    Ok(())
+}
+
+fn turn(bench: &Bench, system: &System, device: &Path, recorded: &Recorded) -> Outcome<Vec<f64>> {
+    let mut filter = recorded.filter()?;
+    let mut turn = bench.turn(system, device)?;
+    bench.count(&mut turn)?;
+    let times = replay(recorded.open()?, turn.directory()?, &mut filter)?;
+    turn.stand()?.sync()?;
+    let synced = turn.written()?;
+    let left = listing(turn.directory()?)?;
+    turn.unmount()?;
+    let unmounted = turn.written()?;
+    turn.mount_again()?;
+    if listing(turn.directory()?)? != left {
+        return Err("other files are there when it is mounted again".into());
+    }
+    turn.end()?;
+    Ok(vec![
+        synced as f64,
+        unmounted as f64,
+        percentile(&times.syncs, 50),
+        percentile(&times.syncs, 99),
+        times.calls,
+    ])
+}
+
+impl Recorded {
+    fn open(&self) -> Outcome<Trace> {
+        Ok(Trace::open(recorded::path(self.trace))?)
+    }
+
+    /// What of the trace is done.
+    fn filter(&self) -> Outcome<Filter> {
+        match self.is_sqlite_alone {
+            true => Filter::sqlite(self.open()?),
+            false => Ok(Filter::All),
+        }
+    }
+}
+
+/// What of a trace is done.
+enum Filter {
+    All,
+    Sqlite {
+        databases: HashSet<String>,
+        /// Everything that was written to: what else is synced is a directory.
+        files: HashSet<String>,
+        /// Whether the call before was one of SQLite.
+        is_behind: bool,
+    },
+}
+
+impl Filter {
+    /// A database is what has had a journal beside it.
+    fn sqlite(trace: Trace) -> Outcome<Self> {
+        let (mut databases, mut files) = (HashSet::new(), HashSet::new());
+        for record in trace {
+            let record = record?;
+            databases.extend(database_of_journal(&record.path).map(str::to_owned));
+            if matches!(record.action, Action::Write { .. }) {
+                files.insert(record.path);
+            }
+        }
+        Ok(Self::Sqlite {
+            databases,
+            files,
+            is_behind: false,
+        })
+    }
+
+    fn passes(&mut self, record: &Record) -> bool {
+        let Self::Sqlite {
+            databases,
+            files,
+            is_behind,
+        } = self
+        else {
+            return true;
+        };
+        let path = &record.path;
+        let is_directory =
+            matches!(record.action, Action::Fsync | Action::Fdatasync) && !files.contains(path);
+        if !is_directory {
+            *is_behind = databases.contains(database_of_journal(path).unwrap_or(path));
+        }
+        *is_behind
+    }
+}
+
+/// The database to which a journal belongs, if it is one.
+fn database_of_journal(path: &str) -> Option<&str> {
+    let endings = ["-journal", "-wal", "-shm"];
+    endings.iter().find_map(|ending| path.strip_suffix(ending))
+}
+
+/// How long calls took, in seconds.
+struct Times {
+    /// Each call that syncs, the shortest first.
+    syncs: Vec<f64>,
+    /// All calls together.
+    calls: f64,
+}
+
+/// Does a trace again, as far as the filter lets it through. Reading it takes no part in the times.
+fn replay(trace: Trace, directory: &Path, filter: &mut Filter) -> Outcome<Times> {
+    let mut replay = Replay::new(directory);
+    let (mut syncs, mut calls) = (Vec::new(), 0.0);
+    for record in trace {
+        let record = record?;
+        if !filter.passes(&record) {
+            continue;
+        }
+        let start = Instant::now();
+        replay.step(&record)?;
+        let seconds = start.elapsed().as_secs_f64();
+        calls += seconds;
+        if matches!(record.action, Action::Fsync | Action::Fdatasync) {
+            syncs.push(seconds);
+        }
+    }
+    syncs.sort_by(f64::total_cmp);
+    Ok(Times { syncs, calls })
+}
+
+/// The smallest figure that so many of 100 do not exceed, of sorted ones.
+fn percentile(sorted: &[f64], of_100: usize) -> f64 {
+    let rank = (sorted.len() * of_100).div_ceil(100);
+    let at = rank.saturating_sub(1);
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// Every file below a directory, with a checksum of its content.
+fn listing(directory: &Path) -> Outcome<Vec<(PathBuf, u64)>> {
+    let files = tree::files(directory)?;
+    let sum = |(name, _): (PathBuf, u64)| {
+        let content = fs::read(directory.join(&name))?;
+        Ok((name, checksum(&content)))
+    };
+    files.into_iter().map(sum).collect()
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_chromium_sqlite_wrote_a_part() {
+        let recorded = RECORDED.iter().find(|one| one.is_sqlite_alone).unwrap();
+        let mut filter = recorded.filter().unwrap();
+        let records = recorded.open().unwrap().map(Result::unwrap);
+        let passed: Vec<Record> = records.filter(|record| filter.passes(record)).collect();
+        let writes = passed
+            .iter()
+            .filter(|record| matches!(record.action, Action::Write { .. }));
+        assert_eq!(writes.count(), 3153);
+        assert!(passed.iter().all(|record| !record.path.contains("LOG")));
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_figures() {
+        let figures: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!(percentile(&figures, 50), 100.0);
+        assert_eq!(percentile(&figures, 99), 198.0);
+        assert_eq!(percentile(&[7.0], 99), 7.0);
+    }
+}
