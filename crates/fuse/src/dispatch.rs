@@ -90,6 +90,22 @@ pub struct AttributeRequest<'a> {
 /// Answers for attributes of the mount itself.
 pub type AttributeHook = Box<dyn Fn(&AttributeRequest<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
+/// Who gives a mount what attribute: an order to the mount itself, perhaps.
+#[derive(Debug, Clone, Copy)]
+pub struct AttributeOrder<'a> {
+    /// The inode that it is given to.
+    pub ino: Ino,
+    /// The name of the attribute.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// The user who asks.
+    pub uid: u32,
+}
+
+/// Takes orders; those that are none it leaves to the file system.
+pub type OrderHook = Box<dyn Fn(&AttributeOrder<'_>) -> Option<Result<(), Errno>> + Send + Sync>;
+
 /// What to send back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
@@ -105,6 +121,7 @@ pub struct Dispatcher {
     nodes: Nodes,
     on_fault: FaultHook,
     on_attribute: Option<AttributeHook>,
+    on_order: Option<OrderHook>,
     /// There if files may be lent. They are opened for real then, all of them: one ENOSYS and the
     /// kernel asks no more.
     lender: Option<Lender>,
@@ -124,6 +141,7 @@ impl Dispatcher {
             fs,
             on_fault: Box::new(|_, _| {}),
             on_attribute: None,
+            on_order: None,
             lender: None,
             file_lender: None,
             write_back: None,
@@ -138,6 +156,11 @@ impl Dispatcher {
     /// Sets whom to ask first for an extended attribute.
     pub fn set_attribute_hook(&mut self, hook: AttributeHook) {
         self.on_attribute = Some(hook);
+    }
+
+    /// Sets who takes orders that come as extended attributes.
+    pub fn set_order_hook(&mut self, hook: OrderHook) {
+        self.on_order = Some(hook);
     }
 
     /// Has memory files lent to the kernel.

@@ -64,7 +64,7 @@ mod session;
 mod memory;
 
 pub use backing::Passthrough;
-pub use dispatch::{AttributeRequest, Loan};
+pub use dispatch::{AttributeOrder, AttributeRequest, Loan};
 pub use error::{MountError, UnmountError};
 pub use init::request_len_limit;
 pub use mount::{MountOptions, unmount};

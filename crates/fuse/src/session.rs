@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::backing::{Backing, Passthrough};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
-use crate::dispatch::{AttributeRequest, Dispatcher, Reply};
+use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
 use crate::init::{Terms, handshake, read_len, request_len_limit};
 use crate::mount::{self, MountOptions, detach, unmount};
@@ -130,6 +130,17 @@ impl Session {
         answer: impl Fn(&AttributeRequest<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
         self.dispatcher.set_attribute_hook(Box::new(answer));
+        self
+    }
+
+    /// Has `take` asked first for every extended attribute that is set: what it takes, or refuses, the file
+    /// system does not hear of. So a mount can be told to do something.
+    #[must_use]
+    pub fn on_order(
+        mut self,
+        take: impl Fn(&AttributeOrder<'_>) -> Option<Result<(), Errno>> + Send + Sync + 'static,
+    ) -> Self {
+        self.dispatcher.set_order_hook(Box::new(take));
         self
     }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use zerocopy::FromZeros;
 
 use super::write_back::{self, WriteBack};
-use super::{Args, Dispatcher, put};
+use super::{Args, AttributeOrder, Dispatcher, put};
 use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::proto::{
@@ -432,6 +432,20 @@ impl Writing<'_> {
         } = args.take()?;
         let name = args.name()?;
         let value = args.0.get(..size as usize).ok_or(Errno::INVAL)?;
+        let order = AttributeOrder {
+            ino: self.ino,
+            name,
+            value,
+            uid: self.header.uid,
+        };
+        if let Some(taken) = self
+            .dispatcher
+            .on_order
+            .as_ref()
+            .and_then(|hook| hook(&order))
+        {
+            return taken.map(|()| 0);
+        }
         self.done_for_all(self.fs.setxattr(self.ino, name, value, flags))
     }
 
