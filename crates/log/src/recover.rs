@@ -36,11 +36,11 @@ pub struct Recovery {
 }
 
 /// A group as it was found.
-struct Group {
-    sequence: u64,
+pub(crate) struct Group {
+    pub(crate) sequence: u64,
     /// All groups below were on the device when this one was written.
-    durable: u64,
-    stream: Vec<u8>,
+    pub(crate) durable: u64,
+    pub(crate) stream: Vec<u8>,
 }
 
 /// Reads the superblock.
@@ -79,7 +79,7 @@ pub(crate) fn newest_checkpoint(
     }
 }
 
-fn read_pack(
+pub(crate) fn read_pack(
     device: &dyn WritableDevice,
     superblock: &Superblock,
     pack: u64,
@@ -108,6 +108,19 @@ pub(crate) fn segment_table(
     superblock: &Superblock,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<SitEntry>, LogError> {
+    let entries = raw_segment_table(device, superblock, checkpoint)?;
+    for (segment, entry) in (0..).zip(&entries) {
+        entry.check(segment)?;
+    }
+    Ok(entries)
+}
+
+/// The same, unchecked.
+fn raw_segment_table(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<SitEntry>, LogError> {
     let mut entries = Vec::with_capacity(superblock.segments as usize);
     for index in 0..superblock.sit_blocks {
         let copy =
@@ -120,9 +133,6 @@ pub(crate) fn segment_table(
     }
     for &(segment, entry) in &checkpoint.sit_journal {
         entries[segment as usize] = entry;
-    }
-    for (segment, entry) in (0..).zip(&entries) {
-        entry.check(segment)?;
     }
     Ok(entries)
 }
@@ -148,8 +158,35 @@ pub(crate) fn open(
         }
         .into());
     }
+    let mut state = state_of(device, superblock, &checkpoint, segments, options);
+    let mut recovery = Recovery {
+        was_clean: checkpoint.clean,
+        ..Recovery::default()
+    };
+    let mut replay = Replay::default();
+    state.space.stretch(state.superblock.content_blocks());
+    replay.run(&mut state, &checkpoint, &mut recovery)?;
+    state.space.relax();
+    if !state.options.read_only {
+        if !recovery.was_clean || recovery.groups > 0 || recovery.dropped {
+            replay.close_heads(&mut state)?;
+        }
+        // Another version: a group that did not arrive whole will never be taken for one of ours.
+        state.checkpoint(false)?;
+    }
+    Ok((state, recovery))
+}
+
+/// What a checkpoint says, with these segments.
+fn state_of(
+    device: Arc<dyn WritableDevice>,
+    superblock: Superblock,
+    checkpoint: &Checkpoint,
+    segments: Segments,
+    options: Options,
+) -> State {
     let used = segments.valid() + checkpoint.reserved_blocks;
-    let mut state = State::new(Parts {
+    State::new(Parts {
         nat: Nat::new(
             device.clone(),
             &superblock,
@@ -175,23 +212,42 @@ pub(crate) fn open(
         version: checkpoint.version,
         sequence: checkpoint.next_sequence,
         inode_count: checkpoint.inodes,
-    });
-    let mut recovery = Recovery {
-        was_clean: checkpoint.clean,
-        ..Recovery::default()
-    };
-    let mut replay = Replay::default();
-    state.space.stretch(state.superblock.content_blocks());
-    replay.run(&mut state, &checkpoint, &mut recovery)?;
-    state.space.relax();
-    if !state.options.read_only {
-        if !recovery.was_clean || recovery.groups > 0 || recovery.dropped {
-            replay.close_heads(&mut state)?;
-        }
-        // Another version: a group that did not arrive whole will never be taken for one of ours.
-        state.checkpoint(false)?;
-    }
-    Ok((state, recovery))
+    })
+}
+
+/// What a checkpoint says, whatever is wrong with the segments, and without the groups behind it: to be read, not
+/// to be written to.
+pub(crate) fn as_is(
+    device: Arc<dyn WritableDevice>,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+    options: Options,
+) -> State {
+    let entries = raw_segment_table(&*device, superblock, checkpoint);
+    let mut entries =
+        entries.unwrap_or_else(|_| vec![SitEntry::default(); superblock.segments as usize]);
+    entries.iter_mut().for_each(SitEntry::make_sane);
+    let segments = Segments::new(superblock, &entries, checkpoint.serial);
+    state_of(
+        device,
+        superblock.clone(),
+        checkpoint,
+        segments,
+        Options {
+            read_only: true,
+            ..options
+        },
+    )
+}
+
+/// The groups behind a checkpoint, and whether there is a beginning of one more.
+pub(crate) fn groups(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+) -> Result<(Vec<Group>, bool), LogError> {
+    let chain = Chain::read(device, superblock, checkpoint)?;
+    Ok((chain.groups, chain.is_broken))
 }
 
 /// What is known of the groups behind a checkpoint.
@@ -211,7 +267,7 @@ impl Replay {
         checkpoint: &Checkpoint,
         recovery: &mut Recovery,
     ) -> Result<(), LogError> {
-        let chain = Chain::read(state, checkpoint)?;
+        let chain = Chain::read(&*state.device, &state.superblock, checkpoint)?;
         recovery.dropped = chain.is_broken;
         for &segment in &chain.segments {
             state.segments.keep(segment);
@@ -553,7 +609,11 @@ struct Chain {
 }
 
 impl Chain {
-    fn read(state: &State, checkpoint: &Checkpoint) -> Result<Self, LogError> {
+    fn read(
+        device: &dyn WritableDevice,
+        superblock: &Superblock,
+        checkpoint: &Checkpoint,
+    ) -> Result<Self, LogError> {
         let mut chain = Self::default();
         let Some(head) = checkpoint
             .heads
@@ -566,19 +626,19 @@ impl Chain {
         let mut entered = BTreeSet::new();
         let mut sequence = checkpoint.next_sequence;
         let mut place = Place::of(head);
-        while let Some(block) = place.block(state) {
+        while let Some(block) = place.block(superblock) {
             if place.index == 0 && !entered.insert(place.segment) {
                 // A group that is as long as a segment must not go round in circles.
                 break;
             }
-            let Ok((header, stream)) = read_packed(state, block)? else {
+            let Ok((header, stream)) = read_packed(device, block)? else {
                 break;
             };
             let is_next =
                 header.checkpoint == checkpoint.version as u32 && header.sequence == sequence;
             if !is_next
                 || header.first != open.is_none()
-                || header.next_segment >= state.segments.count()
+                || header.next_segment >= superblock.segments
             {
                 break;
             }
@@ -618,21 +678,21 @@ impl Place {
         }
     }
 
-    fn block(&mut self, state: &State) -> Option<u64> {
+    fn block(&mut self, superblock: &Superblock) -> Option<u64> {
         if self.index >= SEGMENT_CONTENT {
             self.segment = self.next.take()?;
             self.index = 0;
         }
-        Some(state.segments.start(self.segment) + u64::from(self.index))
+        Some(superblock.segment_start(self.segment) + u64::from(self.index))
     }
 }
 
 /// A packed block and its records, if it is one.
 fn read_packed(
-    state: &State,
+    device: &dyn WritableDevice,
     block: u64,
 ) -> Result<Result<(PackedHeader, Vec<u8>), Corrupt>, LogError> {
-    let bytes = read_block(&*state.device, block)?;
+    let bytes = read_block(device, block)?;
     Ok(packed::parse(&bytes).map(|(header, slots)| {
         let records = slots.iter().filter(|slot| slot.kind == SlotKind::Records);
         let stream =

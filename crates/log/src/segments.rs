@@ -17,7 +17,7 @@ pub(crate) const KINDS: usize = 9;
 
 /// What a segment is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
     /// Nothing: it may be opened.
     Free,
     /// A head fills it, or will do so next.

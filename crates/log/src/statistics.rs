@@ -27,6 +27,18 @@ impl Cause {
         Self::Checkpoint,
         Self::Cleaning,
     ];
+
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Node => "node",
+            Self::Record => "record",
+            Self::Summary => "summary",
+            Self::Checkpoint => "checkpoint",
+            Self::Cleaning => "cleaning",
+        }
+    }
 }
 
 /// Counters since the mount.

@@ -85,6 +85,26 @@ impl HeadKind {
     pub fn to_raw(self) -> u8 {
         self as u8
     }
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HotNode => "hot nodes",
+            Self::WarmNode => "warm nodes",
+            Self::ColdNode => "cold nodes",
+            Self::HotData => "hot data",
+            Self::WarmData => "warm data",
+            Self::ColdData => "cold data",
+            Self::Packed => "packed",
+            Self::Executables => "executables",
+            Self::Background => "packed in the background",
+        }
+    }
+
+    /// Whether it holds nodes.
+    pub const fn has_nodes(self) -> bool {
+        matches!(self, Self::HotNode | Self::WarmNode | Self::ColdNode)
+    }
 }
 
 /// A head as it lies in a pack.

@@ -66,6 +66,11 @@ impl Pointer {
         })
     }
 
+    /// What bits say that lie nowhere in particular: whether there is such a block is not known.
+    pub fn from_raw(raw: u64) -> Option<Self> {
+        Self::from_bits(raw).filter(|pointer| pointer.encode() == raw)
+    }
+
     fn from_bits(raw: u64) -> Option<Self> {
         let block = raw & ((1 << BLOCK_BITS) - 1);
         let field = |shift: u32| u8::try_from(raw >> shift & 0x1f).ok();

@@ -140,6 +140,17 @@ impl SitEntry {
     }
 }
 
+impl SitEntry {
+    /// Makes an entry one that passes a [check](Self::check): the set bits count, and no unknown kind.
+    pub(crate) fn make_sane(&mut self) {
+        self.bits[63] &= 0x7f;
+        self.valid = self.bits.iter().map(|byte| byte.count_ones() as u16).sum();
+        if HeadKind::from_raw(self.kind).is_none() {
+            self.kind = HeadKind::WarmData.to_raw();
+        }
+    }
+}
+
 /// The valid slots of a block: entry `index`, below [`BST_PER_BLOCK`], of a block of the table.
 pub fn bst_get(block: &Block, index: u32) -> u32 {
     let mut bytes = [0; 4];

@@ -4,6 +4,7 @@
 
 pub mod history;
 pub mod overlay;
+pub mod surgeon;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,0 +1,62 @@
+//! Cleaning because someone asks for it.
+
+use anteros_core::{FsError, FsResult};
+
+use crate::clean::Choice;
+use crate::layout::SEGMENT_CONTENT;
+use crate::log::Log;
+use crate::state::State;
+
+/// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
+const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
+
+impl Log {
+    /// Cleans until no segment is worth it, and writes a checkpoint: what was emptied is free then. Whoever else uses
+    /// the log has a turn after each segment. `goes_on` is asked before each, with the number of those cleaned
+    /// so far, which is returned in the end.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or the log is damaged.
+    pub fn clean_all(&self, mut goes_on: impl FnMut(u64) -> bool) -> FsResult<u64> {
+        // Others may make new work all the time.
+        let most = 2 * u64::from(self.condition().segments);
+        let mut cleaned = 0;
+        loop {
+            let before = cleaned;
+            while cleaned < most && goes_on(cleaned) {
+                match self.clean_next()? {
+                    0 => break,
+                    count => cleaned += count,
+                }
+            }
+            self.checkpoint()?;
+            // The nodes that the checkpoint wrote left holes where they lay.
+            if cleaned == before || cleaned >= most || !goes_on(cleaned) {
+                return Ok(cleaned);
+            }
+        }
+    }
+
+    /// Cleans a segment, or those that stand in its way, and says how many.
+    fn clean_next(&self) -> FsResult<u64> {
+        let mut state = self.lock();
+        state.check_writable()?;
+        let before = state.statistics.cleaned;
+        clean_safely(&mut state)?;
+        state.shrink();
+        Ok(state.statistics.cleaned - before)
+    }
+}
+
+/// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
+fn clean_safely(state: &mut State) -> FsResult<()> {
+    if state.dirty_blocks() > 2 * state.dirty_max() {
+        state.checkpoint(false)?;
+    }
+    match state.make_room(MOVED_MAX) {
+        Ok(()) => state.clean_one(Choice::CostBenefit).map(drop),
+        Err(FsError::NoSpace) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
