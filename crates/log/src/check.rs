@@ -72,6 +72,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
         owners: Bitmap::new(state.segments.count()),
         nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
         links: HashMap::new(),
+        promised: 0,
         report: Report {
             recovery,
             ..Report::default()
@@ -87,19 +88,19 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
 }
 
 /// A bit for each block of the main area.
-struct Bitmap(Vec<[u64; 8]>);
+pub(crate) struct Bitmap(Vec<[u64; 8]>);
 
 impl Bitmap {
-    fn new(segments: u32) -> Self {
+    pub(crate) fn new(segments: u32) -> Self {
         Self(vec![[0; 8]; segments as usize])
     }
 
-    fn get(&self, segment: u32, index: u16) -> bool {
+    pub(crate) fn get(&self, segment: u32, index: u16) -> bool {
         self.0[segment as usize][usize::from(index / 64)] >> (index % 64) & 1 == 1
     }
 
     /// Says whether the bit was set before.
-    fn set(&mut self, segment: u32, index: u16) -> bool {
+    pub(crate) fn set(&mut self, segment: u32, index: u16) -> bool {
         let was = self.get(segment, index);
         self.0[segment as usize][usize::from(index / 64)] |= 1 << (index % 64);
         was
@@ -121,6 +122,8 @@ struct Checker {
     /// A bit for each nid that belongs to something.
     nids: Vec<u64>,
     links: HashMap<u32, Links>,
+    /// Blocks that are promised.
+    promised: u64,
     report: Report,
 }
 
@@ -270,6 +273,7 @@ impl Checker {
         self.state
             .for_pointers(ino, range, |lblk, pointer| pointers.push((lblk, pointer)))?;
         for &(lblk, pointer) in &pointers {
+            self.promised += u64::from(pointer == Pointer::Promised);
             if let Pointer::Plain(block) = pointer {
                 self.report.data_blocks += 1;
                 self.claim(Owner { ino, lblk }, block);
@@ -406,6 +410,22 @@ impl Checker {
                 "checkpoint",
                 format_args!("says that there are {stated} nodes, but there are {nodes}"),
             );
+        }
+        let inodes = self.report.files + self.report.directories + self.report.others;
+        for (what, stated, counted) in [
+            ("inodes", self.state.inode_count.into(), inodes),
+            (
+                "promised blocks",
+                self.state.space.promised(),
+                self.promised,
+            ),
+        ] {
+            if stated != counted {
+                self.report.note(
+                    "checkpoint",
+                    format_args!("says that there are {stated} {what}, but there are {counted}"),
+                );
+            }
         }
         if used != counted && self.report.fault_count == 0 {
             self.report.note(

@@ -75,7 +75,7 @@ impl State {
     }
 
     /// A block of a directory.
-    fn dir_block(&mut self, parent: u32, lblk: u32) -> FsResult<&Block> {
+    pub(crate) fn dir_block(&mut self, parent: u32, lblk: u32) -> FsResult<&Block> {
         if !self.live(parent)?.pages.contains_key(&lblk) {
             let Pointer::Plain(place) = self.pointer(parent, lblk)? else {
                 return Err(Corrupt::Node {

@@ -70,6 +70,11 @@ impl Nat {
         self.used
     }
 
+    /// Corrects how many nodes there are.
+    pub(crate) fn recount(&mut self, used: u32) {
+        self.used = used;
+    }
+
     /// How many there may be.
     pub(crate) fn count_max(&self) -> u32 {
         self.nids - 1

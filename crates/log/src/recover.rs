@@ -240,6 +240,82 @@ pub(crate) fn as_is(
     )
 }
 
+/// A log that is to be repaired.
+pub(crate) struct Patient {
+    pub(crate) state: State,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) recovery: Recovery,
+    /// What was wrong with the segment table, and is not any more in memory.
+    pub(crate) faults: Vec<Corrupt>,
+}
+
+/// Opens a log that is to be repaired, the groups behind its checkpoint included; nothing is written yet. All segments
+/// that were open count as filled.
+pub(crate) fn open_to_repair(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+) -> Result<Patient, LogError> {
+    let superblock = superblock(&*device)?;
+    let checkpoint = newest_checkpoint(&*device, &superblock)?;
+    let mut entries = raw_segment_table(&*device, &superblock, &checkpoint)?;
+    let (mut faults, mut corrected) = (Vec::new(), Vec::new());
+    for (segment, entry) in (0..).zip(&mut entries) {
+        if let Err(fault) = entry.check(segment) {
+            entry.make_sane();
+            faults.push(fault);
+            corrected.push(segment);
+        }
+    }
+    let mut segments = Segments::new(&superblock, &entries, checkpoint.serial);
+    corrected
+        .into_iter()
+        .for_each(|segment| segments.note_changed(segment));
+    if segments.valid() != checkpoint.used_blocks {
+        let counted = segments.valid();
+        faults.push(Corrupt::Count {
+            what: "valid blocks",
+            stated: checkpoint.used_blocks,
+            counted,
+        });
+    }
+    let as_stated = Segments::new(&superblock, &entries, checkpoint.serial)
+        .open_heads(&checkpoint.heads, &checkpoint.summaries);
+    faults.extend(as_stated.err());
+    for head in &checkpoint.heads {
+        segments.keep(head.segment);
+        head.next_segment
+            .into_iter()
+            .for_each(|next| segments.keep(next));
+    }
+    let mut state = state_of(
+        device,
+        superblock,
+        &checkpoint,
+        segments,
+        Options {
+            read_only: true,
+            ..options
+        },
+    );
+    // What is really used is counted later.
+    state.space = Space::new(
+        state.superblock.content_blocks(),
+        0,
+        checkpoint.reserved_blocks,
+    );
+    let mut recovery = Recovery {
+        was_clean: checkpoint.clean,
+        ..Recovery::default()
+    };
+    Replay::default().run(&mut state, &checkpoint, &mut recovery)?;
+    Ok(Patient {
+        state,
+        checkpoint,
+        recovery,
+        faults,
+    })
+}
+
 /// The groups behind a checkpoint, and whether there is a beginning of one more.
 pub(crate) fn groups(
     device: &dyn WritableDevice,

@@ -468,6 +468,11 @@ impl Segments {
         std::mem::take(&mut self.changed)
     }
 
+    /// Has the next checkpoint write an entry of which the table has another form.
+    pub(crate) fn note_changed(&mut self, segment: u32) {
+        self.changed.insert(segment);
+    }
+
     /// Whether an entry was changed since that was asked last.
     pub(crate) fn is_changed(&self, segment: u32) -> bool {
         self.changed.contains(&segment)

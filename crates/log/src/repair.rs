@@ -1,0 +1,467 @@
+//! Setting right what is wrong with a log, as far as that takes no guess.
+//!
+//! First everything is looked at ([`survey`](crate::survey)), and nothing is written. Then blocks that belong to
+//! something are made valid, whatever the tables say of them, so that nothing that is written later can lie in their
+//! places. Only then are names and counts corrected, in memory and in free segments, and a checkpoint makes that count:
+//! until it is whole, the old one holds.
+//!
+//! What cannot be read is left as it is, and so is everything that might belong to it.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use anteros_core::{Caller, FileKind, FsResult, Rdev, WritableDevice};
+
+use crate::LogError;
+use crate::check::check;
+use crate::dir::{Named, kind_of, type_of};
+use crate::inspect::owner;
+use crate::layout::checkpoint::{Checkpoint, HeadKind};
+use crate::layout::{ROOT, SEGMENT_CONTENT};
+use crate::namespace::Birth;
+use crate::options::Options;
+use crate::recover::{self, Patient, Recovery};
+use crate::space::Space;
+use crate::state::State;
+use crate::survey::{self, Claim, LOST, Name, Survey};
+
+/// Where inodes go that no name leads to.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// What a repair has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// What was wrong and is not any more, in words.
+    pub repairs: Vec<String>,
+    /// What is wrong still.
+    pub left: Vec<String>,
+    /// What was replayed.
+    pub recovery: Recovery,
+}
+
+/// Repairs the log on a device, of which nobody else makes use. A log without faults is not changed.
+///
+/// # Errors
+///
+/// When the device fails, when neither checkpoint is whole, when a group behind it cannot be replayed or the root
+/// cannot be read. Nothing has changed then, or what has is part of the log that was there before.
+pub fn repair(device: Arc<dyn WritableDevice>, options: Options) -> Result<Repaired, LogError> {
+    if let Ok(report) = check(device.clone(), options.clone()) {
+        if report.fault_count == 0 {
+            return Ok(Repaired {
+                recovery: report.recovery,
+                ..Repaired::default()
+            });
+        }
+    }
+    let Patient {
+        mut state,
+        checkpoint,
+        recovery,
+        faults,
+    } = recover::open_to_repair(device, options)?;
+    state.live(ROOT)?;
+    let told = Repaired {
+        recovery,
+        ..Repaired::default()
+    };
+    let mut mender = Mender {
+        state,
+        checkpoint,
+        told,
+    };
+    mender
+        .told
+        .repairs
+        .extend(faults.iter().map(ToString::to_string));
+    let survey = mender.survey()?;
+    mender.settle_blocks(&survey);
+    mender.state.options.read_only = false;
+    mender.write_summaries(&survey);
+    mender.mend_inodes(&survey)?;
+    mender.mend_directories(&survey)?;
+    mender.house_lost(&survey)?;
+    mender.told.left.extend(survey.unreadable);
+    mender.state.checkpoint(true)?;
+    Ok(mender.told)
+}
+
+struct Mender {
+    state: State,
+    checkpoint: Checkpoint,
+    told: Repaired,
+}
+
+impl Mender {
+    fn tell(&mut self, place: impl Display, what: impl Display) {
+        self.told.repairs.push(format!("{place}: {what}"));
+    }
+
+    /// Looks at everything, until no block has two owners of which one can be told to be the right one.
+    fn survey(&mut self) -> FsResult<Survey> {
+        let mut watched = BTreeSet::new();
+        loop {
+            let mut survey = Survey::take(&mut self.state, &watched)?;
+            if !survey.shared.is_subset(&watched) {
+                watched = survey.shared;
+            } else if !self.separate(&survey)? {
+                for block in std::mem::take(&mut survey.shared) {
+                    let text = "belongs to more than one, and nothing says to which";
+                    self.told.left.push(format!("block {block}: {text}"));
+                }
+                return Ok(survey);
+            }
+        }
+    }
+
+    /// Takes blocks away from those who claim them and are not their owners; says whether there was one.
+    fn separate(&mut self, survey: &Survey) -> FsResult<bool> {
+        let mut is_changed = false;
+        for block in &survey.shared {
+            let claims = &survey.claims[block];
+            let Some(winner) = self.rightful(*block, claims) else {
+                continue;
+            };
+            for claim in claims
+                .iter()
+                .filter(|&&claim| claim != winner && !claim.is_node)
+            {
+                let (ino, lblk) = (claim.owner.ino, claim.owner.lblk);
+                let (segment, index) = self.state.segments.locate(*block);
+                let was_valid = self.state.segments.segment(segment).is_valid(index);
+                self.state.clear_pointers(ino, lblk..lblk + 1)?;
+                if was_valid {
+                    let seconds = self.state.seconds();
+                    self.state.segments.mark(*block, seconds);
+                }
+                let place = format!("inode {ino}, logical block {lblk}");
+                let of = winner.owner.ino;
+                self.tell(place, format_args!("was in block {block}, which is inode {of}'s: it is lost, and reads as zeros"));
+                is_changed = true;
+            }
+        }
+        Ok(is_changed)
+    }
+
+    /// Whose a block is: a node says so itself, else the summary does.
+    fn rightful(&self, block: u64, claims: &[Claim]) -> Option<Claim> {
+        let node = claims.iter().find(|claim| claim.is_node);
+        node.copied().or_else(|| {
+            let (segment, index) = self.state.segments.locate(block);
+            let owner = owner(&self.state, Some(&self.checkpoint), segment, index)?;
+            claims.iter().find(|claim| claim.owner == owner).copied()
+        })
+    }
+
+    /// Makes exactly those blocks valid that belong to something, and counts again.
+    fn settle_blocks(&mut self, survey: &Survey) {
+        let seconds = self.state.seconds();
+        let mut kept = 0;
+        for segment in 0..self.state.segments.count() {
+            let start = self.state.segments.start(segment);
+            let entry = self.state.segments.segment(segment).clone();
+            let (mut freed, mut marked) = (0, 0);
+            for index in 0..SEGMENT_CONTENT as u16 {
+                let block = start + u64::from(index);
+                match (survey.used.get(segment, index), entry.is_valid(index)) {
+                    (true, false) => {
+                        self.state.segments.keep(segment);
+                        self.state.segments.mark(block, seconds);
+                        marked += 1;
+                    }
+                    (false, true) if survey.is_whole() => {
+                        self.state.segments.invalidate(block, seconds);
+                        freed += 1;
+                    }
+                    (false, true) => kept += 1,
+                    _ => {}
+                }
+            }
+            let place = format!("segment {segment}");
+            if freed > 0 {
+                self.tell(
+                    &place,
+                    format_args!("{freed} valid blocks belonged to nothing, and are free"),
+                );
+            }
+            if marked > 0 {
+                self.tell(&place, format_args!("{marked} blocks are in use and were not counted as valid: what they hold may be old"));
+            }
+        }
+        if kept > 0 {
+            self.told.left.push(format!(
+                "{kept} valid blocks belong to nothing that can be read"
+            ));
+        }
+        self.recount(survey, kept);
+    }
+
+    fn recount(&mut self, survey: &Survey, kept: u64) {
+        let stated = self.state.space.promised();
+        let promised = if survey.is_whole() {
+            survey.promised
+        } else {
+            survey.promised.max(stated)
+        };
+        let counts = [
+            (
+                "nodes",
+                self.state.nat.used().into(),
+                survey.nodes_stated.into(),
+            ),
+            (
+                "inodes",
+                self.state.inode_count.into(),
+                u64::from(survey.inodes),
+            ),
+            ("promised blocks", stated, promised),
+        ];
+        for (what, stated, counted) in counts {
+            if stated != counted {
+                self.tell(
+                    "checkpoint",
+                    format_args!("{stated} {what}, but there are {counted}"),
+                );
+            }
+        }
+        self.state.nat.recount(survey.nodes_stated);
+        self.state.inode_count = survey.inodes;
+        // Whatever is repaired may take some of what is kept in reserve.
+        let room = self.state.superblock.content_blocks();
+        self.state.space = Space::new(room, survey.blocks_taken + kept, promised);
+    }
+
+    /// Writes the summaries that are missing; what lies there says nothing.
+    fn write_summaries(&mut self, survey: &Survey) {
+        let was_settled = self.told.recovery.was_clean && self.told.recovery.groups == 0;
+        for (&segment, owners) in &survey.owners {
+            let entry = self.state.segments.segment(segment);
+            if entry.valid == 0 {
+                continue;
+            }
+            let kind =
+                HeadKind::from_raw(entry.kind).filter(|kind| kind.has_nodes() == owners.has_nodes);
+            let kind = kind.unwrap_or(if owners.has_nodes {
+                HeadKind::WarmNode
+            } else {
+                HeadKind::WarmData
+            });
+            let summary = self.state.segments.adopt(segment, kind, &owners.owners);
+            let place = self.state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
+            self.state.batch.push(place, summary);
+            let was_open = self
+                .checkpoint
+                .heads
+                .iter()
+                .any(|head| head.segment == segment);
+            if was_settled && !was_open {
+                self.tell(
+                    format_args!("segment {segment}"),
+                    "its summary was broken, and is written anew",
+                );
+            }
+        }
+    }
+
+    fn mend_inodes(&mut self, survey: &Survey) -> FsResult<()> {
+        for &nid in &survey.stray {
+            self.state.nat.free(nid)?;
+            self.tell(
+                format_args!("node {nid}"),
+                "was in use and belonged to nothing; the number is free",
+            );
+        }
+        for (&ino, &counted) in &survey.blocks {
+            let attributes = self.state.live(ino)?.attributes();
+            let stated = std::mem::replace(&mut attributes.blocks, counted);
+            self.tell(
+                format_args!("inode {ino}"),
+                format_args!("said that it takes {stated} blocks, but takes {counted}"),
+            );
+        }
+        for &(ino, lblk) in &survey.beyond {
+            self.state.clear_pointers(ino, lblk..lblk + 1)?;
+            self.tell(
+                format_args!("inode {ino}"),
+                format_args!("had a block {lblk} behind its end, which nobody can read"),
+            );
+        }
+        for (&ino, &counted) in &survey.entries {
+            let live = self.state.live(ino)?;
+            live.dirty.set(true);
+            let stated = std::mem::replace(&mut live.inode.entries, counted);
+            self.tell(
+                format_args!("directory {ino}"),
+                format_args!("said that it has {stated} names, but has {counted}"),
+            );
+        }
+        self.mend_links(survey)
+    }
+
+    fn mend_links(&mut self, survey: &Survey) -> FsResult<()> {
+        let below = survey.below();
+        for (&ino, &names) in &survey.names {
+            let is_directory = self.state.live(ino)?.kind() == FileKind::Directory;
+            let counted = if is_directory {
+                2 + below.get(&ino).copied().unwrap_or(0)
+            } else {
+                names
+            };
+            let stated = self.state.live(ino)?.inode.attributes.nlink;
+            if stated != counted {
+                self.state.live(ino)?.attributes().nlink = counted;
+                self.tell(
+                    format_args!("inode {ino}"),
+                    format_args!("said that it has {stated} links, but has {counted}"),
+                );
+            }
+        }
+        for (&ino, &(parent, _)) in survey
+            .homes
+            .iter()
+            .filter(|(_, (parent, _))| *parent != LOST)
+        {
+            let stated = self.state.live(ino)?.inode.attributes.parent;
+            if stated != parent {
+                self.state.live(ino)?.attributes().parent = parent;
+                self.tell(
+                    format_args!("directory {ino}"),
+                    format_args!("said that it lies in directory {stated}, but lies in {parent}"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn mend_directories(&mut self, survey: &Survey) -> FsResult<()> {
+        for (&ino, fault) in &survey.scattered {
+            let kept = self.gather(ino)?;
+            self.tell(
+                format_args!("directory {ino}"),
+                format_args!("{fault}: its {kept} names that can be read are written anew"),
+            );
+        }
+        let is_torn = |name: &&Name| survey.torn.contains(&name.parent);
+        let (misnamed, dangling, second) = (&survey.misnamed, &survey.dangling, &survey.second);
+        for name in misnamed
+            .iter()
+            .chain(dangling)
+            .chain(second)
+            .filter(is_torn)
+        {
+            let text = "names something that is not there, has another name or is of another kind";
+            self.told.left.push(format!("{}: {text}", name.place()));
+        }
+        for name in misnamed.iter().filter(|name| !is_torn(name)) {
+            self.state
+                .replace_name(name.parent, &name.name, name.named)?;
+            let kind = kind_of(name.named.kind).name();
+            self.tell(
+                name.place(),
+                format_args!("inode {} is a {kind}, and is named so now", name.named.ino),
+            );
+            self.relieve()?;
+        }
+        for name in dangling.iter().filter(|name| !is_torn(name)) {
+            self.state.remove_name(name.parent, &name.name)?;
+            self.tell(
+                name.place(),
+                format_args!("inode {} is not there: the name is removed", name.named.ino),
+            );
+            self.relieve()?;
+        }
+        for name in second.iter().filter(|name| !is_torn(name)) {
+            self.state.remove_name(name.parent, &name.name)?;
+            self.tell(
+                name.place(),
+                format_args!(
+                    "directory {} has another name: this one is removed",
+                    name.named.ino
+                ),
+            );
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the names of a directory into new blocks, and says how many they are.
+    fn gather(&mut self, ino: u32) -> FsResult<usize> {
+        let names = survey::names(&mut self.state, ino)?.names;
+        self.state.drop_content(ino)?;
+        let live = self.state.live(ino)?;
+        live.inode.inline.clear();
+        live.inode.entries = 0;
+        let attributes = live.attributes();
+        attributes.is_inline = true;
+        attributes.size = 0;
+        for (name, named) in &names {
+            self.state.add_name(ino, name, *named)?;
+        }
+        self.relieve()?;
+        Ok(names.len())
+    }
+
+    /// Gives names to what has none.
+    fn house_lost(&mut self, survey: &Survey) -> FsResult<()> {
+        if survey.lost.is_empty() {
+            return Ok(());
+        }
+        let home = match self.state.find(ROOT, LOST_AND_FOUND)? {
+            Some(named) => named.ino,
+            None => self.make_home()?,
+        };
+        if self.state.live(home)?.kind() != FileKind::Directory {
+            let count = survey.lost.len();
+            let text = "no name leads to them, and /lost+found is no directory";
+            self.told.left.push(format!("{count} inodes: {text}"));
+            return Ok(());
+        }
+        for &ino in &survey.lost {
+            let mut name = format!("#{ino}");
+            while self.state.find(home, name.as_bytes())?.is_some() {
+                name.push('+');
+            }
+            let kind = self.state.live(ino)?.kind();
+            self.state.add_name(
+                home,
+                name.as_bytes(),
+                Named {
+                    ino,
+                    kind: type_of(kind),
+                },
+            )?;
+            self.state.live(ino)?.attributes().parent = home;
+            if kind == FileKind::Directory {
+                self.state.live(home)?.attributes().nlink += 1;
+            }
+            self.tell(
+                format_args!("inode {ino}"),
+                format_args!("no name led to it; it is /lost+found/{name} now"),
+            );
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    fn make_home(&mut self) -> FsResult<u32> {
+        let birth = Birth {
+            kind: FileKind::Directory,
+            perm: 0o700,
+            caller: Caller::default(),
+            rdev: Rdev::default(),
+            target: b"",
+            xattrs: Vec::new(),
+        };
+        self.state.make(ROOT, LOST_AND_FOUND, &birth)
+    }
+
+    /// Writes what memory, or the free segments, have no room for. What has been repaired so far is better than what was.
+    fn relieve(&mut self) -> FsResult<()> {
+        if self.state.dirty_blocks() > self.state.dirty_max() {
+            self.state.checkpoint(false)?;
+        }
+        self.state.shrink();
+        Ok(())
+    }
+}

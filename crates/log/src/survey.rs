@@ -1,0 +1,563 @@
+//! What is in a log that may be damaged: everything that can be reached, and what is left over.
+//!
+//! Nothing is changed here. What cannot be read is told, and whatever may belong to it counts as used.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::fmt::Display;
+use std::ops::{ControlFlow, Range};
+
+use anteros_core::{FileKind, FsError, FsResult};
+
+use crate::check::Bitmap;
+use crate::dir::{Named, type_of};
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::{self, Owner};
+use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
+use crate::medium::read_block;
+use crate::state::State;
+
+/// Stands for the directory that what was lost is put into.
+pub(crate) const LOST: u32 = 0;
+
+/// An entry of a directory.
+pub(crate) struct Name {
+    pub(crate) parent: u32,
+    pub(crate) name: Vec<u8>,
+    pub(crate) named: Named,
+}
+
+impl Name {
+    /// Where it stands, in words.
+    pub(crate) fn place(&self) -> String {
+        format!(
+            "directory {}, {:?}",
+            self.parent,
+            String::from_utf8_lossy(&self.name)
+        )
+    }
+}
+
+/// The names in a directory, as far as they can be read.
+pub(crate) struct Names {
+    pub(crate) names: Vec<(Vec<u8>, Named)>,
+    /// Why they have to be put into new blocks.
+    pub(crate) fault: Option<String>,
+}
+
+/// Who says that a block is its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) owner: Owner,
+    pub(crate) is_node: bool,
+}
+
+/// The owners of the blocks of a segment whose summary does not say so.
+pub(crate) struct Owners {
+    pub(crate) has_nodes: bool,
+    pub(crate) owners: Vec<Owner>,
+}
+
+/// What is in a log.
+pub(crate) struct Survey {
+    /// Blocks that belong to something.
+    pub(crate) used: Bitmap,
+    nids: Vec<u64>,
+    /// How many names each inode has, but for those of directories that have to go.
+    pub(crate) names: BTreeMap<u32, u32>,
+    /// The name that each directory keeps.
+    pub(crate) homes: BTreeMap<u32, (u32, Vec<u8>)>,
+    /// Names of what is not there.
+    pub(crate) dangling: Vec<Name>,
+    /// Names of directories beyond the first.
+    pub(crate) second: Vec<Name>,
+    /// Names with another kind than the inode's, which is the one given here.
+    pub(crate) misnamed: Vec<Name>,
+    /// Directories whose names have to be put into new blocks, and why.
+    pub(crate) scattered: BTreeMap<u32, String>,
+    /// Inodes of which not every node can be read.
+    pub(crate) torn: HashSet<u32>,
+    /// How many names there are in directories that say otherwise.
+    pub(crate) entries: BTreeMap<u32, u32>,
+    /// How many blocks inodes take that say otherwise.
+    pub(crate) blocks: BTreeMap<u32, u64>,
+    /// Blocks behind the end of files: inode, and logical block.
+    pub(crate) beyond: Vec<(u32, u32)>,
+    /// Blocks that more than one claims.
+    pub(crate) shared: BTreeSet<u64>,
+    /// Of the blocks that were asked for: all who claim them.
+    pub(crate) claims: BTreeMap<u64, Vec<Claim>>,
+    /// Owners of blocks in segments that have no summary, or a broken one.
+    pub(crate) owners: BTreeMap<u32, Owners>,
+    unsummarized: HashSet<u32>,
+    /// Inodes that no name leads to, and no other one of these.
+    pub(crate) lost: Vec<u32>,
+    /// Numbers that are in use, and nothing is there or it belongs to nothing.
+    pub(crate) stray: Vec<u32>,
+    /// What cannot be read, in words.
+    pub(crate) unreadable: Vec<String>,
+    /// Inodes, whether they can be read or not.
+    pub(crate) inodes: u32,
+    /// Numbers in use.
+    pub(crate) nodes_stated: u32,
+    /// Blocks that are spoken for.
+    pub(crate) blocks_taken: u64,
+    pub(crate) promised: u64,
+}
+
+/// Whether an error says that the log is damaged; others say that it cannot be read at all, or not by us.
+fn is_damage(error: &FsError) -> bool {
+    matches!(error, FsError::Corrupt(_) | FsError::NotFound)
+}
+
+/// The names in a directory: those that can be listed, or else those in each block that can be read.
+pub(crate) fn names(state: &mut State, parent: u32) -> FsResult<Names> {
+    let seed = state.superblock.hash_seed;
+    let (mut names, mut seen): (Vec<_>, HashSet<Vec<u8>>) = Default::default();
+    let (mut misplaced, mut last) = (0, 0);
+    let listed = state.list(parent, 2, &mut |entry, position| {
+        let is_new = seen.insert(entry.name.to_vec());
+        misplaced +=
+            u32::from(!is_new || entry.hash != dir::hash(entry.name, &seed) || position <= last);
+        last = position;
+        if is_new {
+            names.push((
+                entry.name.to_vec(),
+                Named {
+                    ino: entry.ino,
+                    kind: entry.kind,
+                },
+            ));
+        }
+        ControlFlow::Continue(())
+    });
+    match listed {
+        Ok(()) if misplaced == 0 => Ok(Names { names, fault: None }),
+        Ok(()) => Ok(Names {
+            names,
+            fault: Some(format!(
+                "{misplaced} names lie where their hashes do not lead"
+            )),
+        }),
+        Err(error) if is_damage(&error) => Ok(Names {
+            names: salvage(state, parent)?,
+            fault: Some(error.to_string()),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names in whatever block of a directory can be read.
+fn salvage(state: &mut State, parent: u32) -> FsResult<Vec<(Vec<u8>, Named)>> {
+    let live = state.live(parent)?;
+    let mut found: BTreeMap<Vec<u8>, Named> = BTreeMap::new();
+    let mut add = |entry: dir::Entry<'_>| {
+        found.entry(entry.name.to_vec()).or_insert(Named {
+            ino: entry.ino,
+            kind: entry.kind,
+        });
+    };
+    if live.inode.attributes.is_inline {
+        dir::entries(&live.inode.inline)
+            .map_while(Result::ok)
+            .for_each(&mut add);
+    }
+    let mut lblks: BTreeSet<u32> = state.live(parent)?.pages.keys().copied().collect();
+    // Below a node that cannot be read there is nothing to be found.
+    let mut at = 0;
+    while let Ok(Some(range)) = state.next_leaf(parent, at) {
+        at = range.end;
+        let add = |lblk, _| {
+            lblks.insert(lblk);
+        };
+        if state.for_pointers(parent, range, add).is_err() {
+            break;
+        }
+    }
+    for lblk in lblks {
+        match state.dir_block(parent, lblk) {
+            Ok(block) => dir::leaf_entries(block)
+                .into_iter()
+                .flatten()
+                .map_while(Result::ok)
+                .for_each(&mut add),
+            Err(error) if is_damage(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The logical blocks of an inode, node by node.
+fn leaves(state: &mut State, ino: u32) -> FsResult<Vec<Range<u32>>> {
+    let (mut leaves, mut at) = (Vec::new(), 0);
+    while let Some(range) = state.next_leaf(ino, at)? {
+        at = range.end;
+        leaves.push(range);
+    }
+    Ok(leaves)
+}
+
+impl Survey {
+    /// Looks at everything. Of the blocks in `watched`, all who claim them are noted.
+    ///
+    /// # Errors
+    ///
+    /// When the device cannot be read.
+    pub(crate) fn take(state: &mut State, watched: &BTreeSet<u64>) -> FsResult<Self> {
+        let mut survey = Self {
+            used: Bitmap::new(state.segments.count()),
+            nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
+            names: BTreeMap::new(),
+            homes: BTreeMap::from([(ROOT, (ROOT, Vec::new()))]),
+            dangling: Vec::new(),
+            second: Vec::new(),
+            misnamed: Vec::new(),
+            scattered: BTreeMap::new(),
+            torn: HashSet::new(),
+            entries: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            beyond: Vec::new(),
+            shared: BTreeSet::new(),
+            claims: watched.iter().map(|&block| (block, Vec::new())).collect(),
+            owners: BTreeMap::new(),
+            unsummarized: unsummarized(state)?,
+            lost: Vec::new(),
+            stray: Vec::new(),
+            unreadable: Vec::new(),
+            inodes: 0,
+            nodes_stated: 0,
+            blocks_taken: 0,
+            promised: 0,
+        };
+        survey.walk(state, ROOT)?;
+        survey.find_lost(state)?;
+        Ok(survey)
+    }
+
+    /// Whether all could be read: only then is it known what belongs to nothing.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.unreadable.is_empty()
+    }
+
+    /// Directories in each directory, of those that keep their names.
+    pub(crate) fn below(&self) -> HashMap<u32, u32> {
+        let mut below = HashMap::new();
+        for (_, (parent, _)) in self.homes.iter().filter(|(ino, _)| **ino != ROOT) {
+            *below.entry(*parent).or_default() += 1;
+        }
+        below
+    }
+
+    fn is_known(&self, nid: u32) -> bool {
+        self.nids[nid as usize / 64] >> (nid % 64) & 1 == 1
+    }
+
+    /// Notes what is damaged; another error is passed on.
+    fn tolerate<T>(&mut self, place: impl Display, result: FsResult<T>) -> FsResult<Option<T>> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if is_damage(&error) => {
+                self.unreadable.push(format!("{place}: {error}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Visits an inode that has a name, and everything below.
+    fn walk(&mut self, state: &mut State, from: u32) -> FsResult<()> {
+        *self.names.entry(from).or_default() += 1;
+        let mut directories = VecDeque::from([from]);
+        self.visit(state, from)?;
+        while let Some(parent) = directories.pop_front() {
+            if state.live(parent)?.kind() != FileKind::Directory {
+                continue;
+            }
+            let Names { names, fault } = names(state, parent)?;
+            if !self.torn.contains(&parent) {
+                self.scattered.extend(fault.map(|fault| (parent, fault)));
+                if state.live(parent)?.inode.entries as usize != names.len() {
+                    self.entries.insert(parent, names.len() as u32);
+                }
+            }
+            for (name, named) in names {
+                if self.meet(
+                    state,
+                    Name {
+                        parent,
+                        name,
+                        named,
+                    },
+                )? {
+                    directories.push_back(named.ino);
+                }
+                state.shrink();
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a name; says whether it leads to something new.
+    fn meet(&mut self, state: &mut State, name: Name) -> FsResult<bool> {
+        let ino = name.named.ino;
+        let found = match state.live(ino) {
+            Ok(live) => live.inode.attributes,
+            Err(error) if is_damage(&error) => {
+                // An inode that has never been written is none.
+                if state.nat.get(ino)?.pointer == 0 || matches!(error, FsError::NotFound) {
+                    self.dangling.push(name);
+                } else {
+                    self.nids[ino as usize / 64] |= 1 << (ino % 64);
+                    self.tolerate(name.place(), Err::<(), _>(error))?;
+                }
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if found.kind == FileKind::Directory {
+            if let Some((kept, _)) = self.homes.get(&ino) {
+                let is_better = found.parent == name.parent && *kept != name.parent;
+                if is_better && ino != ROOT && *kept != LOST && !self.is_below(name.parent, ino) {
+                    let kept = self.homes.insert(ino, (name.parent, name.name));
+                    let (parent, name) = kept.unwrap_or_default();
+                    self.second.push(Name {
+                        parent,
+                        name,
+                        named: Named {
+                            ino,
+                            kind: type_of(found.kind),
+                        },
+                    });
+                } else {
+                    self.second.push(name);
+                }
+                return Ok(false);
+            }
+            self.homes.insert(ino, (name.parent, name.name.clone()));
+        }
+        if type_of(found.kind) != name.named.kind {
+            self.misnamed.push(Name {
+                named: Named {
+                    ino,
+                    kind: type_of(found.kind),
+                },
+                ..name
+            });
+        }
+        let count = self.names.entry(ino).or_default();
+        *count += 1;
+        let is_new = *count == 1;
+        if is_new {
+            self.visit(state, ino)?;
+        }
+        Ok(is_new)
+    }
+
+    /// Whether the way from a directory to the root goes through `ino`.
+    fn is_below(&self, directory: u32, ino: u32) -> bool {
+        let mut at = directory;
+        // Homes were found from the root on: there is no circle among them, but nobody should hang on it.
+        for _ in 0..=self.homes.len() {
+            if at == ino {
+                return true;
+            }
+            match self.homes.get(&at) {
+                Some((parent, _)) if *parent != at => at = *parent,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Looks at an inode and all that belongs to it.
+    fn visit(&mut self, state: &mut State, ino: u32) -> FsResult<()> {
+        let visited = self.try_visit(state, ino);
+        self.tolerate(format_args!("inode {ino}"), visited)
+            .map(drop)
+    }
+
+    fn try_visit(&mut self, state: &mut State, ino: u32) -> FsResult<()> {
+        let live = state.live(ino)?;
+        let (attributes, xattr_nid) = (live.inode.attributes, live.inode.xattr_nid);
+        self.claim_node(state, ino, ino)?;
+        let xattrs = state.xattrs(ino);
+        self.tolerate(format_args!("inode {ino}, extended attributes"), xattrs)?;
+        let mut nids = Vec::from_iter(Some(xattr_nid).filter(|&nid| nid != 0));
+        let mut broken = Vec::new();
+        state.for_nodes(ino, &mut |nid, read| match read {
+            Ok(()) => nids.push(nid),
+            Err(error) => broken.push(error),
+        })?;
+        for &nid in &nids {
+            self.claim_node(state, ino, nid)?;
+        }
+        if !broken.is_empty() {
+            self.torn.insert(ino);
+            for error in broken {
+                self.tolerate(format_args!("inode {ino}"), Err::<(), _>(error))?;
+            }
+            return Ok(());
+        }
+        let mut blocks = nids.len() as u64;
+        for range in leaves(state, ino)? {
+            blocks += self.visit_pointers(state, ino, range, attributes.size)?;
+        }
+        let unplaced = state.unplaced(ino)?;
+        self.blocks_taken += unplaced;
+        if blocks + unplaced != attributes.blocks {
+            self.blocks.insert(ino, blocks + unplaced);
+        }
+        Ok(())
+    }
+
+    fn visit_pointers(
+        &mut self,
+        state: &mut State,
+        ino: u32,
+        range: Range<u32>,
+        size: u64,
+    ) -> FsResult<u64> {
+        let mut pointers = Vec::new();
+        state.for_pointers(ino, range, |lblk, pointer| pointers.push((lblk, pointer)))?;
+        for &(lblk, pointer) in &pointers {
+            match pointer {
+                Pointer::Plain(block) => {
+                    self.claim(
+                        state,
+                        Claim {
+                            owner: Owner { ino, lblk },
+                            is_node: false,
+                        },
+                        block,
+                    );
+                    if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
+                        self.beyond.push((ino, lblk));
+                    }
+                }
+                Pointer::Promised => self.promised += 1,
+                Pointer::Packed(_) => return Err(FsError::Unsupported),
+                Pointer::Hole => {}
+            }
+        }
+        self.blocks_taken += pointers.len() as u64;
+        Ok(pointers.len() as u64)
+    }
+
+    fn claim_node(&mut self, state: &mut State, ino: u32, nid: u32) -> FsResult<()> {
+        self.nids[nid as usize / 64] |= 1 << (nid % 64);
+        self.blocks_taken += 1;
+        let entry = state.nat.get(nid)?;
+        if let Some(block) = Pointer::decode(entry.pointer, &state.superblock, nid, 0)?.block() {
+            self.claim(
+                state,
+                Claim {
+                    owner: Owner { ino, lblk: nid },
+                    is_node: true,
+                },
+                block,
+            );
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, state: &State, claim: Claim, block: u64) {
+        let (segment, index) = state.segments.locate(block);
+        if self.used.set(segment, index) {
+            self.shared.insert(block);
+        }
+        if let Some(claims) = self.claims.get_mut(&block) {
+            claims.push(claim);
+        }
+        if self.unsummarized.contains(&segment) {
+            let nobody = || Owners {
+                has_nodes: claim.is_node,
+                owners: vec![Owner::default(); SEGMENT_CONTENT as usize],
+            };
+            self.owners.entry(segment).or_insert_with(nobody).owners[usize::from(index)] =
+                claim.owner;
+        }
+    }
+
+    /// Finds what is in use and no name leads to.
+    fn find_lost(&mut self, state: &mut State) -> FsResult<()> {
+        let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
+        for nid in ROOT..=state.nat.count_max() {
+            let entry = state.nat.get(nid)?;
+            self.nodes_stated += u32::from(entry.ino != 0);
+            self.inodes += u32::from(entry.ino == nid);
+            if entry.ino == 0 || self.is_known(nid) {
+                continue;
+            }
+            if entry.ino != nid {
+                loose.push(nid);
+                continue;
+            }
+            match state.live(nid) {
+                Ok(_) => unnamed.push(nid),
+                Err(error) if is_damage(&error) && entry.pointer == 0 => {
+                    self.inodes -= 1;
+                    self.stray.push(nid);
+                }
+                Err(error) => {
+                    self.tolerate(
+                        format_args!("inode {nid}, which no name leads to"),
+                        Err::<(), _>(error),
+                    )?;
+                }
+            }
+        }
+        self.adopt(state, &unnamed)?;
+        let loose: Vec<u32> = loose
+            .into_iter()
+            .filter(|&nid| !self.is_known(nid))
+            .collect();
+        match self.is_whole() {
+            true => self.stray.extend(loose),
+            false => {
+                let text = |nid| format!("node {nid}: belongs to nothing that can be read");
+                self.unreadable.extend(loose.into_iter().map(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits inodes that no name leads to, each from the one that leads to it, if one does.
+    fn adopt(&mut self, state: &mut State, unnamed: &[u32]) -> FsResult<()> {
+        let mut named = HashSet::new();
+        for &ino in unnamed {
+            if state.live(ino)?.kind() == FileKind::Directory {
+                named.extend(
+                    names(state, ino)?
+                        .names
+                        .into_iter()
+                        .map(|(_, named)| named.ino),
+                );
+            }
+        }
+        let first = unnamed.iter().filter(|ino| !named.contains(ino));
+        // What is left then lies in circles: it is entered somewhere.
+        for &ino in first.chain(unnamed) {
+            if !self.is_known(ino) {
+                if state.live(ino)?.kind() == FileKind::Directory {
+                    self.homes.insert(ino, (LOST, Vec::new()));
+                }
+                self.lost.push(ino);
+                self.walk(state, ino)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Segments that have no summary that could be used.
+fn unsummarized(state: &State) -> FsResult<HashSet<u32>> {
+    let mut found = HashSet::new();
+    for segment in 0..state.segments.count() {
+        let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
+        let block = read_block(&*state.device, at)?;
+        if summary::parse(&block, state.segments.segment(segment).serial).is_err() {
+            found.insert(segment);
+        }
+    }
+    Ok(found)
+}
