@@ -1,8 +1,8 @@
 //! The process behind a FUSE mount: it serves an image until it is unmounted, within its memory, or
-//! a directory.
+//! a directory, or a log.
 //!
 //! - `background`: how it leaves the terminal.
-//! - `metrics`, `mirror`: what it tells of itself when it serves an image, or a directory.
+//! - `metrics`, `mirror`, `log`: what it tells of itself when it serves an image, a directory, or a log.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
@@ -12,6 +12,7 @@ pub mod background;
 pub mod exposition;
 pub mod faults;
 pub mod latencies;
+pub mod log;
 pub mod metrics;
 pub mod mirror;
 pub mod neighbours;

@@ -13,7 +13,7 @@ use crate::passthru::{SCRIPTS, has_pjdfstest, run_pjdfstest, script};
 use crate::{Signal, Workshop, file_system_at, is_mounted, kill, run, same, trees, wait_until};
 
 /// A log in the file `log`, and a directory `mnt`.
-fn shop(size: &str) -> Workshop {
+pub fn shop(size: &str) -> Workshop {
     let shop = Workshop::new();
     fs::create_dir(shop.path("mnt")).unwrap();
     shop.good(&format!("log mkfs log --size {size}"));
@@ -21,13 +21,13 @@ fn shop(size: &str) -> Workshop {
 }
 
 /// The same, mounted.
-fn mounted(size: &str) -> (Workshop, Child) {
+pub fn mounted(size: &str) -> (Workshop, Child) {
     let shop = shop(size);
     let daemon = mount(&shop, "");
     (shop, daemon)
 }
 
-fn mount(shop: &Workshop, options: &str) -> Child {
+pub fn mount(shop: &Workshop, options: &str) -> Child {
     let mut command = shop.command(&format!("log mount log mnt --foreground {options}"));
     let daemon = command.stdin(Stdio::null()).spawn().unwrap();
     wait_until(|| is_mounted(&shop.path("mnt")));
@@ -35,7 +35,7 @@ fn mount(shop: &Workshop, options: &str) -> Child {
 }
 
 /// Unmounts, sees the daemon end well, and checks what it leaves.
-fn unmount(shop: &Workshop, mut daemon: Child) {
+pub fn unmount(shop: &Workshop, mut daemon: Child) {
     umount(shop);
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
     let said = shop.good("log check log");
@@ -43,12 +43,12 @@ fn unmount(shop: &Workshop, mut daemon: Child) {
     assert!(!said.contains("not unmounted"), "{said}");
 }
 
-fn umount(shop: &Workshop) {
+pub fn umount(shop: &Workshop) {
     wait_until(|| run(Command::new("umount").arg(shop.path("mnt"))).status == Some(0));
 }
 
 /// Kills the daemon, and takes away what it leaves mounted.
-fn kill_daemon(shop: &Workshop, mut daemon: Child) {
+pub fn kill_daemon(shop: &Workshop, mut daemon: Child) {
     kill(&daemon, Signal::KILL);
     daemon.wait().unwrap();
     umount(shop);

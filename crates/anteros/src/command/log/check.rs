@@ -1,19 +1,21 @@
 //! `anteros log check`
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use anteros_core::FileDevice;
-use anteros_log::{Options, Report, check, system_clock};
+use anteros_log::{Options, Repaired, Report, check, repair, system_clock};
 
-use crate::failure::{Failure, Outcome, Verdict};
+use crate::failure::{Outcome, Verdict};
 use crate::output;
 
-/// Check a log: whether all that it says of itself agrees. Nothing is changed
+/// Check a log: whether all that it says of itself agrees. Nothing is changed, unless it is to be repaired
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file or block device
     device: PathBuf,
+
+    /// Set right what is wrong, as far as that takes no guess: the log must not be mounted
+    #[arg(long)]
+    repair: bool,
 
     /// One JSON object instead of text
     #[arg(long)]
@@ -22,12 +24,22 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
-        let device = FileDevice::open(&self.device).map_err(Failure::os)?;
-        let report = check(Arc::new(device), Options::new(system_clock))
-            .map_err(|error| super::failure(self.device.display(), &error))?;
+        let fail = |error| super::failure(self.device.display(), &error);
+        let (device, repaired) = match self.repair {
+            true => {
+                let device = super::open(&self.device)?;
+                let repaired = repair(device.clone(), Options::new(system_clock)).map_err(fail)?;
+                (device, Some(repaired))
+            }
+            false => (super::open_to_read(&self.device)?, None),
+        };
+        let report = check(device, Options::new(system_clock)).map_err(fail)?;
         match self.json {
-            true => println!("{}", json(&report)),
-            false => self.tell(&report),
+            true => output::json(&json(&report, repaired.as_ref()))?,
+            false => {
+                repaired.iter().for_each(tell_repairs);
+                self.tell(&report);
+            }
         }
         Ok(if report.fault_count == 0 {
             Verdict::Good
@@ -64,8 +76,19 @@ impl Args {
     }
 }
 
-fn json(report: &Report) -> serde_json::Value {
+fn tell_repairs(repaired: &Repaired) {
+    for repair in &repaired.repairs {
+        println!("repaired: {repair}");
+    }
+    for left in &repaired.left {
+        println!("left: {left}");
+    }
+}
+
+fn json(report: &Report, repaired: Option<&Repaired>) -> serde_json::Value {
     serde_json::json!({
+        "repairs": repaired.map(|repaired| &repaired.repairs),
+        "left": repaired.map(|repaired| &repaired.left),
         "faults": report.faults,
         "fault_count": report.fault_count,
         "was_clean": report.recovery.was_clean,

@@ -1,8 +1,12 @@
 //! `anteros log`: the read-write file system.
 
 mod check;
+mod dump;
+mod figure;
+mod gc;
 mod mkfs;
 mod mount;
+mod stat;
 
 use std::fmt::Display;
 use std::path::Path;
@@ -25,6 +29,9 @@ enum Command {
     Mkfs(mkfs::Args),
     Mount(mount::Args),
     Check(check::Args),
+    Stat(stat::Args),
+    Dump(dump::Args),
+    Gc(gc::Args),
 }
 
 impl Args {
@@ -33,8 +40,16 @@ impl Args {
             Command::Mkfs(args) => args.run(),
             Command::Mount(args) => args.run(),
             Command::Check(args) => args.run(),
+            Command::Stat(args) => args.run(),
+            Command::Dump(args) => args.run(),
+            Command::Gc(args) => args.run(),
         }
     }
+}
+
+/// Opens a device to look at it.
+fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    Ok(Arc::new(FileDevice::open(path).map_err(Failure::os)?))
 }
 
 /// Opens a device for writing, and keeps others from doing the same.

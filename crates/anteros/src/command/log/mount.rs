@@ -11,6 +11,7 @@ use anteros_log::{Log, Options, Order, system_clock};
 
 use crate::args::WorkerArgs;
 use crate::daemon::faults::Faults;
+use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, background};
 use crate::failure::{Failure, Kind, Outcome};
 
@@ -104,6 +105,13 @@ impl Args {
             Session::mount(fs, &self.directory, &options).map_err(daemon::mount_failure)?;
         let faults: Arc<Faults> = Arc::default();
         let session = session.on_fault(faults.clone().listen(|_| None));
+        let watch = LogDaemon::new(
+            log.clone(),
+            faults.clone(),
+            self.memory,
+            self.workers.count_for_mount(),
+        );
+        let session = watch.clone().listen(session);
         let (stop, stopped) = channel::<()>();
         let keeper = std::thread::spawn({
             let (log, faults) = (log.clone(), faults.clone());
@@ -118,6 +126,7 @@ impl Args {
         });
         drop(stop);
         let _ = keeper.join();
+        watch.finish();
         log.close().map_err(|error| {
             Failure::new(
                 Kind::System,

@@ -1,6 +1,7 @@
 //! `anteros stat`
 
 mod image;
+mod log;
 mod mirror;
 mod numbers;
 
@@ -21,10 +22,12 @@ use numbers::Numbers;
 /// Show what a FUSE mount has cost so far, and who moves the content of a file in a mirrored directory
 ///
 /// Of an image: memory, reads, decoding, latencies, faults. Of a mirrored directory: who moves the content of files and
-/// why, what was agreed, memory, the buffer, open files, latencies, faults.
+/// why, what was agreed, memory, the buffer, open files, latencies, faults. Of a log: space, segments, memory, what was
+/// written and why, syncs, latencies, faults.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where `anteros mount --fuse` or `anteros passthru` has mounted something, or a file that the latter shows
+    /// Where `anteros mount --fuse`, `anteros passthru` or `anteros log mount` has mounted something, or a file that the
+    /// second of these shows
     path: PathBuf,
 
     /// As JSON
@@ -37,6 +40,15 @@ pub struct Args {
 }
 
 impl Args {
+    /// To show what is mounted on a directory.
+    pub const fn of(path: PathBuf, json: bool) -> Self {
+        Self {
+            path,
+            json,
+            prometheus: false,
+        }
+    }
+
     pub fn run(self) -> Outcome {
         let metadata = std::fs::metadata(&self.path).map_err(|e| self.failure(&e))?;
         match metadata.is_dir() {
@@ -64,12 +76,14 @@ impl Args {
             return Ok(output::text(&text)?);
         }
         let numbers = Numbers::parse(&text);
-        let is_mirror = numbers.words(mirror::INFO).is_some();
-        match (self.json, is_mirror) {
-            (true, true) => output::json(&mirror::json(&numbers)),
-            (true, false) => output::json(&image::json(&numbers)),
-            (false, true) => output::text(&mirror::table(&numbers)),
-            (false, false) => output::text(&image::table(&numbers)),
+        let is = |info| numbers.words(info).is_some();
+        match (self.json, is(mirror::INFO), is(log::INFO)) {
+            (true, true, _) => output::json(&mirror::json(&numbers)),
+            (true, _, true) => output::json(&log::json(&numbers)),
+            (true, ..) => output::json(&image::json(&numbers)),
+            (false, true, _) => output::text(&mirror::table(&numbers)),
+            (false, _, true) => output::text(&log::table(&numbers)),
+            (false, ..) => output::text(&image::table(&numbers)),
         }?;
         Ok(())
     }
@@ -141,8 +155,8 @@ fn trace_line(numbers: &Numbers) -> Option<String> {
 
 fn no_mount(directory: &Path) -> Failure {
     let message = format!("{}: no FUSE mount of anteros", directory.display());
-    let hint = "name the directory itself that `anteros mount --fuse` or `anteros passthru` was given; \
-                what the kernel mounts has no such numbers";
+    let hint = "name the directory itself that `anteros mount --fuse`, `anteros passthru` or `anteros log mount` was \
+                given; what the kernel mounts has no such numbers";
     Failure::new(Kind::System, message).hint(hint)
 }
 

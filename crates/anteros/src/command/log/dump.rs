@@ -1,0 +1,685 @@
+//! `anteros log dump`
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anteros_core::{FileKind, FsError, Timestamp};
+use anteros_log::layout::checkpoint::Checkpoint;
+use anteros_log::layout::node::{Attributes, NodeHeader, NodeKind};
+use anteros_log::layout::packed::{PackedHeader, Slot, SlotKind};
+use anteros_log::layout::pointer::Pointer;
+use anteros_log::layout::record::{Record, records};
+use anteros_log::layout::summary::Owner;
+use anteros_log::layout::{Corrupt, Superblock};
+use anteros_log::{
+    Area, Content, InodeView, Inspector, NodeView, Options, Place, Run, system_clock,
+};
+
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::output;
+
+/// Show what a log says about itself: superblock, checkpoints, an inode, a block, the groups behind the checkpoint
+///
+/// Nothing is changed. A log that no mount would open is shown as far as it can be read.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file or block device
+    device: PathBuf,
+
+    /// The inode with this number: attributes, nodes, where its content lies
+    #[arg(long, value_name = "NUMBER")]
+    inode: Option<u32>,
+
+    /// The inode of this path
+    #[arg(long, value_name = "PATH", conflicts_with = "inode")]
+    path: Option<OsString>,
+
+    /// The block with this number: what it is, and whose
+    #[arg(long, value_name = "NUMBER")]
+    block: Option<u64>,
+
+    /// The groups behind the checkpoint, which a mount would replay, record by record
+    #[arg(long)]
+    groups: bool,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        let device = super::open_to_read(&self.device)?;
+        let opened = Inspector::open(device, &Options::new(system_clock));
+        let mut log = opened.map_err(|error| super::failure(self.device.display(), &error))?;
+        let mut page = Page::default();
+        if let Some(path) = &self.path {
+            let path = path.as_bytes();
+            let found = log.find(path).and_then(|ino| log.inode(ino));
+            page.inode(&found.map_err(|error| self.failure(output::name(path), &error))?);
+        }
+        if let Some(ino) = self.inode {
+            page.inode(
+                &log.inode(ino)
+                    .map_err(|error| self.failure(format_args!("inode {ino}"), &error))?,
+            );
+        }
+        if let Some(block) = self.block {
+            let found = log.block(block);
+            page.block(
+                block,
+                &found.map_err(|error| self.failure(format_args!("block {block}"), &error))?,
+            );
+        }
+        if self.groups {
+            let found = log
+                .groups()
+                .map_err(|error| super::failure(self.device.display(), &error))?;
+            page.groups(&log, &found);
+        }
+        if page.0.is_empty() {
+            page.superblocks(&log);
+            page.checkpoints(&log);
+        }
+        output::text(&page.0)?;
+        Ok(Verdict::Good)
+    }
+
+    fn failure(&self, place: impl Display, error: &FsError) -> Failure {
+        let kind = match error {
+            FsError::Corrupt(_) => Kind::Corrupt,
+            FsError::Unsupported => Kind::Unsupported,
+            _ => Kind::System,
+        };
+        Failure::new(
+            kind,
+            format_args!("{}: {place}: {error}", self.device.display()),
+        )
+    }
+}
+
+/// Text, a line for each thing.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, name: &str, what: impl Display) {
+        self.0 += &format!("{name:<14} {what}\n");
+    }
+
+    /// A line that belongs to the one above.
+    fn below(&mut self, what: impl Display) {
+        self.0 += &format!("  {what}\n");
+    }
+
+    fn superblocks(&mut self, log: &Inspector) {
+        for (number, copy) in log.superblocks().iter().enumerate() {
+            let name = format!("superblock {number}");
+            match copy {
+                Ok(copy) if copy == log.superblock() => self.line(
+                    &name,
+                    format_args!("generation {}, counts", copy.generation),
+                ),
+                Ok(copy) => self.line(&name, format_args!("generation {}", copy.generation)),
+                Err(fault) => self.line(&name, format_args!("does not count: {fault}")),
+            }
+        }
+        let superblock = log.superblock();
+        let Superblock {
+            blocks,
+            checkpoint_start,
+            checkpoint_blocks,
+            sit_start,
+            sit_blocks,
+            bst_start,
+            bst_blocks,
+            ..
+        } = superblock;
+        let Superblock {
+            nat_start,
+            nat_blocks,
+            main_start,
+            segments,
+            nids,
+            reserved_segments,
+            ..
+        } = superblock;
+        self.line("label", output::name(superblock.label.as_bytes()));
+        self.line("uuid", output::uuid(&superblock.uuid));
+        self.line("blocks", blocks);
+        self.line(
+            "packs",
+            format_args!("at block {checkpoint_start}, 2 of {checkpoint_blocks} blocks"),
+        );
+        self.line(
+            "segment table",
+            format_args!("at block {sit_start}, 2 of {sit_blocks} blocks"),
+        );
+        self.line(
+            "block states",
+            format_args!("at block {bst_start}, 2 of {bst_blocks} blocks"),
+        );
+        self.line(
+            "node addresses",
+            format_args!("at block {nat_start}, 2 of {nat_blocks} blocks, for {nids} numbers"),
+        );
+        self.line(
+            "main area",
+            format_args!(
+                "at block {main_start}, {segments} segments, {reserved_segments} of them reserved"
+            ),
+        );
+        self.line(
+            "sections",
+            format_args!(
+                "of {} segments, {} to a zone",
+                superblock.segments_per_section, superblock.sections_per_zone
+            ),
+        );
+    }
+
+    fn checkpoints(&mut self, log: &Inspector) {
+        for (number, pack) in log.packs().iter().enumerate() {
+            let name = format!("pack {number}");
+            let is_newest = |pack: &Checkpoint| {
+                log.newest()
+                    .is_some_and(|newest| newest.version == pack.version)
+            };
+            match pack {
+                Ok(pack) if is_newest(pack) => {
+                    self.line(&name, format_args!("version {}, counts", pack.version))
+                }
+                Ok(pack) => self.line(&name, format_args!("version {}, older", pack.version)),
+                Err(fault) => self.line(&name, format_args!("is not whole: {fault}")),
+            }
+        }
+        if let Some(newest) = log.newest() {
+            self.checkpoint(newest);
+        }
+        match log.recovery() {
+            Ok(found) if found.dropped => {
+                self.line(
+                    "groups",
+                    format_args!("{} behind it, and one that is not whole", found.groups),
+                );
+            }
+            Ok(found) => self.line("groups", format_args!("{} behind it", found.groups)),
+            Err(error) => self.line("not mountable", error),
+        }
+    }
+
+    fn checkpoint(&mut self, pack: &Checkpoint) {
+        let cleanly = if pack.clean {
+            "after it the log was unmounted"
+        } else {
+            "the log was in use"
+        };
+        self.line("written", format_args!("{}, {cleanly}", time(pack.time)));
+        self.line(
+            "valid blocks",
+            format_args!(
+                "{}, and {} promised",
+                pack.used_blocks, pack.reserved_blocks
+            ),
+        );
+        self.line(
+            "nodes",
+            format_args!(
+                "{}, of which {} are inodes; the search goes on at {}",
+                pack.nodes, pack.inodes, pack.next_nid
+            ),
+        );
+        self.line("next group", pack.next_sequence);
+        let journals = (
+            pack.nat_journal.len(),
+            pack.sit_journal.len(),
+            pack.bst_journal.len(),
+        );
+        self.line(
+            "journals",
+            format_args!(
+                "{} nodes, {} segments, {} blocks",
+                journals.0, journals.1, journals.2
+            ),
+        );
+        if !pack.orphans.is_empty() {
+            let orphans: Vec<_> = pack.orphans.iter().map(u32::to_string).collect();
+            self.line("orphans", orphans.join(" "));
+        }
+        for head in &pack.heads {
+            let next = head
+                .next_segment
+                .map(|next| format!(", goes on in segment {next}"))
+                .unwrap_or_default();
+            let (segment, block) = (head.segment, head.next);
+            let text = format_args!(
+                "{}: segment {segment}, next block {block}, serial {}{next}",
+                head.kind.name(),
+                head.serial
+            );
+            self.line("head", text);
+        }
+    }
+
+    fn inode(&mut self, inode: &InodeView) {
+        let Attributes {
+            kind,
+            perm,
+            is_inline,
+            nlink,
+            uid,
+            gid,
+            size,
+            blocks,
+            generation,
+            parent,
+            ..
+        } = inode.attributes;
+        self.line(
+            "inode",
+            format_args!(
+                "{}, a {}, mode {perm:04o}, generation {generation}",
+                inode.ino,
+                kind.name()
+            ),
+        );
+        self.line("owner", format_args!("{uid}:{gid}"));
+        self.line("links", format_args!("{nlink}, parent {parent}"));
+        let place = if is_inline { ", in the inode" } else { "" };
+        self.line("size", format_args!("{size} bytes{place}, {blocks} blocks"));
+        let Attributes {
+            atime,
+            mtime,
+            ctime,
+            btime,
+            rdev,
+            ..
+        } = inode.attributes;
+        for (name, at) in [
+            ("accessed", atime),
+            ("modified", mtime),
+            ("changed", ctime),
+            ("made", btime),
+        ] {
+            self.line(name, time(at));
+        }
+        if rdev.major != 0 || rdev.minor != 0 {
+            self.line("device", format_args!("{}:{}", rdev.major, rdev.minor));
+        }
+        if kind == FileKind::Directory {
+            self.line("names", inode.entries);
+        }
+        for (name, len) in &inode.xattrs {
+            self.line(
+                "attribute",
+                format_args!("{}, {len} bytes", output::name(name)),
+            );
+        }
+        for node in &inode.nodes {
+            self.line("node", node_text(node));
+        }
+        for run in &inode.runs {
+            self.line("content", run_text(run));
+        }
+        for fault in &inode.faults {
+            self.line("unreadable", fault);
+        }
+    }
+
+    fn block(&mut self, number: u64, place: &Place) {
+        self.line("block", format_args!("{number}: {}", area_text(place.area)));
+        if let Some((kind, state)) = place.segment {
+            self.line("segment", format_args!("{}, {}", kind.name(), state.name()));
+        }
+        if let Some(is_valid) = place.is_valid {
+            self.line("valid", if is_valid { "yes" } else { "no" });
+        }
+        if let (Some(Owner { ino, lblk }), Some((kind, _))) = (place.owner, place.segment) {
+            let what = if kind.has_nodes() {
+                "node"
+            } else {
+                "logical block"
+            };
+            let agrees = if place.is_owned == Some(true) {
+                "which says so too"
+            } else {
+                "which lies elsewhere now"
+            };
+            self.line(
+                "owner",
+                format_args!("inode {ino}, {what} {lblk}, {agrees}"),
+            );
+        }
+        match &place.content {
+            Content::Zeros => self.line("content", "zeros"),
+            Content::Node(header) => self.line("content", header_text(header)),
+            Content::Packed(header, slots) => self.packed(header, slots),
+            Content::Directory(0, names) => {
+                self.line(
+                    "content",
+                    format_args!("a leaf of a directory, {} names", names.len()),
+                );
+                for (name, ino) in names {
+                    self.below(format_args!("{}: inode {ino}", output::name(name)));
+                }
+            }
+            Content::Directory(level, _) => self.line(
+                "content",
+                format_args!("an index of a directory, level {level}"),
+            ),
+            Content::Summary(owners) => {
+                self.line(
+                    "content",
+                    format_args!("the summary of the segment, {} owners", owners.len()),
+                );
+            }
+            Content::Bytes(bytes) => {
+                let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.line("content", format_args!("begins with {}", hex.join(" ")));
+            }
+        }
+    }
+
+    fn packed(&mut self, header: &PackedHeader, slots: &[(Slot, Vec<u8>)]) {
+        let PackedHeader {
+            sequence,
+            checkpoint,
+            next_segment,
+            lag,
+            first,
+            last,
+        } = *header;
+        let part = match (first, last) {
+            (true, true) => "all",
+            (true, false) => "the beginning",
+            (false, true) => "the end",
+            (false, false) => "a part",
+        };
+        self.line(
+            "content",
+            format_args!("{part} of group {sequence}, behind checkpoint {checkpoint}"),
+        );
+        self.line(
+            "goes on",
+            format_args!(
+                "in segment {next_segment}; groups below {} were durable",
+                sequence.saturating_sub(lag.into())
+            ),
+        );
+        for (slot, bytes) in slots {
+            match slot.kind {
+                SlotKind::Records => {
+                    self.line("slot", format_args!("{} bytes of records", slot.len))
+                }
+                SlotKind::Data => self.line(
+                    "slot",
+                    format_args!(
+                        "{} bytes, inode {}, {} logical blocks from {}",
+                        slot.len, slot.ino, slot.blocks, slot.lblk
+                    ),
+                ),
+                SlotKind::Node => self.line(
+                    "slot",
+                    format_args!(
+                        "{} bytes, node {} of inode {}",
+                        slot.len, slot.lblk, slot.ino
+                    ),
+                ),
+            }
+            if slot.kind == SlotKind::Records && !first {
+                self.below("records begin in the block before; --groups shows all of them");
+            } else if slot.kind == SlotKind::Records {
+                self.records(bytes, last);
+            }
+        }
+    }
+
+    /// Records in words; where they are not `whole`, the last one may be cut off.
+    fn records(&mut self, stream: &[u8], whole: bool) {
+        for record in records(stream) {
+            match record {
+                Ok(record) => self.below(record_text(&record)),
+                Err(fault) if whole => self.below(fault),
+                Err(_) => self.below("the last one goes on in the block behind"),
+            }
+        }
+    }
+
+    fn groups(&mut self, log: &Inspector, (groups, is_broken): &(Vec<anteros_log::Group>, bool)) {
+        for group in groups {
+            self.line(
+                "group",
+                format_args!(
+                    "{}, {} bytes of records; those below {} were durable",
+                    group.sequence,
+                    group.stream.len(),
+                    group.durable
+                ),
+            );
+            self.records(&group.stream, true);
+        }
+        if *is_broken {
+            self.line("group", "one more that has no end, which does not count");
+        }
+        match log.recovery() {
+            Ok(found) if found.groups < groups.len() as u64 => {
+                self.line(
+                    "replayed",
+                    format_args!(
+                        "{} of {}: content of the next one is not there",
+                        found.groups,
+                        groups.len()
+                    ),
+                );
+            }
+            Ok(_) => self.line("replayed", format_args!("all {}", groups.len())),
+            Err(error) => self.line("not mountable", error),
+        }
+    }
+}
+
+fn time(at: Timestamp) -> String {
+    match jiff::Timestamp::new(at.secs, at.nanos as i32) {
+        Ok(time) => time.to_string(),
+        Err(_) => format!("{} s and {} ns after 1970", at.secs, at.nanos),
+    }
+}
+
+const fn kind_name(kind: NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Inode => "the inode",
+        NodeKind::Direct => "direct",
+        NodeKind::Indirect => "indirect",
+        NodeKind::Attributes => "attributes",
+    }
+}
+
+fn node_text(node: &NodeView) -> String {
+    let place = node.block.map_or_else(
+        || "written by no checkpoint yet".to_owned(),
+        |block| format!("block {block}"),
+    );
+    match node.place {
+        Some((kind, position)) => format!(
+            "{}: {place}, {}, position {position}",
+            node.nid,
+            kind_name(kind)
+        ),
+        None => format!("{}: {place}", node.nid),
+    }
+}
+
+fn header_text(header: &NodeHeader) -> String {
+    let NodeHeader {
+        nid,
+        ino,
+        version,
+        kind,
+        position,
+    } = *header;
+    format!(
+        "node {nid} of inode {ino}, {}, position {position}, before checkpoint {version}",
+        kind_name(kind)
+    )
+}
+
+fn run_text(run: &Run) -> String {
+    let &Run {
+        lblk,
+        count,
+        pointer,
+    } = run;
+    match count {
+        1 => format!("{lblk}: {}", pointer_text(pointer, 1)),
+        _ => format!(
+            "{lblk} to {}: {}",
+            lblk + count - 1,
+            pointer_text(pointer, count)
+        ),
+    }
+}
+
+/// Where so many logical blocks lie.
+fn pointer_text(pointer: Pointer, count: u32) -> String {
+    match pointer {
+        Pointer::Hole => "a hole".into(),
+        Pointer::Promised => "promised".into(),
+        Pointer::Plain(block) if count == 1 => format!("block {block}"),
+        Pointer::Plain(block) => format!("blocks {block} to {}", block + u64::from(count) - 1),
+        Pointer::Packed(at) => format!(
+            "compressed, slot {} of block {}, block {} of its chunk",
+            at.slot, at.block, at.sequence
+        ),
+    }
+}
+
+fn area_text(area: Area) -> String {
+    match area {
+        Area::Superblock(copy) => format!("superblock {copy}"),
+        Area::Checkpoint { pack, index } => format!("checkpoint pack {pack}, block {index}"),
+        Area::Table {
+            name,
+            copy,
+            index,
+            counts,
+        } => {
+            let counts = counts.map_or("", |counts| {
+                if counts {
+                    ", which counts"
+                } else {
+                    ", which does not count"
+                }
+            });
+            format!("{name}, block {index} of copy {copy}{counts}")
+        }
+        Area::Main {
+            segment,
+            index: 511,
+        } => format!("summary of segment {segment}"),
+        Area::Main { segment, index } => format!("segment {segment}, block {index}"),
+        Area::Unused => "not used".into(),
+    }
+}
+
+fn record_text(record: &Record<'_>) -> String {
+    match *record {
+        Record::NameAdded {
+            parent, ino, name, ..
+        } => format!("directory {parent}: {} is inode {ino}", output::name(name)),
+        Record::NameRemoved { parent, name } => {
+            format!("directory {parent}: no {} any more", output::name(name))
+        }
+        Record::Attributes {
+            ino,
+            whole,
+            attributes,
+        } => {
+            let parsed: Result<_, Corrupt> = Attributes::parse(attributes, ino);
+            let what = if whole {
+                "attributes and content"
+            } else {
+                "attributes"
+            };
+            match parsed {
+                Ok(Attributes {
+                    kind,
+                    perm,
+                    nlink,
+                    uid,
+                    gid,
+                    size,
+                    ..
+                }) => {
+                    format!(
+                        "inode {ino}: {what}: {}, mode {perm:04o}, {nlink} links, owner {uid}:{gid}, {size} bytes",
+                        kind.name()
+                    )
+                }
+                Err(fault) => format!("inode {ino}: {what}: {fault}"),
+            }
+        }
+        Record::Map {
+            ino,
+            lblk,
+            count,
+            pointer,
+        } => format!("inode {ino}: {}", map_text(lblk, count, pointer)),
+        Record::Checksums { block, ref sums } => format!(
+            "checksums of blocks {block} to {}",
+            block + sums.len() as u64 - 1
+        ),
+        Record::Inline { ino, bytes } => format!("inode {ino}: {} bytes of content", bytes.len()),
+        Record::Xattrs { ino, bytes } => {
+            format!("inode {ino}: {} bytes of extended attributes", bytes.len())
+        }
+    }
+}
+
+fn map_text(lblk: u32, count: u32, raw: u64) -> String {
+    match Pointer::from_raw(raw) {
+        Some(pointer) => run_text(&Run {
+            lblk,
+            count,
+            pointer,
+        }),
+        None => format!("{lblk}, {count} of them: {raw:#018x}, which is no pointer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_in_words() {
+        let run = |count, pointer| {
+            run_text(&Run {
+                lblk: 3,
+                count,
+                pointer,
+            })
+        };
+        assert_eq!(run(1, Pointer::Plain(9)), "3: block 9");
+        assert_eq!(run(4, Pointer::Plain(9)), "3 to 6: blocks 9 to 12");
+        assert_eq!(run(2, Pointer::Promised), "3 to 4: promised");
+        assert_eq!(
+            map_text(3, 1, u64::MAX),
+            "3, 1 of them: 0xffffffffffffffff, which is no pointer"
+        );
+        let table = Area::Table {
+            name: "segment table",
+            copy: 1,
+            index: 2,
+            counts: Some(false),
+        };
+        assert_eq!(
+            area_text(table),
+            "segment table, block 2 of copy 1, which does not count"
+        );
+        assert_eq!(
+            area_text(Area::Main {
+                segment: 4,
+                index: 511
+            }),
+            "summary of segment 4"
+        );
+    }
+}

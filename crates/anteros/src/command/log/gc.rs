@@ -1,0 +1,101 @@
+//! `anteros log gc`
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anteros_log::{Log, Options, system_clock};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use crate::command::stat::attribute;
+use crate::daemon::log::{CLEAN_ALL, CLEANING, Progress};
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::output;
+
+/// How often a daemon is asked whether it is done.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// Clean a log until no segment is worth it, and write a checkpoint
+///
+/// What a mounted log holds can be used meanwhile. Only root and whoever mounted it may ask for it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The directory where it is mounted; or the file or block device, if it is not
+    log: PathBuf,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        let cleaned = match self.log.is_dir() {
+            true => order(&self.log)?,
+            false => clean(&self.log)?,
+        };
+        let name = output::name(self.log.as_os_str().as_encoded_bytes());
+        output::text(&format!(
+            "{name}: {} segments cleaned\n",
+            output::count(cleaned)
+        ))?;
+        Ok(Verdict::Good)
+    }
+}
+
+/// Cleans a log that is not mounted.
+fn clean(path: &Path) -> Result<u64, Failure> {
+    let device = super::open(path)?;
+    let fail = |error: anteros_log::LogError| super::failure(path.display(), &error);
+    let log = Log::open(device, Options::new(system_clock)).map_err(fail)?;
+    let cleaned = log
+        .clean_all(|_| true)
+        .map_err(|error| fail(error.into()))?;
+    log.close().map_err(|error| fail(error.into()))?;
+    Ok(cleaned)
+}
+
+/// Has the daemon clean one that is, and waits.
+fn order(directory: &Path) -> Result<u64, Failure> {
+    let fail = |errno: Errno| {
+        let failure = Failure::system(directory, &errno.into());
+        match errno {
+            Errno::PERM | Errno::ACCESS => {
+                failure.hint("only root and whoever mounted it may have it cleaned")
+            }
+            _ => failure,
+        }
+    };
+    // What is no log has no such attribute, and must not get one.
+    progress(directory)?;
+    rustix::fs::setxattr(directory, CLEANING, CLEAN_ALL, XattrFlags::empty()).map_err(fail)?;
+    let ordered = progress(directory)?.orders;
+    loop {
+        let Progress {
+            done,
+            cleaned,
+            failure,
+            ..
+        } = progress(directory)?;
+        match failure {
+            _ if done < ordered => std::thread::sleep(ASK_EVERY),
+            Some(failure) => {
+                return Err(Failure::new(
+                    Kind::System,
+                    format_args!("{}: {failure}", directory.display()),
+                ));
+            }
+            None => return Ok(cleaned),
+        }
+    }
+}
+
+fn progress(directory: &Path) -> Result<Progress, Failure> {
+    let told = attribute(directory, CLEANING).map_err(|e| Failure::system(directory, &e))?;
+    told.as_deref()
+        .and_then(Progress::parse)
+        .ok_or_else(|| no_log(directory))
+}
+
+/// What is said of a directory where no log is mounted.
+pub fn no_log(directory: &Path) -> Failure {
+    let message = format!("{}: no log is mounted here", directory.display());
+    Failure::new(Kind::System, message)
+        .hint("name the directory itself that `anteros log mount` was given")
+}

@@ -1,0 +1,350 @@
+//! `anteros log stat`, `dump`, `gc` and `check --repair`.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Command;
+
+use anteros_tests::judge;
+use serde_json::Value;
+
+use crate::log::{kill_daemon, mount, mounted, shop, umount, unmount};
+use crate::{Workshop, prometheus_samples, run};
+
+fn stat(shop: &Workshop, of: &str) -> Value {
+    serde_json::from_str(&shop.good(&format!("log stat --json {of}"))).unwrap()
+}
+
+fn number(stat: &Value, name: &str) -> u64 {
+    let value = stat[name].as_f64();
+    value.unwrap_or_else(|| panic!("{name}: {stat}")) as u64
+}
+
+#[test]
+fn an_unmounted_log_tells_how_it_is_used() {
+    let shop = shop("64M");
+    let table = shop.good("log stat log");
+    for said in [
+        "log         ",
+        "space      4.00 KiB of ",
+        "checkpoint 1, unmounted cleanly",
+        "inodes     1, and 0 other nodes",
+    ] {
+        assert!(table.contains(said), "{said}\n{table}");
+    }
+    let told = stat(&shop, "log");
+    assert_eq!(number(&told, "device_bytes"), 64 << 20);
+    assert_eq!(
+        number(&told, "used_bytes") + number(&told, "free_bytes"),
+        number(&told, "capacity_bytes")
+    );
+    assert_eq!(told["segments"]["full"], 0);
+    let error = shop.bad(3, "log stat src/sub/text");
+    assert!(error.contains("no log"), "{error}");
+    let error = shop.bad(5, "log stat src");
+    assert!(error.contains("src: no FUSE mount"), "{error}");
+}
+
+#[test]
+fn a_mounted_log_tells_what_it_has_written_and_why() {
+    const WRITTEN: u64 = 3 << 20;
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    fs::write(shop.path("mnt/file"), vec![1; WRITTEN as usize]).unwrap();
+    fs::File::open(shop.path("mnt/file"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    for told in [
+        stat(&shop, "mnt"),
+        serde_json::from_str(&shop.good("stat --json mnt")).unwrap(),
+    ] {
+        assert_eq!(number(&told, "log_user_bytes_total"), WRITTEN);
+        assert_eq!(number(&told["log_device_bytes"], "data"), WRITTEN);
+        assert!(number(&told["log_device_bytes"], "record") > 0, "{told}");
+        let factor = told["write_amplification"].as_f64().unwrap();
+        assert!((1.0..2.0).contains(&factor), "{factor}");
+        assert_eq!(number(&told, "log_syncs_total"), 1);
+        assert_eq!(number(&told, "log_inodes"), 2);
+        assert_eq!(number(&told["latencies"]["fsync"], "answers"), 1);
+        assert!(number(&told, "log_memory_bytes") <= number(&told, "log_memory_max_bytes"));
+        assert_eq!(number(&told, "log_memory_max_bytes"), 32 << 20);
+    }
+    let table = shop.good("stat mnt");
+    assert_eq!(
+        shop.good("log stat mnt").lines().next(),
+        table.lines().next()
+    );
+    for said in [
+        "written    3.00 MiB by users",
+        "data 3.00 MiB",
+        "syncs      1, with 1 flushes; 1 groups",
+        "\nfsync      1 answers: ",
+    ] {
+        assert!(table.contains(said), "{said}\n{table}");
+    }
+    let text = shop.good("stat --prometheus mnt");
+    assert!(prometheus_samples(&text) > 50, "{text}");
+    unmount(&shop, daemon);
+    let told = stat(&shop, "log");
+    assert_eq!(number(&told["kinds"]["warm data"], "valid_bytes"), WRITTEN);
+}
+
+#[test]
+fn segments_are_drawn() {
+    let shop = shop("64M");
+    shop.good("log stat log --svg plain.svg");
+    let cells = |name: &str| {
+        fs::read_to_string(shop.path(name))
+            .unwrap()
+            .matches("<title>")
+            .count()
+    };
+    let segments: u64 = stat(&shop, "log")["segments"]
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(Value::as_u64)
+        .sum();
+    // One title is that of the drawing.
+    assert_eq!(cells("plain.svg") as u64, segments + 1);
+    if !judge::has_fuse() {
+        return;
+    }
+    let daemon = mount(&shop, "");
+    shop.good("log stat mnt --svg mounted.svg");
+    assert_eq!(cells("mounted.svg"), cells("plain.svg"));
+    unmount(&shop, daemon);
+    shop.bad(5, "log stat src --svg none.svg");
+    assert!(!shop.path("none.svg").exists());
+}
+
+#[test]
+fn a_dump_tells_what_lies_where() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    fs::create_dir(shop.path("mnt/dir")).unwrap();
+    fs::write(shop.path("mnt/dir/file"), vec![1; 100_000]).unwrap();
+    unmount(&shop, daemon);
+    let said = shop.good("log dump log");
+    for word in [
+        "superblock 0   generation 1, counts",
+        "pack ",
+        ", counts\n",
+        "head           warm data: segment",
+        "groups         0 behind it",
+    ] {
+        assert!(said.contains(word), "{word}\n{said}");
+    }
+    let file = shop.good("log dump log --path /dir/file");
+    assert!(
+        file.contains(", a file, mode 0644")
+            && file.contains("size           100000 bytes, 25 blocks"),
+        "{file}"
+    );
+    let ino: u32 = file
+        .split([' ', ','])
+        .find_map(|word| word.parse().ok())
+        .unwrap();
+    assert_eq!(shop.good(&format!("log dump log --inode {ino}")), file);
+    let run = file
+        .lines()
+        .find(|line| line.starts_with("content "))
+        .unwrap();
+    let block: u64 = run.split(' ').nth_back(2).unwrap().parse().unwrap();
+    let said = shop.good(&format!("log dump log --block {block}"));
+    for word in [
+        format!("owner          inode {ino}, logical block 0, which says so too"),
+        "valid          yes".into(),
+    ] {
+        assert!(said.contains(&word), "{word}\n{said}");
+    }
+    let error = shop.bad(5, "log dump log --path /dir/none");
+    assert!(error.contains("/dir/none: no such file"), "{error}");
+    let error = shop.bad(5, "log dump log --block 99999999");
+    assert!(error.contains("block 99999999"), "{error}");
+
+    let daemon = mount(&shop, "--checkpoint 3600");
+    fs::rename(shop.path("mnt/dir/file"), shop.path("mnt/dir/moved")).unwrap();
+    fs::File::open(shop.path("mnt/dir"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    kill_daemon(&shop, daemon);
+    let said = shop.good("log dump log --groups");
+    for word in [
+        ": moved is inode",
+        ": no file any more",
+        "replayed       all 1",
+    ] {
+        assert!(said.contains(word), "{word}\n{said}");
+    }
+    assert!(
+        shop.good("log dump log")
+            .contains("groups         1 behind it")
+    );
+    assert!(
+        shop.good("log stat log")
+            .contains("not unmounted, 1 groups to replay")
+    );
+}
+
+#[test]
+fn a_dump_goes_as_far_as_a_damaged_log_can_be_read() {
+    let shop = shop("64M");
+    let file = fs::File::options()
+        .write(true)
+        .open(shop.path("log"))
+        .unwrap();
+    // The magic number of the newer pack: the empty log has but one.
+    for pack in 0..2u64 {
+        let said = shop.good("log dump log");
+        let at = said
+            .lines()
+            .find_map(|line| line.strip_prefix("packs          at block "))
+            .unwrap();
+        let start: u64 = at.split(',').next().unwrap().parse().unwrap();
+        let blocks: u64 = at.split(' ').nth(3).unwrap().parse().unwrap();
+        file.write_all_at(&[0; 4], (start + pack * blocks) * 4096)
+            .unwrap();
+    }
+    let said = shop.good("log dump log");
+    assert!(
+        said.contains("pack 0         is not whole") && said.contains("not mountable"),
+        "{said}"
+    );
+    let error = shop.bad(3, "log dump log --inode 1");
+    assert!(error.contains("neither checkpoint is whole"), "{error}");
+    shop.bad(3, "log check --repair log");
+}
+
+#[test]
+fn a_log_is_cleaned_when_that_is_asked_for() {
+    const FILES: usize = 20;
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("128M");
+    let fill = || {
+        for n in 0..FILES {
+            fs::write(shop.path(&format!("mnt/{n}")), vec![n as u8; 1 << 20]).unwrap();
+        }
+        run(Command::new("sync").arg("-f").arg(shop.path("mnt")));
+        for n in (0..FILES).step_by(2) {
+            fs::remove_file(shop.path(&format!("mnt/{n}"))).unwrap();
+        }
+    };
+    let cleaned = |said: String| -> u32 { said.split(' ').nth(1).unwrap().parse().unwrap() };
+    fill();
+    let said = shop.good("log gc mnt");
+    assert!(
+        said.starts_with("mnt: ") && said.ends_with(" segments cleaned\n"),
+        "{said}"
+    );
+    let count = cleaned(said);
+    assert!(count > 3, "{count}");
+    assert_eq!(
+        number(&stat(&shop, "mnt"), "log_cleaned_segments_total"),
+        u64::from(count)
+    );
+    assert_eq!(number(&stat(&shop, "mnt"), "log_emptied_segments"), 0);
+    assert_eq!(cleaned(shop.good("log gc mnt")), 0);
+    let error = shop.bad(5, "log gc log");
+    assert!(error.contains("in use by another process"), "{error}");
+    for n in (1..FILES).step_by(2) {
+        assert!(fs::read(shop.path(&format!("mnt/{n}"))).unwrap() == vec![n as u8; 1 << 20]);
+    }
+    fill();
+    unmount(&shop, daemon);
+    assert!(cleaned(shop.good("log gc log")) > 3);
+    assert_eq!(cleaned(shop.good("log gc log")), 0);
+    assert!(shop.good("log check log").contains("; 0 faults"));
+    let full = &stat(&shop, "log")["full_by_tenths_valid"];
+    assert!(
+        full.as_array().unwrap()[..9]
+            .iter()
+            .all(|count| *count == 0),
+        "{full}"
+    );
+    let error = shop.bad(5, "log gc src");
+    assert!(error.contains("src: no log is mounted here"), "{error}");
+}
+
+/// Whoever may write to the root is not asked, but who they are.
+#[test]
+fn only_who_mounted_a_log_may_have_it_cleaned() {
+    if !judge::has_fuse() || !judge::is_root() {
+        return judge::missing("a user beside root");
+    }
+    let shop = shop("64M");
+    let daemon = mount(&shop, "--allow-other");
+    fs::set_permissions(shop.path("mnt"), fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = shop.run_as_nobody("log gc mnt");
+    assert_eq!(refused.status, Some(5), "{refused:?}");
+    assert!(
+        refused.err.contains("only root and whoever mounted it"),
+        "{refused:?}"
+    );
+    shop.good("log gc mnt");
+    unmount(&shop, daemon);
+}
+
+#[test]
+fn a_damaged_log_is_repaired() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    fs::create_dir(shop.path("mnt/dir")).unwrap();
+    fs::write(shop.path("mnt/dir/file"), "kept").unwrap();
+    let error = shop.bad(5, "log check --repair log");
+    assert!(error.contains("in use by another process"), "{error}");
+    unmount(&shop, daemon);
+    let said = shop.good("log check --repair log");
+    assert!(
+        said.contains("; 0 faults") && !said.contains("repaired: "),
+        "{said}"
+    );
+
+    // The directory is made unreadable: what lies below is kept.
+    let dump = shop.good("log dump log --path /dir");
+    let node = dump.lines().find(|line| line.starts_with("node ")).unwrap();
+    let block: u64 = node
+        .split([' ', ','])
+        .skip_while(|word| *word != "block")
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    let file = fs::File::options()
+        .write(true)
+        .open(shop.path("log"))
+        .unwrap();
+    file.write_all_at(&[0; 8], block * 4096).unwrap();
+    drop(file);
+    let before = shop.run("log check log");
+    assert_eq!(before.status, Some(1), "{before:?}");
+    let after = shop.run("log check --repair log");
+    assert_eq!(after.status, Some(1), "{after:?}");
+    assert!(
+        after.out.contains("repaired: inode") && after.out.contains("/lost+found/#"),
+        "{after:?}"
+    );
+    assert!(
+        after.out.contains("left: directory 1, \"dir\": node"),
+        "{after:?}"
+    );
+    let json: Value = serde_json::from_str(&shop.run("log check --repair --json log").out).unwrap();
+    assert_eq!(json["repairs"].as_array().unwrap().len(), 0, "{json}");
+    assert!(!json["left"].as_array().unwrap().is_empty(), "{json}");
+    let mut daemon = mount(&shop, "");
+    let found = fs::read_dir(shop.path("mnt/lost+found")).unwrap();
+    let found: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(fs::read_to_string(&found[0]).unwrap(), "kept");
+    umount(&shop);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+}
