@@ -60,8 +60,9 @@ impl State {
             time: self.now(),
             used_blocks: self.segments.valid(),
             reserved_blocks: self.space.promised(),
-            inodes: self.inode_count,
-            nodes: self.nat.used(),
+            // Counts that a damaged log has brought along must not make one that no mount takes.
+            inodes: self.inode_count.min(self.nat.used()),
+            nodes: self.nat.used().min(self.nat.count_max()),
             next_nid: self.nat.cursor(),
             next_sequence: self.sequence,
             serial: self.segments.serial(),

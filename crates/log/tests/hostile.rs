@@ -485,8 +485,8 @@ fn look(log: &Log, attr: &Attr) {
     }
 }
 
-/// Changes this and that; every step may fail.
-fn meddle(tree: &Tree, names: &[(Ino, Vec<u8>, Ino)], random: &mut Random) {
+/// Changes this and that; every step may fail. Says whether the log could be unmounted.
+fn meddle(tree: &Tree, names: &[(Ino, Vec<u8>, Ino)], random: &mut Random) -> bool {
     let _ = tree.put("meddled", &bytes(1, 30_000));
     let _ = tree.mkdir("meddled-d");
     for _ in 0..6 {
@@ -506,7 +506,7 @@ fn meddle(tree: &Tree, names: &[(Ino, Vec<u8>, Ino)], random: &mut Random) {
     let _ = tree.0.clean();
     let _ = tree.0.checkpoint();
     let _ = tree.0.statfs();
-    let _ = tree.0.close();
+    tree.0.close().is_ok()
 }
 
 fn try_one(tree: &Tree, (parent, name, ino): (Ino, &[u8], Ino), which: usize) -> FsResult<()> {
@@ -554,11 +554,17 @@ fn use_log(base: &Base, random: &mut Random) {
             read_only,
             ..options()
         };
-        match Log::open(device.clone(), options) {
+        match Log::open(device.clone(), options.clone()) {
             Ok(log) => {
                 let names = walk(&log);
-                if !read_only {
-                    meddle(&Tree(log), &names, random);
+                // What we have written ourselves can be mounted.
+                if !read_only && meddle(&Tree(log), &names, random) {
+                    let again = Log::open(device.clone(), options.clone())
+                        .unwrap_or_else(|error| panic!("again: {error}"));
+                    assert!(
+                        again.recovery().was_clean,
+                        "the last checkpoint does not count"
+                    );
                 }
             }
             Err(error) => judge(&error),
