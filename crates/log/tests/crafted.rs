@@ -96,17 +96,16 @@ impl Craft {
         let mut stream = Vec::new();
         records.iter().for_each(|record| record.append(&mut stream));
         let head = self.packed();
-        let mut place = self.superblock.segment_start(head.segment) + u64::from(head.next);
-        let count = stream.chunks(4000).count();
-        for (number, part) in stream.chunks(4000).enumerate() {
+        let start = self.superblock.segment_start(head.segment) + u64::from(head.next);
+        let last = start + stream.chunks(4000).count() as u64 - 1;
+        for (place, part) in (start..).zip(stream.chunks(4000)) {
             let mut block = PackedBlock::new(PackedHeader {
-                first: number == 0,
-                last: number + 1 == count,
+                first: place == start,
+                last: place == last,
                 ..self.header()
             });
             block.push(Slot::new(SlotKind::Records), part).unwrap();
             self.put(place, &*block.finish());
-            place += 1;
         }
         self
     }
@@ -133,7 +132,7 @@ impl Craft {
         change(&mut inode, &mut block);
         inode.store(&mut block);
         NodeHeader::parse(&block)
-            .map_or_else(|_| header(&bytes, place), |header| header)
+            .unwrap_or_else(|_| header(&bytes, place))
             .seal(&mut block);
         self.put(place, &block);
         self
@@ -287,12 +286,6 @@ fn records_that_lie_are_refused() {
     let group = |records: &[Record<'_>]| {
         Craft::new(|tree| tree.put("f", b"f").unwrap()).with_group(records)
     };
-    let made = attributes(0, true);
-    let new = Record::Attributes {
-        ino: 9,
-        whole: true,
-        attributes: &made,
-    };
     let long = attributes(5000, true);
     let long = Record::Attributes {
         ino: 9,
@@ -364,7 +357,6 @@ fn records_that_lie_are_refused() {
     );
     let error = tree.read("x").unwrap_err().to_string();
     assert!(error.contains("node 9"), "{error}");
-    drop(new);
 }
 
 /// Deleting the file gave another one back.
