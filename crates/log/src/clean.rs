@@ -23,27 +23,37 @@ pub(crate) enum Choice {
 impl State {
     /// Makes sure that all that is dirty, and so many blocks besides, will find their places.
     pub(crate) fn make_room(&mut self, blocks: usize) -> FsResult<()> {
-        loop {
-            let needed = self.segments_for(self.dirty_blocks() + blocks);
-            let before = self.segments.free_count();
-            if before >= needed {
+        // Each round cleans a segment or sets some free: a log that is not full needs no more of them.
+        for _ in 0..2 * self.segments.count() {
+            let least = self.segments_for(self.dirty_blocks());
+            let wanted = self.segments_for(self.dirty_blocks() + blocks) + self.spare();
+            let (free, emptied) = (self.segments.free_count(), self.segments.emptied_count());
+            if free >= wanted {
                 return Ok(());
             }
-            // Enough to make the checkpoint worth its flushes.
-            while self.segments.free_count() + self.segments.emptied_count() < needed + 2 {
-                if !self.clean_one(Choice::Greedy)? {
-                    break;
-                }
+            // More than is wanted, to make the checkpoint worth its flushes; but it must find room itself.
+            let is_worth_it = free + emptied < wanted + self.spare();
+            let may_clean = free > least + 1 || emptied == 0;
+            if is_worth_it && may_clean && self.clean_one(Choice::Greedy)? {
+                continue;
+            }
+            if self.segments.emptied_count() == 0 {
+                break;
             }
             self.checkpoint(false)?;
-            if self.segments.free_count() <= before {
-                let needed = self.segments_for(self.dirty_blocks() + blocks);
-                return if self.segments.free_count() >= needed {
-                    Ok(())
-                } else {
-                    Err(FsError::NoSpace)
-                };
-            }
+        }
+        match self.segments.free_count() >= self.segments_for(self.dirty_blocks() + blocks) {
+            true => Ok(()),
+            false => Err(FsError::NoSpace),
+        }
+    }
+
+    /// Segments beyond what is needed, in which cleaning begins.
+    fn spare(&self) -> u32 {
+        if self.segments.count() < SEGMENTS_FEW {
+            2
+        } else {
+            4
         }
     }
 
@@ -59,7 +69,7 @@ impl State {
 
     /// Cleans a segment, if there is one worth it and room to do so.
     pub(crate) fn clean_one(&mut self, choice: Choice) -> FsResult<bool> {
-        if self.segments.free_count() < 2 {
+        if self.segments.free_count() < 3 {
             return Ok(false);
         }
         let Some(victim) = self.victim(choice) else {
@@ -83,9 +93,11 @@ impl State {
                 }
             }
         };
+        // Of 32; who waits takes what there is.
+        let most = if choice == Choice::Greedy { 31 } else { 30 };
         let full = (0..self.segments.count()).filter(|&segment| {
             let entry = self.segments.segment(segment);
-            entry.state == Use::Full && u32::from(entry.valid) < SEGMENT_CONTENT * 19 / 20
+            entry.state == Use::Full && u32::from(entry.valid) < SEGMENT_CONTENT * most / 32
         });
         full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }

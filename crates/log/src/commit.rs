@@ -22,6 +22,9 @@ use crate::statistics::Cause;
 /// first.
 const SUMS_MAX: usize = 4096;
 
+/// The most groups that are not known to be durable: a packed block has no room to say more.
+const LAG_MAX: u64 = 1 << 15;
+
 impl State {
     /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
     /// the number of the group that has them: the last one, if nothing is new.
@@ -50,6 +53,10 @@ impl State {
         if stream.is_empty() {
             // What is to be durable is part of some group before, perhaps of one that is still on its way.
             return Ok(self.sequence - 1);
+        }
+        if self.sequence - self.durable >= LAG_MAX {
+            self.flush()?;
+            self.durable = self.sequence;
         }
         let sequence = self.sequence;
         self.sequence += 1;

@@ -164,7 +164,8 @@ pub(crate) fn open(
         ..Recovery::default()
     };
     let mut replay = Replay::default();
-    state.space.stretch(state.superblock.content_blocks());
+    // What is deleted gives its room back at the end alone.
+    state.space.stretch(4 * state.superblock.content_blocks());
     replay.run(&mut state, &checkpoint, &mut recovery)?;
     state.space.relax();
     if !state.options.read_only {

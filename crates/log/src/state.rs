@@ -662,7 +662,7 @@ impl State {
         let room = if self.segments.count() < SEGMENTS_FEW {
             SEGMENT_CONTENT as usize
         } else {
-            reserved.saturating_sub(16) * 256
+            reserved.saturating_sub(30).max(2) * 256
         };
         room.min(self.options.memory_bytes / 4 / BLOCK_BYTES)
     }

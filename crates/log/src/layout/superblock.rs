@@ -29,10 +29,12 @@ const BLOCKS_MIN: u64 = 8192;
 const SEGMENTS_MIN: u64 = 15;
 /// With fewer segments than these, heads share them.
 pub const SEGMENTS_FEW: u32 = 256;
+/// One segment in so many is left empty, so that cleaning finds some that are not full.
+const SLACK: u32 = 20;
 /// Segments beyond what users may fill: those of the heads, and some to clean and to write checkpoints.
-const RESERVED_MIN: u32 = 24;
+const RESERVED: u32 = 30;
 /// The same where heads share them.
-const RESERVED_OF_FEW: u32 = 10;
+const RESERVED_OF_FEW: u32 = 12;
 /// From so many segments on, segments begin at multiples of their size on the device: less than one is lost.
 const ALIGNED_FROM: u64 = 64;
 /// The blocks with the superblock.
@@ -343,8 +345,8 @@ impl Superblock {
         let main_blocks = u64::from(segments) * u64::from(SEGMENT_BLOCKS);
         let every_block = u32::try_from(main_blocks).unwrap_or(u32::MAX);
         let reserved = match segments < SEGMENTS_FEW {
-            true => RESERVED_OF_FEW,
-            false => RESERVED_MIN.max(segments / 20),
+            true => RESERVED_OF_FEW + segments / SLACK,
+            false => RESERVED + segments / SLACK,
         };
         let mut planned = Self {
             generation: 1,
