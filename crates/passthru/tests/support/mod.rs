@@ -96,6 +96,7 @@ pub fn errno(error: &FsError) -> Errno {
         FsError::Corrupt(_) => Errno::UCLEAN,
         FsError::Io(_) => Errno::IO,
         FsError::Host(error) => Errno::from_io_error(error).expect("the host's own errno"),
+        other => panic!("a mirror has a host to say: {other}"),
     }
 }
 
