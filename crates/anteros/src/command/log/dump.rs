@@ -250,7 +250,7 @@ impl Page {
                 .map(|next| format!(", goes on in segment {next}"))
                 .unwrap_or_default();
             let (segment, block) = (head.segment, head.next);
-            let text = format_args!(
+            let text = format!(
                 "{}: segment {segment}, next block {block}, serial {}{next}",
                 head.kind.name(),
                 head.serial
