@@ -142,7 +142,7 @@ impl Panel {
 }
 
 /// Text as XML, which knows no control characters.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
         .replace('&', "&amp;")
         .replace('<', "&lt;")

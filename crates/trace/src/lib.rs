@@ -24,7 +24,7 @@ mod report;
 use std::time::Duration;
 
 pub use analysis::Analysis;
-pub use figure::figure;
+pub use figure::{escape, figure};
 pub use record::{Ending, Error, Fault, Header, Item, MAGIC, read};
 pub use recorder::{Counts, Names, Recorder};
 pub use report::{

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anteros_log::layout::checkpoint::HeadKind;
 use anteros_log::{SegmentState, Use};
+use anteros_trace::escape;
 
 const STYLE: &str = "\
 text { font: 12px system-ui, sans-serif; fill: #222 } .title { font-weight: bold }
@@ -94,14 +95,6 @@ fn legend(svg: &mut String, top: usize) {
             y + 9,
         );
     }
-}
-
-/// Text as XML, which knows no control characters.
-fn escape(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
