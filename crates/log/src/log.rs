@@ -142,8 +142,13 @@ impl Log {
     }
 
     /// Reads content; see [`State::plan_read`].
-    pub(crate) fn read_content(&self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
-        let mut state = self.lock();
+    pub(crate) fn read_content(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        ino: u32,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<usize> {
         state.shrink();
         let (len, runs) = state.plan_read(ino, offset, buf)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);

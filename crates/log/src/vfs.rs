@@ -267,19 +267,20 @@ impl FileSystem for Log {
             .into());
         }
         let mut target = vec![0; attr.size as usize];
-        let len = self.read_content(number(ino)?, 0, &mut target)?;
+        let len = self.read_content(self.lock(), number(ino)?, 0, &mut target)?;
         target.truncate(len);
         Ok(target)
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
         let ino = number(ino)?;
-        match self.getattr(Ino(ino.into()))?.kind {
+        let mut state = self.lock();
+        match state.live(ino)?.kind() {
             FileKind::Regular => {}
             FileKind::Directory => return Err(FsError::IsDirectory),
             _ => return Err(FsError::Invalid),
         }
-        let len = self.read_content(ino, offset, buf)?;
+        let len = self.read_content(state, ino, offset, buf)?;
         self.lock().note_read(ino)?;
         Ok(len)
     }
@@ -327,10 +328,8 @@ impl Writable for Log {
         let Ok(ino) = number(ino) else {
             return;
         };
-        let mut state = self.lock();
-        if state.let_go(ino, times).is_err() {
-            // What could not be removed now is an orphan of the next checkpoint.
-        }
+        // What could not be removed now is an orphan of the next checkpoint.
+        let _ = self.lock().let_go(ino, times);
     }
 
     fn open(&self, ino: Ino, flags: u32) -> FsResult<u64> {
