@@ -371,7 +371,10 @@ impl Checker {
                     format_args!("{lost} valid blocks belong to nothing"),
                 );
             }
-            if entry.state != Use::Full || entry.valid == 0 || self.state.is_newer(segment) {
+            if entry.state != Use::Full
+                || entry.valid == 0
+                || self.state.segments.is_changed(segment)
+            {
                 continue;
             }
             let place = self.state.segments.start(segment) + u64::from(SEGMENT_CONTENT);

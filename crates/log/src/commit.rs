@@ -112,7 +112,7 @@ impl State {
         for ino in touched {
             self.append_inode(ino, whole.contains(&ino), &mut stream)?;
         }
-        stream.append(&mut self.names.clone());
+        stream.extend_from_slice(&self.names);
         Ok(stream)
     }
 

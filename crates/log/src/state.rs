@@ -672,11 +672,6 @@ impl State {
         self.dirty_pages + self.dirty_nodes + self.dirty_inodes.load(Ordering::Relaxed)
     }
 
-    /// Whether a segment was changed since the checkpoint: its summary may not be on the device.
-    pub(crate) fn is_newer(&self, segment: u32) -> bool {
-        self.segments.is_changed(segment)
-    }
-
     /// What tells whether an operation has changed anything.
     pub(crate) fn footprint(&self) -> Footprint {
         let blocks = [
