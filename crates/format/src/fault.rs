@@ -201,6 +201,8 @@ pub enum Corrupt {
         lower: u64,
         upper: u64,
     },
+    #[error("the extent at {end} begins at {start}, not where the one before it ends")]
+    ExtentAside { end: u64, start: u64 },
     #[error("encoded extents: the length field {plen:#010x} has reserved bits or a masked zero")]
     ExtentPlen { plen: u32 },
     #[error("{count} encoded extents for {size} bytes")]

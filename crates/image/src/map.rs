@@ -212,7 +212,7 @@ impl Image {
         }
     }
 
-    /// The extents of a file in order, holes included. Adjacent ones that are alike are joined.
+    /// The extents of a file in order, side by side, holes included. Adjacent ones that are alike are joined.
     /// Stops behind the first error.
     pub fn extents<'a>(
         &'a self,
@@ -232,7 +232,13 @@ impl Image {
         let mut next = offset;
         let size = inode.size;
         let mut parts = std::iter::from_fn(move || {
-            let extent = (next < size).then(|| self.extent_at(inode, map, next))?;
+            let extent = (next < size).then(|| {
+                let extent = self.extent_at(inode, map, next)?;
+                match next == offset || extent.offset == next {
+                    true => Ok(extent),
+                    false => Err(aside(inode, next, extent.offset)),
+                }
+            })?;
             next = extent.as_ref().map_or(size, Extent::end);
             Some(extent)
         })
@@ -402,6 +408,15 @@ impl Map {
             Kind::Compressed(zmap) => Some(zmap.metadata_end()),
         }
     }
+}
+
+/// A hostile index may say otherwise of a place than of the one before it.
+fn aside(inode: &Inode, end: u64, start: u64) -> Error {
+    let place = Place::Data {
+        nid: inode.nid,
+        offset: end,
+    };
+    Error::corrupt(place)(Corrupt::ExtentAside { end, start })
 }
 
 /// Where the inline part of a flat file begins: the last block, which may be full.
