@@ -18,7 +18,8 @@ use crate::statistics::Cause;
 
 /// Entries that a pack has in its journals; with more, they go to the tables.
 const NAT_JOURNAL_MAX: usize = 800;
-const SIT_JOURNAL_MAX: usize = 96;
+/// The same of the segment table.
+pub(crate) const SIT_JOURNAL_MAX: usize = 96;
 
 /// The segment table and the block state table on the device.
 pub(crate) struct Tables {
@@ -26,6 +27,8 @@ pub(crate) struct Tables {
     pub(crate) bst_bits: Bits,
     /// Segments whose entries the table does not have.
     pub(crate) newer: BTreeSet<u32>,
+    /// With more of them than this, they go there.
+    pub(crate) journal_max: usize,
 }
 
 impl State {
@@ -92,7 +95,7 @@ impl State {
     fn sit_journal(&mut self) -> FsResult<Vec<(u32, SitEntry)>> {
         let changed = self.segments.take_changed();
         self.tables.newer.extend(changed);
-        if self.tables.newer.len() > SIT_JOURNAL_MAX {
+        if self.tables.newer.len() > self.tables.journal_max {
             let blocks: BTreeSet<u32> = std::mem::take(&mut self.tables.newer)
                 .iter()
                 .map(|segment| segment / SIT_PER_BLOCK)

@@ -5,7 +5,6 @@ use anteros_core::{FsError, FsResult};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::{self, Owner};
-use crate::layout::superblock::SEGMENTS_FEW;
 use crate::layout::{Corrupt, SEGMENT_CONTENT};
 use crate::segments::Use;
 use crate::state::State;
@@ -50,20 +49,12 @@ impl State {
 
     /// Segments beyond what is needed, in which cleaning begins.
     fn spare(&self) -> u32 {
-        if self.segments.count() < SEGMENTS_FEW {
-            2
-        } else {
-            4
-        }
+        if self.segments.are_few() { 2 } else { 4 }
     }
 
     /// Segments that so many blocks may need: heads that are nearly full need one more each.
     fn segments_for(&self, blocks: usize) -> u32 {
-        let heads = if self.segments.count() < SEGMENTS_FEW {
-            2
-        } else {
-            7
-        };
+        let heads = if self.segments.are_few() { 2 } else { 7 };
         (blocks as u32).div_ceil(SEGMENT_CONTENT) + heads
     }
 
@@ -102,7 +93,7 @@ impl State {
         full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }
 
-    fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
+    pub(crate) fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
         let start = self.segments.start(segment);
         let entry = self.segments.segment(segment).clone();
         let block = self.fetch(start + u64::from(SEGMENT_CONTENT))?;

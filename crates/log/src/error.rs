@@ -33,6 +33,32 @@ pub enum LogError {
     /// The device is too small for a log.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
+    /// There are not so many bytes on the device.
+    #[error("{wanted} bytes are wanted, but the device has {bytes}")]
+    BeyondDevice {
+        /// Bytes that the log was to have.
+        wanted: u64,
+        /// Bytes that the device has.
+        bytes: u64,
+    },
+    /// A log cannot shrink so far.
+    #[error("{bytes} bytes are too few: what the log holds, and its tables, take at least {least}")]
+    TooFull {
+        /// Bytes that the log was to have.
+        bytes: u64,
+        /// Bytes that it needs.
+        least: u64,
+    },
+    /// A log would have no segment more.
+    #[error(
+        "{bytes} bytes are too few to grow to: tables behind the new end take room as well, and only {least} bytes have any for files"
+    )]
+    GrowsTooLittle {
+        /// Bytes that the log was to have.
+        bytes: u64,
+        /// Bytes with which it would grow.
+        least: u64,
+    },
     /// A step of the file system failed.
     #[error(transparent)]
     Fs(#[from] FsError),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anteros_core::{Caller, FileKind, Rdev, WritableDevice};
 
 use crate::LogError;
-use crate::checkpoint::Tables;
+use crate::checkpoint::{SIT_JOURNAL_MAX, Tables};
 use crate::layout::bits::Bits;
 use crate::layout::node::{Attributes, Inode};
 use crate::layout::superblock::{SUPERBLOCK_OFFSET, Shape};
@@ -58,7 +58,10 @@ pub(crate) fn write_superblock(
 }
 
 /// Makes blocks zero that are not.
-fn clear(device: &Arc<dyn WritableDevice>, blocks: std::ops::Range<u64>) -> Result<(), LogError> {
+pub(crate) fn clear(
+    device: &Arc<dyn WritableDevice>,
+    blocks: std::ops::Range<u64>,
+) -> Result<(), LogError> {
     let unit = BLOCK_BYTES as u64;
     device.discard(blocks.start * unit, (blocks.end - blocks.start) * unit)?;
     let (mut at, end) = (blocks.start * unit, blocks.end * unit);
@@ -101,6 +104,7 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
             sit_bits: Bits::new(superblock.sit_blocks as usize),
             bst_bits: Bits::new(superblock.bst_blocks as usize),
             newer: Default::default(),
+            journal_max: SIT_JOURNAL_MAX,
         },
         superblock,
         options,

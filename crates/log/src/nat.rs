@@ -237,6 +237,43 @@ impl Nat {
         Ok(written)
     }
 
+    /// The highest number that is in use.
+    pub(crate) fn highest(&mut self) -> FsResult<u32> {
+        for index in (0..self.blocks).rev() {
+            let block = self.current(index)?;
+            let in_use = |at: &u32| NatEntry::read(&block, *at).ino != 0;
+            if let Some(at) = (0..NAT_PER_BLOCK).rev().find(in_use) {
+                return Ok(index * NAT_PER_BLOCK + at);
+            }
+        }
+        Ok(ROOT)
+    }
+
+    /// A block of the table with all that is newer.
+    fn current(&self, index: u32) -> FsResult<Box<Block>> {
+        let mut block = medium::read_block(&*self.device, self.place(index))?;
+        let first = index * NAT_PER_BLOCK;
+        for (nid, entry) in self.newer.range(first..=first + (NAT_PER_BLOCK - 1)) {
+            entry.write(&mut block, nid - first);
+        }
+        for nid in self.nids.max(first)..=first + (NAT_PER_BLOCK - 1) {
+            NatEntry::default().write(&mut block, nid - first);
+        }
+        Ok(block)
+    }
+
+    /// Writes the table as it is to where another superblock has it, which reads as zeros there.
+    pub(crate) fn copy_to(&self, superblock: &Superblock) -> FsResult<()> {
+        for index in 0..self.blocks.min(superblock.nat_blocks) {
+            let block = self.current(index)?;
+            if block.iter().any(|&byte| byte != 0) {
+                let place = superblock.nat_start + u64::from(index);
+                self.device.write_at(place * BLOCK_BYTES as u64, &*block)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A checkpoint has been written.
     pub(crate) fn release(&mut self) {
         self.freed.clear();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anteros_core::{FileKind, FsError, FsResult, WritableDevice};
 
 use crate::LogError;
-use crate::checkpoint::Tables;
+use crate::checkpoint::{SIT_JOURNAL_MAX, Tables};
 use crate::dir::Named;
 use crate::layout::checkpoint::{Checkpoint, Head, HeadKind};
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode};
@@ -45,11 +45,7 @@ pub(crate) struct Group {
 
 /// Reads the superblock.
 pub(crate) fn superblock(device: &dyn WritableDevice) -> Result<Superblock, LogError> {
-    let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
-    for (block, copy) in (0u64..).zip(&mut copies) {
-        let at = block * BLOCK_BYTES as u64 + SUPERBLOCK_OFFSET as u64;
-        device.read_at(at, copy)?;
-    }
+    let copies = superblock_copies(device)?;
     let superblock = Superblock::choose(&copies[0], &copies[1])?;
     if device.size() / (BLOCK_BYTES as u64) < superblock.blocks {
         return Err(LogError::Truncated {
@@ -58,6 +54,31 @@ pub(crate) fn superblock(device: &dyn WritableDevice) -> Result<Superblock, LogE
         });
     }
     Ok(superblock)
+}
+
+/// Makes both copies of the superblock the one that counts: a crash may have come between them.
+fn agree(device: &dyn WritableDevice, superblock: &Superblock) -> Result<(), LogError> {
+    let copies = superblock_copies(device)?;
+    let counts = |copy| Superblock::parse(copy).as_ref() == Ok(superblock);
+    for (block, other) in [(1, 0), (0, 1)] {
+        if !counts(&copies[block]) && counts(&copies[other]) {
+            device.write_at(superblock_offset(block), &copies[other])?;
+            device.flush()?;
+        }
+    }
+    Ok(())
+}
+
+fn superblock_offset(copy: usize) -> u64 {
+    (copy * BLOCK_BYTES + SUPERBLOCK_OFFSET) as u64
+}
+
+fn superblock_copies(device: &dyn WritableDevice) -> Result<[[u8; SUPERBLOCK_BYTES]; 2], LogError> {
+    let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
+    for (number, copy) in copies.iter_mut().enumerate() {
+        device.read_at(superblock_offset(number), copy)?;
+    }
+    Ok(copies)
 }
 
 /// The newer of the checkpoints that are whole.
@@ -174,6 +195,7 @@ pub(crate) fn open(
         }
         // Another version: a group that did not arrive whole will never be taken for one of ours.
         state.checkpoint(false)?;
+        agree(&*state.device, &state.superblock)?;
     }
     Ok((state, recovery))
 }
@@ -205,6 +227,7 @@ fn state_of(
                 .iter()
                 .map(|(segment, _)| *segment)
                 .collect(),
+            journal_max: SIT_JOURNAL_MAX,
         },
         device,
         superblock,

@@ -126,6 +126,8 @@ pub(crate) struct Placed {
 pub(crate) struct Segments {
     main_start: u64,
     per_section: u32,
+    /// Segments below this may be opened.
+    usable: u32,
     table: Vec<Segment>,
     heads: [Option<Open>; KINDS],
     /// Where the packed log has to go on, if it could not yet.
@@ -148,6 +150,7 @@ impl Segments {
         let mut segments = Self {
             main_start: superblock.main_start,
             per_section: superblock.segments_per_section.into(),
+            usable: superblock.segments,
             valid: table.iter().map(|segment| u64::from(segment.valid)).sum(),
             table,
             heads: Default::default(),
@@ -163,7 +166,7 @@ impl Segments {
     }
 
     fn find_free_sections(&mut self) {
-        let sections = self.table.len() as u32 / self.per_section;
+        let sections = self.usable / self.per_section;
         self.free = (0..sections)
             .filter(|&section| self.is_section_free(section))
             .collect();
@@ -241,6 +244,11 @@ impl Segments {
     /// How many segments there are.
     pub(crate) fn count(&self) -> u32 {
         self.table.len() as u32
+    }
+
+    /// Whether heads share segments.
+    pub(crate) fn are_few(&self) -> bool {
+        self.usable < SEGMENTS_FEW
     }
 
     /// Valid blocks of all segments.
@@ -348,7 +356,7 @@ impl Segments {
     /// The head for a kind of content: where segments are few, there is one for all nodes and one for all data.
     fn share(&self, kind: HeadKind) -> HeadKind {
         match kind {
-            _ if self.count() >= SEGMENTS_FEW => kind,
+            _ if !self.are_few() => kind,
             HeadKind::HotNode | HeadKind::ColdNode => HeadKind::WarmNode,
             HeadKind::HotData | HeadKind::ColdData | HeadKind::Executables => HeadKind::WarmData,
             _ => kind,
@@ -456,11 +464,26 @@ impl Segments {
         }
         for &segment in &released {
             let section = segment / self.per_section;
-            if self.is_section_free(section) {
+            if self.is_section_free(section) && segment < self.usable {
                 self.free.insert(section);
             }
         }
         released
+    }
+
+    /// Opens no segment from this one on any more. All heads must have been closed.
+    pub(crate) fn retire(&mut self, from: u32) {
+        self.usable = from;
+        self.free.split_off(&(from / self.per_section));
+        if let Some(promised) = self.promised.take_if(|promised| *promised >= from) {
+            self.segment_mut(promised).state = Use::Full;
+            self.note_emptied(promised);
+        }
+    }
+
+    /// Opens segments from this one on first.
+    pub(crate) fn look_from(&mut self, segment: u32) {
+        self.cursor = segment / self.per_section;
     }
 
     /// The entries that were changed since this was asked last.

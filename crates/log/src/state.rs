@@ -13,7 +13,6 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
-use crate::layout::superblock::SEGMENTS_FEW;
 use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock};
 use crate::medium::{Batch, read_block, vanished, zeroed};
@@ -659,7 +658,7 @@ impl State {
     /// the segments in reserve have room for.
     pub(crate) fn dirty_max(&self) -> usize {
         let reserved = self.superblock.reserved_segments as usize;
-        let room = if self.segments.count() < SEGMENTS_FEW {
+        let room = if self.segments.are_few() {
             SEGMENT_CONTENT as usize
         } else {
             reserved.saturating_sub(30).max(2) * 256

@@ -342,12 +342,6 @@ impl Superblock {
         let segments_per_section = shape.segments_per_section.max(1);
         // At most 2^40 blocks have 2^31 segments, and the smallest shape few.
         let segments = (sections * u64::from(segments_per_section)) as u32;
-        let main_blocks = u64::from(segments) * u64::from(SEGMENT_BLOCKS);
-        let every_block = u32::try_from(main_blocks).unwrap_or(u32::MAX);
-        let reserved = match segments < SEGMENTS_FEW {
-            true => RESERVED_OF_FEW + segments / SLACK,
-            false => RESERVED + segments / SLACK,
-        };
         let mut planned = Self {
             generation: 1,
             incompat: 0,
@@ -357,36 +351,136 @@ impl Superblock {
             hash_seed: shape.hash_seed,
             label: shape.label.clone(),
             blocks: 0,
-            checkpoint_start: FIRST_AREA,
+            checkpoint_start: 0,
             checkpoint_blocks: 0,
             sit_start: 0,
-            sit_blocks: segments.div_ceil(SIT_PER_BLOCK),
+            sit_blocks: 0,
             bst_start: 0,
-            bst_blocks: segments.div_ceil(BST_SEGMENTS_PER_BLOCK),
+            bst_blocks: 0,
             nat_start: 0,
             nat_blocks: 0,
             main_start: 0,
             segments,
-            nids: shape.nids.unwrap_or(every_block).max(16),
+            nids: shape.nids.unwrap_or(every_block(segments)).max(16),
             segments_per_section,
             sections_per_zone: shape.sections_per_zone.max(1),
             slots_max: shape.slots_max.clamp(1, SLOTS_MAX),
-            reserved_segments: reserved.next_multiple_of(segments_per_section.into()),
+            reserved_segments: reserved(segments, segments_per_section),
         };
-        planned.nat_blocks = planned.nids.div_ceil(NAT_PER_BLOCK);
-        let spare = JOURNAL_BYTES + ORPHANS * ORPHAN_BYTES;
-        let pack_bytes = planned.pack_bytes_min() + spare as u64;
-        // The bits of three tables of 2^32 blocks at most.
-        planned.checkpoint_blocks = pack_bytes.div_ceil(BLOCK_BYTES as u64) as u32;
-        planned.sit_start = FIRST_AREA + 2 * u64::from(planned.checkpoint_blocks);
-        planned.bst_start = planned.sit_start + 2 * u64::from(planned.sit_blocks);
-        planned.nat_start = planned.bst_start + 2 * u64::from(planned.bst_blocks);
-        let next = planned.nat_start + 2 * u64::from(planned.nat_blocks);
+        let next = planned.lay_tables(FIRST_AREA);
         planned.main_start = match is_aligned {
             true => next.next_multiple_of(SEGMENT_BLOCKS.into()),
             false => next,
         };
         planned
+    }
+
+    /// Gives the tables their sizes and lays them one behind the other; returns the block behind them.
+    fn lay_tables(&mut self, start: u64) -> u64 {
+        self.sit_blocks = self.segments.div_ceil(SIT_PER_BLOCK);
+        self.bst_blocks = self.segments.div_ceil(BST_SEGMENTS_PER_BLOCK);
+        self.nat_blocks = self.nids.div_ceil(NAT_PER_BLOCK);
+        let spare = JOURNAL_BYTES + ORPHANS * ORPHAN_BYTES;
+        let pack_bytes = self.pack_bytes_min() + spare as u64;
+        // The bits of three tables of 2^32 blocks at most.
+        self.checkpoint_blocks = pack_bytes.div_ceil(BLOCK_BYTES as u64) as u32;
+        self.checkpoint_start = start;
+        self.sit_start = start + 2 * u64::from(self.checkpoint_blocks);
+        self.bst_start = self.sit_start + 2 * u64::from(self.sit_blocks);
+        self.nat_start = self.bst_start + 2 * u64::from(self.bst_blocks);
+        self.nat_start + 2 * u64::from(self.nat_blocks)
+    }
+
+    /// The same log on another number of blocks, of which the main area begins where it did; `None` if there is no way to
+    /// lay it out. Its tables overlap neither those that there are nor a segment that it keeps. `nids_min` are the
+    /// node numbers that it must have.
+    ///
+    /// More blocks have the tables behind the main area. Fewer have them where they were, if that was in front of it.
+    pub fn resized(&self, blocks: u64, nids_min: u32) -> Option<Self> {
+        let grows = blocks > self.blocks;
+        let resized = if !grows && self.has_tables_in_front() {
+            self.with_sections(self.sections_up_to(blocks), self.nids)
+        } else {
+            self.with_tables_in_front(blocks, nids_min)
+                .or_else(|| self.with_tables_behind(blocks, nids_min))?
+        };
+        let is_other = match grows {
+            true => resized.segments > self.segments,
+            false => resized.segments <= self.segments,
+        };
+        let is_enough = u64::from(resized.segments) >= SEGMENTS_MIN
+            && resized.segments >= 2 * u32::from(self.segments_per_section)
+            && resized.reserved_segments < resized.segments
+            && (BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks);
+        (is_other && is_enough).then_some(Self { blocks, ..resized })
+    }
+
+    fn with_tables_in_front(&self, blocks: u64, nids_min: u32) -> Option<Self> {
+        let mut resized = self.with_sections(self.sections_up_to(blocks), nids_min);
+        let end = resized.lay_tables(FIRST_AREA);
+        (!self.has_tables_in_front() && end <= self.main_start).then_some(resized)
+    }
+
+    fn with_tables_behind(&self, blocks: u64, nids_min: u32) -> Option<Self> {
+        let until = |end: u64| {
+            let (mut fits, mut too_many) = (0, self.sections_up_to(end) + 1);
+            let lay_out = |sections| {
+                let mut resized = self.with_sections(sections, nids_min);
+                let tables = resized.lay_tables(0);
+                (tables <= end).then(|| resized.lay_tables(end - tables));
+                (tables <= end && resized.main_end() <= end - tables).then_some(resized)
+            };
+            while too_many - fits > 1 {
+                let middle = fits + (too_many - fits) / 2;
+                match lay_out(middle) {
+                    Some(_) => fits = middle,
+                    None => too_many = middle,
+                }
+            }
+            lay_out(fits)
+        };
+        let old = self.tables();
+        let is_apart = |resized: &Self| {
+            let new = resized.tables();
+            new.start >= old.end || new.end <= old.start
+        };
+        until(blocks)
+            .filter(is_apart)
+            .or_else(|| until(blocks.min(old.start)).filter(is_apart))
+    }
+
+    /// With so many sections; the tables are those that there were.
+    fn with_sections(&self, sections: u64, nids_min: u32) -> Self {
+        let segments = (sections * u64::from(self.segments_per_section)) as u32;
+        // One for each block, unless someone wanted fewer.
+        let nids = match self.nids >= every_block(self.segments) {
+            true => every_block(segments).max(nids_min),
+            false => self.nids,
+        };
+        Self {
+            segments,
+            nids,
+            reserved_segments: reserved(segments, self.segments_per_section),
+            ..self.clone()
+        }
+    }
+
+    /// Sections that have room between the beginning of the main area and a block.
+    fn sections_up_to(&self, end: u64) -> u64 {
+        let room = end.min(BLOCKS_MAX).saturating_sub(self.main_start);
+        room / u64::from(SEGMENT_BLOCKS) / u64::from(self.segments_per_section)
+    }
+
+    /// Where the packs and the tables lie, from the first block of the first to the last block of the last one.
+    pub fn tables(&self) -> std::ops::Range<u64> {
+        let tables = &self.areas()[..4];
+        let start = tables.iter().map(|(_, start, _)| *start).min();
+        let end = tables.iter().map(|(_, start, blocks)| start + blocks).max();
+        start.unwrap_or(0)..end.unwrap_or(0)
+    }
+
+    fn has_tables_in_front(&self) -> bool {
+        self.tables().end <= self.main_start
     }
 
     /// What a pack takes when all heads are open and full, but for journals and orphans.
@@ -400,7 +494,7 @@ impl Superblock {
         (HEADER_BYTES + bits + owners) as u64
     }
 
-    /// The areas in the order of their places: name, first block, blocks.
+    /// The areas: name, first block, blocks. The main area is the last one.
     fn areas(&self) -> [(&'static str, u64, u64); 5] {
         let twice = |blocks: u32| 2 * u64::from(blocks);
         let main_blocks = u64::from(self.segments) * u64::from(SEGMENT_BLOCKS);
@@ -427,7 +521,9 @@ impl Superblock {
 
     fn check_areas(&self) -> Result<(), Corrupt> {
         let (mut lower, upper) = (FIRST_AREA, self.blocks);
-        for (area, start, blocks) in self.areas() {
+        let mut areas = self.areas();
+        areas.sort_by_key(|(_, start, _)| *start);
+        for (area, start, blocks) in areas {
             let end = start.checked_add(blocks);
             let end = end.filter(|&end| start >= lower && end <= upper);
             lower = end.ok_or(Corrupt::Area {
@@ -527,6 +623,21 @@ impl Superblock {
     pub fn capacity(&self) -> u64 {
         u64::from(self.segments - self.reserved_segments) * u64::from(SEGMENT_CONTENT)
     }
+}
+
+/// As many node numbers as there are blocks in so many segments.
+fn every_block(segments: u32) -> u32 {
+    let blocks = u64::from(segments) * u64::from(SEGMENT_BLOCKS);
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}
+
+/// Of so many segments, those that users may not fill.
+fn reserved(segments: u32, segments_per_section: u16) -> u32 {
+    let reserved = match segments < SEGMENTS_FEW {
+        true => RESERVED_OF_FEW + segments / SLACK,
+        false => RESERVED + segments / SLACK,
+    };
+    reserved.next_multiple_of(segments_per_section.into())
 }
 
 fn is_aligned(blocks: u64) -> bool {
@@ -805,7 +916,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_lie_one_behind_the_other_within_the_device() {
+    fn areas_do_not_overlap_and_lie_within_the_device() {
         let broken: [Broken<RawSuperblock>; 8] = [
             ("checkpoint packs", |raw| raw.checkpoint_start = 1.into()),
             ("segment table", |raw| raw.sit_start = u64::MAX.into()),
@@ -825,6 +936,59 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(fault.contains(area), "{area}: {fault}");
+        }
+    }
+
+    #[test]
+    fn areas_may_lie_in_any_order() {
+        let planned = planned();
+        let bytes = forged(|raw| {
+            // Where the segment table was, the node address table, and the other way round.
+            raw.nat_start = planned.sit_start.into();
+            raw.sit_start = (planned.main_start - 2 * u64::from(planned.sit_blocks)).into();
+            raw.bst_start = (planned.sit_start + 2 * u64::from(planned.nat_blocks)).into();
+        });
+        Superblock::parse(&bytes).unwrap();
+    }
+
+    #[test]
+    fn a_log_of_another_size_keeps_its_segments_and_its_tables_until_they_are_written() {
+        let shapes = [
+            shape(),
+            Shape {
+                segments_per_section: 4,
+                ..shape()
+            },
+        ];
+        let sizes = [40, 41, 80, 1000, 1003, 300, 64, 47, 5000, 40, 60];
+        for shape in &shapes {
+            let mut now = Superblock::plan(48 * MIB, shape).unwrap();
+            let (mut done, mut moved) = (0, 0);
+            for blocks in sizes.map(|mib| mib * MIB) {
+                let Some(new) = now.resized(blocks, 100) else {
+                    continue;
+                };
+                assert_eq!(Superblock::parse(&new.encode()).unwrap(), new);
+                assert_eq!(new.main_start, now.main_start);
+                assert_eq!((new.blocks, new.nids >= 100), (blocks, true));
+                let (old_tables, tables) = (now.tables(), new.tables());
+                let is_apart = tables.start >= old_tables.end || tables.end <= old_tables.start;
+                assert!(is_apart || tables == old_tables, "{blocks}");
+                let kept = now.main_start..now.main_end().min(new.main_end());
+                assert!(
+                    tables.start >= kept.end || tables.end <= kept.start,
+                    "{blocks}"
+                );
+                let lost = blocks - new.main_end().max(tables.end);
+                assert!(lost <= 512 * 4 + old_tables.end - old_tables.start);
+                done += 1;
+                moved += u32::from(tables != old_tables);
+                now = new;
+            }
+            assert!(done > 7 && moved > 4, "{done} done, {moved} moved");
+            assert_eq!(now.resized(now.blocks + 1, 0), None);
+            assert_eq!(now.resized(31 * MIB, 0), None);
+            assert_eq!(now.resized(BLOCKS_MAX + 1, 0), None);
         }
     }
 

@@ -6,6 +6,7 @@ mod figure;
 mod gc;
 mod mkfs;
 mod mount;
+mod resize;
 mod stat;
 
 use std::fmt::Display;
@@ -32,6 +33,7 @@ enum Command {
     Stat(stat::Args),
     Dump(dump::Args),
     Gc(gc::Args),
+    Resize(resize::Args),
 }
 
 impl Args {
@@ -43,6 +45,7 @@ impl Args {
             Command::Stat(args) => args.run(),
             Command::Dump(args) => args.run(),
             Command::Gc(args) => args.run(),
+            Command::Resize(args) => args.run(),
         }
     }
 }
