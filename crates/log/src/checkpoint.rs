@@ -74,6 +74,7 @@ impl State {
             sit_bits: self.tables.sit_bits.clone(),
             bst_bits: self.tables.bst_bits.clone(),
             orphans: self.orphans.iter().copied().collect(),
+            orphans_left_out: false,
             nat_journal: nat.journal,
             sit_journal,
             bst_journal: Vec::new(),
@@ -129,8 +130,17 @@ impl State {
     }
 
     fn write_pack(&mut self, pack: &Checkpoint) -> FsResult<()> {
-        let bytes = pack.encode();
         let room = u64::from(self.superblock.checkpoint_blocks);
+        let mut bytes = pack.encode();
+        if (bytes.len() / BLOCK_BYTES) as u64 > room {
+            // A mount can find them without a list.
+            let shorter = Checkpoint {
+                orphans: Vec::new(),
+                orphans_left_out: true,
+                ..pack.clone()
+            };
+            bytes = shorter.encode();
+        }
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         if blocks > room {
             return Err(FsError::Corrupt(format!(

@@ -16,7 +16,7 @@ use crate::layout::record::{Record, records};
 use crate::layout::summary::Owner;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
-use crate::layout::{BLOCK_BYTES, Corrupt, SEGMENT_CONTENT, Superblock, crc};
+use crate::layout::{BLOCK_BYTES, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc};
 use crate::medium::read_block;
 use crate::nat::Nat;
 use crate::options::Options;
@@ -396,6 +396,9 @@ impl Replay {
             state.sequence = group.sequence + 1;
         }
         self.touched.extend(&checkpoint.orphans);
+        if checkpoint.orphans_left_out {
+            self.find_orphans(state)?;
+        }
         self.reap(state)
     }
 
@@ -601,6 +604,23 @@ impl Replay {
         Ok(())
     }
 
+    /// Looks at all inodes for those without a link, where the checkpoint does not list them.
+    fn find_orphans(&mut self, state: &mut State) -> Result<(), LogError> {
+        for ino in ROOT..=state.nat.count_max() {
+            if state.nat.get(ino)?.ino != ino {
+                continue;
+            }
+            match state.live(ino) {
+                Ok(live) if live.inode.attributes.nlink == 0 => drop(self.touched.insert(ino)),
+                // What is damaged is for a repair to find.
+                Ok(_) | Err(FsError::Corrupt(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            state.shrink();
+        }
+        Ok(())
+    }
+
     /// Removes the inodes that have no name left.
     fn reap(&mut self, state: &mut State) -> Result<(), LogError> {
         for &ino in &self.touched {
@@ -608,6 +628,7 @@ impl Replay {
                 state.orphans.insert(ino);
                 state.try_reap(ino)?;
             }
+            state.shrink();
         }
         Ok(())
     }

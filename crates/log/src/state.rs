@@ -712,7 +712,7 @@ impl State {
         let oldest = stamps.get(stamps.len() / 2).copied().unwrap_or(0);
         self.nodes
             .retain(|_, node| node.dirty || node.stamp > oldest);
-        let kept = |ino: &u32| self.touched.contains(ino) || self.orphans.contains(ino);
+        let kept = |ino: &u32| self.touched.contains(ino);
         self.inodes
             .retain(|ino, live| live.stamp > oldest || !live.is_clean() || kept(ino));
         for live in self.inodes.values_mut().filter(|live| live.stamp <= oldest) {

@@ -28,6 +28,7 @@ pub(crate) const ORPHAN_BYTES: usize = 4;
 const MAGIC: u32 = u32::from_le_bytes(*b"CKPT");
 const CRC_AT: usize = 4;
 const CLEAN: u32 = 1;
+const ORPHANS_LEFT_OUT: u32 = 2;
 const NONE: u32 = u32::MAX;
 /// More checkpoints or groups than anyone lives to see; those of a log may begin anywhere in the lower half.
 const COUNT_MAX: u64 = 3 << 62;
@@ -211,6 +212,8 @@ pub struct Checkpoint {
     pub bst_bits: Bits,
     /// Inodes without a name that were open.
     pub orphans: Vec<u32>,
+    /// Whether these were more than the pack has room for: any inode without a link is one then.
+    pub orphans_left_out: bool,
     /// Newer entries of the node address table, each with its nid.
     pub nat_journal: Vec<(u32, NatEntry)>,
     /// Newer entries of the segment table, each with its segment.
@@ -286,6 +289,7 @@ impl Checkpoint {
         let parsed = Self {
             version: raw.version.get(),
             clean: raw.flags.get() & CLEAN != 0,
+            orphans_left_out: raw.flags.get() & ORPHANS_LEFT_OUT != 0,
             time: Timestamp {
                 secs: raw.seconds.get(),
                 nanos: raw.nanos.get(),
@@ -352,6 +356,17 @@ impl Checkpoint {
         bytes
     }
 
+    fn flags(&self) -> u32 {
+        let flags = [
+            (self.clean, CLEAN),
+            (self.orphans_left_out, ORPHANS_LEFT_OUT),
+        ];
+        flags
+            .iter()
+            .map(|&(is_set, flag)| if is_set { flag } else { 0 })
+            .sum()
+    }
+
     fn header(&self, blocks: u32) -> RawHeader {
         let mut heads = [RawHead::none(); HEADS];
         for head in &self.heads {
@@ -363,7 +378,7 @@ impl Checkpoint {
             crc: 0.into(),
             version: self.version.into(),
             blocks: blocks.into(),
-            flags: if self.clean { CLEAN } else { 0 }.into(),
+            flags: self.flags().into(),
             seconds: self.time.secs.into(),
             nanos: self.time.nanos.into(),
             orphans: count(self.orphans.len()),
@@ -461,7 +476,7 @@ impl RawHead {
 impl RawHeader {
     fn check_counts(&self, superblock: &Superblock) -> Result<(), Corrupt> {
         let content = superblock.content_blocks();
-        if self.flags.get() & !CLEAN != 0 {
+        if self.flags.get() & !(CLEAN | ORPHANS_LEFT_OUT) != 0 {
             return Err(fault("a flag is unknown", self.flags.get()));
         }
         if self.nanos.get() >= 1_000_000_000 {
@@ -699,6 +714,7 @@ mod tests {
             sit_bits: bits(superblock.sit_blocks),
             bst_bits: bits(superblock.bst_blocks),
             orphans: vec![4, 9],
+            orphans_left_out: true,
             nat_journal: vec![(
                 1,
                 NatEntry {
@@ -777,7 +793,7 @@ mod tests {
             ("magic", |raw| raw.magic = 0.into()),
             ("number of blocks", |raw| raw.blocks = 0.into()),
             ("number of blocks", |raw| raw.blocks = u32::MAX.into()),
-            ("flag", |raw| raw.flags = 2.into()),
+            ("flag", |raw| raw.flags = 4.into()),
             ("nanoseconds", |raw| raw.nanos = 1_000_000_000.into()),
             ("orphans", |raw| raw.orphans = u32::MAX.into()),
             ("journal of the node", |raw| {

@@ -244,6 +244,12 @@ impl Page {
             let orphans: Vec<_> = pack.orphans.iter().map(u32::to_string).collect();
             self.line("orphans", orphans.join(" "));
         }
+        if pack.orphans_left_out {
+            self.line(
+                "orphans",
+                "more than there is room for: all inodes without a link",
+            );
+        }
         for head in &pack.heads {
             let next = head
                 .next_segment
