@@ -12,7 +12,7 @@ use crate::layout::bits::Bits;
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
-use crate::medium::zeroed;
+use crate::medium::{read_block, zeroed};
 use crate::state::State;
 use crate::statistics::Cause;
 
@@ -60,6 +60,7 @@ impl State {
         let pack = Checkpoint {
             version,
             clean,
+            superseded: false,
             time: self.now(),
             used_blocks: self.segments.valid(),
             reserved_blocks: self.space.promised(),
@@ -89,7 +90,30 @@ impl State {
         self.statistics.checkpoints += 1;
         self.nat.release();
         self.forget_unrecorded();
+        self.supersede(version - 1)?;
+        if clean {
+            // Nothing comes that would take it along.
+            self.flush()?;
+        }
         self.discard_released()
+    }
+
+    /// Has the pack before this one say that it counts no more: what it names may be overwritten from here on, and should this
+    /// one be damaged some day, nobody must take that for what it was. It goes with the next flush.
+    fn supersede(&mut self, version: u64) -> FsResult<()> {
+        let place = self.pack_place(version);
+        let mut first = read_block(&*self.device, place)?;
+        if Checkpoint::supersede(&mut first) {
+            self.statistics.wrote(Cause::Checkpoint);
+            self.device.write_at(place * BLOCK_BYTES as u64, &*first)?;
+        }
+        Ok(())
+    }
+
+    /// The first block of the pack in which a version lies.
+    fn pack_place(&self, version: u64) -> u64 {
+        let room = u64::from(self.superblock.checkpoint_blocks);
+        self.superblock.checkpoint_start + version % 2 * room
     }
 
     /// Entries that are newer than the table; where they are too many, they go there.
@@ -147,7 +171,7 @@ impl State {
                 "a checkpoint takes {blocks} blocks, but a pack has {room}"
             )));
         }
-        let place = self.superblock.checkpoint_start + pack.version % 2 * room;
+        let place = self.pack_place(pack.version);
         self.statistics.wrote_blocks(Cause::Checkpoint, blocks);
         Ok(self.device.write_at(place * BLOCK_BYTES as u64, &bytes)?)
     }

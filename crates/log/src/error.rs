@@ -30,6 +30,16 @@ pub enum LogError {
     /// Neither checkpoint pack is whole.
     #[error("neither checkpoint is whole: {0}; {1}")]
     NoCheckpoint(Corrupt, Corrupt),
+    /// The newest checkpoint is damaged, and what the other one names may have been overwritten.
+    #[error(
+        "the newest checkpoint is damaged ({fault}); checkpoint {version} is whole but out of date, and what it names may have been overwritten since"
+    )]
+    OutOfDate {
+        /// The checkpoint before.
+        version: u64,
+        /// What is wrong with the newest one.
+        fault: Corrupt,
+    },
     /// The device is too small for a log.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
@@ -77,6 +87,9 @@ impl LogError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::OutOfDate { .. } => Some(
+                "copy the device first; then `anteros log check --repair --go-back` makes the most of the older checkpoint",
+            ),
             Self::Corrupt(_) | Self::NoCheckpoint(..) | Self::Fs(FsError::Corrupt(_)) => {
                 Some("`anteros log check` lists every fault")
             }

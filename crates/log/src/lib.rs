@@ -51,7 +51,7 @@ pub use log::{Condition, Log};
 pub use mkfs::mkfs;
 pub use options::{Options, Order};
 pub use recover::Recovery;
-pub use repair::{Repaired, repair};
+pub use repair::{Repaired, repair, repair_going_back};
 pub use resize::{Resized, resize};
 pub use segments::Use;
 pub use statistics::{Cause, Statistics};

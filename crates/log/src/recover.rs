@@ -24,6 +24,9 @@ use crate::segments::Segments;
 use crate::space::Space;
 use crate::state::{Parts, State};
 
+/// Versions that are not used again where an older checkpoint has to do; even, so that the damaged pack is the next.
+const VERSIONS_LEFT_OUT: u64 = 1 << 20;
+
 /// What was found when a log was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
@@ -81,22 +84,38 @@ fn superblock_copies(device: &dyn WritableDevice) -> Result<[[u8; SUPERBLOCK_BYT
     Ok(copies)
 }
 
-/// The newer of the checkpoints that are whole.
-pub(crate) fn newest_checkpoint(
+/// The newer of the checkpoints that are whole, one that a newer one has superseded included.
+fn newest_pack(
     device: &dyn WritableDevice,
     superblock: &Superblock,
-) -> Result<Checkpoint, LogError> {
+) -> Result<(Checkpoint, Option<Corrupt>), LogError> {
     match (
         read_pack(device, superblock, 0)?,
         read_pack(device, superblock, 1)?,
     ) {
-        (Ok(first), Ok(second)) => Ok(if first.version > second.version {
-            first
-        } else {
-            second
-        }),
-        (Ok(only), Err(_)) | (Err(_), Ok(only)) => Ok(only),
+        (Ok(first), Ok(second)) if first.version > second.version => Ok((first, None)),
+        (Ok(_), Ok(second)) => Ok((second, None)),
+        (Ok(only), Err(fault)) | (Err(fault), Ok(only)) => Ok((only, Some(fault))),
         (Err(first), Err(second)) => Err(LogError::NoCheckpoint(first, second)),
+    }
+}
+
+/// The newer of the checkpoints that are whole. If a newer one was on the device and is not any more, that is an
+/// error.
+pub(crate) fn newest_checkpoint(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+) -> Result<Checkpoint, LogError> {
+    let (newest, fault) = newest_pack(device, superblock)?;
+    match newest.superseded {
+        false => Ok(newest),
+        true => Err(LogError::OutOfDate {
+            version: newest.version,
+            fault: fault.unwrap_or(Corrupt::Checkpoint {
+                rule: "a newer one was there",
+                found: newest.version,
+            }),
+        }),
     }
 }
 
@@ -274,13 +293,17 @@ pub(crate) struct Patient {
 }
 
 /// Opens a log that is to be repaired, the groups behind its checkpoint included; nothing is written yet. All segments
-/// that were open count as filled.
+/// that were open count as filled. With `goes_back`, the checkpoint may be one that is out of date.
 pub(crate) fn open_to_repair(
     device: Arc<dyn WritableDevice>,
     options: Options,
+    goes_back: bool,
 ) -> Result<Patient, LogError> {
     let superblock = superblock(&*device)?;
-    let checkpoint = newest_checkpoint(&*device, &superblock)?;
+    let checkpoint = match goes_back {
+        true => newest_pack(&*device, &superblock)?.0,
+        false => newest_checkpoint(&*device, &superblock)?,
+    };
     let mut entries = raw_segment_table(&*device, &superblock, &checkpoint)?;
     let (mut faults, mut corrected) = (Vec::new(), Vec::new());
     for (segment, entry) in (0..).zip(&mut entries) {
@@ -332,6 +355,10 @@ pub(crate) fn open_to_repair(
         ..Recovery::default()
     };
     Replay::default().run(&mut state, &checkpoint, &mut recovery)?;
+    if checkpoint.superseded {
+        // Of versions that there were, there may be groups: none must be taken for one that is still to come.
+        state.version += VERSIONS_LEFT_OUT;
+    }
     Ok(Patient {
         state,
         checkpoint,

@@ -47,6 +47,27 @@ pub struct Repaired {
 /// When the device fails, when neither checkpoint is whole, when a group behind it cannot be replayed or the root
 /// cannot be read. Nothing has changed then, or what has is part of the log that was there before.
 pub fn repair(device: Arc<dyn WritableDevice>, options: Options) -> Result<Repaired, LogError> {
+    mend(device, options, false)
+}
+
+/// As [`repair`]; but where the newest checkpoint has been damaged, what the one before says is repaired. Since
+/// then, content of files may have been overwritten by that of others, and nobody can tell where.
+///
+/// # Errors
+///
+/// As those of [`repair`].
+pub fn repair_going_back(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+) -> Result<Repaired, LogError> {
+    mend(device, options, true)
+}
+
+fn mend(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+    goes_back: bool,
+) -> Result<Repaired, LogError> {
     if let Ok(report) = check(device.clone(), options.clone()) {
         if report.fault_count == 0 {
             return Ok(Repaired {
@@ -60,7 +81,7 @@ pub fn repair(device: Arc<dyn WritableDevice>, options: Options) -> Result<Repai
         checkpoint,
         recovery,
         faults,
-    } = recover::open_to_repair(device, options)?;
+    } = recover::open_to_repair(device, options, goes_back)?;
     state.live(ROOT)?;
     let told = Repaired {
         recovery,
@@ -75,6 +96,11 @@ pub fn repair(device: Arc<dyn WritableDevice>, options: Options) -> Result<Repai
         .told
         .repairs
         .extend(faults.iter().map(ToString::to_string));
+    if mender.checkpoint.superseded {
+        let text = "counts again: a newer one is damaged, and content that was written since may be lost or mixed up";
+        let version = mender.checkpoint.version;
+        mender.tell(format_args!("checkpoint {version}"), text);
+    }
     let survey = mender.survey()?;
     mender.settle_blocks(&survey);
     mender.state.options.read_only = false;

@@ -289,7 +289,10 @@ impl Target {
 
     /// The first block of the pack that a block lies in.
     fn pack_of(&self, block: u64) -> u64 {
-        let is_first = |&block: &u64| self.base.bytes(block, 1).starts_with(b"CKPT");
+        let is_first = |&block: &u64| {
+            let bytes = self.base.bytes(block, 1);
+            bytes.starts_with(b"CKPT") || bytes.starts_with(b"CKPO")
+        };
         (0..=block).rev().find(is_first).unwrap_or(block)
     }
 }

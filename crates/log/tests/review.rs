@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use anteros_core::{Device, FileSystem, MemoryDevice, WritableDevice};
-use anteros_log::{Log, Options, check};
+use anteros_log::{Log, LogError, Options, check, repair, repair_going_back};
 use anteros_tests::crash::{Plan, Recorder};
 use anteros_tests::faulty::{Call, Faulty, When};
 use rustix::io::Errno;
@@ -390,4 +390,67 @@ fn a_full_log_can_be_mounted_after_each_of_many_crashes() {
     }
     drop(tree);
     clean(device);
+}
+
+/// The bytes of the newest pack, and where they lie.
+fn newest_pack(device: &Arc<MemoryDevice>) -> std::ops::Range<usize> {
+    let surgeon = surgeon::Surgeon::new(device.clone());
+    let room = u64::from(surgeon.superblock.checkpoint_blocks);
+    let block = surgeon.superblock.checkpoint_start + surgeon.checkpoint.version % 2 * room;
+    let start = block as usize * 4096;
+    start..start + surgeon.checkpoint.encode().len()
+}
+
+/// A checkpoint that was durable once and is damaged now must not give way to the one before.
+#[test]
+fn a_damaged_checkpoint_does_not_make_an_older_one_count() {
+    let device = device(64 * MIB);
+    let tree = open(device.clone());
+    for n in 0..8 {
+        tree.put(&format!("old{n}"), &bytes(n, 1_000_000)).unwrap();
+    }
+    tree.0.checkpoint().unwrap();
+    for n in 0..8 {
+        tree.unlink(&format!("old{n}")).unwrap();
+    }
+    tree.mkdir("kept").unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let range = newest_pack(&device);
+    for at in [0, 8, 0x300, range.len() - 4000] {
+        let damaged = Arc::new(MemoryDevice::new(device.to_vec()));
+        let at = (range.start + at) as u64;
+        let mut byte = [0];
+        damaged.read_at(at, &mut byte).unwrap();
+        damaged.write_at(at, &[byte[0] ^ 0x10]).unwrap();
+        let before = damaged.to_vec();
+        for refused in [
+            Log::open(damaged.clone(), options()).err(),
+            check(damaged.clone(), options()).err(),
+            repair(damaged.clone(), options()).err(),
+        ] {
+            let error = refused.unwrap();
+            assert!(matches!(error, LogError::OutOfDate { .. }), "{error}");
+            assert!(error.hint().unwrap().contains("--go-back"));
+        }
+        assert!(damaged.to_vec() == before);
+        let repaired = repair_going_back(damaged.clone(), options()).unwrap();
+        assert!(repaired.repairs[0].contains("counts again"), "{repaired:?}");
+        assert_eq!(check(damaged.clone(), options()).unwrap().faults, [""; 0]);
+        // What was said behind the older one is there all the same, or it is not; but it can be used.
+        let tree = open(damaged.clone());
+        tree.put("new", &bytes(5, 100_000)).unwrap();
+        tree.fsync("new").unwrap();
+        drop(tree);
+        let tree = open(damaged);
+        assert_eq!(tree.read("new").unwrap(), bytes(5, 100_000));
+    }
+    // Where nothing is damaged, there is no way back.
+    assert_eq!(
+        repair_going_back(device.clone(), options())
+            .unwrap()
+            .repairs,
+        [""; 0]
+    );
+    assert_eq!(open(device).list("").unwrap(), ["kept"]);
 }

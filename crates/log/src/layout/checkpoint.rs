@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::bits::Bits;
 use super::summary::{OWNER_BYTES, Owner};
 use super::table::{NAT_BYTES, NatEntry, SIT_BYTES, SitEntry};
-use super::{BLOCK_BYTES, Block, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc_around, seal};
+use super::{BLOCK_BYTES, Block, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc_of, seal};
 
 /// Places for heads in a pack; there are fewer kinds.
 pub const HEADS: usize = 16;
@@ -26,6 +26,8 @@ pub(crate) const HEADER_BYTES: usize = 0x200;
 pub(crate) const ORPHAN_BYTES: usize = 4;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CKPT");
+/// Of a pack that counts no more.
+const SUPERSEDED: u32 = u32::from_le_bytes(*b"CKPO");
 const CRC_AT: usize = 4;
 const CLEAN: u32 = 1;
 const ORPHANS_LEFT_OUT: u32 = 2;
@@ -186,6 +188,8 @@ pub struct Checkpoint {
     pub version: u64,
     /// Whether nothing was written behind it.
     pub clean: bool,
+    /// Whether a newer one was on the device: what this one names may have been overwritten.
+    pub superseded: bool,
     /// When it was written.
     pub time: Timestamp,
     /// Valid blocks of the main area.
@@ -273,7 +277,16 @@ impl Checkpoint {
     pub fn header_blocks(first_block: &Block) -> Option<u32> {
         let (raw, _) = RawHeader::read_from_prefix(first_block).ok()?;
         let blocks = raw.blocks.get();
-        (raw.magic.get() == MAGIC && blocks > 0).then_some(blocks)
+        (is_magic(raw.magic.get()) && blocks > 0).then_some(blocks)
+    }
+
+    /// Has the first block of a pack say that a newer pack is on the device; says whether it did not before.
+    pub fn supersede(first_block: &mut Block) -> bool {
+        let is_current = first_block[..4] == MAGIC.to_le_bytes();
+        if is_current {
+            first_block[..4].copy_from_slice(&SUPERSEDED.to_le_bytes());
+        }
+        is_current
     }
 
     /// Reads and checks a pack; `bytes` are its blocks and perhaps others behind them.
@@ -289,6 +302,7 @@ impl Checkpoint {
         let parsed = Self {
             version: raw.version.get(),
             clean: raw.flags.get() & CLEAN != 0,
+            superseded: raw.magic.get() == SUPERSEDED,
             orphans_left_out: raw.flags.get() & ORPHANS_LEFT_OUT != 0,
             time: Timestamp {
                 secs: raw.seconds.get(),
@@ -353,6 +367,9 @@ impl Checkpoint {
         let blocks = bytes.len() / BLOCK_BYTES;
         bytes[..HEADER_BYTES].copy_from_slice(self.header(blocks as u32).as_bytes());
         seal(&mut bytes, CRC_AT);
+        if self.superseded {
+            bytes[..4].copy_from_slice(&SUPERSEDED.to_le_bytes());
+        }
         bytes
     }
 
@@ -399,6 +416,15 @@ impl Checkpoint {
     }
 }
 
+fn is_magic(magic: u32) -> bool {
+    magic == MAGIC || magic == SUPERSEDED
+}
+
+/// The checksum of a pack, which it keeps when it is superseded.
+fn pack_crc(pack: &[u8]) -> u32 {
+    crc_of(&[&MAGIC.to_le_bytes(), &[0; 4], &pack[CRC_AT + 4..]])
+}
+
 /// The header and all bytes of a pack whose length and checksum are right.
 fn check_pack<'a>(
     bytes: &'a [u8],
@@ -406,7 +432,7 @@ fn check_pack<'a>(
 ) -> Result<(RawHeader, &'a [u8]), Corrupt> {
     let header = RawHeader::read_from_prefix(bytes);
     let (raw, _) = header.map_err(|_| fault("the pack is cut off", bytes.len() as u64))?;
-    if raw.magic.get() != MAGIC {
+    if !is_magic(raw.magic.get()) {
         return Err(fault("the magic number is wrong", raw.magic.get()));
     }
     let blocks = raw.blocks.get();
@@ -414,7 +440,7 @@ fn check_pack<'a>(
     let pack_bytes = blocks as usize * BLOCK_BYTES;
     let pack = bytes.get(..pack_bytes).filter(|_| is_possible);
     let pack = pack.ok_or_else(|| fault("the pack has no such number of blocks", blocks))?;
-    let (stored, computed) = (raw.crc.get(), crc_around(pack, CRC_AT));
+    let (stored, computed) = (raw.crc.get(), pack_crc(pack));
     if stored != computed {
         return Err(Corrupt::CheckpointChecksum { stored, computed });
     }
@@ -694,6 +720,7 @@ mod tests {
         Checkpoint {
             version: 17,
             clean: true,
+            superseded: false,
             time: Timestamp {
                 secs: -5,
                 nanos: 999_999_999,
@@ -759,6 +786,25 @@ mod tests {
         assert_eq!(Checkpoint::parse(&bytes, &superblock()), Ok(checkpoint()));
         bytes.resize(bytes.len() + BLOCK_BYTES, 0xaa);
         assert_eq!(Checkpoint::parse(&bytes, &superblock()), Ok(checkpoint()));
+    }
+
+    #[test]
+    fn a_pack_that_is_superseded_can_still_be_read() {
+        let bytes = checkpoint().encode();
+        let mut first: Block = bytes[..BLOCK_BYTES].try_into().unwrap();
+        assert!(Checkpoint::supersede(&mut first));
+        assert!(!Checkpoint::supersede(&mut first));
+        assert!(!Checkpoint::supersede(&mut [0; BLOCK_BYTES]));
+        // It is one sector that changes.
+        assert_eq!(first[512..], bytes[512..BLOCK_BYTES]);
+        let marked = [&first, &bytes[BLOCK_BYTES..]].concat();
+        let parsed = Checkpoint::parse(&marked, &superblock()).unwrap();
+        let superseded = Checkpoint {
+            superseded: true,
+            ..checkpoint()
+        };
+        assert_eq!(parsed, superseded);
+        assert_eq!(superseded.encode(), marked);
     }
 
     #[test]

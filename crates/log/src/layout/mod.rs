@@ -51,6 +51,13 @@ fn crc_around(bytes: &[u8], crc_at: usize) -> u32 {
     crc32c::crc32c_append(field, &bytes[crc_at + 4..])
 }
 
+/// CRC-32C of bytes that follow each other.
+fn crc_of(parts: &[&[u8]]) -> u32 {
+    parts
+        .iter()
+        .fold(0, |crc, part| crc32c::crc32c_append(crc, part))
+}
+
 /// Writes the checksum of `bytes` to its place.
 fn seal(bytes: &mut [u8], crc_at: usize) {
     let crc = crc_around(bytes, crc_at);

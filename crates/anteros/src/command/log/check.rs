@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anteros_log::{Options, Repaired, Report, check, repair, system_clock};
+use anteros_log::{Options, Repaired, Report, check, repair, repair_going_back, system_clock};
 
 use crate::failure::{Outcome, Verdict};
 use crate::output;
@@ -17,6 +17,11 @@ pub struct Args {
     #[arg(long)]
     repair: bool,
 
+    /// With --repair: if the newest checkpoint is damaged, go back to the one before. What was written since may be
+    /// lost, or stand in the place of other content
+    #[arg(long, requires = "repair")]
+    go_back: bool,
+
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -28,6 +33,10 @@ impl Args {
         let (device, repaired) = match self.repair {
             true => {
                 let device = super::open(&self.device)?;
+                let repair = match self.go_back {
+                    true => repair_going_back,
+                    false => repair,
+                };
                 let repaired = repair(device.clone(), Options::new(system_clock)).map_err(fail)?;
                 (device, Some(repaired))
             }

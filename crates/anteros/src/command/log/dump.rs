@@ -184,6 +184,13 @@ impl Page {
                     .is_some_and(|newest| newest.version == pack.version)
             };
             match pack {
+                Ok(pack) if is_newest(pack) && pack.superseded => self.line(
+                    &name,
+                    format_args!(
+                        "version {}, out of date: a newer one was there",
+                        pack.version
+                    ),
+                ),
                 Ok(pack) if is_newest(pack) => {
                     self.line(&name, format_args!("version {}, counts", pack.version))
                 }

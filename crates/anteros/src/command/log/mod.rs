@@ -64,9 +64,10 @@ fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
 /// An error of a log, which is called `name`.
 fn failure(name: impl Display, error: &LogError) -> Failure {
     let kind = match error {
-        LogError::Corrupt(_) | LogError::NoCheckpoint(..) | LogError::Truncated { .. } => {
-            Kind::Corrupt
-        }
+        LogError::Corrupt(_)
+        | LogError::NoCheckpoint(..)
+        | LogError::OutOfDate { .. }
+        | LogError::Truncated { .. } => Kind::Corrupt,
         LogError::Unsupported(_) => Kind::Unsupported,
         _ => Kind::System,
     };
