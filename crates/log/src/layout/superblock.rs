@@ -380,10 +380,7 @@ impl Superblock {
         self.sit_blocks = self.segments.div_ceil(SIT_PER_BLOCK);
         self.bst_blocks = self.segments.div_ceil(BST_SEGMENTS_PER_BLOCK);
         self.nat_blocks = self.nids.div_ceil(NAT_PER_BLOCK);
-        let spare = JOURNAL_BYTES + ORPHANS * ORPHAN_BYTES;
-        let pack_bytes = self.pack_bytes_min() + spare as u64;
-        // The bits of three tables of 2^32 blocks at most.
-        self.checkpoint_blocks = pack_bytes.div_ceil(BLOCK_BYTES as u64) as u32;
+        self.checkpoint_blocks = self.pack_blocks_max();
         self.checkpoint_start = start;
         self.sit_start = start + 2 * u64::from(self.checkpoint_blocks);
         self.bst_start = self.sit_start + 2 * u64::from(self.sit_blocks);
@@ -494,6 +491,14 @@ impl Superblock {
         (HEADER_BYTES + bits + owners) as u64
     }
 
+    /// Blocks of a pack that has room for journals and orphans besides.
+    fn pack_blocks_max(&self) -> u32 {
+        let spare = JOURNAL_BYTES + ORPHANS * ORPHAN_BYTES;
+        let pack_bytes = self.pack_bytes_min() + spare as u64;
+        // The bits of three tables of 2^32 blocks at most.
+        pack_bytes.div_ceil(BLOCK_BYTES as u64) as u32
+    }
+
     /// The areas: name, first block, blocks. The main area is the last one.
     fn areas(&self) -> [(&'static str, u64, u64); 5] {
         let twice = |blocks: u32| 2 * u64::from(blocks);
@@ -561,9 +566,16 @@ impl Superblock {
                 self.checkpoint_blocks,
             ),
         ];
-        match too_few.iter().find(|(is_broken, ..)| *is_broken) {
-            Some(&(_, rule, found)) => Err(fault(rule, found)),
-            None => Ok(()),
+        if let Some(&(_, rule, found)) = too_few.iter().find(|(is_broken, ..)| *is_broken) {
+            return Err(fault(rule, found));
+        }
+        match self.checkpoint_blocks > self.pack_blocks_max() {
+            // Whoever reads a pack makes room for it.
+            true => Err(fault(
+                "a checkpoint pack has more blocks than it can need",
+                self.checkpoint_blocks,
+            )),
+            false => Ok(()),
         }
     }
 
@@ -878,7 +890,7 @@ mod tests {
 
     #[test]
     fn broken_rules_are_named() {
-        let broken: [Broken<RawSuperblock>; 19] = [
+        let broken: [Broken<RawSuperblock>; 20] = [
             ("no log", |raw| raw.magic[0] = 0),
             ("256 bytes", |raw| raw.bytes = 255.into()),
             ("incompatible features 0x4", |raw| raw.incompat = 4.into()),
@@ -906,6 +918,9 @@ mod tests {
             }),
             ("few blocks for the nids", |raw| raw.nids = u32::MAX.into()),
             ("must hold", |raw| raw.checkpoint_blocks = 1.into()),
+            ("can need", |raw| {
+                raw.checkpoint_blocks = (raw.checkpoint_blocks.get() + 1).into()
+            }),
         ];
         for (word, break_it) in broken {
             let fault = Superblock::parse(&forged(break_it))
