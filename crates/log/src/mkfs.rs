@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anteros_core::{Caller, FileKind, Rdev, WritableDevice};
+use anteros_core::{Caller, FileKind, Rdev, Timestamp, WritableDevice};
 
 use crate::LogError;
 use crate::checkpoint::{SIT_JOURNAL_MAX, Tables};
@@ -10,7 +10,7 @@ use crate::layout::bits::Bits;
 use crate::layout::node::{Attributes, Inode};
 use crate::layout::superblock::{SUPERBLOCK_OFFSET, Shape};
 use crate::layout::table::NatEntry;
-use crate::layout::{BLOCK_BYTES, ROOT, Superblock};
+use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
 use crate::nat::Nat;
 use crate::options::Options;
 use crate::segments::Segments;
@@ -81,13 +81,7 @@ pub(crate) fn clear(
 
 fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> State {
     let entries = vec![Default::default(); superblock.segments as usize];
-    // A log that was here before must not be taken for this one's continuation.
-    let (low, _) = superblock.uuid.split_at(8);
-    let sequence = low
-        .iter()
-        .fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
-        >> 1
-        | 1;
+    let sequence = first_sequence(&superblock, (options.clock)());
     State::new(Parts {
         device: device.clone(),
         segments: Segments::new(&superblock, &entries, 0),
@@ -112,6 +106,14 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         sequence,
         inode_count: 0,
     })
+}
+
+/// Where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for
+/// this one's, even if that had the same UUID.
+fn first_sequence(superblock: &Superblock, made: Timestamp) -> u64 {
+    let made = [&made.secs.to_le_bytes()[..], &made.nanos.to_le_bytes()];
+    let birth = [&superblock.uuid[..], made[0], made[1]].concat();
+    dir::hash(&birth, &superblock.hash_seed) >> 1 | 1
 }
 
 fn make_root(state: &mut State, owner: Caller) {

@@ -248,11 +248,19 @@ fn a_log_that_was_here_before_is_not_taken_for_the_new_one() {
         old.fsync(&format!("old{n}")).unwrap();
     }
     drop(old);
-    let new = make(2);
-    new.put("new", b"new").unwrap();
-    new.fsync("new").unwrap();
-    drop(new);
-    let tree = open(device);
-    assert_eq!(tree.0.recovery().groups, 1);
-    assert_eq!(tree.list("").unwrap(), ["new"]);
+    // With another UUID, and with the same one: then all lies where it lay before.
+    for uuid in [2, 1] {
+        drop(make(uuid));
+        let tree = open(device.clone());
+        assert_eq!(tree.0.recovery().groups, 0);
+        assert_eq!(tree.list("").unwrap(), [""; 0]);
+        drop(tree);
+        let new = make(uuid);
+        new.put("new", b"new").unwrap();
+        new.fsync("new").unwrap();
+        drop(new);
+        let tree = open(device.clone());
+        assert_eq!(tree.0.recovery().groups, 1);
+        assert_eq!(tree.list("").unwrap(), ["new"]);
+    }
 }
