@@ -91,6 +91,13 @@ fn open_failure(path: &std::path::Path, error: &std::io::Error) -> Failure {
 /// More workers of a mount than this only wait for each other.
 const MOUNT_WORKERS_MAX: usize = 64;
 
+/// Reads a number of seconds.
+pub fn seconds(text: &str) -> Result<u32, String> {
+    let most = u32::MAX;
+    text.parse()
+        .map_err(|_| format!("whole seconds from 0 to {most} are wanted"))
+}
+
 /// How many threads work.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {

@@ -107,6 +107,10 @@ impl Device for FileDevice {
         while bufs.iter().any(|buf| !buf.is_empty()) {
             let count = bufs.len().min(BUFFERS_MAX);
             match rustix::io::preadv(&self.file, &mut bufs[..count], offset) {
+                // Empty buffers in front may fill a call.
+                Ok(0) if bufs[..count].iter().all(|buf| buf.is_empty()) => {
+                    bufs = &mut bufs[count..];
+                }
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
                     offset += read as u64;
@@ -247,7 +251,9 @@ mod tests {
         let mut bytes = vec![0; 2500];
         // More buffers than one call takes, some of them empty.
         let read = |offset, len: usize, bytes: &mut [u8]| {
-            let mut bufs = vec![IoSliceMut::new(&mut [])];
+            let mut bufs: Vec<_> = (0..=BUFFERS_MAX)
+                .map(|_| IoSliceMut::new(&mut []))
+                .collect();
             for piece in bytes[..len].chunks_mut(1) {
                 bufs.push(IoSliceMut::new(piece));
             }

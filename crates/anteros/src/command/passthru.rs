@@ -14,7 +14,7 @@ use anteros_fuse::{MountOptions, Notifier, Passthrough, Session, request_len_lim
 use anteros_passthru::{Crowd, HostFs, Options};
 use rustix::io::Errno;
 
-use crate::args::WorkerArgs;
+use crate::args::{WorkerArgs, seconds};
 use crate::daemon::faults::{self, Faults};
 use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
 use crate::daemon::recording::Recording;
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long)]
     flush_by_writers: bool,
 
-    /// For how many seconds names and attributes are believed without looking again
+    /// For how many seconds names and attributes are believed without looking again; 0: look each time
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     timeout: u32,
 
@@ -312,12 +312,6 @@ fn directory(path: &Path) -> Result<PathBuf, Failure> {
             Err(Failure::new(Kind::System, message))
         }
     }
-}
-
-fn seconds(text: &str) -> Result<u32, String> {
-    let most = u32::MAX;
-    let wanted = || format!("whole seconds from 0 (look each time) to {most} are wanted");
-    text.parse().map_err(|_| wanted())
 }
 
 fn buffer(text: &str) -> Result<u64, String> {

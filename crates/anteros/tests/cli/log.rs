@@ -112,6 +112,13 @@ fn what_cannot_be_is_refused_with_a_reason() {
         assert!(run.err.contains("other"), "{run:?}");
     }
     shop.good("log mkfs log --size 64M --label here");
+    for wrong in ["-1", "1.5", "4294967296", "soon"] {
+        let error = shop.bad(2, &format!("log mount log mnt --checkpoint {wrong}"));
+        assert!(
+            error.contains("whole seconds from 0 to 4294967295"),
+            "{error}"
+        );
+    }
     let whole = fs::read(shop.path("log")).unwrap();
     fs::write(shop.path("short"), &whole[..40 << 20]).unwrap();
     let error = shop.bad(3, "log check short");

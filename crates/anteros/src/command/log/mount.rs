@@ -9,7 +9,7 @@ use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
 use anteros_log::{Log, Options, Order, system_clock};
 
-use crate::args::WorkerArgs;
+use crate::args::{WorkerArgs, seconds};
 use crate::daemon::faults::Faults;
 use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, background};
@@ -47,7 +47,7 @@ pub struct Args {
     order: First,
 
     /// For how many seconds changes may wait for a checkpoint
-    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     checkpoint: u32,
 
     /// Report on standard output that the mount stands, then detach from the terminal
