@@ -5,6 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Something that holds bytes at offsets and may be read by many threads at once.
 pub trait Device: Send + Sync {
@@ -50,6 +51,8 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     size: u64,
+    /// Whether the medium has said that it cannot discard.
+    pub(crate) keeps_all: AtomicBool,
 }
 
 impl FileDevice {
@@ -78,6 +81,7 @@ impl FileDevice {
             file,
             path: path.to_owned(),
             size,
+            keeps_all: AtomicBool::new(false),
         })
     }
 

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
@@ -178,12 +179,16 @@ impl WritableDevice for FileDevice {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         writable_range(offset, len, self.size())?;
-        if len == 0 {
+        if len == 0 || self.keeps_all.load(Ordering::Relaxed) {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(self.file(), flags, offset, len) {
-            Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(Errno::OPNOTSUPP) => {
+                // It is not asked again.
+                self.keeps_all.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             done => Ok(done?),
         }
     }

@@ -4,6 +4,7 @@
 //! free is used again. `docs/format/log.md`, section 3.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::PoisonError;
 
 use anteros_core::{FsError, FsResult};
@@ -95,7 +96,8 @@ impl State {
             // Nothing comes that would take it along.
             self.flush()?;
         }
-        self.discard_released()
+        self.discard_released();
+        Ok(())
     }
 
     /// Has the pack before this one say that it counts no more: what it names may be overwritten from here on, and should this
@@ -176,16 +178,29 @@ impl State {
         Ok(self.device.write_at(place * BLOCK_BYTES as u64, &bytes)?)
     }
 
-    /// Tells the device of the segments that hold nothing any more.
-    fn discard_released(&mut self) -> FsResult<()> {
+    /// Tells the device of the segments that hold nothing any more. That is advice: what fails is told, and no more.
+    fn discard_released(&mut self) {
         let reading = self.reading.clone();
         let _nobody_reads = reading.write().unwrap_or_else(PoisonError::into_inner);
         let released = self.segments.release();
         let bytes = u64::from(SEGMENT_BLOCKS) * BLOCK_BYTES as u64;
         for segment in released {
-            self.device
-                .discard(self.segments.start(segment) * BLOCK_BYTES as u64, bytes)?;
+            if !self.discards {
+                return;
+            }
+            let at = self.segments.start(segment) * BLOCK_BYTES as u64;
+            match self.device.discard(at, bytes) {
+                Err(error) if error.kind() == ErrorKind::Unsupported => self.discards = false,
+                Err(error) => {
+                    self.statistics.failed_discards += 1;
+                    // One tells as much as many.
+                    if self.complaints.is_empty() {
+                        let text = format!("{bytes} bytes at {at} could not be discarded: {error}");
+                        self.complaints.push(text);
+                    }
+                }
+                Ok(()) => {}
+            }
         }
-        Ok(())
     }
 }

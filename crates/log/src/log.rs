@@ -295,6 +295,11 @@ impl Log {
         }
     }
 
+    /// What was found to be wrong since this was asked last, and hinders nothing else.
+    pub fn take_complaints(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().complaints)
+    }
+
     /// Why nothing can be changed any more, if so.
     pub fn failure(&self) -> Option<String> {
         self.lock().failed.clone()

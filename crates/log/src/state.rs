@@ -177,6 +177,10 @@ pub(crate) struct State {
     pub(crate) reading: Arc<RwLock<()>>,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
+    /// Whether the device is told of what is free.
+    pub(crate) discards: bool,
+    /// What is wrong, and was not yet told.
+    pub(crate) complaints: Vec<String>,
 }
 
 /// See [`State::footprint`].
@@ -237,6 +241,8 @@ impl State {
             shrunk_at: 0,
             reading: Arc::default(),
             failed: None,
+            discards: true,
+            complaints: Vec::new(),
         }
     }
 

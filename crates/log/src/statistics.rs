@@ -51,6 +51,8 @@ pub struct Statistics {
     pub checkpoints: u64,
     /// Segments cleaned.
     pub cleaned: u64,
+    /// Segments of which the device was told that they are free, and that made it fail.
+    pub failed_discards: u64,
     /// Bytes that users wrote.
     pub user_bytes: u64,
 }

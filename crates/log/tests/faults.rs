@@ -252,7 +252,8 @@ fn whatever_call_fails_what_was_acknowledged_stays() {
     let snapshots = snapshots(&base);
     let mut runs = 0;
     for (call, count) in calls(&base) {
-        if call == Call::Read {
+        // Of what is read there is another test, and one of discards.
+        if matches!(call, Call::Read | Call::Discard) {
             continue;
         }
         assert!(count > 0, "no {call:?} can fail");
@@ -275,6 +276,41 @@ fn whatever_call_fails_what_was_acknowledged_stays() {
         }
     }
     println!("{runs} runs");
+}
+
+/// Discards are advice: that they fail is told, and the log goes on.
+#[test]
+fn a_failed_discard_does_no_harm() {
+    const ROUNDS: u64 = 4;
+    let base = base();
+    for (errno, told) in [(Errno::IO, true), (Errno::OPNOTSUPP, false)] {
+        let device = Arc::new(Faulty::new(Counted::new(Overlay::new(&base, u64::MAX))));
+        let tree = Tree(Log::open(device.clone(), small()).unwrap());
+        let mut arrived = Vec::new();
+        for round in 0..ROUNDS {
+            tree.put("new", &bytes(round, 3_000_000)).unwrap();
+            tree.0.checkpoint().unwrap();
+            tree.unlink("new").unwrap();
+            if round == 1 {
+                device.inject(Call::Discard, When::Nth(0), errno);
+            }
+            tree.0.checkpoint().unwrap();
+            arrived.push(device.inner().counts().discards);
+        }
+        assert!(arrived[0] > 0, "{arrived:?}");
+        // What is not supported is not tried again.
+        assert_eq!(arrived[3] > arrived[0], told, "{arrived:?}");
+        let failed = tree.0.condition().statistics.failed_discards;
+        assert_eq!(failed, u64::from(told));
+        let complaints = tree.0.take_complaints();
+        assert_eq!(complaints.len(), usize::from(told), "{complaints:?}");
+        assert!(tree.0.failure().is_none() && tree.0.take_complaints().is_empty());
+        tree.put("kept", &bytes(1, 100_000)).unwrap();
+        tree.0.close().unwrap();
+        drop(tree);
+        assert_eq!(check(device.clone(), options()).unwrap().faults, [""; 0]);
+        assert_eq!(open(device).read("kept").unwrap(), bytes(1, 100_000));
+    }
 }
 
 /// Of a tree that may have other inode numbers: paths, what they are, and what they hold.

@@ -137,10 +137,14 @@ impl Args {
     }
 }
 
-/// Has a log do what is due, until it is told to stop; and tells, once, why it cannot any more.
+/// Has a log do what is due, until it is told to stop; and tells, once, what went wrong, and why it cannot go on.
 fn keep(log: &Log, faults: &Faults, stopped: &Receiver<()>) {
     while stopped.recv_timeout(TEND_EVERY) == Err(RecvTimeoutError::Timeout) {
-        if log.tend().is_err() {
+        let tended = log.tend();
+        log.take_complaints()
+            .into_iter()
+            .for_each(|complaint| faults.note(complaint));
+        if tended.is_err() {
             if let Some(why) = log.failure() {
                 return faults.note(format!("read-only from here on: {why}"));
             }
