@@ -17,8 +17,8 @@ use crate::state::{Page, State};
 /// The longest name.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// The most levels of a directory's tree.
-const LEVELS_MAX: usize = 4;
+/// The most blocks above a leaf.
+const ABOVE_MAX: usize = dir::LEVEL_MAX as usize;
 
 /// What a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl State {
             next: None,
         };
         while dir::level(self.dir_block(parent, descent.leaf)?) > 0 {
-            if descent.above.len() >= LEVELS_MAX {
+            if descent.above.len() >= ABOVE_MAX {
                 let rule = "the tree of the directory has too many levels";
                 return Err(Corrupt::Node {
                     nid: parent,
@@ -194,12 +194,26 @@ impl State {
         if let Some(block) = leaf.encode() {
             return self.put_dir_block(parent, descent.leaf, &block);
         }
+        // A split that goes up to the root takes one more level.
+        if descent.above.len() == ABOVE_MAX && self.are_full(parent, &descent.above)? {
+            return Err(FsError::NoSpace);
+        }
         // All that a split may need, before anything is changed.
         let most = 2 * descent.above.len() as u64 + 4;
         self.space.take(most)?;
         self.space.give(most);
         let (left, right, first) = leaf.split().ok_or(FsError::NoSpace)?;
         self.divide(parent, &descent.above, descent.leaf, (&left, &right, first))
+    }
+
+    /// Whether none of these blocks can name another one.
+    fn are_full(&mut self, parent: u32, above: &[u32]) -> FsResult<bool> {
+        for &lblk in above {
+            if !dir::is_full(self.dir_block(parent, lblk)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Puts the two halves of a block into its place and a new one, and names the new one above.
@@ -229,7 +243,6 @@ impl State {
         index.insert(first, new);
         match index.encode() {
             Some(block) => self.put_dir_block(parent, up, &block),
-            None if above.len() >= LEVELS_MAX => Err(FsError::NoSpace),
             None => {
                 let (left, right, first) = index.split().ok_or(FsError::NoSpace)?;
                 self.divide(parent, rest, up, (&left, &right, first))

@@ -14,7 +14,7 @@ use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::table::NatEntry;
-use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock};
+use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock, dir};
 use crate::medium::{Batch, read_block, vanished, zeroed};
 use crate::nat::Nat;
 use crate::options::Options;
@@ -723,6 +723,15 @@ impl State {
             .retain(|ino, live| live.stamp > oldest || !live.is_clean() || kept(ino));
         for live in self.inodes.values_mut().filter(|live| live.stamp <= oldest) {
             live.pages.retain(|_, page| page.dirty);
+        }
+        // One directory in use may be larger than what there is room for. What leads to many of its blocks goes last.
+        for level_kept in [1, u16::MAX] {
+            if self.cached_bytes() > self.options.memory_bytes {
+                for live in self.inodes.values_mut() {
+                    live.pages
+                        .retain(|_, page| page.dirty || dir::level(&page.data) >= level_kept);
+                }
+            }
         }
     }
 

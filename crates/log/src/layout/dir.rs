@@ -527,6 +527,12 @@ pub struct Index {
     pub items: Vec<(u64, u32)>,
 }
 
+/// Whether an index block has no room for one more item.
+pub fn is_full(index: &Block) -> bool {
+    index_items(index)
+        .is_ok_and(|items| HEADER_BYTES + (items.len() + 1) * ITEM_BYTES > BLOCK_BYTES)
+}
+
 impl Index {
     /// The items of an index block whose checksum is known to be right.
     ///
