@@ -14,7 +14,7 @@ use crate::medium::{vanished, zeroed};
 use crate::state::{Live, Page, State};
 use crate::statistics::Cause;
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The size of the largest file.
 pub(crate) const SIZE_MAX: u64 = FILE_BLOCKS as u64 * BLOCK;
@@ -24,7 +24,7 @@ const RUN_MAX: usize = 512;
 
 /// `fallocate(2)`: the size stays.
 const KEEP_SIZE: u32 = 1;
-const PUNCH_HOLE: u32 = 2;
+pub(crate) const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 16;
 
 /// A part of a buffer that has to be read from the device.
@@ -36,7 +36,7 @@ pub(crate) struct Run {
 }
 
 /// The logical blocks that a range of bytes touches; it ends within the largest file.
-fn blocks(range: &Range<u64>) -> Range<u32> {
+pub(crate) fn blocks(range: &Range<u64>) -> Range<u32> {
     (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32
 }
 

@@ -29,6 +29,7 @@ mod mkfs;
 mod namespace;
 mod nat;
 mod options;
+mod pieces;
 mod ranges;
 mod recover;
 mod repair;

@@ -25,6 +25,8 @@ pub struct Log {
     reading: Arc<RwLock<()>>,
     /// All groups below are on the device; whoever holds it flushes.
     durable: Mutex<u64>,
+    /// Held by whoever gives back what large inodes held that are gone.
+    pub(crate) reclaiming: Mutex<()>,
     /// Calls that asked for durability, and flushes that were made for them.
     syncs: AtomicU64,
     flushes: AtomicU64,
@@ -73,6 +75,7 @@ impl Log {
             reading: state.reading.clone(),
             durable: Mutex::new(state.durable),
             state: Mutex::new(state),
+            reclaiming: Mutex::default(),
             syncs: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             changes: AtomicU64::new(0),
@@ -95,8 +98,26 @@ impl Log {
         })
     }
 
-    /// Runs something that changes the file system.
+    /// Runs something that changes the file system, and what it leaves to be given back.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
+        let mut has_doomed = false;
+        let changed = self.change_alone(|state| {
+            let changed = change(state);
+            has_doomed = !state.doomed.is_empty();
+            changed
+        });
+        if has_doomed {
+            // That fails by itself is no fault of what was asked.
+            let _ = self.reclaim();
+        }
+        changed
+    }
+
+    /// Runs something that changes the file system.
+    pub(crate) fn change_alone<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<T> {
         self.changes.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         state.check_writable()?;
@@ -247,6 +268,7 @@ impl Log {
     pub fn tend(&self) -> FsResult<()> {
         let changes = self.changes.load(Ordering::Relaxed);
         let is_idle = self.changes_seen.swap(changes, Ordering::Relaxed) == changes;
+        self.reclaim()?;
         let mut state = self.lock();
         state.check_writable()?;
         if is_idle && state.segments.free_count() < state.segments.count() / IDLE_FREE {

@@ -7,7 +7,7 @@ use anteros_core::{Caller, FileKind, FsError, FsResult, Rdev};
 
 use crate::dir::{Named, type_of};
 use crate::layout::ROOT;
-use crate::layout::node::{Attributes, INLINE_BYTES, Inode, NodeKind};
+use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode, NodeKind};
 use crate::state::{Live, State};
 
 /// Set-group-id: what is made in such a directory belongs to its group.
@@ -263,15 +263,27 @@ impl State {
     }
 
     /// As [`reap`](Self::reap); what is damaged stays an orphan, for a repair to find.
-    pub(crate) fn try_reap(&mut self, ino: u32) -> FsResult<()> {
+    fn try_reap(&mut self, ino: u32) -> FsResult<()> {
         match self.reap(ino) {
             Err(FsError::Corrupt(_)) => Ok(()),
             reaped => reaped,
         }
     }
 
-    /// Removes an inode that has no name and that nobody holds.
+    /// Removes an inode that has no name and that nobody holds; or, if it is large, has that done in pieces.
     pub(crate) fn reap(&mut self, ino: u32) -> FsResult<()> {
+        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
+            return Ok(());
+        }
+        if self.is_large(ino)? {
+            self.doomed.insert(ino, FILE_BLOCKS);
+            return Ok(());
+        }
+        self.reap_now(ino)
+    }
+
+    /// As [`reap`](Self::reap), at once, however large it is.
+    pub(crate) fn reap_now(&mut self, ino: u32) -> FsResult<()> {
         if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
             return Ok(());
         }

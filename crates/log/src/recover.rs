@@ -653,7 +653,11 @@ impl Replay {
         for &ino in &self.touched {
             if state.nat.get(ino)?.ino == ino && state.live(ino)?.inode.attributes.nlink == 0 {
                 state.orphans.insert(ino);
-                state.try_reap(ino)?;
+                match state.reap_now(ino) {
+                    // What is damaged stays an orphan, for a repair to find.
+                    Err(FsError::Corrupt(_)) => {}
+                    reaped => reaped?,
+                }
             }
             state.shrink();
         }

@@ -143,6 +143,8 @@ pub(crate) struct State {
     pub(crate) known: HashMap<u32, u64>,
     /// Inodes without a name that are still held.
     pub(crate) orphans: BTreeSet<u32>,
+    /// Those of them that are given back in pieces, and up to which block they still have content.
+    pub(crate) doomed: BTreeMap<u32, u32>,
     /// Changes of names that no group has.
     pub(crate) names: Vec<u8>,
     /// Inodes whose attributes no group has.
@@ -221,6 +223,7 @@ impl State {
             inodes: HashMap::new(),
             known: HashMap::new(),
             orphans: BTreeSet::new(),
+            doomed: BTreeMap::new(),
             names: Vec::new(),
             touched: BTreeSet::new(),
             wanted: BTreeSet::new(),

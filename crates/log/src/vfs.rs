@@ -329,7 +329,13 @@ impl Writable for Log {
             return;
         };
         // What could not be removed now is an orphan of the next checkpoint.
-        let _ = self.lock().let_go(ino, times);
+        let mut state = self.lock();
+        let _ = state.let_go(ino, times);
+        let has_doomed = !state.doomed.is_empty();
+        drop(state);
+        if has_doomed {
+            let _ = self.reclaim();
+        }
     }
 
     fn open(&self, ino: Ino, flags: u32) -> FsResult<u64> {
@@ -408,7 +414,7 @@ impl Writable for Log {
 
     fn allocate(&self, file: OpenFile, offset: u64, len: u64, mode: u32) -> FsResult<()> {
         let ino = number(file.ino)?;
-        self.change(|state| state.allocate(ino, offset, len, mode))
+        self.allocate_in_pieces(ino, offset, len, mode)
     }
 
     fn copy_range(&self, _from: FilePosition, _to: FilePosition, _len: u64) -> FsResult<u64> {
@@ -417,6 +423,9 @@ impl Writable for Log {
 
     fn change(&self, ino: Ino, _file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr> {
         let ino = number(ino)?;
+        if let Some(size) = changes.size {
+            self.shorten(ino, size)?;
+        }
         Log::change(self, |state| {
             state.apply(ino, changes)?;
             state.attr(ino)
