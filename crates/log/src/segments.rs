@@ -132,10 +132,10 @@ pub(crate) struct Segments {
     heads: [Option<Open>; KINDS],
     /// Where the packed log has to go on, if it could not yet.
     promised: Option<u32>,
-    /// Sections none of whose segments is in use.
+    /// Segments that may be opened.
     free: BTreeSet<u32>,
     emptied: BTreeSet<u32>,
-    /// Where to look for a free section first, so that all wear alike.
+    /// Where to look for a free segment first, so that all wear alike.
     cursor: u32,
     serial: u32,
     valid: u64,
@@ -161,14 +161,13 @@ impl Segments {
             serial,
             changed: BTreeSet::new(),
         };
-        segments.find_free_sections();
+        segments.find_free();
         segments
     }
 
-    fn find_free_sections(&mut self) {
-        let sections = self.usable / self.per_section;
-        self.free = (0..sections)
-            .filter(|&section| self.is_section_free(section))
+    fn find_free(&mut self) {
+        self.free = (0..self.usable)
+            .filter(|&segment| self.segment(segment).state == Use::Free)
             .collect();
     }
 
@@ -230,7 +229,7 @@ impl Segments {
 
     fn claim(&mut self, segment: u32) {
         self.segment_mut(segment).state = Use::Open;
-        self.free.remove(&(segment / self.per_section));
+        self.free.remove(&segment);
     }
 
     pub(crate) fn segment(&self, segment: u32) -> &Segment {
@@ -258,7 +257,7 @@ impl Segments {
 
     /// Segments that may be opened.
     pub(crate) fn free_count(&self) -> u32 {
-        self.free.len() as u32 * self.per_section
+        self.free.len() as u32
     }
 
     /// Segments that may be opened as soon as a checkpoint has been written.
@@ -372,21 +371,29 @@ impl Segments {
         Some(())
     }
 
-    /// A free segment: one that is left of a section in use, or the first of a free section.
+    /// A free segment: one that is left of a section that is being filled, or the first of a section that is free, or any.
     fn take_free(&mut self) -> Option<u32> {
-        let left = (self.per_section > 1).then(|| self.take_left()).flatten();
-        let segment = left.or_else(|| {
-            let section = self
-                .free
-                .range(self.cursor..)
-                .next()
-                .or_else(|| self.free.first())
-                .copied()?;
-            self.cursor = section + 1;
-            Some(section * self.per_section)
-        })?;
+        let (mut left, mut section) = (None, None);
+        if self.per_section > 1 {
+            left = self.take_left();
+            section = self.free_from_cursor().find(|&segment| {
+                segment % self.per_section == 0 && self.is_section_free(segment / self.per_section)
+            });
+        }
+        let segment = left
+            .or(section)
+            .or_else(|| self.free_from_cursor().next())?;
+        if left.is_none() {
+            self.cursor = segment + 1;
+        }
         self.claim(segment);
         Some(segment)
+    }
+
+    /// The free segments from the cursor on, and then those before it.
+    fn free_from_cursor(&self) -> impl Iterator<Item = u32> + '_ {
+        let behind = self.free.range(self.cursor..);
+        behind.chain(self.free.range(..self.cursor)).copied()
     }
 
     fn take_left(&self) -> Option<u32> {
@@ -450,7 +457,7 @@ impl Segments {
     /// Sets a segment aside that a group after the checkpoint lies in, or may lie in.
     pub(crate) fn keep(&mut self, segment: u32) {
         if self.segment(segment).state == Use::Free {
-            self.free.remove(&(segment / self.per_section));
+            self.free.remove(&segment);
             self.segment_mut(segment).state = Use::Full;
             self.note_emptied(segment);
         }
@@ -462,19 +469,15 @@ impl Segments {
         for &segment in &released {
             self.segment_mut(segment).state = Use::Free;
         }
-        for &segment in &released {
-            let section = segment / self.per_section;
-            if self.is_section_free(section) && segment < self.usable {
-                self.free.insert(section);
-            }
-        }
+        let usable = released.iter().filter(|&&segment| segment < self.usable);
+        self.free.extend(usable);
         released
     }
 
     /// Opens no segment from this one on any more. All heads must have been closed.
     pub(crate) fn retire(&mut self, from: u32) {
         self.usable = from;
-        self.free.split_off(&(from / self.per_section));
+        self.free.split_off(&from);
         if let Some(promised) = self.promised.take_if(|promised| *promised >= from) {
             self.segment_mut(promised).state = Use::Full;
             self.note_emptied(promised);
@@ -483,7 +486,7 @@ impl Segments {
 
     /// Opens segments from this one on first.
     pub(crate) fn look_from(&mut self, segment: u32) {
-        self.cursor = segment / self.per_section;
+        self.cursor = segment;
     }
 
     /// The entries that were changed since this was asked last.

@@ -60,7 +60,7 @@ fn whole(device: &Arc<MemoryDevice>) -> Snapshot {
 
 #[test]
 fn a_log_grows_and_shrinks_again_and_again() {
-    for segments_per_section in [1] {
+    for segments_per_section in [1, 4] {
         let device = at_the_beginning(64 * MIB, 300 * MIB, segments_per_section);
         let tree = open(device.clone());
         fill(&tree, 0, 200);

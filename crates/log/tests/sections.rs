@@ -1,0 +1,126 @@
+//! Logs whose segments make sections and zones.
+
+mod support;
+
+use std::sync::Arc;
+
+use anteros_core::{Caller, FsError, MemoryDevice, WritableDevice};
+use anteros_log::{Shape, Use, check, mkfs};
+use anteros_tests::ace;
+use anteros_tests::crash::Plan;
+use support::history::{History, Snapshot};
+use support::*;
+
+const SHAPES: [(u16, u16); 4] = [(2, 1), (4, 1), (2, 2), (4, 2)];
+
+fn shaped(bytes: u64, (segments_per_section, sections_per_zone): (u16, u16)) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(vec![0; bytes as usize]));
+    let through: Arc<dyn WritableDevice> = device.clone();
+    let shape = Shape {
+        uuid: [7; 16],
+        hash_seed: [9; 16],
+        segments_per_section,
+        sections_per_zone,
+        ..Shape::default()
+    };
+    mkfs(&through, &shape, Caller::default(), &options()).unwrap();
+    device
+}
+
+fn whole(device: &Arc<MemoryDevice>) {
+    let report = check(device.clone(), options()).unwrap();
+    assert_eq!(report.faults, [""; 0]);
+}
+
+#[test]
+fn sections_are_filled_emptied_and_filled_again() {
+    for shape in SHAPES {
+        let device = shaped(80 * MIB, shape);
+        let tree = open(device.clone());
+        let piece = |n: u64| bytes(n, 200_000);
+        let mut count = 0;
+        while tree.put(&format!("{count}"), &piece(count)).is_ok() {
+            count += 1;
+        }
+        assert!(count > 100, "{shape:?}: {count} files");
+        // What is filled lies in sections, but for those of the heads.
+        let per_section = usize::from(shape.0);
+        let layout = tree.0.layout();
+        assert_eq!(layout.segments.len() % per_section, 0);
+        let is_mixed = |section: &&[anteros_log::SegmentState]| {
+            let free = section.iter().filter(|segment| segment.state == Use::Free);
+            !matches!(free.count(), n if n == 0 || n == per_section)
+        };
+        let mixed = layout.segments.chunks(per_section).filter(is_mixed).count();
+        assert!(mixed <= 3, "{shape:?}: {mixed} sections are half used");
+        let mut held = count - 1;
+        tree.unlink(&format!("{}", count - 1))
+            .unwrap_or_else(|error| {
+                assert!(matches!(error, FsError::NotFound), "{error}");
+            });
+        // All is written anew, again and again: that needs cleaning.
+        for round in 1..4 {
+            for n in (0..held).filter(|n| n % 3 != round % 3) {
+                tree.unlink(&format!("{n}")).unwrap();
+                tree.put(&format!("{n}"), &piece(n + round)).unwrap();
+            }
+            if round == 2 {
+                // And a crash.
+                tree.0.sync().unwrap();
+            }
+        }
+        tree.0.sync().unwrap();
+        assert!(tree.0.condition().statistics.cleaned > 0, "{shape:?}");
+        let before = Snapshot::of(&tree).unwrap();
+        drop(tree);
+        let tree = open(device.clone());
+        assert!(Snapshot::of(&tree).unwrap() == before, "{shape:?}");
+        while held > 1 {
+            held -= 1;
+            tree.unlink(&format!("{held}")).unwrap();
+        }
+        tree.0.clean_all(|_| true).unwrap();
+        let condition = tree.0.condition();
+        assert!(
+            condition.free_segments + 8 > condition.segments,
+            "{shape:?}: {condition:?}"
+        );
+        tree.0.close().unwrap();
+        drop(tree);
+        whole(&device);
+    }
+}
+
+#[test]
+fn programs_survive_every_crash_on_sections() {
+    let mut states = 0;
+    for (seed, shape) in (0..).zip(SHAPES) {
+        let base = shaped(48 * MIB, shape).to_vec();
+        for program in ace::sample(21 + seed, 3) {
+            let history =
+                History::run(
+                    &base,
+                    options_with(160 << 10),
+                    &program,
+                    |tree, number| match number % 3 {
+                        0 => tree.0.checkpoint().unwrap(),
+                        1 => drop(tree.0.clean().unwrap()),
+                        _ => {}
+                    },
+                );
+            let explored = history.explore(&Plan {
+                subsets_max: 32,
+                samples: 4,
+                tears: 1,
+                seed,
+            });
+            assert!(
+                explored.failures.is_empty(),
+                "{shape:?}, {}\n{explored}",
+                ace::line(&program)
+            );
+            states += explored.states;
+        }
+    }
+    println!("{states} states");
+}
