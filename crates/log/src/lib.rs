@@ -22,6 +22,8 @@ mod error;
 mod file;
 mod gc;
 mod inspect;
+#[cfg_attr(not(test), expect(dead_code, reason = "the compression will ask"))]
+mod kind;
 pub mod layout;
 mod log;
 mod medium;
