@@ -1,10 +1,19 @@
-//! Recorded writes of applications: read from `tests/data/traces`, where their format is described, and done again.
+//! Recorded writes of applications: read from `tests/data/traces`, where their format is described, written, and done
+//! again in a directory or in a file system without a mount.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
+mod content;
+mod replay;
+mod target;
+mod writer;
+
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+pub use content::Content;
+pub use replay::{Replay, Replayed, replay};
+pub use target::{HostDirectory, Target, Tree};
+pub use writer::Writer;
 
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
@@ -22,7 +31,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 pub struct Record {
     /// Microseconds since the recording began.
     pub micros: u64,
-    /// A name in a numbered directory: `d0/name`.
+    /// A name in a numbered directory: `d0/name`. Only of [`Action::SyncDirectory`] it is the directory.
     pub path: String,
     /// What was done there.
     pub action: Action,
@@ -38,10 +47,21 @@ pub enum Action {
         /// What.
         data: Vec<u8>,
     },
-    /// `fsync`, of a file or directory.
+    /// `fsync`, of a file; also of a directory, if the path is that of nothing else.
     Fsync,
-    /// `fdatasync`, of a file or directory.
+    /// `fdatasync`, in the same way.
     Fdatasync,
+    /// `fsync` of the directory that the path is: `d0`.
+    SyncDirectory,
+    /// A file is made, which has nothing yet.
+    Create,
+    /// `fallocate`: space is promised, and the file is at least so long.
+    Allocate {
+        /// From here on.
+        offset: u64,
+        /// So many bytes.
+        len: u64,
+    },
     /// `ftruncate`.
     Truncate {
         /// The new size.
@@ -105,14 +125,26 @@ impl Trace {
             },
             b'F' => Action::Fsync,
             b'D' => Action::Fdatasync,
+            b'S' => Action::SyncDirectory,
+            b'C' => Action::Create,
+            b'A' => Action::Allocate { offset, len },
             b'T' => Action::Truncate { size: offset },
             b'U' => Action::Unlink,
             b'R' => Action::Rename {
                 from: beside(&path, &self.text(len)?),
             },
+            b'V' => Action::Rename {
+                from: self.text(len)?,
+            },
             op => return Err(malformed(format!("there is no operation {op:#04x}"))),
         };
-        check_path(&path)?;
+        match &action {
+            Action::SyncDirectory => check_name(&path)?,
+            _ => check_path(&path)?,
+        }
+        if let Action::Rename { from } = &action {
+            check_path(from)?;
+        }
         Ok(Some(Record {
             micros,
             path,
@@ -158,18 +190,30 @@ fn malformed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 
 /// The last component of one path, in the directory of another.
 fn beside(path: &str, other: &str) -> String {
-    let directory = path.split('/').next().unwrap_or_default();
+    let directory = directory_of(path);
     let name = other.rsplit('/').next().unwrap_or_default();
     format!("{directory}/{name}")
 }
 
 /// Refuses what would lead out of the directory of a replay.
 fn check_path(path: &str) -> io::Result<()> {
-    let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('/');
     match path.split_once('/') {
-        Some((directory, name)) if is_name(directory) && is_name(name) => Ok(()),
-        _ => Err(malformed(format!("`{path}` is no name in a directory"))),
+        Some((directory, name)) => check_name(directory).and_then(|()| check_name(name)),
+        None => Err(malformed(format!("`{path}` is no name in a directory"))),
     }
+}
+
+fn check_name(name: &str) -> io::Result<()> {
+    let is_name = !matches!(name, "" | "." | "..") && !name.contains('/');
+    match is_name {
+        true => Ok(()),
+        false => Err(malformed(format!("`{name}` is no name"))),
+    }
+}
+
+/// The directory that a path names something in.
+fn directory_of(path: &str) -> &str {
+    path.split('/').next().unwrap_or_default()
 }
 
 /// The content of a Zstandard frame, in the memory of its window.
@@ -231,143 +275,4 @@ impl<R: Read> Read for Decoded<R> {
         }
         Ok(0)
     }
-}
-
-/// What a replay has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// Writes.
-    pub writes: u64,
-    /// Bytes that were written.
-    pub written_bytes: u64,
-    /// Syncs of files.
-    pub syncs: u64,
-    /// Syncs of directories.
-    pub directory_syncs: u64,
-    /// Truncates, unlinks and renames.
-    pub others: u64,
-    /// Unlinks of what was there before the recording.
-    pub skipped: u64,
-}
-
-/// Does recorded calls again, as fast as it can, one after the other. Files stay open as long as they have their name.
-///
-/// Which directory a sync was for is not recorded; it is that of the last call before it, as when SQLite and LevelDB sync
-/// the directory in which they have made or removed a file. Where several threads were at work, as in `chromium`, it may be
-/// another one.
-pub struct Replay {
-    root: PathBuf,
-    files: HashMap<String, File>,
-    /// The directory of the last call.
-    directory: PathBuf,
-    done: Replayed,
-}
-
-impl Replay {
-    /// A replay in an empty directory.
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        let root = root.into();
-        Self {
-            directory: root.clone(),
-            root,
-            files: HashMap::new(),
-            done: Replayed::default(),
-        }
-    }
-
-    /// What was done up to now.
-    pub fn done(&self) -> Replayed {
-        self.done
-    }
-
-    /// Does one call.
-    ///
-    /// # Errors
-    ///
-    /// What the file system says, with the path in front.
-    pub fn step(&mut self, record: &Record) -> io::Result<()> {
-        self.do_action(record)
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", record.path)))
-    }
-
-    fn do_action(&mut self, record: &Record) -> io::Result<()> {
-        let path = &record.path;
-        match &record.action {
-            Action::Write { offset, data } => {
-                self.file(path)?.write_all_at(data, *offset)?;
-                self.done.writes += 1;
-                self.done.written_bytes += data.len() as u64;
-            }
-            Action::Truncate { size } => {
-                self.file(path)?.set_len(*size)?;
-                self.done.others += 1;
-            }
-            Action::Fsync => return self.sync(path, File::sync_all),
-            Action::Fdatasync => return self.sync(path, File::sync_data),
-            Action::Unlink => self.unlink(path)?,
-            Action::Rename { from } => {
-                fs::rename(self.root.join(from), self.root.join(path))?;
-                let file = self.files.remove(from);
-                self.files.remove(path);
-                self.files.extend(file.map(|file| (path.clone(), file)));
-                self.done.others += 1;
-            }
-        }
-        self.directory = self.directory_of(path);
-        Ok(())
-    }
-
-    fn directory_of(&self, path: &str) -> PathBuf {
-        let directory = path.split('/').next().unwrap_or_default();
-        self.root.join(directory)
-    }
-
-    /// A file, which is made if it is not there.
-    fn file(&mut self, path: &str) -> io::Result<&File> {
-        if !self.files.contains_key(path) {
-            fs::create_dir_all(self.directory_of(path))?;
-            let mut options = File::options();
-            let file = options.read(true).write(true).create(true).truncate(false);
-            let file = file.open(self.root.join(path))?;
-            self.files.insert(path.into(), file);
-        }
-        Ok(&self.files[path])
-    }
-
-    fn sync(&mut self, path: &str, sync: fn(&File) -> io::Result<()>) -> io::Result<()> {
-        match self.files.get(path) {
-            Some(file) => {
-                sync(file)?;
-                self.directory = self.directory_of(path);
-                self.done.syncs += 1;
-            }
-            None => {
-                sync(&File::open(&self.directory)?)?;
-                self.done.directory_syncs += 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn unlink(&mut self, path: &str) -> io::Result<()> {
-        if self.files.remove(path).is_none() {
-            self.done.skipped += 1;
-            return Ok(());
-        }
-        self.done.others += 1;
-        fs::remove_file(self.root.join(path))
-    }
-}
-
-/// Does a whole trace again below an empty directory.
-///
-/// # Errors
-///
-/// When the trace cannot be read, or the file system fails.
-pub fn replay(trace: Trace, root: &Path) -> io::Result<Replayed> {
-    let mut replay = Replay::new(root);
-    for record in trace {
-        replay.step(&record?)?;
-    }
-    Ok(replay.done())
 }

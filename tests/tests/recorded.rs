@@ -1,14 +1,18 @@
 //! Whether recorded writes are read in full, and what comes of them is what the applications had.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use anteros_core::{Caller, Counted, MemoryDevice, Timestamp, WritableDevice};
+use anteros_log::{Log, Options, Shape, mkfs};
 use anteros_tests::judge::has_program;
 use anteros_tests::mount::run;
-use anteros_tests::recorded::{self, Action, Replayed, Trace, replay};
+use anteros_tests::recorded::{
+    self, Action, Content, HostDirectory, Record, Replay, Replayed, Target, Trace, Tree, Writer,
+    replay,
+};
 
 const NAMES: [&str; 3] = ["app_DELETE", "app_WAL", "chromium"];
 
@@ -18,48 +22,6 @@ fn open(name: &str) -> Trace {
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(anteros_tests::scratch()).unwrap()
-}
-
-/// All files below a directory.
-fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    for directory in fs::read_dir(root).unwrap() {
-        for file in fs::read_dir(directory.unwrap().path()).unwrap() {
-            let path = file.unwrap().path();
-            let name = path.strip_prefix(root).unwrap().display().to_string();
-            files.insert(name, fs::read(path).unwrap());
-        }
-    }
-    files
-}
-
-/// What a trace leaves behind, by the plainest means.
-fn plainly(name: &str) -> BTreeMap<String, Vec<u8>> {
-    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    for record in open(name) {
-        let record = record.unwrap();
-        match record.action {
-            Action::Write { offset, data } => {
-                let file = files.entry(record.path).or_default();
-                let end = offset as usize + data.len();
-                file.resize(file.len().max(end), 0);
-                file[offset as usize..end].copy_from_slice(&data);
-            }
-            Action::Truncate { size } => {
-                files
-                    .entry(record.path)
-                    .or_default()
-                    .resize(size as usize, 0);
-            }
-            Action::Unlink => drop(files.remove(&record.path)),
-            Action::Rename { from } => {
-                let file = files.remove(&from).unwrap();
-                files.insert(record.path, file);
-            }
-            Action::Fsync | Action::Fdatasync => {}
-        }
-    }
-    files
 }
 
 #[test]
@@ -80,7 +42,9 @@ fn a_replay_leaves_what_was_recorded() {
             others, skipped, ..
         } = done;
         assert_eq!(writes + syncs + others + skipped, count, "{name}");
-        assert!(files(dir.path()) == plainly(name), "{name}");
+        let found = HostDirectory::new(dir.path()).content().unwrap();
+        let expected = Content::of(open(name)).unwrap();
+        assert_eq!(expected.difference(&found), None, "{name}");
     }
 }
 
@@ -128,4 +92,122 @@ fn a_trace_that_is_cut_off_is_not_taken_for_a_whole_one() {
             .unwrap()
             .any(|record| record.is_err())
     );
+}
+
+/// One of each kind of record.
+fn all_kinds() -> Vec<Record> {
+    let data = b"as it was".to_vec();
+    let from = |from: &str| Action::Rename { from: from.into() };
+    let actions = [
+        ("d0/a", Action::Create),
+        ("d0/a", Action::Write { offset: 5, data }),
+        ("d0/a", Action::Fsync),
+        ("d0/b", from("d0/a")),
+        ("d1/c", from("d0/b")),
+        ("d1", Action::SyncDirectory),
+        (
+            "d1/c",
+            Action::Allocate {
+                offset: 10,
+                len: 90,
+            },
+        ),
+        ("d1/c", Action::Fdatasync),
+        ("d1/c", Action::Truncate { size: 50 }),
+        ("d1/gone", Action::Create),
+        ("d1/gone", Action::Unlink),
+        ("d1/empty", Action::Create),
+    ];
+    let record = |(index, (path, action)): (usize, (&str, Action))| Record {
+        micros: index as u64,
+        path: path.into(),
+        action,
+    };
+    actions.into_iter().enumerate().map(record).collect()
+}
+
+fn written(records: &[Record]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = Writer::new(file.reopen().unwrap()).unwrap();
+    for record in records {
+        writer.write(record).unwrap();
+    }
+    writer.finish().unwrap();
+    file
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let records = all_kinds();
+    let file = written(&records);
+    let read: Vec<Record> = Trace::open(file.path())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(read, records);
+    let rewritten: Vec<Record> = open("app_WAL").map(Result::unwrap).collect();
+    let file = written(&rewritten);
+    let mut again = Trace::open(file.path()).unwrap();
+    assert!(
+        rewritten
+            .iter()
+            .all(|one| again.next().unwrap().unwrap() == *one)
+    );
+    assert!(again.next().is_none());
+}
+
+#[test]
+fn paths_that_lead_elsewhere_are_refused() {
+    let record = |path: &str, action| Record {
+        micros: 0,
+        path: path.into(),
+        action,
+    };
+    let from = |from: &str| Action::Rename { from: from.into() };
+    for bad in [
+        record("d0/../x", Action::Create),
+        record("d0", Action::Create),
+        record("..", Action::SyncDirectory),
+        record("d0/x", Action::SyncDirectory),
+        record("d0/x", from("../x")),
+        record("d0/x", from("x")),
+    ] {
+        let file = written(std::slice::from_ref(&bad));
+        let error = Trace::open(file.path()).unwrap().next().unwrap();
+        assert_eq!(
+            error.unwrap_err().kind(),
+            io::ErrorKind::InvalidData,
+            "{bad:?}"
+        );
+    }
+}
+
+fn clock() -> Timestamp {
+    Timestamp { secs: 1, nanos: 0 }
+}
+
+/// On a log without a mount, as in a directory; and what was closed is there when it is opened again.
+#[test]
+fn a_log_has_what_was_recorded() {
+    let kinds = written(&all_kinds());
+    let chromium = recorded::path("chromium");
+    for trace in [kinds.path(), &chromium] {
+        let device = Arc::new(Counted::new(MemoryDevice::new(vec![0; 64 << 20])));
+        let disk: Arc<dyn WritableDevice> = device.clone();
+        let (shape, options) = (Shape::default(), Options::new(clock));
+        mkfs(&disk, &shape, Caller::default(), &options).unwrap();
+        let log = Log::open(disk.clone(), Options::new(clock)).unwrap();
+        let mut replay = Replay::onto(Tree::new(&log));
+        for record in Trace::open(trace).unwrap() {
+            replay.step(&record.unwrap()).unwrap();
+        }
+        drop(replay.end());
+        log.close().unwrap();
+        drop(log);
+        assert!(device.counts().written_bytes > 0);
+        let log = Log::open(disk, Options::new(clock)).unwrap();
+        let found = Tree::new(&log).content().unwrap();
+        let expected = Content::of(Trace::open(trace).unwrap()).unwrap();
+        assert_eq!(expected.difference(&found), None, "{}", trace.display());
+    }
 }

@@ -2,13 +2,12 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anteros_core::{Counted, Device, MemoryDevice};
 use anteros_log::Cause;
-use anteros_tests::recorded::{Action, Trace, path};
-use support::*;
+use anteros_tests::recorded::{Replay, Trace, Tree, path};
+use support::{make, open};
 
 /// Replays a trace into an empty log, and says how many bytes were written to the device, everything included.
 fn written(name: &str) -> u64 {
@@ -16,38 +15,11 @@ fn written(name: &str) -> u64 {
     make(device.clone());
     let tree = open(device.clone());
     let before = device.counts();
-    let mut directories = BTreeSet::new();
-    let mut files = BTreeSet::new();
+    let mut replay = Replay::onto(Tree::new(&tree.0));
     for record in Trace::open(path(name)).unwrap() {
-        let record = record.unwrap();
-        let (directory, _) = record.path.split_once('/').unwrap();
-        if directories.insert(directory.to_owned()) {
-            tree.mkdir(directory).unwrap();
-        }
-        let file = &record.path;
-        match &record.action {
-            Action::Write { offset, data } => {
-                if tree.ino(file).is_err() {
-                    tree.create(file).unwrap();
-                }
-                files.insert(file.clone());
-                assert_eq!(tree.write(file, *offset, data).unwrap(), data.len());
-            }
-            Action::Truncate { size } if tree.ino(file).is_ok() => {
-                tree.truncate(file, *size).unwrap()
-            }
-            Action::Unlink if tree.ino(file).is_ok() => tree.unlink(file).unwrap(),
-            Action::Rename { from } if tree.ino(from).is_ok() => {
-                tree.rename(from, file, 0).unwrap()
-            }
-            Action::Fsync | Action::Fdatasync if files.contains(file) && tree.ino(file).is_ok() => {
-                tree.fsync(file).unwrap()
-            }
-            // A directory.
-            Action::Fsync | Action::Fdatasync => tree.fsync("").unwrap(),
-            _ => {}
-        }
+        replay.step(&record.unwrap()).unwrap();
     }
+    drop(replay.end());
     tree.0.close().unwrap();
     let after = device.counts();
     let statistics = tree.0.condition().statistics;
