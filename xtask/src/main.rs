@@ -9,6 +9,7 @@ mod licenses;
 mod metadata;
 mod msrv;
 mod peers;
+mod record;
 mod run;
 
 use std::env;
@@ -32,7 +33,8 @@ usage: cargo xtask <chore>
   licenses                       refuse dependencies whose licence deny.toml does not allow
   msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
   peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
-  peers                          make the peers' tree";
+  peers                          make the peers' tree
+  record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -57,6 +59,7 @@ fn chore(words: &[&str]) -> Outcome {
         ["msrv"] => msrv::msrv(),
         ["peer", program, arguments @ ..] => peers::peer(program, arguments),
         ["peers"] => peers::make(),
+        ["record", trace, command @ ..] if !command.is_empty() => record::record(trace, command),
         _ => Err(USAGE.into()),
     }
 }
