@@ -11,6 +11,7 @@ mod msrv;
 mod peers;
 mod record;
 mod run;
+mod traces;
 
 use std::env;
 use std::error::Error;
@@ -34,7 +35,8 @@ usage: cargo xtask <chore>
   msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
   peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
   peers                          make the peers' tree
-  record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte";
+  record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte
+  trace NAME                     record an application, unless that was done before, and print where the trace is";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -60,6 +62,7 @@ fn chore(words: &[&str]) -> Outcome {
         ["peer", program, arguments @ ..] => peers::peer(program, arguments),
         ["peers"] => peers::make(),
         ["record", trace, command @ ..] if !command.is_empty() => record::record(trace, command),
+        ["trace", name] => traces::print(name),
         _ => Err(USAGE.into()),
     }
 }

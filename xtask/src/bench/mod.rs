@@ -16,10 +16,10 @@ mod measure;
 mod mounted;
 mod part;
 mod place;
-mod random;
+pub(crate) mod random;
 mod read;
 mod report;
-mod tree;
+pub(crate) mod tree;
 mod write;
 
 use std::env;
@@ -93,7 +93,7 @@ pub(crate) fn print_corpus(name: &str) -> Outcome {
 }
 
 /// Makes a corpus, unless it is there, and tells where it is.
-fn corpus(name: &str) -> Outcome<PathBuf> {
+pub(crate) fn corpus(name: &str) -> Outcome<PathBuf> {
     let path = output(
         Command::new("scripts/corpus.sh")
             .arg(name)

@@ -4,16 +4,16 @@
 const SEED: u64 = 0x616e_7465_726f_7321;
 
 /// Numbers that look random and are the same each time (xorshift64*).
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The numbers of one of several who want some.
-    pub(super) fn new(who: u64) -> Self {
+    pub(crate) fn new(who: u64) -> Self {
         Self(SEED ^ who.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// The next number, below a bound that is not zero.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

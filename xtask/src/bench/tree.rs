@@ -37,7 +37,7 @@ pub(super) fn walk(
 ///
 /// # Errors
 /// When a directory cannot be read.
-pub(super) fn files(directory: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+pub(crate) fn files(directory: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     walk(directory, &mut |path, bytes| {
         let within = path.strip_prefix(directory).unwrap_or(path);

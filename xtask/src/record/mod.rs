@@ -28,7 +28,10 @@ use layer::Recording;
 /// When the command fails, or the trace is not what it wrote.
 pub(crate) fn record(trace: &str, command: &[&str]) -> Outcome {
     let recorder = Recorder::start(Path::new(trace))?;
-    run(&mut recorder.command(command))?;
+    if let Err(error) = run(&mut recorder.command(command)) {
+        recorder.give_up();
+        return Err(error);
+    }
     let count = recorder.end()?;
     println!("{trace}: {} records", count.records);
     if count.nameless > 0 {
@@ -46,7 +49,7 @@ pub(crate) struct Recorder {
     scratch: TempDir,
     recording: Arc<Recording>,
     unmounter: Unmounter,
-    server: JoinHandle<io::Result<()>>,
+    server: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Recorder {
@@ -70,7 +73,7 @@ impl Recorder {
             scratch,
             recording,
             unmounter: session.unmounter(),
-            server: thread::spawn(move || session.run()),
+            server: Some(thread::spawn(move || session.run())),
         })
     }
 
@@ -92,10 +95,8 @@ impl Recorder {
     ///
     /// # Errors
     /// When it is not.
-    pub(crate) fn end(self) -> Outcome<Count> {
-        self.unmounter.unmount()?;
-        let served = self.server.join();
-        served.map_err(|_| "the thread that served the mount ended in a panic")??;
+    pub(crate) fn end(mut self) -> Outcome<Count> {
+        self.unmount()?;
         let count = self.recording.finish()?;
         let partial = partial(&self.trace);
         let recorded = Content::of(Trace::open(&partial)?)?;
@@ -109,6 +110,23 @@ impl Recorder {
         }
         fs::rename(partial, &self.trace)?;
         Ok(count)
+    }
+
+    /// Ends without a trace.
+    pub(crate) fn give_up(mut self) {
+        if let Err(error) = self.unmount() {
+            eprintln!("record: {error}");
+        }
+        let _ = fs::remove_file(partial(&self.trace));
+    }
+
+    fn unmount(&mut self) -> Outcome {
+        self.unmounter.unmount()?;
+        match self.server.take().map(JoinHandle::join) {
+            Some(Ok(served)) => Ok(served?),
+            Some(Err(_)) => Err("the thread that served the mount ended in a panic".into()),
+            None => Ok(()),
+        }
     }
 }
 
