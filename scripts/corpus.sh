@@ -6,6 +6,7 @@
 #   text1g    one file of 10^9 bytes: the files of that source one after the other, in the same order
 #   silesia   a tar of 180 MB of twelve kinds of data, mixed about as in the Silesia corpus; needs root
 #   apps      the smallest Debian 12 system with python3 and git, to start programs from; needs root
+#   programs  the smallest Debian 12 system with python3 and numpy, Node.js, Java and LibreOffice, to start them from; needs root
 #   pictures  what the manual of Marble, a globe, shows in all its languages, as Debian packages it: 147 PNG files, 28 MB
 #   usr       /usr of this machine, as it is
 #
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/setup.sh
 
 corpora=${ANTEROS_CORPORA:-${XDG_CACHE_HOME:-$HOME/.cache}/anteros/corpora}
-name=${1:?usage: corpus.sh minbase|tree60k|text1g|silesia|apps|pictures|usr}
+name=${1:?usage: corpus.sh minbase|tree60k|text1g|silesia|apps|programs|pictures|usr}
 mkdir -p "$corpora"
 
 # The source of Linux that the distribution packages, unpacked.
@@ -41,6 +42,10 @@ linux_files() { find . -type f -print0 | sort -z; }
 make_minbase() { debian_tree bookworm '' "$corpora/minbase"; }
 
 make_apps() { debian_tree bookworm python3,git "$corpora/apps"; }
+
+make_programs() {
+    debian_tree bookworm python3-numpy,nodejs,openjdk-17-jre-headless,libreoffice-writer-nogui "$corpora/programs"
+}
 
 make_pictures() {
     mkdir -p "$corpora/pictures.partial/package"
@@ -109,7 +114,7 @@ make_silesia() {
 
 case $name in
     usr) echo /usr && exit ;;
-    minbase | tree60k | text1g | silesia | apps | pictures) ;;
+    minbase | tree60k | text1g | silesia | apps | programs | pictures) ;;
     *) say "no such corpus: $name" && exit 2 ;;
 esac
 if [ ! -d "$corpora/$name" ]; then

@@ -19,6 +19,8 @@ const READAHEAD_KB: &str = "128";
 /// What a device did so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Traffic {
+    /// Requests to read, as they reached the device.
+    pub(super) reads: u64,
     pub(super) bytes_read: u64,
     /// Requests to write, as they reached the device.
     pub(super) writes: u64,
@@ -113,7 +115,7 @@ impl Drop for LoopDevice {
 }
 
 impl Traffic {
-    /// The third, fifth and seventh number of a device's `stat`.
+    /// The first, third, fifth and seventh number of a device's `stat`.
     fn parse(stat: &str) -> Option<Self> {
         let number = |index| {
             stat.split_ascii_whitespace()
@@ -122,6 +124,7 @@ impl Traffic {
                 .ok()
         };
         Some(Self {
+            reads: number(0)?,
             bytes_read: number(2)? * SECTOR,
             writes: number(4)?,
             bytes_written: number(6)? * SECTOR,
@@ -189,6 +192,7 @@ mod tests {
     fn sectors_and_requests_have_their_places() {
         let stat = "    1234        5     8888       99      17        3     4096  0\n";
         let traffic = Traffic {
+            reads: 1234,
             bytes_read: 8888 * 512,
             writes: 17,
             bytes_written: 4096 * 512,

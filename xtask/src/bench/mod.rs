@@ -7,9 +7,11 @@
 
 mod contest;
 mod device;
+mod fpc;
 mod goal;
 mod html;
 mod image;
+mod launch;
 mod log;
 mod machine;
 mod measure;
@@ -65,11 +67,15 @@ struct Options {
 pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
     let options = Options::of(options)?;
     let findings = match name {
+        "fpc" => fpc::fpc(&options)?,
         "image" => image::image(&options)?,
         "log" => log::log(&options)?,
         "read" => read::read(&options)?,
         "write" => write::write(&options)?,
-        _ => return Err(format!("no benchmark {name}; there are: image, log, read, write").into()),
+        _ => {
+            let names = "fpc, image, log, read, write";
+            return Err(format!("no benchmark {name}; there are: {names}").into());
+        }
     };
     let report = Report {
         name: name.to_owned(),

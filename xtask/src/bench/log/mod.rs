@@ -12,9 +12,9 @@ mod goals;
 mod memory;
 mod recovery;
 mod sqlite;
-mod system;
+pub(super) mod system;
 mod throughput;
-mod traces;
+pub(super) mod traces;
 mod turn;
 mod workload;
 
@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::contest::Contest;
+use super::goal::Goal;
 use super::place::Place;
 use super::report::{Comparison, Unit, Yardstick};
 use super::write::native;
@@ -32,7 +33,7 @@ use crate::run::output;
 use system::System;
 
 /// A part of the benchmark: its name and what runs it.
-type Part = (&'static str, fn(&mut Bench) -> Outcome);
+pub(super) type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
 const PARTS: [Part; 6] = [
     ("traces", traces::traces),
@@ -67,16 +68,28 @@ const YARDSTICKS: [Yardstick; 5] = [
     },
 ];
 
-/// A benchmark that runs.
-struct Bench<'a> {
-    options: &'a Options,
-    anteros: PathBuf,
-    place: &'a Place,
-    systems: Vec<System>,
+/// A benchmark of logs that runs.
+pub(super) struct Bench<'a> {
+    /// What it is called.
+    name: &'static str,
+    pub(super) options: &'a Options,
+    pub(super) anteros: PathBuf,
+    pub(super) place: &'a Place,
+    pub(super) systems: Vec<System>,
     /// Tells discards from writes, where the kernel can.
     tracing: Option<Tracing>,
+    yardsticks: &'static [Yardstick],
     notes: Vec<String>,
-    comparisons: Vec<Comparison>,
+    pub(super) comparisons: Vec<Comparison>,
+}
+
+/// What makes a benchmark: parts, who takes part in it, what all are measured by, and what is to be reached.
+pub(super) struct Plan {
+    pub(super) name: &'static str,
+    pub(super) parts: &'static [Part],
+    pub(super) line_up: fn(&mut Bench),
+    pub(super) yardsticks: &'static [Yardstick],
+    pub(super) goals: fn(&[Comparison]) -> Vec<Goal>,
 }
 
 /// Runs the benchmark.
@@ -84,22 +97,39 @@ struct Bench<'a> {
 /// # Errors
 /// When it is not run as root, or the machine refuses what every part needs.
 pub(super) fn log(options: &Options) -> Outcome<Findings> {
-    let parts = part::chosen(&PARTS, &options.only)?;
+    let plan = Plan {
+        name: "log",
+        parts: &PARTS,
+        line_up: |bench| bench.line_up(),
+        yardsticks: &YARDSTICKS,
+        goals: goals::goals,
+    };
+    run(&plan, options)
+}
+
+/// Runs a benchmark of logs.
+///
+/// # Errors
+/// When it is not run as root, or the machine refuses what every part needs.
+pub(super) fn run(plan: &Plan, options: &Options) -> Outcome<Findings> {
+    let parts = part::chosen(plan.parts, &options.only)?;
     native::check_names(&options.filesystems)?;
     let place = Place::take()?;
     let mut bench = Bench {
+        name: plan.name,
         options,
         anteros: options.anteros()?,
         place: &place,
         systems: Vec::new(),
         tracing: None,
+        yardsticks: plan.yardsticks,
         notes: Vec::new(),
         comparisons: Vec::new(),
     };
-    bench.line_up();
+    (plan.line_up)(&mut bench);
     bench.trace();
     for (name, part) in parts {
-        eprintln!("bench log: {name}");
+        eprintln!("bench {}: {name}", bench.name);
         if let Err(error) = part(&mut bench) {
             bench.note(format!("{name} ended early: {error}"));
         }
@@ -109,7 +139,7 @@ pub(super) fn log(options: &Options) -> Outcome<Findings> {
     drop(bench.tracing.take());
     let findings = Findings {
         versions: vec![version.trim().to_owned()],
-        goals: goals::goals(&bench.comparisons),
+        goals: (plan.goals)(&bench.comparisons),
         notes: bench.notes,
         comparisons: bench.comparisons,
     };
@@ -119,9 +149,9 @@ pub(super) fn log(options: &Options) -> Outcome<Findings> {
 
 impl Bench<'_> {
     /// Says something that one must know to read the figures, once.
-    fn note(&mut self, note: String) {
+    pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
-            eprintln!("bench log: {note}");
+            eprintln!("bench {}: {note}", self.name);
             self.notes.push(note);
         }
     }
@@ -141,6 +171,11 @@ impl Bench<'_> {
                 Some(reason) => self.note(format!("{} takes no part: {reason}", kind.name)),
             }
         }
+        self.choose(systems);
+    }
+
+    /// Takes those that are asked for, and ours.
+    pub(super) fn choose(&mut self, mut systems: Vec<System>) {
         let words = &self.options.contenders;
         if !words.is_empty() {
             systems.retain(|one| {
@@ -167,19 +202,30 @@ impl Bench<'_> {
     }
 
     /// Lets systems take turns, each as often as asked for.
-    fn contest(
+    pub(super) fn contest(
         &mut self,
         subject: &str,
         metrics: &[(String, Unit)],
         systems: &[System],
+        turn: impl FnMut(&Self, &System) -> Outcome<Vec<f64>>,
+    ) {
+        self.contest_at((subject, None), metrics, systems, turn);
+    }
+
+    /// The same, of a subject that may have a place on a scale.
+    pub(super) fn contest_at(
+        &mut self,
+        (subject, at): (&str, Option<f64>),
+        metrics: &[(String, Unit)],
+        systems: &[System],
         mut turn: impl FnMut(&Self, &System) -> Outcome<Vec<f64>>,
     ) {
-        eprintln!("bench log: {subject}: {}", metrics[0].0);
+        eprintln!("bench {}: {subject}: {}", self.name, metrics[0].0);
         let contest = Contest {
             metrics,
             subject,
-            at: None,
-            yardsticks: &YARDSTICKS,
+            at,
+            yardsticks: self.yardsticks,
             runs: self.options.runs,
         };
         let comparisons = contest.hold(systems, |system| turn(self, system));

@@ -1,6 +1,6 @@
 //! Who takes part: our log, file systems of the kernel, and mirrors of a directory on one of them.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,15 +13,15 @@ use crate::bench::write::native::Kind;
 use crate::bench::write::way::Way;
 use crate::run::output;
 
-pub(super) const OURS: &str = "anteros log";
-pub(super) const EXT4: &str = "ext4";
-pub(super) const MIRROR: &str = "passthru on ext4";
-pub(super) const MIRROR_DAEMON: &str = "passthru --data daemon on ext4";
+pub(in crate::bench) const OURS: &str = "anteros log";
+pub(in crate::bench) const EXT4: &str = "ext4";
+pub(in crate::bench) const MIRROR: &str = "passthru on ext4";
+pub(in crate::bench) const MIRROR_DAEMON: &str = "passthru --data daemon on ext4";
 
 /// Something that can be made on a device and mounted.
 #[derive(Clone)]
-pub(super) struct System {
-    pub(super) name: String,
+pub(in crate::bench) struct System {
+    pub(in crate::bench) name: String,
     how: How,
 }
 
@@ -29,13 +29,14 @@ pub(super) struct System {
 enum How {
     /// Ours: the program, and arguments of the mount.
     Log(PathBuf, Vec<OsString>),
-    Kernel(&'static Kind),
+    /// One of the kernel's, and options of its mount.
+    Kernel(&'static Kind, Option<&'static CStr>),
     Mirror(&'static Kind, Way),
 }
 
 impl System {
     /// Our log, mounted with some arguments.
-    pub(super) fn log(program: &Path, arguments: &str) -> Self {
+    pub(in crate::bench) fn log(program: &Path, arguments: &str) -> Self {
         let words = arguments.split_ascii_whitespace().map(OsString::from);
         Self {
             name: format!("{OURS} {arguments}").trim_end().to_owned(),
@@ -44,11 +45,8 @@ impl System {
     }
 
     /// A file system of the kernel; on ext4, mirrors as well.
-    pub(super) fn of_kernel(kind: &'static Kind, program: &Path) -> Vec<Self> {
-        let mut systems = vec![Self {
-            name: kind.name.to_owned(),
-            how: How::Kernel(kind),
-        }];
+    pub(in crate::bench) fn of_kernel(kind: &'static Kind, program: &Path) -> Vec<Self> {
+        let mut systems = vec![Self::of_kernel_alone(kind)];
         if kind.name == EXT4 {
             for (name, arguments) in [(MIRROR, ""), (MIRROR_DAEMON, "--data daemon")] {
                 systems.push(Self {
@@ -60,20 +58,37 @@ impl System {
         systems
     }
 
-    pub(super) fn is_mirror(&self) -> bool {
+    /// A file system of the kernel, as it is mounted by default.
+    pub(in crate::bench) fn of_kernel_alone(kind: &'static Kind) -> Self {
+        Self {
+            name: kind.name.to_owned(),
+            how: How::Kernel(kind, None),
+        }
+    }
+
+    /// The same, mounted with some options.
+    pub(in crate::bench) fn of_kernel_with(kind: &'static Kind, options: &'static CStr) -> Self {
+        let told = options.to_string_lossy();
+        Self {
+            name: format!("{} {}", kind.name, told.trim_start_matches("nodiscard,")),
+            how: How::Kernel(kind, Some(options)),
+        }
+    }
+
+    pub(in crate::bench) fn is_mirror(&self) -> bool {
         matches!(self.how, How::Mirror(..))
     }
 
-    pub(super) fn has_daemon(&self) -> bool {
-        !matches!(self.how, How::Kernel(_))
+    pub(in crate::bench) fn has_daemon(&self) -> bool {
+        !matches!(self.how, How::Kernel(..))
     }
 
-    pub(super) fn is_log(&self) -> bool {
+    pub(in crate::bench) fn is_log(&self) -> bool {
         matches!(self.how, How::Log(..))
     }
 
     /// The same with further arguments, if it is ours.
-    pub(super) fn with(&self, more: &[&str]) -> Self {
+    pub(in crate::bench) fn with(&self, more: &[&str]) -> Self {
         let mut system = self.clone();
         if let How::Log(_, arguments) = &mut system.how {
             arguments.extend(more.iter().map(OsString::from));
@@ -85,14 +100,14 @@ impl System {
     ///
     /// # Errors
     /// When its program fails.
-    pub(super) fn make(&self, node: &Path) -> Outcome {
+    pub(in crate::bench) fn make(&self, node: &Path) -> Outcome {
         match &self.how {
             How::Log(program, _) => {
                 let mut command = Command::new(program);
                 command.args(["log", "mkfs", "--force"]).arg(node);
                 output(&mut command).map(drop)
             }
-            How::Kernel(kind) | How::Mirror(kind, _) => kind.make(node),
+            How::Kernel(kind, _) | How::Mirror(kind, _) => kind.make(node),
         }
     }
 
@@ -100,7 +115,7 @@ impl System {
     ///
     /// # Errors
     /// When it cannot be mounted.
-    pub(super) fn mount(&self, place: &Place, node: &Path) -> Outcome<Stand> {
+    pub(in crate::bench) fn mount(&self, place: &Place, node: &Path) -> Outcome<Stand> {
         let (mount, native) = (place.directory("mount")?, place.directory("native")?);
         match &self.how {
             How::Log(..) => {
@@ -111,9 +126,9 @@ impl System {
                     directory: mount,
                 })
             }
-            How::Kernel(kind) => Ok(Stand {
+            How::Kernel(kind, options) => Ok(Stand {
                 daemon: None,
-                native: Some(kind.mount(node, &native)?),
+                native: Some(kind.mount_with(node, &native, *options)?),
                 directory: native,
             }),
             How::Mirror(kind, way) => {
@@ -136,7 +151,7 @@ impl System {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn warm(&self) -> Outcome {
+    pub(in crate::bench) fn warm(&self) -> Outcome {
         match &self.how {
             How::Log(program, _) => output(Command::new(program).arg("--version")).map(drop),
             _ => Ok(()),
@@ -147,7 +162,7 @@ impl System {
     ///
     /// # Errors
     /// When it is not.
-    pub(super) fn check(&self, node: &Path) -> Outcome {
+    pub(in crate::bench) fn check(&self, node: &Path) -> Outcome {
         let How::Log(program, _) = &self.how else {
             return Ok(());
         };
@@ -187,14 +202,18 @@ impl Contender for System {
                 let command = self.log_mount(Path::new("DEVICE"), Path::new("DIR"));
                 command.map_or(String::new(), |command| crate::run::words(&command))
             }
-            How::Kernel(kind) => format!("mount -t {} DEVICE DIR", kind.name),
+            How::Kernel(kind, None) => format!("mount -t {} DEVICE DIR", kind.name),
+            How::Kernel(kind, Some(options)) => {
+                let options = options.to_string_lossy();
+                format!("mount -t {} -o {options} DEVICE DIR", kind.name)
+            }
             How::Mirror(_, way) => way.command(),
         }
     }
 }
 
 /// A system that is mounted, until dropped.
-pub(super) struct Stand {
+pub(in crate::bench) struct Stand {
     // Dropped in this order.
     daemon: Option<Daemon>,
     native: Option<Mounted>,
@@ -203,7 +222,7 @@ pub(super) struct Stand {
 
 impl Stand {
     /// Where one writes.
-    pub(super) fn directory(&self) -> &Path {
+    pub(in crate::bench) fn directory(&self) -> &Path {
         &self.directory
     }
 
@@ -211,7 +230,7 @@ impl Stand {
     ///
     /// # Errors
     /// When something cannot be written.
-    pub(super) fn sync(&self) -> Outcome {
+    pub(in crate::bench) fn sync(&self) -> Outcome {
         let directory = File::open(&self.directory)?;
         directory.sync_all()?;
         rustix::fs::syncfs(directory)?;
@@ -223,7 +242,7 @@ impl Stand {
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub(super) fn memory_peak(&self) -> Outcome<u64> {
+    pub(in crate::bench) fn memory_peak(&self) -> Outcome<u64> {
         self.daemon.as_ref().map_or(Ok(0), Daemon::memory_peak)
     }
 
@@ -231,14 +250,14 @@ impl Stand {
     ///
     /// # Errors
     /// When a daemon does not end well.
-    pub(super) fn end(self) -> Outcome {
+    pub(in crate::bench) fn end(self) -> Outcome {
         let ended = self.daemon.map_or(Ok(()), Daemon::end);
         drop(self.native);
         ended
     }
 
     /// Ends the daemon without any notice.
-    pub(super) fn kill(self) {
+    pub(in crate::bench) fn kill(self) {
         if let Some(daemon) = self.daemon {
             daemon.kill();
         }

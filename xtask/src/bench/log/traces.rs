@@ -4,60 +4,69 @@
 //! reach a daemon, so only the second figure has all that ours has to write.
 
 use std::collections::HashSet;
-use std::fs;
-use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anteros_tests::recorded::{self, Action, Record, Replay, Trace};
+use anteros_tests::recorded::{
+    self, Action, Content, HostDirectory, Record, Replay, Target, Trace,
+};
 
 use super::Bench;
 use super::system::System;
 use crate::Outcome;
 use crate::bench::report::Unit;
-use crate::bench::tree;
 use crate::bench::write::native::Memory;
 
 /// Something recorded.
-pub(super) struct Recorded {
-    pub(super) name: &'static str,
-    trace: &'static str,
+pub(in crate::bench) struct Recorded {
+    pub(in crate::bench) name: &'static str,
+    pub(in crate::bench) source: Source,
     /// Nothing but the databases, their journals, and the syncs of directories behind those.
-    is_sqlite_alone: bool,
+    pub(in crate::bench) is_sqlite_alone: bool,
     /// What F2FS wrote for it until it was replayed and synced, in MiB (`mode=lfs`, Linux 6.1 in a guest).
-    pub(super) f2fs_mib: Option<f64>,
+    pub(in crate::bench) f2fs_mib: Option<f64>,
 }
 
-pub(super) const RECORDED: [Recorded; 4] = [
+/// Where a trace comes from.
+pub(in crate::bench) enum Source {
+    /// The repository.
+    Kept(&'static str),
+    /// An application that is recorded here.
+    Made(&'static str),
+}
+
+/// The traces of the repository.
+pub(in crate::bench) const RECORDED: [Recorded; 4] = [
     Recorded {
         name: "app_DELETE",
-        trace: "app_DELETE",
+        source: Source::Kept("app_DELETE"),
         is_sqlite_alone: false,
         f2fs_mib: Some(165.0),
     },
     Recorded {
         name: "app_WAL",
-        trace: "app_WAL",
+        source: Source::Kept("app_WAL"),
         is_sqlite_alone: false,
         f2fs_mib: Some(55.0),
     },
     Recorded {
         name: "chromium, SQLite alone",
-        trace: "chromium",
+        source: Source::Kept("chromium"),
         is_sqlite_alone: true,
         f2fs_mib: Some(8.0),
     },
     Recorded {
         name: "chromium",
-        trace: "chromium",
+        source: Source::Kept("chromium"),
         is_sqlite_alone: false,
         f2fs_mib: None,
     },
 ];
 /// The goals look for it.
-pub(super) const UNMOUNTED: &str = "traces: written to the device until unmounted";
+pub(in crate::bench) const UNMOUNTED: &str = "traces: written to the device until unmounted";
 
-const DEVICE_BYTES: u64 = 1 << 30;
+/// Enough for all of them.
+pub(in crate::bench) const DEVICE_BYTES: u64 = 1 << 30;
 
 /// Runs the part.
 ///
@@ -65,36 +74,45 @@ const DEVICE_BYTES: u64 = 1 << 30;
 /// When there is no memory for the device.
 pub(super) fn traces(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
+    for recorded in &RECORDED {
+        contest(bench, &memory, recorded);
+    }
+    Ok(())
+}
+
+/// Lets all systems do what was recorded.
+pub(in crate::bench) fn contest(bench: &mut Bench, memory: &Memory, recorded: &Recorded) {
     let metrics = [
         ("traces: written to the device until synced", Unit::Bytes),
         (UNMOUNTED, Unit::Bytes),
         ("traces: fsync, median", Unit::Seconds),
         ("traces: fsync, 99 of 100 below", Unit::Seconds),
+        (
+            "traces: writes and the fsync behind them, mean",
+            Unit::Seconds,
+        ),
         ("traces: replay", Unit::Seconds),
     ];
     let metrics = metrics.map(|(name, unit)| (name.to_owned(), unit));
     let systems = bench.systems.clone();
-    for recorded in &RECORDED {
-        bench.contest(recorded.name, &metrics, &systems, |bench, system| {
-            turn(bench, system, &memory.file, recorded)
-        });
-    }
-    Ok(())
+    bench.contest(recorded.name, &metrics, &systems, |bench, system| {
+        turn(bench, system, &memory.file, recorded)
+    });
 }
 
 fn turn(bench: &Bench, system: &System, device: &Path, recorded: &Recorded) -> Outcome<Vec<f64>> {
     let mut filter = recorded.filter()?;
     let mut turn = bench.turn(system, device)?;
     bench.count(&mut turn)?;
-    let times = replay(recorded.open()?, turn.directory()?, &mut filter)?;
+    let (times, expected) = replay(recorded.open()?, turn.directory()?, &mut filter)?;
     turn.stand()?.sync()?;
     let synced = turn.written()?;
-    let left = listing(turn.directory()?)?;
     turn.unmount()?;
     let unmounted = turn.written()?;
     turn.mount_again()?;
-    if listing(turn.directory()?)? != left {
-        return Err("other files are there when it is mounted again".into());
+    let found = HostDirectory::new(turn.directory()?).content()?;
+    if let Some(difference) = expected.difference(&found) {
+        return Err(format!("when it is mounted again: {difference}").into());
     }
     turn.end()?;
     Ok(vec![
@@ -102,13 +120,22 @@ fn turn(bench: &Bench, system: &System, device: &Path, recorded: &Recorded) -> O
         unmounted as f64,
         percentile(&times.syncs, 50),
         percentile(&times.syncs, 99),
+        times.calls / times.syncs.len() as f64,
         times.calls,
     ])
 }
 
 impl Recorded {
-    fn open(&self) -> Outcome<Trace> {
-        Ok(Trace::open(recorded::path(self.trace))?)
+    /// Begins to read it; it is recorded if need be.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub(in crate::bench) fn open(&self) -> Outcome<Trace> {
+        let path: PathBuf = match self.source {
+            Source::Kept(name) => recorded::path(name),
+            Source::Made(name) => crate::traces::path(name)?,
+        };
+        Ok(Trace::open(path)?)
     }
 
     /// What of the trace is done.
@@ -121,7 +148,7 @@ impl Recorded {
 }
 
 /// What of a trace is done.
-enum Filter {
+pub(in crate::bench) enum Filter {
     All,
     Sqlite {
         databases: HashSet<String>,
@@ -134,7 +161,10 @@ enum Filter {
 
 impl Filter {
     /// A database is what has had a journal beside it.
-    fn sqlite(trace: Trace) -> Outcome<Self> {
+    ///
+    /// # Errors
+    /// When the trace cannot be read.
+    pub(in crate::bench) fn sqlite(trace: Trace) -> Outcome<Self> {
         let (mut databases, mut files) = (HashSet::new(), HashSet::new());
         for record in trace {
             let record = record?;
@@ -150,7 +180,8 @@ impl Filter {
         })
     }
 
-    fn passes(&mut self, record: &Record) -> bool {
+    /// Whether a record is done, the ones before it having been asked about.
+    pub(in crate::bench) fn passes(&mut self, record: &Record) -> bool {
         let Self::Sqlite {
             databases,
             files,
@@ -160,8 +191,11 @@ impl Filter {
             return true;
         };
         let path = &record.path;
-        let is_directory =
-            matches!(record.action, Action::Fsync | Action::Fdatasync) && !files.contains(path);
+        let is_directory = match record.action {
+            Action::SyncDirectory => true,
+            Action::Fsync | Action::Fdatasync => !files.contains(path),
+            _ => false,
+        };
         if !is_directory {
             *is_behind = databases.contains(database_of_journal(path).unwrap_or(path));
         }
@@ -183,9 +217,11 @@ struct Times {
     calls: f64,
 }
 
-/// Does a trace again, as far as the filter lets it through. Reading it takes no part in the times.
-fn replay(trace: Trace, directory: &Path, filter: &mut Filter) -> Outcome<Times> {
+/// Does a trace again, as far as the filter lets it through, and says what should be there then. Reading it takes no part
+/// in the times.
+fn replay(trace: Trace, directory: &Path, filter: &mut Filter) -> Outcome<(Times, Content)> {
     let mut replay = Replay::new(directory);
+    let mut expected = Content::default();
     let (mut syncs, mut calls) = (Vec::new(), 0.0);
     for record in trace {
         let record = record?;
@@ -196,12 +232,16 @@ fn replay(trace: Trace, directory: &Path, filter: &mut Filter) -> Outcome<Times>
         replay.step(&record)?;
         let seconds = start.elapsed().as_secs_f64();
         calls += seconds;
-        if matches!(record.action, Action::Fsync | Action::Fdatasync) {
+        if matches!(
+            record.action,
+            Action::Fsync | Action::Fdatasync | Action::SyncDirectory
+        ) {
             syncs.push(seconds);
         }
+        expected.apply(record)?;
     }
     syncs.sort_by(f64::total_cmp);
-    Ok(Times { syncs, calls })
+    Ok((Times { syncs, calls }, expected))
 }
 
 /// The smallest figure that so many of 100 do not exceed, of sorted ones.
@@ -209,22 +249,6 @@ fn percentile(sorted: &[f64], of_100: usize) -> f64 {
     let rank = (sorted.len() * of_100).div_ceil(100);
     let at = rank.saturating_sub(1);
     sorted.get(at).copied().unwrap_or(f64::NAN)
-}
-
-/// Every file below a directory, with a checksum of its content.
-fn listing(directory: &Path) -> Outcome<Vec<(PathBuf, u64)>> {
-    let files = tree::files(directory)?;
-    let sum = |(name, _): (PathBuf, u64)| {
-        let content = fs::read(directory.join(&name))?;
-        Ok((name, checksum(&content)))
-    };
-    files.into_iter().map(sum).collect()
-}
-
-fn checksum(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    hasher.finish()
 }
 
 #[cfg(test)]

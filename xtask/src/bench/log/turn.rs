@@ -15,7 +15,7 @@ use crate::bench::write::tally::{Tally, Tracing};
 const DISCARD_SECTORS: u64 = 4096;
 
 /// A system that has its turn. Its device is gone when it is dropped.
-pub(super) struct Turn<'a> {
+pub(in crate::bench) struct Turn<'a> {
     place: &'a Place,
     system: &'a System,
     // Dropped in this order.
@@ -35,7 +35,11 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// When that cannot be done.
-    pub(super) fn turn<'a>(&'a self, system: &'a System, file: &Path) -> Outcome<Turn<'a>> {
+    pub(in crate::bench) fn turn<'a>(
+        &'a self,
+        system: &'a System,
+        file: &Path,
+    ) -> Outcome<Turn<'a>> {
         let device = LoopDevice::attach(file, false, true)?;
         system.make(device.node())?;
         let stand = system.mount(self.place, device.node())?;
@@ -52,7 +56,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub(super) fn count(&self, turn: &mut Turn) -> Outcome {
+    pub(in crate::bench) fn count(&self, turn: &mut Turn) -> Outcome {
         rustix::fs::sync();
         let filter = format!(
             "dev == {} && nr_sector == {DISCARD_SECTORS} && rwbs ~ \"N*\"",
@@ -73,7 +77,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When it is not, now.
-    pub(super) fn stand(&self) -> Outcome<&Stand> {
+    pub(in crate::bench) fn stand(&self) -> Outcome<&Stand> {
         Ok(self.stand.as_ref().ok_or("nothing is mounted")?)
     }
 
@@ -81,7 +85,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When nothing is mounted, now.
-    pub(super) fn directory(&self) -> Outcome<&Path> {
+    pub(in crate::bench) fn directory(&self) -> Outcome<&Path> {
         Ok(self.stand()?.directory())
     }
 
@@ -89,7 +93,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When a daemon does not end well.
-    pub(super) fn unmount(&mut self) -> Outcome {
+    pub(in crate::bench) fn unmount(&mut self) -> Outcome {
         self.stand.take().map_or(Ok(()), Stand::end)
     }
 
@@ -97,13 +101,13 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When a daemon does not end well, or the log has faults.
-    pub(super) fn end(mut self) -> Outcome {
+    pub(in crate::bench) fn end(mut self) -> Outcome {
         self.unmount()?;
         self.system.check(self.device.node())
     }
 
     /// Ends the daemon without any notice.
-    pub(super) fn kill(&mut self) {
+    pub(in crate::bench) fn kill(&mut self) {
         if let Some(stand) = self.stand.take() {
             stand.kill();
         }
@@ -114,7 +118,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When it cannot be mounted.
-    pub(super) fn mount_timed(&mut self) -> Outcome<f64> {
+    pub(in crate::bench) fn mount_timed(&mut self) -> Outcome<f64> {
         drop_caches()?;
         self.system.warm()?;
         let start = Instant::now();
@@ -126,7 +130,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When it cannot be had.
-    pub(super) fn move_to(&mut self, file: &Path) -> Outcome {
+    pub(in crate::bench) fn move_to(&mut self, file: &Path) -> Outcome {
         self.unmount()?;
         self.device = LoopDevice::attach(file, false, true)?;
         Ok(())
@@ -136,16 +140,21 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// When it cannot be unmounted or mounted.
-    pub(super) fn mount_again(&mut self) -> Outcome {
+    pub(in crate::bench) fn mount_again(&mut self) -> Outcome {
         self.unmount()?;
         self.mount_timed().map(drop)
+    }
+
+    /// The device below.
+    pub(in crate::bench) fn device(&self) -> &LoopDevice {
+        &self.device
     }
 
     /// The bytes that were written to the device since the count began, discards aside.
     ///
     /// # Errors
     /// When the kernel does not tell, or nothing was counted.
-    pub(super) fn written(&self) -> Outcome<u64> {
+    pub(in crate::bench) fn written(&self) -> Outcome<u64> {
         let counted = self.counted.as_ref().ok_or("nothing is counted")?;
         let discards = counted.discards.as_ref().map_or(Ok(0), Tally::so_far)?;
         let written = self.device.traffic()?.bytes_written - counted.before;

@@ -46,6 +46,7 @@ impl Counters {
                 processor_seconds: self.daemon.processor_seconds - daemon.processor_seconds,
             },
             device: Traffic {
+                reads: self.device.reads - device.reads,
                 bytes_read: self.device.bytes_read - device.bytes_read,
                 writes: self.device.writes - device.writes,
                 bytes_written: self.device.bytes_written - device.bytes_written,

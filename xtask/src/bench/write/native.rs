@@ -92,13 +92,21 @@ impl Kind {
     /// # Errors
     /// When the kernel refuses.
     pub(in crate::bench) fn mount(&self, node: &Path, directory: &Path) -> Outcome<Mounted> {
-        mount(
-            node,
-            directory,
-            self.name,
-            MountFlags::empty(),
-            self.options,
-        )
+        self.mount_with(node, directory, None)
+    }
+
+    /// Mounts one, with options in place of those it has else.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(in crate::bench) fn mount_with(
+        &self,
+        node: &Path,
+        directory: &Path,
+        options: Option<&'static CStr>,
+    ) -> Outcome<Mounted> {
+        let options = options.or(self.options);
+        mount(node, directory, self.name, MountFlags::empty(), options)
     }
 
     /// Why it cannot take part, if so.

@@ -1,0 +1,106 @@
+//! `bench fpc`: what compression by access pattern is worth (FPC, FAST '21): our log with each policy, beside itself
+//! without, beside ext4, and beside btrfs, which compresses all that it writes.
+//!
+//! What is written are recorded applications, of the repository and of `cargo xtask trace`. Bytes are counted at a loop
+//! device over a file in memory, as for `bench log`, whose turns these are. Energy is not measured: there is no meter.
+//!
+//! It mounts and attaches loop devices: it must run as root.
+
+mod compressibility;
+mod goals;
+mod overhead;
+mod portrait;
+mod programs;
+mod traces;
+mod workloads;
+
+use super::log::system::{EXT4, OURS, System};
+use super::log::{Bench, Part, Plan, run};
+use super::report::Yardstick;
+use super::write::native::{KINDS, Kind};
+use super::{Findings, Options};
+use crate::Outcome;
+
+/// Arguments of our mounts: one for each policy. The first one compresses nothing.
+const POLICIES: [&str; 1] = [""];
+
+/// How file systems of the kernel take part that can compress, beside as they are.
+const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
+    ("btrfs", c"nodiscard,compress-force=lzo"),
+    ("btrfs", c"nodiscard,compress-force=zstd:3"),
+    ("f2fs", c"nodiscard,mode=lfs"),
+    (
+        "f2fs",
+        c"nodiscard,mode=lfs,compress_algorithm=lz4,compress_extension=*",
+    ),
+];
+
+const PARTS: [Part; 5] = [
+    ("workloads", workloads::workloads),
+    ("traces", traces::traces),
+    ("compressibility", compressibility::compressibility),
+    ("programs", programs::programs),
+    ("overhead", overhead::overhead),
+];
+
+const YARDSTICKS: [Yardstick; 3] = [
+    Yardstick {
+        label: "of none",
+        side: OURS,
+    },
+    Yardstick {
+        label: "of ext4",
+        side: EXT4,
+    },
+    Yardstick {
+        label: "of btrfs",
+        side: "btrfs",
+    },
+];
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When it is not run as root, or the machine refuses what every part needs.
+pub(super) fn fpc(options: &Options) -> Outcome<Findings> {
+    let plan = Plan {
+        name: "fpc",
+        parts: &PARTS,
+        line_up,
+        yardsticks: &YARDSTICKS,
+        goals: goals::goals,
+    };
+    run(&plan, options)
+}
+
+/// Finds out who takes part, and says of the others why not.
+fn line_up(bench: &mut Bench) {
+    let mut systems: Vec<System> = ours(bench);
+    for name in [EXT4, "btrfs"] {
+        systems.extend(present(bench, name).map(System::of_kernel_alone));
+    }
+    for (name, options) in COMPRESSING {
+        let kind = present(bench, name);
+        systems.extend(kind.map(|kind| System::of_kernel_with(kind, options)));
+    }
+    bench.choose(systems);
+}
+
+/// Our log with each policy, and with what else is asked for.
+fn ours(bench: &Bench) -> Vec<System> {
+    let with = bench.options.with.iter().map(String::as_str);
+    let arguments = POLICIES.into_iter().chain(with);
+    arguments
+        .map(|words| System::log(&bench.anteros, words))
+        .collect()
+}
+
+/// A file system, if the kernel has it; else that is said.
+fn present(bench: &mut Bench, name: &str) -> Option<&'static Kind> {
+    let kind = KINDS.iter().find(|kind| kind.name == name)?;
+    if let Some(reason) = kind.missing() {
+        bench.note(format!("{name} takes no part: {reason}"));
+        return None;
+    }
+    Some(kind)
+}
