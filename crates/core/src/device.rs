@@ -1,11 +1,16 @@
 //! Bytes at an offset.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use rustix::fs::OFlags;
+
+use crate::page::PAGE_BYTES;
 
 /// Something that holds bytes at offsets and may be read by many threads at once.
 pub trait Device: Send + Sync {
@@ -42,6 +47,9 @@ pub trait Device: Send + Sync {
     fn name(&self) -> String;
 }
 
+/// The least that is read past the cache: for less, the kernel reads ahead.
+const DIRECT_MIN: usize = 128 << 10;
+
 /// The most buffers that a vectored read or write may have (`IOV_MAX` of Linux).
 pub(crate) const BUFFERS_MAX: usize = 1024;
 
@@ -49,6 +57,8 @@ pub(crate) const BUFFERS_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    /// The same, past the cache of the kernel.
+    direct: Option<File>,
     path: PathBuf,
     size: u64,
     /// Whether the medium has said that it cannot discard.
@@ -79,10 +89,42 @@ impl FileDevice {
         let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
         Ok(Self {
             file,
+            direct: None,
             path: path.to_owned(),
             size,
             keeps_all: AtomicBool::new(false),
         })
+    }
+
+    /// Has large reads pass by the cache of the kernel, where that can be: for whoever reads hardly anything twice, or
+    /// is cached himself.
+    #[must_use]
+    pub fn with_direct_reads(mut self) -> Self {
+        // What lies at the path may be something else by now.
+        let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = OFlags::DIRECT.bits() as i32;
+        self.direct = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(same)
+            .ok();
+        self
+    }
+
+    /// Reads the front of a large buffer past the cache, and says how much that was.
+    fn read_direct(&self, offset: u64, buf: &mut [u8]) -> usize {
+        let is_fit = buf.len() >= DIRECT_MIN
+            && offset % PAGE_BYTES as u64 == 0
+            && buf.as_ptr().addr() % PAGE_BYTES == 0;
+        let Some(direct) = self.direct.as_ref().filter(|_| is_fit) else {
+            return 0;
+        };
+        let whole = buf.len() / PAGE_BYTES * PAGE_BYTES;
+        // What is wrong, the other way to read will say.
+        match direct.read_exact_at(&mut buf[..whole], offset) {
+            Ok(()) => whole,
+            Err(_) => 0,
+        }
     }
 
     /// Says that reads will come in any order: the kernel then fetches what is read and no more. By
@@ -104,7 +146,9 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buf, offset)
+        let done = self.read_direct(offset, buf);
+        self.file
+            .read_exact_at(&mut buf[done..], offset + done as u64)
     }
 
     fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {

@@ -320,6 +320,37 @@ mod tests {
     }
 
     #[test]
+    fn reads_past_the_cache_find_what_was_written_to_it() {
+        let bytes: Vec<u8> = (0..1_000_003u32).map(|n| (n / 7) as u8).collect();
+        let file = file(&bytes);
+        let device = FileDevice::open_writable(file.path()).unwrap();
+        let device = device.with_direct_reads();
+        device.write_at(500_000, &[99; 10_000]).unwrap();
+        let mut bytes = bytes;
+        bytes[500_000..510_000].fill(99);
+        let mut buffer = Vec::with_capacity(bytes.len() + crate::PAGE_BYTES);
+        for (shift, offset, len) in [
+            (0, 0, bytes.len()),
+            (0, 4096, 900_000),
+            (0, 4096, bytes.len() - 4096),
+            (0, 100, 700_000),
+            (1, 4096, 700_000),
+        ] {
+            let start = crate::begin_on_page(&mut buffer, 0) + shift;
+            buffer.resize(start + len, 0);
+            device.read_at(offset as u64, &mut buffer[start..]).unwrap();
+            assert!(
+                buffer[start..] == bytes[offset..offset + len],
+                "{offset} {len}"
+            );
+        }
+        let start = crate::begin_on_page(&mut buffer, 0);
+        buffer.resize(start + bytes.len(), 0);
+        let error = device.read_at(4096, &mut buffer[start..]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
     fn a_second_writer_is_refused_until_the_first_is_gone() {
         let file = file(&[0; 512]);
         let first = FileDevice::open_writable(file.path()).unwrap();

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-use anteros_core::{FileKind, FileSystem, FsError, Ino};
+use anteros_core::{FileKind, FileSystem, FsError, Ino, PAGE_BYTES, begin_on_page};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -215,13 +215,17 @@ impl Session {
     /// Answers requests that come over one channel until the mount is gone.
     fn serve(&self, channel: &Device) -> io::Result<()> {
         let mut request = Request::default();
-        let mut payload = vec![0; self.read_len_max];
+        // On a page: a device may be read into it as it is.
+        let mut buffer = Vec::with_capacity(self.read_len_max + PAGE_BYTES);
+        let start = begin_on_page(&mut buffer, 0);
+        buffer.resize(start + self.read_len_max, 0);
+        let payload = &mut buffer[start..];
         while channel.receive(&mut request, self.request_len_max)? {
             let watch = self
                 .on_answer
                 .as_ref()
                 .map(|_| self.look_at(request.bytes()));
-            if let Some(reply) = self.dispatcher.answer(&mut request, &mut payload) {
+            if let Some(reply) = self.dispatcher.answer(&mut request, payload) {
                 channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
                 watch
                     .into_iter()

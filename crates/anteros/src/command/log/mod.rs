@@ -58,7 +58,8 @@ fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
 /// Opens a device for writing, and keeps others from doing the same.
 fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
     let device = FileDevice::open_writable(path).map_err(Failure::os)?;
-    Ok(Arc::new(device))
+    // What a mount is asked for, the kernel keeps for those who asked.
+    Ok(Arc::new(device.with_direct_reads()))
 }
 
 /// An error of a log, which is called `name`.
