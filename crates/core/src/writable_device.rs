@@ -51,6 +51,9 @@ pub trait WritableDevice: Device {
     /// that succeeds does not say that they do.
     fn flush(&self) -> io::Result<()>;
 
+    /// Says that what was written in a range should begin to reach the medium. Whoever can, begins; nobody waits.
+    fn begin_writing(&self, _offset: u64, _len: u64) {}
+
     /// Says that the content of a range is not needed any more. Until it is written again, reads
     /// give zeros or the old bytes.
     ///
@@ -74,6 +77,10 @@ impl<D: WritableDevice + ?Sized> WritableDevice for Arc<D> {
 
     fn flush(&self) -> io::Result<()> {
         (**self).flush()
+    }
+
+    fn begin_writing(&self, offset: u64, len: u64) {
+        (**self).begin_writing(offset, len);
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -175,6 +182,14 @@ impl WritableDevice for FileDevice {
 
     fn flush(&self) -> io::Result<()> {
         self.file().sync_data()
+    }
+
+    fn begin_writing(&self, offset: u64, len: u64) {
+        // Of pages that are dirty, Linux begins to write this advice's range; it lets go of none of them before.
+        let advice = rustix::fs::Advice::DontNeed;
+        if let Some(len) = std::num::NonZeroU64::new(len) {
+            let _ = rustix::fs::fadvise(self.file(), offset, Some(len), advice);
+        }
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

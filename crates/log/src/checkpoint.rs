@@ -51,7 +51,9 @@ impl State {
         }
         self.write_nodes()?;
         self.segments.open_packed().ok_or(FsError::NoSpace)?;
-        self.submit()?;
+        // They are on their way while the tables follow.
+        self.hand_over();
+        self.writer.wake();
         let nat = self.nat.checkpoint(NAT_JOURNAL_MAX)?;
         self.statistics.wrote_blocks(Cause::Checkpoint, nat.written);
         let sit_journal = self.sit_journal()?;

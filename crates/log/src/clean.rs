@@ -67,7 +67,6 @@ impl State {
             return Ok(false);
         };
         self.clean_segment(victim)?;
-        self.submit()?;
         self.statistics.cleaned += 1;
         Ok(true)
     }
@@ -128,7 +127,7 @@ impl State {
         let data = self.fetch(block)?;
         let placed = self.place(HeadKind::ColdData, owner, Cause::Data)?;
         self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
-        self.batch.push(placed.block, data);
+        self.push(placed.block, data);
         self.left_early(owner.ino)
     }
 }

@@ -45,7 +45,6 @@ impl State {
             || sums.len() > SUMS_MAX
             || self.options.order == Order::DataFirst && !sums.is_empty()
         {
-            self.submit()?;
             self.flush()?;
             sums.clear();
         }
@@ -62,7 +61,6 @@ impl State {
         self.sequence += 1;
         let written = self
             .write_group(sequence, &stream)
-            .and_then(|()| self.submit())
             .and_then(|()| self.note_recorded(&whole));
         if let Err(error) = &written {
             // No group behind one that is not whole would be found.
@@ -85,6 +83,7 @@ impl State {
 
     /// Waits until all that was written is on the device.
     pub(crate) fn flush(&mut self) -> FsResult<()> {
+        self.submit()?;
         let epoch = self.flushing();
         let flushed = self.device.flush().map_err(FsError::Io);
         match &flushed {
@@ -206,7 +205,7 @@ impl State {
             header.last = behind.is_empty();
             let mut block = PackedBlock::new(header);
             block.push(Slot::new(SlotKind::Records), part);
-            self.batch.push(placed.block, block.finish());
+            self.push(placed.block, block.finish());
             rest = behind;
             first = false;
         }

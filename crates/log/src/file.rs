@@ -103,11 +103,7 @@ impl State {
         if packed {
             return Err(FsError::Unsupported);
         }
-        for run in &runs {
-            let first = run.offset / BLOCK;
-            (first..(run.offset + run.part.len() as u64).div_ceil(BLOCK))
-                .try_for_each(|block| self.batch.check(block))?;
-        }
+        self.take_leaving(&mut runs, buf)?;
         let live = self.live(ino)?;
         if !live.pages.is_empty() {
             for (&lblk, page) in live.pages.range(blocks(&range)) {
@@ -118,6 +114,25 @@ impl State {
             }
         }
         Ok((len, runs))
+    }
+
+    /// Fills the parts of `buf` whose blocks the device has not yet got.
+    fn take_leaving(&self, runs: &mut Vec<Run>, buf: &mut [u8]) -> FsResult<()> {
+        let mut taken = Vec::new();
+        for run in &*runs {
+            let places = run.offset / BLOCK..(run.offset + run.part.len() as u64).div_ceil(BLOCK);
+            self.visit_leaving(places, |place, block| {
+                let start = run.offset.max(place * BLOCK);
+                let end = (run.offset + run.part.len() as u64).min((place + 1) * BLOCK);
+                let at = run.part.start + (start - run.offset) as usize;
+                let part = at..at + (end - start) as usize;
+                let skip = (start - place * BLOCK) as usize;
+                buf[part.clone()].copy_from_slice(&block[skip..skip + part.len()]);
+                taken.push(part);
+            })?;
+        }
+        taken.iter().for_each(|part| cut(runs, part));
+        Ok(())
     }
 
     /// The block at `lblk` as it would be read.
@@ -568,7 +583,7 @@ impl State {
         self.dirty_pages -= lblks.len();
         for (block, page) in leaving {
             sum(block, &page.data);
-            self.batch.push(block, page.data);
+            self.push(block, page.data);
         }
         Ok(())
     }

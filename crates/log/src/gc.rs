@@ -43,7 +43,9 @@ impl Log {
         let mut state = self.lock();
         state.check_writable()?;
         let before = state.statistics.cleaned;
-        clean_safely(&mut state)?;
+        let cleaned = clean_safely(&mut state);
+        state.submit()?;
+        cleaned?;
         state.shrink();
         Ok(state.statistics.cleaned - before)
     }

@@ -43,6 +43,7 @@ mod statistics;
 mod survey;
 mod tree;
 mod vfs;
+mod writer;
 mod xattr;
 
 pub use check::{Report, check};

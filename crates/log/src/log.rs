@@ -1,11 +1,14 @@
 //! A mounted log, as its users see it.
 //!
-//! One lock covers all that changes. What may take long happens outside of it: reading content from the device,
-//! under a second lock that keeps segments from being filled anew meanwhile, and flushing, which whoever comes
-//! first does for all who wait.
+//! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
+//! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
+//! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of the
+//! flush, the state, that of the readers, the writer's.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::{self, JoinHandle};
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
@@ -16,11 +19,17 @@ use crate::options::Options;
 use crate::recover::{self, Recovery};
 use crate::state::State;
 use crate::statistics::Statistics;
+use crate::writer::Writer;
 
 /// A mounted log.
 pub struct Log {
     device: Arc<dyn WritableDevice>,
     state: Mutex<State>,
+    writer: Arc<Writer>,
+    /// Writes what was handed over; see [`Options::writes_behind`].
+    thread: Option<JoinHandle<()>>,
+    /// See [`State::leaving_max`].
+    leaving_max: usize,
     /// See [`State::reading`].
     reading: Arc<RwLock<()>>,
     /// All groups below are on the device; whoever holds it flushes.
@@ -69,12 +78,18 @@ impl Log {
     ///
     /// When there is none, when it is damaged, or when it cannot be read.
     pub fn open(device: Arc<dyn WritableDevice>, options: Options) -> Result<Self, LogError> {
+        let begins_thread = options.writes_behind && !options.read_only;
         let (state, recovery) = recover::open(device.clone(), options)?;
+        let writer = state.writer.clone();
+        let thread = begins_thread.then(|| begin(writer.clone())).transpose()?;
         Ok(Self {
             device,
             reading: state.reading.clone(),
             durable: Mutex::new(state.durable),
+            leaving_max: state.leaving_max(),
             state: Mutex::new(state),
+            writer,
+            thread,
             reclaiming: Mutex::default(),
             syncs: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
@@ -91,11 +106,13 @@ impl Log {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in between leaves the state as it was found on the way: nothing is written any more.
-        self.state.lock().unwrap_or_else(|poisoned| {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
             state.fail("a thread panicked", &FsError::ReadOnly);
             state
-        })
+        });
+        state.note_failure();
+        state
     }
 
     /// Runs something that changes the file system, and what it leaves to be given back.
@@ -118,15 +135,39 @@ impl Log {
         &self,
         change: impl FnOnce(&mut State) -> FsResult<T>,
     ) -> FsResult<T> {
+        let (changed, end) = self.change_first(change)?;
+        match self.thread {
+            None => self.writer.finish(end)?,
+            Some(_) if self.writer.blocks() > 0 => {
+                self.writer.wake();
+                self.writer.relieve(self.leaving_max);
+            }
+            Some(_) => {}
+        }
+        changed
+    }
+
+    /// Does so, and says below which number the jobs are that it made. They wait to be begun.
+    fn change_first<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<(FsResult<T>, u64)> {
         self.changes.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         state.check_writable()?;
-        if let Err(error) = self.relieve(&mut state) {
-            state.submit()?;
-            return Err(error);
-        }
+        let changed = match self.relieve(&mut state) {
+            Ok(()) => Self::try_change(&mut state, change),
+            Err(error) => Err(error),
+        };
+        Ok((changed, state.hand_over()))
+    }
+
+    fn try_change<T>(
+        state: &mut State,
+        change: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<T> {
         let before = state.footprint();
-        let changed = change(&mut state);
+        let changed = change(state);
         if let Err(error) = &changed {
             // Half of an operation must never become durable. Of content, a part may.
             let after = state.footprint();
@@ -138,7 +179,6 @@ impl Log {
                 state.fail("an operation could not be completed", error);
             }
         }
-        state.submit()?;
         changed
     }
 
@@ -150,8 +190,7 @@ impl Log {
                 state.left_early(ino)?;
                 state.write_pages(ino, |_, _| ())?;
             }
-            // They are not in memory any more: what comes next reads them.
-            state.submit()?;
+            state.hand_over();
         }
         let records = state.names.len() + state.dropped.len() * DROPPED_BYTES;
         if state.dirty_blocks() > 2 * state.dirty_max() || records > NAMES_MAX {
@@ -182,7 +221,9 @@ impl Log {
 
     /// Makes the content of these inodes durable, and all changes of names and attributes.
     pub(crate) fn sync_inodes(&self, inos: &[u32]) -> FsResult<()> {
-        let sequence = self.change(|state| state.commit(inos))?;
+        let (sequence, end) = self.change_first(|state| state.commit(inos))?;
+        self.writer.finish(end)?;
+        let sequence = sequence?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.make_durable(sequence)
     }
@@ -193,19 +234,21 @@ impl Log {
         if *durable > sequence {
             return Ok(());
         }
-        let (written, epoch) = {
+        let (written, epoch, end) = {
             let mut state = self.lock();
             // A flush that has failed is not made good by another one.
             if let Some(why) = &state.failed {
-                return Err(FsError::Io(std::io::Error::other(why.clone())));
+                return Err(FsError::Io(io::Error::other(why.clone())));
             }
             // A checkpoint may have come before us.
             *durable = state.durable.max(*durable);
             if *durable > sequence {
                 return Ok(());
             }
-            (state.sequence, state.flushing())
+            (state.sequence, state.flushing(), state.hand_over())
         };
+        // Of those before as well: they count together.
+        self.writer.finish(end)?;
         self.flushes.fetch_add(1, Ordering::Relaxed);
         let flushed = self.device.flush().map_err(FsError::Io);
         let mut state = self.lock();
@@ -254,7 +297,7 @@ impl Log {
             return Ok(());
         }
         if let Some(why) = &state.failed {
-            return Err(FsError::Io(std::io::Error::other(why.clone())));
+            return Err(FsError::Io(io::Error::other(why.clone())));
         }
         state.checkpoint(true)
     }
@@ -325,6 +368,22 @@ impl Log {
     /// Why nothing can be changed any more, if so.
     pub fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
+    }
+}
+
+/// Begins the thread that writes.
+fn begin(writer: Arc<Writer>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new()
+        .name("log-writer".into())
+        .spawn(move || writer.run())
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.writer.end();
+            let _ = thread.join();
+        }
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Options {
     pub order: Order,
     /// How long changes may wait for a checkpoint.
     pub checkpoint_interval: Duration,
+    /// Whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
+    /// does.
+    pub writes_behind: bool,
     /// The time of day.
     pub clock: fn() -> Timestamp,
 }
@@ -37,6 +40,7 @@ impl Options {
             read_only: false,
             order: Order::default(),
             checkpoint_interval: Duration::from_secs(60),
+            writes_behind: false,
             clock,
         }
     }

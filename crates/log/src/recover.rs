@@ -670,7 +670,7 @@ impl Replay {
         let owner = |block| self.owners.get(&block).copied().unwrap_or_default();
         for (place, summary) in state.segments.close_heads(owner) {
             closed.insert(state.segments.locate(place).0);
-            state.batch.push(place, summary);
+            state.push(place, summary);
         }
         let mut others: BTreeMap<u32, ()> = BTreeMap::new();
         for &block in self.owners.keys() {
@@ -685,9 +685,7 @@ impl Replay {
                 .map(|index| owner(start + index))
                 .collect();
             let summary = state.segments.adopt(segment, HeadKind::WarmData, &owners);
-            state
-                .batch
-                .push(start + u64::from(SEGMENT_CONTENT), summary);
+            state.push(start + u64::from(SEGMENT_CONTENT), summary);
         }
         Ok(())
     }

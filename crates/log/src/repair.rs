@@ -275,7 +275,7 @@ impl Mender {
             });
             let summary = self.state.segments.adopt(segment, kind, &owners.owners);
             let place = self.state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-            self.state.batch.push(place, summary);
+            self.state.push(place, summary);
             let was_open = self
                 .checkpoint
                 .heads

@@ -152,7 +152,7 @@ impl State {
     fn evacuate(&mut self, keep: u32) -> FsResult<u64> {
         self.free_below(keep)?;
         for (place, summary) in self.segments.close_heads(|_| Owner::default()) {
-            self.batch.push(place, summary);
+            self.push(place, summary);
         }
         self.segments.retire(keep);
         self.checkpoint(false)?;

@@ -4,6 +4,7 @@
 //! before it has changed anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -15,19 +16,20 @@ use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock, dir};
-use crate::medium::{Batch, read_block, vanished, zeroed};
+use crate::medium::{read_block, vanished, zeroed};
 use crate::nat::Nat;
 use crate::options::Options;
 use crate::ranges::Ranges;
 use crate::segments::Segments;
 use crate::space::Space;
 use crate::statistics::{Cause, Statistics};
+use crate::writer::{Batch, Writer};
 
 /// Nodes that are looked at before it is asked again whether there are too many.
 const LOOKS_BETWEEN: u64 = 1000;
 
-/// The most blocks that are on their way at once.
-const BATCH_MAX: usize = 1024;
+/// The most blocks that are handed over at once.
+const BATCH_MAX: usize = 512;
 
 /// A direct, indirect or attribute node in memory.
 pub(crate) struct Node {
@@ -135,7 +137,9 @@ pub(crate) struct State {
     pub(crate) segments: Segments,
     pub(crate) nat: Nat,
     pub(crate) space: Space,
-    pub(crate) batch: Batch,
+    /// Blocks that were given places; see [`push`](Self::push).
+    batch: Batch,
+    pub(crate) writer: Arc<Writer>,
     pub(crate) statistics: Statistics,
     nodes: HashMap<u32, Node>,
     inodes: HashMap<u32, Live>,
@@ -211,6 +215,7 @@ pub(crate) struct Parts {
 impl State {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
+            writer: Arc::new(Writer::new(parts.device.clone())),
             device: parts.device,
             superblock: parts.superblock,
             options: parts.options,
@@ -265,10 +270,46 @@ impl State {
 
     /// A block of the main area, as it was written last.
     pub(crate) fn fetch(&mut self, place: u64) -> FsResult<Box<Block>> {
-        // It may be on its way.
-        self.submit()?;
-        self.batch.check(place)?;
-        read_block(&*self.device, place)
+        let mut found = None;
+        self.visit_leaving(place..place + 1, |_, block| found = Some(Box::new(**block)))?;
+        match found {
+            Some(block) => Ok(block),
+            None => read_block(&*self.device, place),
+        }
+    }
+
+    /// Calls `visit` for each block of these places that the device has not yet got.
+    ///
+    /// # Errors
+    ///
+    /// When it did not take one of them.
+    pub(crate) fn visit_leaving(
+        &self,
+        places: Range<u64>,
+        mut visit: impl FnMut(u64, &Arc<Block>),
+    ) -> FsResult<()> {
+        self.writer.visit(places.clone(), &mut visit)?;
+        for (place, block) in self.batch.range(places) {
+            visit(*place, block);
+        }
+        Ok(())
+    }
+
+    /// Sends a block to its place. Whoever changes something hands that over in the end.
+    pub(crate) fn push(&mut self, place: u64, block: impl Into<Arc<Block>>) {
+        self.batch.insert(place, block.into());
+    }
+
+    /// Has all that was pushed written by whoever comes to that; says below which number these jobs, and all before,
+    /// are.
+    pub(crate) fn hand_over(&mut self) -> u64 {
+        self.writer.hand_over(&mut self.batch)
+    }
+
+    /// The most blocks that may be on their way while more are made: what is dirty at once, while as much is written.
+    /// Those who hold the lock have some more.
+    pub(crate) fn leaving_max(&self) -> usize {
+        (self.options.memory_bytes / 8 * 3 / BLOCK_BYTES).max(BATCH_MAX)
     }
 
     /// The block of a node that the table has, checked.
@@ -496,12 +537,14 @@ impl State {
             .allocate(kind, owner, seconds)
             .ok_or(FsError::NoSpace)?;
         if let Some((at, summary)) = placed.summary.take() {
-            self.batch.push(at, summary);
+            self.push(at, summary);
             self.statistics.wrote(Cause::Summary);
         }
         self.statistics.wrote(cause);
         if self.batch.len() >= BATCH_MAX {
-            self.submit()?;
+            self.hand_over();
+            self.writer.wake();
+            self.writer.relieve(self.leaving_max() + BATCH_MAX);
         }
         Ok(placed)
     }
@@ -537,12 +580,11 @@ impl State {
         unrecorded == 0 && self.sequence == self.checkpointed && self.segments.emptied_count() == 0
     }
 
-    /// Sends what is on its way.
+    /// Returns when the device has got all that was sent to it.
     pub(crate) fn submit(&mut self) -> FsResult<()> {
-        let sent = self.batch.submit(&*self.device).map_err(FsError::Io);
-        if let Err(error) = &sent {
-            self.fail("a write to the device failed", error);
-        }
+        let end = self.hand_over();
+        let sent = self.writer.finish(end);
+        self.note_failure();
         sent
     }
 
@@ -642,7 +684,7 @@ impl State {
                 ..old
             },
         );
-        self.batch.push(placed.block, block);
+        self.push(placed.block, block);
         Ok(())
     }
 
@@ -696,10 +738,10 @@ impl State {
         }
     }
 
-    /// Bytes of what is in memory and could be elsewhere.
+    /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
         let pages: usize = self.inodes.values().map(|live| live.pages.len()).sum();
-        (pages + self.nodes.len()) * 4352 + self.inodes.len() * 4864
+        (pages + self.nodes.len() + self.writer.blocks()) * 4352 + self.inodes.len() * 4864
     }
 
     /// Lets go of what was not used for long, if there is too much. It looks now and then.
@@ -757,6 +799,13 @@ impl State {
             Some(_) => Err(FsError::ReadOnly),
             None if self.options.read_only => Err(FsError::ReadOnly),
             None => Ok(()),
+        }
+    }
+
+    /// Notes that the device did not take a block.
+    pub(crate) fn note_failure(&mut self) {
+        if let Some(error) = self.writer.failure() {
+            self.fail("a write to the device failed", &error);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::{FsResult, WritableDevice};
-use anteros_log::{Log, check};
+use anteros_log::{Log, Options, check};
 use support::history::Snapshot;
 use support::*;
 
@@ -199,7 +199,11 @@ impl<'a> Worker<'a> {
 
 fn run(seed: u64) {
     let device = device(64 * MIB);
-    let tree = Tree(Log::open(device.clone(), options_with(2 << 20)).unwrap());
+    let options = Options {
+        writes_behind: seed % 3 != 1,
+        ..options_with(2 << 20)
+    };
+    let tree = Tree(Log::open(device.clone(), options).unwrap());
     for which in 0..SHARED {
         tree.create(&format!("shared{which}")).unwrap();
     }
@@ -248,7 +252,7 @@ fn run(seed: u64) {
     }
     drop(tree);
     let device: Arc<dyn WritableDevice> = device;
-    let report = check(device.clone(), options()).unwrap();
+    let report = check(device.clone(), support::options()).unwrap();
     assert_eq!(report.faults, [""; 0], "seed {seed}");
     compare(&open(device));
 }

@@ -35,7 +35,8 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-/// So little memory that content often leaves before anyone asks for that; and now the one order, now the other.
+/// So little memory that content often leaves before anyone asks for that; now the one order, now the other; now by those
+/// who wrote it, now by another thread.
 fn scarce(seed: u64) -> Options {
     let order = if seed % 3 == 0 {
         Order::DataFirst
@@ -44,6 +45,7 @@ fn scarce(seed: u64) -> Options {
     };
     Options {
         order,
+        writes_behind: seed % 4 == 1,
         ..options_with(160 << 10)
     }
 }

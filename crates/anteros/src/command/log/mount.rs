@@ -84,6 +84,7 @@ impl Args {
                 First::Data => Order::DataFirst,
             },
             checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
+            writes_behind: true,
             ..Options::new(system_clock)
         };
         let log = Log::open(device, options)
