@@ -13,7 +13,8 @@ use anteros_core::{FileKind, FsResult, WritableDevice};
 
 use crate::LogError;
 use crate::dir::{kind_of, type_of};
-use crate::layout::pointer::Pointer;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::{self, Owner};
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
 use crate::medium::read_block;
@@ -73,6 +74,8 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
         nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
         links: HashMap::new(),
         promised: 0,
+        slots: HashMap::new(),
+        chunk: None,
         report: Report {
             recovery,
             ..Report::default()
@@ -82,6 +85,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     checker.walk();
     checker.compare_links();
     checker.compare_segments();
+    checker.compare_slots();
     checker.compare_nodes();
     checker.compare_space();
     Ok(checker.report)
@@ -124,6 +128,10 @@ struct Checker {
     links: HashMap<u32, Links>,
     /// Blocks that are promised.
     promised: u64,
+    /// Slots of packed blocks that belong to something.
+    slots: HashMap<u64, u32>,
+    /// The chunk that was looked at last: its block, its slot, its first logical block.
+    chunk: Option<(u64, u8, u32)>,
     report: Report,
 }
 
@@ -274,9 +282,16 @@ impl Checker {
             .for_pointers(ino, range, |lblk, pointer| pointers.push((lblk, pointer)))?;
         for &(lblk, pointer) in &pointers {
             self.promised += u64::from(pointer == Pointer::Promised);
-            if let Pointer::Plain(block) = pointer {
-                self.report.data_blocks += 1;
-                self.claim(Owner { ino, lblk }, block);
+            let owner = Owner { ino, lblk };
+            match pointer {
+                Pointer::Plain(block) => {
+                    self.report.data_blocks += 1;
+                    self.claim(owner, block);
+                }
+                Pointer::Packed(at) => self.claim_slot(owner, at),
+                Pointer::Hole | Pointer::Promised => {}
+            }
+            if pointer.block().is_some() {
                 if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
                     self.report.note(
                         format_args!("inode {ino}"),
@@ -313,6 +328,65 @@ impl Checker {
             // It is newer than the checkpoint, or was just told of.
             Ok(None) => {}
             Err(error) => self.report.note(format_args!("node {nid}"), error),
+        }
+    }
+
+    /// A chunk belongs to a logical block, and so do the slots that it lies in.
+    fn claim_slot(&mut self, owner: Owner, at: Slotted) {
+        let place = || {
+            let Slotted { block, slot, .. } = at;
+            format!("inode {}, slot {slot} of block {block}", owner.ino)
+        };
+        let chunk = (
+            at.block,
+            at.slot,
+            owner.lblk.wrapping_sub(at.sequence.into()),
+        );
+        if self.chunk != Some(chunk) {
+            self.chunk = Some(chunk);
+            if let Err(error) = self.state.read_chunk(owner.ino, owner.lblk, at) {
+                return self.report.note(place(), error);
+            }
+        }
+        for (block, slot) in at.places() {
+            let claimed = self.slots.entry(block).or_default();
+            if *claimed == 0 {
+                let (segment, index) = self.state.segments.locate(block);
+                self.owners.set(segment, index);
+                self.report.data_blocks += 1;
+            }
+            *claimed |= 1 << slot;
+            if !self.state.is_occupied(block, slot) {
+                self.report
+                    .note(place(), "the block state table does not count it as valid");
+            }
+        }
+    }
+
+    /// Slots that count as valid and belong to nothing, and blocks that are valid without a slot that is.
+    fn compare_slots(&mut self) {
+        for (segment, _) in self.state.slots.segments() {
+            let start = self.state.segments.start(segment);
+            for index in 0..SEGMENT_CONTENT as u16 {
+                let block = start + u64::from(index);
+                let valid = self.state.slots.valid(block);
+                let claimed = self.slots.get(&block).copied().unwrap_or_default();
+                let lost = (valid & !claimed).count_ones();
+                let entry = self.state.segments.segment(segment).clone();
+                let is_packed = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed);
+                let is_valid = is_packed && entry.is_valid(index);
+                let place = format!("block {block}");
+                if lost > 0 {
+                    self.report
+                        .note(&place, format_args!("{lost} valid slots belong to nothing"));
+                }
+                if (valid != 0) != is_valid {
+                    self.report.note(
+                        &place,
+                        format_args!("slots {valid:#x} count as valid, but in segment {segment}, kind {}, it is so: {}", entry.kind, entry.is_valid(index)),
+                    );
+                }
+            }
         }
     }
 
@@ -374,6 +448,7 @@ impl Checker {
             if entry.state != Use::Full
                 || entry.valid == 0
                 || self.state.segments.is_changed(segment)
+                || HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed)
             {
                 continue;
             }

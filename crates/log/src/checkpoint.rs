@@ -22,10 +22,9 @@ const NAT_JOURNAL_MAX: usize = 800;
 /// The same of the segment table.
 pub(crate) const SIT_JOURNAL_MAX: usize = 96;
 
-/// The segment table and the block state table on the device.
+/// The segment table on the device.
 pub(crate) struct Tables {
     pub(crate) sit_bits: Bits,
-    pub(crate) bst_bits: Bits,
     /// Segments whose entries the table does not have.
     pub(crate) newer: BTreeSet<u32>,
     /// With more of them than this, they go there.
@@ -46,9 +45,7 @@ impl State {
     }
 
     fn write_checkpoint(&mut self, clean: bool) -> FsResult<()> {
-        for ino in self.dirty_inos() {
-            self.write_pages(ino, |_, _| ())?;
-        }
+        self.write_content()?;
         self.write_nodes()?;
         self.segments.open_packed().ok_or(FsError::NoSpace)?;
         // They are on their way while the tables follow.
@@ -56,6 +53,9 @@ impl State {
         self.writer.wake();
         let nat = self.nat.checkpoint(NAT_JOURNAL_MAX)?;
         self.statistics.wrote_blocks(Cause::Checkpoint, nat.written);
+        let slots = self.slots.checkpoint()?;
+        self.statistics
+            .wrote_blocks(Cause::Checkpoint, slots.written);
         let sit_journal = self.sit_journal()?;
         self.flush()?;
         let version = self.version + 1;
@@ -76,12 +76,12 @@ impl State {
             heads,
             nat_bits: nat.bits,
             sit_bits: self.tables.sit_bits.clone(),
-            bst_bits: self.tables.bst_bits.clone(),
+            bst_bits: slots.bits,
             orphans: self.orphans.iter().copied().collect(),
             orphans_left_out: false,
             nat_journal: nat.journal,
             sit_journal,
-            bst_journal: Vec::new(),
+            bst_journal: slots.journal,
             summaries,
         };
         self.write_pack(&pack)?;

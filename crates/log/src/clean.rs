@@ -6,6 +6,7 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::{self, Owner};
 use crate::layout::{Corrupt, SEGMENT_CONTENT};
+use crate::pack::Packing;
 use crate::segments::Use;
 use crate::state::State;
 use crate::statistics::Cause;
@@ -95,6 +96,9 @@ impl State {
     pub(crate) fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
         let start = self.segments.start(segment);
         let entry = self.segments.segment(segment).clone();
+        if HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed) {
+            return self.clean_packed(segment);
+        }
         let block = self.fetch(start + u64::from(SEGMENT_CONTENT))?;
         let owners = summary::parse(&block, entry.serial)?;
         let before = self.statistics;
@@ -116,6 +120,24 @@ impl State {
                 .into());
             }
         }
+        self.statistics.as_cleaning(&before);
+        Ok(())
+    }
+
+    fn clean_packed(&mut self, segment: u32) -> FsResult<()> {
+        let start = self.segments.start(segment);
+        let blocks: Vec<u16> = self.segments.segment(segment).valid_blocks().collect();
+        let before = self.statistics;
+        let mut packing = Packing::apart(HeadKind::Moved);
+        for index in blocks {
+            let block = start + u64::from(index);
+            self.relocate_packed(block, &mut packing)?;
+            if self.segments.segment(segment).is_valid(index) {
+                let rule = "a slot counts as valid that nothing points to";
+                return Err(Corrupt::Packed { rule, found: block }.into());
+            }
+        }
+        self.seal(&mut packing, true);
         self.statistics.as_cleaning(&before);
         Ok(())
     }

@@ -8,15 +8,12 @@ use std::collections::BTreeSet;
 
 use anteros_core::{FileKind, FsError, FsResult};
 
-use crate::layout::checkpoint::HeadKind;
-use crate::layout::crc;
-use crate::layout::packed::{PackedBlock, PackedHeader, Slot, SlotKind};
-use crate::layout::pointer::Pointer;
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::record::{Record, append_checksums};
-use crate::layout::summary::Owner;
+use crate::layout::{Block, crc};
 use crate::options::Order;
+use crate::pack::Packing;
 use crate::state::State;
-use crate::statistics::Cause;
 
 /// The most blocks of data that a group has checksums for. With more, and where some has left before, the data goes
 /// first.
@@ -36,15 +33,23 @@ impl State {
             .chain(wanted)
             .filter(|&ino| self.has_news(ino))
             .collect();
+        if self.sequence - self.durable >= LAG_MAX {
+            self.flush()?;
+            self.durable = self.sequence;
+        }
         let mut sums = Vec::new();
+        let mut packing = Packing::of_group(self.sequence);
         for &ino in &whole {
-            self.write_pages(ino, |block, data| sums.push((block, crc(data))))?;
+            let sum = |block, data: &Block| sums.push((block, crc(data)));
+            if let Err(error) = self.write_pages(ino, &mut packing, sum) {
+                if packing.is_begun() {
+                    self.fail("a group could not be written", &error);
+                }
+                return Err(error);
+            }
         }
         let is_under_way = whole.iter().any(|&ino| self.is_under_way(ino));
-        if is_under_way
-            || sums.len() > SUMS_MAX
-            || self.options.order == Order::DataFirst && !sums.is_empty()
-        {
+        if is_under_way || sums.len() > SUMS_MAX || self.data_goes_first(&mut packing, &sums) {
             self.flush()?;
             sums.clear();
         }
@@ -53,14 +58,10 @@ impl State {
             // What is to be durable is part of some group before, perhaps of one that is still on its way.
             return Ok(self.sequence - 1);
         }
-        if self.sequence - self.durable >= LAG_MAX {
-            self.flush()?;
-            self.durable = self.sequence;
-        }
         let sequence = self.sequence;
         self.sequence += 1;
         let written = self
-            .write_group(sequence, &stream)
+            .finish_group(&mut packing, &stream)
             .and_then(|()| self.note_recorded(&whole));
         if let Err(error) = &written {
             // No group behind one that is not whole would be found.
@@ -69,6 +70,16 @@ impl State {
         written?;
         self.statistics.groups += 1;
         Ok(sequence)
+    }
+
+    /// Whether there is data that has to be on the device before its records leave. What shares a block with
+    /// them has not.
+    fn data_goes_first(&mut self, packing: &mut Packing, sums: &[(u64, u32)]) -> bool {
+        if self.options.order == Order::Together {
+            return false;
+        }
+        self.seal_unmixed(packing);
+        packing.is_sent() || !sums.is_empty()
     }
 
     /// Whether an inode has content that no group has, and that one should have. That of directories comes
@@ -186,32 +197,6 @@ impl State {
         Ok(())
     }
 
-    fn write_group(&mut self, sequence: u64, stream: &[u8]) -> FsResult<()> {
-        let mut rest = stream;
-        let mut first = true;
-        while first || !rest.is_empty() {
-            let placed = self.place(HeadKind::Packed, Owner::default(), Cause::Record)?;
-            let lag = u16::try_from(sequence - self.durable.min(sequence)).unwrap_or(u16::MAX);
-            let mut header = PackedHeader {
-                sequence,
-                checkpoint: self.version as u32,
-                next_segment: placed.next_segment.unwrap_or(u32::MAX),
-                lag,
-                first,
-                last: false,
-            };
-            let room = PackedBlock::new(header).room();
-            let (part, behind) = rest.split_at(rest.len().min(room));
-            header.last = behind.is_empty();
-            let mut block = PackedBlock::new(header);
-            block.push(Slot::new(SlotKind::Records), part);
-            self.push(placed.block, block.finish());
-            rest = behind;
-            first = false;
-        }
-        Ok(())
-    }
-
     fn note_recorded(&mut self, whole: &BTreeSet<u32>) -> FsResult<()> {
         for ino in std::mem::take(&mut self.touched) {
             self.live(ino)?.xattrs_changed = false;
@@ -233,6 +218,13 @@ impl State {
 fn continues(first: Pointer, len: u32, pointer: Pointer) -> bool {
     match (first, pointer) {
         (Pointer::Plain(start), Pointer::Plain(block)) => start + u64::from(len) == block,
+        (Pointer::Packed(start), Pointer::Packed(at)) => {
+            let sequence = u32::from(start.sequence) + len;
+            at == Slotted {
+                sequence: sequence as u8,
+                ..start
+            }
+        }
         (Pointer::Hole, Pointer::Hole) | (Pointer::Promised, Pointer::Promised) => true,
         _ => false,
     }

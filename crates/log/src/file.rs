@@ -7,10 +7,11 @@ use anteros_core::{FileKind, FsError, FsResult, Seek};
 
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{FILE_BLOCKS, INLINE_BYTES};
-use crate::layout::pointer::Pointer;
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::medium::{vanished, zeroed};
+use crate::pack::{self, Packing};
 use crate::state::{Live, Page, State};
 use crate::statistics::Cause;
 
@@ -35,6 +36,35 @@ pub(crate) struct Run {
     pub(crate) part: Range<usize>,
 }
 
+/// A part of a buffer that has to be read from a packed block.
+pub(crate) struct PackedRun {
+    /// The logical block that it belongs to.
+    pub(crate) owner: Owner,
+    pub(crate) at: Slotted,
+    /// From where in the logical block.
+    pub(crate) skip: usize,
+    /// Which part of the buffer.
+    pub(crate) part: Range<usize>,
+}
+
+impl PackedRun {
+    /// Fills its part of a buffer.
+    pub(crate) fn fill(&self, chunk: &[u8], buf: &mut [u8]) {
+        let page = pack::page(chunk, self.at.sequence);
+        let len = self.part.len();
+        buf[self.part.clone()].copy_from_slice(&page[self.skip..self.skip + len]);
+    }
+}
+
+/// What has to be read for a buffer.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// How many bytes there are.
+    pub(crate) len: usize,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) packed: Vec<PackedRun>,
+}
+
 /// The logical blocks that a range of bytes touches; it ends within the largest file.
 pub(crate) fn blocks(range: &Range<u64>) -> Range<u32> {
     (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32
@@ -43,18 +73,13 @@ pub(crate) fn blocks(range: &Range<u64>) -> Range<u32> {
 impl State {
     /// Fills `buf` with what is in memory or nowhere, and says how many bytes there are and what is to be
     /// read from the device.
-    pub(crate) fn plan_read(
-        &mut self,
-        ino: u32,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> FsResult<(usize, Vec<Run>)> {
+    pub(crate) fn plan_read(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<Plan> {
         let live = self.live(ino)?;
         let size = live.inode.attributes.size;
         let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
         let buf = &mut buf[..len];
         if len == 0 {
-            return Ok((0, Vec::new()));
+            return Ok(Plan::default());
         }
         if live.inode.attributes.is_inline {
             let start = offset as usize;
@@ -65,7 +90,10 @@ impl State {
                 rule,
                 found: size,
             })?);
-            return Ok((len, Vec::new()));
+            return Ok(Plan {
+                len,
+                ..Plan::default()
+            });
         }
         let range = offset..offset + len as u64;
         // What part of the buffer a block fills, and from where in the block.
@@ -80,15 +108,27 @@ impl State {
         };
         let mut runs: Vec<Run> = Vec::new();
         let mut filled = 0;
-        let mut packed = false;
+        let mut packed = Vec::new();
         self.for_pointers(ino, blocks(&range), |lblk, pointer| {
-            let Pointer::Plain(block) = pointer else {
-                packed |= pointer != Pointer::Promised;
+            if pointer == Pointer::Promised {
                 return;
-            };
+            }
             let (part, skip) = part(lblk);
             buf[filled..part.start].fill(0);
             filled = part.end;
+            let block = match pointer {
+                Pointer::Plain(block) => block,
+                Pointer::Packed(at) => {
+                    let owner = Owner { ino, lblk };
+                    return packed.push(PackedRun {
+                        owner,
+                        at,
+                        skip,
+                        part,
+                    });
+                }
+                Pointer::Hole | Pointer::Promised => return,
+            };
             let at = block * BLOCK + skip as u64;
             match runs.last_mut() {
                 Some(run)
@@ -100,20 +140,19 @@ impl State {
             }
         })?;
         buf[filled..].fill(0);
-        if packed {
-            return Err(FsError::Unsupported);
-        }
         self.take_leaving(&mut runs, buf)?;
+        self.take_leaving_packed(&mut packed, buf)?;
         let live = self.live(ino)?;
         if !live.pages.is_empty() {
             for (&lblk, page) in live.pages.range(blocks(&range)) {
                 let (part, skip) = part(lblk);
                 cut(&mut runs, &part);
+                packed.retain(|run| run.owner.lblk != lblk);
                 let len = part.len();
                 buf[part].copy_from_slice(&page.data[skip..skip + len]);
             }
         }
-        Ok((len, runs))
+        Ok(Plan { len, runs, packed })
     }
 
     /// Fills the parts of `buf` whose blocks the device has not yet got.
@@ -135,15 +174,38 @@ impl State {
         Ok(())
     }
 
+    /// The same, of chunks that the device has not got, or not all of.
+    fn take_leaving_packed(&mut self, runs: &mut Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
+        let mut rest = Vec::new();
+        for run in runs.drain(..) {
+            let mut is_leaving = false;
+            let places = run.at.block..run.at.block + 1 + u64::from(run.at.continues);
+            self.visit_leaving(places, |_, _| is_leaving = true)?;
+            if is_leaving {
+                let chunk = self.read_chunk(run.owner.ino, run.owner.lblk, run.at)?;
+                run.fill(&chunk, buf);
+            } else {
+                rest.push(run);
+            }
+        }
+        *runs = rest;
+        Ok(())
+    }
+
     /// The block at `lblk` as it would be read.
-    fn content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
+    pub(crate) fn content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
         if let Some(page) = self.live(ino)?.pages.get(&lblk) {
             return Ok(page.data.clone());
         }
         match self.pointer(ino, lblk)? {
             Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
             Pointer::Plain(block) => Ok(self.fetch(block)?.into()),
-            Pointer::Packed(_) => Err(FsError::Unsupported),
+            Pointer::Packed(at) => {
+                let chunk = self.read_chunk(ino, lblk, at)?;
+                let mut block = zeroed();
+                block.copy_from_slice(pack::page(&chunk, at.sequence));
+                Ok(block.into())
+            }
         }
     }
 
@@ -172,17 +234,20 @@ impl State {
     fn put_pages(&mut self, ino: u32, first: u32, data: &[u8]) -> FsResult<usize> {
         let range = first..first + (data.len() / BLOCK_BYTES) as u32;
         self.prepare(ino, range.clone())?;
-        let mut is_hole = vec![true; range.len()];
-        self.for_pointers(ino, range.clone(), |lblk, _| {
-            is_hole[(lblk - first) as usize] = false
+        let mut pointers = vec![Pointer::Hole; range.len()];
+        self.for_pointers(ino, range.clone(), |lblk, pointer| {
+            pointers[(lblk - first) as usize] = pointer
         })?;
         let is_dirty =
             |live: &Live, lblk: &u32| live.pages.get(lblk).is_some_and(|page| page.dirty);
         let live = self.live(ino)?;
-        let needed = range
+        let new = range
             .clone()
-            .zip(&is_hole)
-            .filter(|(lblk, is_hole)| **is_hole && !is_dirty(live, lblk))
+            .zip(&pointers)
+            .filter(|(lblk, pointer)| !pointer.has_block() && !is_dirty(live, lblk));
+        let needed = new.clone().count();
+        let holes = new
+            .filter(|(_, pointer)| **pointer == Pointer::Hole)
             .count();
         if let Err(error) = self.space.take(needed as u64) {
             // Half of it may fit.
@@ -194,7 +259,7 @@ impl State {
             };
         }
         let live = self.live(ino)?;
-        live.attributes().blocks += needed as u64;
+        live.attributes().blocks += holes as u64;
         live.content_changed = true;
         let blocks = data.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
         let before = live.dirty_pages;
@@ -216,8 +281,11 @@ impl State {
     /// Makes `data` the content of a block that was not dirty.
     fn soil_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
         self.prepare(ino, lblk..lblk + 1)?;
-        if self.pointer(ino, lblk)? == Pointer::Hole {
+        let pointer = self.pointer(ino, lblk)?;
+        if !pointer.has_block() {
             self.space.take(1)?;
+        }
+        if pointer == Pointer::Hole {
             self.live(ino)?.attributes().blocks += 1;
         }
         let live = self.live(ino)?;
@@ -376,13 +444,15 @@ impl State {
             .map(|(&lblk, _)| lblk)
             .collect();
         for lblk in lblks {
-            let has_place = self.pointer(ino, lblk)? != Pointer::Hole;
+            let pointer = self.pointer(ino, lblk)?;
             let live = self.live(ino)?;
             if live.pages.remove(&lblk).is_some_and(|page| page.dirty) {
                 live.dirty_pages -= 1;
-                if !has_place {
+                if pointer == Pointer::Hole {
                     let blocks = &mut live.attributes().blocks;
                     *blocks = blocks.saturating_sub(1);
+                }
+                if !pointer.has_block() {
                     self.space.give(1);
                 }
                 self.dirty_pages -= 1;
@@ -514,16 +584,32 @@ impl State {
         }
     }
 
-    /// Gives the dirty content of an inode its places and sends it there. `sum` hears of each block.
+    /// Sends all dirty content to its places, in no group.
+    pub(crate) fn write_content(&mut self) -> FsResult<()> {
+        let mut packing = Packing::apart(HeadKind::Moved);
+        for ino in self.dirty_inos() {
+            self.left_early(ino)?;
+            self.write_pages(ino, &mut packing, |_, _| ())?;
+        }
+        self.seal(&mut packing, true);
+        Ok(())
+    }
+
+    /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the
+    /// packing. `sum` hears of each other block.
     pub(crate) fn write_pages(
         &mut self,
         ino: u32,
+        packing: &mut Packing,
         mut sum: impl FnMut(u64, &Block),
     ) -> FsResult<()> {
-        let live = self.live(ino)?;
-        if live.dirty_pages == 0 {
+        if self.live(ino)?.dirty_pages == 0 {
             return Ok(());
         }
+        if let Some(rules) = self.rules(ino)? {
+            self.pack_pages(ino, &rules, packing)?;
+        }
+        let live = self.live(ino)?;
         let is_directory = live.kind() == FileKind::Directory;
         let head = if is_directory {
             HeadKind::HotData
@@ -557,9 +643,9 @@ impl State {
             match self.place(head, Owner { ino, lblk }, Cause::Data) {
                 Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
                 Err(error) => {
-                    pointers
-                        .into_iter()
-                        .for_each(|placed| self.overwritten(placed));
+                    for (lblk, placed) in lblks.iter().zip(pointers) {
+                        self.overwritten(ino, *lblk, placed)?;
+                    }
                     return Err(error);
                 }
             }

@@ -186,7 +186,7 @@ impl Inspector {
                 let state = newest.map(|newest| {
                     recover::as_is(device.clone(), &superblock, newest, options.clone())
                 });
-                (state, Err(error))
+                (state.transpose()?, Err(error))
             }
         };
         let copies = copies.map(|copy| Superblock::parse(&copy));
@@ -238,6 +238,7 @@ impl Inspector {
                 sequence,
                 durable,
                 stream,
+                ..
             } = group;
             Group {
                 sequence,

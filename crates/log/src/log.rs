@@ -14,8 +14,11 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::LogError;
 use crate::clean::Choice;
+use crate::file::PackedRun;
 use crate::layout::BLOCK_BYTES;
+use crate::medium::read_block;
 use crate::options::Options;
+use crate::pack;
 use crate::recover::{self, Recovery};
 use crate::state::State;
 use crate::statistics::Statistics;
@@ -186,10 +189,7 @@ impl Log {
     fn relieve(&self, state: &mut State) -> FsResult<()> {
         if state.dirty_pages > state.dirty_max() {
             state.make_room(0)?;
-            for ino in state.dirty_inos() {
-                state.left_early(ino)?;
-                state.write_pages(ino, |_, _| ())?;
-            }
+            state.write_content()?;
             state.hand_over();
         }
         let records = state.names.len() + state.dropped.len() * DROPPED_BYTES;
@@ -210,13 +210,27 @@ impl Log {
         buf: &mut [u8],
     ) -> FsResult<usize> {
         state.shrink();
-        let (len, runs) = state.plan_read(ino, offset, buf)?;
+        let plan = state.plan_read(ino, offset, buf)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
-        for run in runs {
+        for run in plan.runs {
             self.device.read_at(run.offset, &mut buf[run.part])?;
         }
-        Ok(len)
+        self.read_packed(plan.packed, buf)?;
+        Ok(plan.len)
+    }
+
+    /// Decodes each chunk once of which logical blocks are wanted that follow each other.
+    fn read_packed(&self, runs: Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
+        let is_one = |left: &PackedRun, right: &PackedRun| {
+            (left.at.block, left.at.slot) == (right.at.block, right.at.slot)
+        };
+        for runs in runs.chunk_by(is_one) {
+            let read = |block| read_block(&*self.device, block);
+            let chunk = pack::chunk(runs[0].owner, runs[0].at, read)?;
+            runs.iter().for_each(|run| run.fill(&chunk, buf));
+        }
+        Ok(())
     }
 
     /// Makes the content of these inodes durable, and all changes of names and attributes.

@@ -14,6 +14,7 @@ use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
 use crate::nat::Nat;
 use crate::options::Options;
 use crate::segments::Segments;
+use crate::slots::Slots;
 use crate::space::Space;
 use crate::state::{Parts, State};
 
@@ -86,6 +87,11 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
     State::new(Parts {
         device: device.clone(),
         segments: Segments::new(&superblock, &entries, 0),
+        slots: Slots::new(
+            device.clone(),
+            &superblock,
+            Bits::new(superblock.bst_blocks as usize),
+        ),
         nat: Nat::new(
             device.clone(),
             &superblock,
@@ -97,7 +103,6 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         space: Space::new(superblock.capacity(), 1, 0),
         tables: Tables {
             sit_bits: Bits::new(superblock.sit_blocks as usize),
-            bst_bits: Bits::new(superblock.bst_blocks as usize),
             newer: Default::default(),
             journal_max: SIT_JOURNAL_MAX,
         },

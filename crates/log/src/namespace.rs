@@ -6,6 +6,7 @@
 use anteros_core::{Caller, FileKind, FsError, FsResult, Rdev};
 
 use crate::dir::{Named, type_of};
+use crate::kind;
 use crate::layout::ROOT;
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode, NodeKind};
 use crate::state::{Live, State};
@@ -65,6 +66,12 @@ impl State {
     fn check_space(&mut self) -> FsResult<()> {
         self.space.take(BLOCKS_OF_AN_OPERATION)?;
         self.space.give(BLOCKS_OF_AN_OPERATION);
+        Ok(())
+    }
+
+    /// Someone has come to an inode by this name, which says something of its content.
+    pub(crate) fn called(&mut self, ino: u32, name: &[u8]) -> FsResult<()> {
+        self.live(ino)?.named = kind::FileKind::of(name, b"");
         Ok(())
     }
 
@@ -170,6 +177,7 @@ impl State {
         if is_directory {
             self.add_links(parent, 1)?;
         }
+        self.called(ino, name)?;
         self.touch(parent)?;
         Ok(ino)
     }
@@ -392,6 +400,7 @@ impl State {
             self.add_links(to.0, 1)?;
         }
         self.live(moved.ino)?.attributes().parent = to.0;
+        self.called(moved.ino, to.1)?;
         self.touch_inode(moved.ino)?;
         self.touch(from.0)?;
         self.touch(to.0)

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anteros_core::Timestamp;
 
+use crate::policy::Policy;
+
 /// Which of the data and the records of a group goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
@@ -23,6 +25,8 @@ pub struct Options {
     pub read_only: bool,
     /// See [`Order`].
     pub order: Order,
+    /// What is compressed, and how.
+    pub policy: Policy,
     /// How long changes may wait for a checkpoint.
     pub checkpoint_interval: Duration,
     /// Whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
@@ -39,6 +43,7 @@ impl Options {
             memory_bytes: 32 << 20,
             read_only: false,
             order: Order::default(),
+            policy: Policy::default(),
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,
             clock,

@@ -10,17 +10,21 @@ use crate::checkpoint::{SIT_JOURNAL_MAX, Tables};
 use crate::dir::Named;
 use crate::layout::checkpoint::{Checkpoint, Head, HeadKind};
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode};
-use crate::layout::packed::{self, PackedHeader, SlotKind};
-use crate::layout::pointer::Pointer;
+use crate::layout::packed::{self, PackedHeader, Slot, SlotKind};
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::record::{Record, records};
 use crate::layout::summary::Owner;
-use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::layout::superblock::{INCOMPAT_PACKED, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
 use crate::layout::{BLOCK_BYTES, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc};
 use crate::medium::read_block;
+use crate::mkfs::write_superblock;
 use crate::nat::Nat;
 use crate::options::Options;
+use crate::pack::CHUNK_BLOCKS_MAX;
+use crate::policy::Policy;
 use crate::segments::Segments;
+use crate::slots::Slots;
 use crate::space::Space;
 use crate::state::{Parts, State};
 
@@ -44,6 +48,8 @@ pub(crate) struct Group {
     /// All groups below were on the device when this one was written.
     pub(crate) durable: u64,
     pub(crate) stream: Vec<u8>,
+    /// The slots that hold data, with the blocks that they lie in.
+    pub(crate) data: Vec<(u64, u8, Slot)>,
 }
 
 /// Reads the superblock.
@@ -182,9 +188,14 @@ pub(crate) fn open(
     device: Arc<dyn WritableDevice>,
     options: Options,
 ) -> Result<(State, Recovery), LogError> {
-    let superblock = superblock(&*device)?;
+    let mut superblock = superblock(&*device)?;
     if !options.read_only {
         superblock.check_writable()?;
+        if options.policy != Policy::None && superblock.incompat & INCOMPAT_PACKED == 0 {
+            superblock.incompat |= INCOMPAT_PACKED;
+            superblock.generation += 1;
+            write_superblock(&*device, &superblock)?;
+        }
     }
     let checkpoint = newest_checkpoint(&*device, &superblock)?;
     let entries = segment_table(&*device, &superblock, &checkpoint)?;
@@ -198,7 +209,7 @@ pub(crate) fn open(
         }
         .into());
     }
-    let mut state = state_of(device, superblock, &checkpoint, segments, options);
+    let mut state = state_of(device, superblock, &checkpoint, segments, options)?;
     let mut recovery = Recovery {
         was_clean: checkpoint.clean,
         ..Recovery::default()
@@ -226,9 +237,16 @@ fn state_of(
     checkpoint: &Checkpoint,
     segments: Segments,
     options: Options,
-) -> State {
+) -> FsResult<State> {
     let used = segments.valid() + checkpoint.reserved_blocks;
-    State::new(Parts {
+    Ok(State::new(Parts {
+        slots: Slots::load(
+            device.clone(),
+            &superblock,
+            checkpoint.bst_bits.clone(),
+            &checkpoint.bst_journal,
+            segments.packed(),
+        )?,
         nat: Nat::new(
             device.clone(),
             &superblock,
@@ -240,7 +258,6 @@ fn state_of(
         space: Space::new(superblock.capacity(), used, checkpoint.reserved_blocks),
         tables: Tables {
             sit_bits: checkpoint.sit_bits.clone(),
-            bst_bits: checkpoint.bst_bits.clone(),
             newer: checkpoint
                 .sit_journal
                 .iter()
@@ -255,7 +272,7 @@ fn state_of(
         version: checkpoint.version,
         sequence: checkpoint.next_sequence,
         inode_count: checkpoint.inodes,
-    })
+    }))
 }
 
 /// What a checkpoint says, whatever is wrong with the segments, and without the groups behind it: to be read, not
@@ -265,7 +282,7 @@ pub(crate) fn as_is(
     superblock: &Superblock,
     checkpoint: &Checkpoint,
     options: Options,
-) -> State {
+) -> FsResult<State> {
     let entries = raw_segment_table(&*device, superblock, checkpoint);
     let mut entries =
         entries.unwrap_or_else(|_| vec![SitEntry::default(); superblock.segments as usize]);
@@ -343,7 +360,7 @@ pub(crate) fn open_to_repair(
             read_only: true,
             ..options
         },
-    );
+    )?;
     // What is really used is counted later.
     state.space = Space::new(
         state.superblock.content_blocks(),
@@ -474,7 +491,25 @@ impl Replay {
                 Record::Checksums { .. } => {}
             }
         }
+        for (block, number, slot) in &group.data {
+            self.map_slot(state, *block, *number, slot)?;
+        }
         Ok(())
+    }
+
+    /// Content that lies beside the records of a group.
+    fn map_slot(&mut self, state: &mut State, block: u64, number: u8, slot: &Slot) -> FsResult<()> {
+        let first = Pointer::Packed(Slotted {
+            block,
+            slot: number,
+            sequence: 0,
+            continues: slot.continues,
+        });
+        self.map(
+            state,
+            (slot.ino, slot.lblk, slot.blocks.into()),
+            first.encode(),
+        )
     }
 
     fn attributes(
@@ -572,7 +607,7 @@ impl Replay {
             return Err(fault("a record maps blocks of inline content"));
         }
         let pointer = Pointer::decode(raw, &state.superblock, ino, 0)?;
-        if pointer != Pointer::Hole {
+        if pointer.has_block() {
             self.mapped += u64::from(count);
         }
         if self.mapped > state.superblock.content_blocks() {
@@ -590,16 +625,58 @@ impl Replay {
             }
             Pointer::Promised => {
                 for lblk in lblk..end {
-                    if state.set_pointer(ino, lblk, Pointer::Promised)? == Pointer::Hole {
+                    let old = state.set_pointer(ino, lblk, Pointer::Promised)?;
+                    if !old.has_block() {
                         state.space.take(1)?;
+                    }
+                    if old == Pointer::Hole {
                         state.live(ino)?.attributes().blocks += 1;
                     }
                     state.space.promise(1);
                 }
                 Ok(())
             }
-            Pointer::Packed(_) => Err(FsError::Unsupported),
+            Pointer::Packed(first) => {
+                if u32::from(first.sequence) + count > CHUNK_BLOCKS_MAX {
+                    return Err(fault("a record maps more blocks than a chunk has"));
+                }
+                (0..count).try_for_each(|index| {
+                    let sequence = first.sequence + index as u8;
+                    let owner = Owner {
+                        ino,
+                        lblk: lblk + index,
+                    };
+                    self.map_packed(state, owner, Slotted { sequence, ..first })
+                })
+            }
         }
+    }
+
+    fn map_packed(&mut self, state: &mut State, owner: Owner, at: Slotted) -> FsResult<()> {
+        let pointer = Pointer::Packed(at);
+        let old = state.pointer(owner.ino, owner.lblk)?;
+        if old == pointer {
+            return Ok(());
+        }
+        for (block, slot) in at.places() {
+            if state.superblock.locate(block).is_none() {
+                return Err(Corrupt::Block {
+                    block,
+                    rule: "a chunk goes on outside of the main area",
+                }
+                .into());
+            }
+            let (segment, _) = state.segments.locate(block);
+            state.segments.keep(segment);
+            state.occupy(block, slot);
+            state.segments.holds(segment, HeadKind::Moved);
+        }
+        state.set_pointer(owner.ino, owner.lblk, pointer)?;
+        state.space.give(old.has_block().into());
+        if old == Pointer::Hole {
+            state.live(owner.ino)?.attributes().blocks += 1;
+        }
+        Ok(())
     }
 
     fn map_block(&mut self, state: &mut State, owner: Owner, block: u64) -> FsResult<()> {
@@ -614,6 +691,7 @@ impl Replay {
         }
         let (segment, _) = state.segments.locate(block);
         state.segments.keep(segment);
+        state.segments.holds(segment, HeadKind::WarmData);
         let seconds = state.seconds();
         if !state.segments.mark(block, seconds) {
             return Err(Corrupt::Node {
@@ -624,8 +702,11 @@ impl Replay {
             .into());
         }
         self.owners.insert(block, owner);
-        if state.set_pointer(owner.ino, owner.lblk, plain)? == Pointer::Hole {
+        let old = state.set_pointer(owner.ino, owner.lblk, plain)?;
+        if !old.has_block() {
             state.space.take(1)?;
+        }
+        if old == Pointer::Hole {
             state.live(owner.ino)?.attributes().blocks += 1;
         }
         Ok(())
@@ -781,7 +862,7 @@ impl Chain {
                 // A group that is as long as a segment must not go round in circles.
                 break;
             }
-            let Ok((header, stream)) = read_packed(device, block)? else {
+            let Ok((header, stream, data)) = read_packed(device, block)? else {
                 break;
             };
             let is_next =
@@ -799,8 +880,10 @@ impl Chain {
                 sequence,
                 durable,
                 stream: Vec::new(),
+                data: Vec::new(),
             });
             group.stream.extend_from_slice(&stream);
+            group.data.extend(data);
             if header.last {
                 chain.groups.extend(open.take());
                 sequence += 1;
@@ -837,16 +920,28 @@ impl Place {
     }
 }
 
-/// A packed block and its records, if it is one.
+/// What a packed block of a group has: its records, and the slots with data that begins there.
+type Packed = (PackedHeader, Vec<u8>, Vec<(u64, u8, Slot)>);
+
+/// A packed block, if it is one.
 fn read_packed(
     device: &dyn WritableDevice,
     block: u64,
-) -> Result<Result<(PackedHeader, Vec<u8>), Corrupt>, LogError> {
+) -> Result<Result<Packed, Corrupt>, LogError> {
     let bytes = read_block(device, block)?;
     Ok(packed::parse(&bytes).map(|(header, slots)| {
         let records = slots.iter().filter(|slot| slot.kind == SlotKind::Records);
         let stream =
             records.flat_map(|slot| &bytes[usize::from(slot.start)..][..usize::from(slot.len)]);
-        (header, stream.copied().collect())
+        let data = (0..).zip(&slots).filter(|(_, slot)| is_data(slot));
+        (
+            header,
+            stream.copied().collect(),
+            data.map(|(number, slot)| (block, number, *slot)).collect(),
+        )
     }))
+}
+
+fn is_data(slot: &Slot) -> bool {
+    slot.kind == SlotKind::Data && !slot.continued
 }

@@ -236,9 +236,9 @@ impl State {
         let mut segments = Segments::new(new, &entries, self.segments.serial());
         segments.open_heads(&heads, &owners)?;
         self.segments = segments;
+        self.slots.move_to(new);
         self.tables = Tables {
             sit_bits: Bits::new(new.sit_blocks as usize),
-            bst_bits: Bits::new(new.bst_blocks as usize),
             newer: (0..new.segments).collect(),
             journal_max: 0,
         };

@@ -13,7 +13,7 @@ use crate::layout::table::SitEntry;
 use crate::layout::{Block, Corrupt, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock};
 
 /// Kinds of heads.
-pub(crate) const KINDS: usize = 9;
+pub(crate) const KINDS: usize = HeadKind::ALL.len();
 
 /// What a segment is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,7 +283,7 @@ impl Segments {
     }
 
     /// The next block of a head, for this owner; `None` if no segment is free. What is handed out is valid,
-    /// but for that of the packed head.
+    /// but for packed blocks: those are as soon as a slot is.
     pub(crate) fn allocate(
         &mut self,
         kind: HeadKind,
@@ -310,7 +310,7 @@ impl Segments {
         if u32::from(head.next) == SEGMENT_CONTENT {
             let summary = self.seal(&head);
             // Packed blocks say themselves whose they are.
-            placed.summary = (kind != HeadKind::Packed).then_some(summary);
+            placed.summary = (!kind.is_packed()).then_some(summary);
             // Where none is free now, one may be when the next block is asked for.
             self.promised = head.next_segment.or(self.promised);
             self.heads[which] = head
@@ -319,7 +319,7 @@ impl Segments {
         } else {
             self.heads[which] = Some(head);
         }
-        if kind != HeadKind::Packed {
+        if !kind.is_packed() {
             self.mark(block, seconds);
         }
         Some(placed)
@@ -358,6 +358,7 @@ impl Segments {
             _ if !self.are_few() => kind,
             HeadKind::HotNode | HeadKind::ColdNode => HeadKind::WarmNode,
             HeadKind::HotData | HeadKind::ColdData | HeadKind::Executables => HeadKind::WarmData,
+            HeadKind::Background => HeadKind::Moved,
             _ => kind,
         }
     }
@@ -538,6 +539,24 @@ impl Segments {
         summary::encode(serial, owners)
     }
 
+    /// A segment turns out to hold packed blocks, or others, as this kind does: it was opened after the checkpoint.
+    pub(crate) fn holds(&mut self, segment: u32, kind: HeadKind) {
+        let entry = self.segment_mut(segment);
+        let known = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed);
+        if known != kind.is_packed() {
+            entry.kind = kind.to_raw();
+            self.changed.insert(segment);
+        }
+    }
+
+    /// The segments that hold packed blocks.
+    pub(crate) fn packed(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.count()).filter(|&segment| {
+            let entry = self.segment(segment);
+            entry.valid > 0 && HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed)
+        })
+    }
+
     /// Closes all heads, after a crash: what lies behind them is unknown. `owner` tells whose the blocks
     /// behind a head are. The summaries, and where they belong.
     pub(crate) fn close_heads(&mut self, owner: impl Fn(u64) -> Owner) -> Vec<(u64, Box<Block>)> {
@@ -552,7 +571,9 @@ impl Segments {
                 let entry = self.segment_mut(next);
                 entry.state = Use::Full;
                 self.note_emptied(next);
-            } else {
+            }
+            let kind = HeadKind::from_raw(self.segment(head.segment).kind);
+            if !kind.is_some_and(HeadKind::is_packed) {
                 summaries.push(summary);
             }
         }

@@ -1,7 +1,8 @@
 //! How many blocks are spoken for.
 //!
 //! Every logical block counts from the moment that it is written, promised or made as a node, long before it has a
-//! place: who is refused is refused then, and a write that was accepted finds its room.
+//! place: who is refused is refused then, and a write that was accepted finds its room. When it has been compressed it
+//! counts no more, but the packed block does that it lies in with others.
 
 use anteros_core::{FsError, FsResult};
 
@@ -42,6 +43,11 @@ impl Space {
         }
         self.used += blocks;
         Ok(())
+    }
+
+    /// Counts blocks that are there already: they take the place of others that were counted.
+    pub(crate) fn charge(&mut self, blocks: u64) {
+        self.used += blocks;
     }
 
     pub(crate) fn give(&mut self, blocks: u64) {

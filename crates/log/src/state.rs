@@ -21,7 +21,9 @@ use crate::nat::Nat;
 use crate::options::Options;
 use crate::ranges::Ranges;
 use crate::segments::Segments;
+use crate::slots::Slots;
 use crate::space::Space;
+use crate::squeeze::Squeezer;
 use crate::statistics::{Cause, Statistics};
 use crate::writer::{Batch, Writer};
 
@@ -80,6 +82,10 @@ pub(crate) struct Live {
     pub(crate) pages: BTreeMap<u32, Page>,
     /// How many of the pages are dirty.
     pub(crate) dirty_pages: usize,
+    /// What kind of file its name says that it is.
+    pub(crate) named: crate::kind::FileKind,
+    /// What its content says.
+    pub(crate) recognized: Option<crate::kind::FileKind>,
     /// Logical blocks whose pointers neither the checkpoint nor a group has.
     pub(crate) unrecorded: Ranges,
     /// Whether content or size changed since a group or the checkpoint had them.
@@ -102,6 +108,8 @@ impl Live {
             },
             pages: BTreeMap::new(),
             dirty_pages: 0,
+            named: crate::kind::FileKind::Other,
+            recognized: None,
             unrecorded: Ranges::default(),
             content_changed: false,
             early: 0,
@@ -135,6 +143,9 @@ pub(crate) struct State {
     pub(crate) superblock: Superblock,
     pub(crate) options: Options,
     pub(crate) segments: Segments,
+    /// Valid slots of packed blocks.
+    pub(crate) slots: Slots,
+    pub(crate) squeezer: Squeezer,
     pub(crate) nat: Nat,
     pub(crate) space: Space,
     /// Blocks that were given places; see [`push`](Self::push).
@@ -204,6 +215,7 @@ pub(crate) struct Parts {
     pub(crate) superblock: Superblock,
     pub(crate) options: Options,
     pub(crate) segments: Segments,
+    pub(crate) slots: Slots,
     pub(crate) nat: Nat,
     pub(crate) space: Space,
     pub(crate) tables: crate::checkpoint::Tables,
@@ -220,6 +232,8 @@ impl State {
             superblock: parts.superblock,
             options: parts.options,
             segments: parts.segments,
+            slots: parts.slots,
+            squeezer: Squeezer::default(),
             nat: parts.nat,
             space: parts.space,
             batch: Batch::default(),

@@ -10,7 +10,8 @@ use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::check::Bitmap;
 use crate::dir::{Named, type_of};
-use crate::layout::pointer::Pointer;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::{self, Owner};
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
 use crate::medium::read_block;
@@ -82,6 +83,8 @@ pub(crate) struct Survey {
     pub(crate) blocks: BTreeMap<u32, u64>,
     /// Blocks behind the end of files: inode, and logical block.
     pub(crate) beyond: Vec<(u32, u32)>,
+    /// Slots of packed blocks that belong to something.
+    pub(crate) slots: BTreeMap<u64, u32>,
     /// Blocks that more than one claims.
     pub(crate) shared: BTreeSet<u64>,
     /// Of the blocks that were asked for: all who claim them.
@@ -218,6 +221,7 @@ impl Survey {
             blocks: BTreeMap::new(),
             beyond: Vec::new(),
             shared: BTreeSet::new(),
+            slots: BTreeMap::new(),
             claims: watched.iter().map(|&block| (block, Vec::new())).collect(),
             owners: BTreeMap::new(),
             unsummarized: unsummarized(state)?,
@@ -435,11 +439,12 @@ impl Survey {
                     }
                 }
                 Pointer::Promised => self.promised += 1,
-                Pointer::Packed(_) => return Err(FsError::Unsupported),
+                Pointer::Packed(at) => self.claim_slot(state, Owner { ino, lblk }, at)?,
                 Pointer::Hole => {}
             }
         }
-        self.blocks_taken += pointers.len() as u64;
+        let alone = pointers.iter().filter(|(_, pointer)| pointer.has_block());
+        self.blocks_taken += alone.count() as u64;
         Ok(pointers.len() as u64)
     }
 
@@ -456,6 +461,26 @@ impl Survey {
                 },
                 block,
             );
+        }
+        Ok(())
+    }
+
+    /// A logical block lies in a chunk, and that in one slot or two.
+    fn claim_slot(&mut self, state: &mut State, owner: Owner, at: Slotted) -> FsResult<()> {
+        let place = format_args!("inode {}, logical block {}", owner.ino, owner.lblk);
+        let text = place.to_string();
+        self.tolerate(text, state.read_chunk(owner.ino, owner.lblk, at))?;
+        for (block, slot) in at.places() {
+            if state.superblock.locate(block).is_none() {
+                continue;
+            }
+            let (segment, index) = state.segments.locate(block);
+            let slots = self.slots.entry(block).or_default();
+            if *slots == 0 {
+                self.used.set(segment, index);
+                self.blocks_taken += 1;
+            }
+            *slots |= 1 << slot;
         }
         Ok(())
     }
@@ -555,7 +580,9 @@ fn unsummarized(state: &State) -> FsResult<HashSet<u32>> {
     for segment in 0..state.segments.count() {
         let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
         let block = read_block(&*state.device, at)?;
-        if summary::parse(&block, state.segments.segment(segment).serial).is_err() {
+        let entry = state.segments.segment(segment);
+        let is_packed = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed);
+        if !is_packed && summary::parse(&block, entry.serial).is_err() {
             found.insert(segment);
         }
     }

@@ -261,6 +261,20 @@ impl State {
         &mut self,
         ino: u32,
         first: u32,
+        pointers: &[Pointer],
+        was: impl FnMut(Pointer),
+    ) -> FsResult<()> {
+        self.swap_all(ino, first, pointers, was)?;
+        let end = first + pointers.len() as u32;
+        self.live(ino)?.unrecorded.insert(first..end);
+        Ok(())
+    }
+
+    /// The same, where a group has it in another way than by a record.
+    pub(crate) fn swap_all(
+        &mut self,
+        ino: u32,
+        first: u32,
         mut pointers: &[Pointer],
         mut was: impl FnMut(Pointer),
     ) -> FsResult<()> {
@@ -270,14 +284,13 @@ impl State {
             let leaf = self.make_leaf(ino, &path)?;
             let count = pointers.len().min((path.first + path.count - at) as usize);
             let (here, rest) = pointers.split_at(count);
-            for old in self.swap_pointers(ino, leaf, &path, here)? {
-                self.overwritten(old);
+            for (lblk, old) in (at..).zip(self.swap_pointers(ino, leaf, &path, here)?) {
+                self.overwritten(ino, lblk, old)?;
                 was(old);
             }
             at += count as u32;
             pointers = rest;
         }
-        self.live(ino)?.unrecorded.insert(first..at);
         Ok(())
     }
 
@@ -319,14 +332,17 @@ impl State {
     }
 
     /// What a pointer named lies elsewhere now, or nowhere.
-    pub(crate) fn overwritten(&mut self, old: Pointer) {
-        if old == Pointer::Promised {
-            self.space.keep_promise(1);
+    pub(crate) fn overwritten(&mut self, ino: u32, lblk: u32, old: Pointer) -> FsResult<()> {
+        match old {
+            Pointer::Hole => {}
+            Pointer::Promised => self.space.keep_promise(1),
+            Pointer::Plain(block) => {
+                let seconds = self.seconds();
+                self.segments.invalidate(block, seconds);
+            }
+            Pointer::Packed(at) => self.leave_chunk(ino, lblk, at)?,
         }
-        if let Some(block) = old.block() {
-            let seconds = self.seconds();
-            self.segments.invalidate(block, seconds);
-        }
+        Ok(())
     }
 
     /// Makes holes: gives back the blocks of a range, and the nodes that it covers wholly. Content that is
@@ -344,7 +360,7 @@ impl State {
             if raw != 0 {
                 let pointer = self.decode(Leaf::Inode, ino, index as u16, raw)?;
                 node::set_pointer(&mut self.live(ino)?.block, NodeKind::Inode, index as u16, 0);
-                self.release(ino, pointer)?;
+                self.release(ino, index, pointer)?;
             }
         }
         for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
@@ -384,7 +400,7 @@ impl State {
                 let node = self.node(ino, tree.nid, kind, tree.position)?;
                 node::set_pointer(&mut node.block, kind, index as u16, 0);
                 self.soil(tree.nid);
-                self.release(ino, pointer)?;
+                self.release(ino, tree.first + index, pointer)?;
             }
         }
         let is_covered = range.start <= tree.first && range.end >= tree.end();
@@ -395,17 +411,9 @@ impl State {
     }
 
     /// A logical block of an inode is gone that had this pointer.
-    fn release(&mut self, ino: u32, pointer: Pointer) -> FsResult<()> {
-        match pointer {
-            Pointer::Hole => return Ok(()),
-            Pointer::Promised => self.space.keep_promise(1),
-            Pointer::Plain(block) => {
-                let seconds = self.seconds();
-                self.segments.invalidate(block, seconds);
-            }
-            Pointer::Packed(_) => return Err(FsError::Unsupported),
-        }
-        self.space.give(1);
+    fn release(&mut self, ino: u32, lblk: u32, pointer: Pointer) -> FsResult<()> {
+        self.overwritten(ino, lblk, pointer)?;
+        self.space.give(pointer.has_block().into());
         let blocks = &mut self.live(ino)?.attributes().blocks;
         *blocks = blocks.saturating_sub(1);
         Ok(())

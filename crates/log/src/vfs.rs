@@ -210,7 +210,11 @@ impl FileSystem for Log {
         let ino = match name {
             b"." => parent,
             b".." => state.live(parent)?.inode.attributes.parent,
-            _ => state.named(parent, name)?.ino,
+            _ => {
+                let ino = state.named(parent, name)?.ino;
+                state.called(ino, name)?;
+                ino
+            }
         };
         state.introduce(ino)
     }

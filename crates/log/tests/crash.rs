@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anteros_core::{Caller, Device, MemoryDevice, WritableDevice};
-use anteros_log::{Options, Order, Shape, mkfs};
+use anteros_log::{Options, Order, Policy, Shape, mkfs};
 use anteros_tests::ace::{self, Step};
 use anteros_tests::crash::{Operation, Plan, Recorder};
 use support::history::History;
@@ -36,15 +36,17 @@ fn plan(seed: u64) -> Plan {
 }
 
 /// So little memory that content often leaves before anyone asks for that; now the one order, now the other; now by those
-/// who wrote it, now by another thread.
+/// who wrote it, now by another thread; compressed in each way that there is.
 fn scarce(seed: u64) -> Options {
     let order = if seed % 3 == 0 {
         Order::DataFirst
     } else {
         Order::Together
     };
+    let (_, policy) = Policy::ALL[(seed + seed / 12) as usize % Policy::ALL.len()];
     Options {
         order,
+        policy,
         writes_behind: seed % 4 == 1,
         ..options_with(160 << 10)
     }

@@ -5,15 +5,19 @@ mod support;
 use std::sync::Arc;
 
 use anteros_core::{Counted, Device, MemoryDevice};
-use anteros_log::Cause;
+use anteros_log::{Cause, Log, Options, Policy};
 use anteros_tests::recorded::{Replay, Trace, Tree, path};
-use support::{make, open};
+use support::{make, options};
 
 /// Replays a trace into an empty log, and says how many bytes were written to the device, everything included.
-fn written(name: &str) -> u64 {
+fn written(name: &str, policy: Policy) -> u64 {
     let device = Arc::new(Counted::new(MemoryDevice::new(vec![0; 1 << 30])));
     make(device.clone());
-    let tree = open(device.clone());
+    let options = Options {
+        policy,
+        ..options()
+    };
+    let tree = support::Tree(Log::open(device.clone(), options).unwrap());
     let before = device.counts();
     let mut replay = Replay::onto(Tree::new(&tree.0));
     for record in Trace::open(path(name)).unwrap() {
@@ -26,7 +30,7 @@ fn written(name: &str) -> u64 {
     let causes = Cause::ALL.map(|cause| (cause, statistics.blocks(cause)));
     let bytes = after.written_bytes - before.written_bytes;
     println!(
-        "{name}: {} MiB in {} writes, {} flushes; blocks by cause {causes:?}",
+        "{name}, {policy:?}: {} MiB in {} writes, {} flushes; blocks by cause {causes:?}",
         bytes >> 20,
         after.writes - before.writes,
         after.flushes - before.flushes
@@ -46,8 +50,17 @@ fn written(name: &str) -> u64 {
 #[test]
 fn no_more_is_written_than_by_f2fs() {
     for (name, most_mib) in [("app_DELETE", 165), ("app_WAL", 55)] {
-        let bytes = written(name);
+        let bytes = written(name, Policy::None);
         let mib = (bytes + (1 << 19)) >> 20;
         assert!(mib <= most_mib, "{name}: {mib} MiB, F2FS writes {most_mib}");
+    }
+}
+
+#[test]
+fn policies() {
+    for name in ["app_DELETE", "app_WAL"] {
+        for (_, policy) in Policy::ALL {
+            written(name, policy);
+        }
     }
 }

@@ -63,11 +63,13 @@ pub enum HeadKind {
     Executables,
     /// Packed blocks: what is compressed in the background.
     Background,
+    /// Packed blocks of no group: what is compressed in the foreground and leaves before it is synced, or was moved.
+    Moved,
 }
 
 impl HeadKind {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::HotNode,
         Self::WarmNode,
         Self::ColdNode,
@@ -77,6 +79,7 @@ impl HeadKind {
         Self::Packed,
         Self::Executables,
         Self::Background,
+        Self::Moved,
     ];
 
     /// The kind with this number.
@@ -101,12 +104,18 @@ impl HeadKind {
             Self::Packed => "packed",
             Self::Executables => "executables",
             Self::Background => "packed in the background",
+            Self::Moved => "packed, of no group",
         }
     }
 
     /// Whether it holds nodes.
     pub const fn has_nodes(self) -> bool {
         matches!(self, Self::HotNode | Self::WarmNode | Self::ColdNode)
+    }
+
+    /// Whether its blocks say themselves whose they are; then its segments have no summaries.
+    pub const fn is_packed(self) -> bool {
+        matches!(self, Self::Packed | Self::Background | Self::Moved)
     }
 }
 

@@ -15,6 +15,7 @@ const SLOT_BYTES: usize = 16;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
 const CONTINUES: u8 = 1;
+const CONTINUED: u8 = 2;
 const CODEC_MAX: u8 = 3;
 /// The most logical blocks of a chunk: a pointer counts those that come before in five bits.
 const CHUNK_BLOCKS_MAX: u8 = 32;
@@ -114,6 +115,8 @@ pub struct Slot {
     pub blocks: u8,
     /// Whether it goes on in slot 0 of the block behind.
     pub continues: bool,
+    /// Whether it began in the block before.
+    pub continued: bool,
     /// The inode.
     pub ino: u32,
     /// The first logical block; of a node: its number.
@@ -130,6 +133,7 @@ impl Slot {
             len: 0,
             blocks: 0,
             continues: false,
+            continued: false,
             ino: 0,
             lblk: 0,
         }
@@ -148,12 +152,15 @@ impl Slot {
             start: self.start.into(),
             len: self.len.into(),
             blocks: self.blocks,
-            flags: if self.continues { CONTINUES } else { 0 },
+            flags: flag(self.continues, CONTINUES) | flag(self.continued, CONTINUED),
             ino: self.ino.into(),
             lblk: self.lblk.into(),
         }
     }
 }
+
+/// The most bytes of the only slot of a block.
+pub const ROOM_MAX: usize = BLOCK_BYTES - HEADER_BYTES - SLOT_BYTES;
 
 /// A packed block that is being filled.
 #[derive(Debug, Clone)]
@@ -210,7 +217,6 @@ impl PackedBlock {
     pub fn finish(&self) -> Box<Block> {
         let bytes_at = HEADER_BYTES + self.slots.len() * SLOT_BYTES;
         let used = bytes_at + self.bytes.len();
-        let flag = |is_set, bit| if is_set { bit } else { 0 };
         let header = RawHeader {
             magic: MAGIC.into(),
             crc: 0.into(),
@@ -234,6 +240,10 @@ impl PackedBlock {
         seal(&mut *block, CRC_AT);
         block
     }
+}
+
+fn flag(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
 }
 
 /// What a packed block says of itself.
@@ -294,8 +304,14 @@ fn parse_slot(number: u8, bytes: &[u8], bytes_at: usize, used: u16) -> Result<Sl
     if raw.codec > CODEC_MAX {
         return Err(fault("the codec is unknown", raw.codec.into()));
     }
-    if raw.flags & !CONTINUES != 0 {
+    if raw.flags & !(CONTINUES | CONTINUED) != 0 {
         return Err(fault("a flag is unknown", raw.flags.into()));
+    }
+    if raw.flags & CONTINUED != 0 && number != 0 {
+        return Err(fault(
+            "only the first slot goes on from the block before",
+            raw.flags.into(),
+        ));
     }
     let (start, len) = (raw.start.get(), raw.len.get());
     let end = u32::from(start) + u32::from(len);
@@ -318,6 +334,7 @@ fn parse_slot(number: u8, bytes: &[u8], bytes_at: usize, used: u16) -> Result<Sl
         len,
         blocks: raw.blocks,
         continues: raw.flags & CONTINUES != 0,
+        continued: raw.flags & CONTINUED != 0,
         ino: raw.ino.get(),
         lblk: raw.lblk.get(),
     })
@@ -458,11 +475,12 @@ mod tests {
             seal(&mut *block, CRC_AT);
             refused(&block, word);
         }
-        let slots: [Broken<RawSlot>; 10] = [
+        let slots: [Broken<RawSlot>; 11] = [
             ("kind", |raw| raw.kind = 0),
             ("kind", |raw| raw.kind = 4),
             ("codec", |raw| raw.codec = 4),
-            ("flag", |raw| raw.flags = 2),
+            ("flag", |raw| raw.flags = 4),
+            ("first slot", |raw| raw.flags = 2),
             ("do not lie", |raw| raw.start = 79.into()),
             ("do not lie", |raw| raw.start = u16::MAX.into()),
             ("do not lie", |raw| raw.len = u16::MAX.into()),

@@ -41,6 +41,16 @@ pub struct Slotted {
     pub continues: bool,
 }
 
+impl Slotted {
+    /// The slots that the chunk lies in, with their blocks.
+    pub fn places(self) -> impl Iterator<Item = (u64, u8)> {
+        let behind = self.continues.then_some((self.block + 1, 0));
+        [Some((self.block, self.slot)), behind]
+            .into_iter()
+            .flatten()
+    }
+}
+
 impl Pointer {
     /// What a pointer of node `nid` says, at its position `index` there.
     ///
@@ -103,6 +113,11 @@ impl Pointer {
             }
             Self::Promised => PROMISED << KIND_SHIFT,
         }
+    }
+
+    /// Whether a block is set aside for it alone.
+    pub fn has_block(self) -> bool {
+        matches!(self, Self::Plain(_) | Self::Promised)
     }
 
     /// The block that it names.

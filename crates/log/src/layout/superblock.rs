@@ -48,7 +48,9 @@ const MAGIC: [u8; 8] = *b"antlog\r\n";
 const CRC_AT: usize = 8;
 const BLOCK_BITS: u8 = 12;
 const SEGMENT_BITS: u8 = 9;
-const INCOMPAT_KNOWN: u64 = 0;
+/// Content may be compressed, in slots of packed blocks.
+pub const INCOMPAT_PACKED: u64 = 1;
+const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED;
 const RO_COMPAT_KNOWN: u64 = 0;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
@@ -1028,10 +1030,10 @@ mod tests {
         );
         let unknown = forged(|raw| {
             raw.generation = 3.into();
-            raw.incompat = 1.into();
+            raw.incompat = 2.into();
         });
         let fault = Superblock::choose(&old_bytes, &unknown).unwrap_err();
-        assert_eq!(fault, Unsupported::Incompat(1).into());
+        assert_eq!(fault, Unsupported::Incompat(2).into());
     }
 
     #[test]

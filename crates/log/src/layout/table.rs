@@ -265,7 +265,7 @@ mod tests {
             ("not that of the set bits", |entry| entry.valid = 4),
             ("not that of the set bits", |entry| entry.bits[5] = 1),
             ("summary", |entry| entry.bits[63] = 0x80),
-            ("kind", |entry| entry.kind = 9),
+            ("kind", |entry| entry.kind = 10),
         ];
         for (word, break_it) in broken {
             let mut entry = sit();

@@ -14,7 +14,7 @@ use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
-use anteros_log::{Log, Options, Shape, mkfs};
+use anteros_log::{Log, Options, Policy, Shape, mkfs};
 
 /// A clock that is the same in each run: every look moves it on.
 pub fn clock() -> Timestamp {
@@ -25,8 +25,14 @@ pub fn clock() -> Timestamp {
     }
 }
 
+/// `ANTEROS_LOG_POLICY=paper cargo test -p anteros-log` tests all with files compressed in this way.
 pub fn options() -> Options {
-    Options::new(clock)
+    let policy = std::env::var("ANTEROS_LOG_POLICY");
+    let policy = policy.map(|name| Policy::named(&name).expect("the name of a policy"));
+    Options {
+        policy: policy.unwrap_or_default(),
+        ..Options::new(clock)
+    }
 }
 
 /// With so much memory.

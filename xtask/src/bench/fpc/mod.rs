@@ -22,7 +22,13 @@ use super::{Findings, Options};
 use crate::Outcome;
 
 /// Arguments of our mounts: one for each policy. The first one compresses nothing.
-const POLICIES: [&str; 1] = [""];
+const POLICIES: [&str; 5] = [
+    "",
+    "--policy comp",
+    "--policy fpc-n",
+    "--policy paper",
+    "--policy record",
+];
 
 /// How file systems of the kernel take part that can compress, beside as they are.
 const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
-use anteros_log::{Log, Options, Order, system_clock};
+use anteros_log::{Log, Options, Order, Policy, system_clock};
 
 use crate::args::{WorkerArgs, seconds};
 use crate::daemon::faults::Faults;
@@ -46,6 +46,10 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHICH", default_value = "together")]
     order: First,
 
+    /// What is compressed as it is written, and how; also as -o policy=NAME
+    #[arg(short = 'o', long, value_name = "NAME", default_value = "none", value_parser = policy)]
+    policy: Policy,
+
     /// For how many seconds changes may wait for a checkpoint
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     checkpoint: u32,
@@ -62,6 +66,14 @@ enum First {
     Together,
     /// The data, which is flushed before the records name it
     Data,
+}
+
+fn policy(word: &str) -> Result<Policy, String> {
+    let name = word.strip_prefix("policy=").unwrap_or(word);
+    Policy::named(name).ok_or_else(|| {
+        let known = Policy::ALL.map(|(name, _)| name).join(", ");
+        format!("there is no policy {name}; there are {known}")
+    })
 }
 
 impl Args {
@@ -84,6 +96,7 @@ impl Args {
                 First::Data => Order::DataFirst,
             },
             checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
+            policy: self.policy,
             writes_behind: true,
             ..Options::new(system_clock)
         };

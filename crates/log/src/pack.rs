@@ -1,0 +1,482 @@
+//! Chunks into packed blocks, wherever they come from (FPC, 3.2.1), and out of them again.
+
+use std::sync::Arc;
+
+use anteros_core::{FileKind as Type, FsError, FsResult};
+
+use crate::kind::{FileKind, START_BYTES};
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
+use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block, Corrupt};
+use crate::policy::{Policy, Rules};
+use crate::squeeze::{self, Chunk};
+use crate::state::State;
+use crate::statistics::Cause;
+
+/// The most bytes of a chunk: so many find room in a block, or in the rest of one and the next.
+const CHUNK_MAX: usize = packed::ROOM_MAX;
+
+/// Less than this is not worth beginning a chunk in.
+const PIECE_MIN: usize = 64;
+
+/// Packed blocks that are being filled, one after the other.
+pub(crate) struct Packing {
+    head: HeadKind,
+    /// Of the group that they belong to.
+    sequence: u64,
+    open: Option<Filling>,
+    /// Whether the next block is the first one.
+    first: bool,
+    /// Whether a block is full and has left.
+    sent: bool,
+    /// Whether metadata may share a block with the data.
+    mixed: bool,
+    /// Where the chunk before ends: inode and logical block.
+    end: Option<(u32, u32)>,
+}
+
+struct Filling {
+    place: u64,
+    block: PackedBlock,
+}
+
+impl Packing {
+    fn new(head: HeadKind, sequence: u64) -> Self {
+        Self {
+            head,
+            sequence,
+            open: None,
+            first: true,
+            sent: false,
+            mixed: true,
+            end: None,
+        }
+    }
+
+    /// Blocks of a group.
+    pub(crate) fn of_group(sequence: u64) -> Self {
+        Self::new(HeadKind::Packed, sequence)
+    }
+
+    /// Blocks of no group: pointers to them are recorded like those to any other block.
+    pub(crate) fn apart(head: HeadKind) -> Self {
+        Self::new(head, 0)
+    }
+
+    fn is_of_group(&self) -> bool {
+        self.head == HeadKind::Packed
+    }
+
+    /// Whether anything was packed.
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.first
+    }
+
+    /// Whether blocks are full and have left.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent
+    }
+
+    fn room(&self) -> usize {
+        self.open.as_ref().map_or(0, |filling| filling.block.room())
+    }
+
+    fn slots(&self) -> usize {
+        self.open
+            .as_ref()
+            .map_or(0, |filling| filling.block.slots())
+    }
+}
+
+impl State {
+    /// How the content of an inode is compressed when it is written, if it is.
+    pub(crate) fn rules(&mut self, ino: u32) -> FsResult<Option<Rules>> {
+        let policy = self.options.policy;
+        if policy == Policy::None || self.live(ino)?.kind() != Type::Regular {
+            return Ok(None);
+        }
+        let kind = self.file_kind(ino)?;
+        let slots_max = self.superblock.slots_max;
+        Ok(policy.rules(kind).map(|rules| Rules {
+            slots: rules.slots.min(slots_max),
+            ..rules
+        }))
+    }
+
+    /// What kind of file it is: by its content, or else by the name that it was found or made by.
+    fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
+        let live = self.live(ino)?;
+        let named = live.named;
+        if let Some(kind) = live.recognized {
+            return Ok(kind);
+        }
+        if named != FileKind::Other {
+            return Ok(named);
+        }
+        let start = self.content(ino, 0)?;
+        let kind = FileKind::of(b"", &start[..START_BYTES]);
+        if start[..START_BYTES].iter().any(|&byte| byte != 0) {
+            self.live(ino)?.recognized = Some(kind);
+        }
+        Ok(kind)
+    }
+
+    /// Compresses what is dirty of an inode and gains, and gives it its places. The pages that are left stay dirty.
+    pub(crate) fn pack_pages(
+        &mut self,
+        ino: u32,
+        rules: &Rules,
+        packing: &mut Packing,
+    ) -> FsResult<()> {
+        let pages: Vec<(u32, Arc<Block>)> = self
+            .live(ino)?
+            .pages
+            .iter()
+            .filter(|(_, page)| page.dirty)
+            .map(|(&lblk, page)| (lblk, page.data.clone()))
+            .collect();
+        let squeezed = self.squeezer.squeeze(ino, &pages, rules, CHUNK_MAX);
+        for chunk in &squeezed.chunks {
+            let at = self.pack(packing, chunk, rules)?;
+            self.point(packing, chunk, at)?;
+        }
+        if packing.is_begun() {
+            packing.mixed &= rules.mixed;
+        }
+        Ok(())
+    }
+
+    /// The pages of a chunk that was packed are where it is now.
+    fn point(&mut self, packing: &Packing, chunk: &Chunk, at: Slotted) -> FsResult<()> {
+        let pointers: Vec<Pointer> = (0..chunk.blocks)
+            .map(|sequence| Pointer::Packed(Slotted { sequence, ..at }))
+            .collect();
+        let range = chunk.lblk..chunk.lblk + u32::from(chunk.blocks);
+        // What a group has in slots needs no record.
+        match packing.is_of_group() {
+            true => self.swap_all(chunk.ino, chunk.lblk, &pointers, |_| ())?,
+            false => self.set_pointers(chunk.ino, chunk.lblk, &pointers, |_| ())?,
+        }
+        let live = self.live(chunk.ino)?;
+        let before = live.pages.len();
+        range.for_each(|lblk| drop(live.pages.remove(&lblk)));
+        let gone = before - live.pages.len();
+        live.dirty_pages -= gone;
+        self.dirty_pages -= gone;
+        self.space.give(gone as u64);
+        Ok(())
+    }
+
+    /// Puts a chunk into the next slot, or into the next two.
+    fn pack(&mut self, packing: &mut Packing, chunk: &Chunk, rules: &Rules) -> FsResult<Slotted> {
+        let begins = rules.sequential && packing.end != Some((chunk.ino, chunk.lblk));
+        packing.end = Some((chunk.ino, chunk.lblk + u32::from(chunk.blocks)));
+        let is_full = packing.slots() >= usize::from(rules.slots);
+        if begins || is_full {
+            self.seal(packing, false);
+        }
+        let fits = chunk.bytes.len() <= packing.room();
+        let may_begin = rules.straddles
+            && packing.room() >= PIECE_MIN
+            && packing
+                .open
+                .as_ref()
+                .is_some_and(|filling| self.goes_on(filling.place));
+        if !fits && !may_begin {
+            self.seal(packing, false);
+        }
+        if packing.open.is_none() {
+            self.begin(packing, Cause::Data)?;
+        }
+        let (front, rest) = chunk.bytes.split_at(chunk.bytes.len().min(packing.room()));
+        let continues = !rest.is_empty();
+        let slot = Slot {
+            continues,
+            ..chunk.slot()
+        };
+        let (block, number) = self.fill(packing, slot, front)?;
+        if continues {
+            self.seal(packing, false);
+            self.begin(packing, Cause::Data)?;
+            let slot = Slot {
+                continued: true,
+                ..chunk.slot()
+            };
+            self.fill(packing, slot, rest)?;
+        }
+        Ok(Slotted {
+            block,
+            slot: number,
+            sequence: 0,
+            continues,
+        })
+    }
+
+    /// Whether the next block of the head lies behind this one.
+    fn goes_on(&self, block: u64) -> bool {
+        self.superblock.locate(block + 1).is_some()
+    }
+
+    /// Opens the next block.
+    fn begin(&mut self, packing: &mut Packing, cause: Cause) -> FsResult<()> {
+        let placed = self.place(packing.head, Owner::default(), cause)?;
+        let lag = packing.sequence - self.durable.min(packing.sequence);
+        let header = PackedHeader {
+            sequence: packing.sequence,
+            checkpoint: self.version as u32,
+            next_segment: placed.next_segment.unwrap_or(u32::MAX),
+            lag: match packing.is_of_group() {
+                true => u16::try_from(lag).unwrap_or(u16::MAX),
+                false => 0,
+            },
+            first: packing.first,
+            last: false,
+        };
+        packing.first = false;
+        packing.open = Some(Filling {
+            place: placed.block,
+            block: PackedBlock::new(header),
+        });
+        Ok(())
+    }
+
+    /// Fills the next slot of the open block.
+    fn fill(&mut self, packing: &mut Packing, slot: Slot, bytes: &[u8]) -> FsResult<(u64, u8)> {
+        let filled = packing.open.as_mut().and_then(|filling| {
+            let number = filling.block.push(slot, bytes)?;
+            Some((filling.place, number))
+        });
+        let (place, number) = filled.ok_or_else(crate::medium::vanished)?;
+        if slot.kind != SlotKind::Records {
+            self.occupy(place, number);
+        }
+        Ok((place, number))
+    }
+
+    /// Sends the open block.
+    pub(crate) fn seal(&mut self, packing: &mut Packing, last: bool) {
+        if let Some(mut filling) = packing.open.take() {
+            filling.block.header_mut().last = last;
+            packing.sent = true;
+            self.push(filling.place, filling.block.finish());
+        }
+    }
+
+    /// Sends the open block, if metadata has no place there.
+    pub(crate) fn seal_unmixed(&mut self, packing: &mut Packing) {
+        if !packing.mixed {
+            self.seal(packing, false);
+        }
+    }
+
+    /// Ends a group with its records.
+    pub(crate) fn finish_group(
+        &mut self,
+        packing: &mut Packing,
+        mut stream: &[u8],
+    ) -> FsResult<()> {
+        self.seal_unmixed(packing);
+        while !stream.is_empty() {
+            if packing.room() == 0 {
+                self.seal(packing, false);
+                self.begin(packing, Cause::Record)?;
+            }
+            let (part, rest) = stream.split_at(stream.len().min(packing.room()));
+            self.fill(packing, Slot::new(SlotKind::Records), part)?;
+            stream = rest;
+        }
+        self.seal(packing, true);
+        Ok(())
+    }
+
+    /// A slot of a packed block is valid from now on.
+    pub(crate) fn occupy(&mut self, block: u64, slot: u8) -> bool {
+        let valid = self.slots.valid(block);
+        if valid == 0 {
+            let seconds = self.seconds();
+            self.segments.mark(block, seconds);
+            self.space.charge(1);
+        }
+        self.slots.set(block, valid | 1 << slot);
+        valid >> slot & 1 == 0
+    }
+
+    /// A slot is not valid any more.
+    fn vacate(&mut self, block: u64, slot: u8) {
+        let before = self.slots.valid(block);
+        let valid = before & !(1 << slot);
+        if valid == before {
+            return;
+        }
+        self.slots.set(block, valid);
+        if valid == 0 {
+            let seconds = self.seconds();
+            self.segments.invalidate(block, seconds);
+            self.space.give(1);
+        }
+    }
+
+    /// A logical block is not where a pointer said any more: its chunk may be of no use to anything.
+    pub(crate) fn leave_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<()> {
+        let first = lblk.saturating_sub(at.sequence.into());
+        let mut is_used = false;
+        self.for_pointers(ino, first..first + CHUNK_BLOCKS_MAX, |_, pointer| {
+            is_used |= is_same_chunk(pointer, at);
+        })?;
+        if !is_used {
+            at.places()
+                .for_each(|(block, slot)| self.vacate(block, slot));
+        }
+        Ok(())
+    }
+
+    /// Whether a slot is valid.
+    pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
+        self.slots.valid(block) >> slot & 1 == 1
+    }
+
+    /// The logical blocks that the chunk holds of which this one is.
+    pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
+        let whose = Owner { ino, lblk };
+        chunk(whose, at, |block| self.fetch(block))
+    }
+
+    /// Moves what is valid in a packed block.
+    pub(crate) fn relocate_packed(&mut self, block: u64, packing: &mut Packing) -> FsResult<()> {
+        let bytes = self.fetch(block)?;
+        let (_, slots) = packed::parse(&bytes)?;
+        for (number, slot) in (0..).zip(&slots) {
+            if slot.kind != SlotKind::Data || !self.is_occupied(block, number) {
+                continue;
+            }
+            // The rest of a chunk moves with its beginning.
+            let (head, at) = if slot.continued {
+                let before = self.fetch(block - 1)?;
+                let (_, slots) = packed::parse(&before)?;
+                let last = slots.len().checked_sub(1);
+                let last =
+                    last.ok_or_else(|| broken("it goes on from a block without slots", block))?;
+                (last as u8, block - 1)
+            } else {
+                (number, block)
+            };
+            self.move_chunk(slot, at, head, packing)?;
+        }
+        Ok(())
+    }
+
+    fn move_chunk(
+        &mut self,
+        slot: &Slot,
+        block: u64,
+        number: u8,
+        packing: &mut Packing,
+    ) -> FsResult<()> {
+        let (mut at, mut lblks) = (None, Vec::new());
+        let range = slot.lblk..slot.lblk.saturating_add(slot.blocks.into());
+        self.for_pointers(slot.ino, range, |lblk, pointer| {
+            if let Pointer::Packed(found) = pointer {
+                if (found.block, found.slot) == (block, number) {
+                    at = Some(found);
+                    lblks.push(lblk);
+                }
+            }
+        })?;
+        let Some(at) = at else { return Ok(()) };
+        let whose = Owner {
+            ino: slot.ino,
+            lblk: slot.lblk,
+        };
+        let head = Slotted { sequence: 0, ..at };
+        let (slot, bytes) = stored(whose, head, |block| self.fetch(block))?;
+        let chunk = Chunk {
+            ino: slot.ino,
+            lblk: slot.lblk,
+            blocks: slot.blocks,
+            codec: slot.codec,
+            bytes,
+        };
+        let rules = Rules {
+            window: 1,
+            sample: crate::policy::Sample::Page,
+            straddles: true,
+            slots: self.superblock.slots_max,
+            sequential: false,
+            mixed: false,
+        };
+        let moved = self.pack(packing, &chunk, &rules)?;
+        for lblk in lblks {
+            let sequence = (lblk - chunk.lblk) as u8;
+            self.set_pointer(
+                chunk.ino,
+                lblk,
+                Pointer::Packed(Slotted { sequence, ..moved }),
+            )?;
+        }
+        self.left_early(chunk.ino)
+    }
+}
+
+/// The most logical blocks of a chunk.
+pub(crate) const CHUNK_BLOCKS_MAX: u32 = 32;
+
+fn is_same_chunk(pointer: Pointer, at: Slotted) -> bool {
+    matches!(pointer, Pointer::Packed(found) if (found.block, found.slot) == (at.block, at.slot))
+}
+
+fn broken(rule: &'static str, found: u64) -> FsError {
+    Corrupt::Packed { rule, found }.into()
+}
+
+/// The chunk that a logical block is said to lie in: its slot, and its bytes as they are stored.
+fn stored(
+    whose: Owner,
+    at: Slotted,
+    mut read: impl FnMut(u64) -> FsResult<Box<Block>>,
+) -> FsResult<(Slot, Vec<u8>)> {
+    let block = read(at.block)?;
+    let (_, slots) = packed::parse(&block)?;
+    let slot = slots.get(usize::from(at.slot)).copied();
+    let lblk = whose.lblk.checked_sub(at.sequence.into());
+    let slot = slot.filter(|slot| {
+        slot.kind == SlotKind::Data
+            && slot.ino == whose.ino
+            && Some(slot.lblk) == lblk
+            && slot.blocks > at.sequence
+            && slot.continues == at.continues
+            && !slot.continued
+    });
+    let slot =
+        slot.ok_or_else(|| broken("the slot does not hold what a pointer says", at.block))?;
+    let mut bytes = slot.bytes(&block).to_vec();
+    if slot.continues {
+        let behind = read(at.block + 1)?;
+        let (_, slots) = packed::parse(&behind)?;
+        let rest = slots.first().filter(|rest| {
+            rest.continued
+                && (rest.ino, rest.lblk, rest.blocks) == (slot.ino, slot.lblk, slot.blocks)
+        });
+        let rest =
+            rest.ok_or_else(|| broken("it does not go on with the chunk before", at.block + 1))?;
+        bytes.extend_from_slice(rest.bytes(&behind));
+    }
+    Ok((slot, bytes))
+}
+
+/// All pages of the chunk that a logical block lies in.
+pub(crate) fn chunk(
+    whose: Owner,
+    at: Slotted,
+    read: impl FnMut(u64) -> FsResult<Box<Block>>,
+) -> FsResult<Vec<u8>> {
+    let (slot, bytes) = stored(whose, at, read)?;
+    squeeze::expand(&slot, &bytes).ok_or_else(|| broken("a chunk cannot be decoded", at.block))
+}
+
+/// A page of a chunk.
+pub(crate) fn page(chunk: &[u8], sequence: u8) -> &[u8] {
+    let start = usize::from(sequence) * BLOCK_BYTES;
+    &chunk[start..start + BLOCK_BYTES]
+}

@@ -1,0 +1,189 @@
+//! Which slots of packed blocks are valid (the block state table of FPC, 4.2).
+//!
+//! In memory are the entries of all segments of packed blocks: 2 KiB for each. What the table on the device does not
+//! have yet is in the journal of each checkpoint until that has grown too long.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anteros_core::{FsResult, WritableDevice};
+
+use crate::layout::bits::Bits;
+use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
+use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Superblock};
+use crate::medium::{read_block, zeroed};
+
+/// Entries that a pack has in its journal; with more, they go to the table.
+const JOURNAL_MAX: usize = 512;
+
+type Entries = Box<[u32; SEGMENT_BLOCKS as usize]>;
+
+/// What a checkpoint says of the table.
+pub(crate) struct Stated {
+    /// Which copy of a block of it counts.
+    pub(crate) bits: Bits,
+    /// Entries that are newer.
+    pub(crate) journal: Vec<(u64, u32)>,
+    /// Blocks of it that were written.
+    pub(crate) written: u64,
+}
+
+pub(crate) struct Slots {
+    device: Arc<dyn WritableDevice>,
+    start: u64,
+    /// Blocks of a copy of the table.
+    blocks: u32,
+    main_start: u64,
+    bits: Bits,
+    entries: BTreeMap<u32, Entries>,
+    /// Blocks whose entries the table does not have.
+    newer: BTreeSet<u64>,
+}
+
+impl Slots {
+    /// None at all.
+    pub(crate) fn new(
+        device: Arc<dyn WritableDevice>,
+        superblock: &Superblock,
+        bits: Bits,
+    ) -> Self {
+        Self {
+            device,
+            start: superblock.bst_start,
+            blocks: superblock.bst_blocks,
+            main_start: superblock.main_start,
+            bits,
+            entries: BTreeMap::new(),
+            newer: BTreeSet::new(),
+        }
+    }
+
+    /// As the checkpoint has them. `packed` are the segments that may have entries.
+    pub(crate) fn load(
+        device: Arc<dyn WritableDevice>,
+        superblock: &Superblock,
+        bits: Bits,
+        journal: &[(u64, u32)],
+        packed: impl IntoIterator<Item = u32>,
+    ) -> FsResult<Self> {
+        let mut slots = Self::new(device, superblock, bits);
+        for segment in packed {
+            slots.read(segment)?;
+        }
+        for &(block, valid) in journal {
+            *slots.entry(block) = valid;
+            slots.newer.insert(block);
+        }
+        Ok(slots)
+    }
+
+    fn read(&mut self, segment: u32) -> FsResult<()> {
+        let table = read_block(&*self.device, self.place(segment / BST_SEGMENTS_PER_BLOCK))?;
+        let first = segment % BST_SEGMENTS_PER_BLOCK * SEGMENT_BLOCKS;
+        let entries = self.entries.entry(segment).or_insert_with(none);
+        for (entry, index) in entries.iter_mut().zip(first..) {
+            *entry = bst_get(&table, index);
+        }
+        Ok(())
+    }
+
+    /// Where the copy of a block of the table lies that counts.
+    fn place(&self, table_block: u32) -> u64 {
+        let copy = u64::from(self.bits.get(table_block as usize)) * u64::from(self.blocks);
+        self.start + copy + u64::from(table_block)
+    }
+
+    fn locate(&self, block: u64) -> (u32, usize) {
+        let (at, per_segment) = (block - self.main_start, u64::from(SEGMENT_BLOCKS));
+        ((at / per_segment) as u32, (at % per_segment) as usize)
+    }
+
+    fn entry(&mut self, block: u64) -> &mut u32 {
+        let (segment, index) = self.locate(block);
+        &mut self.entries.entry(segment).or_insert_with(none)[index]
+    }
+
+    /// The valid slots of a block, the lowest bit for slot 0.
+    pub(crate) fn valid(&self, block: u64) -> u32 {
+        let (segment, index) = self.locate(block);
+        self.entries
+            .get(&segment)
+            .map_or(0, |entries| entries[index])
+    }
+
+    /// Says that the slots of a block are these.
+    pub(crate) fn set(&mut self, block: u64, valid: u32) {
+        *self.entry(block) = valid;
+        self.newer.insert(block);
+    }
+
+    /// The table will lie elsewhere: nothing is there yet.
+    pub(crate) fn move_to(&mut self, superblock: &Superblock) {
+        self.start = superblock.bst_start;
+        self.blocks = superblock.bst_blocks;
+        self.bits = Bits::new(superblock.bst_blocks as usize);
+        let main_start = self.main_start;
+        let start = |segment: u32| main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS);
+        self.newer = self
+            .entries
+            .iter()
+            .flat_map(|(&segment, entries)| (start(segment)..).zip(entries.iter()))
+            .filter(|(_, entry)| **entry != 0)
+            .map(|(block, _)| block)
+            .collect();
+    }
+
+    /// Segments with valid slots, and how many these are.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.entries.iter().map(|(&segment, entries)| {
+            (
+                segment,
+                entries.iter().map(|entry| entry.count_ones()).sum(),
+            )
+        })
+    }
+
+    /// What a checkpoint says; where the journal has grown too long, the table is written.
+    pub(crate) fn checkpoint(&mut self) -> FsResult<Stated> {
+        let mut written = 0;
+        if self.newer.len() > JOURNAL_MAX {
+            let newer = std::mem::take(&mut self.newer);
+            let blocks: BTreeSet<u32> = newer
+                .iter()
+                .map(|&block| self.locate(block).0 / BST_SEGMENTS_PER_BLOCK)
+                .collect();
+            for &table_block in &blocks {
+                self.write(table_block)?;
+            }
+            written = blocks.len() as u64;
+            self.entries
+                .retain(|_, entries| entries.iter().any(|&entry| entry != 0));
+        }
+        let newer = self.newer.iter();
+        Ok(Stated {
+            bits: self.bits.clone(),
+            journal: newer.map(|&block| (block, self.valid(block))).collect(),
+            written,
+        })
+    }
+
+    fn write(&mut self, table_block: u32) -> FsResult<()> {
+        let mut block = zeroed();
+        for within in 0..BST_SEGMENTS_PER_BLOCK {
+            let segment = table_block * BST_SEGMENTS_PER_BLOCK + within;
+            let Some(entries) = self.entries.get(&segment) else {
+                continue;
+            };
+            for (index, &entry) in (within * SEGMENT_BLOCKS..).zip(entries.iter()) {
+                bst_set(&mut block, index, entry);
+            }
+        }
+        self.bits.flip(table_block as usize);
+        let place = self.place(table_block);
+        Ok(self.device.write_at(place * BLOCK_BYTES as u64, &*block)?)
+    }
+}
+
+fn none() -> Entries {
+    Box::new([0; SEGMENT_BLOCKS as usize])
+}

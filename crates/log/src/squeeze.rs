@@ -1,0 +1,168 @@
+//! Pages into chunks, and back.
+
+use std::sync::Arc;
+
+use anteros_codec::{Algorithm, Decoder, Effort, Length, Lz4Encoder, Params};
+
+use crate::layout::packed::{Slot, SlotKind};
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::policy::{Rules, Sample};
+
+/// What a page has to save at least: less is not worth decoding it.
+const GAIN_MIN: usize = 256;
+
+/// LZ4, as a slot has it.
+const LZ4: u8 = 1;
+
+/// Pages of a file that follow each other, compressed.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) ino: u32,
+    /// The first one.
+    pub(crate) lblk: u32,
+    pub(crate) blocks: u8,
+    pub(crate) codec: u8,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// A slot with the front of it, or the rest.
+    pub(crate) fn slot(&self) -> Slot {
+        Slot {
+            codec: self.codec,
+            blocks: self.blocks,
+            ino: self.ino,
+            lblk: self.lblk,
+            ..Slot::new(SlotKind::Data)
+        }
+    }
+}
+
+/// What became of the pages of a write.
+#[derive(Debug, Default)]
+pub(crate) struct Squeezed {
+    pub(crate) chunks: Vec<Chunk>,
+    /// Those that stay as they are.
+    pub(crate) plain: Vec<u32>,
+}
+
+/// Compresses pages, with memory that is used again.
+pub(crate) struct Squeezer {
+    encoder: Lz4Encoder,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Default for Squeezer {
+    fn default() -> Self {
+        let encoder = Lz4Encoder::new(Effort::Fast);
+        Self {
+            encoder: encoder.unwrap_or_else(|_| unreachable!("the fast encoder has no level")),
+            input: Vec::new(),
+            output: Vec::new(),
+        }
+    }
+}
+
+impl Squeezer {
+    /// Compresses the pages of a file, by rising number; a chunk has at most `room` bytes.
+    pub(crate) fn squeeze(
+        &mut self,
+        ino: u32,
+        pages: &[(u32, Arc<Block>)],
+        rules: &Rules,
+        room: usize,
+    ) -> Squeezed {
+        let mut squeezed = Squeezed::default();
+        if rules.sample == Sample::First && !self.halves(pages) {
+            squeezed.plain = pages.iter().map(|(lblk, _)| *lblk).collect();
+            return squeezed;
+        }
+        for run in pages.chunk_by(|(left, _), (right, _)| left + 1 == *right) {
+            let mut rest = run;
+            while let Some((lblk, _)) = rest.first() {
+                let window = &rest[..rest.len().min(rules.window)];
+                let taken = match self.chunk(ino, window, room) {
+                    Some(chunk) => {
+                        let taken = usize::from(chunk.blocks);
+                        squeezed.chunks.push(chunk);
+                        taken
+                    }
+                    None => {
+                        squeezed.plain.push(*lblk);
+                        1
+                    }
+                };
+                rest = &rest[taken..];
+            }
+        }
+        squeezed
+    }
+
+    /// Whether the first page shrinks to a half.
+    fn halves(&mut self, pages: &[(u32, Arc<Block>)]) -> bool {
+        pages
+            .first()
+            .is_some_and(|(_, page)| self.encode(&**page, BLOCK_BYTES / 2))
+    }
+
+    /// A chunk of as many of the pages as fit; `None` if the first gains nothing.
+    fn chunk(&mut self, ino: u32, pages: &[(u32, Arc<Block>)], room: usize) -> Option<Chunk> {
+        let mut input = std::mem::take(&mut self.input);
+        input.clear();
+        pages
+            .iter()
+            .for_each(|(_, page)| input.extend_from_slice(&**page));
+        let count = self.fit(&input, room);
+        self.input = input;
+        Some(Chunk {
+            ino,
+            lblk: pages[0].0,
+            blocks: u8::try_from(count?).ok()?,
+            codec: LZ4,
+            bytes: self.output.clone(),
+        })
+    }
+
+    /// How many of the pages are in the output now.
+    fn fit(&mut self, input: &[u8], room: usize) -> Option<usize> {
+        let mut count = input.len() / BLOCK_BYTES;
+        while count > 1 {
+            let pages = &input[..count * BLOCK_BYTES];
+            let most = room.min(pages.len() - count * GAIN_MIN);
+            self.output.resize(most, 0);
+            match self.encoder.encode(pages, &mut self.output) {
+                Some(encoded) if encoded.consumed == pages.len() => {
+                    self.output.truncate(encoded.written);
+                    return Some(count);
+                }
+                encoded => count = encoded.map_or(1, |encoded| encoded.consumed / BLOCK_BYTES),
+            }
+        }
+        self.encode(&input[..BLOCK_BYTES], room.min(BLOCK_BYTES - GAIN_MIN))
+            .then_some(1)
+    }
+
+    /// Whether all of it fits into so many bytes; then these are the output.
+    fn encode(&mut self, input: &[u8], room: usize) -> bool {
+        self.output.resize(room, 0);
+        let encoded = self.encoder.encode(input, &mut self.output);
+        let whole = encoded.filter(|encoded| encoded.consumed == input.len());
+        self.output
+            .truncate(whole.map_or(0, |encoded| encoded.written));
+        whole.is_some()
+    }
+}
+
+/// The pages of a chunk.
+pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut pages = vec![0; usize::from(slot.blocks) * BLOCK_BYTES];
+    if slot.codec != LZ4 {
+        return None;
+    }
+    let params = Params::default();
+    Decoder::new()
+        .decode(Algorithm::Lz4, &params, bytes, &mut pages, Length::Exact)
+        .ok()?;
+    Some(pages)
+}

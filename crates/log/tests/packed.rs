@@ -1,0 +1,176 @@
+//! What is compressed when it is written reads as it was written, whatever happens to it.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anteros_core::{MemoryDevice, WritableDevice};
+use anteros_log::{Log, Options, Policy, check};
+use support::*;
+
+fn with(policy: Policy) -> Options {
+    Options {
+        policy,
+        memory_bytes: 1 << 20,
+        ..options()
+    }
+}
+
+fn mounted(device: &Arc<MemoryDevice>, policy: Policy) -> Tree {
+    Tree(Log::open(device.clone(), with(policy)).unwrap())
+}
+
+/// Numbers that look like any others, and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Text that shrinks to a third, about; or what does not shrink.
+fn content(dice: &mut Dice, len: usize) -> Vec<u8> {
+    if dice.below(5) == 0 {
+        return bytes(dice.below(1 << 30), len);
+    }
+    let mut text = Vec::with_capacity(len + 40);
+    while text.len() < len {
+        let row = format!(
+            "|{:06}|the same again and again|{}",
+            dice.below(1_000_000),
+            dice.below(9)
+        );
+        text.extend_from_slice(row.as_bytes());
+    }
+    text.truncate(len);
+    text
+}
+
+fn assert_sound(device: &Arc<MemoryDevice>, policy: Policy, step: usize) {
+    let device: Arc<dyn WritableDevice> = device.clone();
+    let report = check(device, with(policy)).unwrap();
+    assert!(
+        report.faults.is_empty(),
+        "{policy:?}, step {step}: {:#?}",
+        report.faults
+    );
+}
+
+const NAMES: [&str; 5] = ["a.db", "a.db-journal", "b.db-wal", "b.sqlite", "text"];
+
+/// Does so many things to some files, and to their images in memory.
+fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
+    let mut dice = Dice(seed);
+    let mut files: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    let mut tree = mounted(device, policy);
+    for step in 0..steps {
+        let name = NAMES[dice.below(NAMES.len() as u64) as usize];
+        let file = files.entry(name).or_insert_with(|| {
+            tree.create(name).unwrap();
+            Vec::new()
+        });
+        let pages = dice.below(90);
+        match dice.below(20) {
+            0..=10 => {
+                let skip = if dice.below(3) == 0 {
+                    dice.below(4096)
+                } else {
+                    0
+                };
+                let at = (pages * 4096 + skip) as usize;
+                let len = match dice.below(3) {
+                    0 => 4096,
+                    1 => 1 + dice.below(9000) as usize,
+                    _ => 4096 * (1 + dice.below(40) as usize),
+                };
+                let data = content(&mut dice, len);
+                assert_eq!(tree.write(name, at as u64, &data).unwrap(), len);
+                file.resize(file.len().max(at + len), 0);
+                file[at..at + len].copy_from_slice(&data);
+            }
+            11 => {
+                let size = (pages * 4096 / 2 + dice.below(4096)) as usize;
+                tree.truncate(name, size as u64).unwrap();
+                file.resize(size, 0);
+            }
+            12 => {
+                let (at, len) = (pages * 2048, 1 + dice.below(70_000));
+                tree.allocate(name, at, len, 3).unwrap();
+                let size = file.len();
+                file[size.min(at as usize)..size.min((at + len) as usize)].fill(0);
+            }
+            13 => {
+                tree.unlink(name).unwrap();
+                files.remove(name);
+            }
+            14 => tree.0.checkpoint().unwrap(),
+            15 => drop(tree.0.clean().unwrap()),
+            16 => {
+                tree.0.sync().unwrap();
+                drop(tree);
+                tree = mounted(device, policy);
+            }
+            _ => tree.fsync(name).unwrap(),
+        }
+        for (name, file) in &files {
+            let found = tree.read(name).unwrap();
+            assert!(found == *file, "{policy:?}, step {step}: {name} differs");
+        }
+        if step % 50 == 49 {
+            tree.0.sync().unwrap();
+            assert_sound(device, policy, step);
+        }
+    }
+    tree.0.close().unwrap();
+    assert_sound(device, policy, steps);
+    let used = tree.0.condition().used_blocks;
+    for name in files.keys() {
+        tree.unlink(name).unwrap();
+    }
+    tree.0.close().unwrap();
+    assert!(tree.0.condition().used_blocks <= used);
+    assert_eq!(
+        tree.0.condition().used_blocks,
+        1,
+        "nothing is left but the root"
+    );
+}
+
+#[test]
+fn every_policy_keeps_what_is_written() {
+    for (_, policy) in Policy::ALL {
+        for seed in 0..3 {
+            churn(&device(64 * MIB), policy, seed, 250);
+        }
+    }
+}
+
+#[test]
+fn policies_may_change_from_mount_to_mount() {
+    let device = device(64 * MIB);
+    for (seed, (_, policy)) in (9..).zip(Policy::ALL) {
+        churn(&device, policy, seed, 120);
+    }
+}
+
+#[test]
+fn compressed_files_take_less_room() {
+    let device = device(64 * MIB);
+    let tree = mounted(&device, Policy::Record);
+    let before = tree.0.condition().used_blocks;
+    let data = b"all work and no play ".repeat(50_000);
+    tree.put("a.db", &data).unwrap();
+    tree.fsync("a.db").unwrap();
+    let taken = tree.0.condition().used_blocks - before;
+    assert!(taken < 257 / 8, "{taken} blocks");
+    assert_eq!(tree.attr("a.db").unwrap().blocks / 8, 257, "as du has it");
+    assert_eq!(tree.read("a.db").unwrap(), data);
+    tree.unlink("a.db").unwrap();
+    assert_eq!(tree.0.condition().used_blocks, before);
+}
