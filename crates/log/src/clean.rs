@@ -7,17 +7,35 @@ use crate::layout::pointer::Pointer;
 use crate::layout::summary::{self, Owner};
 use crate::layout::{Corrupt, SEGMENT_CONTENT};
 use crate::pack::Packing;
-use crate::segments::Use;
+use crate::segments::{Moment, Use};
 use crate::state::State;
 use crate::statistics::Cause;
+
+/// With fewer free segments than these nothing can be moved.
+const FREE_MIN: u32 = 2;
 
 /// Which segment is cleaned next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The one with the fewest valid blocks: someone waits.
     Greedy,
-    /// The one where most is won for the work, as `(1 - u) * age / (1 + u)` with its share of valid blocks `u`.
+    /// The one where most is won for the work: `(1 - u) / u * sqrt(age)` with its share of valid blocks `u` and the blocks that
+    /// were written since one of it became invalid. What became invalid lately goes on doing so.
     CostBenefit,
+    /// The same, where half of it is valid at most: nobody waits, and what is left may become invalid by itself.
+    Idle,
+}
+
+impl Choice {
+    /// Of 32 parts, how many of a segment may be valid.
+    fn valid_max(self) -> u32 {
+        match self {
+            // Who waits takes what there is.
+            Self::Greedy => 31,
+            Self::CostBenefit => 30,
+            Self::Idle => 16,
+        }
+    }
 }
 
 impl State {
@@ -25,70 +43,98 @@ impl State {
     pub(crate) fn make_room(&mut self, blocks: usize) -> FsResult<()> {
         // Each round cleans a segment or sets some free: a log that is not full needs no more of them.
         for _ in 0..2 * self.segments.count() {
-            let least = self.segments_for(self.dirty_blocks());
-            let wanted = self.segments_for(self.dirty_blocks() + blocks) + self.spare();
+            let dirty = self.dirty_blocks();
+            // More than is needed: some are cleaned at once, which makes the checkpoint worth its flushes.
+            let spare = self.spare();
+            let wanted = self.room_to_clean(blocks) + spare;
             let (free, emptied) = (self.segments.free_count(), self.segments.emptied_count());
             if free >= wanted {
                 return Ok(());
             }
-            // More than is wanted, to make the checkpoint worth its flushes; but it must find room itself.
-            let is_worth_it = free + emptied < wanted + self.spare();
-            let may_clean = free > least + 1 || emptied == 0;
-            if is_worth_it && may_clean && self.clean_one(Choice::Greedy)? {
+            let is_worth_it = free + emptied < wanted + spare;
+            let has_room = free >= self.room_to_clean(0);
+            let choice = match free > self.room_to_clean(0) + 1 {
+                true => Choice::CostBenefit,
+                false => Choice::Greedy,
+            };
+            // But the checkpoint must find room itself.
+            if is_worth_it && (has_room || emptied == 0) && self.clean_one(choice)? {
                 continue;
             }
-            if self.segments.emptied_count() == 0 {
+            if emptied == 0 && dirty == 0 {
+                break;
+            }
+            let needed = self.segments.openings(dirty);
+            if emptied == 0 && free >= needed + 2 {
+                // There is nothing to win, and room enough for now.
                 break;
             }
             self.checkpoint(false)?;
         }
-        match self.segments.free_count() >= self.segments_for(self.dirty_blocks() + blocks) {
+        match self.segments.free_count() >= self.segments.openings(self.dirty_blocks() + blocks) {
             true => Ok(()),
             false => Err(FsError::NoSpace),
         }
     }
 
-    /// Segments beyond what is needed, in which cleaning begins.
-    fn spare(&self) -> u32 {
-        if self.segments.are_few() { 2 } else { 4 }
+    /// Free segments with which one can be cleaned while so many blocks besides are still to come: what is moved may open one, and
+    /// for each block of it a node becomes dirty.
+    fn room_to_clean(&self, blocks: usize) -> u32 {
+        let moved = SEGMENT_CONTENT as usize;
+        1 + self.segments.openings(self.dirty_blocks() + blocks + moved)
     }
 
-    /// Segments that so many blocks may need: heads that are nearly full need one more each.
-    fn segments_for(&self, blocks: usize) -> u32 {
-        let heads = if self.segments.are_few() { 2 } else { 7 };
-        (blocks as u32).div_ceil(SEGMENT_CONTENT) + heads
+    /// Segments beyond what is needed, in which cleaning begins.
+    fn spare(&self) -> u32 {
+        if self.segments.are_few() { 1 } else { 3 }
     }
 
     /// Cleans a segment, if there is one worth it and room to do so.
     pub(crate) fn clean_one(&mut self, choice: Choice) -> FsResult<bool> {
-        if self.segments.free_count() < 3 {
-            return Ok(false);
+        while self.segments.free_count() >= FREE_MIN {
+            let Some(victim) = self.victim(choice) else {
+                return Ok(false);
+            };
+            match self.clean_segment(victim) {
+                Ok(()) => {
+                    self.statistics.cleaned += 1;
+                    return Ok(true);
+                }
+                Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) if self.failed.is_none() => {
+                    self.set_aside(victim, &error);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let Some(victim) = self.victim(choice) else {
-            return Ok(false);
-        };
-        self.clean_segment(victim)?;
-        self.statistics.cleaned += 1;
-        Ok(true)
+        Ok(false)
     }
 
-    fn victim(&self, choice: Choice) -> Option<u32> {
-        let now = self.seconds();
+    /// Leaves a segment alone from here on: what was moved out of it is moved, and others are cleaned.
+    fn set_aside(&mut self, segment: u32, error: &FsError) {
+        self.set_aside.insert(segment);
+        self.statistics.set_aside += 1;
+        let complaint = format!("segment {segment} cannot be cleaned: {error}");
+        self.complaints.push(complaint);
+    }
+
+    /// The segment that is to be cleaned, if any is worth it.
+    pub(crate) fn victim(&self, choice: Choice) -> Option<u32> {
+        let now = self.segments.clock();
         let worth = |segment: u32| {
             let entry = self.segments.segment(segment);
             let used = f64::from(entry.valid) / f64::from(SEGMENT_CONTENT);
+            let age = 1 + now.saturating_sub(entry.changed);
             match choice {
                 Choice::Greedy => 1.0 - used,
-                Choice::CostBenefit => {
-                    (1.0 - used) / (1.0 + used) * (1 + now.saturating_sub(entry.seconds)) as f64
-                }
+                _ => (1.0 - used) / used * (age as f64).sqrt(),
             }
         };
-        // Of 32; who waits takes what there is.
-        let most = if choice == Choice::Greedy { 31 } else { 30 };
+        let most = SEGMENT_CONTENT * choice.valid_max() / 32;
         let full = (0..self.segments.count()).filter(|&segment| {
             let entry = self.segments.segment(segment);
-            entry.state == Use::Full && u32::from(entry.valid) < SEGMENT_CONTENT * most / 32
+            entry.state == Use::Full
+                && u32::from(entry.valid) < most
+                && !self.set_aside.contains(&segment)
         });
         full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }
@@ -102,13 +148,22 @@ impl State {
         let block = self.fetch(start + u64::from(SEGMENT_CONTENT))?;
         let owners = summary::parse(&block, entry.serial)?;
         let before = self.statistics;
+        let moment = entry.moment();
+        let is_hot = entry.kind == HeadKind::HotData as u8;
+        if is_hot {
+            self.segments.note_lifetime(segment);
+        }
+        let to = match is_hot {
+            true => HeadKind::WarmData,
+            false => HeadKind::ColdData,
+        };
         for index in entry.valid_blocks() {
             let owner = owners.get(usize::from(index)).copied().unwrap_or_default();
             let block = start + u64::from(index);
             if entry.kind <= HeadKind::ColdNode as u8 {
-                self.relocate_node(owner.lblk, block)?;
+                self.relocate_node(owner.lblk, block, moment)?;
             } else {
-                self.relocate_data(owner, block)?;
+                self.relocate_data(owner, block, to, moment)?;
             }
             if self.segments.segment(segment).is_valid(index) {
                 let rule = "the summary names an owner that does not know the block";
@@ -129,25 +184,38 @@ impl State {
         let blocks: Vec<u16> = self.segments.segment(segment).valid_blocks().collect();
         let before = self.statistics;
         let mut packing = Packing::apart(HeadKind::Moved);
-        for index in blocks {
-            let block = start + u64::from(index);
-            self.relocate_packed(block, &mut packing)?;
-            if self.segments.segment(segment).is_valid(index) {
-                let rule = "a slot counts as valid that nothing points to";
-                return Err(Corrupt::Packed { rule, found: block }.into());
-            }
-        }
+        let moved = blocks.into_iter().try_for_each(|index| {
+            self.move_packed(segment, start + u64::from(index), &mut packing)
+        });
         self.seal(&mut packing, true);
         self.statistics.as_cleaning(&before);
-        Ok(())
+        moved
     }
 
-    fn relocate_data(&mut self, owner: Owner, block: u64) -> FsResult<()> {
+    fn move_packed(&mut self, segment: u32, block: u64, packing: &mut Packing) -> FsResult<()> {
+        self.relocate_packed(block, packing)?;
+        let (_, index) = self.segments.locate(block);
+        match self.segments.segment(segment).is_valid(index) {
+            true => {
+                let rule = "a slot counts as valid that nothing points to";
+                Err(Corrupt::Packed { rule, found: block }.into())
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn relocate_data(
+        &mut self,
+        owner: Owner,
+        block: u64,
+        to: HeadKind,
+        moment: Moment,
+    ) -> FsResult<()> {
         if self.pointer(owner.ino, owner.lblk)? != Pointer::Plain(block) {
             return Ok(());
         }
         let data = self.fetch(block)?;
-        let placed = self.place(HeadKind::ColdData, owner, Cause::Data)?;
+        let placed = self.place(to, owner, Cause::Data, moment)?;
         self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
         self.push(placed.block, data);
         self.left_early(owner.ino)

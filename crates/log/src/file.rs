@@ -610,12 +610,6 @@ impl State {
             self.pack_pages(ino, &rules, packing)?;
         }
         let live = self.live(ino)?;
-        let is_directory = live.kind() == FileKind::Directory;
-        let head = if is_directory {
-            HeadKind::HotData
-        } else {
-            HeadKind::WarmData
-        };
         let dirty: Vec<u32> = live
             .pages
             .iter()
@@ -624,10 +618,25 @@ impl State {
             .collect();
         for run in dirty.chunk_by(|left, right| left + 1 == *right) {
             for part in run.chunks(RUN_MAX) {
+                let head = self.data_heat(ino, part[0])?;
                 self.write_run(ino, part, head, &mut sum)?;
             }
         }
         Ok(())
+    }
+
+    /// Where content goes that is written now: what belongs to a directory, has replaced something young or has a name that
+    /// says so will not last long.
+    fn data_heat(&mut self, ino: u32, lblk: u32) -> FsResult<HeadKind> {
+        let live = self.live(ino)?;
+        let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {
+            let replaced = self.pointer(ino, lblk)?.block();
+            replaced.is_some_and(|block| self.segments.is_hot(block))
+        };
+        Ok(match is_hot {
+            true => HeadKind::HotData,
+            false => HeadKind::WarmData,
+        })
     }
 
     /// Does so for dirty blocks that follow each other.
@@ -640,7 +649,9 @@ impl State {
     ) -> FsResult<()> {
         let mut pointers = Vec::with_capacity(lblks.len());
         for &lblk in lblks {
-            match self.place(head, Owner { ino, lblk }, Cause::Data) {
+            self.segments.tick();
+            let moment = self.moment();
+            match self.place(head, Owner { ino, lblk }, Cause::Data, moment) {
                 Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
                 Err(error) => {
                     for (lblk, placed) in lblks.iter().zip(pointers) {

@@ -43,22 +43,36 @@ impl Log {
         let mut state = self.lock();
         state.check_writable()?;
         let before = state.statistics.cleaned;
-        let cleaned = clean_safely(&mut state);
+        let cleaned = state.clean_safely(Choice::CostBenefit);
         state.submit()?;
         cleaned?;
         state.shrink();
         Ok(state.statistics.cleaned - before)
     }
+
+    /// Cleans a segment, if that is worth it and there is room for it; says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or the log is damaged.
+    pub fn clean(&self) -> FsResult<bool> {
+        Ok(self.clean_next()? > 0)
+    }
 }
 
-/// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
-fn clean_safely(state: &mut State) -> FsResult<()> {
-    if state.dirty_blocks() > 2 * state.dirty_max() {
-        state.checkpoint(false)?;
-    }
-    match state.make_room(MOVED_MAX) {
-        Ok(()) => state.clean_one(Choice::CostBenefit).map(drop),
-        Err(FsError::NoSpace) => Ok(()),
-        Err(error) => Err(error),
+impl State {
+    /// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
+    pub(crate) fn clean_safely(&mut self, choice: Choice) -> FsResult<()> {
+        if self.victim(choice).is_none() {
+            return Ok(());
+        }
+        if self.dirty_blocks() > 2 * self.dirty_max() {
+            self.checkpoint(false)?;
+        }
+        match self.make_room(MOVED_MAX) {
+            Ok(()) => self.clean_one(choice).map(drop),
+            Err(FsError::NoSpace) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -133,6 +133,11 @@ impl FileKind {
             .unwrap_or(Self::Other)
     }
 
+    /// Whether it is one of SQLite's journals: these are written over, cut off or removed with almost every transaction.
+    pub(crate) fn is_journal(self) -> bool {
+        matches!(self, Self::RollbackJournal | Self::WriteAheadLog)
+    }
+
     fn by_content(start: &[u8]) -> Option<Self> {
         if is_elf_executable(start) {
             return Some(Self::Executable);

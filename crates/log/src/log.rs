@@ -330,9 +330,7 @@ impl Log {
         state.check_writable()?;
         if is_idle && state.segments.free_count() < state.segments.count() / IDLE_FREE {
             for _ in 0..CLEANED_AT_ONCE {
-                let cleaned = state.clean_one(Choice::CostBenefit);
-                state.submit()?;
-                cleaned?;
+                state.clean_safely(Choice::Idle)?;
             }
         }
         let interval =
@@ -342,19 +340,6 @@ impl Log {
             true => state.checkpoint(false),
             false => Ok(()),
         }
-    }
-
-    /// Cleans a segment, if that is worth it; says whether it did.
-    ///
-    /// # Errors
-    ///
-    /// When the device fails, or the log is damaged.
-    pub fn clean(&self) -> FsResult<bool> {
-        let mut state = self.lock();
-        state.check_writable()?;
-        let cleaned = state.clean_one(Choice::CostBenefit);
-        state.submit()?;
-        cleaned
     }
 
     /// How full it is, and what it has done since it was mounted.
@@ -413,5 +398,5 @@ const NAMES_MAX: usize = 4 << 20;
 /// Bytes that an inode takes that is gone, in memory.
 const DROPPED_BYTES: usize = 160;
 
-/// Blocks that one operation writes at most, besides content.
-const MARGIN: usize = 64;
+/// Blocks that one operation writes at most, and the content of a request.
+const MARGIN: usize = 64 + 256;

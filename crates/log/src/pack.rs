@@ -221,7 +221,7 @@ impl State {
 
     /// Opens the next block.
     fn begin(&mut self, packing: &mut Packing, cause: Cause) -> FsResult<()> {
-        let placed = self.place(packing.head, Owner::default(), cause)?;
+        let placed = self.place(packing.head, Owner::default(), cause, self.moment())?;
         let lag = packing.sequence - self.durable.min(packing.sequence);
         let header = PackedHeader {
             sequence: packing.sequence,

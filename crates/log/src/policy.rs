@@ -42,7 +42,7 @@ impl Policy {
 
     /// How a file of this kind is compressed, if it is.
     pub(crate) fn rules(self, kind: FileKind) -> Option<Rules> {
-        let is_journal = matches!(kind, FileKind::RollbackJournal | FileKind::WriteAheadLog);
+        let is_journal = kind.is_journal();
         let window = if is_journal { WINDOW_MAX } else { 1 };
         let is_chosen = is_journal || kind == FileKind::Database;
         let paper = Rules {

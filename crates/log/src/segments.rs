@@ -28,6 +28,15 @@ pub enum Use {
     Emptied,
 }
 
+/// When content was written. What cleaning moves keeps its moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Blocks that had been written before; see [`Segments::clock`].
+    pub(crate) clock: u64,
+    /// The time of day.
+    pub(crate) seconds: u64,
+}
+
 /// A segment of the main area.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment {
@@ -37,6 +46,10 @@ pub(crate) struct Segment {
     pub(crate) serial: u32,
     /// When a block of it changed last, in seconds.
     pub(crate) seconds: u64,
+    /// The same, by the clock of the writes.
+    pub(crate) changed: u64,
+    /// When its blocks were written, on average, by that clock.
+    pub(crate) born: u64,
     bits: [u64; 8],
 }
 
@@ -59,8 +72,28 @@ impl Segment {
             kind: entry.kind,
             serial: entry.serial,
             seconds: entry.seconds,
+            changed: 0,
+            born: 0,
             bits,
         }
+    }
+
+    /// When it was written, to go with what is moved out of it.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            clock: self.born,
+            seconds: self.seconds,
+        }
+    }
+
+    /// Takes a block that was written at some moment, after `count` others.
+    fn mix(&mut self, moment: Moment, count: u16) {
+        let mix = |mean: u64, new: u64| {
+            let count = u128::from(count);
+            ((u128::from(mean) * count + u128::from(new)) / (count + 1)) as u64
+        };
+        self.born = mix(self.born, moment.clock);
+        self.seconds = mix(self.seconds, moment.seconds);
     }
 
     fn entry(&self) -> SitEntry {
@@ -141,6 +174,11 @@ pub(crate) struct Segments {
     valid: u64,
     /// Segments whose entries were changed since the last checkpoint.
     changed: BTreeSet<u32>,
+    /// Blocks of content that users have written. The time of day says little of age: a busy log is filled in minutes, an
+    /// idle one not in months.
+    clock: u64,
+    /// How long hot content lasts until cleaning finds it, by that clock.
+    lifetime: u64,
 }
 
 impl Segments {
@@ -160,9 +198,29 @@ impl Segments {
             cursor: 0,
             serial,
             changed: BTreeSet::new(),
+            clock: 0,
+            lifetime: u64::MAX,
         };
         segments.find_free();
+        segments.set_clocks();
         segments
+    }
+
+    /// Sets the clock as if the segments had been written one after the other, in the order in which they changed last.
+    fn set_clocks(&mut self) {
+        let mut order: Vec<u32> = (0..self.count()).collect();
+        order.sort_by_key(|&segment| {
+            let entry = self.segment(segment);
+            (entry.seconds, entry.serial)
+        });
+        for segment in order {
+            let clock = self.clock;
+            let entry = self.segment_mut(segment);
+            if entry.valid > 0 {
+                (entry.changed, entry.born) = (clock, clock);
+                self.clock += u64::from(SEGMENT_CONTENT);
+            }
+        }
     }
 
     fn find_free(&mut self) {
@@ -277,6 +335,60 @@ impl Segments {
         ((at / per_segment) as u32, (at % per_segment) as u16)
     }
 
+    /// Blocks of content that users have written.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// A user has one more block written.
+    pub(crate) fn tick(&mut self) {
+        self.clock += 1;
+    }
+
+    /// Whether what a block holds was written so lately that what replaces it will not last long either.
+    pub(crate) fn is_hot(&self, block: u64) -> bool {
+        let (segment, _) = self.locate(block);
+        self.clock - self.segment(segment).born.min(self.clock) < self.lifetime
+    }
+
+    /// A segment of hot content is cleaned: what is left in it was not.
+    pub(crate) fn note_lifetime(&mut self, segment: u32) {
+        let age = self.clock - self.segment(segment).born.min(self.clock);
+        self.lifetime = match self.lifetime {
+            u64::MAX => age,
+            before => before - before / 8 + age / 8,
+        };
+    }
+
+    /// The most segments that so many blocks may open, whichever heads they go to.
+    pub(crate) fn openings(&self, blocks: usize) -> u32 {
+        let in_use = HeadKind::ALL.into_iter().filter(|&kind| {
+            kind != HeadKind::Executables
+                && kind != HeadKind::Background
+                && self.share(kind) == kind
+        });
+        let left = |kind: HeadKind| match &self.heads[kind as usize] {
+            Some(head) => (SEGMENT_CONTENT - u32::from(head.next)) as usize,
+            None => 0,
+        };
+        let mut rooms: Vec<usize> = in_use.map(left).collect();
+        rooms.sort_unstable();
+        // That of the packed log comes with the one where it goes on, and a checkpoint wants it.
+        let mut count = match self.heads[HeadKind::Packed as usize] {
+            Some(_) => 0,
+            None => 2,
+        };
+        let mut blocks = blocks;
+        for room in rooms {
+            if blocks <= room {
+                return count;
+            }
+            blocks -= room + 1;
+            count += 1;
+        }
+        count + blocks as u32 / SEGMENT_CONTENT
+    }
+
     /// The first block of a segment.
     pub(crate) fn start(&self, segment: u32) -> u64 {
         self.main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS)
@@ -288,7 +400,7 @@ impl Segments {
         &mut self,
         kind: HeadKind,
         owner: Owner,
-        seconds: u64,
+        moment: Moment,
     ) -> Option<Placed> {
         let kind = self.share(kind);
         let which = kind as usize;
@@ -320,7 +432,9 @@ impl Segments {
             self.heads[which] = Some(head);
         }
         if !kind.is_packed() {
-            self.mark(block, seconds);
+            self.set_valid(block);
+            let (segment, index) = self.locate(block);
+            self.segment_mut(segment).mix(moment, index);
         }
         Some(placed)
     }
@@ -340,9 +454,11 @@ impl Segments {
         }
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
+        let clock = self.clock;
         let opened = self.segment_mut(segment);
         opened.serial = serial;
         opened.kind = kind as u8;
+        opened.changed = clock;
         self.changed.insert(segment);
         Some(Open {
             segment,
@@ -426,11 +542,18 @@ impl Segments {
         }
     }
 
-    /// Makes a block valid.
+    /// Makes a block valid that was found to be.
     pub(crate) fn mark(&mut self, block: u64, seconds: u64) -> bool {
+        let (segment, _) = self.locate(block);
+        let clock = self.clock;
+        let entry = self.segment_mut(segment);
+        (entry.seconds, entry.changed, entry.born) = (seconds, clock, clock);
+        self.set_valid(block)
+    }
+
+    fn set_valid(&mut self, block: u64) -> bool {
         let (segment, index) = self.locate(block);
         let entry = self.segment_mut(segment);
-        entry.seconds = seconds;
         let changed = entry.set_valid(index, true);
         if changed {
             if entry.state == Use::Emptied {
@@ -446,8 +569,9 @@ impl Segments {
     /// A block is not needed any more.
     pub(crate) fn invalidate(&mut self, block: u64, seconds: u64) {
         let (segment, index) = self.locate(block);
+        let clock = self.clock;
         let entry = self.segment_mut(segment);
-        entry.seconds = seconds;
+        (entry.seconds, entry.changed) = (seconds, clock);
         if entry.set_valid(index, false) {
             self.valid -= 1;
             self.changed.insert(segment);

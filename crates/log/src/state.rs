@@ -20,7 +20,7 @@ use crate::medium::{read_block, vanished, zeroed};
 use crate::nat::Nat;
 use crate::options::Options;
 use crate::ranges::Ranges;
-use crate::segments::Segments;
+use crate::segments::{Moment, Segments};
 use crate::slots::Slots;
 use crate::space::Space;
 use crate::squeeze::Squeezer;
@@ -192,6 +192,8 @@ pub(crate) struct State {
     shrunk_at: u64,
     /// Held by those who read content from the device without the lock of this: no segment becomes free meanwhile.
     pub(crate) reading: Arc<RwLock<()>>,
+    /// Segments that could not be cleaned.
+    pub(crate) set_aside: BTreeSet<u32>,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
     /// Whether the device is told of what is free.
@@ -262,6 +264,7 @@ impl State {
             clock: 0,
             shrunk_at: 0,
             reading: Arc::default(),
+            set_aside: BTreeSet::new(),
             failed: None,
             discards: true,
             complaints: Vec::new(),
@@ -275,6 +278,14 @@ impl State {
 
     pub(crate) fn seconds(&self) -> u64 {
         u64::try_from(self.now().secs).unwrap_or(0)
+    }
+
+    /// That of what is written now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            clock: self.segments.clock(),
+            seconds: self.seconds(),
+        }
     }
 
     fn tick(&mut self) -> u64 {
@@ -544,11 +555,11 @@ impl State {
         kind: HeadKind,
         owner: Owner,
         cause: Cause,
+        moment: Moment,
     ) -> FsResult<crate::segments::Placed> {
-        let seconds = self.seconds();
         let mut placed = self
             .segments
-            .allocate(kind, owner, seconds)
+            .allocate(kind, owner, moment)
             .ok_or(FsError::NoSpace)?;
         if let Some((at, summary)) = placed.summary.take() {
             self.push(at, summary);
@@ -632,7 +643,7 @@ impl State {
         node.header.version = version;
         node.header.seal(&mut node.block);
         let (header, block) = (node.header, node.block.clone());
-        self.move_node(&header, block, self.node_heat(&header))?;
+        self.move_node(&header, block, self.node_heat(&header), self.moment())?;
         if let Some(node) = self.nodes.get_mut(&nid) {
             node.dirty = false;
             self.dirty_nodes -= 1;
@@ -653,7 +664,7 @@ impl State {
         live.inode.store(&mut live.block);
         header.seal(&mut live.block);
         let block = live.block.clone();
-        self.move_node(&header, block, self.node_heat(&header))?;
+        self.move_node(&header, block, self.node_heat(&header), self.moment())?;
         if let Some(live) = self.inodes.get_mut(&ino) {
             live.dirty.set(false);
         }
@@ -678,12 +689,13 @@ impl State {
         header: &NodeHeader,
         block: Box<Block>,
         heat: HeadKind,
+        moment: Moment,
     ) -> FsResult<()> {
         let owner = Owner {
             ino: header.ino,
             lblk: header.nid,
         };
-        let placed = self.place(heat, owner, Cause::Node)?;
+        let placed = self.place(heat, owner, Cause::Node, moment)?;
         let old = self.nat.get(header.nid)?;
         if let Some(block) = Pointer::decode(old.pointer, &self.superblock, header.nid, 0)?.block()
         {
@@ -703,7 +715,7 @@ impl State {
     }
 
     /// Has a node written again at another place, for the cleaner.
-    pub(crate) fn relocate_node(&mut self, nid: u32, from: u64) -> FsResult<()> {
+    pub(crate) fn relocate_node(&mut self, nid: u32, from: u64, moment: Moment) -> FsResult<()> {
         let entry = self.nat.get(nid)?;
         if entry.pointer != Pointer::Plain(from).encode() {
             return Ok(());
@@ -715,7 +727,7 @@ impl State {
             self.write_node(nid)
         } else {
             let (header, block) = self.read_node(nid)?;
-            self.move_node(&header, block, HeadKind::ColdNode)
+            self.move_node(&header, block, HeadKind::ColdNode, moment)
         }
     }
 

@@ -238,6 +238,7 @@ impl LogDaemon {
             ("log_groups", statistics.groups),
             ("log_checkpoints", statistics.checkpoints),
             ("log_cleaned_segments", statistics.cleaned),
+            ("log_set_aside_segments", statistics.set_aside),
         ] {
             text.counter(name, value);
         }
