@@ -514,11 +514,12 @@ impl Segments {
     }
 
     fn take_left(&self) -> Option<u32> {
-        let sections = self
-            .heads
-            .iter()
-            .flatten()
-            .map(|head| head.segment / self.per_section);
+        let heads = self.heads.iter().flatten().map(|head| head.segment);
+        // The head that was filled last may be none at this moment.
+        let latest = self.cursor.checked_sub(1);
+        let sections = heads
+            .chain(latest)
+            .map(|segment| segment / self.per_section);
         sections
             .flat_map(|section| self.section_segments(section))
             .find(|&segment| self.segment(segment).state == Use::Free)

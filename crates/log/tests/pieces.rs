@@ -53,7 +53,7 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
     let seen = watched(&tree, || tree.allocate("large", 5, 3 * GIB, 0).unwrap());
     assert!(seen.len() > 10, "{seen:?}");
     assert_eq!(tree.attr("large").unwrap().size, 3 * GIB + 5);
-    assert!(used() > empty + (3 * GIB >> 12));
+    assert!(used() > empty + ((3 * GIB) >> 12));
     // All of it is there already.
     tree.allocate("large", 0, 3 * GIB, 0).unwrap();
     tree.write("large", 3 * GIB - 10, &[7; 20]).unwrap();
@@ -64,7 +64,7 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
         tree.allocate("large", 4096 * 3 + 1, 2 * GIB, 3).unwrap()
     });
     assert!(seen.len() > 3, "{seen:?}");
-    assert!(used() < full - (2 * GIB >> 12), "nodes go as well");
+    assert!(used() < full - ((2 * GIB) >> 12), "nodes go as well");
     tree.allocate("large", 4096, 2 * GIB, 1).unwrap();
     assert!(used() >= full - 2, "{} of {full}", used());
 
@@ -77,7 +77,7 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
     // Held by someone, as by a program that has it open.
     let ino = tree.0.lookup(tree.0.root(), b"large").unwrap().ino;
     tree.unlink("large").unwrap();
-    assert!(used() > empty + (3 * GIB >> 12));
+    assert!(used() > empty + ((3 * GIB) >> 12));
     let seen = watched(&tree, || tree.0.forget(ino, 1));
     assert!(seen.len() > 3, "{seen:?}");
     // The inode has gone too.

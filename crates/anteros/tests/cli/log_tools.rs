@@ -348,3 +348,46 @@ fn a_damaged_log_is_repaired() {
     umount(&shop);
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_log_whose_newest_checkpoint_is_damaged_goes_back_only_if_it_is_told_to() {
+    let shop = shop("64M");
+    shop.good("log gc log");
+    let said = shop.good("log dump log");
+    assert!(said.contains(", older\n"), "{said}");
+    let line = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap();
+    let numbers: Vec<u64> = line("packs ")
+        .split([' ', ','])
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let newest = u64::from(line("pack 1").ends_with(", counts"));
+    let file = fs::File::options()
+        .write(true)
+        .open(shop.path("log"))
+        .unwrap();
+    file.write_all_at(
+        &[0xff; 8],
+        (numbers[0] + newest * numbers[2]) * 4096 + 0x190,
+    )
+    .unwrap();
+    for command in ["log check log", "log check --repair log", "log stat log"] {
+        let error = shop.bad(3, command);
+        assert!(error.contains("is whole but out of date"), "{error}");
+        assert!(
+            error.contains("hint: ") && error.contains("--go-back"),
+            "{error}"
+        );
+    }
+    let said = shop.good("log dump log");
+    assert!(
+        said.contains(", out of date: a newer one was there\n"),
+        "{said}"
+    );
+    shop.bad(2, "log check --go-back log");
+    let said = shop.good("log check --repair --go-back log");
+    assert!(
+        said.contains("counts again") && said.contains("; 0 faults"),
+        "{said}"
+    );
+    shop.good("log check log");
+}
