@@ -15,12 +15,12 @@ use crate::LogError;
 use crate::dir::{kind_of, type_of};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::{Pointer, Slotted};
-use crate::layout::summary::{self, Owner};
+use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
-use crate::medium::read_block;
 use crate::options::Options;
+use crate::owners;
 use crate::recover::{self, Recovery};
-use crate::segments::Use;
+use crate::segments::Segments;
 use crate::state::State;
 
 /// Faults that are kept in words; all are counted.
@@ -86,6 +86,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     checker.compare_links();
     checker.compare_segments();
     checker.compare_slots();
+    checker.compare_summaries()?;
     checker.compare_nodes();
     checker.compare_space();
     Ok(checker.report)
@@ -431,12 +432,11 @@ impl Checker {
         }
     }
 
-    /// Valid blocks that belong to nothing, and summaries that name another owner.
+    /// Valid blocks that belong to nothing.
     fn compare_segments(&mut self) {
         for segment in 0..self.state.segments.count() {
-            let entry = self.state.segments.segment(segment).clone();
-            let lost = entry
-                .valid_blocks()
+            let valid = self.state.segments.segment(segment).valid_blocks();
+            let lost = valid
                 .filter(|&index| !self.owners.get(segment, index))
                 .count();
             if lost > 0 {
@@ -445,19 +445,47 @@ impl Checker {
                     format_args!("{lost} valid blocks belong to nothing"),
                 );
             }
-            if entry.state != Use::Full
-                || entry.valid == 0
-                || self.state.segments.is_changed(segment)
-                || HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed)
-            {
+        }
+    }
+
+    /// Summaries that name another owner than the one whose block it is. Those of blocks that only a group names are
+    /// written by the next mount.
+    fn compare_summaries(&mut self) -> Result<(), LogError> {
+        let (device, superblock) = (&*self.state.device, &self.state.superblock);
+        let checkpoint = recover::newest_checkpoint(device, superblock)?;
+        let entries = recover::segment_table(device, superblock, &checkpoint)?;
+        let summarized = Segments::new(superblock, &entries, checkpoint.serial);
+        for segment in 0..summarized.count() {
+            let now = self.state.segments.segment(segment);
+            let valid = summarized.segment(segment).valid_blocks();
+            let kept: Vec<u16> = valid
+                .filter(|&index| now.is_valid(index) && self.owners.get(segment, index))
+                .collect();
+            let is_packed = HeadKind::from_raw(now.kind).is_some_and(HeadKind::is_packed);
+            if kept.is_empty() || is_packed {
                 continue;
             }
-            let place = self.state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-            let read = read_block(&*self.state.device, place);
-            let parsed = read.and_then(|block| Ok(summary::parse(&block, entry.serial)?));
-            if let Err(error) = parsed {
-                self.report.note(format_args!("segment {segment}"), error);
+            match owners::named(&self.state, Some(&checkpoint), segment) {
+                Ok(owners) => self.compare_owners(segment, &owners, &kept),
+                Err(error) => self.report.note(format_args!("segment {segment}"), error),
             }
+        }
+        Ok(())
+    }
+
+    fn compare_owners(&mut self, segment: u32, owners: &[Owner], kept: &[u16]) {
+        let start = self.state.segments.start(segment);
+        for &index in kept {
+            let block = start + u64::from(index);
+            let owner = owners.get(usize::from(index)).copied().unwrap_or_default();
+            if !owners::is_owned(&mut self.state, owner, block).unwrap_or(false) {
+                let Owner { ino, lblk } = owner;
+                self.report.note(
+                    format_args!("segment {segment}"),
+                    format_args!("its summary says that block {block} is inode {ino}'s, number {lblk}, which it is not"),
+                );
+            }
+            self.state.shrink();
         }
     }
 

@@ -21,6 +21,7 @@ use crate::layout::{
 };
 use crate::medium::read_block;
 use crate::options::Options;
+use crate::owners;
 use crate::recover::{self, Recovery};
 use crate::segments::Use;
 use crate::state::State;
@@ -345,17 +346,10 @@ impl Inspector {
             return Ok(place);
         }
         place.is_valid = Some(entry.is_valid(index));
-        place.owner = owner(state, newest(&self.packs), segment, index);
-        let has_nodes = place.segment.is_some_and(|(kind, _)| kind.has_nodes());
-        place.is_owned = place.owner.map(|owner| match has_nodes {
-            true => state
-                .nat
-                .get(owner.lblk)
-                .is_ok_and(|entry| entry.pointer == Pointer::Plain(block).encode()),
-            false => state
-                .pointer(owner.ino, owner.lblk)
-                .is_ok_and(|pointer| pointer == Pointer::Plain(block)),
-        });
+        place.owner = owners::of(state, newest(&self.packs), block);
+        place.is_owned = place
+            .owner
+            .map(|owner| owners::is_owned(state, owner, block).unwrap_or(false));
         Ok(place)
     }
 
@@ -507,33 +501,6 @@ fn extend(runs: &mut Vec<Run>, lblk: u32, pointer: Pointer) {
         count: 1,
         pointer,
     });
-}
-
-/// Whose a block is, as the summary of its segment says: that of an open segment is in the checkpoint.
-pub(crate) fn owner(
-    state: &State,
-    newest: Option<&Checkpoint>,
-    segment: u32,
-    index: u16,
-) -> Option<Owner> {
-    let place = usize::from(index);
-    let serial = state.segments.segment(segment).serial;
-    let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-    let sealed = read_block(&*state.device, at)
-        .ok()
-        .and_then(|block| summary::parse(&block, serial).ok());
-    let owners = sealed.or_else(|| {
-        let newest = newest?;
-        let which = newest
-            .heads
-            .iter()
-            .position(|head| head.segment == segment)?;
-        newest.summaries.get(which).cloned()
-    });
-    owners?
-        .get(place)
-        .copied()
-        .filter(|owner| *owner != Owner::default())
 }
 
 fn content(bytes: &Block) -> Content {

@@ -30,6 +30,7 @@ mod mkfs;
 mod namespace;
 mod nat;
 mod options;
+mod owners;
 mod pack;
 mod pieces;
 mod policy;

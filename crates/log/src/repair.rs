@@ -7,7 +7,6 @@
 //!
 //! What cannot be read is left as it is, and so is everything that might belong to it.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -16,15 +15,15 @@ use anteros_core::{Caller, FileKind, FsResult, Rdev, WritableDevice};
 use crate::LogError;
 use crate::check::check;
 use crate::dir::{Named, kind_of, type_of};
-use crate::inspect::owner;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::{ROOT, SEGMENT_CONTENT};
 use crate::namespace::Birth;
 use crate::options::Options;
+use crate::owners;
 use crate::recover::{self, Patient, Recovery};
 use crate::space::Space;
 use crate::state::State;
-use crate::survey::{self, Claim, LOST, Name, Survey};
+use crate::survey::{self, Claim, LOST, Name, Survey, Watched};
 
 /// Where inodes go that no name leads to.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -126,11 +125,14 @@ impl Mender {
 
     /// Looks at everything, until no block has two owners of which one can be told to be the right one.
     fn survey(&mut self) -> FsResult<Survey> {
-        let mut watched = BTreeSet::new();
+        let mut watched = Watched::default();
         loop {
-            let mut survey = Survey::take(&mut self.state, &watched)?;
-            if !survey.shared.is_subset(&watched) {
-                watched = survey.shared;
+            let mut survey = Survey::take(&mut self.state, &self.checkpoint, &watched)?;
+            let is_known = survey.shared.is_subset(&watched.blocks)
+                && survey.unsummarized.is_subset(&watched.segments);
+            if !is_known {
+                watched.blocks = survey.shared;
+                watched.segments.extend(survey.unsummarized);
             } else if !self.separate(&survey)? {
                 for block in std::mem::take(&mut survey.shared) {
                     let text = "belongs to more than one, and nothing says to which";
@@ -174,8 +176,7 @@ impl Mender {
     fn rightful(&self, block: u64, claims: &[Claim]) -> Option<Claim> {
         let node = claims.iter().find(|claim| claim.is_node);
         node.copied().or_else(|| {
-            let (segment, index) = self.state.segments.locate(block);
-            let owner = owner(&self.state, Some(&self.checkpoint), segment, index)?;
+            let owner = owners::of(&self.state, Some(&self.checkpoint), block)?;
             claims.iter().find(|claim| claim.owner == owner).copied()
         })
     }
@@ -258,14 +259,17 @@ impl Mender {
         self.state.space = Space::new(room, survey.blocks_taken + kept, promised);
     }
 
-    /// Writes the summaries that are missing; what lies there says nothing.
+    /// Writes the summaries that are missing, or that do not name the owners.
     fn write_summaries(&mut self, survey: &Survey) {
         let was_settled = self.told.recovery.was_clean && self.told.recovery.groups == 0;
-        for (&segment, owners) in &survey.owners {
-            let entry = self.state.segments.segment(segment);
-            if entry.valid == 0 {
-                continue;
+        for segment in &survey.unsummarized {
+            let owners = &survey.owners[segment];
+            let place = format!("segment {segment}");
+            if owners.has_nodes && owners.has_data {
+                let text = "holds nodes and content, and cannot be cleaned";
+                self.told.left.push(format!("{place}: {text}"));
             }
+            let entry = self.state.segments.segment(*segment);
             let kind =
                 HeadKind::from_raw(entry.kind).filter(|kind| kind.has_nodes() == owners.has_nodes);
             let kind = kind.unwrap_or(if owners.has_nodes {
@@ -273,18 +277,18 @@ impl Mender {
             } else {
                 HeadKind::WarmData
             });
-            let summary = self.state.segments.adopt(segment, kind, &owners.owners);
-            let place = self.state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-            self.state.push(place, summary);
+            let summary = self.state.segments.adopt(*segment, kind, &owners.owners);
+            let at = self.state.segments.start(*segment) + u64::from(SEGMENT_CONTENT);
+            self.state.push(at, summary);
             let was_open = self
                 .checkpoint
                 .heads
                 .iter()
-                .any(|head| head.segment == segment);
+                .any(|head| head.segment == *segment);
             if was_settled && !was_open {
                 self.tell(
-                    format_args!("segment {segment}"),
-                    "its summary was broken, and is written anew",
+                    place,
+                    "its summary was broken or named others than the owners, and is written anew",
                 );
             }
         }

@@ -625,11 +625,6 @@ impl Segments {
         self.changed.insert(segment);
     }
 
-    /// Whether an entry was changed since that was asked last.
-    pub(crate) fn is_changed(&self, segment: u32) -> bool {
-        self.changed.contains(&segment)
-    }
-
     /// As it lies in the table.
     pub(crate) fn entry(&self, segment: u32) -> SitEntry {
         self.segment(segment).entry()

@@ -10,11 +10,11 @@ use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::check::Bitmap;
 use crate::dir::{Named, type_of};
-use crate::layout::checkpoint::HeadKind;
+use crate::layout::checkpoint::Checkpoint;
 use crate::layout::pointer::{Pointer, Slotted};
-use crate::layout::summary::{self, Owner};
+use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
-use crate::medium::read_block;
+use crate::owners;
 use crate::state::State;
 
 /// Stands for the directory that what was lost is put into.
@@ -52,10 +52,40 @@ pub(crate) struct Claim {
     pub(crate) is_node: bool,
 }
 
+/// What all is to be known of.
+#[derive(Default)]
+pub(crate) struct Watched {
+    /// Blocks, of which all who claim them are noted.
+    pub(crate) blocks: BTreeSet<u64>,
+    /// Segments, of which it is noted whose the blocks are.
+    pub(crate) segments: BTreeSet<u32>,
+}
+
 /// The owners of the blocks of a segment whose summary does not say so.
 pub(crate) struct Owners {
     pub(crate) has_nodes: bool,
+    /// No summary can say both.
+    pub(crate) has_data: bool,
     pub(crate) owners: Vec<Owner>,
+}
+
+impl Owners {
+    /// As the summary has them, as far as it can be used: there may be blocks of what cannot be read.
+    fn named(state: &State, checkpoint: &Checkpoint, segment: u32) -> Self {
+        let mut owners = owners::named(state, Some(checkpoint), segment).unwrap_or_default();
+        owners.resize(SEGMENT_CONTENT as usize, Owner::default());
+        Self {
+            has_nodes: false,
+            has_data: false,
+            owners,
+        }
+    }
+
+    fn add(&mut self, index: u16, claim: Claim) {
+        self.has_nodes |= claim.is_node;
+        self.has_data |= !claim.is_node;
+        self.owners[usize::from(index)] = claim.owner;
+    }
 }
 
 /// What is in a log.
@@ -89,9 +119,10 @@ pub(crate) struct Survey {
     pub(crate) shared: BTreeSet<u64>,
     /// Of the blocks that were asked for: all who claim them.
     pub(crate) claims: BTreeMap<u64, Vec<Claim>>,
-    /// Owners of blocks in segments that have no summary, or a broken one.
+    /// Of the segments that were asked for: the owners of their blocks.
     pub(crate) owners: BTreeMap<u32, Owners>,
-    unsummarized: HashSet<u32>,
+    /// Segments in use whose summary is broken, or does not name the owners of their blocks.
+    pub(crate) unsummarized: BTreeSet<u32>,
     /// Inodes that no name leads to, and no other one of these.
     pub(crate) lost: Vec<u32>,
     /// Numbers that are in use, and nothing is there or it belongs to nothing.
@@ -201,12 +232,16 @@ fn leaves(state: &mut State, ino: u32) -> FsResult<Vec<Range<u32>>> {
 }
 
 impl Survey {
-    /// Looks at everything. Of the blocks in `watched`, all who claim them are noted.
+    /// Looks at everything.
     ///
     /// # Errors
     ///
     /// When the device cannot be read.
-    pub(crate) fn take(state: &mut State, watched: &BTreeSet<u64>) -> FsResult<Self> {
+    pub(crate) fn take(
+        state: &mut State,
+        checkpoint: &Checkpoint,
+        watched: &Watched,
+    ) -> FsResult<Self> {
         let mut survey = Self {
             used: Bitmap::new(state.segments.count()),
             nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
@@ -222,9 +257,17 @@ impl Survey {
             beyond: Vec::new(),
             shared: BTreeSet::new(),
             slots: BTreeMap::new(),
-            claims: watched.iter().map(|&block| (block, Vec::new())).collect(),
-            owners: BTreeMap::new(),
-            unsummarized: unsummarized(state)?,
+            claims: watched
+                .blocks
+                .iter()
+                .map(|&block| (block, Vec::new()))
+                .collect(),
+            owners: watched
+                .segments
+                .iter()
+                .map(|&segment| (segment, Owners::named(state, checkpoint, segment)))
+                .collect(),
+            unsummarized: BTreeSet::new(),
             lost: Vec::new(),
             stray: Vec::new(),
             unreadable: Vec::new(),
@@ -235,6 +278,7 @@ impl Survey {
         };
         survey.walk(state, ROOT)?;
         survey.find_lost(state)?;
+        survey.read_summaries(state)?;
         Ok(survey)
     }
 
@@ -493,14 +537,35 @@ impl Survey {
         if let Some(claims) = self.claims.get_mut(&block) {
             claims.push(claim);
         }
-        if self.unsummarized.contains(&segment) {
-            let nobody = || Owners {
-                has_nodes: claim.is_node,
-                owners: vec![Owner::default(); SEGMENT_CONTENT as usize],
-            };
-            self.owners.entry(segment).or_insert_with(nobody).owners[usize::from(index)] =
-                claim.owner;
+        if let Some(owners) = self.owners.get_mut(&segment) {
+            owners.add(index, claim);
         }
+    }
+
+    /// Finds the segments whose summaries do not name the owners of all blocks in use.
+    fn read_summaries(&mut self, state: &mut State) -> FsResult<()> {
+        for segment in 0..state.segments.count() {
+            let mut used = (0..SEGMENT_CONTENT as u16)
+                .filter(|&index| self.used.get(segment, index))
+                .peekable();
+            if used.peek().is_none() {
+                continue;
+            }
+            let named = match owners::sealed(state, segment) {
+                Err(error) if !is_damage(&error) => return Err(error),
+                named => named.unwrap_or_default(),
+            };
+            let start = state.segments.start(segment);
+            let mut is_named = |index: u16| {
+                let owner = named.get(usize::from(index)).copied()?;
+                owners::is_owned(state, owner, start + u64::from(index)).ok()
+            };
+            if !used.all(|index| is_named(index).unwrap_or(false)) {
+                self.unsummarized.insert(segment);
+            }
+            state.shrink();
+        }
+        Ok(())
     }
 
     /// Finds what is in use and no name leads to.
@@ -572,19 +637,4 @@ impl Survey {
         }
         Ok(())
     }
-}
-
-/// Segments that have no summary that could be used.
-fn unsummarized(state: &State) -> FsResult<HashSet<u32>> {
-    let mut found = HashSet::new();
-    for segment in 0..state.segments.count() {
-        let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-        let block = read_block(&*state.device, at)?;
-        let entry = state.segments.segment(segment);
-        let is_packed = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed);
-        if !is_packed && summary::parse(&block, entry.serial).is_err() {
-            found.insert(segment);
-        }
-    }
-    Ok(found)
 }

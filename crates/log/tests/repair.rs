@@ -3,11 +3,13 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
-use anteros_core::{FileKind, MemoryDevice, WritableDevice};
+use anteros_core::{Device, FileKind, MemoryDevice, WritableDevice};
+use anteros_log::layout::summary::{self, Owner};
 use anteros_log::layout::table::NatEntry;
-use anteros_log::layout::{BLOCK_BYTES, ROOT};
+use anteros_log::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT};
 use anteros_log::{Repaired, check, repair};
 use anteros_tests::crash::{Plan, Recorder};
 use support::surgeon::Surgeon;
@@ -454,6 +456,147 @@ fn a_summary_that_is_broken_is_written_anew() {
             &[7; BLOCK_BYTES],
         );
     });
+}
+
+/// The summary of the segment that a block lies in, with other owners.
+fn resummarize(surgeon: &Surgeon, block: u64, change: impl FnOnce(&mut Vec<Owner>, usize)) {
+    let (segment, index) = surgeon.superblock.locate(block).unwrap();
+    let at = surgeon.superblock.segment_start(segment) + u64::from(SEGMENT_CONTENT);
+    let serial = surgeon.segment(segment).serial;
+    let mut owners = summary::parse(&surgeon.read(at), serial).unwrap();
+    change(&mut owners, index.into());
+    surgeon.write(at, &summary::encode(serial, &owners));
+}
+
+#[test]
+fn a_summary_that_names_others_than_the_owners_is_written_anew() {
+    heals(&["named others"], |surgeon, numbers| {
+        let huge = numbers.of("huge");
+        resummarize(surgeon, surgeon.pointer(huge, 100), |owners, at| {
+            assert_eq!(owners[at].ino, huge);
+            owners.swap(at, at + 1);
+        });
+    });
+    heals(&["named others"], |surgeon, numbers| {
+        let large = numbers.of("a/large");
+        let block = surgeon.pointer(numbers.of("huge"), 3);
+        resummarize(surgeon, block, |owners, at| owners[at].ino = large);
+    });
+    heals(&["named others"], |surgeon, numbers| {
+        let block = surgeon.pointer(numbers.of("huge"), 3);
+        resummarize(surgeon, block, |owners, at| owners[at] = Owner::default());
+    });
+}
+
+/// That of a segment which is still being filled lies in the checkpoint, and is written when it is closed.
+#[test]
+fn owners_in_the_checkpoint_are_held_against_the_pointers() {
+    for of_nodes in [true, false] {
+        heals(&[], |surgeon, _| {
+            let open = surgeon.checkpoint.heads.iter().enumerate();
+            let mut places = open.flat_map(|(which, head)| {
+                let bits = surgeon.segment(head.segment).bits;
+                let is_valid = move |index: &usize| bits[index / 8] >> (index % 8) & 1 == 1;
+                let is_wanted = head.kind.has_nodes() == of_nodes;
+                let valid = (0..head.next.into()).filter(is_valid);
+                valid.filter_map(move |index| is_wanted.then_some((which, index)))
+            });
+            let (which, index) = places.next().unwrap();
+            drop(places);
+            surgeon.checkpoint.summaries[which][index].lblk += 1;
+        });
+    }
+}
+
+/// What a broken summary is for: without a repair, it stands in the way of cleaning.
+#[test]
+fn a_log_can_be_cleaned_after_a_repair() {
+    let device = grown();
+    let tree = open(device.clone());
+    let huge = tree.ino("huge").unwrap().0 as u32;
+    for at in (0..5 << 20).step_by(8192) {
+        tree.write("huge", at, &[9; 4096]).unwrap();
+    }
+    tree.0.close().unwrap();
+    let surgeon = Surgeon::new(device.clone());
+    let block = surgeon.pointer(huge, 101);
+    resummarize(&surgeon, block, |owners, at| owners[at].lblk = 7);
+    let damaged = Arc::new(MemoryDevice::new(device.to_vec()));
+    let error = open(damaged).0.clean_all(|_| true).unwrap_err();
+    assert!(error.to_string().contains("summary"), "{error}");
+    let told = repair(device.clone(), options()).unwrap();
+    says(&told, &["named others"]);
+    let tree = open(device.clone());
+    let before = tree.read("huge").unwrap();
+    assert!(tree.0.clean_all(|_| true).unwrap() > 0);
+    assert!(tree.read("huge").unwrap() == before);
+    tree.0.close().unwrap();
+    assert_eq!(faults(&device), 0);
+}
+
+/// A device that cannot discard.
+struct WithoutDiscard(Arc<MemoryDevice>);
+
+impl Device for WithoutDiscard {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+impl WritableDevice for WithoutDiscard {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// A segment that was emptied, freed and filled again by groups behind the checkpoint still has its old summary,
+/// which is whole and says nothing of what lies there now.
+#[test]
+fn a_segment_that_was_filled_again_gets_a_summary() {
+    let device = device(64 * MIB);
+    let tree = open(Arc::new(WithoutDiscard(device.clone())));
+    tree.put("here", b"here").unwrap();
+    let here = tree.ino("here").unwrap().0 as u32;
+    tree.0.checkpoint().unwrap();
+    // Each round fills what the one before has emptied.
+    for round in 0..12 {
+        tree.put("file", &bytes(round, 12 << 20)).unwrap();
+        tree.fsync("file").unwrap();
+        tree.truncate("file", 0).unwrap();
+        tree.0.checkpoint().unwrap();
+    }
+    let surgeon = Surgeon::new(Arc::new(MemoryDevice::new(device.to_vec())));
+    let was_used = |segment: &u32| surgeon.segment(*segment).serial != 0;
+    let used = (0..surgeon.superblock.segments).filter(was_used).count();
+    assert!(used + 1 >= surgeon.superblock.segments as usize, "{used}");
+    tree.put("file", &bytes(99, 12 << 20)).unwrap();
+    tree.fsync("file").unwrap();
+    drop(tree);
+    assert_eq!(faults(&device), 0);
+    // Something to be repaired, so that there is a repair.
+    let surgeon = Surgeon::new(device.clone());
+    surgeon.change_inode(here, |inode| inode.attributes.nlink = 3);
+    let told = repair(device.clone(), options()).unwrap();
+    says(&told, &["said that it has 3 links"]);
+    assert_eq!(check(device.clone(), options()).unwrap().faults, [""; 0]);
+    let tree = open(device.clone());
+    assert!(tree.read("file").unwrap() == bytes(99, 12 << 20));
+    for at in (0..12 << 20).step_by(8192) {
+        tree.write("file", at, &[9; 4096]).unwrap();
+    }
+    assert!(tree.0.clean_all(|_| true).unwrap() > 0);
 }
 
 #[test]

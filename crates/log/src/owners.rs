@@ -1,0 +1,59 @@
+//! Whose the blocks of a segment are, as its summary says, and whether those whom it names agree.
+
+use anteros_core::FsResult;
+
+use crate::layout::SEGMENT_CONTENT;
+use crate::layout::checkpoint::{Checkpoint, HeadKind};
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::{self, Owner};
+use crate::medium::read_block;
+use crate::state::State;
+
+/// The owners that the summary of a segment names.
+pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
+    let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
+    let block = read_block(&*state.device, at)?;
+    Ok(summary::parse(
+        &block,
+        state.segments.segment(segment).serial,
+    )?)
+}
+
+/// The same; that of a segment which was open is in the checkpoint, and has fewer owners.
+pub(crate) fn named(
+    state: &State,
+    checkpoint: Option<&Checkpoint>,
+    segment: u32,
+) -> FsResult<Vec<Owner>> {
+    let head = checkpoint.and_then(|found| {
+        let which = found
+            .heads
+            .iter()
+            .position(|head| head.segment == segment)?;
+        found.summaries.get(which)
+    });
+    match (sealed(state, segment), head) {
+        (Err(_), Some(owners)) => Ok(owners.clone()),
+        (sealed, _) => sealed,
+    }
+}
+
+/// Whose a block is, as the summary of its segment says.
+pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> Option<Owner> {
+    let (segment, index) = state.segments.locate(block);
+    let owners = named(state, checkpoint, segment).ok()?;
+    let owner = owners.get(usize::from(index)).copied();
+    owner.filter(|owner| *owner != Owner::default())
+}
+
+/// Whether the one that a summary names says that the block is its own. Cleaning asks the same.
+pub(crate) fn is_owned(state: &mut State, owner: Owner, block: u64) -> FsResult<bool> {
+    let (segment, _) = state.segments.locate(block);
+    let kind = HeadKind::from_raw(state.segments.segment(segment).kind);
+    let plain = Pointer::Plain(block);
+    if kind.is_some_and(HeadKind::has_nodes) {
+        let entry = state.nat.get(owner.lblk)?;
+        return Ok(entry.ino == owner.ino && entry.pointer == plain.encode());
+    }
+    Ok(state.pointer(owner.ino, owner.lblk)? == plain)
+}
