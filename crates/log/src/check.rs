@@ -491,17 +491,19 @@ impl Checker {
 
     /// Numbers that are in use and belong to nothing.
     fn compare_nodes(&mut self) {
-        for nid in ROOT..=self.state.nat.count_max() {
-            let is_known = self.nids[nid as usize / 64] >> (nid % 64) & 1 == 1;
-            match self.state.nat.get(nid) {
-                Ok(entry) if entry.ino != 0 && !is_known => {
+        for table_block in 0..self.state.nat.table_blocks() {
+            let used = match self.state.nat.used_in(table_block) {
+                Ok(used) => used,
+                Err(error) => return self.report.note("node address table", error),
+            };
+            for (nid, entry) in used {
+                let is_known = self.nids[nid as usize / 64] >> (nid % 64) & 1 == 1;
+                if !is_known {
                     self.report.note(
                         format_args!("node {nid}"),
                         format_args!("belongs to inode {}, which no name leads to", entry.ino),
                     );
                 }
-                Ok(_) => {}
-                Err(error) => return self.report.note("node address table", error),
             }
         }
     }

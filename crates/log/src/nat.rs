@@ -116,6 +116,26 @@ impl Nat {
         Ok(NatEntry::read(block, nid % NAT_PER_BLOCK))
     }
 
+    /// How many blocks the table has.
+    pub(crate) fn table_blocks(&self) -> u32 {
+        self.nids.div_ceil(NAT_PER_BLOCK)
+    }
+
+    /// The numbers in use among those of a block of the table, and their entries.
+    pub(crate) fn used_in(&self, table_block: u32) -> FsResult<Vec<(u32, NatEntry)>> {
+        let block = medium::read_block(&*self.device, self.place(table_block))?;
+        let first = table_block * NAT_PER_BLOCK;
+        let numbers = first.max(ROOT)..self.nids.min(first + NAT_PER_BLOCK);
+        let entries = numbers.map(|nid| {
+            let newer = self.newer.get(&nid).copied();
+            (
+                nid,
+                newer.unwrap_or_else(|| NatEntry::read(&block, nid - first)),
+            )
+        });
+        Ok(entries.filter(|(_, entry)| entry.ino != 0).collect())
+    }
+
     /// Says where a node lies now.
     pub(crate) fn set(&mut self, nid: u32, entry: NatEntry) {
         self.newer.insert(nid, entry);

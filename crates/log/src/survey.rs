@@ -571,11 +571,14 @@ impl Survey {
     /// Finds what is in use and no name leads to.
     fn find_lost(&mut self, state: &mut State) -> FsResult<()> {
         let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
-        for nid in ROOT..=state.nat.count_max() {
-            let entry = state.nat.get(nid)?;
-            self.nodes_stated += u32::from(entry.ino != 0);
+        let mut used = Vec::new();
+        for table_block in 0..state.nat.table_blocks() {
+            used.extend(state.nat.used_in(table_block)?);
+        }
+        for (nid, entry) in used {
+            self.nodes_stated += 1;
             self.inodes += u32::from(entry.ino == nid);
-            if entry.ino == 0 || self.is_known(nid) {
+            if self.is_known(nid) {
                 continue;
             }
             if entry.ino != nid {
