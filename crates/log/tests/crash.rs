@@ -199,7 +199,11 @@ fn no_flush_can_be_left_out_unnoticed() {
                 tree.0.checkpoint().unwrap();
             }
         };
-        History::run_through(&base, scarce(1), &program, between, |inner| {
+        let options = Options {
+            policy: Policy::None,
+            ..scarce(1)
+        };
+        History::run_through(&base, options, &program, between, |inner| {
             Arc::new(Deaf {
                 inner,
                 forgotten,
