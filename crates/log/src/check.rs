@@ -292,13 +292,12 @@ impl Checker {
                 Pointer::Packed(at) => self.claim_slot(owner, at),
                 Pointer::Hole | Pointer::Promised => {}
             }
-            if pointer.block().is_some() {
-                if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
-                    self.report.note(
-                        format_args!("inode {ino}"),
-                        format_args!("has a block {lblk} behind its end at {size}"),
-                    );
-                }
+            let is_beyond = u64::from(lblk) * BLOCK_BYTES as u64 >= size;
+            if pointer.block().is_some() && is_beyond {
+                self.report.note(
+                    format_args!("inode {ino}"),
+                    format_args!("has a block {lblk} behind its end at {size}"),
+                );
             }
         }
         Ok(pointers.len() as u64)

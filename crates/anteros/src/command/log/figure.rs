@@ -14,7 +14,7 @@ text { font: 12px system-ui, sans-serif; fill: #222 } .title { font-weight: bold
 /// Nodes are blue, data green, what cleaning moved brown, what is packed red.
 const COLOURS: [&str; HeadKind::ALL.len()] = [
     "#12485c", "#1b6e8c", "#4aa3c4", "#4d7f2f", "#6fae45", "#b07d2b", "#b3402a", "#7a5aa8",
-    "#d98a7c",
+    "#d98a7c", "#8c6d5a",
 ];
 
 /// From one cell to the next, and how much of that a cell takes, in units of the drawing.
