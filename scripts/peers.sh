@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings in the judges: a small tree of Debian unstable with erofs-utils, squashfs-tools, squashfuse and fio; with
-# the argument libfuse also the mirrors among libfuse's examples, passthrough_hp and passthrough_ll.
+# the argument libfuse also the mirrors among libfuse's examples, passthrough_hp and passthrough_ll; with the argument
+# sqlite also SQLite's own tests.
 #
 # The tree lies in $ANTEROS_PEERS/sid, by default ~/.cache/anteros/peers/sid. It is made once, in about a minute,
 # and takes 250 MB; delete it to be rid of it, or to have newer judges. Its programs run with its own libraries and
@@ -67,5 +68,41 @@ libfuse() {
     fi
 }
 
+# Builds SQLite's tests in the current directory, from the source of Debian sid.
+build_sqlite() {
+    local tcl
+    tcl=$(find /usr/lib -name tclConfig.sh -print -quit) && [ -n "$tcl" ] || return
+    apt_sid update && apt_sid source --download-only sqlite3 || return
+    mkdir tree && tar -xf sqlite3_*.orig.tar.xz -C tree --strip-components=1 || return
+    (cd tree && ./configure --with-tcl="$(dirname "$tcl")" && make -j"$(nproc)" testfixture speedtest1 &&
+        rm -rf ./*.o ./*.lo .libs tsrc)
+}
+
+# SQLite's tests, in $ANTEROS_PEERS/sqlite: testfixture, what it runs, and speedtest1.
+sqlite() {
+    local place=$ANTEROS_PEERS/sqlite partial
+    [ -x "$place/testfixture" ] && [ -x "$place/speedtest1" ] && return
+    have apt-get || { say "SQLite's tests are built from Debian's source, by apt-get" && return 1; }
+    need_cc && { have make || add_packages "to build SQLite's tests" make; } || return
+    [ -n "$(find /usr/lib -name tclConfig.sh -print -quit)" ] || add_packages "SQLite's tests are written in Tcl" tcl-dev || return
+    [ -e /usr/include/zlib.h ] || add_packages "SQLite's tests of archives" zlib1g-dev || return
+    say "building SQLite's tests into $place (they judge mounts that databases lie on)"
+    partial=$(mktemp -d "$place.XXXXXX")
+    if (cd "$partial" && build_sqlite) >"$place.log" 2>&1; then
+        rm -rf "$place"
+        mv "$partial/tree" "$place"
+        # Those who are not root run them.
+        chmod -R a+rX "$place"
+        rm -r "$partial"
+    else
+        say "SQLite's tests could not be built: $(tail -n1 "$place.log") (all of it in $place.log)"
+        rm -r "$partial"
+        return 1
+    fi
+}
+
 judges
-[ "${1-}" != libfuse ] || libfuse
+case ${1-} in
+libfuse) libfuse ;;
+sqlite) sqlite ;;
+esac

@@ -151,6 +151,9 @@ debian_tree() {
 # The other implementations that judge ours; see scripts/peers.sh.
 need_judges() { scripts/peers.sh; }
 
+# The tests of SQLite, which judge what databases lie on; see scripts/peers.sh.
+need_sqlite_judge() { scripts/peers.sh sqlite; }
+
 # The judges of what can be written to: fsx and pjdfstest, built from their source.
 need_posix_judges() {
     [ -x "$ANTEROS_PEERS/bin/fsx" ] && [ -x "$ANTEROS_PEERS/bin/pjdfstest" ] && return

@@ -55,6 +55,16 @@ pub fn posix_judge(name: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
+/// The directory of SQLite's own tests, which `./test` builds. Says so if it is missing.
+pub fn sqlite_tests() -> Option<PathBuf> {
+    let found = all().map(|peers| peers.join("sqlite"));
+    let found = found.filter(|place| place.join("testfixture").exists());
+    if found.is_none() {
+        crate::judge::missing("SQLite's tests; `scripts/peers.sh sqlite` brings them in");
+    }
+    found
+}
+
 fn place() -> Option<PathBuf> {
     Some(all()?.join("sid"))
 }

@@ -1,6 +1,7 @@
 //! Whole trees through a mirror: everything that can be done to one at random, what programs make of real ones, and
 //! what other people's stress finds.
 
+use std::fmt::Display;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -184,9 +185,36 @@ const STRESSORS: [&str; 25] = [
     "xattr",
 ];
 
+/// Lets stress-ng loose on a directory.
+pub fn stress(root: &Path, place: impl Display) {
+    const SECONDS: &str = "2";
+    let mut stress = Command::new("timeout");
+    stress.args([
+        "-k",
+        "2",
+        "100",
+        "stress-ng",
+        "--verify",
+        "--timeout",
+        SECONDS,
+    ]);
+    for stressor in STRESSORS {
+        stress.args([format!("--{stressor}"), "1".into()]);
+    }
+    for sized in ["hdd", "fallocate", "iomix", "readahead", "sync-file"] {
+        stress.args([format!("--{sized}-bytes"), "4M".into()]);
+    }
+    stress.args(["--seek-size", "4M", "--temp-path"]).arg(root);
+    let found = run(&mut stress);
+    let said = [&found.out[..], &found.err].concat();
+    assert_eq!(found.status, Some(0), "{place}: {said}");
+    assert!(said.contains("successful run completed"), "{place}: {said}");
+    let failed = said.lines().find(|line| line.contains("fail:"));
+    assert_eq!(failed, None, "{place}");
+}
+
 #[test]
 fn stress_ng_finds_nothing() {
-    const SECONDS: &str = "2";
     if !judge::has_fuse() || !judge::has_program("stress-ng") {
         return;
     }
@@ -194,31 +222,7 @@ fn stress_ng_finds_nothing() {
         let place = place(&["source"]);
         let source = place.path().join("source");
         let mirror = Mirror::new(&source, way, "");
-        let mut stress = Command::new("timeout");
-        stress.args([
-            "-k",
-            "2",
-            "100",
-            "stress-ng",
-            "--verify",
-            "--timeout",
-            SECONDS,
-        ]);
-        for stressor in STRESSORS {
-            stress.args([format!("--{stressor}"), "1".into()]);
-        }
-        for sized in ["hdd", "fallocate", "iomix", "readahead", "sync-file"] {
-            stress.args([format!("--{sized}-bytes"), "4M".into()]);
-        }
-        stress
-            .args(["--seek-size", "4M", "--temp-path"])
-            .arg(mirror.root());
-        let found = run(&mut stress);
-        let said = [&found.out[..], &found.err].concat();
-        assert_eq!(found.status, Some(0), "{way}: {said}");
-        assert!(said.contains("successful run completed"), "{way}: {said}");
-        let failed = said.lines().find(|line| line.contains("fail:"));
-        assert_eq!(failed, None, "{way}");
+        stress(mirror.root(), way);
         mirror.unmount();
         assert_eq!(fs::read_dir(&source).unwrap().count(), 0, "{way}");
     }

@@ -1,0 +1,161 @@
+//! `anteros log` under the tests that others have written for theirs.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use anteros_tests::judge;
+use anteros_tests::peers::sqlite_tests;
+
+use crate::log::{mount, mounted, unmount};
+use crate::trees::stress;
+use crate::{NOBODY, run};
+
+/// Those of SQLite's tests that ask most of a file system, but for the longest: some half a minute.
+const SQLITE_TESTS: [&str; 18] = [
+    "backup.test",
+    "exclusive.test",
+    "io.test",
+    "journal1.test",
+    "journal2.test",
+    "journal3.test",
+    "lock.test",
+    "lock2.test",
+    "lock5.test",
+    "mmap1.test",
+    "nolock.test",
+    "pager1.test",
+    "superlock.test",
+    "sync.test",
+    "vacuum.test",
+    "wal.test",
+    "wal2.test",
+    "walmode.test",
+];
+
+/// What SQLite's tests found.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    tests: u64,
+    failed: Vec<String>,
+}
+
+/// Runs SQLite's tests in a directory, as a user without rights: some are of what such a user must not do.
+fn judged_by_sqlite(tests: &Path, place: &Path, chosen: &[String]) -> Verdict {
+    fs::create_dir(place).unwrap();
+    chown(place, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut testfixture = Command::new(tests.join("testfixture"));
+    testfixture
+        .args(chosen)
+        .current_dir(place)
+        .uid(NOBODY)
+        .gid(NOBODY);
+    let said = run(&mut testfixture).out;
+    let counted = said
+        .lines()
+        .find_map(|line| line.split_once(" errors out of "));
+    let (_, counted) = counted.unwrap_or_else(|| panic!("no verdict: {said}"));
+    let failed = said
+        .lines()
+        .find_map(|line| line.strip_prefix("!Failures on these tests: "));
+    Verdict {
+        tests: counted
+            .split(' ')
+            .next()
+            .and_then(|number| number.parse().ok())
+            .unwrap(),
+        failed: failed
+            .unwrap_or("")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+    }
+}
+
+/// What SQLite's tests find in a log they find in a directory as well. `ANTEROS_SQLITE=all` has all of those run that
+/// SQLite calls very quick: some ten minutes.
+#[test]
+fn sqlite_s_tests_find_nothing_in_a_log() {
+    if !judge::has_fuse() {
+        return;
+    }
+    if !judge::is_root() {
+        return judge::missing("SQLite's tests (only root can give them to a user without rights)");
+    }
+    let Some(built) = sqlite_tests() else {
+        return;
+    };
+    let (shop, daemon) = mounted("2G");
+    // Others may not come to where they were built.
+    let tests = shop.path("sqlite");
+    let mut copy = Command::new("cp");
+    assert_eq!(
+        run(copy.arg("-a").arg(&built).arg(&tests)).status,
+        Some(0),
+        "{built:?}"
+    );
+    let script = |name: &str| tests.join("test").join(name).display().to_string();
+    let chosen = match std::env::var("ANTEROS_SQLITE").as_deref() {
+        Ok("all") => vec![script("veryquick.test")],
+        _ => {
+            let mut chosen = vec![script("permutations.test"), "veryquick".into()];
+            chosen.extend(SQLITE_TESTS.map(String::from));
+            chosen
+        }
+    };
+    let plain = judged_by_sqlite(&tests, &shop.path("plain"), &chosen);
+    let here = judged_by_sqlite(&tests, &shop.path("mnt/here"), &chosen);
+    assert!(plain.tests > 3000, "{plain:?}");
+    assert_eq!(here, plain);
+    judge::say(format_args!(
+        "SQLite's tests: {} in a log and in a directory, of which fail in both: {:?}",
+        here.tests, here.failed
+    ));
+    unmount(&shop, daemon);
+}
+
+/// The result of a mixture of a hundred statements, in each way to commit.
+#[test]
+fn sqlite_s_benchmark_has_the_same_result_in_a_log() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let Some(tests) = sqlite_tests().filter(|_| judge::has_program("sqlite3")) else {
+        return;
+    };
+    let result = |database: &Path, journal: &str| {
+        let mut speedtest1 = Command::new(tests.join("speedtest1"));
+        speedtest1.args(["--size", "2", "--testset", "main", "--verify"]);
+        let said = run(speedtest1.args(["--journal", journal]).arg(database)).out;
+        let hash = said
+            .lines()
+            .find_map(|line| line.strip_prefix("Verification Hash: "));
+        hash.unwrap_or_else(|| panic!("{journal}: {said}"))
+            .to_owned()
+    };
+    for journal in ["delete", "persist", "truncate", "wal"] {
+        let (shop, daemon) = mounted("64M");
+        let (plain, here) = (shop.path("plain"), shop.path("mnt/database"));
+        assert_eq!(result(&here, journal), result(&plain, journal), "{journal}");
+        unmount(&shop, daemon);
+        let daemon = mount(&shop, "");
+        let dump = |database: &Path| run(Command::new("sqlite3").arg(database).arg(".sha3sum"));
+        let (plain, here) = (dump(&plain), dump(&here));
+        assert_eq!(here.out, plain.out, "{journal}");
+        assert!(here.status == Some(0) && here.out.len() > 32, "{here:?}");
+        unmount(&shop, daemon);
+    }
+}
+
+#[test]
+fn stress_ng_finds_nothing_in_a_log() {
+    if !judge::has_fuse() || !judge::has_program("stress-ng") {
+        return;
+    }
+    let (shop, daemon) = mounted("256M");
+    stress(&shop.path("mnt"), "log");
+    assert_eq!(fs::read_dir(shop.path("mnt")).unwrap().count(), 0);
+    unmount(&shop, daemon);
+}
