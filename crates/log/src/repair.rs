@@ -188,9 +188,10 @@ impl Mender {
         for segment in 0..self.state.segments.count() {
             let start = self.state.segments.start(segment);
             let entry = self.state.segments.segment(segment).clone();
-            let (mut freed, mut marked) = (0, 0);
+            let (mut freed, mut marked, mut slots) = (0, 0, 0);
             for index in 0..SEGMENT_CONTENT as u16 {
                 let block = start + u64::from(index);
+                slots += self.settle_slots(survey, block);
                 match (survey.used.get(segment, index), entry.is_valid(index)) {
                     (true, false) => {
                         self.state.segments.keep(segment);
@@ -212,6 +213,9 @@ impl Mender {
                     format_args!("{freed} valid blocks belonged to nothing, and are free"),
                 );
             }
+            if slots > 0 {
+                self.tell(&place, format_args!("{slots} slots were counted as valid that belong to nothing, or the other way round"));
+            }
             if marked > 0 {
                 self.tell(&place, format_args!("{marked} blocks are in use and were not counted as valid: what they hold may be old"));
             }
@@ -222,6 +226,19 @@ impl Mender {
             ));
         }
         self.recount(survey, kept);
+    }
+
+    /// Makes exactly those slots of a block valid that belong to something, and says how many were not, or were.
+    fn settle_slots(&mut self, survey: &Survey, block: u64) -> u32 {
+        let stated = self.state.slots.valid(block);
+        let mut valid = survey.slots.get(&block).copied().unwrap_or_default();
+        if !survey.is_whole() {
+            valid |= stated;
+        }
+        if valid != stated {
+            self.state.slots.set(block, valid);
+        }
+        (valid ^ stated).count_ones()
     }
 
     fn recount(&mut self, survey: &Survey, kept: u64) {

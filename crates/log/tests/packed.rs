@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::{MemoryDevice, WritableDevice};
-use anteros_log::{Log, Options, Policy, check};
+use anteros_log::{Log, Options, Policy, check, repair};
+use support::surgeon::Surgeon;
 use support::*;
 
 fn with(policy: Policy) -> Options {
@@ -173,4 +174,55 @@ fn compressed_files_take_less_room() {
     assert_eq!(tree.read("a.db").unwrap(), data);
     tree.unlink("a.db").unwrap();
     assert_eq!(tree.0.condition().used_blocks, before);
+}
+
+/// A log with two databases that were synced one after the other, unmounted.
+fn two_databases() -> (Arc<MemoryDevice>, Vec<u8>) {
+    let device = device(64 * MIB);
+    let tree = mounted(&device, Policy::Record);
+    let data = content(&mut Dice(3), 40_000);
+    for name in ["a.db", "b.db"] {
+        tree.put(name, &data).unwrap();
+        tree.fsync(name).unwrap();
+    }
+    tree.0.close().unwrap();
+    (device, data)
+}
+
+#[test]
+fn a_wrong_table_of_slots_is_found_and_repaired() {
+    let (device, data) = two_databases();
+    let mut surgeon = Surgeon::new(device.clone());
+    let (_, slots) = &mut surgeon.checkpoint.bst_journal[0];
+    *slots ^= 1 << 31 | 1;
+    surgeon.finish();
+    let faults = check(device.clone(), with(Policy::Record)).unwrap().faults;
+    let says = |word: &str| faults.iter().any(|fault| fault.contains(word));
+    assert!(
+        says("slots belong to nothing") && says("does not count it as valid"),
+        "{faults:#?}"
+    );
+    let told = repair(device.clone(), with(Policy::Record)).unwrap();
+    assert!(told.left.is_empty(), "{:?}", told.left);
+    assert_sound(&device, Policy::Record, 0);
+    assert!(mounted(&device, Policy::Record).read("a.db").unwrap() == data);
+}
+
+#[test]
+fn a_damaged_block_is_told_and_takes_nothing_else_along() {
+    let (device, data) = two_databases();
+    let surgeon = Surgeon::new(device.clone());
+    let (block, _) = surgeon.checkpoint.bst_journal[0];
+    let mut bytes = surgeon.read(block);
+    bytes[2000] ^= 4;
+    surgeon.write(block, &bytes);
+    let tree = mounted(&device, Policy::Record);
+    let error = tree.read("a.db").unwrap_err().to_string();
+    assert!(error.contains("the checksum is wrong"), "{error}");
+    assert!(tree.read("b.db").unwrap() == data);
+    let faults = check(device, with(Policy::Record)).unwrap().faults;
+    assert!(
+        faults.iter().any(|fault| fault.contains("checksum")),
+        "{faults:#?}"
+    );
 }
