@@ -511,9 +511,11 @@ impl Survey {
 
     /// A logical block lies in a chunk, and that in one slot or two.
     fn claim_slot(&mut self, state: &mut State, owner: Owner, at: Slotted) -> FsResult<()> {
-        let place = format_args!("inode {}, logical block {}", owner.ino, owner.lblk);
-        let text = place.to_string();
-        self.tolerate(text, state.read_chunk(owner.ino, owner.lblk, at))?;
+        let chunk = state.read_chunk(owner.ino, owner.lblk, at);
+        self.tolerate(
+            format_args!("inode {}, logical block {}", owner.ino, owner.lblk),
+            chunk,
+        )?;
         for (block, slot) in at.places() {
             if state.superblock.locate(block).is_none() {
                 continue;
