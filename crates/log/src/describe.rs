@@ -197,6 +197,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(SegmentState::from_bits(9 << 11), None);
+        assert_eq!(SegmentState::from_bits(10 << 11), None);
     }
 }

@@ -830,7 +830,7 @@ mod tests {
         let full = |kind: HeadKind| head(kind, kind as u32, 511);
         let most = Checkpoint {
             heads: HeadKind::ALL.map(full).to_vec(),
-            summaries: vec![owners(511); 9],
+            summaries: vec![owners(511); HeadKind::ALL.len()],
             orphans: vec![1; 16 * 1024],
             nat_journal: vec![(1, NatEntry::default()); 8 * BLOCK_BYTES / NAT_JOURNAL_BYTES],
             sit_journal: Vec::new(),
@@ -878,8 +878,8 @@ mod tests {
         let broken: [Broken<RawHeader>; 7] = [
             ("that of its place", |raw| raw.heads[0].kind = 1),
             ("that of its place", |raw| {
-                raw.heads[9] = RawHead {
-                    kind: 9,
+                raw.heads[10] = RawHead {
+                    kind: 10,
                     ..raw.heads[0]
                 }
             }),
