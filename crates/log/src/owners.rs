@@ -32,10 +32,13 @@ pub(crate) fn named(
             .position(|head| head.segment == segment)?;
         found.summaries.get(which)
     });
-    match (sealed(state, segment), head) {
-        (Err(_), Some(owners)) => Ok(owners.clone()),
-        (sealed, _) => sealed,
-    }
+    let sealed = sealed(state, segment);
+    let Some(head) = head else { return sealed };
+    // What lies there may be of a log that was here before, and had the same serial.
+    let mut owners = head.clone();
+    let behind = sealed.unwrap_or_default().into_iter().skip(owners.len());
+    owners.extend(behind);
+    Ok(owners)
 }
 
 /// Whose a block is, as the summary of its segment says.

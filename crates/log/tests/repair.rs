@@ -807,3 +807,22 @@ fn a_repair_may_be_interrupted_anywhere() {
     }
     assert!(states > 10, "{states}");
 }
+
+/// Its serials are the same; what the new log has not yet written there is not its own.
+#[test]
+fn summaries_of_a_log_that_was_here_before_are_not_held_against_the_new_one() {
+    let device = device(256 * MIB);
+    let fill = |files: u64| {
+        let tree = open(device.clone());
+        for file in 0..files {
+            let name = format!("f{file}");
+            tree.put(&name, &bytes(file, 120_000)).unwrap();
+            tree.fsync(&name).unwrap();
+        }
+        tree.0.close().unwrap();
+    };
+    fill(40);
+    make(device.clone());
+    fill(10);
+    assert_eq!(faults(&device), 0);
+}
