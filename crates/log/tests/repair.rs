@@ -811,7 +811,7 @@ fn a_repair_may_be_interrupted_anywhere() {
 /// Its serials are the same; what the new log has not yet written there is not its own.
 #[test]
 fn summaries_of_a_log_that_was_here_before_are_not_held_against_the_new_one() {
-    let device = device(256 * MIB);
+    let device = device(1024 * MIB);
     let fill = |files: u64| {
         let tree = open(device.clone());
         for file in 0..files {
