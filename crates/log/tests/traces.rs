@@ -56,11 +56,15 @@ fn no_more_is_written_than_by_f2fs() {
     }
 }
 
+/// What the paper saves on average is 47.5 %; by its rules, with our records instead of its nodes, it is a third at least.
 #[test]
-fn policies() {
+fn every_policy_writes_less_and_the_record_policy_least() {
     for name in ["app_DELETE", "app_WAL"] {
-        for (_, policy) in Policy::ALL {
-            written(name, policy);
-        }
+        let bytes = Policy::ALL.map(|(_, policy)| written(name, policy));
+        let [none, comp, fpc_n, paper, record, force] = bytes;
+        assert!(comp < none && fpc_n < none, "{name}: {bytes:?}");
+        assert!(paper <= fpc_n && paper < none * 2 / 3, "{name}: {bytes:?}");
+        assert!(record < none * 38 / 100, "{name}: {bytes:?}");
+        assert!(force <= record, "{name}: {bytes:?}");
     }
 }
