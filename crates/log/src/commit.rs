@@ -43,6 +43,8 @@ impl State {
             let sum = |block, data: &Block| sums.push((block, crc(data)));
             if let Err(error) = self.write_pages(ino, &mut packing, sum) {
                 if packing.is_begun() {
+                    // Never the last block of a group, but what was packed can be read.
+                    self.seal(&mut packing, false);
                     self.fail("a group could not be written", &error);
                 }
                 return Err(error);

@@ -587,12 +587,13 @@ impl State {
     /// Sends all dirty content to its places, in no group.
     pub(crate) fn write_content(&mut self) -> FsResult<()> {
         let mut packing = Packing::apart(HeadKind::Moved);
-        for ino in self.dirty_inos() {
+        let written = self.dirty_inos().into_iter().try_for_each(|ino| {
             self.left_early(ino)?;
-            self.write_pages(ino, &mut packing, |_, _| ())?;
-        }
+            self.write_pages(ino, &mut packing, |_, _| ())
+        });
+        // What was packed before something failed is there already.
         self.seal(&mut packing, true);
-        Ok(())
+        written
     }
 
     /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the

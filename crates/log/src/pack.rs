@@ -105,7 +105,8 @@ impl State {
         }))
     }
 
-    /// What kind of file it is: by its content, or else by the name that it was found or made by.
+    /// What kind of file it is: by the name that it was found or made by, or else by its content. It is a guess: of what cannot be
+    /// read, nothing is said.
     fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
         let live = self.live(ino)?;
         let named = live.named;
@@ -115,7 +116,9 @@ impl State {
         if named != FileKind::Other {
             return Ok(named);
         }
-        let start = self.content(ino, 0)?;
+        let Ok(start) = self.content(ino, 0) else {
+            return Ok(FileKind::Other);
+        };
         let kind = FileKind::of(b"", &start[..START_BYTES]);
         if start[..START_BYTES].iter().any(|&byte| byte != 0) {
             self.live(ino)?.recognized = Some(kind);

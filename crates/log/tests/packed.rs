@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anteros_core::{MemoryDevice, WritableDevice};
+use anteros_core::{FileSystem, MemoryDevice, WritableDevice};
 use anteros_log::{Log, Options, Policy, check, repair};
 use support::surgeon::Surgeon;
 use support::*;
@@ -206,6 +206,33 @@ fn a_wrong_table_of_slots_is_found_and_repaired() {
     assert!(told.left.is_empty(), "{:?}", told.left);
     assert_sound(&device, Policy::Record, 0);
     assert!(mounted(&device, Policy::Record).read("a.db").unwrap() == data);
+}
+
+/// To know what kind of file it is, its beginning is read; that this cannot be is no reason to stop writing.
+#[test]
+fn a_file_whose_beginning_is_damaged_can_be_written_to() {
+    let device = device(64 * MIB);
+    let tree = mounted(&device, Policy::Force);
+    let data = content(&mut Dice(3), 40_000);
+    tree.put("plain", &data).unwrap();
+    tree.fsync("plain").unwrap();
+    tree.0.close().unwrap();
+    let surgeon = Surgeon::new(device.clone());
+    let (block, _) = surgeon.checkpoint.bst_journal[0];
+    let mut bytes = surgeon.read(block);
+    bytes[2000] ^= 4;
+    surgeon.write(block, &bytes);
+    let tree = mounted(&device, Policy::Force);
+    tree.put("a.db", &data).unwrap();
+    let page = &data[..4096];
+    tree.write("plain", 50 * 4096, page).unwrap();
+    tree.0.checkpoint().unwrap();
+    assert_eq!(tree.0.failure(), None);
+    assert!(tree.read("a.db").unwrap() == data);
+    let mut found = vec![0; 4096];
+    let ino = tree.ino("plain").unwrap();
+    assert_eq!(tree.0.read(ino, 50 * 4096, &mut found).unwrap(), 4096);
+    assert!(found == page);
 }
 
 #[test]
