@@ -188,14 +188,9 @@ pub(crate) fn open(
     device: Arc<dyn WritableDevice>,
     options: Options,
 ) -> Result<(State, Recovery), LogError> {
-    let mut superblock = superblock(&*device)?;
+    let superblock = superblock(&*device)?;
     if !options.read_only {
         superblock.check_writable()?;
-        if options.policy != Policy::None && superblock.incompat & INCOMPAT_PACKED == 0 {
-            superblock.incompat |= INCOMPAT_PACKED;
-            superblock.generation += 1;
-            write_superblock(&*device, &superblock)?;
-        }
     }
     let checkpoint = newest_checkpoint(&*device, &superblock)?;
     let entries = segment_table(&*device, &superblock, &checkpoint)?;
@@ -223,11 +218,23 @@ pub(crate) fn open(
         if !recovery.was_clean || recovery.groups > 0 || recovery.dropped {
             replay.close_heads(&mut state)?;
         }
+        admit_packed(&mut state)?;
         // Another version: a group that did not arrive whole will never be taken for one of ours.
         state.checkpoint(false)?;
         agree(&*state.device, &state.superblock)?;
     }
     Ok((state, recovery))
+}
+
+/// Says in the superblock that content may be compressed, before any is.
+fn admit_packed(state: &mut State) -> Result<(), LogError> {
+    let superblock = &mut state.superblock;
+    if state.options.policy == Policy::None || superblock.incompat & INCOMPAT_PACKED != 0 {
+        return Ok(());
+    }
+    superblock.incompat |= INCOMPAT_PACKED;
+    superblock.generation += 1;
+    write_superblock(&*state.device, superblock)
 }
 
 /// What a checkpoint says, with these segments.

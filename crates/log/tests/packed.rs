@@ -253,3 +253,15 @@ fn a_damaged_block_is_told_and_takes_nothing_else_along() {
         "{faults:#?}"
     );
 }
+
+/// That compression may come is said in the superblock, by a mount that succeeds alone.
+#[test]
+fn a_log_that_cannot_be_mounted_is_not_written_to() {
+    let device = device(64 * MIB);
+    let mut surgeon = Surgeon::new(device.clone());
+    surgeon.checkpoint.used_blocks += 1;
+    surgeon.finish();
+    let before = device.to_vec();
+    assert!(Log::open(device.clone(), with(Policy::Record)).is_err());
+    assert!(device.to_vec() == before);
+}
