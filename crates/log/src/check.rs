@@ -13,7 +13,6 @@ use anteros_core::{FileKind, FsResult, WritableDevice};
 
 use crate::LogError;
 use crate::dir::{kind_of, type_of};
-use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
@@ -365,7 +364,7 @@ impl Checker {
 
     /// Slots that count as valid and belong to nothing, and blocks that are valid without a slot that is.
     fn compare_slots(&mut self) {
-        for (segment, _) in self.state.slots.segments() {
+        for segment in self.state.slots.segments() {
             let start = self.state.segments.start(segment);
             for index in 0..SEGMENT_CONTENT as u16 {
                 let block = start + u64::from(index);
@@ -373,8 +372,7 @@ impl Checker {
                 let claimed = self.slots.get(&block).copied().unwrap_or_default();
                 let lost = (valid & !claimed).count_ones();
                 let entry = self.state.segments.segment(segment).clone();
-                let is_packed = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed);
-                let is_valid = is_packed && entry.is_valid(index);
+                let is_valid = entry.is_packed() && entry.is_valid(index);
                 let place = format!("block {block}");
                 if lost > 0 {
                     self.report
@@ -460,8 +458,7 @@ impl Checker {
             let kept: Vec<u16> = valid
                 .filter(|&index| now.is_valid(index) && self.owners.get(segment, index))
                 .collect();
-            let is_packed = HeadKind::from_raw(now.kind).is_some_and(HeadKind::is_packed);
-            if kept.is_empty() || is_packed {
+            if kept.is_empty() || now.is_packed() {
                 continue;
             }
             match owners::named(&self.state, Some(&checkpoint), segment) {

@@ -22,6 +22,16 @@ const NAT_JOURNAL_MAX: usize = 800;
 /// The same of the segment table.
 pub(crate) const SIT_JOURNAL_MAX: usize = 96;
 
+/// What a checkpoint says of a table.
+pub(crate) struct Stated<Newer> {
+    /// Which copy of a block of it counts.
+    pub(crate) bits: Bits,
+    /// Entries that are newer.
+    pub(crate) journal: Vec<Newer>,
+    /// Blocks of it that were written.
+    pub(crate) written: u64,
+}
+
 /// The segment table on the device.
 pub(crate) struct Tables {
     pub(crate) sit_bits: Bits,
@@ -150,9 +160,8 @@ impl State {
                 .write(&mut block, segment - first);
         }
         self.tables.sit_bits.flip(index as usize);
-        let copy = u64::from(self.tables.sit_bits.get(index as usize))
-            * u64::from(self.superblock.sit_blocks);
-        let place = self.superblock.sit_start + copy + u64::from(index);
+        let (start, blocks) = (self.superblock.sit_start, self.superblock.sit_blocks);
+        let place = self.tables.sit_bits.place(start, blocks, index);
         self.statistics.wrote(Cause::Checkpoint);
         Ok(self.device.write_at(place * BLOCK_BYTES as u64, &*block)?)
     }

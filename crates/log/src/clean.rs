@@ -142,7 +142,7 @@ impl State {
     pub(crate) fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
         let start = self.segments.start(segment);
         let entry = self.segments.segment(segment).clone();
-        if HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed) {
+        if entry.is_packed() {
             return self.clean_packed(segment);
         }
         let block = self.fetch(start + u64::from(SEGMENT_CONTENT))?;

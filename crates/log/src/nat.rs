@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsResult, WritableDevice};
 
+use crate::checkpoint::Stated;
 use crate::layout::bits::Bits;
 use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
 use crate::layout::{BLOCK_BYTES, Block, ROOT, Superblock};
@@ -15,16 +16,6 @@ use crate::medium;
 
 /// Blocks of the table that are kept in memory.
 const CACHED_MAX: usize = 128;
-
-/// What a checkpoint says of the table.
-pub(crate) struct Stated {
-    /// Which copy of a block of it counts.
-    pub(crate) bits: Bits,
-    /// Entries that are newer.
-    pub(crate) journal: Vec<(u32, NatEntry)>,
-    /// Blocks of it that were written.
-    pub(crate) written: u64,
-}
 
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
@@ -86,8 +77,7 @@ impl Nat {
     }
 
     fn place(&self, table_block: u32) -> u64 {
-        let copy = u64::from(self.bits.get(table_block as usize)) * u64::from(self.blocks);
-        self.start + copy + u64::from(table_block)
+        self.bits.place(self.start, self.blocks, table_block)
     }
 
     fn table_block(&mut self, table_block: u32) -> FsResult<&mut Block> {
@@ -203,7 +193,7 @@ impl Nat {
 
     /// What a checkpoint has to say: the entries that are newer than the table, of which there are at most
     /// `journal_max`; others go to the table, to the copies that do not count yet.
-    pub(crate) fn checkpoint(&mut self, journal_max: usize) -> FsResult<Stated> {
+    pub(crate) fn checkpoint(&mut self, journal_max: usize) -> FsResult<Stated<(u32, NatEntry)>> {
         let written = if self.newer.len() > journal_max {
             self.write_table()?
         } else {

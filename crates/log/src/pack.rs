@@ -27,8 +27,8 @@ pub(crate) struct Packing {
     /// Of the group that they belong to.
     sequence: u64,
     open: Option<Filling>,
-    /// Whether the next block is the first one.
-    first: bool,
+    /// Whether there was a block before.
+    begun: bool,
     /// Whether a block is full and has left.
     sent: bool,
     /// Whether metadata may share a block with the data.
@@ -48,7 +48,7 @@ impl Packing {
             head,
             sequence,
             open: None,
-            first: true,
+            begun: false,
             sent: false,
             mixed: true,
             end: None,
@@ -71,7 +71,7 @@ impl Packing {
 
     /// Whether anything was packed.
     pub(crate) fn is_begun(&self) -> bool {
-        !self.first
+        self.begun
     }
 
     /// Whether blocks are full and have left.
@@ -140,8 +140,7 @@ impl State {
             .filter(|(_, page)| page.dirty)
             .map(|(&lblk, page)| (lblk, page.data.clone()))
             .collect();
-        let squeezed = self.squeezer.squeeze(ino, &pages, rules, CHUNK_MAX);
-        for chunk in &squeezed.chunks {
+        for chunk in &self.squeezer.squeeze(ino, &pages, rules, CHUNK_MAX) {
             let at = self.pack(packing, chunk, rules)?;
             self.point(packing, chunk, at)?;
         }
@@ -234,10 +233,10 @@ impl State {
                 true => u16::try_from(lag).unwrap_or(u16::MAX),
                 false => 0,
             },
-            first: packing.first,
+            first: !packing.begun,
             last: false,
         };
-        packing.first = false;
+        packing.begun = true;
         packing.open = Some(Filling {
             place: placed.block,
             block: PackedBlock::new(header),
@@ -295,7 +294,7 @@ impl State {
     }
 
     /// A slot of a packed block is valid from now on.
-    pub(crate) fn occupy(&mut self, block: u64, slot: u8) -> bool {
+    pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
         let valid = self.slots.valid(block);
         if valid == 0 {
             let seconds = self.seconds();
@@ -303,7 +302,6 @@ impl State {
             self.space.charge(1);
         }
         self.slots.set(block, valid | 1 << slot);
-        valid >> slot & 1 == 0
     }
 
     /// A slot is not valid any more.
@@ -402,12 +400,8 @@ impl State {
             bytes,
         };
         let rules = Rules {
-            window: 1,
-            sample: crate::policy::Sample::Page,
-            straddles: true,
             slots: self.superblock.slots_max,
-            sequential: false,
-            mixed: false,
+            ..Rules::MOVED
         };
         let moved = self.pack(packing, &chunk, &rules)?;
         for lblk in lblks {

@@ -110,3 +110,15 @@ pub(crate) struct Rules {
     /// Whether the metadata of the file lies in the same block.
     pub(crate) mixed: bool,
 }
+
+impl Rules {
+    /// How chunks are packed that are moved as they are.
+    pub(crate) const MOVED: Self = Self {
+        window: 1,
+        sample: Sample::Page,
+        straddles: true,
+        slots: SLOTS_MAX,
+        sequential: false,
+        mixed: false,
+    };
+}

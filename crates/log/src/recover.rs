@@ -169,9 +169,8 @@ fn raw_segment_table(
 ) -> Result<Vec<SitEntry>, LogError> {
     let mut entries = Vec::with_capacity(superblock.segments as usize);
     for index in 0..superblock.sit_blocks {
-        let copy =
-            u64::from(checkpoint.sit_bits.get(index as usize)) * u64::from(superblock.sit_blocks);
-        let block = read_block(device, superblock.sit_start + copy + u64::from(index))?;
+        let (start, blocks) = (superblock.sit_start, superblock.sit_blocks);
+        let block = read_block(device, checkpoint.sit_bits.place(start, blocks, index))?;
         let left = superblock.segments - entries.len() as u32;
         for at in 0..SIT_PER_BLOCK.min(left) {
             entries.push(SitEntry::read(&block, at));

@@ -110,6 +110,11 @@ impl Segment {
         }
     }
 
+    /// Whether its blocks say themselves whose they are.
+    pub(crate) fn is_packed(&self) -> bool {
+        HeadKind::from_raw(self.kind).is_some_and(HeadKind::is_packed)
+    }
+
     pub(crate) fn is_valid(&self, index: u16) -> bool {
         self.bits[usize::from(index / 64)] >> (index % 64) & 1 == 1
     }
@@ -662,8 +667,7 @@ impl Segments {
     /// A segment turns out to hold packed blocks, or others, as this kind does: it was opened after the checkpoint.
     pub(crate) fn holds(&mut self, segment: u32, kind: HeadKind) {
         let entry = self.segment_mut(segment);
-        let known = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed);
-        if known != kind.is_packed() {
+        if entry.is_packed() != kind.is_packed() {
             entry.kind = kind.to_raw();
             self.changed.insert(segment);
         }
@@ -673,7 +677,7 @@ impl Segments {
     pub(crate) fn packed(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.count()).filter(|&segment| {
             let entry = self.segment(segment);
-            entry.valid > 0 && HeadKind::from_raw(entry.kind).is_some_and(HeadKind::is_packed)
+            entry.valid > 0 && entry.is_packed()
         })
     }
 
@@ -692,8 +696,7 @@ impl Segments {
                 entry.state = Use::Full;
                 self.note_emptied(next);
             }
-            let kind = HeadKind::from_raw(self.segment(head.segment).kind);
-            if !kind.is_some_and(HeadKind::is_packed) {
+            if !self.segment(head.segment).is_packed() {
                 summaries.push(summary);
             }
         }

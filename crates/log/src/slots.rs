@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsResult, WritableDevice};
 
+use crate::checkpoint::Stated;
 use crate::layout::bits::Bits;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Superblock};
@@ -17,16 +18,6 @@ use crate::medium::{read_block, zeroed};
 const JOURNAL_MAX: usize = 512;
 
 type Entries = Box<[u32; SEGMENT_BLOCKS as usize]>;
-
-/// What a checkpoint says of the table.
-pub(crate) struct Stated {
-    /// Which copy of a block of it counts.
-    pub(crate) bits: Bits,
-    /// Entries that are newer.
-    pub(crate) journal: Vec<(u64, u32)>,
-    /// Blocks of it that were written.
-    pub(crate) written: u64,
-}
 
 pub(crate) struct Slots {
     device: Arc<dyn WritableDevice>,
@@ -89,8 +80,7 @@ impl Slots {
 
     /// Where the copy of a block of the table lies that counts.
     fn place(&self, table_block: u32) -> u64 {
-        let copy = u64::from(self.bits.get(table_block as usize)) * u64::from(self.blocks);
-        self.start + copy + u64::from(table_block)
+        self.bits.place(self.start, self.blocks, table_block)
     }
 
     fn locate(&self, block: u64) -> (u32, usize) {
@@ -133,18 +123,13 @@ impl Slots {
             .collect();
     }
 
-    /// Segments with valid slots, and how many these are.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.entries.iter().map(|(&segment, entries)| {
-            (
-                segment,
-                entries.iter().map(|entry| entry.count_ones()).sum(),
-            )
-        })
+    /// Segments that may have valid slots.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.keys().copied()
     }
 
     /// What a checkpoint says; where the journal has grown too long, the table is written.
-    pub(crate) fn checkpoint(&mut self) -> FsResult<Stated> {
+    pub(crate) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
         let mut written = 0;
         if self.newer.len() > JOURNAL_MAX {
             let newer = std::mem::take(&mut self.newer);

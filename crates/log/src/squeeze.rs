@@ -38,14 +38,6 @@ impl Chunk {
     }
 }
 
-/// What became of the pages of a write.
-#[derive(Debug, Default)]
-pub(crate) struct Squeezed {
-    pub(crate) chunks: Vec<Chunk>,
-    /// Those that stay as they are.
-    pub(crate) plain: Vec<u32>,
-}
-
 /// Compresses pages, with memory that is used again.
 pub(crate) struct Squeezer {
     encoder: Lz4Encoder,
@@ -65,38 +57,29 @@ impl Default for Squeezer {
 }
 
 impl Squeezer {
-    /// Compresses the pages of a file, by rising number; a chunk has at most `room` bytes.
+    /// Compresses the pages of a file, by rising number, that gain; a chunk has at most `room` bytes.
     pub(crate) fn squeeze(
         &mut self,
         ino: u32,
         pages: &[(u32, Arc<Block>)],
         rules: &Rules,
         room: usize,
-    ) -> Squeezed {
-        let mut squeezed = Squeezed::default();
+    ) -> Vec<Chunk> {
+        let mut chunks = Vec::new();
         if rules.sample == Sample::First && !self.halves(pages) {
-            squeezed.plain = pages.iter().map(|(lblk, _)| *lblk).collect();
-            return squeezed;
+            return chunks;
         }
         for run in pages.chunk_by(|(left, _), (right, _)| left + 1 == *right) {
             let mut rest = run;
-            while let Some((lblk, _)) = rest.first() {
+            while !rest.is_empty() {
                 let window = &rest[..rest.len().min(rules.window)];
-                let taken = match self.chunk(ino, window, room) {
-                    Some(chunk) => {
-                        let taken = usize::from(chunk.blocks);
-                        squeezed.chunks.push(chunk);
-                        taken
-                    }
-                    None => {
-                        squeezed.plain.push(*lblk);
-                        1
-                    }
-                };
+                let chunk = self.chunk(ino, window, room);
+                let taken = chunk.as_ref().map_or(1, |chunk| usize::from(chunk.blocks));
                 rest = &rest[taken..];
+                chunks.extend(chunk);
             }
         }
-        squeezed
+        chunks
     }
 
     /// Whether the first page shrinks to a half.

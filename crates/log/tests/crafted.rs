@@ -345,16 +345,7 @@ fn records_that_lie_are_refused() {
             name: b"x",
         },
     ]);
-    let tree = Tree(
-        Log::open(
-            craft.device,
-            Options {
-                read_only: true,
-                ..options()
-            },
-        )
-        .unwrap(),
-    );
+    let tree = open_to_read(craft.device);
     let error = tree.read("x").unwrap_err().to_string();
     assert!(error.contains("node 9"), "{error}");
 }
@@ -454,16 +445,7 @@ fn what_only_a_newer_program_may_write_is_mounted_to_be_read() {
         .unwrap()
         .to_string();
     assert!(error.contains("can only read"), "{error}");
-    let tree = Tree(
-        Log::open(
-            craft.device,
-            Options {
-                read_only: true,
-                ..options()
-            },
-        )
-        .unwrap(),
-    );
+    let tree = open_to_read(craft.device);
     assert_eq!(tree.read("f").unwrap(), b"f");
 }
 

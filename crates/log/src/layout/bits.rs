@@ -64,6 +64,13 @@ impl Bits {
         self.bit(index)
     }
 
+    /// Of the two copies of a table that begins at `start`, of so many blocks each: where the copy of block `index` lies that
+    /// counts.
+    pub fn place(&self, start: u64, blocks: u32, index: u32) -> u64 {
+        let copy = u64::from(self.get(index as usize)) * u64::from(blocks);
+        start + copy + u64::from(index)
+    }
+
     /// Sets a bit, or clears it.
     pub fn set(&mut self, index: usize, is_set: bool) {
         if self.get(index) != is_set {

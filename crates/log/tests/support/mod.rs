@@ -66,6 +66,15 @@ pub fn open(device: Arc<dyn WritableDevice>) -> Tree {
     Tree(Log::open(device, options()).unwrap())
 }
 
+/// Without a write.
+pub fn open_to_read(device: Arc<dyn WritableDevice>) -> Tree {
+    let options = Options {
+        read_only: true,
+        ..options()
+    };
+    Tree(Log::open(device, options).unwrap())
+}
+
 /// A mounted log that takes paths; the empty path is the root.
 pub struct Tree(pub Log);
 
