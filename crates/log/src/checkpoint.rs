@@ -194,6 +194,10 @@ impl State {
         let reading = self.reading.clone();
         let _nobody_reads = reading.write().unwrap_or_else(PoisonError::into_inner);
         let released = self.segments.release();
+        for &segment in &released {
+            let start = self.segments.start(segment);
+            self.ahead.forget(start..start + u64::from(SEGMENT_BLOCKS));
+        }
         let bytes = u64::from(SEGMENT_BLOCKS) * BLOCK_BYTES as u64;
         for segment in released {
             if !self.discards {

@@ -175,7 +175,7 @@ impl State {
                 .into());
             }
         }
-        self.statistics.as_cleaning(&before);
+        self.statistics.count_as(Cause::Cleaning, &before);
         Ok(())
     }
 
@@ -183,12 +183,17 @@ impl State {
         let start = self.segments.start(segment);
         let blocks: Vec<u16> = self.segments.segment(segment).valid_blocks().collect();
         let before = self.statistics;
-        let mut packing = Packing::apart(HeadKind::Moved);
+        // What was compressed in the background stays apart, in its order.
+        let to = match self.segments.segment(segment).is_of(HeadKind::Background) {
+            true => HeadKind::Background,
+            false => HeadKind::Moved,
+        };
+        let mut packing = Packing::apart(to);
         let moved = blocks.into_iter().try_for_each(|index| {
             self.move_packed(segment, start + u64::from(index), &mut packing)
         });
         self.seal(&mut packing, true);
-        self.statistics.as_cleaning(&before);
+        self.statistics.count_as(Cause::Cleaning, &before);
         moved
     }
 

@@ -12,6 +12,7 @@ use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::medium::{vanished, zeroed};
 use crate::pack::{self, Packing};
+use crate::policy::Policy;
 use crate::state::{Live, Page, State};
 use crate::statistics::Cause;
 
@@ -45,9 +46,16 @@ pub(crate) struct PackedRun {
     pub(crate) skip: usize,
     /// Which part of the buffer.
     pub(crate) part: Range<usize>,
+    /// Whether it was compressed in the background.
+    pub(crate) is_background: bool,
 }
 
 impl PackedRun {
+    /// Whether both lie in the same chunk.
+    pub(crate) fn is_one_chunk_with(&self, other: &Self) -> bool {
+        (self.at.block, self.at.slot) == (other.at.block, other.at.slot)
+    }
+
     /// Fills its part of a buffer.
     pub(crate) fn fill(&self, chunk: &[u8], buf: &mut [u8]) {
         let page = pack::page(chunk, self.at.sequence);
@@ -125,6 +133,7 @@ impl State {
                         at,
                         skip,
                         part,
+                        is_background: false,
                     });
                 }
                 Pointer::Hole | Pointer::Promised => return,
@@ -139,6 +148,9 @@ impl State {
                 _ => runs.push(Run { offset: at, part }),
             }
         })?;
+        for run in &mut packed {
+            run.is_background = self.is_background(run.at.block);
+        }
         buf[filled..].fill(0);
         self.take_leaving(&mut runs, buf)?;
         self.take_leaving_packed(&mut packed, buf)?;
@@ -179,8 +191,8 @@ impl State {
         let mut rest = Vec::new();
         for run in runs.drain(..) {
             let mut is_leaving = false;
-            let places = run.at.block..run.at.block + 1 + u64::from(run.at.continues);
-            self.visit_leaving(places, |_, _| is_leaving = true)?;
+            let places = run.at.blocks();
+            self.visit_leaving(*places.start()..places.end() + 1, |_, _| is_leaving = true)?;
             if is_leaving {
                 let chunk = self.read_chunk(run.owner.ino, run.owner.lblk, run.at)?;
                 run.fill(&chunk, buf);
@@ -629,6 +641,12 @@ impl State {
     /// Where content goes that is written now: what belongs to a directory, has replaced something young or has a name that
     /// says so will not last long.
     fn data_heat(&mut self, ino: u32, lblk: u32) -> FsResult<HeadKind> {
+        let is_executable = self.options.policy != Policy::None
+            && self.live(ino)?.kind() == FileKind::Regular
+            && self.file_kind(ino)? == crate::kind::FileKind::Executable;
+        if is_executable {
+            return Ok(HeadKind::Executables);
+        }
         let live = self.live(ino)?;
         let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {
             let replaced = self.pointer(ino, lblk)?.block();

@@ -12,10 +12,12 @@
 //! `docs/design/log.md` has the reasons, `docs/format/log.md` every bit.
 
 mod acl;
+mod ahead;
 mod check;
 mod checkpoint;
 mod clean;
 mod commit;
+mod compact;
 mod describe;
 mod dir;
 mod error;
@@ -34,6 +36,7 @@ mod owners;
 mod pack;
 mod pieces;
 mod policy;
+mod prefetch;
 mod ranges;
 mod recover;
 mod repair;
@@ -51,6 +54,7 @@ mod writer;
 mod xattr;
 
 pub use check::{Report, check};
+pub use compact::{Compacted, FileReads};
 pub use describe::{Layout, SegmentState, TENTHS, describe};
 pub use error::LogError;
 pub use inspect::{Area, Content, Group, InodeView, Inspector, NodeView, Place, Run};

@@ -2,21 +2,23 @@
 //!
 //! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
 //! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
-//! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of the
-//! flush, the state, that of the readers, the writer's.
+//! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
+//! giving, that of the flush, the state, that of the readers, the writer's, that of what is read ahead.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::LogError;
+use crate::ahead::Ahead;
 use crate::clean::Choice;
-use crate::file::PackedRun;
-use crate::layout::BLOCK_BYTES;
-use crate::medium::read_block;
+use crate::file::{BLOCK, PackedRun};
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::medium::vanished;
 use crate::options::Options;
 use crate::pack;
 use crate::recover::{self, Recovery};
@@ -26,7 +28,7 @@ use crate::writer::Writer;
 
 /// A mounted log.
 pub struct Log {
-    device: Arc<dyn WritableDevice>,
+    pub(crate) device: Arc<dyn WritableDevice>,
     state: Mutex<State>,
     writer: Arc<Writer>,
     /// Writes what was handed over; see [`Options::writes_behind`].
@@ -34,7 +36,13 @@ pub struct Log {
     /// See [`State::leaving_max`].
     leaving_max: usize,
     /// See [`State::reading`].
-    reading: Arc<RwLock<()>>,
+    pub(crate) reading: Arc<RwLock<()>>,
+    /// What is read before anyone asks.
+    pub(crate) ahead: Arc<Ahead>,
+    /// Whether somebody takes it.
+    pub(crate) prefetches: AtomicBool,
+    /// Held while content is given to who has not asked for it.
+    pub(crate) giving: Mutex<()>,
     /// All groups below are on the device; whoever holds it flushes.
     durable: Mutex<u64>,
     /// Held by whoever gives back what large inodes held that are gone.
@@ -88,6 +96,9 @@ impl Log {
         Ok(Self {
             device,
             reading: state.reading.clone(),
+            ahead: state.ahead.clone(),
+            prefetches: AtomicBool::new(false),
+            giving: Mutex::default(),
             durable: Mutex::new(state.durable),
             leaving_max: state.leaving_max(),
             state: Mutex::new(state),
@@ -222,15 +233,48 @@ impl Log {
 
     /// Decodes each chunk once of which logical blocks are wanted that follow each other.
     fn read_packed(&self, runs: Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
-        let is_one = |left: &PackedRun, right: &PackedRun| {
-            (left.at.block, left.at.slot) == (right.at.block, right.at.slot)
-        };
-        for runs in runs.chunk_by(is_one) {
-            let read = |block| read_block(&*self.device, block);
+        let blocks = self.packed_blocks(&runs)?;
+        for runs in runs.chunk_by(PackedRun::is_one_chunk_with) {
+            let read = |block| blocks.get(&block).cloned().ok_or_else(vanished);
             let chunk = pack::chunk(runs[0].owner, runs[0].at, read)?;
             runs.iter().for_each(|run| run.fill(&chunk, buf));
         }
         Ok(())
+    }
+
+    /// The blocks that chunks lie in, those that are near each other by one read.
+    fn packed_blocks(&self, runs: &[PackedRun]) -> FsResult<BTreeMap<u64, Arc<Block>>> {
+        let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
+        let places: Vec<u64> = places.into_iter().collect();
+        let mut blocks = BTreeMap::new();
+        for near in places.chunk_by(|left, right| left + BRIDGED > *right) {
+            let kept = near.iter().map_while(|&block| self.ahead.get(block));
+            let kept: Vec<_> = near.iter().copied().zip(kept).collect();
+            if kept.len() == near.len() {
+                blocks.extend(kept);
+                continue;
+            }
+            let (first, last) = (near[0], near[near.len() - 1]);
+            let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
+            self.device.read_at(first * BLOCK, &mut bytes)?;
+            let read = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+            blocks.extend((first..).zip(read.map(|block| Arc::new(*block))));
+        }
+        if self.prefetches.load(Ordering::Relaxed) {
+            self.note_read(runs);
+        }
+        Ok(blocks)
+    }
+
+    /// Has that read ahead which will be wanted behind these.
+    fn note_read(&self, runs: &[PackedRun]) {
+        let runs: Vec<_> = runs.iter().filter(|run| run.is_background).collect();
+        for near in runs.chunk_by(|left, right| {
+            (*left.at.blocks().start()..left.at.blocks().end() + BRIDGED).contains(&right.at.block)
+        }) {
+            let (first, last) = (near[0].at.block, *near[near.len() - 1].at.blocks().end());
+            self.ahead.note(first..last + 1);
+        }
     }
 
     /// Makes the content of these inodes durable, and all changes of names and attributes.
@@ -379,12 +423,16 @@ fn begin(writer: Arc<Writer>) -> io::Result<JoinHandle<()>> {
 
 impl Drop for Log {
     fn drop(&mut self) {
+        self.ahead.end();
         if let Some(thread) = self.thread.take() {
             self.writer.end();
             let _ = thread.join();
         }
     }
 }
+
+/// Blocks nearer to each other than this are read by one request, with what lies between them.
+const BRIDGED: u64 = 8;
 
 /// Where less than one in so many segments is free, idle times are for cleaning.
 const IDLE_FREE: u32 = 5;

@@ -27,6 +27,8 @@ pub struct Options {
     pub order: Order,
     /// What is compressed, and how.
     pub policy: Policy,
+    /// Bytes of packed blocks that are kept which were read before anyone asked; see [`Log::prefetch`](crate::Log::prefetch).
+    pub prefetch_bytes: usize,
     /// How long changes may wait for a checkpoint.
     pub checkpoint_interval: Duration,
     /// Whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
@@ -44,6 +46,7 @@ impl Options {
             read_only: false,
             order: Order::default(),
             policy: Policy::default(),
+            prefetch_bytes: 4 << 20,
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,
             clock,

@@ -9,13 +9,13 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, Block, Corrupt};
+use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT};
 use crate::policy::{Policy, Rules};
 use crate::squeeze::{self, Chunk};
 use crate::state::State;
 use crate::statistics::Cause;
 
-/// The most bytes of a chunk: so many find room in a block, or in the rest of one and the next.
+/// The most bytes of a chunk of a group: so many find room in a block, or in the rest of one and the next.
 const CHUNK_MAX: usize = packed::ROOM_MAX;
 
 /// Less than this is not worth beginning a chunk in.
@@ -107,7 +107,7 @@ impl State {
 
     /// What kind of file it is: by the name that it was found or made by, or else by its content. It is a guess: of what cannot be
     /// read, nothing is said.
-    fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
+    pub(crate) fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
         let live = self.live(ino)?;
         let named = live.named;
         if let Some(kind) = live.recognized {
@@ -152,9 +152,7 @@ impl State {
 
     /// The pages of a chunk that was packed are where it is now.
     fn point(&mut self, packing: &Packing, chunk: &Chunk, at: Slotted) -> FsResult<()> {
-        let pointers: Vec<Pointer> = (0..chunk.blocks)
-            .map(|sequence| Pointer::Packed(Slotted { sequence, ..at }))
-            .collect();
+        let pointers = chunk.pointers(at);
         let range = chunk.lblk..chunk.lblk + u32::from(chunk.blocks);
         // What a group has in slots needs no record.
         match packing.is_of_group() {
@@ -171,54 +169,77 @@ impl State {
         Ok(())
     }
 
-    /// Puts a chunk into the next slot, or into the next two.
-    fn pack(&mut self, packing: &mut Packing, chunk: &Chunk, rules: &Rules) -> FsResult<Slotted> {
+    /// The pages of a chunk, none of them dirty, are where it is now.
+    pub(crate) fn settle(&mut self, chunk: &Chunk, at: Slotted) -> FsResult<()> {
+        let pointers = chunk.pointers(at);
+        let mut had_blocks = 0;
+        self.set_pointers(chunk.ino, chunk.lblk, &pointers, |was| {
+            had_blocks += u64::from(was.has_block());
+        })?;
+        self.space.give(had_blocks);
+        Ok(())
+    }
+
+    /// Puts a chunk into the next slot, and what finds no room there into the blocks behind.
+    pub(crate) fn pack(
+        &mut self,
+        packing: &mut Packing,
+        chunk: &Chunk,
+        rules: &Rules,
+    ) -> FsResult<Slotted> {
         let begins = rules.sequential && packing.end != Some((chunk.ino, chunk.lblk));
         packing.end = Some((chunk.ino, chunk.lblk + u32::from(chunk.blocks)));
         let is_full = packing.slots() >= usize::from(rules.slots);
         if begins || is_full {
             self.seal(packing, false);
         }
-        let fits = chunk.bytes.len() <= packing.room();
+        let behind = |room: usize| {
+            chunk
+                .bytes
+                .len()
+                .saturating_sub(room)
+                .div_ceil(packed::ROOM_MAX)
+        };
+        let fits = behind(packing.room()) == 0;
+        let goes_on =
+            |filling: &Filling| behind(filling.block.room()) <= self.blocks_behind(filling.place);
         let may_begin = rules.straddles
             && packing.room() >= PIECE_MIN
-            && packing
-                .open
-                .as_ref()
-                .is_some_and(|filling| self.goes_on(filling.place));
+            && packing.open.as_ref().is_some_and(goes_on);
         if !fits && !may_begin {
             self.seal(packing, false);
         }
         if packing.open.is_none() {
+            if self.segments.left(packing.head) <= behind(packed::ROOM_MAX) {
+                self.segments.close(packing.head);
+            }
             self.begin(packing, Cause::Data)?;
         }
+        let behind = behind(packing.room());
         let (front, rest) = chunk.bytes.split_at(chunk.bytes.len().min(packing.room()));
-        let continues = !rest.is_empty();
-        let slot = Slot {
-            continues,
+        let slot = |at: usize| Slot {
+            continues: at < behind,
+            continued: at > 0,
             ..chunk.slot()
         };
-        let (block, number) = self.fill(packing, slot, front)?;
-        if continues {
+        let (block, number) = self.fill(packing, slot(0), front)?;
+        for (at, part) in (1..).zip(rest.chunks(packed::ROOM_MAX)) {
             self.seal(packing, false);
             self.begin(packing, Cause::Data)?;
-            let slot = Slot {
-                continued: true,
-                ..chunk.slot()
-            };
-            self.fill(packing, slot, rest)?;
+            self.fill(packing, slot(at), part)?;
         }
         Ok(Slotted {
             block,
             slot: number,
             sequence: 0,
-            continues,
+            behind: behind as u8,
         })
     }
 
-    /// Whether the next block of the head lies behind this one.
-    fn goes_on(&self, block: u64) -> bool {
-        self.superblock.locate(block + 1).is_some()
+    /// How many blocks of its segment lie behind a block.
+    fn blocks_behind(&self, block: u64) -> usize {
+        let (_, index) = self.segments.locate(block);
+        SEGMENT_CONTENT as usize - 1 - usize::from(index)
     }
 
     /// Opens the next block.
@@ -341,7 +362,7 @@ impl State {
     /// The logical blocks that the chunk holds of which this one is.
     pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
         let whose = Owner { ino, lblk };
-        chunk(whose, at, |block| self.fetch(block))
+        chunk(whose, at, |block| Ok(self.fetch(block)?.into()))
     }
 
     /// Moves what is valid in a packed block.
@@ -353,19 +374,27 @@ impl State {
                 continue;
             }
             // The rest of a chunk moves with its beginning.
-            let (head, at) = if slot.continued {
-                let before = self.fetch(block - 1)?;
-                let (_, slots) = packed::parse(&before)?;
-                let last = slots.len().checked_sub(1);
-                let last =
-                    last.ok_or_else(|| broken("it goes on from a block without slots", block))?;
-                (last as u8, block - 1)
-            } else {
-                (number, block)
+            let (block, number) = match slot.continued {
+                true => self.beginning(block)?,
+                false => (block, number),
             };
-            self.move_chunk(slot, at, head, packing)?;
+            self.move_chunk(slot, block, number, packing)?;
         }
         Ok(())
+    }
+
+    /// The slot in which the chunk begins that goes on in a block.
+    fn beginning(&mut self, block: u64) -> FsResult<(u64, u8)> {
+        for before in (block.saturating_sub(BEHIND_MAX)..block).rev() {
+            let (_, slots) = packed::parse(&*self.fetch(before)?)?;
+            match slots.last() {
+                Some(last) if !last.continues => break,
+                Some(last) if !last.continued => return Ok((before, slots.len() as u8 - 1)),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Err(broken("it goes on from no slot", block))
     }
 
     fn move_chunk(
@@ -391,7 +420,7 @@ impl State {
             lblk: slot.lblk,
         };
         let head = Slotted { sequence: 0, ..at };
-        let (slot, bytes) = stored(whose, head, |block| self.fetch(block))?;
+        let (slot, bytes) = stored(whose, head, |block| Ok(self.fetch(block)?.into()))?;
         let chunk = Chunk {
             ino: slot.ino,
             lblk: slot.lblk,
@@ -419,6 +448,9 @@ impl State {
 /// The most logical blocks of a chunk.
 pub(crate) const CHUNK_BLOCKS_MAX: u32 = 32;
 
+/// The most blocks in which one goes on.
+const BEHIND_MAX: u64 = 32;
+
 fn is_same_chunk(pointer: Pointer, at: Slotted) -> bool {
     matches!(pointer, Pointer::Packed(found) if (found.block, found.slot) == (at.block, at.slot))
 }
@@ -431,7 +463,7 @@ fn broken(rule: &'static str, found: u64) -> FsError {
 fn stored(
     whose: Owner,
     at: Slotted,
-    mut read: impl FnMut(u64) -> FsResult<Box<Block>>,
+    mut read: impl FnMut(u64) -> FsResult<Arc<Block>>,
 ) -> FsResult<(Slot, Vec<u8>)> {
     let block = read(at.block)?;
     let (_, slots) = packed::parse(&block)?;
@@ -442,22 +474,31 @@ fn stored(
             && slot.ino == whose.ino
             && Some(slot.lblk) == lblk
             && slot.blocks > at.sequence
-            && slot.continues == at.continues
+            && slot.continues == (at.behind > 0)
             && !slot.continued
     });
     let slot =
         slot.ok_or_else(|| broken("the slot does not hold what a pointer says", at.block))?;
     let mut bytes = slot.bytes(&block).to_vec();
-    if slot.continues {
-        let behind = read(at.block + 1)?;
-        let (_, slots) = packed::parse(&behind)?;
+    for place in at.blocks().skip(1) {
+        let block = read(place)?;
+        let (_, slots) = packed::parse(&block)?;
+        let whole = Slot {
+            continued: true,
+            continues: place < *at.blocks().end(),
+            ..slot
+        };
         let rest = slots.first().filter(|rest| {
-            rest.continued
-                && (rest.ino, rest.lblk, rest.blocks) == (slot.ino, slot.lblk, slot.blocks)
+            let Slot { start, len, .. } = **rest;
+            **rest
+                == Slot {
+                    start,
+                    len,
+                    ..whole
+                }
         });
-        let rest =
-            rest.ok_or_else(|| broken("it does not go on with the chunk before", at.block + 1))?;
-        bytes.extend_from_slice(rest.bytes(&behind));
+        let rest = rest.ok_or_else(|| broken("it does not go on with the chunk before", place))?;
+        bytes.extend_from_slice(rest.bytes(&block));
     }
     Ok((slot, bytes))
 }
@@ -466,7 +507,7 @@ fn stored(
 pub(crate) fn chunk(
     whose: Owner,
     at: Slotted,
-    read: impl FnMut(u64) -> FsResult<Box<Block>>,
+    read: impl FnMut(u64) -> FsResult<Arc<Block>>,
 ) -> FsResult<Vec<u8>> {
     let (slot, bytes) = stored(whose, at, read)?;
     squeeze::expand(&slot, &bytes).ok_or_else(|| broken("a chunk cannot be decoded", at.block))

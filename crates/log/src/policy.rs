@@ -52,6 +52,7 @@ impl Policy {
             slots: PAPER_SLOTS,
             sequential: false,
             mixed: false,
+            stores: false,
         };
         let record = Rules {
             sample: Sample::Page,
@@ -109,6 +110,8 @@ pub(crate) struct Rules {
     pub(crate) sequential: bool,
     /// Whether the metadata of the file lies in the same block.
     pub(crate) mixed: bool,
+    /// Whether pages that gain nothing come along as they are.
+    pub(crate) stores: bool,
 }
 
 impl Rules {
@@ -120,5 +123,12 @@ impl Rules {
         slots: SLOTS_MAX,
         sequential: false,
         mixed: false,
+        stores: false,
+    };
+
+    /// How executables are compressed in the background (FPC, 4.1).
+    pub(crate) const BACKGROUND: Self = Self {
+        window: WINDOW_MAX,
+        ..Self::MOVED
     };
 }

@@ -509,7 +509,7 @@ impl Replay {
             block,
             slot: number,
             sequence: 0,
-            continues: slot.continues,
+            behind: slot.continues.into(),
         });
         self.map(
             state,

@@ -12,6 +12,9 @@ use crate::layout::superblock::SEGMENTS_FEW;
 use crate::layout::table::SitEntry;
 use crate::layout::{Block, Corrupt, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock};
 
+/// With fewer segments than these, what is compressed in the background has none of its own.
+const SEGMENTS_VERY_FEW: u32 = 64;
+
 /// Kinds of heads.
 pub(crate) const KINDS: usize = HeadKind::ALL.len();
 
@@ -76,6 +79,11 @@ impl Segment {
             born: 0,
             bits,
         }
+    }
+
+    /// Whether a head of this kind filled it.
+    pub(crate) fn is_of(&self, kind: HeadKind) -> bool {
+        self.kind == kind.to_raw()
     }
 
     /// When it was written, to go with what is moved out of it.
@@ -367,11 +375,9 @@ impl Segments {
 
     /// The most segments that so many blocks may open, whichever heads they go to.
     pub(crate) fn openings(&self, blocks: usize) -> u32 {
-        let in_use = HeadKind::ALL.into_iter().filter(|&kind| {
-            kind != HeadKind::Executables
-                && kind != HeadKind::Background
-                && self.share(kind) == kind
-        });
+        let in_use = HeadKind::ALL
+            .into_iter()
+            .filter(|&kind| self.is_in_use(kind));
         let left = |kind: HeadKind| match &self.heads[kind as usize] {
             Some(head) => (SEGMENT_CONTENT - u32::from(head.next)) as usize,
             None => 0,
@@ -392,6 +398,28 @@ impl Segments {
             count += 1;
         }
         count + blocks as u32 / SEGMENT_CONTENT
+    }
+
+    /// Whether a head may be filled at any time. In the background segments are filled only where there is room for more of
+    /// them.
+    fn is_in_use(&self, kind: HeadKind) -> bool {
+        self.share(kind) == kind
+            && (kind != HeadKind::Background || self.heads[kind as usize].is_some())
+    }
+
+    /// How many blocks a head hands out before it has to go on in another segment.
+    pub(crate) fn left(&self, kind: HeadKind) -> usize {
+        let head = &self.heads[self.share(kind) as usize];
+        let next = head.as_ref().map_or(0, |head| head.next.into());
+        (SEGMENT_CONTENT - next) as usize
+    }
+
+    /// Leaves the rest of the segment that a head of packed blocks fills, but not of the one with groups: what comes next needs
+    /// more blocks behind each other.
+    pub(crate) fn close(&mut self, kind: HeadKind) {
+        if let Some(head) = self.heads[self.share(kind) as usize].take() {
+            self.seal(&head);
+        }
     }
 
     /// The first block of a segment.
@@ -479,7 +507,7 @@ impl Segments {
             _ if !self.are_few() => kind,
             HeadKind::HotNode | HeadKind::ColdNode => HeadKind::WarmNode,
             HeadKind::HotData | HeadKind::ColdData | HeadKind::Executables => HeadKind::WarmData,
-            HeadKind::Background => HeadKind::Moved,
+            HeadKind::Background if self.usable < SEGMENTS_VERY_FEW => HeadKind::Moved,
             _ => kind,
         }
     }

@@ -5,14 +5,22 @@ use std::sync::Arc;
 use anteros_codec::{Algorithm, Decoder, Effort, Length, Lz4Encoder, Params};
 
 use crate::layout::packed::{Slot, SlotKind};
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::{BLOCK_BYTES, Block};
+use crate::pack::CHUNK_BLOCKS_MAX;
 use crate::policy::{Rules, Sample};
 
 /// What a page has to save at least: less is not worth decoding it.
 const GAIN_MIN: usize = 256;
 
-/// LZ4, as a slot has it.
+/// Stored as it is, as a slot has it.
+const STORED: u8 = 0;
+
+/// LZ4.
 const LZ4: u8 = 1;
+
+/// The most bytes of a chunk.
+pub(crate) const CHUNK_BYTES_MAX: usize = CHUNK_BLOCKS_MAX as usize * BLOCK_BYTES;
 
 /// Pages of a file that follow each other, compressed.
 #[derive(Debug)]
@@ -26,6 +34,25 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
+    /// Pages as they are.
+    fn stored(ino: u32, pages: &[(u32, Arc<Block>)]) -> Self {
+        Self {
+            ino,
+            lblk: pages[0].0,
+            blocks: pages.len() as u8,
+            codec: STORED,
+            bytes: pages.iter().flat_map(|(_, page)| **page).collect(),
+        }
+    }
+
+    /// Where its pages are, if it begins there.
+    pub(crate) fn pointers(&self, at: Slotted) -> Vec<Pointer> {
+        let pages = 0..self.blocks;
+        pages
+            .map(|sequence| Pointer::Packed(Slotted { sequence, ..at }))
+            .collect()
+    }
+
     /// A slot with the front of it, or the rest.
     pub(crate) fn slot(&self) -> Slot {
         Slot {
@@ -35,6 +62,15 @@ impl Chunk {
             lblk: self.lblk,
             ..Slot::new(SlotKind::Data)
         }
+    }
+}
+
+impl Rules {
+    /// What becomes of pages that gain nothing.
+    fn stored(&self, ino: u32, pages: &[(u32, Arc<Block>)]) -> Vec<Chunk> {
+        let pieces = pages.chunks(CHUNK_BLOCKS_MAX as usize);
+        let pieces = pieces.filter(|_| self.stores);
+        pieces.map(|piece| Chunk::stored(ino, piece)).collect()
     }
 }
 
@@ -71,13 +107,21 @@ impl Squeezer {
         }
         for run in pages.chunk_by(|(left, _), (right, _)| left + 1 == *right) {
             let mut rest = run;
-            while !rest.is_empty() {
-                let window = &rest[..rest.len().min(rules.window)];
-                let chunk = self.chunk(ino, window, room);
-                let taken = chunk.as_ref().map_or(1, |chunk| usize::from(chunk.blocks));
-                rest = &rest[taken..];
-                chunks.extend(chunk);
+            // How many pages before the rest gain nothing.
+            let mut left = 0;
+            while left < rest.len() {
+                let window = &rest[left..rest.len().min(left + rules.window)];
+                let Some(chunk) = self.chunk(ino, window, room) else {
+                    left += 1;
+                    continue;
+                };
+                let (kept, behind) = rest.split_at(left);
+                chunks.extend(rules.stored(ino, kept));
+                rest = &behind[usize::from(chunk.blocks)..];
+                left = 0;
+                chunks.push(chunk);
             }
+            chunks.extend(rules.stored(ino, rest));
         }
         chunks
     }
@@ -140,6 +184,9 @@ impl Squeezer {
 /// The pages of a chunk.
 pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut pages = vec![0; usize::from(slot.blocks) * BLOCK_BYTES];
+    if slot.codec == STORED {
+        return (bytes.len() == pages.len()).then(|| bytes.to_vec());
+    }
     if slot.codec != LZ4 {
         return None;
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, RwLock};
 
 use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
+use crate::ahead::Ahead;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
@@ -156,6 +157,10 @@ pub(crate) struct State {
     inodes: HashMap<u32, Live>,
     /// How often the user of the file system holds an inode: by name or open.
     pub(crate) known: HashMap<u32, u64>,
+    /// How often an inode is open for writing.
+    pub(crate) writers: HashMap<u32, u64>,
+    /// Blocks that were read before anyone asked.
+    pub(crate) ahead: Arc<Ahead>,
     /// Inodes without a name that are still held.
     pub(crate) orphans: BTreeSet<u32>,
     /// Those of them that are given back in pieces, and up to which block they still have content.
@@ -228,6 +233,7 @@ pub(crate) struct Parts {
 
 impl State {
     pub(crate) fn new(parts: Parts) -> Self {
+        let prefetch_bytes = parts.options.prefetch_bytes;
         Self {
             writer: Arc::new(Writer::new(parts.device.clone())),
             device: parts.device,
@@ -264,6 +270,8 @@ impl State {
             clock: 0,
             shrunk_at: 0,
             reading: Arc::default(),
+            writers: HashMap::new(),
+            ahead: Arc::new(Ahead::new(prefetch_bytes)),
             set_aside: BTreeSet::new(),
             failed: None,
             discards: true,

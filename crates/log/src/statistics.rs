@@ -15,17 +15,20 @@ pub enum Cause {
     Checkpoint,
     /// Content and nodes that the cleaner moved.
     Cleaning,
+    /// Content that was compressed in the background.
+    Background,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Data,
         Self::Node,
         Self::Record,
         Self::Summary,
         Self::Checkpoint,
         Self::Cleaning,
+        Self::Background,
     ];
 
     /// In a word.
@@ -37,6 +40,7 @@ impl Cause {
             Self::Summary => "summary",
             Self::Checkpoint => "checkpoint",
             Self::Cleaning => "cleaning",
+            Self::Background => "background",
         }
     }
 }
@@ -44,7 +48,7 @@ impl Cause {
 /// Counters since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    blocks: [u64; 6],
+    blocks: [u64; Cause::ALL.len()],
     /// Groups written.
     pub groups: u64,
     /// Checkpoints written.
@@ -75,12 +79,12 @@ impl Statistics {
 }
 
 impl Statistics {
-    /// Counts what was written since `before` as the work of the cleaner.
-    pub(crate) fn as_cleaning(&mut self, before: &Self) {
+    /// Counts the content and nodes that were written since `before` under another cause.
+    pub(crate) fn count_as(&mut self, other: Cause, before: &Self) {
         for cause in [Cause::Data, Cause::Node] {
             let moved = self.blocks(cause) - before.blocks(cause);
             self.blocks[cause as usize] -= moved;
-            self.blocks[Cause::Cleaning as usize] += moved;
+            self.blocks[other as usize] += moved;
         }
     }
 }

@@ -19,6 +19,10 @@ use crate::state::State;
 const O_APPEND: u32 = 0o2000;
 /// Of an open file: it was opened so.
 const APPENDS: u64 = 1;
+/// The same, for writing.
+const WRITES: u64 = 2;
+/// `open(2)`: which of reading and writing; none of these bits for reading alone.
+const O_ACCMODE: u32 = 3;
 
 /// Nobody else changes what a mounted log holds.
 const TRUSTED_FOR: Duration = Duration::from_secs(3600);
@@ -119,6 +123,16 @@ impl State {
             self.remove_xattr(ino, CAPABILITY)?;
         }
         Ok(())
+    }
+
+    /// One open file for writing less.
+    fn writes_no_more(&mut self, ino: u32) {
+        if let Some(count) = self.writers.get_mut(&ino) {
+            *count -= 1;
+            if *count == 0 {
+                self.writers.remove(&ino);
+            }
+        }
     }
 
     fn apply(&mut self, ino: u32, changes: &Changes) -> FsResult<()> {
@@ -347,7 +361,14 @@ impl Writable for Log {
         let mut state = self.lock();
         state.live(ino)?;
         state.hold(ino);
-        Ok(if flags & O_APPEND != 0 { APPENDS } else { 0 })
+        let appends = if flags & O_APPEND != 0 { APPENDS } else { 0 };
+        if flags & O_ACCMODE == 0 {
+            return Ok(appends);
+        }
+        *state.writers.entry(ino).or_default() += 1;
+        drop(state);
+        self.settle_given();
+        Ok(appends | WRITES)
     }
 
     fn create(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
@@ -376,6 +397,9 @@ impl Writable for Log {
     }
 
     fn release(&self, file: OpenFile) {
+        if file.handle & WRITES != 0 {
+            let _ = number(file.ino).map(|ino| self.lock().writes_no_more(ino));
+        }
         self.forget(file.ino, 1);
     }
 
@@ -433,6 +457,11 @@ impl Writable for Log {
         Log::change(self, |state| {
             state.apply(ino, changes)?;
             state.attr(ino)
+        })
+        .inspect(|_| {
+            if changes.size.is_some() {
+                self.settle_given();
+            }
         })
     }
 

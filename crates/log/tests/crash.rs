@@ -86,6 +86,8 @@ fn longer_programs_survive_with_checkpoints_and_cleaning_between() {
             match (seed + number as u64) % 7 {
                 2 => tree.0.checkpoint().unwrap(),
                 4 => drop(tree.0.clean().unwrap()),
+                // Of every file, if the policy is to compress whatever there is.
+                5 => drop(tree.compact_everything()),
                 _ => {}
             }
         });

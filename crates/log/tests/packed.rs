@@ -63,7 +63,14 @@ fn assert_sound(device: &Arc<MemoryDevice>, policy: Policy, step: usize) {
     );
 }
 
-const NAMES: [&str; 5] = ["a.db", "a.db-journal", "b.db-wal", "b.sqlite", "text"];
+const NAMES: [&str; 6] = [
+    "a.db",
+    "a.db-journal",
+    "b.db-wal",
+    "b.sqlite",
+    "text",
+    "lib.so",
+];
 
 /// Does so many things to some files, and to their images in memory.
 fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
@@ -77,7 +84,7 @@ fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
             Vec::new()
         });
         let pages = dice.below(90);
-        match dice.below(20) {
+        match dice.below(21) {
             0..=10 => {
                 let skip = if dice.below(3) == 0 {
                     dice.below(4096)
@@ -116,6 +123,10 @@ fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
                 tree.0.sync().unwrap();
                 drop(tree);
                 tree = mounted(device, policy);
+            }
+            20 if policy != Policy::None => {
+                let names: Vec<&str> = files.keys().copied().collect();
+                drop(tree.compact(&names).unwrap());
             }
             _ => tree.fsync(name).unwrap(),
         }

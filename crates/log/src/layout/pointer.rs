@@ -1,4 +1,4 @@
-//! Where a logical block lies: 64 bits that can name a block, a slot in it, and a chunk that goes on in the next one.
+//! Where a logical block lies: 64 bits that can name a block, a slot in it, and a chunk that goes on in those behind.
 //!
 //! Source: `docs/format/log.md`, section 7.
 
@@ -8,6 +8,8 @@ const BLOCK_BITS: u32 = 40;
 const SLOT_BITS: u32 = 5;
 const SEQUENCE_BITS: u32 = 5;
 const KIND_SHIFT: u32 = BLOCK_BITS + SLOT_BITS + SEQUENCE_BITS;
+const KIND_BITS: u32 = 3;
+const BEHIND_SHIFT: u32 = KIND_SHIFT + KIND_BITS;
 
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
@@ -37,17 +39,20 @@ pub struct Slotted {
     pub slot: u8,
     /// How many logical blocks of the chunk come before, below 32.
     pub sequence: u8,
-    /// Whether the chunk goes on in slot 0 of the block behind.
-    pub continues: bool,
+    /// In how many of the blocks behind the chunk goes on, in slot 0 of each: up to 32.
+    pub behind: u8,
 }
 
 impl Slotted {
+    /// The blocks that the chunk lies in.
+    pub fn blocks(self) -> std::ops::RangeInclusive<u64> {
+        self.block..=self.block + u64::from(self.behind)
+    }
+
     /// The slots that the chunk lies in, with their blocks.
     pub fn places(self) -> impl Iterator<Item = (u64, u8)> {
-        let behind = self.continues.then_some((self.block + 1, 0));
-        [Some((self.block, self.slot)), behind]
-            .into_iter()
-            .flatten()
+        let behind = self.blocks().skip(1).map(|block| (block, 0));
+        std::iter::once((self.block, self.slot)).chain(behind)
     }
 }
 
@@ -56,19 +61,15 @@ impl Pointer {
     ///
     /// # Errors
     ///
-    /// When bits are set that must not be, or the block lies outside of the main area's content.
+    /// When bits are set that must not be, or the blocks do not lie within the content of a segment.
     pub fn decode(
         raw: u64,
         superblock: &Superblock,
         nid: u32,
         index: u16,
     ) -> Result<Self, Corrupt> {
-        let pointer = Self::from_bits(raw).filter(|pointer| {
-            pointer.encode() == raw
-                && pointer
-                    .block()
-                    .is_none_or(|block| superblock.locate(block).is_some())
-        });
+        let pointer = Self::from_bits(raw)
+            .filter(|pointer| pointer.encode() == raw && pointer.lies_in(superblock));
         pointer.ok_or(Corrupt::Pointer {
             nid,
             index,
@@ -84,15 +85,15 @@ impl Pointer {
     fn from_bits(raw: u64) -> Option<Self> {
         let block = raw & ((1 << BLOCK_BITS) - 1);
         let field = |shift: u32| u8::try_from(raw >> shift & 0x1f).ok();
-        let kind = raw >> KIND_SHIFT;
-        Some(match kind {
+        let behind = field(BEHIND_SHIFT)?;
+        Some(match raw >> KIND_SHIFT & ((1 << KIND_BITS) - 1) {
             0 => Self::Hole,
             PLAIN => Self::Plain(block),
-            PACKED | PACKED_ON => Self::Packed(Slotted {
+            kind @ (PACKED | PACKED_ON) => Self::Packed(Slotted {
                 block,
                 slot: field(BLOCK_BITS)?,
                 sequence: field(BLOCK_BITS + SLOT_BITS)?,
-                continues: kind == PACKED_ON,
+                behind: if kind == PACKED { 0 } else { behind + 1 },
             }),
             PROMISED => Self::Promised,
             _ => return None,
@@ -105,13 +106,27 @@ impl Pointer {
             Self::Hole => 0,
             Self::Plain(block) => PLAIN << KIND_SHIFT | block,
             Self::Packed(at) => {
-                let kind = if at.continues { PACKED_ON } else { PACKED };
-                kind << KIND_SHIFT
+                let kind = if at.behind > 0 { PACKED_ON } else { PACKED };
+                u64::from(at.behind.saturating_sub(1)) << BEHIND_SHIFT
+                    | kind << KIND_SHIFT
                     | u64::from(at.sequence) << (BLOCK_BITS + SLOT_BITS)
                     | u64::from(at.slot) << BLOCK_BITS
                     | at.block
             }
             Self::Promised => PROMISED << KIND_SHIFT,
+        }
+    }
+
+    /// Whether all that it names is content of one segment.
+    fn lies_in(self, superblock: &Superblock) -> bool {
+        let segment = |block| superblock.locate(block).map(|(segment, _)| segment);
+        match self {
+            Self::Hole | Self::Promised => true,
+            Self::Plain(block) => segment(block).is_some(),
+            Self::Packed(at) => {
+                let first = segment(at.block);
+                first.is_some() && first == segment(*at.blocks().end())
+            }
         }
     }
 
@@ -142,14 +157,18 @@ mod tests {
             block,
             slot: 31,
             sequence: 17,
-            continues: true,
+            behind: 32,
         };
         let forms = [
             Pointer::Hole,
             Pointer::Plain(block),
             Pointer::Packed(slotted),
             Pointer::Packed(Slotted {
-                continues: false,
+                behind: 0,
+                ..slotted
+            }),
+            Pointer::Packed(Slotted {
+                behind: 1,
                 ..slotted
             }),
             Pointer::Promised,
@@ -170,6 +189,12 @@ mod tests {
             Pointer::Plain(summary).encode(),
             Pointer::Plain(0).encode(),
             Pointer::Plain(superblock.blocks).encode(),
+            Pointer::Packed(Slotted {
+                block: summary - 32,
+                ..slotted
+            })
+            .encode(),
+            1 << 58 | Pointer::Packed(slotted).encode(),
         ];
         for raw in refused {
             let fault = Pointer::decode(raw, &superblock, 7, 3).unwrap_err();

@@ -14,7 +14,7 @@ use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
-use anteros_log::{Log, Options, Policy, Shape, mkfs};
+use anteros_log::{Compacted, FileReads, Log, Options, Policy, Shape, mkfs};
 
 /// A clock that is the same in each run: every look moves it on.
 pub fn clock() -> Timestamp {
@@ -73,6 +73,15 @@ pub fn open_to_read(device: Arc<dyn WritableDevice>) -> Tree {
         ..options()
     };
     Tree(Log::open(device, options).unwrap())
+}
+
+/// What launches read of a file: something that is not in order, something that only some did.
+pub fn reads(ino: Ino) -> FileReads {
+    let core = [70, 3, 4, 5, 40, 0, 41, 9, 33].into_iter().zip(0..);
+    FileReads {
+        core: core.map(|(lblk, at)| (ino.0 + 5 * at, lblk)).collect(),
+        other: vec![6, 7, 20, 50],
+    }
 }
 
 /// A mounted log that takes paths; the empty path is the root.
@@ -177,6 +186,26 @@ impl Tree {
         }
         data.truncate(done);
         Ok(data)
+    }
+
+    /// Compresses all files in the background, if that may be.
+    pub fn compact_everything(&self) -> FsResult<Compacted> {
+        let inos: Vec<Ino> = (1..200).map(Ino).collect();
+        let inos: Vec<Ino> = inos
+            .into_iter()
+            .filter(|&ino| {
+                self.0
+                    .getattr(ino)
+                    .is_ok_and(|attr| attr.kind == FileKind::Regular)
+            })
+            .collect();
+        self.0.compact(&inos, |ino| Some(reads(ino)), |_| true)
+    }
+
+    /// Compresses what may be compressed of files in the background, some of which was read by each launch.
+    pub fn compact(&self, paths: &[&str]) -> FsResult<Compacted> {
+        let inos: FsResult<Vec<Ino>> = paths.iter().map(|path| self.ino(path)).collect();
+        self.0.compact(&inos?, |ino| Some(reads(ino)), |_| true)
     }
 
     pub fn truncate(&self, path: &str, size: u64) -> FsResult<()> {

@@ -1,0 +1,354 @@
+//! Compression in the background (FPC, 3.3): what launches read of executables lies together, in the order in which they read
+//! it, and all else of them in large windows. The order of their logical blocks stays what it is.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use anteros_core::{FileKind as Type, FsError, FsResult, Ino};
+
+use crate::file::{BLOCK, blocks};
+use crate::kind::FileKind;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::pointer::Pointer;
+use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
+use crate::log::Log;
+use crate::medium::zeroed;
+use crate::pack::{CHUNK_BLOCKS_MAX, Packing};
+use crate::policy::{Policy, Rules};
+use crate::squeeze::CHUNK_BYTES_MAX;
+use crate::state::State;
+use crate::statistics::Cause;
+
+/// Logical blocks that are compressed while others wait: 512 KiB.
+const STEP_BLOCKS: usize = 128;
+
+/// Logical blocks of a file that are looked at at once.
+const LOOKED_AT: u32 = 1 << 16;
+
+/// What launches read of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileReads {
+    /// Logical blocks that each launch read, with a number that tells the order in which it did: of all files.
+    pub core: Vec<(u64, u32)>,
+    /// Those that only some did.
+    pub other: Vec<u32>,
+}
+
+/// How far a compaction is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Files that were asked for, that are executables.
+    pub files: u64,
+    /// Files that were asked for, and are none.
+    pub others: u64,
+    /// Logical blocks that were looked at.
+    pub seen: u64,
+    /// Logical blocks that are compressed now.
+    pub blocks: u64,
+    /// The bytes that they take.
+    pub bytes: u64,
+    /// What could not be read, and stays where it is.
+    pub complaints: Vec<String>,
+}
+
+/// Logical blocks that follow each other, and are compressed in one piece if they can be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Window {
+    ino: u32,
+    range: Range<u32>,
+    /// Whether what gains nothing comes along as it is.
+    is_whole: bool,
+}
+
+impl Log {
+    /// Compresses executables. What each launch read of them is put together, in the order in which it was read; behind it comes
+    /// what some read, and then all else. Other files are left alone. Whoever else uses the log has a turn after each 512 KiB;
+    /// `goes_on` is asked before.
+    ///
+    /// # Errors
+    ///
+    /// When nothing may be compressed ([`Policy::None`]), the device fails, or there is no room. What was done until then stays.
+    pub fn compact(
+        &self,
+        files: &[Ino],
+        reads: impl Fn(Ino) -> Option<FileReads>,
+        mut goes_on: impl FnMut(&Compacted) -> bool,
+    ) -> FsResult<Compacted> {
+        let mut done = Compacted::default();
+        let mut known = Vec::new();
+        for &file in files {
+            let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
+            match self.lock().is_executable(ino)? {
+                true => known.push((ino, reads(file).unwrap_or_default())),
+                false => done.others += 1,
+            }
+        }
+        done.files = known.len() as u64;
+        let first = [core_windows(&known), other_windows(&known)].concat();
+        if !self.compact_windows(&first, &mut done, &mut goes_on)? {
+            return Ok(done);
+        }
+        for (ino, reads) in known {
+            let mut read: Vec<u32> = reads.core.iter().map(|(_, lblk)| *lblk).collect();
+            read.extend(&reads.other);
+            read.sort_unstable();
+            let end = self.lock().blocks_of(ino)?;
+            for from in (0..end).step_by(LOOKED_AT as usize) {
+                let range = from..end.min(from + LOOKED_AT);
+                let rest = self.lock().rest_windows(ino, range, &read)?;
+                if !self.compact_windows(&rest, &mut done, &mut goes_on)? {
+                    return Ok(done);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Says whether all of them had their turn.
+    fn compact_windows(
+        &self,
+        mut windows: &[Window],
+        done: &mut Compacted,
+        goes_on: &mut impl FnMut(&Compacted) -> bool,
+    ) -> FsResult<bool> {
+        while !windows.is_empty() {
+            if !goes_on(done) {
+                return Ok(false);
+            }
+            let mut blocks = 0;
+            let fits = |window: &&Window| {
+                blocks += window.range.len();
+                blocks <= STEP_BLOCKS
+            };
+            let (now, later) = windows.split_at(windows.iter().take_while(fits).count());
+            let mut state = self.lock();
+            state.check_writable()?;
+            let compacted = state.compact_step(now, done);
+            state.submit()?;
+            compacted?;
+            state.shrink();
+            windows = later;
+        }
+        Ok(true)
+    }
+}
+
+impl State {
+    /// Whether it is to be compressed in the background: executables are, or whatever there is.
+    fn is_executable(&mut self, ino: u32) -> FsResult<bool> {
+        let policy = self.options.policy;
+        if policy == Policy::None {
+            return Err(FsError::Unsupported);
+        }
+        if self.live(ino)?.kind() != Type::Regular {
+            return Ok(false);
+        }
+        self.recall_name(ino)?;
+        Ok(policy == Policy::Force || self.file_kind(ino)? == FileKind::Executable)
+    }
+
+    /// Finds out what kind of file the name says that it is, if that was forgotten.
+    fn recall_name(&mut self, ino: u32) -> FsResult<()> {
+        let live = self.live(ino)?;
+        if live.named != FileKind::Other || live.inode.attributes.nlink == 0 {
+            return Ok(());
+        }
+        let parent = live.inode.attributes.parent;
+        let mut name = None;
+        self.list(parent, 0, &mut |entry, _| match entry.ino == ino {
+            true => {
+                name = Some(entry.name.to_vec());
+                ControlFlow::Break(())
+            }
+            false => ControlFlow::Continue(()),
+        })?;
+        name.map_or(Ok(()), |name| self.called(ino, &name))
+    }
+
+    /// Logical blocks of an inode, holes included.
+    fn blocks_of(&mut self, ino: u32) -> FsResult<u32> {
+        Ok(blocks(&(0..self.live(ino)?.inode.attributes.size)).end)
+    }
+
+    /// Windows of all that is not in `read`, nor compressed in the background before.
+    fn rest_windows(&mut self, ino: u32, range: Range<u32>, read: &[u32]) -> FsResult<Vec<Window>> {
+        let mut places = Vec::new();
+        self.for_pointers(ino, range, |lblk, pointer| places.push((lblk, pointer)))?;
+        let is_left = |(lblk, pointer): &(u32, Pointer)| {
+            let is_done = matches!(pointer, Pointer::Packed(at) if self.is_background(at.block));
+            !is_done && read.binary_search(lblk).is_err()
+        };
+        let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
+        let left: Vec<u32> = left.collect();
+        Ok(windows(ino, &left, false).collect())
+    }
+
+    /// Whether a block was compressed in the background.
+    pub(crate) fn is_background(&self, block: u64) -> bool {
+        let (segment, _) = self.segments.locate(block);
+        self.segments.segment(segment).is_of(HeadKind::Background)
+    }
+
+    /// Compresses some windows, with room for all of them.
+    fn compact_step(&mut self, windows: &[Window], done: &mut Compacted) -> FsResult<()> {
+        // What gains nothing, and a segment that is left because no window fits into the rest.
+        let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
+        self.space.take(blocks as u64)?;
+        self.space.give(blocks as u64);
+        self.make_room(blocks)?;
+        let before = self.statistics;
+        let mut packing = Packing::apart(HeadKind::Background);
+        let packed = windows
+            .iter()
+            .try_for_each(|window| self.compact_window(window, &mut packing, done));
+        self.seal(&mut packing, true);
+        self.statistics.count_as(Cause::Background, &before);
+        packed
+    }
+
+    fn compact_window(
+        &mut self,
+        window: &Window,
+        packing: &mut Packing,
+        done: &mut Compacted,
+    ) -> FsResult<()> {
+        done.seen += window.range.len() as u64;
+        let pages = match self.pages_at_rest(window) {
+            Ok(pages) => pages,
+            Err(FsError::NotFound) => return Ok(()),
+            Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) => {
+                done.complaints
+                    .push(format!("inode {}: {error}", window.ino));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let rules = Rules {
+            slots: self.superblock.slots_max,
+            stores: window.is_whole,
+            ..Rules::BACKGROUND
+        };
+        for chunk in &self
+            .squeezer
+            .squeeze(window.ino, &pages, &rules, CHUNK_BYTES_MAX)
+        {
+            let at = self.pack(packing, chunk, &rules)?;
+            self.settle(chunk, at)?;
+            done.blocks += u64::from(chunk.blocks);
+            done.bytes += chunk.bytes.len() as u64;
+        }
+        self.left_early(window.ino)
+    }
+
+    /// The pages of a window that have places, and are not about to have others.
+    fn pages_at_rest(&mut self, window: &Window) -> FsResult<Vec<(u32, Arc<Block>)>> {
+        let Window { ino, range, .. } = window;
+        let live = self.live(*ino)?;
+        if live.inode.attributes.is_inline
+            || live.pages.range(range.clone()).any(|(_, page)| page.dirty)
+        {
+            return Ok(Vec::new());
+        }
+        let mut lblks = Vec::new();
+        self.for_pointers(*ino, range.clone(), |lblk, pointer| {
+            lblks.extend(pointer.block().map(|_| lblk));
+        })?;
+        let content = self.read_blocks(*ino, range)?;
+        let page = |lblk: u32| {
+            let start = (lblk - range.start) as usize * BLOCK_BYTES;
+            let mut page = zeroed();
+            page.copy_from_slice(&content[start..start + BLOCK_BYTES]);
+            (lblk, page.into())
+        };
+        Ok(lblks.into_iter().map(page).collect())
+    }
+
+    /// Content as it would be read, with zeros behind the end.
+    fn read_blocks(&mut self, ino: u32, range: &Range<u32>) -> FsResult<Vec<u8>> {
+        let mut content = vec![0; range.len() * BLOCK_BYTES];
+        let plan = self.plan_read(ino, u64::from(range.start) * BLOCK, &mut content)?;
+        for run in plan.runs {
+            self.device.read_at(run.offset, &mut content[run.part])?;
+        }
+        for runs in plan
+            .packed
+            .chunk_by(|left, right| left.is_one_chunk_with(right))
+        {
+            let chunk = self.read_chunk(ino, runs[0].owner.lblk, runs[0].at)?;
+            runs.iter().for_each(|run| run.fill(&chunk, &mut content));
+        }
+        Ok(content)
+    }
+}
+
+/// What each launch read, in the order in which it did; of what lies beside each other, the first decides.
+fn core_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
+    let mut ordered = Vec::new();
+    for (ino, reads) in files {
+        let mut core = reads.core.clone();
+        core.sort_unstable_by_key(|(_, lblk)| *lblk);
+        let lblks: Vec<u32> = core.iter().map(|(_, lblk)| *lblk).collect();
+        let mut orders = core.iter().map(|(order, _)| *order);
+        for window in windows(*ino, &lblks, true) {
+            let first = orders.by_ref().take(window.range.len()).min();
+            ordered.push((first, window));
+        }
+    }
+    ordered.sort_by_key(|(order, _)| *order);
+    ordered.into_iter().map(|(_, window)| window).collect()
+}
+
+/// What some launches read, file by file.
+fn other_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
+    let of_one =
+        |(ino, reads): &(u32, FileReads)| windows(*ino, &reads.other, true).collect::<Vec<_>>();
+    files.iter().flat_map(of_one).collect()
+}
+
+/// The runs of rising numbers, in pieces that a chunk can hold.
+fn windows(ino: u32, lblks: &[u32], is_whole: bool) -> impl Iterator<Item = Window> + '_ {
+    let runs = lblks.chunk_by(|left, right| left + 1 == *right);
+    let pieces = runs.flat_map(|run| run.chunks(CHUNK_BLOCKS_MAX as usize));
+    pieces.map(move |piece| Window {
+        ino,
+        range: piece[0]..piece[0] + piece.len() as u32,
+        is_whole,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(ino: u32, range: Range<u32>) -> Window {
+        Window {
+            ino,
+            range,
+            is_whole: true,
+        }
+    }
+
+    #[test]
+    fn what_launches_read_lies_in_the_order_of_the_first_read_and_neighbours_together() {
+        let one = FileReads {
+            core: vec![(5, 10), (9, 11), (1, 40), (7, 12)],
+            other: vec![3, 4, 9],
+        };
+        let two = FileReads {
+            core: vec![(3, 0)],
+            other: vec![],
+        };
+        let files = [(7, one), (8, two)];
+        let expected = [window(7, 40..41), window(8, 0..1), window(7, 10..13)];
+        assert_eq!(core_windows(&files), expected);
+        assert_eq!(other_windows(&files), [window(7, 3..5), window(7, 9..10)]);
+    }
+
+    #[test]
+    fn no_window_is_longer_than_a_chunk() {
+        let lblks: Vec<u32> = (100..170).collect();
+        let found: Vec<_> = windows(1, &lblks, true).collect();
+        let expected = [100..132, 132..164, 164..170].map(|range| window(1, range));
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,176 @@
+//! Pages that come along with those that were asked for, out of the same packed blocks and those behind (FPC, 4.3), and go to
+//! whoever caches them.
+//!
+//! What is given to a cache must be what the file holds at that moment. Nobody can write to a file without having opened it for
+//! that, or changing its size; both wait for what is being given. So files that are open for writing get nothing.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+
+use anteros_core::{FsResult, Ino};
+
+use crate::ahead::Kept;
+use crate::file::BLOCK;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::packed::{self, Slot, SlotKind};
+use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, SEGMENT_CONTENT};
+use crate::log::Log;
+use crate::medium::vanished;
+use crate::pack;
+use crate::state::State;
+
+impl Log {
+    /// Gives `store` pages that were not asked for but will be: inode, offset, content, which it may drop. A thread of its own
+    /// calls it, and holds nothing that any other call of the log waits for, but for those that open a file for writing or
+    /// change its size.
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be begun.
+    pub fn prefetch(
+        self: &Arc<Self>,
+        store: impl Fn(Ino, u64, &[u8]) -> bool + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (log, ahead) = (Arc::downgrade(self), self.ahead.clone());
+        let serve = move || {
+            while let Some(range) = ahead.wait() {
+                let Some(log) = log.upgrade() else { return };
+                // What cannot be read now is read, and told of, when it is asked for.
+                let _ = log.prefetch_range(range, &store);
+            }
+        };
+        thread::Builder::new()
+            .name("log-ahead".into())
+            .spawn(serve)
+            .map(|_| self.prefetches.store(true, Ordering::Relaxed))
+    }
+
+    fn prefetch_range(
+        &self,
+        range: Range<u64>,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<()> {
+        let range = self.read_ahead(range)?;
+        let blocks = self.ahead.range(range);
+        for (&place, kept) in &blocks {
+            let (_, slots) = packed::parse(&kept.block)?;
+            for (number, slot) in (0u8..).zip(&slots) {
+                let is_told = kept.told >> number & 1 == 1;
+                if slot.kind == SlotKind::Data && !slot.continued && !is_told {
+                    self.give(&blocks, (place, number), slot, store)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is not here yet of a range, as far as that is compressed content of the background, and says how far it is.
+    fn read_ahead(&self, range: Range<u64>) -> FsResult<Range<u64>> {
+        let mut state = self.lock();
+        let range = state.packed_range(range)?;
+        let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        let here = self.ahead.range(range.clone());
+        let is_missing = |block: &u64| !here.contains_key(block);
+        let first = range.clone().find(is_missing);
+        let last = range.clone().rev().find(is_missing);
+        if let Some((first, last)) = first.zip(last) {
+            let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
+            self.device.read_at(first * BLOCK, &mut bytes)?;
+            self.ahead.keep(first, &bytes);
+            self.ahead
+                .blocks
+                .fetch_add(last + 1 - first, Ordering::Relaxed);
+        }
+        Ok(range)
+    }
+
+    /// Gives the pages of a chunk to the cache, if they are what the file holds, and all of it is here.
+    fn give(
+        &self,
+        blocks: &BTreeMap<u64, Kept>,
+        (block, number): (u64, u8),
+        slot: &Slot,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<()> {
+        let _giving = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
+            return Ok(());
+        };
+        if !at.blocks().all(|block| blocks.contains_key(&block)) {
+            return Ok(());
+        }
+        let whose = Owner {
+            ino: slot.ino,
+            lblk: slot.lblk,
+        };
+        let read = |block| {
+            let kept = blocks.get(&block).ok_or_else(vanished)?;
+            Ok(kept.block.clone())
+        };
+        let content = pack::chunk(whose, at, read)?;
+        let offset = u64::from(slot.lblk) * BLOCK;
+        let len = size.saturating_sub(offset).min(content.len() as u64) as usize;
+        if store(Ino(slot.ino.into()), offset, &content[..len]) {
+            self.ahead.tell(block, number, len);
+        }
+        Ok(())
+    }
+
+    /// Waits for content of files that is being given away: what is given from here on is what they hold now.
+    pub(crate) fn settle_given(&self) {
+        drop(self.giving.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl State {
+    /// The front of a range of blocks that lies in one segment that was compressed in the background, all of it on the device.
+    fn packed_range(&mut self, range: Range<u64>) -> FsResult<Range<u64>> {
+        let nothing = range.start..range.start;
+        let Some((segment, _)) = self.superblock.locate(range.start) else {
+            return Ok(nothing);
+        };
+        let end = self.segments.start(segment) + u64::from(SEGMENT_CONTENT);
+        let mut is_leaving = !self.segments.segment(segment).is_of(HeadKind::Background);
+        self.visit_leaving(range.start..range.end.min(end), |_, _| is_leaving = true)?;
+        if is_leaving {
+            return Ok(nothing);
+        }
+        let valid = (range.start..range.end.min(end))
+            .rev()
+            .find(|&block| self.slots.valid(block) != 0);
+        Ok(range.start..valid.map_or(range.start, |last| last + 1))
+    }
+
+    /// The place of a chunk and the size of its file, if all of it is what a file holds that somebody knows and nobody writes to.
+    fn as_cached(
+        &mut self,
+        slot: &Slot,
+        block: u64,
+        number: u8,
+    ) -> FsResult<Option<(Slotted, u64)>> {
+        let is_used = self.known.contains_key(&slot.ino) && !self.writers.contains_key(&slot.ino);
+        if !is_used || !self.is_occupied(block, number) {
+            return Ok(None);
+        }
+        let range = slot.lblk..slot.lblk.saturating_add(slot.blocks.into());
+        let (mut first, mut count) = (None, 0);
+        self.for_pointers(slot.ino, range.clone(), |_, pointer| {
+            if let Pointer::Packed(at) = pointer {
+                if (at.block, at.slot) == (block, number) {
+                    first.get_or_insert(at);
+                    count += 1;
+                }
+            }
+        })?;
+        let live = self.live(slot.ino)?;
+        let is_whole = count == slot.blocks && live.pages.range(range).next().is_none();
+        let size = live.inode.attributes.size;
+        Ok(first.filter(|_| is_whole).map(|at| (at, size)))
+    }
+}

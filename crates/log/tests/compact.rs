@@ -1,0 +1,344 @@
+//! Executables that are compressed in the background, and read ahead.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anteros_core::{FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice};
+use anteros_log::layout::pointer::Pointer;
+use anteros_log::{Cause, Compacted, FileReads, Inspector, Log, Options, Policy, Run, check};
+use support::*;
+
+const PAGE: usize = 4096;
+
+fn with(policy: Policy) -> Options {
+    Options {
+        policy,
+        ..options()
+    }
+}
+
+fn mounted(device: &Arc<MemoryDevice>) -> Tree {
+    Tree(Log::open(device.clone(), with(Policy::Record)).unwrap())
+}
+
+/// As a program: most of it shrinks to a half, some of it not at all.
+fn program(pages: usize) -> Vec<u8> {
+    let mut content = Vec::with_capacity(pages * PAGE);
+    for page in 0..pages as u64 {
+        let noise = bytes(page, if page % 37 == 20 { PAGE } else { PAGE / 2 });
+        content.extend_from_slice(&noise);
+        content.resize((page as usize + 1) * PAGE, page as u8);
+    }
+    content.truncate(pages * PAGE - 1000);
+    content
+}
+
+fn assert_sound(device: &Arc<MemoryDevice>) {
+    let device: Arc<dyn WritableDevice> = device.clone();
+    let report = check(device, with(Policy::Record)).unwrap();
+    assert!(report.faults.is_empty(), "{:#?}", report.faults);
+}
+
+/// A log with a program, and something else.
+fn installed(pages: usize) -> (Arc<MemoryDevice>, Tree, Vec<u8>) {
+    let device = device(256 * MIB);
+    let tree = mounted(&device);
+    let content = program(pages);
+    tree.put("lib.so", &content).unwrap();
+    tree.put("text", &content).unwrap();
+    tree.0.checkpoint().unwrap();
+    (device, tree, content)
+}
+
+#[test]
+fn programs_take_less_room_and_read_as_they_did() {
+    let (device, tree, content) = installed(2000);
+    let before = tree.0.condition().used_blocks;
+    let compacted = tree.compact(&["lib.so", "text"]).unwrap();
+    assert_eq!((compacted.files, compacted.others), (1, 1));
+    assert_eq!(compacted.seen, 2000);
+    assert!(compacted.complaints.is_empty());
+    tree.0.checkpoint().unwrap();
+    let won = before - tree.0.condition().used_blocks;
+    assert!((850..1000).contains(&won), "{won} blocks of 2000");
+    assert!(tree.read("lib.so").unwrap() == content);
+    assert_sound(&device);
+    let written = tree.0.condition().statistics.blocks(Cause::Background);
+    assert!(written < 1200, "{written} blocks written");
+    // All is done already, but for what launches read.
+    let again = tree.compact(&["lib.so"]).unwrap();
+    assert!(again.seen < 60, "{again:?}");
+    tree.0.close().unwrap();
+    drop(tree);
+    let tree = mounted(&device);
+    assert!(tree.read("lib.so").unwrap() == content);
+    // What lies in a chunk may be written over.
+    tree.write("lib.so", 100 * PAGE as u64, &[7; 3 * PAGE])
+        .unwrap();
+    tree.fsync("lib.so").unwrap();
+    let mut changed = content;
+    changed[100 * PAGE..103 * PAGE].fill(7);
+    assert!(tree.read("lib.so").unwrap() == changed);
+    tree.0.close().unwrap();
+    assert_sound(&device);
+    tree.unlink("lib.so").unwrap();
+    tree.unlink("text").unwrap();
+    tree.0.close().unwrap();
+    assert_eq!(tree.0.condition().used_blocks, 1);
+    assert_sound(&device);
+}
+
+/// Where the logical blocks of a file lie.
+fn places(device: &Arc<MemoryDevice>, ino: Ino) -> Vec<u64> {
+    let mut inspector = Inspector::open(device.clone(), &with(Policy::Record)).unwrap();
+    let runs = inspector.inode(ino.0 as u32).unwrap().runs;
+    let place = |run: Run| {
+        let first = run.pointer.block().unwrap();
+        let step = u64::from(matches!(run.pointer, Pointer::Plain(_)));
+        (0..u64::from(run.count)).map(move |at| first + step * at)
+    };
+    runs.into_iter().flat_map(place).collect()
+}
+
+#[test]
+fn what_launches_read_lies_in_the_order_in_which_they_did() {
+    let (device, tree, _) = installed(400);
+    let ino = tree.ino("lib.so").unwrap();
+    let core: Vec<u32> = vec![300, 301, 17, 220, 20, 399, 5];
+    let reads = FileReads {
+        core: (0..).zip(core.clone()).collect(),
+        other: vec![9, 10],
+    };
+    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
+    assert_eq!(done.unwrap().seen, 400);
+    tree.0.close().unwrap();
+    let places = places(&device, ino);
+    let order: Vec<u64> = core.iter().map(|&lblk| places[lblk as usize]).collect();
+    assert!(order.is_sorted(), "{order:?}");
+    let last = order[order.len() - 1];
+    assert!(last - order[0] <= 6, "{order:?}");
+    let lies_behind = |(lblk, place): (usize, &u64)| {
+        core.contains(&(lblk as u32)) || *place >= last || lblk % 37 == 20
+    };
+    assert!(places.iter().enumerate().all(lies_behind), "{places:?}");
+}
+
+#[test]
+fn it_may_be_stopped_at_any_time() {
+    let (device, tree, content) = installed(1000);
+    let mut turns = 0;
+    let goes_on = |_: &Compacted| {
+        turns += 1;
+        turns < 4
+    };
+    let ino = tree.ino("lib.so").unwrap();
+    let stopped = tree.0.compact(&[ino], |_| None, goes_on).unwrap();
+    assert!((300..500).contains(&stopped.seen), "{stopped:?}");
+    assert!(tree.read("lib.so").unwrap() == content);
+    tree.0.close().unwrap();
+    assert_sound(&device);
+    assert_eq!(
+        tree.compact(&["lib.so"]).unwrap().seen,
+        1000 - stopped.seen + 13
+    );
+    assert!(tree.read("lib.so").unwrap() == content);
+}
+
+#[test]
+fn nothing_is_compressed_where_nothing_may_be() {
+    let device = device(256 * MIB);
+    let tree = Tree(Log::open(device, with(Policy::None)).unwrap());
+    tree.put("lib.so", &program(10)).unwrap();
+    assert!(matches!(
+        tree.compact(&["lib.so"]),
+        Err(FsError::Unsupported)
+    ));
+}
+
+#[test]
+fn a_full_log_stays_as_it_is() {
+    let device = device(256 * MIB);
+    let tree = mounted(&device);
+    let content = program(2000);
+    tree.put("lib.so", &content).unwrap();
+    tree.create("rest").unwrap();
+    let mut end = 0;
+    while let Ok(written) = tree.write("rest", end, &bytes(end, 1 << 20)) {
+        end += written as u64;
+    }
+    match tree.compact(&["lib.so"]) {
+        Ok(compacted) => assert_eq!(compacted.seen, 2000),
+        Err(error) => assert!(matches!(error, FsError::NoSpace), "{error}"),
+    }
+    assert!(tree.read("lib.so").unwrap() == content);
+    tree.0.close().unwrap();
+    assert_eq!(tree.0.failure(), None);
+    assert_sound(&device);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_left_alone() {
+    let (device, tree, content) = installed(300);
+    tree.compact(&["lib.so"]).unwrap();
+    tree.0.close().unwrap();
+    let ino = tree.ino("lib.so").unwrap();
+    let at = places(&device, ino)[200] * PAGE as u64;
+    let mut block = vec![0; PAGE];
+    anteros_core::Device::read_at(&*device, at, &mut block).unwrap();
+    block[3000] ^= 1;
+    device.write_at(at, &block).unwrap();
+    drop(tree);
+    let tree = mounted(&device);
+    let reads = FileReads {
+        core: vec![(0, 200), (1, 7)],
+        other: vec![],
+    };
+    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
+    let done = done.unwrap();
+    assert_eq!(done.complaints.len(), 1, "{done:?}");
+    assert!(done.complaints[0].contains("checksum is wrong"), "{done:?}");
+    assert_eq!(tree.0.failure(), None);
+    let mut page = vec![0; PAGE];
+    tree.0.read(ino, 7 * PAGE as u64, &mut page).unwrap();
+    assert!(page == content[7 * PAGE..8 * PAGE]);
+}
+
+/// A log with a program whose launches read some of it, unmounted and mounted again.
+fn launched() -> (Arc<Log>, Ino, Vec<u8>) {
+    let (device, tree, content) = installed(600);
+    let ino = tree.ino("lib.so").unwrap();
+    let core = (0..40).map(|at| (at, 599 - 13 * at as u32)).collect();
+    let reads = FileReads {
+        core,
+        other: vec![],
+    };
+    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
+    done.unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let tree = mounted(&device);
+    // It is known from here on.
+    tree.0.lookup(tree.0.root(), b"lib.so").unwrap();
+    (Arc::new(tree.0), ino, content)
+}
+
+/// What a cache is given: inode, offset, content.
+type Given = Receiver<(Ino, u64, Vec<u8>)>;
+
+fn cache(log: &Arc<Log>) -> Given {
+    let (sender, receiver) = channel();
+    log.prefetch(move |ino, offset, data| sender.send((ino, offset, data.to_vec())).is_ok())
+        .unwrap();
+    receiver
+}
+
+/// What was given until nothing has come for a while.
+fn pages(given: &Given, ino: Ino, content: &[u8]) -> BTreeSet<u64> {
+    let mut pages = BTreeSet::new();
+    while let Ok((whose, offset, data)) = given.recv_timeout(Duration::from_millis(300)) {
+        let at = offset as usize;
+        assert_eq!(whose, ino);
+        assert!(at + data.len() <= content.len(), "{at}, {}", data.len());
+        assert!(data == content[at..at + data.len()], "at {at}");
+        pages.extend((at / PAGE..(at + data.len()).div_ceil(PAGE)).map(|page| page as u64));
+    }
+    pages
+}
+
+#[test]
+fn who_reads_what_launches_do_is_given_what_they_read_next() {
+    let (log, ino, content) = launched();
+    let given = cache(&log);
+    let mut page = vec![0; PAGE];
+    for at in 0..3 {
+        log.read(ino, (599 - 13 * at) * PAGE as u64, &mut page)
+            .unwrap();
+    }
+    let pages = pages(&given, ino, &content);
+    let expected: BTreeSet<u64> = (0..40).map(|at| 599 - 13 * at).collect();
+    assert!(pages.is_superset(&expected), "{pages:?}");
+}
+
+#[test]
+fn a_file_that_somebody_may_write_to_is_not_given_to_caches() {
+    let (log, ino, content) = launched();
+    let given = cache(&log);
+    let writer = OpenFile {
+        ino,
+        handle: log.open(ino, 1).unwrap(),
+    };
+    let mut page = vec![0; PAGE];
+    let mut read = || {
+        log.read(ino, 599 * PAGE as u64, &mut page).unwrap();
+        pages(&given, ino, &content)
+    };
+    assert_eq!(read(), BTreeSet::new());
+    log.release(writer);
+    let reader = OpenFile {
+        ino,
+        handle: log.open(ino, 0).unwrap(),
+    };
+    assert!(read().contains(&586));
+    log.release(reader);
+}
+
+/// Whatever is written, cut off and cleaned between, and however much is read: a cache that lets go of what is written never
+/// holds anything else than the file does.
+#[test]
+fn what_is_given_is_what_the_file_holds() {
+    let (log, ino, content) = launched();
+    let held = Arc::new(Mutex::new(BTreeMap::new()));
+    let cache = held.clone();
+    let keep = move |ino: Ino, offset: u64, data: &[u8]| {
+        let pages = data.chunks(PAGE).map(<[u8]>::to_vec);
+        let pages = (offset / PAGE as u64..).zip(pages);
+        cache
+            .lock()
+            .unwrap()
+            .extend(pages.map(|(at, page)| ((ino, at), page)));
+        true
+    };
+    log.prefetch(keep).unwrap();
+    let mut content = content;
+    let mut page = vec![0; PAGE];
+    for round in 0..60_u64 {
+        for at in 0..4 {
+            let lblk = 599 - 13 * ((round + at) % 40);
+            let count = log.read(ino, lblk * PAGE as u64, &mut page).unwrap();
+            let start = lblk as usize * PAGE;
+            assert!(page[..count] == content[start..start + count], "{round}");
+        }
+        let lblk = 13 * (round % 46);
+        let file = OpenFile {
+            ino,
+            handle: log.open(ino, 1).unwrap(),
+        };
+        held.lock().unwrap().remove(&(ino, lblk));
+        let data = bytes(round, PAGE);
+        log.write(file, lblk * PAGE as u64, &data, false).unwrap();
+        let start = lblk as usize * PAGE;
+        content[start..start + PAGE].copy_from_slice(&data);
+        if round % 7 == 3 {
+            log.fsync(file, false).unwrap();
+            log.clean().unwrap();
+            log.checkpoint().unwrap();
+        }
+        log.release(file);
+        if round % 20 == 9 {
+            let reads = reads(ino);
+            log.compact(&[ino], |_| Some(reads.clone()), |_| true)
+                .unwrap();
+        }
+        for ((_, at), page) in held.lock().unwrap().iter() {
+            let start = *at as usize * PAGE;
+            assert!(
+                content[start..start + page.len()] == **page,
+                "{round}: {at}"
+            );
+        }
+    }
+}
