@@ -9,11 +9,11 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anteros_core::FileSystem;
+use anteros_core::{FileSystem, FsError, Ino};
 use anteros_fuse::{AttributeOrder, Session};
-use anteros_log::{Cause, Log};
+use anteros_log::{Cause, Compacted, Log};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -27,6 +27,12 @@ pub const CLEANING: &str = "user.anteros.cleaning";
 /// What it is set to.
 pub const CLEAN_ALL: &[u8] = b"all";
 
+/// The attribute that orders compression in the background: `add` with the numbers of inodes, then `go` with the most bytes of
+/// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`].
+pub const COMPACTION: &str = "user.anteros.compaction";
+/// The most files that an order has.
+const FILES_MAX: usize = 1 << 20;
+
 /// Begins the name of the attribute that has the states of segments: from the one on whose number ends it, each as four
 /// hexadecimal digits.
 pub const SEGMENTS: &str = "user.anteros.segments.";
@@ -35,15 +41,15 @@ pub const SEGMENTS_MAX: usize = 16_000;
 
 const BLOCK: u64 = 4096;
 
-/// How far cleaning is.
+/// How far work is that was ordered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
     /// How often it was ordered.
     pub orders: u64,
     /// Orders up to this one are done.
     pub done: u64,
-    /// Segments that were cleaned the last time.
-    pub cleaned: u64,
+    /// What the last one did, or has done by now.
+    pub counts: Vec<u64>,
     /// Why it failed the last time.
     pub failure: Option<String>,
 }
@@ -56,15 +62,53 @@ pub struct LogDaemon {
     workers: usize,
     latencies: Latencies,
     faults: Arc<Faults>,
-    cleaning: Mutex<Cleaning>,
-    /// No cleaning any more: the log is closed.
+    cleaning: Mutex<Work<()>>,
+    compaction: Mutex<Work<Compaction>>,
+    /// No work any more: the log is closed.
     stops: AtomicBool,
 }
 
+/// Work that is ordered, and done by a thread of its own.
 #[derive(Default)]
-struct Cleaning {
+struct Work<T> {
     progress: Progress,
-    cleaner: Option<JoinHandle<()>>,
+    what: T,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// What is to be compressed.
+#[derive(Default)]
+struct Compaction {
+    files: Vec<Ino>,
+    /// Bytes of content in a second, at most.
+    rate: Option<u64>,
+    /// Orders up to this one are to end now.
+    stopped: u64,
+}
+
+/// What [`COMPACTION`] may be set to.
+#[derive(Debug, PartialEq, Eq)]
+enum CompactionOrder {
+    Add(Vec<Ino>),
+    Go(Option<u64>),
+    Stop,
+}
+
+impl CompactionOrder {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut words = text.split_ascii_whitespace();
+        let order = match words.next()? {
+            "add" => {
+                let inos: Result<_, _> = words.by_ref().map(|word| word.parse().map(Ino)).collect();
+                Self::Add(inos.ok()?)
+            }
+            "go" => Self::Go(words.next().map(str::parse).transpose().ok()?),
+            "stop" => Self::Stop,
+            _ => return None,
+        };
+        words.next().is_none().then_some(order)
+    }
 }
 
 impl Progress {
@@ -72,24 +116,33 @@ impl Progress {
         let Self {
             orders,
             done,
-            cleaned,
+            counts,
             failure,
         } = self;
-        let mut text = format!("{orders} {done} {cleaned}\n");
-        let _ = write!(text, "{}", failure.as_deref().unwrap_or_default());
+        let mut text = format!("{orders} {done}");
+        for count in counts {
+            let _ = write!(text, " {count}");
+        }
+        let _ = write!(text, "\n{}", failure.as_deref().unwrap_or_default());
         text
     }
 
-    /// What [`CLEANING`] tells.
+    /// What [`CLEANING`] and [`COMPACTION`] tell.
     pub fn parse(text: &str) -> Option<Self> {
         let (numbers, failure) = text.split_once('\n')?;
-        let mut numbers = numbers.split(' ').map_while(|number| number.parse().ok());
+        let numbers: Result<Vec<u64>, _> = numbers.split(' ').map(str::parse).collect();
+        let (&[orders, done], counts) = numbers.as_ref().ok()?.split_first_chunk()?;
         Some(Self {
-            orders: numbers.next()?,
-            done: numbers.next()?,
-            cleaned: numbers.next()?,
+            orders,
+            done,
+            counts: counts.to_vec(),
             failure: Some(failure.to_owned()).filter(|failure| !failure.is_empty()),
         })
+    }
+
+    /// One of the counts; zero as long as there is none.
+    pub fn count(&self, which: usize) -> u64 {
+        self.counts.get(which).copied().unwrap_or(0)
     }
 }
 
@@ -109,6 +162,7 @@ impl LogDaemon {
             latencies: Latencies::default(),
             faults,
             cleaning: Mutex::default(),
+            compaction: Mutex::default(),
             stops: AtomicBool::new(false),
         })
     }
@@ -125,19 +179,21 @@ impl LogDaemon {
             .on_order(move |order| LogDaemon::order(&cleaner, order))
     }
 
-    /// Ends cleaning, for the log will be closed.
+    /// Ends all work, for the log will be closed.
     pub fn finish(&self) {
         self.stops.store(true, Ordering::Relaxed);
-        let cleaner = self.cleaning().cleaner.take();
-        if let Some(cleaner) = cleaner {
-            let _ = cleaner.join();
+        let cleaner = lock(&self.cleaning).worker.take();
+        let compactor = lock(&self.compaction).worker.take();
+        for worker in [cleaner, compactor].into_iter().flatten() {
+            let _ = worker.join();
         }
     }
 
     fn attribute(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             ATTRIBUTE => Some(self.text().into_bytes()),
-            CLEANING => Some(self.cleaning().progress.text().into_bytes()),
+            CLEANING => Some(lock(&self.cleaning).progress.text().into_bytes()),
+            COMPACTION => Some(lock(&self.compaction).progress.text().into_bytes()),
             _ => self.segments(name.strip_prefix(SEGMENTS)?.parse().ok()?),
         }
     }
@@ -152,54 +208,102 @@ impl LogDaemon {
         Some(text.into_bytes())
     }
 
-    fn cleaning(&self) -> MutexGuard<'_, Cleaning> {
-        self.cleaning.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn order(self: &Arc<Self>, order: &AttributeOrder<'_>) -> Option<Result<(), Errno>> {
-        if order.ino != self.log.root() || order.name != CLEANING.as_bytes() {
+        if order.ino != self.log.root() {
             return None;
         }
-        if order.uid != 0 && order.uid != geteuid().as_raw() {
-            return Some(Err(Errno::PERM));
+        let take = match std::str::from_utf8(order.name) {
+            Ok(CLEANING) => Self::order_cleaning,
+            Ok(COMPACTION) => Self::order_compaction,
+            _ => return None,
+        };
+        let may = order.uid == 0 || order.uid == geteuid().as_raw();
+        Some(match may {
+            true => take(self, order.value),
+            false => Err(Errno::PERM),
+        })
+    }
+
+    fn order_cleaning(self: &Arc<Self>, value: &[u8]) -> Result<(), Errno> {
+        if value != CLEAN_ALL {
+            return Err(Errno::INVAL);
         }
-        if order.value != CLEAN_ALL {
-            return Some(Err(Errno::INVAL));
-        }
-        let mut cleaning = self.cleaning();
-        cleaning.progress.orders += 1;
-        // One that runs sees the order before it ends, for it asks under this lock.
-        let is_idle = cleaning.progress.orders == cleaning.progress.done + 1;
-        if is_idle {
-            let worker = self.clone();
-            match thread::Builder::new()
-                .name("cleaner".into())
-                .spawn(move || worker.clean())
-            {
-                Ok(cleaner) => cleaning.cleaner = Some(cleaner),
-                Err(error) => {
-                    cleaning.progress.orders -= 1;
-                    return Some(Err(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)));
-                }
+        let worker = self.clone();
+        lock(&self.cleaning).begin("cleaner", move || worker.clean())
+    }
+
+    fn order_compaction(self: &Arc<Self>, value: &[u8]) -> Result<(), Errno> {
+        let mut work = lock(&self.compaction);
+        match CompactionOrder::parse(value).ok_or(Errno::INVAL)? {
+            CompactionOrder::Add(files) if work.what.files.len() + files.len() > FILES_MAX => {
+                Err(Errno::NOSPC)
+            }
+            CompactionOrder::Add(files) => {
+                work.what.files.extend(files);
+                Ok(())
+            }
+            CompactionOrder::Go(rate) => {
+                work.what.rate = rate;
+                let worker = self.clone();
+                work.begin("compactor", move || worker.compact())
+            }
+            CompactionOrder::Stop => {
+                work.what.files.clear();
+                work.what.stopped = work.progress.orders;
+                Ok(())
             }
         }
-        Some(Ok(()))
     }
 
     /// Cleans until no order is left.
     fn clean(&self) {
-        let mut order = self.cleaning().progress.orders;
+        let mut order = lock(&self.cleaning).progress.orders;
         loop {
             let cleaned = self.log.clean_all(|_| !self.stops.load(Ordering::Relaxed));
-            let mut cleaning = self.cleaning();
-            let progress = &mut cleaning.progress;
-            progress.done = order;
-            progress.cleaned = *cleaned.as_ref().unwrap_or(&0);
-            progress.failure = cleaned.err().map(|error| error.to_string());
-            if progress.orders == progress.done {
-                return;
+            let counts = vec![*cleaned.as_ref().unwrap_or(&0)];
+            match lock(&self.cleaning).end(order, counts, cleaned.err()) {
+                Some(next) => order = next,
+                None => return,
             }
-            order = progress.orders;
+        }
+    }
+
+    /// Compresses until no order is left.
+    fn compact(&self) {
+        let mut work = lock(&self.compaction);
+        let mut order = work.progress.orders;
+        loop {
+            let files = std::mem::take(&mut work.what.files);
+            let rate = work.what.rate;
+            drop(work);
+            let start = Instant::now();
+            let compacted = self.log.compact(
+                &files,
+                |_| None,
+                |done| {
+                    let mut work = lock(&self.compaction);
+                    work.progress.counts = counts(done);
+                    let is_stopped = work.what.stopped >= order;
+                    drop(work);
+                    pause(start, done.seen * BLOCK, rate);
+                    !is_stopped && !self.stops.load(Ordering::Relaxed)
+                },
+            );
+            let compacted = compacted.and_then(|done| self.log.checkpoint().map(|()| done));
+            if let Ok(done) = &compacted {
+                done.complaints
+                    .iter()
+                    .for_each(|complaint| self.faults.note(complaint.clone()));
+            }
+            work = lock(&self.compaction);
+            let told = match &compacted {
+                Ok(done) => counts(done),
+                Err(_) => work.progress.counts.clone(),
+            };
+            match work.end(order, told, compacted.err()) {
+                Some(next) => order = next,
+                None => return,
+            }
         }
     }
 
@@ -253,6 +357,67 @@ impl LogDaemon {
     }
 }
 
+impl<T> Work<T> {
+    /// Takes an order, and begins the thread that does it if there is none.
+    fn begin(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+        // Who works already sees the order before it ends, for it asks under the same lock.
+        if self.progress.orders == self.progress.done {
+            let begun = thread::Builder::new().name(name.into()).spawn(work);
+            let begun = begun.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))?;
+            self.worker = Some(begun);
+        }
+        self.progress.orders += 1;
+        Ok(())
+    }
+
+    /// An order is done, and those before. The next one, if there is any.
+    fn end(&mut self, order: u64, counts: Vec<u64>, failure: Option<FsError>) -> Option<u64> {
+        let progress = &mut self.progress;
+        progress.done = order;
+        progress.counts = counts;
+        progress.failure = failure.map(|error| error.to_string());
+        (progress.orders > order).then_some(progress.orders)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What [`COMPACTION`] tells of one: files, those that are no executables, logical blocks looked at, those that are compressed,
+/// their bytes, and what could not be read.
+fn counts(done: &Compacted) -> Vec<u64> {
+    let Compacted {
+        files,
+        others,
+        seen,
+        blocks,
+        bytes,
+        complaints,
+    } = done;
+    vec![
+        *files,
+        *others,
+        *seen,
+        *blocks,
+        *bytes,
+        complaints.len() as u64,
+    ]
+}
+
+/// Waits until so many bytes since `start` are no more than so many in a second.
+fn pause(start: Instant, bytes: u64, rate: Option<u64>) {
+    let Some(rate) = rate.filter(|&rate| rate > 0) else {
+        return;
+    };
+    let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
+    // What stops the work is not to wait for long.
+    thread::sleep(
+        due.saturating_sub(start.elapsed())
+            .min(Duration::from_secs(1)),
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,12 +427,31 @@ mod tests {
         let failed = Progress {
             orders: 3,
             done: 2,
-            cleaned: 7,
+            counts: vec![7, 0],
             failure: Some("a b".into()),
         };
         for progress in [failed, Progress::default()] {
             assert_eq!(Progress::parse(&progress.text()), Some(progress));
         }
-        assert_eq!(Progress::parse("1 2\n"), None);
+        assert_eq!(Progress::parse("1\n"), None);
+        assert_eq!(Progress::parse("1 x\n"), None);
+    }
+
+    #[test]
+    fn orders_to_compress_are_read_whole_or_not_at_all() {
+        let cases: [(&[u8], _); 9] = [
+            (b"add 3 4", Some(CompactionOrder::Add(vec![Ino(3), Ino(4)]))),
+            (b"add", Some(CompactionOrder::Add(vec![]))),
+            (b"go", Some(CompactionOrder::Go(None))),
+            (b"go 512", Some(CompactionOrder::Go(Some(512)))),
+            (b"stop", Some(CompactionOrder::Stop)),
+            (b"stop now", None),
+            (b"add x", None),
+            (b"", None),
+            (b"\xff", None),
+        ];
+        for (text, order) in cases {
+            assert_eq!(CompactionOrder::parse(text), order, "{text:?}");
+        }
     }
 }

@@ -53,41 +53,52 @@ fn clean(path: &Path) -> Result<u64, Failure> {
 
 /// Has the daemon clean one that is, and waits.
 fn order(directory: &Path) -> Result<u64, Failure> {
-    let fail = |errno: Errno| {
+    // What is no log has no such attribute, and must not get one.
+    progress(directory, CLEANING)?;
+    tell(directory, CLEANING, CLEAN_ALL)?;
+    let done = wait(directory, CLEANING, || true)?;
+    Ok(done.count(0))
+}
+
+/// Sets an attribute with which a daemon is told something.
+pub fn tell(directory: &Path, attribute: &str, value: &[u8]) -> Result<(), Failure> {
+    let set = rustix::fs::setxattr(directory, attribute, value, XattrFlags::empty());
+    set.map_err(|errno| {
         let failure = Failure::system(directory, &errno.into());
         match errno {
             Errno::PERM | Errno::ACCESS => {
-                failure.hint("only root and whoever mounted it may have it cleaned")
+                failure.hint("only root and whoever mounted it may ask for that")
             }
             _ => failure,
         }
-    };
-    // What is no log has no such attribute, and must not get one.
-    progress(directory)?;
-    rustix::fs::setxattr(directory, CLEANING, CLEAN_ALL, XattrFlags::empty()).map_err(fail)?;
-    let ordered = progress(directory)?.orders;
+    })
+}
+
+/// Waits until all that was ordered is done, or `goes_on` says not to.
+pub fn wait(
+    directory: &Path,
+    attribute: &str,
+    goes_on: impl Fn() -> bool,
+) -> Result<Progress, Failure> {
+    let ordered = progress(directory, attribute)?.orders;
     loop {
-        let Progress {
-            done,
-            cleaned,
-            failure,
-            ..
-        } = progress(directory)?;
-        match failure {
-            _ if done < ordered => std::thread::sleep(ASK_EVERY),
+        let progress = progress(directory, attribute)?;
+        match &progress.failure {
+            _ if progress.done < ordered && goes_on() => std::thread::sleep(ASK_EVERY),
             Some(failure) => {
                 return Err(Failure::new(
                     Kind::System,
                     format_args!("{}: {failure}", directory.display()),
                 ));
             }
-            None => return Ok(cleaned),
+            None => return Ok(progress),
         }
     }
 }
 
-fn progress(directory: &Path) -> Result<Progress, Failure> {
-    let told = attribute(directory, CLEANING).map_err(|e| Failure::system(directory, &e))?;
+/// How far work is that was ordered.
+pub fn progress(directory: &Path, name: &str) -> Result<Progress, Failure> {
+    let told = attribute(directory, name).map_err(|e| Failure::system(directory, &e))?;
     told.as_deref()
         .and_then(Progress::parse)
         .ok_or_else(|| no_log(directory))

@@ -1,6 +1,7 @@
 //! `anteros log`: the read-write file system.
 
 mod check;
+mod compact;
 mod dump;
 mod figure;
 mod gc;
@@ -33,6 +34,7 @@ enum Command {
     Stat(stat::Args),
     Dump(dump::Args),
     Gc(gc::Args),
+    Compact(compact::Args),
     Resize(resize::Args),
 }
 
@@ -45,6 +47,7 @@ impl Args {
             Command::Stat(args) => args.run(),
             Command::Dump(args) => args.run(),
             Command::Gc(args) => args.run(),
+            Command::Compact(args) => args.run(),
             Command::Resize(args) => args.run(),
         }
     }

@@ -42,6 +42,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_size)]
     memory: u64,
 
+    /// Most memory for what is read of compressed executables before anyone asks for it; 0: nothing is (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_size)]
+    prefetch: u64,
+
     /// With an fsync: which goes first
     #[arg(long, value_enum, value_name = "WHICH", default_value = "together")]
     order: First,
@@ -97,6 +101,7 @@ impl Args {
             },
             checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
             policy: self.policy,
+            prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             ..Options::new(system_clock)
         };
@@ -126,6 +131,11 @@ impl Args {
             self.workers.count_for_mount(),
         );
         let session = watch.clone().listen(session);
+        if self.prefetch > 0 {
+            let notifier = session.notifier();
+            let store = move |ino, offset, data: &[u8]| notifier.store(ino, offset, data).is_ok();
+            log.prefetch(store).map_err(Failure::os)?;
+        }
         let (stop, stopped) = channel::<()>();
         let keeper = std::thread::spawn({
             let (log, faults) = (log.clone(), faults.clone());

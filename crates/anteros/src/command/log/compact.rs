@@ -1,0 +1,137 @@
+//! `anteros log compact`
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use anteros_core::parse_size;
+
+use super::gc::{progress, tell, wait};
+use crate::daemon::log::COMPACTION;
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::{interrupt, output};
+
+/// Numbers of inodes that fit into an attribute.
+const TOLD_AT_ONCE: usize = 2000;
+
+/// Compress executables of a mounted log in the background
+///
+/// What launches read of them, if that was recorded, is put together in the order in which they did; all else is compressed in
+/// large pieces. Other files are left alone. What the log holds can be used meanwhile. Ctrl-C stops it, and keeps what is done.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files, or directories with all that is in them, of one mounted log
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+
+    /// Bytes of content in a second, at most (K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    rate: Option<u64>,
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        let files = self.files.iter();
+        let files: Result<Vec<_>, _> = files
+            .map(|path| path.canonicalize().map_err(|e| Failure::system(path, &e)))
+            .collect();
+        let files = files?;
+        let mount = mount_of(&files[0])?;
+        progress(&mount, COMPACTION)?;
+        let device = metadata(&mount)?.dev();
+        let mut inos = Vec::new();
+        for file in &files {
+            if metadata(file)?.dev() != device {
+                let message = format!(
+                    "{}: not in the log that is mounted at {}",
+                    file.display(),
+                    mount.display()
+                );
+                return Err(
+                    Failure::new(Kind::Usage, message).hint("name files of one log at a time")
+                );
+            }
+            collect(file, device, &mut inos)?;
+        }
+        let mut seen = HashSet::new();
+        inos.retain(|&ino| seen.insert(ino));
+        for inos in inos.chunks(TOLD_AT_ONCE) {
+            let words = inos
+                .iter()
+                .fold("add".to_owned(), |words, ino| format!("{words} {ino}"));
+            tell(&mount, COMPACTION, words.as_bytes())?;
+        }
+        let go = self
+            .rate
+            .map_or("go".to_owned(), |rate| format!("go {rate}"));
+        let asked_to_stop = interrupt::flag().map_err(Failure::os)?;
+        tell(&mount, COMPACTION, go.as_bytes())?;
+        let mut done = wait(&mount, COMPACTION, || {
+            !asked_to_stop.load(Ordering::Relaxed)
+        })?;
+        if asked_to_stop.load(Ordering::Relaxed) {
+            tell(&mount, COMPACTION, b"stop")?;
+            done = wait(&mount, COMPACTION, || true)?;
+        }
+        let [files, others, seen, blocks, bytes, faults] =
+            [0, 1, 2, 3, 4, 5].map(|at| done.count(at));
+        let mut text = format!(
+            "{} executables, {} other files; {} looked at, {} of that compressed to {}\n",
+            output::count(files),
+            output::count(others),
+            output::bytes(seen * 4096),
+            output::bytes(blocks * 4096),
+            output::bytes(bytes),
+        );
+        if faults > 0 {
+            text += &format!(
+                "{} pieces could not be read, and stay as they are: the daemon says which\n",
+                output::count(faults)
+            );
+        }
+        output::text(&text)?;
+        interrupt::check(&asked_to_stop)?;
+        match faults {
+            0 => Ok(Verdict::Good),
+            _ => Ok(Verdict::Partial),
+        }
+    }
+}
+
+fn metadata(path: &Path) -> Result<Metadata, Failure> {
+    fs::symlink_metadata(path).map_err(|e| Failure::system(path, &e))
+}
+
+/// The directory that a file's file system is mounted at.
+fn mount_of(file: &Path) -> Result<PathBuf, Failure> {
+    let device = metadata(file)?.dev();
+    let mut mount = file;
+    while let Some(parent) = mount.parent() {
+        if metadata(parent)?.dev() != device {
+            break;
+        }
+        mount = parent;
+    }
+    Ok(mount.to_owned())
+}
+
+/// The inodes of a file, or of all that are in a directory.
+fn collect(path: &Path, device: u64, inos: &mut Vec<u64>) -> Result<(), Failure> {
+    let metadata = metadata(path)?;
+    if metadata.dev() != device {
+        return Ok(());
+    }
+    if metadata.is_file() {
+        inos.push(metadata.ino());
+    }
+    if metadata.is_dir() {
+        let entries = fs::read_dir(path).map_err(|e| Failure::system(path, &e))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| Failure::system(path, &e))?;
+            collect(&entry.path(), device, inos)?;
+        }
+    }
+    Ok(())
+}
