@@ -21,6 +21,7 @@ use crate::layout::{BLOCK_BYTES, Block};
 use crate::medium::vanished;
 use crate::options::Options;
 use crate::pack;
+use crate::policy::Policy;
 use crate::recover::{self, Recovery};
 use crate::state::State;
 use crate::statistics::Statistics;
@@ -318,6 +319,11 @@ impl Log {
         *durable = written;
         state.durable = state.durable.max(written);
         Ok(())
+    }
+
+    /// Whether content may be compressed.
+    pub fn compresses(&self) -> bool {
+        self.lock().options.policy != Policy::None
     }
 
     /// Makes everything durable.

@@ -41,6 +41,9 @@ pub const SEGMENTS_MAX: usize = 16_000;
 
 const BLOCK: u64 = 4096;
 
+/// How often work that waits looks whether it is to stop.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+
 /// How far work is that was ordered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -242,6 +245,7 @@ impl LogDaemon {
                 work.what.files.extend(files);
                 Ok(())
             }
+            CompactionOrder::Go(_) if !self.log.compresses() => Err(Errno::OPNOTSUPP),
             CompactionOrder::Go(rate) => {
                 work.what.rate = rate;
                 let worker = self.clone();
@@ -277,18 +281,16 @@ impl LogDaemon {
             let rate = work.what.rate;
             drop(work);
             let start = Instant::now();
-            let compacted = self.log.compact(
-                &files,
-                |_| None,
-                |done| {
-                    let mut work = lock(&self.compaction);
-                    work.progress.counts = counts(done);
-                    let is_stopped = work.what.stopped >= order;
-                    drop(work);
-                    pause(start, done.seen * BLOCK, rate);
-                    !is_stopped && !self.stops.load(Ordering::Relaxed)
-                },
-            );
+            let is_stopped = || {
+                let is_stopped = lock(&self.compaction).what.stopped >= order;
+                is_stopped || self.stops.load(Ordering::Relaxed)
+            };
+            let goes_on = |done: &Compacted| {
+                lock(&self.compaction).progress.counts = counts(done);
+                pause(start, done.seen * BLOCK, rate, is_stopped);
+                !is_stopped()
+            };
+            let compacted = self.log.compact(&files, |_| None, goes_on);
             let compacted = compacted.and_then(|done| self.log.checkpoint().map(|()| done));
             if let Ok(done) = &compacted {
                 done.complaints
@@ -405,17 +407,13 @@ fn counts(done: &Compacted) -> Vec<u64> {
     ]
 }
 
-/// Waits until so many bytes since `start` are no more than so many in a second.
-fn pause(start: Instant, bytes: u64, rate: Option<u64>) {
-    let Some(rate) = rate.filter(|&rate| rate > 0) else {
-        return;
-    };
-    let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
-    // What stops the work is not to wait for long.
-    thread::sleep(
-        due.saturating_sub(start.elapsed())
-            .min(Duration::from_secs(1)),
-    );
+/// Waits until so many bytes since `start` are no more than so many in a second, or somebody has it stop.
+fn pause(start: Instant, bytes: u64, rate: Option<u64>, is_stopped: impl Fn() -> bool) {
+    let Some(rate) = rate else { return };
+    let due = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+    while start.elapsed() < due && !is_stopped() {
+        thread::sleep(due.saturating_sub(start.elapsed()).min(LOOKS_EVERY));
+    }
 }
 
 #[cfg(test)]

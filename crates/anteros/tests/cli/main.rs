@@ -5,6 +5,7 @@ mod daemon;
 mod failures;
 mod images;
 mod log;
+mod log_compact;
 mod log_io;
 mod log_judges;
 mod log_resize;

@@ -69,6 +69,14 @@ pub fn tell(directory: &Path, attribute: &str, value: &[u8]) -> Result<(), Failu
             Errno::PERM | Errno::ACCESS => {
                 failure.hint("only root and whoever mounted it may ask for that")
             }
+            Errno::OPNOTSUPP => {
+                let message = format!(
+                    "{}: mounted so that nothing is compressed",
+                    directory.display()
+                );
+                Failure::new(Kind::Unsupported, message)
+                    .hint("mount it with another --policy than none")
+            }
             _ => failure,
         }
     })

@@ -1,0 +1,110 @@
+//! `anteros log compact`: executables that are compressed in the background.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::log::{kill_daemon, mount, shop, umount, unmount};
+use crate::{Signal, Workshop, kill, run, wait_until};
+
+/// Puts this program itself into a log, and something that is none.
+fn install(shop: &Workshop) -> PathBuf {
+    let program = shop.path("mnt/bin/program");
+    fs::create_dir(shop.path("mnt/bin")).unwrap();
+    fs::copy(&shop.program, &program).unwrap();
+    fs::write(shop.path("mnt/bin/notes.txt"), b"notes").unwrap();
+    assert_eq!(run(Command::new("sync").arg(&program)).status, Some(0));
+    program
+}
+
+fn used(shop: &Workshop) -> u64 {
+    let space = rustix::fs::statvfs(shop.path("mnt")).unwrap();
+    (space.f_blocks - space.f_bfree) * space.f_frsize
+}
+
+fn assert_runs(shop: &Workshop, program: &PathBuf) {
+    assert!(fs::read(program).unwrap() == fs::read(&shop.program).unwrap());
+    let told = run(Command::new(program).arg("--version"));
+    assert_eq!(told.status, Some(0), "{told:?}");
+}
+
+#[test]
+fn programs_shrink_and_run() {
+    let shop = shop("2G");
+    let daemon = mount(&shop, "--policy record");
+    let program = install(&shop);
+    let before = used(&shop);
+    let told = shop.good("log compact mnt/bin");
+    assert!(told.starts_with("1 executables, 1 other files; "), "{told}");
+    let now = used(&shop);
+    assert!(now < before * 7 / 10, "{before} bytes became {now}");
+    assert_runs(&shop, &program);
+    umount(&shop);
+    unmounted(daemon);
+    // Cold, and with all of it read ahead.
+    let daemon = mount(&shop, "--policy record");
+    assert_runs(&shop, &program);
+    unmount(&shop, daemon);
+}
+
+fn unmounted(mut daemon: std::process::Child) {
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_daemon_that_is_killed_on_the_way_leaves_all_of_it() {
+    let shop = shop("2G");
+    let daemon = mount(&shop, "--policy record");
+    let program = install(&shop);
+    let mut compact = shop
+        .command("log compact mnt/bin --rate 8M")
+        .spawn()
+        .unwrap();
+    let told = || shop.run("stat --prometheus mnt").out;
+    let is_begun = |line: &str| line.contains("background") && !line.ends_with(" 0");
+    wait_until(|| told().lines().any(is_begun));
+    kill_daemon(&shop, daemon);
+    assert_ne!(compact.wait().unwrap().code(), Some(0));
+    assert!(shop.good("log check log").contains("; 0 faults"));
+    let daemon = mount(&shop, "--policy record");
+    assert_runs(&shop, &program);
+    unmount(&shop, daemon);
+}
+
+#[test]
+fn it_may_be_stopped_and_keeps_what_is_done() {
+    let shop = shop("2G");
+    let daemon = mount(&shop, "--policy record");
+    let program = install(&shop);
+    let compact = shop
+        .command("log compact mnt/bin --rate 2M")
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    kill(&compact, Signal::INT);
+    let output = compact.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let told = shop.good("log compact mnt/bin");
+    assert!(told.starts_with("1 executables"), "{told}");
+    assert_runs(&shop, &program);
+    unmount(&shop, daemon);
+}
+
+#[test]
+fn what_cannot_be_compressed_is_refused_with_a_reason() {
+    let shop = shop("512M");
+    let refused = |status, command: &str, word: &str| {
+        let error = shop.bad(status, command);
+        assert!(error.contains(word), "{command}: {error}");
+    };
+    refused(5, "log compact mnt", "no log is mounted here");
+    let daemon = mount(&shop, "");
+    fs::write(shop.path("mnt/lib.so"), [1; 9000]).unwrap();
+    refused(4, "log compact mnt/lib.so", "--policy");
+    refused(5, "log compact mnt/none", "none");
+    refused(2, "log compact mnt/lib.so src", "not in the log");
+    refused(2, "log compact", "FILES");
+    refused(2, "log compact mnt --rate fast", "fast");
+    unmount(&shop, daemon);
+}
