@@ -78,7 +78,9 @@ impl Log {
         let mut known = Vec::new();
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
-            match self.lock().is_executable(ino)? {
+            // The lock is not to be held while somebody is asked what was read.
+            let is_executable = self.lock().is_executable(ino)?;
+            match is_executable {
                 true => known.push((ino, reads(file).unwrap_or_default())),
                 false => done.others += 1,
             }
