@@ -40,6 +40,7 @@ impl State {
         let mut sums = Vec::new();
         let mut packing = Packing::of_group(self.sequence);
         for &ino in &whole {
+            self.note_synced(ino)?;
             let sum = |block, data: &Block| sums.push((block, crc(data)));
             if let Err(error) = self.write_pages(ino, &mut packing, sum) {
                 if packing.is_begun() {
@@ -72,6 +73,19 @@ impl State {
         written?;
         self.statistics.groups += 1;
         Ok(sequence)
+    }
+
+    /// Notes what a sync brings of a file.
+    fn note_synced(&mut self, ino: u32) -> FsResult<()> {
+        let live = self.live(ino)?;
+        let mut dirty = live.pages.iter().filter(|(_, page)| page.dirty);
+        let first = dirty.next().map(|(&lblk, _)| lblk);
+        let last = dirty.next_back().map(|(&lblk, _)| lblk).or(first);
+        if let Some((first, last)) = first.zip(last) {
+            let pages = live.dirty_pages as u64;
+            live.habits.note_synced(pages, first..last + 1);
+        }
+        Ok(())
     }
 
     /// Whether there is data that has to be on the device before its records leave. What shares a block with

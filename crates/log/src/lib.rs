@@ -23,6 +23,7 @@ mod dir;
 mod error;
 mod file;
 mod gc;
+mod habits;
 mod inspect;
 mod kind;
 pub mod layout;

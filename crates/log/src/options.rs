@@ -27,6 +27,8 @@ pub struct Options {
     pub order: Order,
     /// What is compressed, and how.
     pub policy: Policy,
+    /// Whether files of which neither name nor content says what they are are compressed by how they are used.
+    pub learns: bool,
     /// Bytes of packed blocks that are kept which were read before anyone asked; see [`Log::prefetch`](crate::Log::prefetch).
     pub prefetch_bytes: usize,
     /// How long changes may wait for a checkpoint.
@@ -46,6 +48,7 @@ impl Options {
             read_only: false,
             order: Order::default(),
             policy: Policy::default(),
+            learns: false,
             prefetch_bytes: 4 << 20,
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,

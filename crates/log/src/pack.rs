@@ -97,7 +97,10 @@ impl State {
         if policy == Policy::None || self.live(ino)?.kind() != Type::Regular {
             return Ok(None);
         }
-        let kind = self.file_kind(ino)?;
+        let kind = match self.file_kind(ino)? {
+            FileKind::Other if self.options.learns => self.live(ino)?.habits.kind(),
+            kind => kind,
+        };
         let slots_max = self.superblock.slots_max;
         Ok(policy.rules(kind).map(|rules| Rules {
             slots: rules.slots.min(slots_max),

@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::ahead::Ahead;
+use crate::habits::Habits;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
@@ -87,6 +88,8 @@ pub(crate) struct Live {
     pub(crate) named: crate::kind::FileKind,
     /// What its content says.
     pub(crate) recognized: Option<crate::kind::FileKind>,
+    /// What is done to it.
+    pub(crate) habits: Habits,
     /// Logical blocks whose pointers neither the checkpoint nor a group has.
     pub(crate) unrecorded: Ranges,
     /// Whether content or size changed since a group or the checkpoint had them.
@@ -111,6 +114,7 @@ impl Live {
             dirty_pages: 0,
             named: crate::kind::FileKind::Other,
             recognized: None,
+            habits: Habits::default(),
             unrecorded: Ranges::default(),
             content_changed: false,
             early: 0,

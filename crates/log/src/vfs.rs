@@ -298,6 +298,8 @@ impl FileSystem for Log {
             FileKind::Directory => return Err(FsError::IsDirectory),
             _ => return Err(FsError::Invalid),
         }
+        let pages = buf.len().div_ceil(BLOCK_BYTES) as u64;
+        state.live(ino)?.habits.note_read(pages);
         let len = self.read_content(state, ino, offset, buf)?;
         self.lock().note_read(ino)?;
         Ok(len)

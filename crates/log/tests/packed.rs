@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::{FileSystem, MemoryDevice, WritableDevice};
-use anteros_log::{Log, Options, Policy, check, repair};
+use anteros_log::{Cause, Log, Options, Policy, check, repair};
 use support::surgeon::Surgeon;
 use support::*;
 
@@ -185,6 +185,37 @@ fn compressed_files_take_less_room() {
     assert_eq!(tree.read("a.db").unwrap(), data);
     tree.unlink("a.db").unwrap();
     assert_eq!(tree.0.condition().used_blocks, before);
+}
+
+/// Small pieces anywhere, a sync behind each; what is written of which is compressed once that is known.
+#[test]
+fn files_are_known_by_how_they_are_used() {
+    let data = b"all work and no play ".repeat(50_000);
+    let written = |learns: bool| {
+        let device = device(64 * MIB);
+        let options = Options {
+            learns,
+            ..with(Policy::Record)
+        };
+        let tree = Tree(Log::open(device.clone(), options).unwrap());
+        tree.put("state", &data).unwrap();
+        tree.fsync("state").unwrap();
+        let blocks = || tree.0.condition().statistics.blocks(Cause::Data);
+        let before = blocks();
+        for at in 0..100_u64 {
+            let place = at * 37 % 250 * 4096;
+            tree.write("state", place, &data[at as usize..][..8192])
+                .unwrap();
+            tree.fsync("state").unwrap();
+        }
+        let written = blocks() - before;
+        tree.0.close().unwrap();
+        assert_sound(&device, Policy::Record, 0);
+        written
+    };
+    let (without, with) = (written(false), written(true));
+    assert_eq!(without, 200);
+    assert!(with < 125, "{with} blocks");
 }
 
 /// A log with two databases that were synced one after the other, unmounted.

@@ -54,6 +54,10 @@ pub struct Args {
     #[arg(short = 'o', long, value_name = "NAME", default_value = "none", value_parser = policy)]
     policy: Policy,
 
+    /// Compress what is written in small pieces and hardly read as if it were a database, whatever it is called
+    #[arg(long)]
+    learn: bool,
+
     /// For how many seconds changes may wait for a checkpoint
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     checkpoint: u32,
@@ -101,6 +105,7 @@ impl Args {
             },
             checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
             policy: self.policy,
+            learns: self.learn,
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             ..Options::new(system_clock)
