@@ -8,6 +8,7 @@ use anteros_core::{FileKind as Type, FsError, FsResult, Ino};
 
 use crate::file::{BLOCK, blocks};
 use crate::kind::FileKind;
+use crate::launches::FileReads;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
@@ -24,15 +25,6 @@ const STEP_BLOCKS: usize = 128;
 
 /// Logical blocks of a file that are looked at at once.
 const LOOKED_AT: u32 = 1 << 16;
-
-/// What launches read of a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FileReads {
-    /// Logical blocks that each launch read, with a number that tells the order in which it did: of all files.
-    pub core: Vec<(u64, u32)>,
-    /// Those that only some did.
-    pub other: Vec<u32>,
-}
 
 /// How far a compaction is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -335,10 +327,12 @@ mod tests {
         let one = FileReads {
             core: vec![(5, 10), (9, 11), (1, 40), (7, 12)],
             other: vec![3, 4, 9],
+            ..FileReads::default()
         };
         let two = FileReads {
             core: vec![(3, 0)],
             other: vec![],
+            ..FileReads::default()
         };
         let files = [(7, one), (8, two)];
         let expected = [window(7, 40..41), window(8, 0..1), window(7, 10..13)];

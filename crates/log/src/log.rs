@@ -3,20 +3,23 @@
 //! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
 //! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
 //! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
-//! giving, that of the flush, the state, that of the readers, the writer's, that of what is read ahead.
+//! giving, that of the flush, the state, that of the readers, the writer's, that of what is read ahead. That of the
+//! launches is taken alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 
-use anteros_core::{FsError, FsResult, WritableDevice};
+use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice};
 
 use crate::LogError;
 use crate::ahead::Ahead;
 use crate::clean::Choice;
 use crate::file::{BLOCK, PackedRun};
+use crate::kind::FileKind;
+use crate::launches::{FileReads, Launches};
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::medium::vanished;
 use crate::options::Options;
@@ -56,6 +59,8 @@ pub struct Log {
     /// How many there had been when [`Log::tend`] looked last.
     changes_seen: AtomicU64,
     recovery: Recovery,
+    /// What executables are read, if that is recorded.
+    launches: OnceLock<Mutex<Launches>>,
 }
 
 /// How full a log is, and what it has done.
@@ -111,6 +116,7 @@ impl Log {
             changes: AtomicU64::new(0),
             changes_seen: AtomicU64::new(0),
             recovery,
+            launches: OnceLock::new(),
         })
     }
 
@@ -392,6 +398,58 @@ impl Log {
         }
     }
 
+    /// The UUID.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.lock().superblock.uuid
+    }
+
+    /// From here on, records which blocks of executables are read, behind what `launches` has; of that, what is gone or has
+    /// changed is forgotten. Once for each mount: later calls change nothing.
+    pub fn record_launches(&self, mut launches: Launches) {
+        launches.retain(|ino, version| {
+            let mut state = self.lock();
+            state.shrink();
+            state.content_version(ino).is_ok_and(|now| now == version)
+        });
+        let _ = self.launches.set(Mutex::new(launches));
+    }
+
+    /// Shows what was recorded of launches, if that is recorded. Reads of executables wait meanwhile.
+    pub fn with_launches<T>(&self, see: impl FnOnce(&Launches) -> T) -> Option<T> {
+        self.launches.get().map(|launches| see(&held(launches)))
+    }
+
+    /// What the launches of a file have read, if any was recorded since its content changed. Of what cannot be read, nothing is
+    /// said.
+    pub fn launch_reads(&self, ino: Ino) -> Option<FileReads> {
+        let ino = u32::try_from(ino.0).ok()?;
+        let version = self.lock().content_version(ino).ok()?;
+        self.with_launches(|launches| launches.reads(ino, version))?
+    }
+
+    /// Notes that so many bytes of a file were read, if launches are recorded.
+    pub(crate) fn note_launch(&self, ino: u32, offset: u64, len: usize) -> FsResult<()> {
+        let Some(launches) = self.launches.get().filter(|_| len > 0) else {
+            return Ok(());
+        };
+        let (version, kind, now) = {
+            let mut state = self.lock();
+            (
+                state.content_version(ino)?,
+                state.file_kind(ino)?,
+                state.now(),
+            )
+        };
+        let mut launches = held(launches);
+        // Of what has left memory meanwhile, the name is not known any more.
+        if kind == FileKind::Executable || launches.knows(ino, version) {
+            let end = offset + len as u64;
+            let read = lblk(offset)..lblk(end.next_multiple_of(BLOCK_BYTES as u64));
+            launches.note(ino, version, read, millis(now));
+        }
+        Ok(())
+    }
+
     /// How full it is, and what it has done since it was mounted.
     pub fn condition(&self) -> Condition {
         let state = self.lock();
@@ -418,6 +476,22 @@ impl Log {
     pub fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }
+}
+
+/// Whoever panicked meanwhile was counting, and nothing else.
+fn held(launches: &Mutex<Launches>) -> MutexGuard<'_, Launches> {
+    launches.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The logical block of a byte. Files have fewer than 2^32.
+fn lblk(offset: u64) -> u32 {
+    u32::try_from(offset / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+fn millis(time: Timestamp) -> u64 {
+    let secs = u64::try_from(time.secs).unwrap_or(0);
+    secs.saturating_mul(1000)
+        .saturating_add(u64::from(time.nanos / 1_000_000))
 }
 
 /// Begins the thread that writes.

@@ -12,6 +12,7 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::ahead::Ahead;
 use crate::habits::Habits;
+use crate::launches::Version;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
@@ -404,6 +405,11 @@ impl State {
             block,
             &self.dirty_inodes,
         ))
+    }
+
+    /// What tells the content of an inode from what it had been, or will be.
+    pub(crate) fn content_version(&mut self, ino: u32) -> FsResult<Version> {
+        Ok(Version::from(&self.live(ino)?.inode.attributes))
     }
 
     /// As [`live`](Self::live), of an inode that is in memory already.

@@ -302,6 +302,7 @@ impl FileSystem for Log {
         state.live(ino)?.habits.note_read(pages);
         let len = self.read_content(state, ino, offset, buf)?;
         self.lock().note_read(ino)?;
+        self.note_launch(ino, offset, len)?;
         Ok(len)
     }
 

@@ -112,6 +112,7 @@ fn what_launches_read_lies_in_the_order_in_which_they_did() {
     let reads = FileReads {
         core: (0..).zip(core.clone()).collect(),
         other: vec![9, 10],
+        ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
     assert_eq!(done.unwrap().seen, 400);
@@ -196,6 +197,7 @@ fn what_cannot_be_read_is_told_and_left_alone() {
     let reads = FileReads {
         core: vec![(0, 200), (1, 7)],
         other: vec![],
+        ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
     let done = done.unwrap();
@@ -215,6 +217,7 @@ fn launched() -> (Arc<Log>, Ino, Vec<u8>) {
     let reads = FileReads {
         core,
         other: vec![],
+        ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
     done.unwrap();

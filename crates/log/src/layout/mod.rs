@@ -45,7 +45,7 @@ pub(crate) fn block_crc(block: &Block, crc_at: usize) -> u32 {
 }
 
 /// CRC-32C of bytes whose checksum lies at `crc_at`; those four bytes count as zero.
-fn crc_around(bytes: &[u8], crc_at: usize) -> u32 {
+pub(crate) fn crc_around(bytes: &[u8], crc_at: usize) -> u32 {
     let before = crc(&bytes[..crc_at]);
     let field = crc32c::crc32c_append(before, &[0; 4]);
     crc32c::crc32c_append(field, &bytes[crc_at + 4..])
@@ -59,7 +59,7 @@ fn crc_of(parts: &[&[u8]]) -> u32 {
 }
 
 /// Writes the checksum of `bytes` to its place.
-fn seal(bytes: &mut [u8], crc_at: usize) {
+pub(crate) fn seal(bytes: &mut [u8], crc_at: usize) {
     let crc = crc_around(bytes, crc_at);
     bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
 }

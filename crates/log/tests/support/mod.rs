@@ -81,6 +81,7 @@ pub fn reads(ino: Ino) -> FileReads {
     FileReads {
         core: core.map(|(lblk, at)| (ino.0 + 5 * at, lblk)).collect(),
         other: vec![6, 7, 20, 50],
+        ..FileReads::default()
     }
 }
 

@@ -1,0 +1,442 @@
+//! Which blocks of executables programs read when they start (FPC, 3.3.2).
+//!
+//! A *launch* of a file ends when the file has not been read for a second; its next read begins the next launch. The
+//! first few launches of each file are recorded, [`Launches::rounds`] of them, and what is read later is not. *Core* blocks are
+//! those that every launch read: programs start in the same way each time, so the next launch will read them
+//! too, in about the same order.
+//!
+//! A file whose content has changed begins anew. Nothing here does I/O or reads a clock; the bytes of a record are in
+//! `record`. It is a guess that costs time if it is wrong, and nothing else.
+
+mod record;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+
+use anteros_core::Timestamp;
+
+use crate::layout::node::Attributes;
+
+pub use record::{RECORD_BYTES_MAX, RecordFault};
+
+/// How many launches of a file are recorded, if nothing else is said (FPC, 4.4).
+pub const ROUNDS: u8 = 5;
+
+/// A file that nobody has read for so long is launched anew.
+const LAUNCH_ENDS_MS: u64 = 1000;
+
+/// Files that are recorded at most.
+const FILES_MAX: usize = 1 << 16;
+
+/// Blocks that are recorded at most, of all files: 4 GiB of what programs start from, in some 30 MB of memory.
+const BLOCKS_MAX: usize = 1 << 20;
+
+/// What tells one content of an inode from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// How often the number of the inode had been used before.
+    pub generation: u32,
+    /// When the content changed last.
+    pub mtime: Timestamp,
+}
+
+impl From<&Attributes> for Version {
+    fn from(attributes: &Attributes) -> Self {
+        Self {
+            generation: attributes.generation,
+            mtime: attributes.mtime,
+        }
+    }
+}
+
+/// What the launches of a file have read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileReads {
+    /// How many launches were recorded. One that is going on counts as far as it is.
+    pub rounds: u8,
+    /// The logical blocks that all of them read, each behind a number that grows with the time at which the latest one
+    /// first read it; sorted by that.
+    pub core: Vec<(u64, u32)>,
+    /// The logical blocks that only some of them read, sorted.
+    pub other: Vec<u32>,
+    /// How often blocks were read in all: more often than there are, where the kernel did not keep them.
+    pub reads: u64,
+}
+
+/// The launches of all executables of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launches {
+    uuid: [u8; 16],
+    rounds: u8,
+    files: BTreeMap<u32, File>,
+    /// Blocks of all files.
+    blocks: usize,
+    /// That of the next block that a launch reads for the first time.
+    order: u64,
+    skipped: u64,
+    changes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct File {
+    version: Version,
+    /// How many have begun.
+    launches: u8,
+    /// In milliseconds; none if no launch is going on.
+    read_last: Option<u64>,
+    blocks: BTreeMap<u32, Block>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Block {
+    /// When the latest launch that read it did so first.
+    order: u64,
+    reads: u16,
+    /// How many launches read it.
+    launches: u8,
+    /// The number of the latest one; 0 if it was before this mount.
+    latest: u8,
+}
+
+impl Launches {
+    /// None yet, of the log with this UUID. Of each file so many will be recorded; 0 counts as 1.
+    pub fn new(uuid: [u8; 16], rounds: u8) -> Self {
+        Self {
+            uuid,
+            rounds: rounds.max(1),
+            files: BTreeMap::new(),
+            blocks: 0,
+            order: 0,
+            skipped: 0,
+            changes: 0,
+        }
+    }
+
+    /// The same, but so many launches of each file will be recorded; 0 counts as 1. None that has been is forgotten.
+    pub fn with_rounds(self, rounds: u8) -> Self {
+        let rounds = rounds.max(1);
+        Self {
+            rounds,
+            changes: self.changes + u64::from(rounds != self.rounds),
+            ..self
+        }
+    }
+
+    /// The UUID of the log.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// How many launches of each file are recorded.
+    pub fn rounds(&self) -> u8 {
+        self.rounds
+    }
+
+    /// How often a block was read that there was no room to record.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Grows whenever the record would be another one; 0 for one that was just made or read.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The files that were launched, by inode number.
+    pub fn files(&self) -> impl Iterator<Item = (u32, Version)> {
+        self.files.iter().map(|(&ino, file)| (ino, file.version))
+    }
+
+    /// What the launches of a file have read, if there were any since its content changed.
+    pub fn reads(&self, ino: u32, version: Version) -> Option<FileReads> {
+        let file = self.files.get(&ino);
+        file.filter(|file| file.version == version).map(File::reads)
+    }
+
+    /// Whether anything is known of this content of a file.
+    pub fn knows(&self, ino: u32, version: Version) -> bool {
+        let file = self.files.get(&ino);
+        file.is_some_and(|file| file.version == version)
+    }
+
+    /// Notes that these logical blocks of an executable were read, `now` milliseconds after some moment.
+    pub fn note(&mut self, ino: u32, version: Version, read: Range<u32>, now: u64) {
+        self.forget_unless(ino, version);
+        let has_room = self.files.len() < FILES_MAX;
+        let file = match self.files.entry(ino) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if has_room => place.insert(File::new(version)),
+            Entry::Vacant(_) => return self.skip(read.len() as u64),
+        };
+        if !file.takes_part(now, self.rounds) {
+            return;
+        }
+        self.changes += 1;
+        for lblk in read {
+            let block = match file.blocks.entry(lblk) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) if self.blocks < BLOCKS_MAX => {
+                    self.blocks += 1;
+                    place.insert(Block::default())
+                }
+                Entry::Vacant(_) => {
+                    self.skipped = self.skipped.saturating_add(1);
+                    continue;
+                }
+            };
+            if block.note(file.launches, self.order) {
+                self.order = self.order.saturating_add(1);
+            }
+        }
+    }
+
+    /// Forgets the files of which this says no.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(u32, Version) -> bool) {
+        let gone: Vec<u32> = self
+            .files()
+            .filter(|&(ino, version)| !is_kept(ino, version))
+            .map(|(ino, _)| ino)
+            .collect();
+        gone.into_iter().for_each(|ino| self.forget(ino));
+    }
+
+    fn skip(&mut self, blocks: u64) {
+        self.skipped = self.skipped.saturating_add(blocks);
+        self.changes += 1;
+    }
+
+    /// Forgets what was known of another content.
+    fn forget_unless(&mut self, ino: u32, version: Version) {
+        if self.files.contains_key(&ino) && !self.knows(ino, version) {
+            self.forget(ino);
+        }
+    }
+
+    fn forget(&mut self, ino: u32) {
+        if let Some(file) = self.files.remove(&ino) {
+            self.blocks -= file.blocks.len();
+            self.changes += 1;
+        }
+    }
+}
+
+impl File {
+    fn new(version: Version) -> Self {
+        Self {
+            version,
+            launches: 0,
+            read_last: None,
+            blocks: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a read is part of a launch that is recorded; it may begin one.
+    fn takes_part(&mut self, now: u64, rounds: u8) -> bool {
+        let goes_on = self
+            .read_last
+            .is_some_and(|last| now.saturating_sub(last) < LAUNCH_ENDS_MS);
+        if !goes_on && self.launches >= rounds {
+            return false;
+        }
+        self.launches += u8::from(!goes_on);
+        self.read_last = Some(now);
+        true
+    }
+
+    fn reads(&self) -> FileReads {
+        let is_core = |block: &Block| block.launches == self.launches;
+        let (core, other): (Vec<_>, Vec<_>) =
+            self.blocks.iter().partition(|(_, block)| is_core(block));
+        let mut core: Vec<_> = core
+            .into_iter()
+            .map(|(&lblk, block)| (block.order, lblk))
+            .collect();
+        core.sort_unstable();
+        FileReads {
+            rounds: self.launches,
+            core,
+            other: other.into_iter().map(|(&lblk, _)| lblk).collect(),
+            reads: self
+                .blocks
+                .values()
+                .map(|block| u64::from(block.reads))
+                .sum(),
+        }
+    }
+}
+
+impl Block {
+    /// Notes a read, and says whether it is the first one of its launch.
+    fn note(&mut self, launch: u8, order: u64) -> bool {
+        self.reads = self.reads.saturating_add(1);
+        let is_first = self.latest != launch;
+        if is_first {
+            self.latest = launch;
+            self.launches += 1;
+            self.order = order;
+        }
+        is_first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: [u8; 16] = [7; 16];
+    const V: Version = Version {
+        generation: 3,
+        mtime: Timestamp {
+            secs: 1_000_000_000,
+            nanos: 5,
+        },
+    };
+
+    fn launches() -> Launches {
+        Launches::new(UUID, 3)
+    }
+
+    /// Blocks in the order in which they were first read.
+    fn core(reads: &FileReads) -> Vec<u32> {
+        reads.core.iter().map(|&(_, lblk)| lblk).collect()
+    }
+
+    #[test]
+    fn what_each_launch_reads_is_core() {
+        let mut launches = launches();
+        for (begins, read) in [(0, [8..10, 2..3, 5..6]), (5000, [2..3, 6..7, 8..10])] {
+            for (n, blocks) in (0..).zip(read) {
+                launches.note(12, V, blocks, begins + 900 * n);
+            }
+        }
+        let reads = launches.reads(12, V).unwrap();
+        assert_eq!((reads.rounds, reads.reads), (2, 8));
+        // In the order of the second launch.
+        assert_eq!(core(&reads), [2, 8, 9]);
+        assert!(reads.core.is_sorted());
+        assert_eq!(reads.other, [5, 6]);
+        assert!(launches.files().eq([(12, V)]));
+        assert_eq!(launches.reads(13, V), None);
+    }
+
+    #[test]
+    fn a_launch_ends_after_a_second_without_a_read() {
+        for (pause, rounds) in [(999, 1), (1000, 2)] {
+            let mut launches = launches();
+            launches.note(12, V, 0..1, 500);
+            // Of another file: that one's own launch.
+            launches.note(13, V, 0..1, 900);
+            launches.note(12, V, 0..1, 500 + pause);
+            let reads = launches.reads(12, V).unwrap();
+            assert_eq!((reads.rounds, reads.reads), (rounds, 2), "{pause}");
+            assert_eq!(launches.reads(13, V).unwrap().rounds, 1);
+        }
+    }
+
+    /// Each read puts the end off.
+    #[test]
+    fn a_long_launch_is_one() {
+        let mut launches = launches();
+        for second in 0..20 {
+            launches.note(12, V, second..second + 1, u64::from(second) * 999);
+        }
+        let reads = launches.reads(12, V).unwrap();
+        assert_eq!((reads.rounds, reads.core.len()), (1, 20));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_begins_no_launch() {
+        let mut launches = launches();
+        launches.note(12, V, 0..1, 50_000);
+        launches.note(12, V, 1..2, 100);
+        assert_eq!(launches.reads(12, V).unwrap().rounds, 1);
+    }
+
+    #[test]
+    fn after_so_many_launches_nothing_is_recorded() {
+        let mut launches = launches();
+        for begins in [0, 2000, 4000] {
+            launches.note(12, V, 0..2, begins);
+        }
+        let (before, changes) = (launches.reads(12, V), launches.changes());
+        launches.note(12, V, 0..9, 6000);
+        launches.note(12, V, 0..9, 6001);
+        assert_eq!(
+            (launches.reads(12, V), launches.changes()),
+            (before, changes)
+        );
+        // The last of them goes on until it ends.
+        launches.note(13, V, 0..1, 4000);
+        launches.note(13, V, 1..2, 4500);
+        assert_eq!(launches.reads(13, V).unwrap().core.len(), 2);
+        let mut more = launches.with_rounds(4);
+        more.note(12, V, 0..1, 8000);
+        let reads = more.reads(12, V).unwrap();
+        assert_eq!((reads.rounds, core(&reads)), (4, vec![0]));
+        assert_eq!(reads.other, [1]);
+    }
+
+    #[test]
+    fn a_file_whose_content_changed_begins_anew() {
+        let later = Version {
+            mtime: Timestamp {
+                nanos: 6,
+                ..V.mtime
+            },
+            ..V
+        };
+        let reused = Version { generation: 4, ..V };
+        for changed in [later, reused] {
+            let mut launches = launches();
+            launches.note(12, V, 0..9, 0);
+            launches.note(12, changed, 3..4, 1);
+            assert_eq!(launches.reads(12, V), None);
+            let reads = launches.reads(12, changed).unwrap();
+            assert_eq!((reads.rounds, core(&reads)), (1, vec![3]));
+            assert_eq!(launches.blocks, 1);
+        }
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let mut launches = launches();
+        for ino in 10..20 {
+            launches.note(ino, V, 0..ino, 0);
+        }
+        launches.retain(|ino, _| ino == 13);
+        assert!(launches.files().eq([(13, V)]));
+        assert_eq!(launches.blocks, 13);
+    }
+
+    #[test]
+    fn there_are_no_more_files_than_there_is_room_for() {
+        let mut launches = launches();
+        for ino in 0..FILES_MAX as u32 {
+            launches.note(ino, V, 0..1, 0);
+        }
+        launches.note(u32::MAX, V, 0..7, 0);
+        assert_eq!(
+            (launches.files().count(), launches.skipped()),
+            (FILES_MAX, 7)
+        );
+        // Those that are known go on.
+        launches.note(5, V, 4..5, 10);
+        assert_eq!(launches.reads(5, V).unwrap().core.len(), 2);
+    }
+
+    #[test]
+    fn there_are_no_more_blocks_than_there_is_room_for() {
+        let mut launches = launches();
+        let most = BLOCKS_MAX as u32;
+        launches.note(12, V, 0..most + 5, 0);
+        launches.note(13, V, 0..1, 0);
+        assert_eq!((launches.blocks, launches.skipped()), (BLOCKS_MAX, 6));
+        launches.note(12, V, most - 1..most + 1, 2000);
+        assert_eq!(core(&launches.reads(12, V).unwrap()), [most - 1]);
+        assert_eq!(launches.skipped(), 7);
+        let bytes = launches.encode();
+        assert!(bytes.len() <= RECORD_BYTES_MAX);
+        assert_eq!(Launches::parse(&bytes).unwrap().encode(), bytes);
+    }
+}
