@@ -4,7 +4,7 @@
 //! - `background`: how it leaves the terminal.
 //! - `metrics`, `mirror`, `log`: what it tells of itself when it serves an image, a directory, or a log.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
-//! - `recording`: the record of what is read and written.
+//! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
 //! - `neighbours`: what it hands the kernel unasked.
 
@@ -12,6 +12,7 @@ pub mod background;
 pub mod exposition;
 pub mod faults;
 pub mod latencies;
+pub mod launches;
 pub mod log;
 pub mod metrics;
 pub mod mirror;

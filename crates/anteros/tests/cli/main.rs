@@ -8,6 +8,7 @@ mod log;
 mod log_compact;
 mod log_io;
 mod log_judges;
+mod log_launches;
 mod log_resize;
 mod log_tools;
 mod mirror;

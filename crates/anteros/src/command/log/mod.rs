@@ -5,6 +5,7 @@ mod compact;
 mod dump;
 mod figure;
 mod gc;
+mod launches;
 mod mkfs;
 mod mount;
 mod resize;
@@ -35,6 +36,7 @@ enum Command {
     Dump(dump::Args),
     Gc(gc::Args),
     Compact(compact::Args),
+    Launches(launches::Args),
     Resize(resize::Args),
 }
 
@@ -48,6 +50,7 @@ impl Args {
             Command::Dump(args) => args.run(),
             Command::Gc(args) => args.run(),
             Command::Compact(args) => args.run(),
+            Command::Launches(args) => args.run(),
             Command::Resize(args) => args.run(),
         }
     }

@@ -1,9 +1,9 @@
 //! `anteros log mount`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
@@ -11,8 +11,9 @@ use anteros_log::{Log, Options, Order, Policy, system_clock};
 
 use crate::args::{WorkerArgs, seconds};
 use crate::daemon::faults::Faults;
+use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
-use crate::daemon::{self, background};
+use crate::daemon::{self, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
 
 /// How often a log is looked after.
@@ -62,6 +63,14 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     checkpoint: u32,
 
+    /// Record in this file what executables are read when programs start, for `anteros log launches`; nothing is read ahead
+    #[arg(long, value_name = "FILE")]
+    launches: Option<PathBuf>,
+
+    /// With --launches: how many launches of each file to record; as many as so far, or 5
+    #[arg(long, value_name = "COUNT", requires = "launches", value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: Option<u8>,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -96,6 +105,9 @@ impl Args {
     fn serve(&self) -> Outcome {
         // Blocks come and go by the thousand; what the heap keeps of them would be more than they are.
         anteros_codec::keep_heap_small();
+        if let Some(path) = &self.launches {
+            check_place(path, &self.directory)?;
+        }
         let device = super::open(&self.device)?;
         let options = Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
@@ -113,6 +125,9 @@ impl Args {
         let log = Log::open(device, options)
             .map_err(|error| super::failure(self.device.display(), &error))?;
         let log = Arc::new(log);
+        let launches = self.launches.as_deref();
+        let launches = launches.map(|path| LaunchFile::begin(path, &log, self.rounds));
+        let launches = Arc::new(launches.transpose()?);
         let defaults = MountOptions::default();
         let options = MountOptions {
             fs_name: self.device.display().to_string(),
@@ -120,6 +135,7 @@ impl Args {
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: true,
             workers: self.workers.count_for_mount(),
+            readahead: self.launches.as_ref().map(|_| 0),
             passthrough: false,
             write_back: false,
             ..defaults
@@ -136,15 +152,16 @@ impl Args {
             self.workers.count_for_mount(),
         );
         let session = watch.clone().listen(session);
-        if self.prefetch > 0 {
+        // What is recorded is what programs ask for.
+        if self.prefetch > 0 && self.launches.is_none() {
             let notifier = session.notifier();
             let store = move |ino, offset, data: &[u8]| notifier.store(ino, offset, data).is_ok();
             log.prefetch(store).map_err(Failure::os)?;
         }
         let (stop, stopped) = channel::<()>();
         let keeper = std::thread::spawn({
-            let (log, faults) = (log.clone(), faults.clone());
-            move || keep(&log, &faults, &stopped)
+            let (log, faults, launches) = (log.clone(), faults.clone(), launches.clone());
+            move || keep(&log, &faults, (*launches).as_ref(), &stopped)
         });
         let served = daemon::run(session, || {
             if self.detach {
@@ -156,6 +173,7 @@ impl Args {
         drop(stop);
         let _ = keeper.join();
         watch.finish();
+        launches.iter().for_each(|file| file.save(&log, &faults));
         log.close().map_err(|error| {
             Failure::new(
                 Kind::System,
@@ -166,9 +184,22 @@ impl Args {
     }
 }
 
+/// Refuses a record that the mount would hide.
+fn check_place(path: &Path, directory: &Path) -> Result<(), Failure> {
+    let directory = directory
+        .canonicalize()
+        .map_err(|error| Failure::system(directory, &error))?;
+    recording::check_place(path, &directory)
+}
+
 /// Has a log do what is due, until it is told to stop; and tells, once, what went wrong, and why it cannot go on.
-fn keep(log: &Log, faults: &Faults, stopped: &Receiver<()>) {
+fn keep(log: &Log, faults: &Faults, launches: Option<&LaunchFile>, stopped: &Receiver<()>) {
+    let mut saved = Instant::now();
     while stopped.recv_timeout(TEND_EVERY) == Err(RecvTimeoutError::Timeout) {
+        if saved.elapsed() >= SAVE_EVERY {
+            launches.iter().for_each(|file| file.save(log, faults));
+            saved = Instant::now();
+        }
         let tended = log.tend();
         log.take_complaints()
             .into_iter()
