@@ -1,8 +1,8 @@
 //! What is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
-//! hangs or takes memory without bound is hunted too. All but [`encode`], [`trace`], [`log_open`] and [`log_layout`]
-//! take the bytes for an image. The work of each
+//! hangs or takes memory without bound is hunted too. All but [`encode`], [`trace`], [`launches`], [`log_open`] and
+//! [`log_layout`] take the bytes for an image. The work of each
 //! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
 //! files.
 //!
@@ -15,6 +15,7 @@ mod check;
 mod encode;
 mod extract;
 mod image;
+mod launches;
 mod log_layout;
 mod log_open;
 mod open;
@@ -25,6 +26,7 @@ mod walk;
 pub use check::check;
 pub use encode::encode;
 pub use extract::extract;
+pub use launches::launches;
 pub use log_layout::log_layout;
 pub use log_open::log_open;
 pub use open::open;

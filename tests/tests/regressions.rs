@@ -60,6 +60,11 @@ fn trace() {
 }
 
 #[test]
+fn launches() {
+    replay("launches", targets::launches);
+}
+
+#[test]
 fn encode() {
     replay("encode", targets::encode);
 }
