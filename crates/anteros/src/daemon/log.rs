@@ -290,7 +290,9 @@ impl LogDaemon {
                 pause(start, done.seen * BLOCK, rate, is_stopped);
                 !is_stopped()
             };
-            let compacted = self.log.compact(&files, |_| None, goes_on);
+            let compacted = self
+                .log
+                .compact(&files, |ino| self.log.launch_reads(ino), goes_on);
             let compacted = compacted.and_then(|done| self.log.checkpoint().map(|()| done));
             if let Ok(done) = &compacted {
                 done.complaints
