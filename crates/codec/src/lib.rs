@@ -4,7 +4,7 @@
 //! hold a single stream, right-aligned, with zero bytes in front of it. So reading one takes two
 //! steps: [`strip_zero_padding`], then [`Decoder::decode`] into a buffer of the length that the
 //! index says. Writing one takes the opposite two: [`Lz4Encoder::encode`] puts as much input as
-//! fits into a budget, [`right_align`] moves the result to the end of its pcluster.
+//! fits into a budget, [`right_align`] moves the result to the end of its pcluster. [`ZstdEncoder`] is for the log, not for images.
 //!
 //! A pcluster of few kilobytes may decode to megabytes, of which a reader may want few again. There
 //! are four ways that spare memory, after the EROFS paper (Gao et al., USENIX ATC 2019, section 3.3);
@@ -50,3 +50,4 @@ pub use mapping::{Scratch, keep_heap_small};
 pub use padding::{right_align, strip_zero_padding};
 pub use rolling::RollingWindow;
 pub use stream::Stream;
+pub use zstd::ZstdEncoder;

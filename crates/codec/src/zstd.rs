@@ -4,7 +4,7 @@
 //! through libzstd's streaming decoder, which keeps a window of its own: that is the memory which
 //! [`Params::zstd_window_log`] bounds.
 
-use zstd_safe::{DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective};
+use zstd_safe::{CCtx, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective};
 
 use crate::decoder::{expect_consumed, expect_full};
 use crate::stream::Step;
@@ -111,6 +111,29 @@ impl ZstdDecoder {
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
         self.context.sizeof()
+    }
+}
+
+/// The fastest of libzstd's usual levels.
+const LEVEL: i32 = 1;
+
+/// A compressor of Zstandard with reusable working memory, for one thread.
+///
+/// It remembers nothing of one call in the next.
+pub struct ZstdEncoder(CCtx<'static>);
+
+impl ZstdEncoder {
+    /// A fast one; `None` when there is no memory for it.
+    pub fn new() -> Option<Self> {
+        CCtx::try_create().map(Self)
+    }
+
+    /// Compresses `input` as one frame at the front of `out`, and says how long it is; `None` when it does not fit, with
+    /// a few bytes to spare.
+    ///
+    /// The frame has the length of its content and no checksum.
+    pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<usize> {
+        self.0.compress(out, input, LEVEL).ok()
     }
 }
 

@@ -1,5 +1,7 @@
 use super::{Random, text};
-use crate::{Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Params, UnknownEffort};
+use crate::{
+    Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Params, UnknownEffort, ZstdEncoder,
+};
 
 const EFFORTS: [Effort; 5] = [
     Effort::Fast,
@@ -173,5 +175,22 @@ fn levels_outside_hc_are_refused() {
     for level in [0, 13, 255] {
         let refused = Lz4Encoder::new(Effort::High(level)).err();
         assert_eq!(refused, Some(UnknownEffort(level)));
+    }
+}
+
+#[test]
+fn a_frame_of_zstandard_holds_all_or_there_is_none() {
+    let mut encoder = ZstdEncoder::new().expect("memory");
+    let mut decoder = Decoder::new();
+    for data in [text(4096), mixed(), Vec::new()] {
+        let mut out = vec![0; 2 * data.len() + 64];
+        let len = encoder.encode(&data, &mut out).expect("room");
+        let mut again = vec![0; data.len()];
+        let (zstd, params) = (Algorithm::Zstd, Params::default());
+        let decoded = decoder.decode(zstd, &params, &out[..len], &mut again, Length::Exact);
+        assert_eq!(decoded, Ok(()));
+        assert!(again == data);
+        assert_eq!(encoder.encode(&data, &mut out[..len + 16]), Some(len));
+        assert_eq!(encoder.encode(&data, &mut out[..len - 1]), None);
     }
 }
