@@ -1,5 +1,6 @@
 //! The target `log_layout`.
 
+use anteros_log::Codec;
 use anteros_log::layout::bits::Bits;
 use anteros_log::layout::checkpoint::Checkpoint;
 use anteros_log::layout::node::{ATTRIBUTES_BYTES, Attributes, Inode, NodeHeader};
@@ -19,6 +20,18 @@ pub fn log_layout(input: &[u8]) {
     check_pack(input, &superblock);
     check_block(input, &superblock);
     check_streams(input);
+    check_chunks(input);
+}
+
+/// Decodes bytes as a chunk of each codec, of one page, of a few and of the most.
+fn check_chunks(input: &[u8]) {
+    let chunk = &input[..input.len().min(BLOCK_BYTES)];
+    for (_, codec) in Codec::ALL {
+        for pages in [1, 3, 32] {
+            // Whether it decodes is all the same.
+            let _ = codec.decode(chunk, &mut vec![0; pages * BLOCK_BYTES]);
+        }
+    }
 }
 
 /// The first bytes of the input, filled up with zeros, with their checksum.

@@ -11,7 +11,7 @@ use anteros_core::{
     WritableDevice,
 };
 use anteros_log::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, Superblock};
-use anteros_log::{Log, Options, Shape, check, mkfs};
+use anteros_log::{Codec, Log, Options, Policy, Shape, check, mkfs};
 
 /// Bytes of the device: the least that a log takes, nearly all of them zero.
 const DEVICE_BYTES: u64 = 32 << 20;
@@ -98,6 +98,7 @@ impl Base {
         };
         let options = Options::new(clock);
         mkfs(&writable, &shape, Caller::default(), &options).expect("a log");
+        fill_packed(&device, &options);
         let log = Log::open(device.clone(), options).expect("what was just made");
         fill(&log, is_clean);
         drop(log);
@@ -179,6 +180,21 @@ impl Base {
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// Makes a file in chunks of each codec.
+fn fill_packed(device: &Arc<Overlay>, options: &Options) {
+    for (name, codec) in Codec::ALL {
+        let options = Options {
+            policy: Policy::Force,
+            codec,
+            ..options.clone()
+        };
+        let log = Log::open(device.clone(), options).expect("what was just made");
+        let ino = make(&log, log.root(), name.as_bytes(), FileKind::Regular).expect("room");
+        put(&log, ino, 0, &name.as_bytes().repeat(10_000));
+        log.close().expect("a device that works");
+    }
 }
 
 /// Makes a few of everything.

@@ -222,10 +222,11 @@ impl State {
             stores: window.is_whole,
             ..Rules::BACKGROUND
         };
-        for chunk in &self
+        let codec = self.options.background_codec;
+        let chunks = self
             .squeezer
-            .squeeze(window.ino, &pages, &rules, CHUNK_BYTES_MAX)
-        {
+            .squeeze(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
+        for chunk in &chunks {
             let at = self.pack(packing, chunk, &rules)?;
             self.settle(chunk, at)?;
             done.blocks += u64::from(chunk.blocks);

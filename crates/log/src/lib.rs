@@ -16,6 +16,7 @@ mod ahead;
 mod check;
 mod checkpoint;
 mod clean;
+mod codec;
 mod commit;
 mod compact;
 mod describe;
@@ -56,6 +57,7 @@ mod writer;
 mod xattr;
 
 pub use check::{Report, check};
+pub use codec::Codec;
 pub use compact::Compacted;
 pub use describe::{Layout, SegmentState, TENTHS, describe};
 pub use error::LogError;

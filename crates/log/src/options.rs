@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anteros_core::Timestamp;
 
+use crate::codec::Codec;
 use crate::policy::Policy;
 
 /// Which of the data and the records of a group goes first.
@@ -29,6 +30,10 @@ pub struct Options {
     pub policy: Policy,
     /// Whether files of which neither name nor content says what they are are compressed by how they are used.
     pub learns: bool,
+    /// By what, as it is written.
+    pub codec: Codec,
+    /// By what, in the background.
+    pub background_codec: Codec,
     /// Bytes of packed blocks that are kept which were read before anyone asked; see [`Log::prefetch`](crate::Log::prefetch).
     pub prefetch_bytes: usize,
     /// How long changes may wait for a checkpoint.
@@ -49,6 +54,8 @@ impl Options {
             order: Order::default(),
             policy: Policy::default(),
             learns: false,
+            codec: Codec::default(),
+            background_codec: Codec::default(),
             prefetch_bytes: 4 << 20,
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,

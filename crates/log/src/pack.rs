@@ -143,7 +143,9 @@ impl State {
             .filter(|(_, page)| page.dirty)
             .map(|(&lblk, page)| (lblk, page.data.clone()))
             .collect();
-        for chunk in &self.squeezer.squeeze(ino, &pages, rules, CHUNK_MAX) {
+        let codec = self.options.codec;
+        let chunks = self.squeezer.squeeze(ino, &pages, rules, codec, CHUNK_MAX);
+        for chunk in &chunks {
             let at = self.pack(packing, chunk, rules)?;
             self.point(packing, chunk, at)?;
         }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use anteros_codec::{Algorithm, Decoder, Effort, Length, Lz4Encoder, Params};
-
+use crate::codec::{Codec, Encoders};
 use crate::layout::packed::{Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::{BLOCK_BYTES, Block};
@@ -15,9 +14,6 @@ const GAIN_MIN: usize = 256;
 
 /// Stored as it is, as a slot has it.
 const STORED: u8 = 0;
-
-/// LZ4.
-const LZ4: u8 = 1;
 
 /// The most bytes of a chunk.
 pub(crate) const CHUNK_BYTES_MAX: usize = CHUNK_BLOCKS_MAX as usize * BLOCK_BYTES;
@@ -75,21 +71,11 @@ impl Rules {
 }
 
 /// Compresses pages, with memory that is used again.
+#[derive(Default)]
 pub(crate) struct Squeezer {
-    encoder: Lz4Encoder,
+    encoders: Encoders,
     input: Vec<u8>,
     output: Vec<u8>,
-}
-
-impl Default for Squeezer {
-    fn default() -> Self {
-        let encoder = Lz4Encoder::new(Effort::Fast);
-        Self {
-            encoder: encoder.unwrap_or_else(|_| unreachable!("the fast encoder has no level")),
-            input: Vec::new(),
-            output: Vec::new(),
-        }
-    }
 }
 
 impl Squeezer {
@@ -99,10 +85,11 @@ impl Squeezer {
         ino: u32,
         pages: &[(u32, Arc<Block>)],
         rules: &Rules,
+        codec: Codec,
         room: usize,
     ) -> Vec<Chunk> {
         let mut chunks = Vec::new();
-        if rules.sample == Sample::First && !self.halves(pages) {
+        if rules.sample == Sample::First && !self.halves(codec, pages) {
             return chunks;
         }
         for run in pages.chunk_by(|(left, _), (right, _)| left + 1 == *right) {
@@ -111,7 +98,7 @@ impl Squeezer {
             let mut left = 0;
             while left < rest.len() {
                 let window = &rest[left..rest.len().min(left + rules.window)];
-                let Some(chunk) = self.chunk(ino, window, room) else {
+                let Some(chunk) = self.chunk(ino, window, codec, room) else {
                     left += 1;
                     continue;
                 };
@@ -127,53 +114,70 @@ impl Squeezer {
     }
 
     /// Whether the first page shrinks to a half.
-    fn halves(&mut self, pages: &[(u32, Arc<Block>)]) -> bool {
+    fn halves(&mut self, codec: Codec, pages: &[(u32, Arc<Block>)]) -> bool {
         pages
             .first()
-            .is_some_and(|(_, page)| self.encode(&**page, BLOCK_BYTES / 2))
+            .is_some_and(|(_, page)| self.encode(codec, &**page, BLOCK_BYTES / 2))
     }
 
     /// A chunk of as many of the pages as fit; `None` if the first gains nothing.
-    fn chunk(&mut self, ino: u32, pages: &[(u32, Arc<Block>)], room: usize) -> Option<Chunk> {
+    fn chunk(
+        &mut self,
+        ino: u32,
+        pages: &[(u32, Arc<Block>)],
+        codec: Codec,
+        room: usize,
+    ) -> Option<Chunk> {
         let mut input = std::mem::take(&mut self.input);
         input.clear();
         pages
             .iter()
             .for_each(|(_, page)| input.extend_from_slice(&**page));
-        let count = self.fit(&input, room);
+        let count = self.fit(codec, &input, room);
         self.input = input;
         Some(Chunk {
             ino,
             lblk: pages[0].0,
             blocks: u8::try_from(count?).ok()?,
-            codec: LZ4,
+            codec: codec as u8,
             bytes: self.output.clone(),
         })
     }
 
     /// How many of the pages are in the output now.
-    fn fit(&mut self, input: &[u8], room: usize) -> Option<usize> {
+    fn fit(&mut self, codec: Codec, input: &[u8], room: usize) -> Option<usize> {
         let mut count = input.len() / BLOCK_BYTES;
+        // A codec that does not say how much would fit is asked for halves; not where the first page gains nothing.
+        if count > 1 && !codec.takes_parts() && !self.encode_page(codec, input, room) {
+            return None;
+        }
         while count > 1 {
             let pages = &input[..count * BLOCK_BYTES];
             let most = room.min(pages.len() - count * GAIN_MIN);
             self.output.resize(most, 0);
-            match self.encoder.encode(pages, &mut self.output) {
+            match self.encoders.encode(codec, pages, &mut self.output) {
                 Some(encoded) if encoded.consumed == pages.len() => {
                     self.output.truncate(encoded.written);
                     return Some(count);
                 }
-                encoded => count = encoded.map_or(1, |encoded| encoded.consumed / BLOCK_BYTES),
+                Some(encoded) => count = encoded.consumed / BLOCK_BYTES,
+                None if codec.takes_parts() => count = 1,
+                None => count /= 2,
             }
         }
-        self.encode(&input[..BLOCK_BYTES], room.min(BLOCK_BYTES - GAIN_MIN))
-            .then_some(1)
+        self.encode_page(codec, input, room).then_some(1)
+    }
+
+    /// Whether the first page gains and fits; then it is the output.
+    fn encode_page(&mut self, codec: Codec, input: &[u8], room: usize) -> bool {
+        let page = &input[..BLOCK_BYTES];
+        self.encode(codec, page, room.min(BLOCK_BYTES - GAIN_MIN))
     }
 
     /// Whether all of it fits into so many bytes; then these are the output.
-    fn encode(&mut self, input: &[u8], room: usize) -> bool {
+    fn encode(&mut self, codec: Codec, input: &[u8], room: usize) -> bool {
         self.output.resize(room, 0);
-        let encoded = self.encoder.encode(input, &mut self.output);
+        let encoded = self.encoders.encode(codec, input, &mut self.output);
         let whole = encoded.filter(|encoded| encoded.consumed == input.len());
         self.output
             .truncate(whole.map_or(0, |encoded| encoded.written));
@@ -187,12 +191,6 @@ pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
     if slot.codec == STORED {
         return (bytes.len() == pages.len()).then(|| bytes.to_vec());
     }
-    if slot.codec != LZ4 {
-        return None;
-    }
-    let params = Params::default();
-    Decoder::new()
-        .decode(Algorithm::Lz4, &params, bytes, &mut pages, Length::Exact)
-        .ok()?;
+    Codec::numbered(slot.codec)?.decode(bytes, &mut pages)?;
     Some(pages)
 }

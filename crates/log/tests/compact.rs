@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anteros_core::{FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice};
 use anteros_log::layout::pointer::Pointer;
-use anteros_log::{Cause, Compacted, FileReads, Inspector, Log, Options, Policy, Run, check};
+use anteros_log::{
+    Cause, Codec, Compacted, FileReads, Inspector, Log, Options, Policy, Run, check,
+};
 use support::*;
 
 const PAGE: usize = 4096;
@@ -89,6 +91,33 @@ fn programs_take_less_room_and_read_as_they_did() {
     tree.unlink("text").unwrap();
     tree.0.close().unwrap();
     assert_eq!(tree.0.condition().used_blocks, 1);
+    assert_sound(&device);
+}
+
+#[test]
+fn every_codec_compresses_in_the_background() {
+    let (device, tree, content) = installed(300);
+    tree.0.close().unwrap();
+    drop(tree);
+    for (name, codec) in Codec::ALL {
+        let options = Options {
+            background_codec: codec,
+            ..with(Policy::Record)
+        };
+        let tree = Tree(Log::open(device.clone(), options).unwrap());
+        let copy = format!("{name}.so");
+        tree.put(&copy, &content).unwrap();
+        tree.0.checkpoint().unwrap();
+        let compacted = tree.compact(&[&copy]).unwrap();
+        let bytes = compacted.bytes as usize;
+        assert!(bytes < content.len() * 6 / 10, "{name}: {compacted:?}");
+        tree.0.close().unwrap();
+    }
+    let tree = mounted(&device);
+    for (name, _) in Codec::ALL {
+        let found = tree.read(&format!("{name}.so")).unwrap();
+        assert!(found == content, "{name}");
+    }
     assert_sound(&device);
 }
 

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::{FileSystem, MemoryDevice, WritableDevice};
-use anteros_log::{Cause, Log, Options, Policy, check, repair};
+use anteros_log::layout::Block;
+use anteros_log::layout::packed::{self, Slot, SlotKind};
+use anteros_log::{Cause, Codec, Log, Options, Policy, check, repair};
 use support::surgeon::Surgeon;
 use support::*;
 
@@ -18,8 +20,19 @@ fn with(policy: Policy) -> Options {
     }
 }
 
+fn with_codec(policy: Policy, codec: Codec) -> Options {
+    Options {
+        codec,
+        ..with(policy)
+    }
+}
+
 fn mounted(device: &Arc<MemoryDevice>, policy: Policy) -> Tree {
-    Tree(Log::open(device.clone(), with(policy)).unwrap())
+    mounted_with(device, &with(policy))
+}
+
+fn mounted_with(device: &Arc<MemoryDevice>, options: &Options) -> Tree {
+    Tree(Log::open(device.clone(), options.clone()).unwrap())
 }
 
 /// Numbers that look like any others, and are the same each time.
@@ -73,10 +86,11 @@ const NAMES: [&str; 6] = [
 ];
 
 /// Does so many things to some files, and to their images in memory.
-fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
+fn churn(device: &Arc<MemoryDevice>, options: &Options, seed: u64, steps: usize) {
+    let (policy, codec) = (options.policy, options.codec);
     let mut dice = Dice(seed);
     let mut files: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
-    let mut tree = mounted(device, policy);
+    let mut tree = mounted_with(device, options);
     for step in 0..steps {
         let name = NAMES[dice.below(NAMES.len() as u64) as usize];
         let file = files.entry(name).or_insert_with(|| {
@@ -122,7 +136,7 @@ fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
             16 => {
                 tree.0.sync().unwrap();
                 drop(tree);
-                tree = mounted(device, policy);
+                tree = mounted_with(device, options);
             }
             20 if policy != Policy::None => {
                 let names: Vec<&str> = files.keys().copied().collect();
@@ -132,7 +146,10 @@ fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
         }
         for (name, file) in &files {
             let found = tree.read(name).unwrap();
-            assert!(found == *file, "{policy:?}, step {step}: {name} differs");
+            assert!(
+                found == *file,
+                "{policy:?}, {codec:?}, step {step}: {name} differs"
+            );
         }
         if step % 50 == 49 {
             tree.0.sync().unwrap();
@@ -158,7 +175,7 @@ fn churn(device: &Arc<MemoryDevice>, policy: Policy, seed: u64, steps: usize) {
 fn every_policy_keeps_what_is_written() {
     for (_, policy) in Policy::ALL {
         for seed in 0..3 {
-            churn(&device(64 * MIB), policy, seed, 250);
+            churn(&device(64 * MIB), &with(policy), seed, 250);
         }
     }
 }
@@ -167,7 +184,122 @@ fn every_policy_keeps_what_is_written() {
 fn policies_may_change_from_mount_to_mount() {
     let device = device(64 * MIB);
     for (seed, (_, policy)) in (9..).zip(Policy::ALL) {
-        churn(&device, policy, seed, 120);
+        churn(&device, &with(policy), seed, 120);
+    }
+}
+
+#[test]
+fn every_codec_keeps_what_is_written() {
+    for (_, policy) in &Policy::ALL[1..] {
+        for codec in [Codec::Lzo, Codec::Zstd] {
+            churn(&device(64 * MIB), &with_codec(*policy, codec), 4, 150);
+        }
+    }
+}
+
+/// All chunks in the packed blocks that are valid, with the blocks that they begin in.
+fn chunks(device: &Arc<MemoryDevice>) -> Vec<(u64, Slot)> {
+    let surgeon = Surgeon::new(device.clone());
+    let blocks = surgeon.checkpoint.bst_journal.iter();
+    let slots = blocks.flat_map(|&(block, _)| {
+        let (_, slots) = packed::parse(&surgeon.read(block)).unwrap();
+        slots.into_iter().map(move |slot| (block, slot))
+    });
+    slots
+        .filter(|(_, slot)| slot.kind == SlotKind::Data && !slot.continued)
+        .collect()
+}
+
+/// What was written with one codec is read, moved and written over by a mount with another.
+#[test]
+fn codecs_may_change_from_mount_to_mount() {
+    let device = device(64 * MIB);
+    let mut files = Vec::new();
+    for (name, codec) in Codec::ALL {
+        let tree = mounted_with(&device, &with_codec(Policy::Record, codec));
+        let name = format!("{name}.db");
+        let data = content(&mut Dice(3), 40_000);
+        tree.put(&name, &data).unwrap();
+        files.push((name, data));
+        tree.0.close().unwrap();
+        for (name, data) in &mut files {
+            assert!(tree.read(name).unwrap() == *data, "{name}, {codec:?}");
+            let page = content(&mut Dice(7), 4096);
+            tree.write(name, 8192, &page).unwrap();
+            data[8192..12_288].copy_from_slice(&page);
+        }
+        tree.0.close().unwrap();
+    }
+    assert_sound(&device, Policy::Record, 0);
+    let chunks = chunks(&device);
+    for (name, codec) in Codec::ALL {
+        let has = |(_, slot): &&(u64, Slot)| slot.codec == codec as u8;
+        assert!(chunks.iter().filter(has).count() > 1, "{name}: {chunks:?}");
+    }
+    let tree = mounted(&device, Policy::None);
+    for (name, data) in &files {
+        assert!(tree.read(name).unwrap() == *data, "{name}");
+    }
+    for (seed, (_, codec)) in (20..).zip(Codec::ALL) {
+        let device = self::device(64 * MIB);
+        churn(&device, &with_codec(Policy::Force, codec), seed, 60);
+    }
+}
+
+/// Journals are compressed many pages at once by every codec, and others as well.
+#[test]
+fn every_codec_takes_many_pages_of_a_journal_at_once() {
+    for (name, codec) in Codec::ALL {
+        let device = device(64 * MIB);
+        let tree = mounted_with(&device, &with_codec(Policy::Paper, codec));
+        let data = content(&mut Dice(3), 32 * 4096);
+        tree.put("a.db-journal", &data).unwrap();
+        tree.0.close().unwrap();
+        let chunks = chunks(&device);
+        let pages = |(_, slot): &(u64, Slot)| u32::from(slot.blocks);
+        assert_eq!(chunks.iter().map(pages).sum::<u32>(), 32, "{name}");
+        assert!(chunks.len() <= 16, "{name}: {}", chunks.len());
+    }
+}
+
+/// A slot of a block on the device, as its sixteen bytes say.
+fn change_slot(device: &Arc<MemoryDevice>, block: u64, number: usize, change: impl Fn(&mut [u8])) {
+    let surgeon = Surgeon::new(device.clone());
+    let mut bytes: Box<Block> = surgeon.read(block);
+    change(&mut bytes[32 + 16 * number..][..16]);
+    bytes[4..8].fill(0);
+    let crc = crc32c::crc32c(&*bytes).to_le_bytes();
+    bytes[4..8].copy_from_slice(&crc);
+    surgeon.write(block, &bytes);
+}
+
+/// With a right checksum around it: the decoders must find it themselves.
+#[test]
+fn a_chunk_that_is_no_stream_of_its_codec_is_an_error() {
+    for (name, codec) in Codec::ALL {
+        let others = (0..=3).filter(|&number| number != codec as u8);
+        let mut changes: Vec<(usize, u8)> = others.map(|number| (1, number)).collect();
+        // One byte less, and one logical block more.
+        changes.extend([(4, u8::MAX), (6, 1)]);
+        for (at, found) in changes {
+            let device = device(64 * MIB);
+            let tree = mounted_with(&device, &with_codec(Policy::Record, codec));
+            let page = content(&mut Dice(3), 4096);
+            tree.put("a.db", &page).unwrap();
+            tree.0.close().unwrap();
+            let (block, slot) = chunks(&device)[0];
+            assert_eq!((slot.codec, slot.blocks), (codec as u8, 1), "{name}");
+            change_slot(&device, block, 0, |slot| match at {
+                1 => slot[at] = found,
+                _ => slot[at] = slot[at].wrapping_add(found),
+            });
+            let error = mounted(&device, Policy::Record).read("a.db");
+            let error = error.unwrap_err().to_string();
+            assert!(
+                error.contains("a chunk cannot be decoded"),
+                "{name}: {error}"
+            );
+        }
     }
 }
 

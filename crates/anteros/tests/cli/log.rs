@@ -85,6 +85,45 @@ fn a_log_keeps_what_it_is_given() {
     });
 }
 
+/// Each mount reads what those before have written.
+#[test]
+fn how_to_compress_is_chosen_for_each_mount() {
+    let shop = shop("64M");
+    for (wrong, reason) in [
+        ("--codec gzip", "no codec gzip; there are lz4, lzo, zstd"),
+        ("-o codec=none", "no codec none; there are lz4"),
+        ("-o policy=all", "no policy all; there are none, comp"),
+        ("-o ro", "no option ro; there are policy=NAME, codec=NAME"),
+    ] {
+        let error = shop.bad(2, &format!("log mount log mnt {wrong}"));
+        assert!(error.contains(reason), "{wrong}: {error}");
+    }
+    if !judge::has_fuse() {
+        return;
+    }
+    let data = b"all work and no play ".repeat(5000);
+    let has_zstd = || {
+        let bytes = fs::read(shop.path("log")).unwrap();
+        bytes.windows(4).any(|four| four == b"\x28\xb5\x2f\xfd")
+    };
+    let mounts = [
+        "--policy paper --codec lzo --background-codec zstd",
+        "-o policy=force",
+        "-o policy=record,codec=zstd",
+    ];
+    for (number, options) in mounts.into_iter().enumerate() {
+        assert!(!has_zstd(), "{options}");
+        let daemon = mount(&shop, options);
+        for before in 0..number {
+            let found = fs::read(shop.path(&format!("mnt/{before}.db"))).unwrap();
+            assert!(found == data, "{before}, {options}");
+        }
+        fs::write(shop.path(&format!("mnt/{number}.db")), &data).unwrap();
+        unmount(&shop, daemon);
+    }
+    assert!(has_zstd());
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let shop = Workshop::new();

@@ -14,7 +14,7 @@ use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
-use anteros_log::{Compacted, FileReads, Log, Options, Policy, Shape, mkfs};
+use anteros_log::{Codec, Compacted, FileReads, Log, Options, Policy, Shape, mkfs};
 
 /// A clock that is the same in each run: every look moves it on.
 pub fn clock() -> Timestamp {
@@ -25,12 +25,16 @@ pub fn clock() -> Timestamp {
     }
 }
 
-/// `ANTEROS_LOG_POLICY=paper cargo test -p anteros-log` tests all with files compressed in this way.
+/// `ANTEROS_LOG_POLICY=paper cargo test -p anteros-log` tests all with files compressed in this way; `ANTEROS_LOG_CODEC=lzo`
+/// says by what.
 pub fn options() -> Options {
     let policy = std::env::var("ANTEROS_LOG_POLICY");
     let policy = policy.map(|name| Policy::named(&name).expect("the name of a policy"));
+    let codec = std::env::var("ANTEROS_LOG_CODEC");
+    let codec = codec.map(|name| Codec::named(&name).expect("the name of a codec"));
     Options {
         policy: policy.unwrap_or_default(),
+        codec: codec.unwrap_or_default(),
         ..Options::new(clock)
     }
 }

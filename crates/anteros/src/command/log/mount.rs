@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
-use anteros_log::{Log, Options, Order, Policy, system_clock};
+use anteros_log::{Codec, Log, Options, Order, Policy, system_clock};
 
 use crate::args::{WorkerArgs, seconds};
 use crate::daemon::faults::Faults;
@@ -52,12 +52,24 @@ pub struct Args {
     order: First,
 
     /// What is compressed as it is written, and how; also as -o policy=NAME
-    #[arg(short = 'o', long, value_name = "NAME", default_value = "none", value_parser = policy)]
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = policy)]
     policy: Policy,
 
     /// Compress what is written in small pieces and hardly read as if it were a database, whatever it is called
     #[arg(long)]
     learn: bool,
+
+    /// By what it is compressed as it is written; also as -o codec=NAME
+    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = codec)]
+    codec: Codec,
+
+    /// By what executables are compressed in the background; also as -o background-codec=NAME
+    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = codec)]
+    background_codec: Codec,
+
+    /// policy=NAME, codec=NAME and background-codec=NAME as mount(8) takes them; they count for more than the others
+    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = choice)]
+    options: Vec<Choice>,
 
     /// For how many seconds changes may wait for a checkpoint
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
@@ -85,20 +97,56 @@ enum First {
     Data,
 }
 
-fn policy(word: &str) -> Result<Policy, String> {
-    let name = word.strip_prefix("policy=").unwrap_or(word);
-    Policy::named(name).ok_or_else(|| {
-        let known = Policy::ALL.map(|(name, _)| name).join(", ");
-        format!("there is no policy {name}; there are {known}")
-    })
+/// What is chosen by `-o`.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    Policy(Policy),
+    Codec(Codec),
+    BackgroundCodec(Codec),
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Policy::named(name).ok_or_else(|| unknown("policy", name, &Policy::ALL.map(|(name, _)| name)))
+}
+
+fn codec(name: &str) -> Result<Codec, String> {
+    Codec::named(name).ok_or_else(|| unknown("codec", name, &Codec::ALL.map(|(name, _)| name)))
+}
+
+fn choice(word: &str) -> Result<Choice, String> {
+    match word.split_once('=') {
+        Some(("policy", name)) => policy(name).map(Choice::Policy),
+        Some(("codec", name)) => codec(name).map(Choice::Codec),
+        Some(("background-codec", name)) => codec(name).map(Choice::BackgroundCodec),
+        _ => Err(unknown("option", word, &OPTIONS)),
+    }
+}
+
+/// What `-o` knows.
+const OPTIONS: [&str; 3] = ["policy=NAME", "codec=NAME", "background-codec=NAME"];
+
+fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    format!("there is no {what} {name}; there are {}", known.join(", "))
 }
 
 impl Args {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self) -> Outcome {
+        self.choose();
         if self.foreground || self.detach {
             self.serve()
         } else {
             background::start(&self.device)
+        }
+    }
+
+    /// Takes over what `-o` says.
+    fn choose(&mut self) {
+        for choice in &self.options {
+            match *choice {
+                Choice::Policy(policy) => self.policy = policy,
+                Choice::Codec(codec) => self.codec = codec,
+                Choice::BackgroundCodec(codec) => self.background_codec = codec,
+            }
         }
     }
 
@@ -118,6 +166,8 @@ impl Args {
             checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
             policy: self.policy,
             learns: self.learn,
+            codec: self.codec,
+            background_codec: self.background_codec,
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             ..Options::new(system_clock)
