@@ -3,6 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anteros_core::{FileKind as Type, FsError, FsResult, Ino};
 
@@ -223,9 +224,13 @@ impl State {
             ..Rules::BACKGROUND
         };
         let codec = self.options.background_codec;
+        let begun = Instant::now();
         let chunks = self
             .squeezer
             .squeeze(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
+        let compressing = begun.elapsed();
+        let class = self.class(window.ino)?;
+        self.statistics.class_mut(class).compressing += compressing;
         for chunk in &chunks {
             let at = self.pack(packing, chunk, &rules)?;
             self.settle(chunk, at)?;

@@ -33,6 +33,10 @@ pub struct Layout {
     pub inodes: u32,
     /// Nodes, inodes included.
     pub nodes: u32,
+    /// Packed blocks of which something is valid.
+    pub packed_blocks: u64,
+    /// Their valid slots.
+    pub packed_slots: u64,
     /// All segments of the main area.
     pub segments: Vec<SegmentState>,
 }
@@ -96,7 +100,10 @@ impl Layout {
                 valid: found.valid,
             }
         });
+        let (packed_blocks, packed_slots) = state.slots.occupancy();
         let mut layout = Self {
+            packed_blocks,
+            packed_slots,
             version: state.version,
             capacity_blocks: state.space.capacity(),
             used_blocks: state.space.used(),

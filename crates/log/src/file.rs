@@ -14,7 +14,7 @@ use crate::medium::{vanished, zeroed};
 use crate::pack::{self, Packing};
 use crate::policy::Policy;
 use crate::state::{Live, Page, State};
-use crate::statistics::Cause;
+use crate::statistics::{Cause, Class};
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -71,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) len: usize,
     pub(crate) runs: Vec<Run>,
     pub(crate) packed: Vec<PackedRun>,
+    /// What the file counts as, if anything is packed.
+    pub(crate) class: Class,
 }
 
 /// The logical blocks that a range of bytes touches; it ends within the largest file.
@@ -164,7 +166,16 @@ impl State {
                 buf[part].copy_from_slice(&page.data[skip..skip + len]);
             }
         }
-        Ok(Plan { len, runs, packed })
+        let class = match packed.is_empty() {
+            true => Class::default(),
+            false => self.class(ino)?,
+        };
+        Ok(Plan {
+            len,
+            runs,
+            packed,
+            class,
+        })
     }
 
     /// Fills the parts of `buf` whose blocks the device has not yet got.
@@ -619,8 +630,11 @@ impl State {
         if self.live(ino)?.dirty_pages == 0 {
             return Ok(());
         }
-        if let Some(rules) = self.rules(ino)? {
-            self.pack_pages(ino, &rules, packing)?;
+        let rules = self.rules(ino)?;
+        // As long as its beginning is in memory.
+        let class = self.class(ino)?;
+        if let Some(rules) = rules {
+            self.pack_pages(ino, class, &rules, packing)?;
         }
         let live = self.live(ino)?;
         let dirty: Vec<u32> = live
@@ -634,6 +648,9 @@ impl State {
                 let head = self.data_heat(ino, part[0])?;
                 self.write_run(ino, part, head, &mut sum)?;
             }
+        }
+        if self.live(ino)?.kind() != FileKind::Directory {
+            self.statistics.class_mut(class).add_plain(dirty.len());
         }
         Ok(())
     }

@@ -72,5 +72,5 @@ pub use recover::Recovery;
 pub use repair::{Repaired, repair, repair_going_back};
 pub use resize::{Resized, resize};
 pub use segments::Use;
-pub use statistics::{Cause, Statistics};
+pub use statistics::{Cause, Class, ClassStatistics, Statistics};
 pub use vfs::system_clock;

@@ -27,8 +27,11 @@ use crate::pack;
 use crate::policy::Policy;
 use crate::recover::{self, Recovery};
 use crate::state::State;
-use crate::statistics::Statistics;
+use crate::statistics::{Class, ClassStatistics, Statistics};
 use crate::writer::Writer;
+
+/// What was read, by class.
+type Reads = [ClassStatistics; Class::ALL.len()];
 
 /// A mounted log.
 pub struct Log {
@@ -54,6 +57,8 @@ pub struct Log {
     /// Calls that asked for durability, and flushes that were made for them.
     syncs: AtomicU64,
     flushes: AtomicU64,
+    /// What was read of compressed content without the lock of the state; nobody who holds it waits for anything.
+    reads: Mutex<Reads>,
     /// Changes that were asked for.
     changes: AtomicU64,
     /// How many there had been when [`Log::tend`] looked last.
@@ -113,6 +118,7 @@ impl Log {
             reclaiming: Mutex::default(),
             syncs: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
+            reads: Mutex::default(),
             changes: AtomicU64::new(0),
             changes_seen: AtomicU64::new(0),
             recovery,
@@ -234,19 +240,34 @@ impl Log {
         for run in plan.runs {
             self.device.read_at(run.offset, &mut buf[run.part])?;
         }
-        self.read_packed(plan.packed, buf)?;
+        self.read_packed(plan.packed, plan.class, buf)?;
         Ok(plan.len)
     }
 
     /// Decodes each chunk once of which logical blocks are wanted that follow each other.
-    fn read_packed(&self, runs: Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
+    fn read_packed(&self, runs: Vec<PackedRun>, class: Class, buf: &mut [u8]) -> FsResult<()> {
+        if runs.is_empty() {
+            return Ok(());
+        }
         let blocks = self.packed_blocks(&runs)?;
+        let mut done = ClassStatistics {
+            read_blocks: blocks.len() as u64,
+            read_stored_pages: blocks.values().map(|block| pack::pages_in(block)).sum(),
+            read_pages: runs.len() as u64,
+            ..ClassStatistics::default()
+        };
         for runs in runs.chunk_by(PackedRun::is_one_chunk_with) {
             let read = |block| blocks.get(&block).cloned().ok_or_else(vanished);
-            let chunk = pack::chunk(runs[0].owner, runs[0].at, read)?;
+            let (chunk, took) = pack::chunk(runs[0].owner, runs[0].at, read)?;
             runs.iter().for_each(|run| run.fill(&chunk, buf));
+            done.decompressing += took;
         }
+        self.reads()[class as usize].add_reads(&done);
         Ok(())
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Reads> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The blocks that chunks lie in, those that are near each other by one read.
@@ -453,6 +474,10 @@ impl Log {
     /// How full it is, and what it has done since it was mounted.
     pub fn condition(&self) -> Condition {
         let state = self.lock();
+        let mut statistics = state.statistics;
+        for (class, reads) in Class::ALL.into_iter().zip(&*self.reads()) {
+            statistics.class_mut(class).add_reads(reads);
+        }
         Condition {
             capacity_blocks: state.space.capacity(),
             used_blocks: state.space.used(),
@@ -463,7 +488,7 @@ impl Log {
             memory_bytes: state.cached_bytes() as u64,
             syncs: self.syncs.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),
-            statistics: state.statistics,
+            statistics,
         }
     }
 

@@ -1,10 +1,11 @@
 //! Chunks into packed blocks, wherever they come from (FPC, 3.2.1), and out of them again.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anteros_core::{FileKind as Type, FsError, FsResult};
 
-use crate::kind::{FileKind, START_BYTES};
+use crate::kind::FileKind;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
@@ -13,7 +14,7 @@ use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT};
 use crate::policy::{Policy, Rules};
 use crate::squeeze::{self, Chunk};
 use crate::state::State;
-use crate::statistics::Cause;
+use crate::statistics::{Cause, Class, Packed};
 
 /// The most bytes of a chunk of a group: so many find room in a block, or in the rest of one and the next.
 const CHUNK_MAX: usize = packed::ROOM_MAX;
@@ -119,20 +120,29 @@ impl State {
         if named != FileKind::Other {
             return Ok(named);
         }
-        let Ok(start) = self.content(ino, 0) else {
-            return Ok(FileKind::Other);
-        };
-        let kind = FileKind::of(b"", &start[..START_BYTES]);
-        if start[..START_BYTES].iter().any(|&byte| byte != 0) {
-            self.live(ino)?.recognized = Some(kind);
+        match self.content(ino, 0) {
+            Ok(start) => Ok(self.live(ino)?.recognize(&start)),
+            Err(_) => Ok(FileKind::Other),
         }
-        Ok(kind)
+    }
+
+    /// What the content of a file counts as: as far as is known, for nothing is read for it.
+    pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
+        let live = self.live(ino)?;
+        let start = live.pages.get(&0).map(|page| page.data.clone());
+        let is_unknown = live.recognized.is_none() && live.named == FileKind::Other;
+        let kind = match start {
+            Some(start) if is_unknown => live.recognize(&start),
+            _ => live.recognized.unwrap_or(live.named),
+        };
+        Ok(kind.into())
     }
 
     /// Compresses what is dirty of an inode and gains, and gives it its places. The pages that are left stay dirty.
     pub(crate) fn pack_pages(
         &mut self,
         ino: u32,
+        class: Class,
         rules: &Rules,
         packing: &mut Packing,
     ) -> FsResult<()> {
@@ -144,11 +154,22 @@ impl State {
             .map(|(&lblk, page)| (lblk, page.data.clone()))
             .collect();
         let codec = self.options.codec;
+        let begun = Instant::now();
         let chunks = self.squeezer.squeeze(ino, &pages, rules, codec, CHUNK_MAX);
+        let compressing = begun.elapsed();
+        let mut packed = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
             let at = self.pack(packing, chunk, rules)?;
             self.point(packing, chunk, at)?;
+            packed.push(Packed {
+                pages: chunk.blocks.into(),
+                bytes: chunk.bytes.len() as u64,
+                blocks: at.blocks(),
+            });
         }
+        let statistics = self.statistics.class_mut(class);
+        statistics.add_write(pages.len(), &packed);
+        statistics.compressing += compressing;
         if packing.is_begun() {
             packing.mixed &= rules.mixed;
         }
@@ -367,7 +388,10 @@ impl State {
     /// The logical blocks that the chunk holds of which this one is.
     pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
         let whose = Owner { ino, lblk };
-        chunk(whose, at, |block| Ok(self.fetch(block)?.into()))
+        let (pages, took) = chunk(whose, at, |block| Ok(self.fetch(block)?.into()))?;
+        let class = self.class(ino)?;
+        self.statistics.class_mut(class).decompressing += took;
+        Ok(pages)
     }
 
     /// Moves what is valid in a packed block.
@@ -508,14 +532,26 @@ fn stored(
     Ok((slot, bytes))
 }
 
-/// All pages of the chunk that a logical block lies in.
+/// All pages of the chunk that a logical block lies in, and for how long they were decompressed.
 pub(crate) fn chunk(
     whose: Owner,
     at: Slotted,
     read: impl FnMut(u64) -> FsResult<Arc<Block>>,
-) -> FsResult<Vec<u8>> {
+) -> FsResult<(Vec<u8>, Duration)> {
     let (slot, bytes) = stored(whose, at, read)?;
-    squeeze::expand(&slot, &bytes).ok_or_else(|| broken("a chunk cannot be decoded", at.block))
+    let begun = Instant::now();
+    let pages = squeeze::expand(&slot, &bytes);
+    let pages = pages.ok_or_else(|| broken("a chunk cannot be decoded", at.block))?;
+    Ok((pages, begun.elapsed()))
+}
+
+/// How many compressed pages are in a block, valid or not; those of a chunk are where it begins.
+pub(crate) fn pages_in(block: &Block) -> u64 {
+    let slots = packed::parse(block).map_or_else(|_| Vec::new(), |(_, slots)| slots);
+    let chunks = slots
+        .iter()
+        .filter(|slot| slot.kind == SlotKind::Data && !slot.continued);
+    chunks.map(|slot| u64::from(slot.blocks)).sum()
 }
 
 /// A page of a chunk.

@@ -113,7 +113,7 @@ impl Log {
             let kept = blocks.get(&block).ok_or_else(vanished)?;
             Ok(kept.block.clone())
         };
-        let content = pack::chunk(whose, at, read)?;
+        let (content, _) = pack::chunk(whose, at, read)?;
         let offset = u64::from(slot.lblk) * BLOCK;
         let len = size.saturating_sub(offset).min(content.len() as u64) as usize;
         if store(Ino(slot.ino.into()), offset, &content[..len]) {

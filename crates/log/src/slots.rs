@@ -128,6 +128,16 @@ impl Slots {
         self.entries.keys().copied()
     }
 
+    /// How many blocks have valid slots, and how many slots these are.
+    pub(crate) fn occupancy(&self) -> (u64, u64) {
+        let entries = self.entries.values().flat_map(|entries| entries.iter());
+        entries
+            .filter(|entry| **entry != 0)
+            .fold((0, 0), |(blocks, slots), entry| {
+                (blocks + 1, slots + u64::from(entry.count_ones()))
+            })
+    }
+
     /// What a checkpoint says; where the journal has grown too long, the table is written.
     pub(crate) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
         let mut written = 0;

@@ -13,6 +13,7 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 use crate::ahead::Ahead;
 use crate::habits::Habits;
 use crate::launches::Version;
+use crate::kind::START_BYTES;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
@@ -131,6 +132,16 @@ impl Live {
 
     pub(crate) fn kind(&self) -> FileKind {
         self.inode.attributes.kind
+    }
+
+    /// Sees what kind of file it is from its first block, and keeps that in mind unless nothing is there yet.
+    pub(crate) fn recognize(&mut self, start: &Block) -> crate::kind::FileKind {
+        let start = &start[..START_BYTES];
+        let kind = crate::kind::FileKind::of(b"", start);
+        if start.iter().any(|&byte| byte != 0) {
+            self.recognized = Some(kind);
+        }
+        kind
     }
 
     /// Whether it can be read again as it is.

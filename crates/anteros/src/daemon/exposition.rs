@@ -24,15 +24,15 @@ impl Exposition {
 
     /// Adds a number that only grows. Its name ends with `_total`.
     pub fn counter(&mut self, name: &str, value: u64) {
-        self.counters(name, &[([].as_slice(), value)]);
+        self.counters(name, &[([].as_slice(), value as f64)]);
     }
 
     /// Adds numbers that only grow, each with labels.
-    pub fn counters(&mut self, name: &str, samples: &[(&[(&str, &str)], u64)]) {
+    pub fn counters(&mut self, name: &str, samples: &[(&[(&str, &str)], f64)]) {
         let name = format!("{name}_total");
         self.family("counter", &name);
         for (labels, value) in samples {
-            self.sample(&name, labels, *value as f64);
+            self.sample(&name, labels, *value);
         }
     }
 

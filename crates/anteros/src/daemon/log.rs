@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, FsError, Ino};
 use anteros_fuse::{AttributeOrder, Session};
-use anteros_log::{Cause, Compacted, Log};
+use anteros_log::{Cause, Class, ClassStatistics, Compacted, Log};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -40,6 +40,24 @@ pub const SEGMENTS: &str = "user.anteros.segments.";
 pub const SEGMENTS_MAX: usize = 16_000;
 
 const BLOCK: u64 = 4096;
+
+/// A number that there is of each class of content, under the name `log_class_NAME_total`.
+type ClassNumber = (&'static str, fn(&ClassStatistics) -> f64);
+
+/// All of them.
+const CLASS_NUMBERS: [ClassNumber; 11] = [
+    ("pages", |of| of.pages as f64),
+    ("stored_bytes", |of| of.stored_bytes as f64),
+    ("compressed_pages", |of| of.compressed_pages as f64),
+    ("left_pages", |of| of.left_pages as f64),
+    ("touched_blocks", |of| of.touched_blocks as f64),
+    ("least_blocks", |of| of.least_blocks as f64),
+    ("read_blocks", |of| of.read_blocks as f64),
+    ("read_stored_pages", |of| of.read_stored_pages as f64),
+    ("read_pages", |of| of.read_pages as f64),
+    ("compressing_seconds", |of| of.compressing.as_secs_f64()),
+    ("decompressing_seconds", |of| of.decompressing.as_secs_f64()),
+];
 
 /// How often work that waits looks whether it is to stop.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
@@ -333,6 +351,8 @@ impl LogDaemon {
             ("log_segments", condition.segments.into()),
             ("log_free_segments", condition.free_segments.into()),
             ("log_emptied_segments", condition.emptied_segments.into()),
+            ("log_packed_blocks", layout.packed_blocks),
+            ("log_packed_slots", layout.packed_slots),
         ] {
             text.gauge(name, value as f64);
         }
@@ -354,8 +374,16 @@ impl LogDaemon {
             Cause::ALL.map(|cause| ([("cause", cause.name())], statistics.blocks(cause) * BLOCK));
         let causes = causes
             .each_ref()
-            .map(|(labels, bytes)| (labels.as_slice(), *bytes));
+            .map(|(labels, bytes)| (labels.as_slice(), *bytes as f64));
         text.counters("log_device_bytes", &causes);
+        for (name, value) in CLASS_NUMBERS {
+            let classes =
+                Class::ALL.map(|class| ([("class", class.name())], value(statistics.class(class))));
+            let classes = classes
+                .each_ref()
+                .map(|(labels, value)| (labels.as_slice(), *value));
+            text.counters(&format!("log_class_{name}"), &classes);
+        }
         text.latencies(&self.latencies);
         text.finish(&self.faults)
     }

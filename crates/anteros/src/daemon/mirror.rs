@@ -226,7 +226,7 @@ fn count_buffer(text: &mut Exposition, statistics: &Statistics) {
     let reasons = reasons(&flushes).map(|(reason, count)| ([("reason", reason)], count));
     let reasons = reasons
         .each_ref()
-        .map(|(labels, count)| (labels.as_slice(), *count));
+        .map(|(labels, count)| (labels.as_slice(), *count as f64));
     text.counters("buffer_flushes", &reasons);
 }
 

@@ -92,6 +92,57 @@ fn a_mounted_log_tells_what_it_has_written_and_why() {
 }
 
 #[test]
+fn a_mounted_log_tells_what_compression_is_worth_by_class() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop("64M");
+    let daemon = mount(&shop, "--policy record");
+    let rows = b"the same again and again".repeat(2000);
+    let sync = |name: &str, data: &[u8]| {
+        let mut file = fs::File::create(shop.path(name)).unwrap();
+        std::io::Write::write_all(&mut file, data).unwrap();
+        file.sync_all().unwrap();
+    };
+    sync("mnt/a.db", &rows[..40_960]);
+    sync("mnt/a.so", &rows[..8192]);
+    let told = stat(&shop, "mnt");
+    let database = &told["log_classes"]["database"];
+    assert_eq!(number(database, "written_bytes"), 40_960);
+    assert_eq!(number(database, "compressed_pages"), 10);
+    assert_eq!(number(database, "left_pages"), 0);
+    assert_eq!(database["car"], 1.0, "all of it fits into one block");
+    assert!(database["compressing_seconds"].as_f64().unwrap() > 0.0);
+    assert!(database["ratio"].as_f64().unwrap() < 0.1, "{database}");
+    assert!(database["dar"].is_null(), "nothing was read: {database}");
+    let program = &told["log_classes"]["executable"];
+    assert_eq!(number(program, "stored_bytes"), 8192);
+    assert_eq!(program["ratio"], 1.0);
+    assert_eq!(number(&told["log_classes"]["journal"], "written_bytes"), 0);
+    assert_eq!(number(&told, "log_packed_slots"), 10);
+    let table = shop.good("log stat mnt");
+    for said in [
+        "\ndatabase   40.00 KiB takes ",
+        "; 10 pages compressed in ",
+        ", 0 left as they are; CAR 1.00\n",
+        "\nexecutable 8.00 KiB takes 8.00 KiB, 1.00 of it\n",
+        "\npacked     1 blocks with 10 valid slots, 10.0 in each\n",
+    ] {
+        assert!(table.contains(said), "{said}\n{table}");
+    }
+    let text = shop.good("stat --prometheus mnt");
+    let sample = "\nanteros_log_class_compressed_pages_total{class=\"database\"} 10\n";
+    assert!(text.contains(sample), "{text}");
+    unmount(&shop, daemon);
+    assert_eq!(number(&stat(&shop, "log"), "packed_slots"), 10);
+    let table = shop.good("log stat log");
+    assert!(
+        table.contains("\npacked     1 blocks with 10 valid"),
+        "{table}"
+    );
+}
+
+#[test]
 fn segments_are_drawn() {
     let shop = shop("64M");
     shop.good("log stat log --svg plain.svg");

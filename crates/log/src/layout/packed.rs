@@ -11,7 +11,8 @@ use super::{BLOCK_BYTES, Block, Corrupt, block_crc, seal};
 const MAGIC: u32 = u32::from_le_bytes(*b"PACK");
 const CRC_AT: usize = 4;
 const HEADER_BYTES: usize = 32;
-const SLOT_BYTES: usize = 16;
+/// Bytes of what says what is in a slot.
+pub(crate) const SLOT_BYTES: usize = 16;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
 const CONTINUES: u8 = 1;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::figure::figure;
 use super::gc::no_log;
 use crate::command::stat;
+use crate::command::stat::log::packed_line;
 use crate::daemon::log::{SEGMENTS, SEGMENTS_MAX};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output;
@@ -128,6 +129,8 @@ fn as_json(layout: &Layout, recovery: Recovery) -> Value {
         "groups_to_replay": recovery.groups,
         "segments": states(&|state| layout.count_of(state)),
         "kinds": kinds.collect::<Value>(),
+        "packed_blocks": layout.packed_blocks,
+        "packed_slots": layout.packed_slots,
         "full_by_tenths_valid": layout.histogram(),
     })
 }
@@ -199,6 +202,7 @@ fn table(layout: &Layout, recovery: Recovery) -> String {
     if !tenths.is_empty() {
         lines.push(format!("full ones  {} valid", tenths.join(", ")));
     }
+    lines.extend(packed_line(layout.packed_blocks, layout.packed_slots));
     lines.join("\n") + "\n"
 }
 

@@ -1,9 +1,15 @@
 //! The numbers of a daemon that serves a log.
 
-use serde_json::{Map, Value};
+use std::time::Duration;
+
+use anteros_log::{Class, ClassStatistics};
+use serde_json::{Map, Value, json};
 
 use super::Numbers;
 use crate::output;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// The number whose labels name the log.
 pub const INFO: &str = "log_info";
@@ -19,7 +25,82 @@ pub fn json(numbers: &Numbers) -> Value {
         .collect();
     object.insert("log_device_bytes".into(), causes.into());
     object.insert("write_amplification".into(), amplification(numbers).into());
+    let classes: Map<_, _> = classes(numbers)
+        .map(|(class, of)| (class.name().into(), class_json(&of)))
+        .collect();
+    object.insert("log_classes".into(), classes.into());
     object.into()
+}
+
+/// What became of the content of each class.
+fn classes(numbers: &Numbers) -> impl Iterator<Item = (Class, ClassStatistics)> {
+    let number = |what: &str, class: Class| {
+        let class = class.name();
+        numbers.get(&format!("log_class_{what}_total{{class=\"{class}\"}}"))
+    };
+    Class::ALL.into_iter().map(move |class| {
+        let count = |what| number(what, class) as u64;
+        let time = |what| Duration::from_secs_f64(number(what, class).max(0.0));
+        let of = ClassStatistics {
+            pages: count("pages"),
+            stored_bytes: count("stored_bytes"),
+            compressed_pages: count("compressed_pages"),
+            left_pages: count("left_pages"),
+            touched_blocks: count("touched_blocks"),
+            least_blocks: count("least_blocks"),
+            read_blocks: count("read_blocks"),
+            read_stored_pages: count("read_stored_pages"),
+            read_pages: count("read_pages"),
+            compressing: time("compressing_seconds"),
+            decompressing: time("decompressing_seconds"),
+        };
+        (class, of)
+    })
+}
+
+fn class_json(of: &ClassStatistics) -> Value {
+    json!({
+        "written_bytes": of.pages * PAGE,
+        "stored_bytes": of.stored_bytes,
+        "ratio": of.ratio(),
+        "compressed_pages": of.compressed_pages,
+        "left_pages": of.left_pages,
+        "compressing_seconds": of.compressing.as_secs_f64(),
+        "touched_blocks": of.touched_blocks,
+        "least_blocks": of.least_blocks,
+        "car": of.car(),
+        "read_blocks": of.read_blocks,
+        "read_stored_pages": of.read_stored_pages,
+        "read_pages": of.read_pages,
+        "decompressing_seconds": of.decompressing.as_secs_f64(),
+        "dar": of.dar(),
+    })
+}
+
+/// What was written and read of the content of a class, in a line; `None` if nothing was.
+fn class_line(class: Class, of: &ClassStatistics) -> Option<String> {
+    let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let mut said = Vec::new();
+    if let Some(ratio) = of.ratio() {
+        let (written, stored) = (of.pages * PAGE, of.stored_bytes);
+        let (written, stored) = (output::bytes(written), output::bytes(stored));
+        said.push(format!("{written} takes {stored}, {ratio:.2} of it"));
+    }
+    if of.compressed_pages + of.left_pages > 0 || !of.compressing.is_zero() {
+        said.push(format!(
+            "{} pages compressed in {}, {} left as they are",
+            output::count(of.compressed_pages),
+            millis(of.compressing),
+            output::count(of.left_pages)
+        ));
+    }
+    said.extend(of.car().map(|car| format!("CAR {car:.2}")));
+    said.extend(of.dar().map(|dar| {
+        let pages = output::count(of.read_pages);
+        let took = millis(of.decompressing);
+        format!("{pages} pages decompressed in {took}, DAR {dar:.2}")
+    }));
+    (!said.is_empty()).then(|| format!("{:<10} {}", class.name(), said.join("; ")))
 }
 
 /// Why bytes were written to the device, and how many.
@@ -37,6 +118,18 @@ fn amplification(numbers: &Numbers) -> Option<f64> {
     let device: u64 = causes(numbers).map(|(_, bytes)| bytes).sum();
     let user = numbers.count("log_user_bytes");
     (user > 0).then(|| device as f64 / user as f64)
+}
+
+/// How full the packed blocks are, if there are any.
+pub fn packed_line(blocks: u64, slots: u64) -> Option<String> {
+    (blocks > 0).then(|| {
+        format!(
+            "packed     {} blocks with {} valid slots, {:.1} in each",
+            output::count(blocks),
+            output::count(slots),
+            slots as f64 / blocks as f64
+        )
+    })
 }
 
 /// As text for people.
@@ -100,6 +193,10 @@ pub fn table(numbers: &Numbers) -> String {
             count("log_cleaned_segments"),
         ),
     ];
+    let blocks = numbers.get("log_packed_blocks") as u64;
+    let slots = numbers.get("log_packed_slots") as u64;
+    lines.extend(packed_line(blocks, slots));
+    lines.extend(classes(numbers).filter_map(|(class, of)| class_line(class, &of)));
     lines.extend(numbers.lines());
     lines.join("\n") + "\n"
 }

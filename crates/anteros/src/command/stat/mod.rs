@@ -1,7 +1,7 @@
 //! `anteros stat`
 
 mod image;
-mod log;
+pub mod log;
 mod mirror;
 mod numbers;
 
