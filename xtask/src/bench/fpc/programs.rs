@@ -1,5 +1,9 @@
 //! Part `programs`: the space that programs take, and what is read when they start cold (figure 13 of the paper).
+//!
+//! Our log takes part as it is written and, with some policies, with executables that were compressed in the background
+//! after launches of each program had been recorded. How long a phone's storage would take for what is read is computed.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,11 +12,22 @@ use crate::bench::corpus;
 use crate::bench::launch::{LARGE_PROGRAMS, PROGRAMS, Program, seconds};
 use crate::bench::log::Bench;
 use crate::bench::log::system::System;
+use crate::bench::log::turn::Turn;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 use crate::run::output;
 
 const DEVICE_BYTES: u64 = 3 << 30;
+
+/// Of each program, before executables are compressed.
+const LAUNCHES: usize = 3;
+
+/// Policies that go with compression in the background: those that leave executables alone as they are written.
+const COMPACTED: [&str; 2] = [" --policy paper", " --policy record"];
+
+/// What a request takes on eMMC or UFS, in seconds, and the bytes that come in one of them.
+const REQUEST_SECONDS: f64 = 120e-6;
+const BYTES_A_SECOND: f64 = 250e6;
 
 /// Corpora, and what is started from them.
 const CORPORA: [(&str, &[Program]); 2] = [("apps", &PROGRAMS), ("programs", &LARGE_PROGRAMS)];
@@ -23,7 +38,7 @@ const CORPORA: [(&str, &[Program]); 2] = [("apps", &PROGRAMS), ("programs", &LAR
 /// When there is no memory for the device.
 pub(super) fn programs(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
-    let systems = bench.systems.clone();
+    let systems = systems(bench);
     for (name, programs) in CORPORA {
         let tree = match corpus(name) {
             Ok(tree) => tree,
@@ -40,12 +55,25 @@ pub(super) fn programs(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
+/// All that take part, and some of ours once more.
+fn systems(bench: &Bench) -> Vec<System> {
+    let is_compacted =
+        |system: &&System| COMPACTED.iter().any(|policy| system.name.ends_with(policy));
+    let compacted = bench.systems.iter().filter(is_compacted);
+    let compacted = compacted.map(|system| system.compacted(LAUNCHES));
+    bench.systems.iter().cloned().chain(compacted).collect()
+}
+
 fn metrics(programs: &[Program]) -> Vec<(String, Unit)> {
     let mut metrics = vec![("programs: space".to_owned(), Unit::Bytes)];
     for (name, _) in programs {
         metrics.push((format!("programs: {name}: start"), Unit::Seconds));
         metrics.push((format!("programs: {name}: requests to read"), Unit::Count));
         metrics.push((format!("programs: {name}: read"), Unit::Bytes));
+        metrics.push((
+            format!("programs: {name}: of a phone's storage"),
+            Unit::Seconds,
+        ));
     }
     metrics
 }
@@ -61,6 +89,9 @@ fn turn(
     let mut copy = Command::new("cp");
     output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
     turn.stand()?.sync()?;
+    if system.launches > 0 {
+        compact(bench, &mut turn, system, programs)?;
+    }
     turn.mount_again()?;
     let mut figures = vec![(used(turn.directory()?)? - empty) as f64];
     for (_, program) in programs {
@@ -68,14 +99,30 @@ fn turn(
         let before = turn.device().traffic()?;
         let seconds = seconds(&turn.directory()?.join("tree"), program, None)?;
         let after = turn.device().traffic()?;
-        figures.extend([
-            seconds,
-            (after.reads - before.reads) as f64,
-            (after.bytes_read - before.bytes_read) as f64,
-        ]);
+        let reads = (after.reads - before.reads) as f64;
+        let bytes = (after.bytes_read - before.bytes_read) as f64;
+        let of_storage = reads * REQUEST_SECONDS + bytes / BYTES_A_SECOND;
+        figures.extend([seconds, reads, bytes, of_storage]);
     }
     turn.end()?;
     Ok(figures)
+}
+
+/// Has launches recorded, and executables compressed.
+fn compact(bench: &Bench, turn: &mut Turn, system: &System, programs: &[Program]) -> Outcome {
+    let record = bench.place.directory("record")?.join("launches");
+    if record.exists() {
+        fs::remove_file(&record)?;
+    }
+    let record = record.to_str().ok_or("a path that is no text")?;
+    for _ in 0..LAUNCHES {
+        for (_, program) in programs {
+            turn.mount_again_with(&["--launches", record])?;
+            seconds(&turn.directory()?.join("tree"), program, None)?;
+        }
+    }
+    turn.mount_again_with(&["--launches", record])?;
+    system.compact(turn.directory()?)
 }
 
 /// The bytes that a file system has given away.

@@ -15,7 +15,7 @@ mod sqlite;
 pub(super) mod system;
 mod throughput;
 pub(super) mod traces;
-mod turn;
+pub(super) mod turn;
 mod workload;
 
 use std::path::PathBuf;

@@ -23,6 +23,8 @@ pub(in crate::bench) const MIRROR_DAEMON: &str = "passthru --data daemon on ext4
 pub(in crate::bench) struct System {
     pub(in crate::bench) name: String,
     how: How,
+    /// After how many recorded launches its executables are compressed in the background; 0: never.
+    pub(in crate::bench) launches: usize,
 }
 
 #[derive(Clone)]
@@ -41,6 +43,7 @@ impl System {
         Self {
             name: format!("{OURS} {arguments}").trim_end().to_owned(),
             how: How::Log(program.to_owned(), words.collect()),
+            launches: 0,
         }
     }
 
@@ -52,6 +55,7 @@ impl System {
                 systems.push(Self {
                     name: name.to_owned(),
                     how: How::Mirror(kind, Way::anteros(program, arguments)),
+                    launches: 0,
                 });
             }
         }
@@ -63,6 +67,7 @@ impl System {
         Self {
             name: kind.name.to_owned(),
             how: How::Kernel(kind, None),
+            launches: 0,
         }
     }
 
@@ -72,6 +77,7 @@ impl System {
         Self {
             name: format!("{} {}", kind.name, told.trim_start_matches("nodiscard,")),
             how: How::Kernel(kind, Some(options)),
+            launches: 0,
         }
     }
 
@@ -94,6 +100,27 @@ impl System {
             arguments.extend(more.iter().map(OsString::from));
         }
         system
+    }
+
+    /// The same, with executables that are compressed in the background after some launches were recorded.
+    pub(in crate::bench) fn compacted(&self, launches: usize) -> Self {
+        Self {
+            name: format!("{}, compacted", self.name),
+            launches,
+            ..self.clone()
+        }
+    }
+
+    /// Has a mounted log of ours compress executables in the background.
+    ///
+    /// # Errors
+    /// When it is no log, or that fails.
+    pub(in crate::bench) fn compact(&self, directory: &Path) -> Outcome {
+        let How::Log(program, _) = &self.how else {
+            return Err("no log".into());
+        };
+        let mut command = Command::new(program);
+        output(command.args(["log", "compact"]).arg(directory)).map(drop)
     }
 
     /// Makes one on a device, whatever lies there.
@@ -200,7 +227,13 @@ impl Contender for System {
         match &self.how {
             How::Log(..) => {
                 let command = self.log_mount(Path::new("DEVICE"), Path::new("DIR"));
-                command.map_or(String::new(), |command| crate::run::words(&command))
+                let command = command.map_or(String::new(), |command| crate::run::words(&command));
+                match self.launches {
+                    0 => command,
+                    times => format!(
+                        "{command}; {times} launches with --launches; anteros log compact DIR"
+                    ),
+                }
             }
             How::Kernel(kind, None) => format!("mount -t {} DEVICE DIR", kind.name),
             How::Kernel(kind, Some(options)) => {

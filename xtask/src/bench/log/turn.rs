@@ -145,6 +145,18 @@ impl Turn<'_> {
         self.mount_timed().map(drop)
     }
 
+    /// The same, with further arguments if it is a log of ours.
+    ///
+    /// # Errors
+    /// When it cannot be unmounted or mounted.
+    pub(in crate::bench) fn mount_again_with(&mut self, arguments: &[&str]) -> Outcome {
+        self.unmount()?;
+        drop_caches()?;
+        let system = self.system.with(arguments);
+        self.stand = Some(system.mount(self.place, self.device.node())?);
+        Ok(())
+    }
+
     /// The device below.
     pub(in crate::bench) fn device(&self) -> &LoopDevice {
         &self.device
