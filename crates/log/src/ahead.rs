@@ -1,20 +1,31 @@
-//! Packed blocks that will be wanted next: which they are, and those that were read before anyone asked (FPC, 4.3).
+//! Blocks that will be wanted next: which they are, and those that were read before anyone asked (FPC, 4.3).
 //!
 //! What was compressed in the background lies in the order in which launches want it. So who reads some of it is given the other
-//! pages in the same blocks as well, and who goes on reading behind that, the blocks behind, in ever larger pieces.
+//! pages in the same blocks as well; who goes on reading behind that, the blocks behind, in ever larger pieces; and who reads
+//! what each launch does, the largest piece at once.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::{BLOCK_BYTES, Block};
 
-/// The fewest blocks that are read ahead at once: 128 KiB.
-const WINDOW_MIN: u64 = 32;
+/// Packed blocks that are read ahead at once, at first where reads go on, and at most: 1 MiB.
+const PACKED: Windows = Windows {
+    first: 0,
+    next: 32,
+    most: 256,
+};
 
-/// The most: 1 MiB.
-const WINDOW_MAX: u64 = 256;
+/// The same of nodes and blocks of directories, which are read with the lock held.
+const NODES: Windows = Windows {
+    first: 16,
+    next: 32,
+    most: 64,
+};
 
 /// A read that begins so many blocks behind what was read ahead still goes on with it.
 const GAP_MAX: u64 = 32;
@@ -25,11 +36,60 @@ const STREAMS_MAX: usize = 8;
 /// Pieces that wait to be read.
 const WAITING_MAX: usize = 16;
 
-/// A block that was read, and the slots of it whose pages the users have been given.
+/// A block that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) block: Arc<Block>,
-    pub(crate) told: u32,
+    /// Its slots, if it is a packed one.
+    slots: Arc<[Slot]>,
+    /// Those whose pages the users have been given.
+    told: u32,
+}
+
+impl Kept {
+    fn new(block: &Block) -> Self {
+        let slots = packed::parse(block).map(|(_, slots)| slots);
+        Self {
+            block: Arc::new(*block),
+            slots: slots.unwrap_or_default().into(),
+            told: 0,
+        }
+    }
+
+    /// The chunks that begin here and that no user has been given, with the numbers of their slots.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = (u8, &Slot)> {
+        let slots = (0..).zip(self.slots.iter());
+        slots.filter(|(number, slot)| {
+            slot.kind == SlotKind::Data && !slot.continued && self.told >> number & 1 == 0
+        })
+    }
+}
+
+/// What is to be done by whoever reads ahead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// The second range is to be read, which ends the first; that is to be given to users, as far as it is here.
+    Read(Range<u64>, Range<u64>),
+    /// A file was opened: what is here of it is to be given to users.
+    Opened(u32),
+}
+
+/// How many blocks are read ahead.
+#[derive(Debug, Clone, Copy)]
+struct Windows {
+    /// Behind a read that goes on with no other.
+    first: u64,
+    /// Behind the first one that does, and twice as many each time,
+    next: u64,
+    /// up to these.
+    most: u64,
+}
+
+/// Places at which reads go on, the latest first.
+#[derive(Debug)]
+struct Streams {
+    windows: Windows,
+    list: VecDeque<Stream>,
 }
 
 /// A place at which reads go on.
@@ -41,13 +101,13 @@ struct Stream {
     window: u64,
 }
 
-#[derive(Default)]
 struct Inner {
     kept: BTreeMap<u64, Kept>,
     /// The same, the oldest first; some of them may be gone.
     order: VecDeque<u64>,
-    streams: VecDeque<Stream>,
-    waiting: VecDeque<Range<u64>>,
+    packed: Streams,
+    nodes: Streams,
+    waiting: VecDeque<Job>,
     has_ended: bool,
 }
 
@@ -67,7 +127,14 @@ impl Ahead {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             blocks_max: bytes_max / BLOCK_BYTES,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner {
+                kept: BTreeMap::new(),
+                order: VecDeque::new(),
+                packed: Streams::new(PACKED),
+                nodes: Streams::new(NODES),
+                waiting: VecDeque::new(),
+                has_ended: false,
+            }),
             has_work: Condvar::new(),
             blocks: AtomicU64::new(0),
             told_bytes: AtomicU64::new(0),
@@ -93,14 +160,12 @@ impl Ahead {
 
     /// Keeps blocks from one on, and lets go of the oldest for them.
     pub(crate) fn keep(&self, first: u64, bytes: &[u8]) {
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
         for (place, block) in (first..).zip(blocks) {
-            let kept = Kept {
-                block: Arc::new(*block),
-                told: 0,
-            };
-            if inner.kept.insert(place, kept).is_none() {
+            if let Entry::Vacant(here) = inner.kept.entry(place) {
+                here.insert(Kept::new(block));
                 inner.order.push_back(place);
             }
         }
@@ -127,25 +192,44 @@ impl Ahead {
         self.told_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Somebody has read these blocks.
+    /// Somebody has read these blocks, which are here now.
     pub(crate) fn note(&self, range: Range<u64>) {
         let mut inner = self.lock();
-        let next = inner.next(range);
-        if inner.waiting.len() < WAITING_MAX {
-            inner.waiting.push_back(next);
+        let is_core = inner.is_core(range.clone());
+        let read = inner.packed.next(&range, is_core);
+        inner.ask(Job::Read(range.start..read.end, read));
+        self.has_work.notify_one();
+    }
+
+    /// How far to read, behind a node or a block of a directory that somebody reads.
+    pub(crate) fn nodes_until(&self, place: u64) -> u64 {
+        let mut inner = self.lock();
+        inner
+            .nodes
+            .next(&(place..place + 1), false)
+            .end
+            .max(place + 1)
+    }
+
+    /// Somebody has opened a file.
+    pub(crate) fn note_opened(&self, ino: u32) {
+        let mut inner = self.lock();
+        let has = |kept: &Kept| kept.untold().any(|(_, slot)| slot.ino == ino);
+        if inner.kept.values().any(has) {
+            inner.ask(Job::Opened(ino));
             self.has_work.notify_one();
         }
     }
 
-    /// Blocks to be read, and to be given to users; none when it is over.
-    pub(crate) fn wait(&self) -> Option<Range<u64>> {
+    /// What is to be done; none when it is over.
+    pub(crate) fn wait(&self) -> Option<Job> {
         let mut inner = self.lock();
         loop {
             if inner.has_ended {
                 return None;
             }
             match inner.waiting.pop_front() {
-                Some(range) => return Some(range),
+                Some(job) => return Some(job),
                 None => {
                     let waited = self.has_work.wait(inner);
                     inner = waited.unwrap_or_else(PoisonError::into_inner);
@@ -162,46 +246,94 @@ impl Ahead {
 }
 
 impl Inner {
-    /// What is to be read and given to users, after a read of these blocks.
-    fn next(&mut self, range: Range<u64>) -> Range<u64> {
+    /// Where there is too much to do, it is not done: whoever wants it asks for it.
+    fn ask(&mut self, job: Job) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(job);
+        }
+    }
+
+    /// Whether each launch reads some of what is here of these blocks.
+    fn is_core(&self, range: Range<u64>) -> bool {
+        let mut kept = self.kept.range(range);
+        kept.any(|(_, kept)| kept.slots.iter().any(|slot| slot.core))
+    }
+}
+
+impl Streams {
+    fn new(windows: Windows) -> Self {
+        Self {
+            windows,
+            list: VecDeque::new(),
+        }
+    }
+
+    /// What is to be read, after these blocks were; if it is certain that all behind them is wanted, as much as can be.
+    fn next(&mut self, range: &Range<u64>, is_certain: bool) -> Range<u64> {
+        let Windows { first, next, most } = self.windows;
         let goes_on =
             |stream: &Stream| (stream.read.start..stream.read.end + GAP_MAX).contains(&range.start);
-        let Some(at) = self.streams.iter().position(goes_on) else {
-            self.streams.truncate(STREAMS_MAX - 1);
-            self.streams.push_front(Stream {
-                read: range.clone(),
-                window: WINDOW_MIN,
+        let at = self.list.iter().position(goes_on);
+        let at = at.unwrap_or_else(|| {
+            self.list.truncate(STREAMS_MAX - 1);
+            self.list.push_front(Stream {
+                read: range.start..range.start,
+                window: first,
             });
-            return range;
-        };
-        let stream = &mut self.streams[at];
-        let middle = stream.read.start + (stream.read.end - stream.read.start) / 2;
-        if range.end > middle {
-            let from = stream.read.end.max(range.end);
-            stream.read = range.start..from + stream.window;
-            stream.window = WINDOW_MAX.min(2 * stream.window);
+            0
+        });
+        let stream = &mut self.list[at];
+        if is_certain {
+            stream.window = most;
         }
-        range.start..stream.read.end
+        let middle = stream.read.start + (stream.read.end - stream.read.start) / 2;
+        let from = stream.read.end.max(range.end);
+        if range.end > middle {
+            stream.read = range.start..from + stream.window;
+            stream.window = (2 * stream.window).clamp(next, most);
+        }
+        from..stream.read.end
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::packed::{PackedBlock, PackedHeader};
 
     #[test]
     fn whoever_goes_on_is_given_more_each_time() {
-        let mut inner = Inner::default();
-        assert_eq!(inner.next(100..104), 100..104);
+        let mut streams = Streams::new(PACKED);
+        let mut next = |range| streams.next(&range, false);
+        assert_eq!(next(100..104), 104..104);
         // Elsewhere.
-        assert_eq!(inner.next(5000..5002), 5000..5002);
-        assert_eq!(inner.next(104..108), 104..140);
+        assert_eq!(next(5000..5002), 5002..5002);
+        assert_eq!(next(104..108), 108..140);
         // Not yet in the second half of what was read.
-        assert_eq!(inner.next(110..112), 110..140);
-        assert_eq!(inner.next(125..130), 125..204);
-        assert_eq!(inner.next(230..232), 230..360);
-        assert_eq!(inner.next(340..342), 340..616);
-        assert_eq!(inner.next(600..601), 600..872);
+        assert_eq!(next(110..112), 140..140);
+        assert_eq!(next(125..130), 140..204);
+        assert_eq!(next(230..232), 232..360);
+        assert_eq!(next(340..342), 360..616);
+        assert_eq!(next(600..601), 616..872);
+    }
+
+    #[test]
+    fn what_each_launch_reads_comes_in_the_largest_piece() {
+        let mut block = PackedBlock::new(PackedHeader::default());
+        let slot = Slot {
+            core: true,
+            blocks: 1,
+            ino: 9,
+            ..Slot::new(SlotKind::Data)
+        };
+        block.push(slot, b"x").unwrap();
+        let ahead = Ahead::new(16 * BLOCK_BYTES);
+        ahead.keep(50, &*block.finish());
+        ahead.note(50..51);
+        assert_eq!(ahead.wait(), Some(Job::Read(50..307, 51..307)));
+        ahead.note_opened(8);
+        ahead.note_opened(9);
+        assert_eq!(ahead.wait(), Some(Job::Opened(9)));
     }
 
     #[test]
@@ -215,18 +347,18 @@ mod tests {
         assert_eq!(here(0..100), [11, 21]);
         ahead.tell(21, 3, 4096);
         assert_eq!(ahead.range(21..22)[&21].told, 8);
-        // What is read again is new, and counts once.
+        // What is here already stays.
         ahead.keep(21, &[3; BLOCK_BYTES]);
         ahead.keep(30, &[4; 2 * BLOCK_BYTES]);
         assert_eq!(here(0..100), [11, 21, 30, 31]);
-        assert_eq!(ahead.get(21).unwrap()[0], 3);
+        assert_eq!(ahead.get(21).unwrap()[0], 2);
     }
 
     #[test]
     fn nobody_waits_when_it_is_over() {
         let ahead = Ahead::new(BLOCK_BYTES);
         ahead.note(7..9);
-        assert_eq!(ahead.wait(), Some(7..9));
+        assert_eq!(ahead.wait(), Some(Job::Read(7..9, 9..9)));
         ahead.end();
         assert_eq!(ahead.wait(), None);
     }

@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    fn relocate_data(
+    pub(crate) fn relocate_data(
         &mut self,
         owner: Owner,
         block: u64,

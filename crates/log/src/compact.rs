@@ -1,6 +1,7 @@
 //! Compression in the background (FPC, 3.3): what launches read of executables lies together, in the order in which they read
 //! it, and all else of them in large windows. The order of their logical blocks stays what it is.
 
+use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,8 @@ use crate::kind::FileKind;
 use crate::launches::FileReads;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
-use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block, ROOT, SEGMENT_CONTENT};
 use crate::log::Log;
 use crate::medium::zeroed;
 use crate::pack::{CHUNK_BLOCKS_MAX, Packing};
@@ -23,6 +25,12 @@ use crate::statistics::Cause;
 
 /// Logical blocks that are compressed while others wait: 512 KiB.
 const STEP_BLOCKS: usize = 128;
+
+/// The deepest path whose directories are written again.
+const DEPTH_MAX: usize = 64;
+
+/// The most blocks of a directory that is.
+const DIRECTORY_MAX: u32 = 64;
 
 /// Logical blocks of a file that are looked at at once.
 const LOOKED_AT: u32 = 1 << 16;
@@ -49,8 +57,15 @@ pub struct Compacted {
 struct Window {
     ino: u32,
     range: Range<u32>,
-    /// Whether what gains nothing comes along as it is.
-    is_whole: bool,
+    share: Share,
+}
+
+/// Which launches read something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Each,
+    Some,
+    None,
 }
 
 impl Log {
@@ -79,7 +94,8 @@ impl Log {
             }
         }
         done.files = known.len() as u64;
-        let first = [core_windows(&known), other_windows(&known)].concat();
+        let core = core_windows(&known);
+        let first = [core.clone(), other_windows(&known)].concat();
         if !self.compact_windows(&first, &mut done, &mut goes_on)? {
             return Ok(done);
         }
@@ -96,7 +112,23 @@ impl Log {
                 }
             }
         }
+        self.gather_nodes(&core)?;
         Ok(done)
+    }
+
+    /// Writes what leads to the content that each launch reads, in the order in which it is read, so that it lies together:
+    /// directories, inodes, nodes with pointers.
+    fn gather_nodes(&self, core: &[Window]) -> FsResult<()> {
+        let mut gathered = HashSet::new();
+        for windows in core.chunks(STEP_BLOCKS) {
+            let mut state = self.lock();
+            state.check_writable()?;
+            let done = state.gather_step(windows, &mut gathered);
+            state.submit()?;
+            done?;
+            state.shrink();
+        }
+        Ok(())
     }
 
     /// Says whether all of them had their turn.
@@ -175,7 +207,7 @@ impl State {
         };
         let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
         let left: Vec<u32> = left.collect();
-        Ok(windows(ino, &left, false).collect())
+        Ok(windows(ino, &left, Share::None).collect())
     }
 
     /// Whether a block was compressed in the background.
@@ -201,6 +233,66 @@ impl State {
         packed
     }
 
+    fn gather_step(&mut self, windows: &[Window], gathered: &mut HashSet<u32>) -> FsResult<()> {
+        self.make_room(4 * STEP_BLOCKS)?;
+        let before = self.statistics;
+        let done = windows.iter().try_for_each(|window| {
+            match self.gather(window, gathered) {
+                // Whatever it is, it is told when it is asked for.
+                Err(FsError::NotFound | FsError::Corrupt(_)) => Ok(()),
+                done => done,
+            }
+        });
+        self.statistics.count_as(Cause::Background, &before);
+        done
+    }
+
+    /// Has what leads to a window written again, but for what was.
+    fn gather(&mut self, window: &Window, gathered: &mut HashSet<u32>) -> FsResult<()> {
+        let mut path = vec![window.ino];
+        let mut ino = window.ino;
+        while ino != ROOT && path.len() < DEPTH_MAX {
+            ino = self.live(ino)?.inode.attributes.parent;
+            path.push(ino);
+        }
+        for ino in path.into_iter().rev().filter(|&ino| gathered.insert(ino)) {
+            self.gather_directory(ino)?;
+            self.write_again(ino)?;
+        }
+        match self.leaf_nid(window.ino, window.range.start)? {
+            Some(nid) if gathered.insert(nid) => self.write_again(nid),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the blocks of a directory that is not large written again.
+    fn gather_directory(&mut self, ino: u32) -> FsResult<()> {
+        let blocks = self.blocks_of(ino)?;
+        let is_small = self.live(ino)?.kind() == Type::Directory && blocks <= DIRECTORY_MAX;
+        let mut places = Vec::new();
+        if is_small {
+            self.for_pointers(ino, 0..blocks, |lblk, pointer| {
+                places.extend(pointer.block().map(|block| (lblk, block)));
+            })?;
+        }
+        let moment = self.moment();
+        places.into_iter().try_for_each(|(lblk, block)| {
+            let owner = Owner { ino, lblk };
+            self.relocate_data(owner, block, HeadKind::HotData, moment)
+        })
+    }
+
+    /// Has a node written at another place, if it has one.
+    fn write_again(&mut self, nid: u32) -> FsResult<()> {
+        let entry = self.nat.get(nid)?;
+        let place = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?.block();
+        match place {
+            Some(place) => self.relocate_node(nid, place, self.moment()),
+            // The next checkpoint gives it one.
+            None => Ok(()),
+        }
+    }
+
     fn compact_window(
         &mut self,
         window: &Window,
@@ -220,7 +312,8 @@ impl State {
         };
         let rules = Rules {
             slots: self.superblock.slots_max,
-            stores: window.is_whole,
+            // What was read belongs between its neighbours in time, even if it gains nothing.
+            stores: window.share != Share::None,
             ..Rules::BACKGROUND
         };
         let codec = self.options.background_codec;
@@ -231,9 +324,10 @@ impl State {
         let compressing = begun.elapsed();
         let class = self.class(window.ino)?;
         self.statistics.class_mut(class).compressing += compressing;
-        for chunk in &chunks {
-            let at = self.pack(packing, chunk, &rules)?;
-            self.settle(chunk, at)?;
+        for mut chunk in chunks {
+            chunk.core = window.share == Share::Each;
+            let at = self.pack(packing, &chunk, &rules)?;
+            self.settle(&chunk, at)?;
             done.blocks += u64::from(chunk.blocks);
             done.bytes += chunk.bytes.len() as u64;
         }
@@ -289,7 +383,7 @@ fn core_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
         core.sort_unstable_by_key(|(_, lblk)| *lblk);
         let lblks: Vec<u32> = core.iter().map(|(_, lblk)| *lblk).collect();
         let mut orders = core.iter().map(|(order, _)| *order);
-        for window in windows(*ino, &lblks, true) {
+        for window in windows(*ino, &lblks, Share::Each) {
             let first = orders.by_ref().take(window.range.len()).min();
             ordered.push((first, window));
         }
@@ -300,19 +394,20 @@ fn core_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
 
 /// What some launches read, file by file.
 fn other_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
-    let of_one =
-        |(ino, reads): &(u32, FileReads)| windows(*ino, &reads.other, true).collect::<Vec<_>>();
+    let of_one = |(ino, reads): &(u32, FileReads)| {
+        windows(*ino, &reads.other, Share::Some).collect::<Vec<_>>()
+    };
     files.iter().flat_map(of_one).collect()
 }
 
 /// The runs of rising numbers, in pieces that a chunk can hold.
-fn windows(ino: u32, lblks: &[u32], is_whole: bool) -> impl Iterator<Item = Window> + '_ {
+fn windows(ino: u32, lblks: &[u32], share: Share) -> impl Iterator<Item = Window> + '_ {
     let runs = lblks.chunk_by(|left, right| left + 1 == *right);
     let pieces = runs.flat_map(|run| run.chunks(CHUNK_BLOCKS_MAX as usize));
     pieces.map(move |piece| Window {
         ino,
         range: piece[0]..piece[0] + piece.len() as u32,
-        is_whole,
+        share,
     })
 }
 
@@ -324,7 +419,7 @@ mod tests {
         Window {
             ino,
             range,
-            is_whole: true,
+            share: Share::Each,
         }
     }
 
@@ -343,13 +438,14 @@ mod tests {
         let files = [(7, one), (8, two)];
         let expected = [window(7, 40..41), window(8, 0..1), window(7, 10..13)];
         assert_eq!(core_windows(&files), expected);
-        assert_eq!(other_windows(&files), [window(7, 3..5), window(7, 9..10)]);
+        let others = other_windows(&files).into_iter().map(|window| window.range);
+        assert_eq!(others.collect::<Vec<_>>(), [3..5, 9..10]);
     }
 
     #[test]
     fn no_window_is_longer_than_a_chunk() {
         let lblks: Vec<u32> = (100..170).collect();
-        let found: Vec<_> = windows(1, &lblks, true).collect();
+        let found: Vec<_> = windows(1, &lblks, Share::Each).collect();
         let expected = [100..132, 132..164, 164..170].map(|range| window(1, range));
         assert_eq!(found, expected);
     }

@@ -289,14 +289,21 @@ impl Log {
             blocks.extend((first..).zip(read.map(|block| Arc::new(*block))));
         }
         if self.prefetches.load(Ordering::Relaxed) {
-            self.note_read(runs);
+            self.note_read(runs, &blocks);
         }
         Ok(blocks)
     }
 
     /// Has that read ahead which will be wanted behind these.
-    fn note_read(&self, runs: &[PackedRun]) {
+    fn note_read(&self, runs: &[PackedRun], blocks: &BTreeMap<u64, Arc<Block>>) {
         let runs: Vec<_> = runs.iter().filter(|run| run.is_background).collect();
+        // Not those that were read with them: they may not have been written yet.
+        let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
+        for place in places {
+            if let Some(block) = blocks.get(&place) {
+                self.ahead.keep(place, &block[..]);
+            }
+        }
         for near in runs.chunk_by(|left, right| {
             (*left.at.blocks().start()..left.at.blocks().end() + BRIDGED).contains(&right.at.block)
         }) {

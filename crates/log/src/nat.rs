@@ -17,6 +17,9 @@ use crate::medium;
 /// Blocks of the table that are kept in memory.
 const CACHED_MAX: usize = 128;
 
+/// Those that are read at once.
+const NEAR: u32 = 16;
+
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
     start: u64,
@@ -85,13 +88,30 @@ impl Nat {
             if self.cached.len() >= CACHED_MAX {
                 self.cached.clear();
             }
-            let block = medium::read_block(&*self.device, self.place(table_block))?;
-            self.cached.insert(table_block, block);
+            self.load(table_block)?;
         }
         self.cached
             .get_mut(&table_block)
             .map(|block| &mut **block)
             .ok_or_else(medium::vanished)
+    }
+
+    /// Reads a block of the table, and with it those behind that lie beside it.
+    fn load(&mut self, table_block: u32) -> FsResult<()> {
+        let place = self.place(table_block);
+        let end = self.blocks.min(table_block + NEAR);
+        let beside = (table_block..end).zip(place..);
+        let count = beside
+            .take_while(|&(index, at)| self.place(index) == at)
+            .count();
+        let mut bytes = vec![0; count * BLOCK_BYTES];
+        self.device
+            .read_at(place * BLOCK_BYTES as u64, &mut bytes)?;
+        let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+        for (index, block) in (table_block..).zip(blocks) {
+            self.cached.entry(index).or_insert_with(|| Box::new(*block));
+        }
+        Ok(())
     }
 
     /// The entry of a node; of a free number too.

@@ -455,6 +455,7 @@ impl State {
             lblk: slot.lblk,
             blocks: slot.blocks,
             codec: slot.codec,
+            core: slot.core,
             bytes,
         };
         let rules = Rules {

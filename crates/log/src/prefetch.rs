@@ -4,7 +4,6 @@
 //! What is given to a cache must be what the file holds at that moment. Nobody can write to a file without having opened it for
 //! that, or changing its size; both wait for what is being given. So files that are open for writing get nothing.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -12,15 +11,15 @@ use std::thread;
 
 use anteros_core::{FsResult, Ino};
 
-use crate::ahead::Kept;
+use crate::ahead::Job;
 use crate::file::BLOCK;
 use crate::layout::checkpoint::HeadKind;
-use crate::layout::packed::{self, Slot, SlotKind};
+use crate::layout::packed::Slot;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, SEGMENT_CONTENT};
+use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
 use crate::log::Log;
-use crate::medium::vanished;
+use crate::medium::{vanished, zeroed};
 use crate::pack;
 use crate::state::State;
 
@@ -38,10 +37,15 @@ impl Log {
     ) -> std::io::Result<()> {
         let (log, ahead) = (Arc::downgrade(self), self.ahead.clone());
         let serve = move || {
-            while let Some(range) = ahead.wait() {
+            while let Some(job) = ahead.wait() {
                 let Some(log) = log.upgrade() else { return };
                 // What cannot be read now is read, and told of, when it is asked for.
-                let _ = log.prefetch_range(range, &store);
+                let _ = match job {
+                    Job::Read(all, rest) => log
+                        .read_ahead(rest)
+                        .and_then(|()| log.give_here(all, None, &store)),
+                    Job::Opened(ino) => log.give_here(0..u64::MAX, Some(ino), &store),
+                };
             }
         };
         thread::Builder::new()
@@ -50,27 +54,25 @@ impl Log {
             .map(|_| self.prefetches.store(true, Ordering::Relaxed))
     }
 
-    fn prefetch_range(
+    /// Gives what is here of these blocks to the cache, of all files or one.
+    fn give_here(
         &self,
         range: Range<u64>,
+        of: Option<u32>,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
     ) -> FsResult<()> {
-        let range = self.read_ahead(range)?;
-        let blocks = self.ahead.range(range);
-        for (&place, kept) in &blocks {
-            let (_, slots) = packed::parse(&kept.block)?;
-            for (number, slot) in (0u8..).zip(&slots) {
-                let is_told = kept.told >> number & 1 == 1;
-                if slot.kind == SlotKind::Data && !slot.continued && !is_told {
-                    self.give(&blocks, (place, number), slot, store)?;
+        for (place, kept) in self.ahead.range(range) {
+            for (number, slot) in kept.untold() {
+                if of.is_none_or(|ino| ino == slot.ino) {
+                    self.give((place, number), slot, store)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads what is not here yet of a range, as far as that is compressed content of the background, and says how far it is.
-    fn read_ahead(&self, range: Range<u64>) -> FsResult<Range<u64>> {
+    /// Reads what is not here yet of a range, as far as that is compressed content of the background.
+    fn read_ahead(&self, range: Range<u64>) -> FsResult<()> {
         let mut state = self.lock();
         let range = state.packed_range(range)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
@@ -87,13 +89,12 @@ impl Log {
                 .blocks
                 .fetch_add(last + 1 - first, Ordering::Relaxed);
         }
-        Ok(range)
+        Ok(())
     }
 
     /// Gives the pages of a chunk to the cache, if they are what the file holds, and all of it is here.
     fn give(
         &self,
-        blocks: &BTreeMap<u64, Kept>,
         (block, number): (u64, u8),
         slot: &Slot,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
@@ -102,17 +103,14 @@ impl Log {
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
             return Ok(());
         };
-        if !at.blocks().all(|block| blocks.contains_key(&block)) {
-            return Ok(());
-        }
+        let blocks: Option<Vec<_>> = at.blocks().map(|block| self.ahead.get(block)).collect();
+        let Some(blocks) = blocks else { return Ok(()) };
         let whose = Owner {
             ino: slot.ino,
             lblk: slot.lblk,
         };
-        let read = |block| {
-            let kept = blocks.get(&block).ok_or_else(vanished)?;
-            Ok(kept.block.clone())
-        };
+        let mut blocks = blocks.into_iter();
+        let read = |_| blocks.next().ok_or_else(vanished);
         let (content, _) = pack::chunk(whose, at, read)?;
         let offset = u64::from(slot.lblk) * BLOCK;
         let len = size.saturating_sub(offset).min(content.len() as u64) as usize;
@@ -129,6 +127,43 @@ impl Log {
 }
 
 impl State {
+    /// A block of a node or directory, and with it those that were written behind it, for they are often wanted next.
+    pub(crate) fn fetch_near(&mut self, place: u64) -> FsResult<Box<Block>> {
+        if let Some(block) = self.ahead.get(place) {
+            return Ok(Box::new(*block));
+        }
+        if self.options.prefetch_bytes == 0 {
+            return self.fetch(place);
+        }
+        let end = self.written_until(place, self.ahead.nodes_until(place))?;
+        if end <= place + 1 {
+            return self.fetch(place);
+        }
+        let mut bytes = vec![0; (end - place) as usize * BLOCK_BYTES];
+        match self.device.read_at(place * BLOCK, &mut bytes) {
+            Ok(()) => self.ahead.keep(place, &bytes),
+            // It may be one of the others.
+            Err(_) => return self.fetch(place),
+        }
+        let mut block = zeroed();
+        block.copy_from_slice(&bytes[..BLOCK_BYTES]);
+        Ok(block)
+    }
+
+    /// How far the blocks behind this one, up to another, are valid or were, lie in the same segment and are on the device.
+    fn written_until(&self, place: u64, until: u64) -> FsResult<u64> {
+        let (segment, index) = self.segments.locate(place);
+        let start = self.segments.start(segment);
+        let until = (until - start).min(SEGMENT_CONTENT.into()) as u16;
+        let entry = self.segments.segment(segment);
+        let last = (index + 1..until)
+            .rev()
+            .find(|&index| entry.is_valid(index));
+        let mut end = start + u64::from(last.unwrap_or(index)) + 1;
+        self.visit_leaving(place..end, |leaving, _| end = end.min(leaving))?;
+        Ok(end)
+    }
+
     /// The front of a range of blocks that lies in one segment that was compressed in the background, all of it on the device.
     fn packed_range(&mut self, range: Range<u64>) -> FsResult<Range<u64>> {
         let nothing = range.start..range.start;

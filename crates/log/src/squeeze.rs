@@ -26,6 +26,8 @@ pub(crate) struct Chunk {
     pub(crate) lblk: u32,
     pub(crate) blocks: u8,
     pub(crate) codec: u8,
+    /// Whether each launch that was recorded read it.
+    pub(crate) core: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -37,6 +39,7 @@ impl Chunk {
             lblk: pages[0].0,
             blocks: pages.len() as u8,
             codec: STORED,
+            core: false,
             bytes: pages.iter().flat_map(|(_, page)| **page).collect(),
         }
     }
@@ -53,6 +56,7 @@ impl Chunk {
     pub(crate) fn slot(&self) -> Slot {
         Slot {
             codec: self.codec,
+            core: self.core,
             blocks: self.blocks,
             ino: self.ino,
             lblk: self.lblk,
@@ -140,6 +144,7 @@ impl Squeezer {
             lblk: pages[0].0,
             blocks: u8::try_from(count?).ok()?,
             codec: codec as u8,
+            core: false,
             bytes: self.output.clone(),
         })
     }

@@ -12,8 +12,8 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::ahead::Ahead;
 use crate::habits::Habits;
-use crate::launches::Version;
 use crate::kind::START_BYTES;
+use crate::launches::Version;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
@@ -373,7 +373,7 @@ impl State {
             }
             .into());
         };
-        let block = self.fetch(place)?;
+        let block = self.fetch_near(place)?;
         let header = NodeHeader::check(&block, nid)?;
         if header.ino != entry.ino {
             return Err(Corrupt::Node {

@@ -118,6 +118,15 @@ impl State {
         Err(vanished())
     }
 
+    /// The node, other than the inode, that the pointer of a logical block lies in.
+    pub(crate) fn leaf_nid(&mut self, ino: u32, lblk: u32) -> FsResult<Option<u32>> {
+        let path = Self::path(lblk)?;
+        Ok(match self.leaf(ino, &path)? {
+            Leaf::Direct(nid) => Some(nid),
+            Leaf::Inode | Leaf::Absent(_) => None,
+        })
+    }
+
     /// As [`leaf`](Self::leaf); the nodes on the way are made if they are not there.
     fn make_leaf(&mut self, ino: u32, path: &Path) -> FsResult<Leaf> {
         let Some(root) = path.root else {

@@ -1,6 +1,7 @@
 //! The log as a [`FileSystem`] that can be written to.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anteros_core::{
@@ -364,6 +365,9 @@ impl Writable for Log {
         let mut state = self.lock();
         state.live(ino)?;
         state.hold(ino);
+        if self.prefetches.load(Ordering::Relaxed) {
+            self.ahead.note_opened(ino);
+        }
         let appends = if flags & O_APPEND != 0 { APPENDS } else { 0 };
         if flags & O_ACCMODE == 0 {
             return Ok(appends);

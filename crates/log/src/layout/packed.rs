@@ -17,6 +17,7 @@ const FIRST: u8 = 1;
 const LAST: u8 = 2;
 const CONTINUES: u8 = 1;
 const CONTINUED: u8 = 2;
+const CORE: u8 = 4;
 const CODEC_MAX: u8 = 3;
 /// The most logical blocks of a chunk: a pointer counts those that come before in five bits.
 const CHUNK_BLOCKS_MAX: u8 = 32;
@@ -66,7 +67,7 @@ struct RawSlot {
 }
 
 /// Which group a packed block belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PackedHeader {
     /// The number of the group.
     pub sequence: u64,
@@ -118,6 +119,8 @@ pub struct Slot {
     pub continues: bool,
     /// Whether it began in the block before.
     pub continued: bool,
+    /// Whether each launch that was recorded read it.
+    pub core: bool,
     /// The inode.
     pub ino: u32,
     /// The first logical block; of a node: its number.
@@ -135,6 +138,7 @@ impl Slot {
             blocks: 0,
             continues: false,
             continued: false,
+            core: false,
             ino: 0,
             lblk: 0,
         }
@@ -153,7 +157,9 @@ impl Slot {
             start: self.start.into(),
             len: self.len.into(),
             blocks: self.blocks,
-            flags: flag(self.continues, CONTINUES) | flag(self.continued, CONTINUED),
+            flags: flag(self.continues, CONTINUES)
+                | flag(self.continued, CONTINUED)
+                | flag(self.core, CORE),
             ino: self.ino.into(),
             lblk: self.lblk.into(),
         }
@@ -305,7 +311,7 @@ fn parse_slot(number: u8, bytes: &[u8], bytes_at: usize, used: u16) -> Result<Sl
     if raw.codec > CODEC_MAX {
         return Err(fault("the codec is unknown", raw.codec.into()));
     }
-    if raw.flags & !(CONTINUES | CONTINUED) != 0 {
+    if raw.flags & !(CONTINUES | CONTINUED | CORE) != 0 {
         return Err(fault("a flag is unknown", raw.flags.into()));
     }
     if raw.flags & CONTINUED != 0 && number != 0 {
@@ -336,6 +342,7 @@ fn parse_slot(number: u8, bytes: &[u8], bytes_at: usize, used: u16) -> Result<Sl
         blocks: raw.blocks,
         continues: raw.flags & CONTINUES != 0,
         continued: raw.flags & CONTINUED != 0,
+        core: raw.flags & CORE != 0,
         ino: raw.ino.get(),
         lblk: raw.lblk.get(),
     })
@@ -480,7 +487,7 @@ mod tests {
             ("kind", |raw| raw.kind = 0),
             ("kind", |raw| raw.kind = 4),
             ("codec", |raw| raw.codec = 4),
-            ("flag", |raw| raw.flags = 4),
+            ("flag", |raw| raw.flags = 8),
             ("first slot", |raw| raw.flags = 2),
             ("do not lie", |raw| raw.start = 79.into()),
             ("do not lie", |raw| raw.start = u16::MAX.into()),
