@@ -6,6 +6,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,9 @@ const GAP_MAX: u64 = 32;
 
 /// Places at which reads go on, at the same time.
 const STREAMS_MAX: usize = 8;
+
+/// Whoever reads so often what each launch does is launching.
+const READS_OF_LAUNCH: u32 = 3;
 
 /// Pieces that wait to be read.
 const WAITING_MAX: usize = 16;
@@ -99,6 +103,8 @@ struct Stream {
     read: Range<u64>,
     /// How many come next.
     window: u64,
+    /// How often somebody has read here.
+    reads: u32,
 }
 
 struct Inner {
@@ -108,6 +114,8 @@ struct Inner {
     packed: Streams,
     nodes: Streams,
     waiting: VecDeque<Job>,
+    /// What is being read.
+    under_way: Option<Range<u64>>,
     has_ended: bool,
 }
 
@@ -116,6 +124,7 @@ pub(crate) struct Ahead {
     blocks_max: usize,
     inner: Mutex<Inner>,
     has_work: Condvar,
+    has_read: Condvar,
     /// Blocks that were read before anyone asked.
     pub(crate) blocks: AtomicU64,
     /// Bytes of content that users were given unasked.
@@ -133,9 +142,11 @@ impl Ahead {
                 packed: Streams::new(PACKED),
                 nodes: Streams::new(NODES),
                 waiting: VecDeque::new(),
+                under_way: None,
                 has_ended: false,
             }),
             has_work: Condvar::new(),
+            has_read: Condvar::new(),
             blocks: AtomicU64::new(0),
             told_bytes: AtomicU64::new(0),
         }
@@ -145,10 +156,37 @@ impl Ahead {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block, if it was read and is still here.
+    /// A block, if it was read and is still here; one that is being read is waited for.
     pub(crate) fn get(&self, block: u64) -> Option<Arc<Block>> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        while inner
+            .under_way
+            .as_ref()
+            .is_some_and(|range| range.contains(&block))
+        {
+            let waited = self.has_read.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         inner.kept.get(&block).map(|kept| kept.block.clone())
+    }
+
+    /// Reads blocks from one on, while others wait for them.
+    pub(crate) fn fetch(
+        &self,
+        range: Range<u64>,
+        read: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.lock().under_way = Some(range.clone());
+        let mut bytes = vec![0; (range.end - range.start) as usize * BLOCK_BYTES];
+        let done = read(&mut bytes);
+        if done.is_ok() {
+            self.keep(range.start, &bytes);
+            self.blocks
+                .fetch_add(range.end - range.start, Ordering::Relaxed);
+        }
+        self.lock().under_way = None;
+        self.has_read.notify_all();
+        done
     }
 
     /// The blocks of a range that are here.
@@ -199,6 +237,20 @@ impl Ahead {
         let read = inner.packed.next(&range, is_core);
         inner.ask(Job::Read(range.start..read.end, read));
         self.has_work.notify_one();
+    }
+
+    /// What lies at the end of a range that was read ahead is of files in use: who is launching something will want what comes next.
+    pub(crate) fn go_on(&self, range: &Range<u64>) {
+        let mut inner = self.lock();
+        let last = range.end - 1..range.end;
+        let streams = inner.packed.list.iter();
+        let launches = streams
+            .filter(|stream| stream.read.end == range.end)
+            .any(|stream| stream.reads >= READS_OF_LAUNCH);
+        if launches && inner.is_core(last.clone()) {
+            let read = inner.packed.next(&last, true);
+            inner.waiting.push_front(Job::Read(read.clone(), read));
+        }
     }
 
     /// How far to read, behind a node or a block of a directory that somebody reads.
@@ -279,18 +331,20 @@ impl Streams {
             self.list.push_front(Stream {
                 read: range.start..range.start,
                 window: first,
+                reads: 0,
             });
             0
         });
         let stream = &mut self.list[at];
-        if is_certain {
-            stream.window = most;
-        }
+        stream.reads += 1;
         let middle = stream.read.start + (stream.read.end - stream.read.start) / 2;
         let from = stream.read.end.max(range.end);
         if range.end > middle {
-            stream.read = range.start..from + stream.window;
-            stream.window = (2 * stream.window).clamp(next, most);
+            let window = if is_certain { most } else { stream.window };
+            stream.read = range.start..from + window;
+            if !is_certain {
+                stream.window = (2 * window).clamp(next, most);
+            }
         }
         from..stream.read.end
     }

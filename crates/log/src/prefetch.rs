@@ -41,10 +41,8 @@ impl Log {
                 let Some(log) = log.upgrade() else { return };
                 // What cannot be read now is read, and told of, when it is asked for.
                 let _ = match job {
-                    Job::Read(all, rest) => log
-                        .read_ahead(rest)
-                        .and_then(|()| log.give_here(all, None, &store)),
-                    Job::Opened(ino) => log.give_here(0..u64::MAX, Some(ino), &store),
+                    Job::Read(all, rest) => log.prefetch_blocks(all, rest, &store),
+                    Job::Opened(ino) => log.give_here(0..u64::MAX, Some(ino), &store).map(drop),
                 };
             }
         };
@@ -54,25 +52,44 @@ impl Log {
             .map(|_| self.prefetches.store(true, Ordering::Relaxed))
     }
 
-    /// Gives what is here of these blocks to the cache, of all files or one.
+    /// Reads some blocks, and gives what is here of all; and goes on, if most of what was read was of use.
+    fn prefetch_blocks(
+        &self,
+        all: Range<u64>,
+        rest: Range<u64>,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<()> {
+        let rest = self.read_ahead(rest)?;
+        let (given, not) = self.give_here(all.start..rest.end.max(all.start), None, store)?;
+        if given > not && !rest.is_empty() {
+            self.ahead.go_on(&rest);
+        }
+        Ok(())
+    }
+
+    /// Gives what is here of these blocks to the cache, of all files or one. Says how many chunks it took, and how many not.
     fn give_here(
         &self,
         range: Range<u64>,
         of: Option<u32>,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
-    ) -> FsResult<()> {
+    ) -> FsResult<(usize, usize)> {
+        let (mut given, mut not) = (0, 0);
         for (place, kept) in self.ahead.range(range) {
             for (number, slot) in kept.untold() {
                 if of.is_none_or(|ino| ino == slot.ino) {
-                    self.give((place, number), slot, store)?;
+                    match self.give((place, number), slot, store)? {
+                        true => given += 1,
+                        false => not += 1,
+                    }
                 }
             }
         }
-        Ok(())
+        Ok((given, not))
     }
 
-    /// Reads what is not here yet of a range, as far as that is compressed content of the background.
-    fn read_ahead(&self, range: Range<u64>) -> FsResult<()> {
+    /// Reads what is not here yet of a range, as far as that is compressed content of the background, and says how far that is.
+    fn read_ahead(&self, range: Range<u64>) -> FsResult<Range<u64>> {
         let mut state = self.lock();
         let range = state.packed_range(range)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
@@ -82,14 +99,10 @@ impl Log {
         let first = range.clone().find(is_missing);
         let last = range.clone().rev().find(is_missing);
         if let Some((first, last)) = first.zip(last) {
-            let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
-            self.device.read_at(first * BLOCK, &mut bytes)?;
-            self.ahead.keep(first, &bytes);
-            self.ahead
-                .blocks
-                .fetch_add(last + 1 - first, Ordering::Relaxed);
+            let read = |bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
+            self.ahead.fetch(first..last + 1, read)?;
         }
-        Ok(())
+        Ok(range)
     }
 
     /// Gives the pages of a chunk to the cache, if they are what the file holds, and all of it is here.
@@ -98,13 +111,15 @@ impl Log {
         (block, number): (u64, u8),
         slot: &Slot,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
-    ) -> FsResult<()> {
+    ) -> FsResult<bool> {
         let _giving = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
-            return Ok(());
+            return Ok(false);
         };
         let blocks: Option<Vec<_>> = at.blocks().map(|block| self.ahead.get(block)).collect();
-        let Some(blocks) = blocks else { return Ok(()) };
+        let Some(blocks) = blocks else {
+            return Ok(false);
+        };
         let whose = Owner {
             ino: slot.ino,
             lblk: slot.lblk,
@@ -114,10 +129,11 @@ impl Log {
         let (content, _) = pack::chunk(whose, at, read)?;
         let offset = u64::from(slot.lblk) * BLOCK;
         let len = size.saturating_sub(offset).min(content.len() as u64) as usize;
-        if store(Ino(slot.ino.into()), offset, &content[..len]) {
+        let is_taken = store(Ino(slot.ino.into()), offset, &content[..len]);
+        if is_taken {
             self.ahead.tell(block, number, len);
         }
-        Ok(())
+        Ok(is_taken)
     }
 
     /// Waits for content of files that is being given away: what is given from here on is what they hold now.
