@@ -25,6 +25,9 @@ const LAUNCHES: usize = 3;
 /// Policies that go with compression in the background: those that leave executables alone as they are written.
 const COMPACTED: [&str; 2] = [" --policy paper", " --policy record"];
 
+/// What the kernel reads around each fault, beside what comes along from launches, is mostly not wanted.
+const SHORT_READAHEAD: &str = "--readahead 4K";
+
 /// What a request takes on eMMC or UFS, in seconds, and the bytes that come in one of them.
 const REQUEST_SECONDS: f64 = 120e-6;
 const BYTES_A_SECOND: f64 = 250e6;
@@ -59,8 +62,16 @@ pub(super) fn programs(bench: &mut Bench) -> Outcome {
 fn systems(bench: &Bench) -> Vec<System> {
     let is_compacted =
         |system: &&System| COMPACTED.iter().any(|policy| system.name.ends_with(policy));
-    let compacted = bench.systems.iter().filter(is_compacted);
-    let compacted = compacted.map(|system| system.compacted(LAUNCHES));
+    let compacted = bench
+        .systems
+        .iter()
+        .filter(is_compacted)
+        .flat_map(|system| {
+            [
+                system.compacted(LAUNCHES),
+                system.with_named(SHORT_READAHEAD).compacted(LAUNCHES),
+            ]
+        });
     bench.systems.iter().cloned().chain(compacted).collect()
 }
 

@@ -47,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_size)]
     prefetch: u64,
 
+    /// Most bytes that the kernel reads ahead; less is better for programs that were compressed after launches (K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    readahead: Option<u64>,
+
     /// With an fsync: which goes first
     #[arg(long, value_enum, value_name = "WHICH", default_value = "together")]
     order: First,
@@ -185,7 +189,12 @@ impl Args {
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: true,
             workers: self.workers.count_for_mount(),
-            readahead: self.launches.as_ref().map(|_| 0),
+            readahead: match self.launches {
+                Some(_) => Some(0),
+                None => self
+                    .readahead
+                    .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            },
             passthrough: false,
             write_back: false,
             ..defaults
