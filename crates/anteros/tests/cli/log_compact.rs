@@ -91,6 +91,33 @@ fn it_may_be_stopped_and_keeps_what_is_done() {
     unmount(&shop, daemon);
 }
 
+/// Launches are recorded, the program is compressed by them, and started again: what it reads comes along.
+#[test]
+fn programs_are_compressed_by_their_launches() {
+    let shop = shop("2G");
+    let daemon = mount(&shop, "--policy record");
+    let program = install(&shop);
+    unmount(&shop, daemon);
+    for _ in 0..2 {
+        let daemon = mount(&shop, "--policy record --launches rec");
+        assert_eq!(run(Command::new(&program).arg("--version")).status, Some(0));
+        unmount(&shop, daemon);
+    }
+    let told = shop.good("log launches rec");
+    assert!(told.contains("1 files of the log "), "{told}");
+    let daemon = mount(&shop, "--policy record --launches rec");
+    let told = shop.good("log compact mnt/bin");
+    assert!(told.starts_with("1 executables"), "{told}");
+    unmount(&shop, daemon);
+    for options in ["", "--readahead 4K", "--prefetch 0"] {
+        let daemon = mount(&shop, &format!("--policy record {options}"));
+        let told = run(Command::new(&program).arg("--version"));
+        assert_eq!(told.status, Some(0), "{told:?}");
+        assert_runs(&shop, &program);
+        unmount(&shop, daemon);
+    }
+}
+
 #[test]
 fn what_cannot_be_compressed_is_refused_with_a_reason() {
     let shop = shop("512M");
