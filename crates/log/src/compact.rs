@@ -87,10 +87,12 @@ impl Log {
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
             // The lock is not to be held while somebody is asked what was read.
-            let is_executable = self.lock().is_executable(ino)?;
+            let is_executable = self.lock().is_executable(ino);
             match is_executable {
-                true => known.push((ino, reads(file).unwrap_or_default())),
-                false => done.others += 1,
+                Ok(true) => known.push((ino, reads(file).unwrap_or_default())),
+                // It may be gone by now.
+                Ok(false) | Err(FsError::NotFound) => done.others += 1,
+                Err(error) => return Err(error),
             }
         }
         done.files = known.len() as u64;
@@ -103,10 +105,16 @@ impl Log {
             let mut read: Vec<u32> = reads.core.iter().map(|(_, lblk)| *lblk).collect();
             read.extend(&reads.other);
             read.sort_unstable();
-            let end = self.lock().blocks_of(ino)?;
+            let end = match self.lock().blocks_of(ino) {
+                Err(FsError::NotFound) => continue,
+                end => end?,
+            };
             for from in (0..end).step_by(LOOKED_AT as usize) {
                 let range = from..end.min(from + LOOKED_AT);
-                let rest = self.lock().rest_windows(ino, range, &read)?;
+                let rest = match self.lock().rest_windows(ino, range, &read) {
+                    Err(FsError::NotFound) => break,
+                    rest => rest?,
+                };
                 if !self.compact_windows(&rest, &mut done, &mut goes_on)? {
                     return Ok(done);
                 }

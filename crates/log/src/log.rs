@@ -83,6 +83,10 @@ pub struct Condition {
     pub emptied_segments: u32,
     /// Inodes.
     pub inodes: u32,
+    /// Blocks that were read before anyone asked for them.
+    pub prefetched_blocks: u64,
+    /// Bytes of content that were given to whoever caches them, unasked.
+    pub given_bytes: u64,
     /// Bytes of memory for what could be elsewhere.
     pub memory_bytes: u64,
     /// Calls that asked for durability.
@@ -492,6 +496,8 @@ impl Log {
             free_segments: state.segments.free_count(),
             emptied_segments: state.segments.emptied_count(),
             inodes: state.inode_count,
+            prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
+            given_bytes: self.ahead.told_bytes.load(Ordering::Relaxed),
             memory_bytes: state.cached_bytes() as u64,
             syncs: self.syncs.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),

@@ -179,6 +179,28 @@ fn it_may_be_stopped_at_any_time() {
 }
 
 #[test]
+fn a_file_that_goes_away_meanwhile_stops_nothing() {
+    let (device, tree, content) = installed(300);
+    tree.put("other.so", &content).unwrap();
+    tree.0.checkpoint().unwrap();
+    let inos = ["lib.so", "other.so"].map(|name| tree.ino(name).unwrap());
+    let mut turns = 0;
+    let goes_on = |_: &Compacted| {
+        turns += 1;
+        if turns == 2 {
+            tree.unlink("lib.so").unwrap();
+        }
+        true
+    };
+    let done = tree.0.compact(&inos, |_| None, goes_on).unwrap();
+    assert!(done.seen > 300 && done.complaints.is_empty(), "{done:?}");
+    assert!(tree.read("other.so").unwrap() == content);
+    assert_eq!(tree.0.compact(&inos, |_| None, |_| true).unwrap().others, 1);
+    tree.0.close().unwrap();
+    assert_sound(&device);
+}
+
+#[test]
 fn nothing_is_compressed_where_nothing_may_be() {
     let device = device(256 * MIB);
     let tree = Tree(Log::open(device, with(Policy::None)).unwrap());

@@ -367,6 +367,8 @@ impl LogDaemon {
             ("log_checkpoints", statistics.checkpoints),
             ("log_cleaned_segments", statistics.cleaned),
             ("log_set_aside_segments", statistics.set_aside),
+            ("log_prefetched_bytes", condition.prefetched_blocks * BLOCK),
+            ("log_given_bytes", condition.given_bytes),
         ] {
             text.counter(name, value);
         }
