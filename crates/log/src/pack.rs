@@ -12,7 +12,7 @@ use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT};
 use crate::policy::{Policy, Rules};
-use crate::squeeze::{self, Chunk};
+use crate::squeeze::{self, CHUNK_BYTES_MAX, Chunk};
 use crate::state::State;
 use crate::statistics::{Cause, Class, Packed};
 
@@ -227,8 +227,10 @@ impl State {
                 .div_ceil(packed::ROOM_MAX)
         };
         let fits = behind(packing.room()) == 0;
-        let goes_on =
-            |filling: &Filling| behind(filling.block.room()) <= self.blocks_behind(filling.place);
+        let goes_on = |filling: &Filling| {
+            let most = self.blocks_behind(filling.place).min(BEHIND_MAX);
+            behind(filling.block.room()) <= most
+        };
         let may_begin = rules.straddles
             && packing.room() >= PIECE_MIN
             && packing.open.as_ref().is_some_and(goes_on);
@@ -414,7 +416,7 @@ impl State {
 
     /// The slot in which the chunk begins that goes on in a block.
     fn beginning(&mut self, block: u64) -> FsResult<(u64, u8)> {
-        for before in (block.saturating_sub(BEHIND_MAX)..block).rev() {
+        for before in (block.saturating_sub(BEHIND_MAX as u64)..block).rev() {
             let (_, slots) = packed::parse(&*self.fetch(before)?)?;
             match slots.last() {
                 Some(last) if !last.continues => break,
@@ -479,7 +481,10 @@ impl State {
 pub(crate) const CHUNK_BLOCKS_MAX: u32 = 32;
 
 /// The most blocks in which one goes on.
-const BEHIND_MAX: u64 = 32;
+const BEHIND_MAX: usize = 32;
+
+// A chunk of the most blocks, stored as it is, goes on in no more from a block that it has for itself.
+const _: () = assert!(CHUNK_BYTES_MAX <= (1 + BEHIND_MAX) * packed::ROOM_MAX);
 
 fn is_same_chunk(pointer: Pointer, at: Slotted) -> bool {
     matches!(pointer, Pointer::Packed(found) if (found.block, found.slot) == (at.block, at.slot))

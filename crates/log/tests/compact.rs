@@ -157,6 +157,33 @@ fn what_launches_read_lies_in_the_order_in_which_they_did() {
     assert!(places.iter().enumerate().all(lies_behind), "{places:?}");
 }
 
+/// What gains nothing takes a little more than it did, wherever it begins in a block.
+#[test]
+fn content_that_does_not_shrink_comes_along_as_it_is() {
+    let device = device(256 * MIB);
+    let tree = mounted(&device);
+    let mut content = program(400);
+    content[50 * PAGE..350 * PAGE].copy_from_slice(&bytes(1, 300 * PAGE));
+    tree.put("lib.so", &content).unwrap();
+    tree.0.checkpoint().unwrap();
+    let ino = tree.ino("lib.so").unwrap();
+    for lead in 0..12 {
+        // Other content in front each time, so that the first block has other room left.
+        let core = (20..20 + lead).chain(100..300);
+        let reads = FileReads {
+            core: (0..).zip(core).collect(),
+            ..FileReads::default()
+        };
+        tree.0
+            .compact(&[ino], |_| Some(reads.clone()), |_| true)
+            .unwrap();
+        tree.0.checkpoint().unwrap();
+        assert!(tree.read("lib.so").unwrap() == content, "{lead}");
+    }
+    tree.0.close().unwrap();
+    assert_sound(&device);
+}
+
 #[test]
 fn it_may_be_stopped_at_any_time() {
     let (device, tree, content) = installed(1000);
