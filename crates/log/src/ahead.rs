@@ -23,8 +23,8 @@ const PACKED: Windows = Windows {
 
 /// The same of nodes and blocks of directories, which are read with the lock held.
 const NODES: Windows = Windows {
-    first: 16,
-    next: 32,
+    first: 4,
+    next: 8,
     most: 64,
 };
 
