@@ -1,6 +1,6 @@
 //! From a device to a mounted log: the newest checkpoint, and the groups behind it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use anteros_core::{FileKind, FsError, FsResult, WritableDevice};
@@ -8,7 +8,7 @@ use anteros_core::{FileKind, FsError, FsResult, WritableDevice};
 use crate::LogError;
 use crate::checkpoint::{SIT_JOURNAL_MAX, Tables};
 use crate::dir::Named;
-use crate::layout::checkpoint::{Checkpoint, Head, HeadKind};
+use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode};
 use crate::layout::packed::{self, PackedHeader, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
@@ -23,7 +23,7 @@ use crate::nat::Nat;
 use crate::options::Options;
 use crate::pack::CHUNK_BLOCKS_MAX;
 use crate::policy::Policy;
-use crate::segments::Segments;
+use crate::segments::{Place, Segments, Use};
 use crate::slots::Slots;
 use crate::space::Space;
 use crate::state::{Parts, State};
@@ -50,6 +50,8 @@ pub(crate) struct Group {
     pub(crate) stream: Vec<u8>,
     /// The slots that hold data, with the blocks that they lie in.
     pub(crate) data: Vec<(u64, u8, Slot)>,
+    /// Where the packed log goes on behind it.
+    end: Place,
 }
 
 /// Reads the superblock.
@@ -214,9 +216,7 @@ pub(crate) fn open(
     replay.run(&mut state, &checkpoint, &mut recovery)?;
     state.space.relax();
     if !state.options.read_only {
-        if !recovery.was_clean || recovery.groups > 0 || recovery.dropped {
-            replay.close_heads(&mut state)?;
-        }
+        replay.go_on(&mut state);
         admit_packed(&mut state)?;
         // Another version: a group that did not arrive whole will never be taken for one of ours.
         state.checkpoint(false)?;
@@ -408,6 +408,10 @@ struct Replay {
     touched: BTreeSet<u32>,
     /// Blocks that the records of this group have mapped.
     mapped: u64,
+    /// How many blocks of a segment, from its beginning, the groups name at most.
+    reached: HashMap<u32, u16>,
+    /// Where the packed log goes on.
+    end: Option<Place>,
 }
 
 impl Replay {
@@ -444,6 +448,7 @@ impl Replay {
                 .map_err(|error| located(error, group.sequence))?;
             recovery.groups += 1;
             state.sequence = group.sequence + 1;
+            self.end = Some(group.end);
         }
         self.touched.extend(&checkpoint.orphans);
         if checkpoint.orphans_left_out {
@@ -494,13 +499,24 @@ impl Replay {
                     }
                     state.remove_name(parent, name)?;
                 }
-                Record::Checksums { .. } => {}
+                Record::Checksums { block, sums } => {
+                    let blocks = (block..).zip(sums).map(|(block, _)| block);
+                    blocks.for_each(|block| self.reach(state, block));
+                }
             }
         }
         for (block, number, slot) in &group.data {
             self.map_slot(state, *block, *number, slot)?;
         }
         Ok(())
+    }
+
+    /// Notes that a group names a block.
+    fn reach(&mut self, state: &State, block: u64) {
+        if let Some((segment, index)) = state.superblock.locate(block) {
+            let reached = self.reached.entry(segment).or_default();
+            *reached = (*reached).max(index + 1);
+        }
     }
 
     /// Content that lies beside the records of a group.
@@ -672,6 +688,7 @@ impl Replay {
                 }
                 .into());
             }
+            self.reach(state, block);
             let (segment, _) = state.segments.locate(block);
             state.segments.keep(segment);
             state.occupy(block, slot);
@@ -695,6 +712,7 @@ impl Replay {
         if state.pointer(owner.ino, owner.lblk)? == plain {
             return Ok(());
         }
+        self.reach(state, block);
         let (segment, _) = state.segments.locate(block);
         state.segments.keep(segment);
         state.segments.holds(segment, HeadKind::WarmData);
@@ -751,30 +769,38 @@ impl Replay {
         Ok(())
     }
 
-    /// Closes the segments that were being filled, and says in their summaries whose the blocks are.
-    fn close_heads(&self, state: &mut State) -> Result<(), LogError> {
-        let mut closed: BTreeSet<u32> = BTreeSet::new();
+    /// Has the heads go on behind all that the groups name, and says in summaries whose the blocks of other segments are.
+    fn go_on(&self, state: &mut State) {
+        let reached = |segment| self.reached.get(&segment).copied().unwrap_or_default();
         let owner = |block| self.owners.get(&block).copied().unwrap_or_default();
-        for (place, summary) in state.segments.close_heads(owner) {
-            closed.insert(state.segments.locate(place).0);
+        let summaries = state.segments.go_on(reached, owner);
+        if let Some(end) = self.end {
+            state.segments.go_on_packed(&end);
+        }
+        let named = self
+            .owners
+            .keys()
+            .map(|&block| state.segments.locate(block).0);
+        let mut others: BTreeSet<u32> = named.collect();
+        for (place, summary) in summaries {
+            others.remove(&state.segments.locate(place).0);
             state.push(place, summary);
         }
-        let mut others: BTreeMap<u32, ()> = BTreeMap::new();
-        for &block in self.owners.keys() {
-            let (segment, _) = state.segments.locate(block);
-            if !closed.contains(&segment) {
-                others.insert(segment, ());
+        others.retain(|&segment| state.segments.segment(segment).state != Use::Open);
+        let latest = others
+            .iter()
+            .min_by_key(|&&segment| reached(segment))
+            .copied();
+        for segment in others {
+            let start = state.segments.start(segment);
+            let places = start..start + u64::from(reached(segment));
+            let owners: Vec<Owner> = places.map(owner).collect();
+            let kind = HeadKind::WarmData;
+            if Some(segment) != latest || !state.segments.go_on_in(segment, kind, &owners, None) {
+                let summary = state.segments.adopt(segment, kind, &owners);
+                state.push(start + u64::from(SEGMENT_CONTENT), summary);
             }
         }
-        for segment in others.into_keys() {
-            let start = state.segments.start(segment);
-            let owners: Vec<Owner> = (0..u64::from(SEGMENT_CONTENT))
-                .map(|index| owner(start + index))
-                .collect();
-            let summary = state.segments.adopt(segment, HeadKind::WarmData, &owners);
-            state.push(start + u64::from(SEGMENT_CONTENT), summary);
-        }
-        Ok(())
     }
 }
 
@@ -862,7 +888,11 @@ impl Chain {
         let mut open: Option<Group> = None;
         let mut entered = BTreeSet::new();
         let mut sequence = checkpoint.next_sequence;
-        let mut place = Place::of(head);
+        let mut place = Place {
+            segment: head.segment,
+            index: head.next,
+            next: head.next_segment,
+        };
         while let Some(block) = place.block(superblock) {
             if place.index == 0 && !entered.insert(place.segment) {
                 // A group that is as long as a segment must not go round in circles.
@@ -887,42 +917,19 @@ impl Chain {
                 durable,
                 stream: Vec::new(),
                 data: Vec::new(),
+                end: place,
             });
             group.stream.extend_from_slice(&stream);
             group.data.extend(data);
+            place.index += 1;
+            group.end = place;
             if header.last {
                 chain.groups.extend(open.take());
                 sequence += 1;
             }
-            place.index += 1;
         }
         chain.is_broken = open.is_some();
         Ok(chain)
-    }
-}
-
-/// Where the next packed block would be.
-struct Place {
-    segment: u32,
-    index: u32,
-    next: Option<u32>,
-}
-
-impl Place {
-    fn of(head: &Head) -> Self {
-        Self {
-            segment: head.segment,
-            index: head.next.into(),
-            next: head.next_segment,
-        }
-    }
-
-    fn block(&mut self, superblock: &Superblock) -> Option<u64> {
-        if self.index >= SEGMENT_CONTENT {
-            self.segment = self.next.take()?;
-            self.index = 0;
-        }
-        Some(superblock.segment_start(self.segment) + u64::from(self.index))
     }
 }
 

@@ -11,7 +11,6 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 use crate::LogError;
 use crate::checkpoint::Tables;
 use crate::layout::bits::Bits;
-use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, ROOT, SEGMENT_CONTENT, Superblock};
 use crate::mkfs::{clear, write_superblock};
 use crate::nat::Nat;
@@ -151,7 +150,7 @@ impl State {
     /// Moves everything out of the segments from `keep` on, and says of how many. They are free then, and stay so.
     fn evacuate(&mut self, keep: u32) -> FsResult<u64> {
         self.free_below(keep)?;
-        for (place, summary) in self.segments.close_heads(|_| Owner::default()) {
+        for (place, summary) in self.segments.close_heads() {
             self.push(place, summary);
         }
         self.segments.retire(keep);

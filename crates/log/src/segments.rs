@@ -157,6 +157,26 @@ struct Open {
     next_segment: Option<u32>,
 }
 
+/// Where the next packed block would be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) segment: u32,
+    pub(crate) index: u16,
+    /// The segment behind this one.
+    pub(crate) next: Option<u32>,
+}
+
+impl Place {
+    /// The block, in the segment behind if this one is full.
+    pub(crate) fn block(&mut self, superblock: &Superblock) -> Option<u64> {
+        if u32::from(self.index) >= SEGMENT_CONTENT {
+            self.segment = self.next.take()?;
+            self.index = 0;
+        }
+        Some(superblock.segment_start(self.segment) + u64::from(self.index))
+    }
+}
+
 /// A block that was handed out.
 #[derive(Debug)]
 pub(crate) struct Placed {
@@ -709,21 +729,116 @@ impl Segments {
         })
     }
 
-    /// Closes all heads, after a crash: what lies behind them is unknown. `owner` tells whose the blocks
-    /// behind a head are. The summaries, and where they belong.
-    pub(crate) fn close_heads(&mut self, owner: impl Fn(u64) -> Owner) -> Vec<(u64, Box<Block>)> {
+    /// Has the heads but that of the packed log go on after a crash, behind the blocks of their segments that groups name:
+    /// of each, that many from its beginning are `reached`. `owner` tells whose the blocks behind a head are. The summaries of
+    /// the segments that are full, and where they belong.
+    pub(crate) fn go_on(
+        &mut self,
+        reached: impl Fn(u32) -> u16,
+        owner: impl Fn(u64) -> Owner,
+    ) -> Vec<(u64, Box<Block>)> {
+        let mut summaries = Vec::new();
+        for kind in HeadKind::ALL {
+            let head = &mut self.heads[kind as usize];
+            let Some(mut head) = head.take_if(|_| kind != HeadKind::Packed) else {
+                continue;
+            };
+            let start = self.start(head.segment);
+            let next = head.next.max(reached(head.segment));
+            let behind = (head.next..next).map(|index| owner(start + u64::from(index)));
+            head.owners.extend(behind);
+            head.next = next;
+            let is_packed = self.segment(head.segment).is_packed();
+            if u32::from(next) < SEGMENT_CONTENT && is_packed == kind.is_packed() {
+                self.heads[kind as usize] = Some(head);
+                continue;
+            }
+            let summary = self.seal(&head);
+            if !is_packed {
+                summaries.push(summary);
+            }
+        }
+        summaries
+    }
+
+    /// Has a head go on after a crash in a segment that was opened behind the checkpoint, of whose first blocks these are the
+    /// owners. Says whether it does: it may be open elsewhere, or something stands in the way.
+    pub(crate) fn go_on_in(
+        &mut self,
+        segment: u32,
+        kind: HeadKind,
+        owners: &[Owner],
+        next_segment: Option<u32>,
+    ) -> bool {
+        let next = owners.len() as u16;
+        let goes_on = self.heads[kind as usize].is_none()
+            && u32::from(next) < SEGMENT_CONTENT
+            && self.is_left(segment, next, kind);
+        if goes_on {
+            self.reopen(segment, kind);
+            self.heads[kind as usize] = Some(Open {
+                segment,
+                next,
+                owners: owners.to_vec(),
+                next_segment,
+            });
+        }
+        goes_on
+    }
+
+    /// Has the packed log go on after a crash, behind its last group. Where something stands in the way, it begins anew.
+    pub(crate) fn go_on_packed(&mut self, end: &Place) {
+        const KIND: HeadKind = HeadKind::Packed;
+        self.close_packed();
+        let next = end.next.filter(|&next| self.is_left(next, 0, KIND));
+        let Some(next) = next.filter(|_| self.is_left(end.segment, end.index, KIND)) else {
+            return;
+        };
+        self.reopen(next, KIND);
+        let owners = vec![Owner::default(); end.index.into()];
+        let goes_on = self.go_on_in(end.segment, KIND, &owners, Some(next));
+        self.promised = (!goes_on).then_some(next);
+    }
+
+    /// Whether no head stands in a segment, and this one may fill it from that block on.
+    fn is_left(&self, segment: u32, index: u16, kind: HeadKind) -> bool {
+        let entry = self.segment(segment);
+        let is_same = entry.is_packed() == kind.is_packed();
+        let last = entry.valid_blocks().last();
+        entry.state != Use::Open && last.is_none_or(|last| last < index && is_same)
+    }
+
+    /// Opens a segment in which a head goes on, or will.
+    fn reopen(&mut self, segment: u32, kind: HeadKind) {
+        self.claim(segment);
+        self.emptied.remove(&segment);
+        self.serial = self.serial.wrapping_add(1);
+        let serial = self.serial;
+        let entry = self.segment_mut(segment);
+        entry.kind = kind as u8;
+        entry.serial = serial;
+        self.changed.insert(segment);
+    }
+
+    /// Closes the segment of the packed log, and the one where it would go on.
+    fn close_packed(&mut self) {
+        let Some(head) = self.heads[HeadKind::Packed as usize].take() else {
+            return;
+        };
+        self.seal(&head);
+        if let Some(next) = head.next_segment {
+            self.segment_mut(next).state = Use::Full;
+            self.note_emptied(next);
+        }
+    }
+
+    /// Closes all heads. The summaries, and where they belong.
+    pub(crate) fn close_heads(&mut self) -> Vec<(u64, Box<Block>)> {
+        self.close_packed();
         let heads = std::mem::take(&mut self.heads);
         let mut summaries = Vec::new();
-        for mut head in heads.into_iter().flatten() {
-            let start = self.start(head.segment);
-            let rest = u64::from(head.next)..u64::from(SEGMENT_CONTENT);
-            head.owners.extend(rest.map(|index| owner(start + index)));
+        for head in heads.into_iter().flatten() {
             let summary = self.seal(&head);
-            if let Some(next) = head.next_segment {
-                let entry = self.segment_mut(next);
-                entry.state = Use::Full;
-                self.note_emptied(next);
-            }
             if !self.segment(head.segment).is_packed() {
                 summaries.push(summary);
             }

@@ -271,6 +271,43 @@ fn a_group_that_goes_round_in_circles_ends() {
     assert_eq!(tree.read("f").unwrap(), b"f");
 }
 
+/// A group says that the log goes on where something else lies, or will: there it never goes on.
+#[test]
+fn a_log_goes_on_in_no_segment_of_something_else() {
+    let fill = |tree: &Tree| tree.put("f", &bytes(1, 3 << 20)).unwrap();
+    let segments = Craft::new(fill).superblock.segments;
+    for next_segment in 0..segments {
+        let craft = Craft::new(fill);
+        let header = PackedHeader {
+            next_segment,
+            ..craft.header()
+        };
+        let head = craft.packed();
+        let start = craft.superblock.segment_start(head.segment);
+        // In the middle of the segment, and in its last block.
+        for last in [head.next.into(), SEGMENT_CONTENT - 1] {
+            for (index, sequence) in (u32::from(head.next)..=last).zip(header.sequence..) {
+                let mut block = PackedBlock::new(PackedHeader { sequence, ..header });
+                let mut stream = Vec::new();
+                Record::Xattrs { ino: 1, bytes: b"" }.append(&mut stream);
+                block.push(Slot::new(SlotKind::Records), &stream).unwrap();
+                craft.put(start + u64::from(index), &*block.finish());
+            }
+            let device = Arc::new(MemoryDevice::new(craft.device.to_vec()));
+            for round in 0..2 {
+                let tree = open(device.clone());
+                assert_eq!(tree.read("f").unwrap(), bytes(1, 3 << 20));
+                for n in 0..520 {
+                    tree.put("new", &bytes(n + round, 100)).unwrap();
+                    tree.fsync("new").unwrap();
+                }
+                drop(tree);
+                assert_eq!(check(device.clone(), options()).unwrap().faults, [""; 0]);
+            }
+        }
+    }
+}
+
 /// The attributes of the root, as a regular file of so many bytes.
 fn attributes(size: u64, is_inline: bool) -> [u8; 96] {
     let mut bytes = [0; 96];

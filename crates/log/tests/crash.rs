@@ -134,6 +134,49 @@ fn a_second_crash_while_the_first_is_repaired_changes_nothing() {
     println!("{states} states");
 }
 
+/// The heads go on behind what the groups name: neither what a crash has left there nor what comes to lie over it is taken for
+/// anything else.
+#[test]
+fn what_comes_behind_a_crash_survives_the_next_one() {
+    let base = base(32 * MIB);
+    let path = || "again".to_owned();
+    let write = |offset, fill| Step::Write {
+        path: path(),
+        offset,
+        len: 9000,
+        fill,
+    };
+    let more = [
+        Step::Creat { path: path() },
+        write(0, 1),
+        Step::Fsync { path: path() },
+        write(5000, 2),
+        Step::Fsync { path: path() },
+    ];
+    let mut states = 0;
+    for (seed, program) in (0..12).zip(ace::sample(13, 12)) {
+        let options = || scarce(seed / 2);
+        let history = History::run(&base, options(), &program, |_, _| ());
+        let recording = history.recorder().recording();
+        for first in recording.states(&plan(seed)).step_by(23) {
+            let again = History::run(&first.device().to_vec(), options(), &more, |_, _| ());
+            let explored = again.explore(&Plan {
+                samples: 2,
+                subsets_max: 8,
+                ..plan(seed)
+            });
+            assert!(
+                explored.failures.is_empty(),
+                "{}\nfirst `{}`: {explored}",
+                ace::line(&program),
+                first.id()
+            );
+            states += explored.states;
+        }
+    }
+    println!("{states} states");
+}
+
 /// A device that forgets one of the flushes.
 struct Deaf {
     inner: Arc<Recorder>,

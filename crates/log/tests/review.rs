@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use anteros_core::{Device, FileSystem, MemoryDevice, WritableDevice};
-use anteros_log::{Log, LogError, Options, check, repair, repair_going_back};
+use anteros_log::{Log, LogError, Options, Policy, check, repair, repair_going_back};
 use anteros_tests::crash::{Plan, Recorder};
 use anteros_tests::faulty::{Call, Faulty, When};
 use rustix::io::Errno;
@@ -357,11 +357,25 @@ fn an_orphan_that_is_damaged_does_not_stand_in_the_way() {
     assert_eq!(open(device).list("").unwrap(), ["g"]);
 }
 
-/// A log that is full and crashes over and over.
+/// A log that is full and crashes over and over: each mount took segments for new heads, until there was none left.
 #[test]
 fn a_full_log_can_be_mounted_after_each_of_many_crashes() {
+    for policy in [Policy::None, Policy::Comp, Policy::Record, Policy::Force] {
+        crash_when_full(policy);
+    }
+}
+
+fn crash_when_full(policy: Policy) {
     let device = device(32 * MIB);
-    let mut tree = open(device.clone());
+    let open = |round| {
+        let options = Options {
+            policy,
+            ..options()
+        };
+        let log = Log::open(device.clone(), options);
+        Tree(log.unwrap_or_else(|error| panic!("{policy:?}, round {round}: {error}")))
+    };
+    let mut tree = open(0);
     let mut count = 0;
     while tree
         .put(&format!("f{count}"), &bytes(count, 100_000))
@@ -381,15 +395,47 @@ fn a_full_log_can_be_mounted_after_each_of_many_crashes() {
                 let _ = tree.fsync(&format!("f{file}"));
             }
         }
-        assert_eq!(tree.0.failure(), None, "round {round}");
+        assert_eq!(tree.0.failure(), None, "{policy:?}, round {round}");
         drop(tree);
-        tree = Tree(
-            Log::open(device.clone(), options())
-                .unwrap_or_else(|error| panic!("round {round}: {error}")),
-        );
+        tree = open(round);
     }
+    tree.unlink("f0").unwrap();
+    tree.put("f0", b"new").unwrap();
+    tree.fsync("f0").unwrap();
     drop(tree);
     clean(device);
+}
+
+/// Each crash left the segments that were open as they were, nearly empty.
+#[test]
+fn segments_are_filled_further_after_a_crash() {
+    for policy in [Policy::None, Policy::Force] {
+        let device = device(64 * MIB);
+        let open = || {
+            let options = Options {
+                policy,
+                ..options()
+            };
+            Tree(Log::open(device.clone(), options).unwrap())
+        };
+        for round in 0..20 {
+            let tree = open();
+            assert_eq!(tree.0.recovery().groups, u64::from(round > 0));
+            let name = format!("f{round}");
+            tree.put(&name, &[&bytes(round, 20_000), &[7; 30_000][..]].concat())
+                .unwrap();
+            tree.fsync(&name).unwrap();
+        }
+        drop(open());
+        let tree = open();
+        assert_eq!(tree.0.recovery().groups, 0);
+        // One of nodes, one of data, one of packed blocks.
+        let segments = tree.0.layout().segments;
+        let held = segments.iter().filter(|segment| segment.valid > 0);
+        assert!(held.count() <= 3, "{policy:?}: {segments:?}");
+        drop(tree);
+        clean(device);
+    }
 }
 
 /// The bytes of the newest pack, and where they lie.
