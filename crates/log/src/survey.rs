@@ -478,13 +478,14 @@ impl Survey {
                         },
                         block,
                     );
-                    if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
-                        self.beyond.push((ino, lblk));
-                    }
                 }
                 Pointer::Promised => self.promised += 1,
                 Pointer::Packed(at) => self.claim_slot(state, Owner { ino, lblk }, at)?,
                 Pointer::Hole => {}
+            }
+            let is_beyond = u64::from(lblk) * BLOCK_BYTES as u64 >= size;
+            if is_beyond && pointer.block().is_some() {
+                self.beyond.push((ino, lblk));
             }
         }
         let alone = pointers.iter().filter(|(_, pointer)| pointer.has_block());

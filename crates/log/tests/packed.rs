@@ -439,3 +439,26 @@ fn a_log_that_cannot_be_mounted_is_not_written_to() {
     assert!(Log::open(device.clone(), with(Policy::Record)).is_err());
     assert!(device.to_vec() == before);
 }
+
+/// What is compressed and lies behind the end of a file was found, and left there.
+#[test]
+fn packed_content_behind_the_end_of_a_file_is_freed() {
+    let device = device(32 * MIB);
+    let tree = mounted(&device, Policy::Force);
+    tree.put("f", &[7; 10 * 4096]).unwrap();
+    let ino = tree.ino("f").unwrap().0 as u32;
+    tree.0.close().unwrap();
+    drop(tree);
+    let surgeon = Surgeon::new(device.clone());
+    surgeon.change_inode(ino, |inode| inode.attributes.size = 7 * 4096 + 1);
+    surgeon.finish();
+    let faults = check(device.clone(), with(Policy::Force)).unwrap().faults;
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    let told = repair(device.clone(), with(Policy::Force)).unwrap();
+    assert_eq!(told.repairs.len(), 2, "{told:?}");
+    assert_eq!(told.left, [""; 0]);
+    let report = check(device.clone(), with(Policy::Force)).unwrap();
+    assert_eq!(report.faults, [""; 0]);
+    let found = mounted(&device, Policy::Force).read("f").unwrap();
+    assert_eq!(found, [7; 7 * 4096 + 1]);
+}
