@@ -19,6 +19,8 @@ const PACKED: Windows = Windows {
     first: 0,
     next: 32,
     most: 256,
+    back: u64::MAX,
+    gap: 32,
 };
 
 /// The same of nodes and blocks of directories, which are read with the lock held.
@@ -26,10 +28,9 @@ const NODES: Windows = Windows {
     first: 4,
     next: 8,
     most: 64,
+    back: 0,
+    gap: 4,
 };
-
-/// A read that begins so many blocks behind what was read ahead still goes on with it.
-const GAP_MAX: u64 = 32;
 
 /// Places at which reads go on, at the same time.
 const STREAMS_MAX: usize = 8;
@@ -87,6 +88,10 @@ struct Windows {
     next: u64,
     /// up to these.
     most: u64,
+    /// How far before the end of what was read ahead a read that goes on may begin, not before its beginning,
+    back: u64,
+    /// and how far behind it.
+    gap: u64,
 }
 
 /// Places at which reads go on, the latest first.
@@ -322,9 +327,17 @@ impl Streams {
 
     /// What is to be read, after these blocks were; if it is certain that all behind them is wanted, as much as can be.
     fn next(&mut self, range: &Range<u64>, is_certain: bool) -> Range<u64> {
-        let Windows { first, next, most } = self.windows;
-        let goes_on =
-            |stream: &Stream| (stream.read.start..stream.read.end + GAP_MAX).contains(&range.start);
+        let Windows {
+            first,
+            next,
+            most,
+            back,
+            gap,
+        } = self.windows;
+        let goes_on = |stream: &Stream| {
+            let from = stream.read.end.saturating_sub(back).max(stream.read.start);
+            (from..stream.read.end + gap).contains(&range.start)
+        };
         let at = self.list.iter().position(goes_on);
         let at = at.unwrap_or_else(|| {
             self.list.truncate(STREAMS_MAX - 1);
@@ -369,6 +382,18 @@ mod tests {
         assert_eq!(next(230..232), 232..360);
         assert_eq!(next(340..342), 360..616);
         assert_eq!(next(600..601), 616..872);
+    }
+
+    /// Nodes that lie near each other are read in any order: that is no reason to read more of them.
+    #[test]
+    fn nodes_are_read_on_only_in_order() {
+        let mut streams = Streams::new(NODES);
+        let mut next = |place| streams.next(&(place..place + 1), false);
+        assert_eq!(next(100), 101..105);
+        assert_eq!(next(103), 104..108);
+        assert_eq!(next(108), 109..117);
+        assert_eq!(next(119), 120..136);
+        assert_eq!(next(90), 91..95);
     }
 
     #[test]
