@@ -132,6 +132,12 @@ pub trait Writable: FileSystem {
     /// For how long attributes and names may be believed without asking again.
     fn trusted_for(&self) -> Duration;
 
+    /// Whether what was cached of a file's content is still true when it is opened again: nobody changes it but through
+    /// this file system.
+    fn keeps_cached(&self) -> bool {
+        false
+    }
+
     /// Takes back so many of the times that an inode became known.
     fn forget(&self, ino: Ino, times: u64);
 

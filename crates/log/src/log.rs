@@ -446,6 +446,11 @@ impl Log {
         let _ = self.launches.set(Mutex::new(launches));
     }
 
+    /// Whether launches are recorded.
+    pub(crate) fn records_launches(&self) -> bool {
+        self.launches.get().is_some()
+    }
+
     /// Shows what was recorded of launches, if that is recorded. Reads of executables wait meanwhile.
     pub fn with_launches<T>(&self, see: impl FnOnce(&Launches) -> T) -> Option<T> {
         self.launches.get().map(|launches| see(&held(launches)))

@@ -346,6 +346,11 @@ impl Writable for Log {
         TRUSTED_FOR
     }
 
+    /// But where launches are recorded, each is to read anew.
+    fn keeps_cached(&self) -> bool {
+        !self.records_launches()
+    }
+
     fn forget(&self, ino: Ino, times: u64) {
         let Ok(ino) = number(ino) else {
             return;

@@ -124,6 +124,32 @@ fn how_to_compress_is_chosen_for_each_mount() {
     assert!(has_zstd());
 }
 
+/// Nobody but the mount changes a log: what the kernel has of a file, it need not read again.
+#[test]
+fn a_file_that_is_opened_again_is_not_read_again() {
+    let (shop, daemon) = mounted("64M");
+    let data = vec![7; 300_000];
+    fs::write(shop.path("mnt/file"), &data).unwrap();
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "");
+    let reads = || {
+        let told = shop.good("stat --prometheus mnt");
+        let count = "anteros_answer_seconds_count{op=\"read\"} ";
+        let line = told.lines().find_map(|line| line.strip_prefix(count));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    assert!(fs::read(shop.path("mnt/file")).unwrap() == data);
+    let once = reads();
+    assert!(once > 0);
+    for _ in 0..3 {
+        assert!(fs::read(shop.path("mnt/file")).unwrap() == data);
+    }
+    assert_eq!(reads(), once);
+    fs::write(shop.path("mnt/file"), "other").unwrap();
+    assert_eq!(fs::read(shop.path("mnt/file")).unwrap(), b"other");
+    unmount(&shop, daemon);
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let shop = Workshop::new();

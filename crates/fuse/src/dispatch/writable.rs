@@ -184,7 +184,9 @@ impl Writing<'_> {
             open_flags: match loan {
                 Some(_) => open_flag::PASSTHROUGH | open_flag::NOFLUSH,
                 None if !cached => open_flag::DIRECT_IO,
-                None if self.write_back().is_some() => open_flag::KEEP_CACHE,
+                None if self.write_back().is_some() || self.fs.keeps_cached() => {
+                    open_flag::KEEP_CACHE
+                }
                 None => 0,
             },
             backing_id: loan.unwrap_or(0),
