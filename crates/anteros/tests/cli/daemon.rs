@@ -369,7 +369,13 @@ fn daemons_in_the_background_log_what_they_meet() {
 /// The next line of a daemon in a log.
 fn next_line(log: &UnixDatagram) -> String {
     let mut line = [0; 1000];
-    let len = log.recv(&mut line).unwrap();
+    let len = loop {
+        match log.recv(&mut line) {
+            // What waits with a timeout is interrupted by whatever stops and continues this process.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => break received.unwrap(),
+        }
+    };
     let line = String::from_utf8_lossy(&line[..len]).into_owned();
     assert!(line.starts_with("<27>anteros["), "{line}");
     line
