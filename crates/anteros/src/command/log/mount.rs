@@ -160,7 +160,7 @@ impl Args {
         if let Some(path) = &self.launches {
             check_place(path, &self.directory)?;
         }
-        let device = super::open_file(&self.device)?;
+        let device = super::open(&self.device)?;
         let options = Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
             order: match self.order {
@@ -176,10 +176,8 @@ impl Args {
             writes_behind: true,
             ..Options::new(system_clock)
         };
-        let log = Log::open(device.clone(), options)
+        let log = Log::open(device, options)
             .map_err(|error| super::failure(self.device.display(), &error))?;
-        // The log knows better than the kernel what is wanted next, but for the tables that it has read by now.
-        device.expect_any_order();
         let log = Arc::new(log);
         let launches = self.launches.as_deref();
         let launches = launches.map(|path| LaunchFile::begin(path, &log, self.rounds));
