@@ -646,9 +646,14 @@ impl State {
             .filter(|(_, page)| page.dirty)
             .map(|(&lblk, _)| lblk)
             .collect();
+        // To know it, the beginning of the file may have to be read.
+        let is_executable = !dirty.is_empty() && self.is_for_background(ino)?;
         for run in dirty.chunk_by(|left, right| left + 1 == *right) {
             for part in run.chunks(RUN_MAX) {
-                let head = self.data_heat(ino, part[0])?;
+                let head = match is_executable {
+                    true => HeadKind::Executables,
+                    false => self.data_heat(ino, part[0])?,
+                };
                 self.write_run(ino, part, head, &mut sum)?;
             }
         }
@@ -658,15 +663,16 @@ impl State {
         Ok(())
     }
 
-    /// Where content goes that is written now: what belongs to a directory, has replaced something young or has a name that
+    /// Whether a file is one that is compressed later: those that will be lie apart.
+    fn is_for_background(&mut self, ino: u32) -> FsResult<bool> {
+        Ok(self.options.policy != Policy::None
+            && self.live(ino)?.kind() == FileKind::Regular
+            && self.file_kind(ino)? == crate::kind::FileKind::Executable)
+    }
+
+    /// Where other content goes that is written now: what belongs to a directory, has replaced something young or has a name that
     /// says so will not last long.
     fn data_heat(&mut self, ino: u32, lblk: u32) -> FsResult<HeadKind> {
-        let is_executable = self.options.policy != Policy::None
-            && self.live(ino)?.kind() == FileKind::Regular
-            && self.file_kind(ino)? == crate::kind::FileKind::Executable;
-        if is_executable {
-            return Ok(HeadKind::Executables);
-        }
         let live = self.live(ino)?;
         let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {
             let replaced = self.pointer(ino, lblk)?.block();
