@@ -505,14 +505,8 @@ impl Segments {
         if kind == HeadKind::Packed {
             self.promised = None;
         }
-        self.serial = self.serial.wrapping_add(1);
-        let serial = self.serial;
-        let clock = self.clock;
-        let opened = self.segment_mut(segment);
-        opened.serial = serial;
-        opened.kind = kind as u8;
-        opened.changed = clock;
-        self.changed.insert(segment);
+        self.renew(segment, kind);
+        self.segment_mut(segment).changed = self.clock;
         Some(Open {
             segment,
             next: 0,
@@ -703,13 +697,7 @@ impl Segments {
 
     /// Takes over a segment that was opened after the checkpoint, of whose blocks groups know: its summary.
     pub(crate) fn adopt(&mut self, segment: u32, kind: HeadKind, owners: &[Owner]) -> Box<Block> {
-        self.serial = self.serial.wrapping_add(1);
-        let serial = self.serial;
-        let entry = self.segment_mut(segment);
-        entry.kind = kind as u8;
-        entry.serial = serial;
-        self.changed.insert(segment);
-        summary::encode(serial, owners)
+        summary::encode(self.renew(segment, kind), owners)
     }
 
     /// A segment turns out to hold packed blocks, or others, as this kind does: it was opened after the checkpoint.
@@ -812,12 +800,18 @@ impl Segments {
     fn reopen(&mut self, segment: u32, kind: HeadKind) {
         self.claim(segment);
         self.emptied.remove(&segment);
+        self.renew(segment, kind);
+    }
+
+    /// Gives a segment to a head of this kind, with the next serial number, which is returned.
+    fn renew(&mut self, segment: u32, kind: HeadKind) -> u32 {
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
         let entry = self.segment_mut(segment);
         entry.kind = kind as u8;
         entry.serial = serial;
         self.changed.insert(segment);
+        serial
     }
 
     /// Closes the segment of the packed log, and the one where it would go on.
