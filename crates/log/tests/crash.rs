@@ -63,12 +63,7 @@ fn small_programs_survive_every_crash() {
     for (seed, program) in programs.iter().enumerate().step_by(step) {
         let history = History::run(&base, scarce(seed as u64), program, |_, _| ());
         let explored = history.explore(&plan(seed as u64));
-        assert!(
-            explored.failures.is_empty(),
-            "{}\n{explored}",
-            ace::line(program)
-        );
-        states += explored.states;
+        states += explored.expect_none_failed_in(ace::line(program));
     }
     println!(
         "{states} states of {} programs",
@@ -92,12 +87,7 @@ fn longer_programs_survive_with_checkpoints_and_cleaning_between() {
             }
         });
         let explored = history.explore(&plan(seed));
-        assert!(
-            explored.failures.is_empty(),
-            "{}\n{explored}",
-            ace::line(&program)
-        );
-        states += explored.states as u64;
+        states += explored.expect_none_failed_in(ace::line(&program)) as u64;
         if states >= wanted {
             break;
         }
@@ -122,13 +112,8 @@ fn a_second_crash_while_the_first_is_repaired_changes_nothing() {
                     seed,
                 },
             );
-            assert!(
-                explored.failures.is_empty(),
-                "{}\nfirst `{}`: {explored}",
-                ace::line(&program),
-                first.id()
-            );
-            states += explored.states;
+            let told = format!("{}, first `{}`", ace::line(&program), first.id());
+            states += explored.expect_none_failed_in(told);
         }
     }
     println!("{states} states");
@@ -165,13 +150,8 @@ fn what_comes_behind_a_crash_survives_the_next_one() {
                 subsets_max: 8,
                 ..plan(seed)
             });
-            assert!(
-                explored.failures.is_empty(),
-                "{}\nfirst `{}`: {explored}",
-                ace::line(&program),
-                first.id()
-            );
-            states += explored.states;
+            let told = format!("{}, first `{}`", ace::line(&program), first.id());
+            states += explored.expect_none_failed_in(told);
         }
     }
     println!("{states} states");

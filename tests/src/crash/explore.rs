@@ -37,7 +37,18 @@ impl Explored {
     /// Then.
     #[track_caller]
     pub fn expect_none_failed(&self) {
-        assert!(self.failures.is_empty(), "{self}");
+        self.expect_none_failed_in("the states");
+    }
+
+    /// The same of the states of something that is named. Says how many there were.
+    ///
+    /// # Panics
+    ///
+    /// If any was not accepted.
+    #[track_caller]
+    pub fn expect_none_failed_in(&self, what: impl fmt::Display) -> usize {
+        assert!(self.failures.is_empty(), "{what}: {self}");
+        self.states
     }
 }
 
