@@ -164,6 +164,10 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.inner.trusted_for()
     }
 
+    fn keeps_cached(&self) -> bool {
+        self.shared.inner.keeps_cached()
+    }
+
     fn forget(&self, ino: Ino, times: u64) {
         self.shared.inner.forget(ino, times);
     }

@@ -270,6 +270,10 @@ impl Writable for Recording {
         self.inner.trusted_for()
     }
 
+    fn keeps_cached(&self) -> bool {
+        self.inner.keeps_cached()
+    }
+
     fn forget(&self, ino: Ino, times: u64) {
         self.inner.forget(ino, times);
     }
