@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use anteros_core::parse_size;
 
-use super::gc::{progress, tell, wait};
+use super::gc::{tell, wait};
+use crate::command::stat::attribute;
 use crate::daemon::log::COMPACTION;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
@@ -39,7 +40,14 @@ impl Args {
             .collect();
         let files = files?;
         let mount = mount_of(&files[0])?;
-        progress(&mount, COMPACTION)?;
+        if attribute(&mount, COMPACTION)
+            .map_err(|e| Failure::system(&mount, &e))?
+            .is_none()
+        {
+            let message = format!("{}: no log is mounted here", self.files[0].display());
+            let hint = "name files in a directory that `anteros log mount` was given";
+            return Err(Failure::new(Kind::System, message).hint(hint));
+        }
         let device = metadata(&mount)?.dev();
         let mut inos = Vec::new();
         for file in &files {
