@@ -74,14 +74,14 @@ build_sqlite() {
     tcl=$(find /usr/lib -name tclConfig.sh -print -quit) && [ -n "$tcl" ] || return
     apt_sid update && apt_sid source --download-only sqlite3 || return
     mkdir tree && tar -xf sqlite3_*.orig.tar.xz -C tree --strip-components=1 || return
-    (cd tree && ./configure --with-tcl="$(dirname "$tcl")" && make -j"$(nproc)" testfixture speedtest1 &&
+    (cd tree && ./configure --with-tcl="$(dirname "$tcl")" && make -j"$(nproc)" OPTS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE testfixture speedtest1 sqlite3 &&
         rm -rf ./*.o ./*.lo .libs tsrc)
 }
 
-# SQLite's tests, in $ANTEROS_PEERS/sqlite: testfixture, what it runs, and speedtest1.
+# In $ANTEROS_PEERS/sqlite: testfixture and what it runs, speedtest1, and a shell that writes atomically where it can.
 sqlite() {
     local place=$ANTEROS_PEERS/sqlite partial
-    [ -x "$place/testfixture" ] && [ -x "$place/speedtest1" ] && return
+    [ -x "$place/testfixture" ] && [ -x "$place/speedtest1" ] && [ -x "$place/sqlite3" ] && return
     have apt-get || { say "SQLite's tests are built from Debian's source, by apt-get" && return 1; }
     need_cc && { have make || add_packages "to build SQLite's tests" make; } || return
     [ -n "$(find /usr/lib -name tclConfig.sh -print -quit)" ] || add_packages "SQLite's tests are written in Tcl" tcl-dev || return

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anteros_core::{
-    Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult, Ino, New,
-    OpenFile, Payload, Rdev, Seek, StatFs, Writable,
+    AtomicStep, Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult,
+    Ino, New, OpenFile, Payload, Rdev, Seek, StatFs, Writable,
 };
 use rustix::fs::OFlags;
 
@@ -251,6 +251,22 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
             .inner
             .fsync(self.shared.below(file), data_only)?;
         self.shared.tell(file)
+    }
+
+    fn has_atomic_writes(&self) -> bool {
+        self.shared.inner.has_atomic_writes()
+    }
+
+    /// What was written before belongs to what was before.
+    fn write_atomically(&self, file: OpenFile, step: AtomicStep) -> FsResult<()> {
+        self.shared.drain_ino(file.ino, Reason::Sync);
+        match self.shared.tell(file) {
+            // With what could not be written, the rest goes.
+            Err(_) if step == AtomicStep::Abort => {}
+            told => told?,
+        }
+        let below = self.shared.below(file);
+        self.shared.inner.write_atomically(below, step)
     }
 
     fn seek_open(&self, file: OpenFile, offset: u64, what: Seek) -> FsResult<u64> {

@@ -26,5 +26,7 @@ pub use fs::{
 };
 pub use page::{PAGE_BYTES, begin_on_page};
 pub use size::{ParseSizeError, parse_size};
-pub use writable::{Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable};
+pub use writable::{
+    AtomicStep, Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable,
+};
 pub use writable_device::{MemoryDevice, WritableDevice, writable_range};

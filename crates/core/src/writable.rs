@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::{Attr, DirEntry, FileSystem, FsResult, Ino, Rdev, Seek, Timestamp};
+use crate::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Rdev, Seek, Timestamp};
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -119,6 +119,18 @@ pub struct FilePosition {
     pub file: OpenFile,
     /// The first byte.
     pub offset: u64,
+}
+
+/// A step of writing to a file atomically.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtomicStep {
+    /// What is written to the file from here on waits.
+    Begin,
+    /// What waits takes effect and survives power loss: all of it, or on an error nothing; then it waits on. Where nothing
+    /// was begun, this is an fsync.
+    Commit,
+    /// What waits is dropped. So it is when the open file that began is released.
+    Abort,
 }
 
 /// What a file system answers that can be written to. Calls may come from many threads at once.
@@ -259,6 +271,18 @@ pub trait Writable: FileSystem {
 
     /// The names in a directory survive power loss when this returns.
     fn fsync_dir(&self, dir: OpenFile) -> FsResult<()>;
+
+    /// Whether what is written to a file can be made to take effect as a whole.
+    fn has_atomic_writes(&self) -> bool {
+        false
+    }
+
+    /// Does a step of that, through an open file. What waits is read already, by everyone; the size of the file can be changed by
+    /// writing alone meanwhile.
+    fn write_atomically(&self, file: OpenFile, step: AtomicStep) -> FsResult<()> {
+        let _ = (file, step);
+        Err(FsError::Unsupported)
+    }
 
     /// A descriptor that names the file which holds exactly the content of this open one, for a kernel
     /// that opens it again, with the flags of each user, to read and write there without asking;

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::node::Nodes;
-use crate::proto::{NotifyInvalEntry, NotifyPrune, NotifyStore, notify};
+use crate::proto::{NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyStore, notify};
 
 /// Inodes that the kernel is told of at once: what it takes without splitting.
 const PRUNED_AT_ONCE: usize = 512;
@@ -55,6 +55,22 @@ impl Notifier {
             padding: 0,
         };
         Ok(device.notify(notify::STORE, store.as_bytes(), data)?)
+    }
+
+    /// Has the kernel forget attributes and content of an inode. **Never call this where requests are served**: it waits
+    /// for every page that is being read.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](io::ErrorKind::NotFound) when the kernel does not know the inode, `ENODEV` when the session has ended.
+    pub fn invalidate(&self, ino: Ino) -> io::Result<()> {
+        let device = self.device.upgrade().ok_or(Errno::NODEV)?;
+        let all = NotifyInvalInode {
+            nodeid: self.nodes.node(ino).ok_or(Errno::NOENT)?,
+            offset: 0,
+            len: 0,
+        };
+        Ok(device.notify(notify::INVAL_INODE, all.as_bytes(), &[])?)
     }
 
     /// Has the kernel forget those of the inodes that nobody uses. It waits for nobody.

@@ -54,6 +54,7 @@ pub mod op {
     pub const CREATE: u32 = 35;
     pub const INTERRUPT: u32 = 36;
     pub const DESTROY: u32 = 38;
+    pub const IOCTL: u32 = 39;
     pub const BATCH_FORGET: u32 = 42;
     pub const FALLOCATE: u32 = 43;
     pub const READDIRPLUS: u32 = 44;
@@ -66,6 +67,8 @@ pub mod op {
 
 /// What is sent without a request.
 pub mod notify {
+    /// What is cached of an inode is no longer to be believed.
+    pub const INVAL_INODE: i32 = 2;
     /// A name is no longer to be believed.
     pub const INVAL_ENTRY: i32 = 3;
     /// Content for the kernel's cache.
@@ -402,6 +405,15 @@ pub struct ForgetOne {
     pub nlookup: u64,
 }
 
+/// Arguments of the notification INVAL_INODE: attributes, and content from a byte on; all of it without a length.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NotifyInvalInode {
+    pub nodeid: u64,
+    pub offset: i64,
+    pub len: i64,
+}
+
 /// The notification [`notify::INVAL_ENTRY`], followed by the name and a NUL.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -455,6 +467,42 @@ pub struct StatfsOut {
 pub struct XattrSize {
     pub size: u32,
     pub padding: u32,
+}
+
+/// Arguments of IOCTL; what the command says of itself follows.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct IoctlIn {
+    pub fh: u64,
+    pub flags: u32,
+    pub cmd: u32,
+    pub arg: u64,
+    pub in_size: u32,
+    pub out_size: u32,
+}
+
+/// Reply to IOCTL; what the command returns follows.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct IoctlOut {
+    pub result: i32,
+    pub flags: u32,
+    pub in_iovs: u32,
+    pub out_iovs: u32,
+}
+
+/// The commands of F2FS for writing atomically (`linux/f2fs.h`).
+pub mod f2fs {
+    /// `F2FS_IOC_START_ATOMIC_WRITE`
+    pub const START_ATOMIC_WRITE: u32 = 0xf501;
+    /// `F2FS_IOC_COMMIT_ATOMIC_WRITE`
+    pub const COMMIT_ATOMIC_WRITE: u32 = 0xf502;
+    /// `F2FS_IOC_ABORT_ATOMIC_WRITE`
+    pub const ABORT_ATOMIC_WRITE: u32 = 0xf505;
+    /// `F2FS_IOC_GET_FEATURES`: returns 32 bits.
+    pub const GET_FEATURES: u32 = 0x8004_f50c;
+    /// `F2FS_FEATURE_ATOMIC_WRITE`: the one of them that is told.
+    pub const FEATURE_ATOMIC_WRITE: u32 = 4;
 }
 
 /// Arguments of LSEEK.

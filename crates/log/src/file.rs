@@ -84,13 +84,13 @@ impl State {
     /// Fills `buf` with what is in memory or nowhere, and says how many bytes there are and what is to be
     /// read from the device.
     pub(crate) fn plan_read(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<Plan> {
-        let live = self.live(ino)?;
-        let size = live.inode.attributes.size;
+        let size = self.size(ino)?;
         let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
         let buf = &mut buf[..len];
         if len == 0 {
             return Ok(Plan::default());
         }
+        let live = self.live(ino)?;
         if live.inode.attributes.is_inline {
             let start = offset as usize;
             let inline = live.inode.inline.get(start..start + len);
@@ -156,15 +156,19 @@ impl State {
         buf[filled..].fill(0);
         self.take_leaving(&mut runs, buf)?;
         self.take_leaving_packed(&mut packed, buf)?;
-        let live = self.live(ino)?;
-        if !live.pages.is_empty() {
-            for (&lblk, page) in live.pages.range(blocks(&range)) {
-                let (part, skip) = part(lblk);
-                cut(&mut runs, &part);
-                packed.retain(|run| run.owner.lblk != lblk);
-                let len = part.len();
-                buf[part].copy_from_slice(&page.data[skip..skip + len]);
-            }
+        let mut lay_over = |lblk: u32, data: &Block| {
+            let (part, skip) = part(lblk);
+            cut(&mut runs, &part);
+            packed.retain(|run| run.owner.lblk != lblk);
+            let len = part.len();
+            buf[part].copy_from_slice(&data[skip..skip + len]);
+        };
+        for (&lblk, page) in self.live(ino)?.pages.range(blocks(&range)) {
+            lay_over(lblk, &page.data);
+        }
+        if let Some(staged) = self.staged.get(&ino) {
+            let pages = staged.pages.range(blocks(&range));
+            pages.for_each(|(&lblk, data)| lay_over(lblk, data));
         }
         let class = match packed.is_empty() {
             true => Class::default(),
@@ -257,7 +261,7 @@ impl State {
     }
 
     /// Makes whole blocks the content from a block on, as many as there is room for, and says how many bytes these are.
-    fn put_pages(&mut self, ino: u32, first: u32, data: &[u8]) -> FsResult<usize> {
+    pub(crate) fn put_pages(&mut self, ino: u32, first: u32, data: &[u8]) -> FsResult<usize> {
         let range = first..first + (data.len() / BLOCK_BYTES) as u32;
         self.prepare(ino, range.clone())?;
         let mut pointers = vec![Pointer::Hole; range.len()];
@@ -331,6 +335,9 @@ impl State {
             .checked_add(data.len() as u64)
             .filter(|&end| end <= SIZE_MAX)
             .ok_or(FsError::TooLarge)?;
+        if self.staged.contains_key(&ino) {
+            return self.stage(ino, offset, data);
+        }
         let written = if self.stays_inline(ino, end)? {
             let inline = &mut self.live(ino)?.inode.inline;
             let range = offset as usize..end as usize;
@@ -341,15 +348,21 @@ impl State {
             self.leave_inline(ino)?;
             self.write_blocks(ino, offset, data)?
         };
+        self.note_written(ino, offset + written as u64)?;
+        self.statistics.user_bytes += written as u64;
+        Ok(written)
+    }
+
+    /// Has the inode say that its content has changed, and reaches so far.
+    pub(crate) fn note_written(&mut self, ino: u32, end: u64) -> FsResult<()> {
         let now = self.now();
         let live = self.live(ino)?;
         live.content_changed = true;
         let attributes = live.attributes();
-        attributes.size = attributes.size.max(offset + written as u64);
+        attributes.size = attributes.size.max(end);
         attributes.mtime = now;
         attributes.ctime = now;
-        self.statistics.user_bytes += written as u64;
-        Ok(written)
+        Ok(())
     }
 
     fn stays_inline(&mut self, ino: u32, size: u64) -> FsResult<bool> {

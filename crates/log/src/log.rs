@@ -30,6 +30,9 @@ use crate::state::State;
 use crate::statistics::{Class, ClassStatistics, Statistics};
 use crate::writer::Writer;
 
+/// Hears of an inode whose content is not what was read of it.
+type Forget = Box<dyn Fn(Ino) + Send + Sync>;
+
 /// What was read, by class.
 type Reads = [ClassStatistics; Class::ALL.len()];
 
@@ -66,6 +69,10 @@ pub struct Log {
     recovery: Recovery,
     /// What executables are read, if that is recorded.
     launches: OnceLock<Mutex<Launches>>,
+    /// See [`Options::atomic_writes`].
+    pub(crate) has_atomic_writes: bool,
+    /// See [`Log::on_abort`].
+    pub(crate) on_abort: OnceLock<Forget>,
 }
 
 /// How full a log is, and what it has done.
@@ -104,6 +111,7 @@ impl Log {
     ///
     /// When there is none, when it is damaged, or when it cannot be read.
     pub fn open(device: Arc<dyn WritableDevice>, options: Options) -> Result<Self, LogError> {
+        let has_atomic_writes = options.atomic_writes;
         let begins_thread = options.writes_behind && !options.read_only;
         let (state, recovery) = recover::open(device.clone(), options)?;
         let writer = state.writer.clone();
@@ -127,6 +135,8 @@ impl Log {
             changes_seen: AtomicU64::new(0),
             recovery,
             launches: OnceLock::new(),
+            has_atomic_writes,
+            on_abort: OnceLock::new(),
         })
     }
 
@@ -318,7 +328,15 @@ impl Log {
 
     /// Makes the content of these inodes durable, and all changes of names and attributes.
     pub(crate) fn sync_inodes(&self, inos: &[u32]) -> FsResult<()> {
-        let (sequence, end) = self.change_first(|state| state.commit(inos))?;
+        self.sync_with(|state| state.commit(inos))
+    }
+
+    /// Makes the group durable that `commit` writes, or names.
+    pub(crate) fn sync_with(
+        &self,
+        commit: impl FnOnce(&mut State) -> FsResult<u64>,
+    ) -> FsResult<()> {
+        let (sequence, end) = self.change_first(commit)?;
         self.writer.finish(end)?;
         let sequence = sequence?;
         self.syncs.fetch_add(1, Ordering::Relaxed);

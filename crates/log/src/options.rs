@@ -34,6 +34,8 @@ pub struct Options {
     pub codec: Codec,
     /// By what, in the background.
     pub background_codec: Codec,
+    /// Whether files can be written to atomically.
+    pub atomic_writes: bool,
     /// Bytes of packed blocks that are kept which were read before anyone asked; see [`Log::prefetch`](crate::Log::prefetch).
     pub prefetch_bytes: usize,
     /// How long changes may wait for a checkpoint.
@@ -56,6 +58,7 @@ impl Options {
             learns: false,
             codec: Codec::default(),
             background_codec: Codec::default(),
+            atomic_writes: true,
             prefetch_bytes: 4 << 20,
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,

@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::ahead::Ahead;
+use crate::atomic::Staged;
 use crate::habits::Habits;
 use crate::kind::START_BYTES;
 use crate::launches::Version;
@@ -181,6 +182,10 @@ pub(crate) struct State {
     pub(crate) orphans: BTreeSet<u32>,
     /// Those of them that are given back in pieces, and up to which block they still have content.
     pub(crate) doomed: BTreeMap<u32, u32>,
+    /// What is written to files atomically, and not committed.
+    pub(crate) staged: BTreeMap<u32, Staged>,
+    /// How many files were opened to be written to.
+    pub(crate) opened: u64,
     /// Changes of names that no group has.
     pub(crate) names: Vec<u8>,
     /// Inodes whose attributes no group has.
@@ -267,6 +272,8 @@ impl State {
             known: HashMap::new(),
             orphans: BTreeSet::new(),
             doomed: BTreeMap::new(),
+            staged: BTreeMap::new(),
+            opened: 0,
             names: Vec::new(),
             touched: BTreeSet::new(),
             wanted: BTreeSet::new(),
@@ -796,7 +803,8 @@ impl State {
     /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
         let pages: usize = self.inodes.values().map(|live| live.pages.len()).sum();
-        (pages + self.nodes.len() + self.writer.blocks()) * 4352 + self.inodes.len() * 4864
+        let pages = pages + self.staged_pages() + self.nodes.len() + self.writer.blocks();
+        pages * 4352 + self.inodes.len() * 4864
     }
 
     /// Lets go of what was not used for long, if there is too much. It looks now and then.

@@ -59,6 +59,8 @@ pub struct Statistics {
     classes: [ClassStatistics; Class::ALL.len()],
     /// Groups written.
     pub groups: u64,
+    /// Atomic writes that were committed.
+    pub atomic_writes: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Segments cleaned.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anteros_core::{
-    Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult, Ino, New,
-    OpenFile, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
+    AtomicStep, Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult,
+    Ino, New, OpenFile, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
 };
 
 use crate::acl;
@@ -20,8 +20,9 @@ use crate::state::State;
 const O_APPEND: u32 = 0o2000;
 /// Of an open file: it was opened so.
 const APPENDS: u64 = 1;
-/// The same, for writing.
+/// The same, for writing. What else such a handle holds tells them apart.
 const WRITES: u64 = 2;
+const HANDLE_BITS: u32 = 2;
 /// `open(2)`: which of reading and writing; none of these bits for reading alone.
 const O_ACCMODE: u32 = 3;
 
@@ -65,6 +66,7 @@ type Listed = (Vec<u8>, Ino, FileKind, u64);
 impl State {
     fn attr(&mut self, ino: u32) -> FsResult<Attr> {
         let attributes = self.live(ino)?.inode.attributes;
+        let size = self.size(ino)?;
         Ok(Attr {
             ino: Ino(ino.into()),
             kind: attributes.kind,
@@ -75,8 +77,8 @@ impl State {
             rdev: attributes.rdev,
             size: match attributes.kind {
                 // Programs take a directory without size for something else.
-                FileKind::Directory => attributes.size.max(BLOCK_BYTES as u64),
-                _ => attributes.size,
+                FileKind::Directory => size.max(BLOCK_BYTES as u64),
+                _ => size,
             },
             blocks: attributes.blocks * (BLOCK_BYTES as u64 / 512),
             block_size: BLOCK_BYTES as u32,
@@ -378,9 +380,11 @@ impl Writable for Log {
             return Ok(appends);
         }
         *state.writers.entry(ino).or_default() += 1;
+        state.opened += 1;
+        let handle = state.opened << HANDLE_BITS | appends | WRITES;
         drop(state);
         self.settle_given();
-        Ok(appends | WRITES)
+        Ok(handle)
     }
 
     fn create(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
@@ -409,8 +413,9 @@ impl Writable for Log {
     }
 
     fn release(&self, file: OpenFile) {
-        if file.handle & WRITES != 0 {
-            let _ = number(file.ino).map(|ino| self.lock().writes_no_more(ino));
+        if let Some(ino) = number(file.ino).ok().filter(|_| file.handle & WRITES != 0) {
+            self.abort_atomic(ino, file.handle);
+            self.lock().writes_no_more(ino);
         }
         self.forget(file.ino, 1);
     }
@@ -429,7 +434,7 @@ impl Writable for Log {
         let ino = number(file.ino)?;
         self.change(|state| {
             let offset = if file.handle & APPENDS != 0 {
-                state.live(ino)?.inode.attributes.size
+                state.size(ino)?
             } else {
                 offset
             };
@@ -454,6 +459,7 @@ impl Writable for Log {
 
     fn allocate(&self, file: OpenFile, offset: u64, len: u64, mode: u32) -> FsResult<()> {
         let ino = number(file.ino)?;
+        self.lock().refuse_staged(ino)?;
         self.allocate_in_pieces(ino, offset, len, mode)
     }
 
@@ -461,9 +467,21 @@ impl Writable for Log {
         Err(FsError::Unsupported)
     }
 
+    fn has_atomic_writes(&self) -> bool {
+        self.has_atomic_writes
+    }
+
+    fn write_atomically(&self, file: OpenFile, step: AtomicStep) -> FsResult<()> {
+        match file.handle & WRITES {
+            0 => Err(FsError::Invalid),
+            _ => self.step_atomically(number(file.ino)?, file.handle, step),
+        }
+    }
+
     fn change(&self, ino: Ino, _file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr> {
         let ino = number(ino)?;
         if let Some(size) = changes.size {
+            self.lock().refuse_staged(ino)?;
             self.shorten(ino, size)?;
         }
         Log::change(self, |state| {

@@ -6,13 +6,15 @@
 //! a directory while an attribute of it is set, so the order is taken at once, and whoever gave it asks for the end.
 
 use std::fmt::Write;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, FsError, Ino};
-use anteros_fuse::{AttributeOrder, Session};
+use anteros_fuse::{AttributeOrder, Notifier, Session};
 use anteros_log::{Cause, Class, ClassStatistics, Compacted, Log};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -364,6 +366,7 @@ impl LogDaemon {
             ("log_syncs", condition.syncs),
             ("log_flushes", condition.flushes),
             ("log_groups", statistics.groups),
+            ("log_atomic_writes", statistics.atomic_writes),
             ("log_checkpoints", statistics.checkpoints),
             ("log_cleaned_segments", statistics.cleaned),
             ("log_set_aside_segments", statistics.set_aside),
@@ -412,6 +415,32 @@ impl<T> Work<T> {
         progress.failure = failure.map(|error| error.to_string());
         (progress.orders > order).then_some(progress.orders)
     }
+}
+
+/// Has the kernel forget what it has cached of files, from a thread of its own. Whoever asks waits, but not for ever: that
+/// may need an answer to somebody else first, for which the one who asks is missing.
+///
+/// # Errors
+///
+/// When no thread can be begun.
+pub fn forgetter(notifier: Notifier) -> io::Result<impl Fn(Ino) + Send + Sync> {
+    const WAIT_MAX: Duration = Duration::from_secs(1);
+    let (ask, asked) = channel::<(Ino, SyncSender<()>)>();
+    let forget = move || {
+        for (ino, done) in asked {
+            // What the kernel does not know, it need not forget; and nobody may wait any more.
+            let _ = notifier.invalidate(ino);
+            let _ = done.try_send(());
+        }
+    };
+    thread::Builder::new()
+        .name("log-forget".into())
+        .spawn(forget)?;
+    Ok(move |ino| {
+        let (done, is_done) = sync_channel(1);
+        let _ = ask.send((ino, done));
+        let _ = is_done.recv_timeout(WAIT_MAX);
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -123,7 +123,12 @@ impl Transactions {
     const COUNT: u64 = 100_000;
 
     pub fn new(database: &Path, journal: &str) -> Self {
-        let mut program = Command::new("sqlite3")
+        Self::by(Path::new("sqlite3"), database, journal)
+    }
+
+    /// By another `sqlite3`.
+    pub fn by(sqlite3: &Path, database: &Path, journal: &str) -> Self {
+        let mut program = Command::new(sqlite3)
             .args(["-batch", "-bail"])
             .arg(database)
             .stdin(Stdio::piped())
@@ -137,10 +142,11 @@ impl Transactions {
              create table numbers (n integer primary key, data blob); create table sum (total); insert into sum values (0);\n"
         );
         std::thread::spawn(move || {
+            // Some versions do the rest of a line in which something has failed.
             let transactions = (1..=Self::COUNT).map(|n| {
                 format!(
                     "begin; insert into numbers values ({n}, randomblob({n} % 3000)); \
-                     update sum set total = total + {n}; commit; select {n};\n"
+                     update sum set total = total + {n}; commit;\nselect {n};\n"
                 )
             });
             for line in std::iter::once(begin).chain(transactions) {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use anteros_tests::judge;
 use anteros_tests::model::{Ops, Plain, World, compare};
-use anteros_tests::peers::posix_judge;
+use anteros_tests::peers::{posix_judge, sqlite_tests};
 use anteros_tests::trees::Random;
 
 use crate::crash::Transactions;
@@ -307,6 +307,100 @@ fn a_database_in_a_log_outlives_a_daemon_that_is_killed() {
             unmount(&shop, daemon);
         }
     }
+}
+
+/// The same, of a database without a journal, because SQLite writes to it atomically.
+#[test]
+fn a_database_that_is_written_atomically_outlives_a_daemon_that_is_killed() {
+    if !judge::has_fuse() || !judge::has_program("sqlite3") {
+        return;
+    }
+    let Some(sqlite3) = sqlite_tests().map(|tests| tests.join("sqlite3")) else {
+        return;
+    };
+    let mut random = Random(6);
+    for (round, policy) in ["none", "record", "paper"].into_iter().enumerate() {
+        let shop = shop("64M");
+        let daemon = mount(&shop, &format!("--policy {policy}"));
+        let database = shop.path("mnt/database");
+        let mut transactions = Transactions::by(&sqlite3, &database, "delete");
+        transactions.until(20 + random.below(200), || {
+            let told = shop.good("stat mnt --json");
+            let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+            let count = &told["log_atomic_writes_total"];
+            assert!(count.as_f64().unwrap() > 20.0, "{told}");
+            kill_daemon(&shop, daemon);
+        });
+        let daemon = mount(&shop, "");
+        let names = fs::read_dir(shop.path("mnt")).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["database"]);
+        transactions.check(&database, "delete", &format!("round {round}"));
+        unmount(&shop, daemon);
+    }
+}
+
+/// What others have read of a file meanwhile is not in the kernel's cache any more when atomic writes are given up.
+#[test]
+fn atomic_writes_that_are_given_up_leave_nothing_behind() {
+    const PROGRAM: &str = r#"
+        my ($begin, $commit, $abort) = (0xf501, 0xf502, 0xf505);
+        sub see { print "$_[0]: ", -s "f", " ", `head -c 4 f`, "
+" }
+        open(my $f, "+<", "f") or die;
+        ioctl($f, $begin, 0) or die "begin: $!";
+        syswrite($f, "new!" x 2048) or die;
+        see("begun");
+        ioctl($f, $abort, 0) or die "abort: $!";
+        see("given up");
+        ioctl($f, $begin, 0) or die "begin: $!";
+        sysseek($f, 0, 0);
+        syswrite($f, "more" x 2048) or die;
+        ioctl($f, $commit, 0) or die "commit: $!";
+        see("committed");
+        ioctl($f, $begin, 0) or die "begin: $!";
+        sysseek($f, 0, 0);
+        syswrite($f, "lost" x 4096) or die;
+        see("begun");
+        truncate($f, 5) and die "truncated";
+        print "truncate: $!
+";
+        close($f);
+        # The kernel tells of that when it has time.
+        select(undef, undef, undef, 0.05) while -s "f" != 8192;
+        see("closed");
+        open($f, "<", "f") or die;
+        ioctl($f, $begin, 0) and die "to read alone";
+        print "to read alone: $!
+";
+        ioctl($f, 0xf50b, 0) and die "unknown";
+        print "unknown: $!
+";
+    "#;
+    if !judge::has_fuse() || !judge::has_program("perl") {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    fs::write(shop.path("mnt/f"), [b'-'; 4096]).unwrap();
+    let mut perl = Command::new("perl");
+    let said = run(perl.args(["-we", PROGRAM]).current_dir(shop.path("mnt")));
+    assert_eq!(
+        said.out,
+        "begun: 8192 new!\ngiven up: 4096 ----\ncommitted: 8192 more\nbegun: 16384 lost\n\
+         truncate: Device or resource busy\nclosed: 8192 more\nto read alone: Invalid argument\n\
+         unknown: Inappropriate ioctl for device\n",
+        "{said:?}"
+    );
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "--no-atomic-writes");
+    let mut perl = Command::new("perl");
+    perl.args([
+        "-e",
+        r#"open(my $f, "+<", "f"); ioctl($f, 0xf501, 0) or print $!"#,
+    ]);
+    let said = run(perl.current_dir(shop.path("mnt")));
+    assert_eq!(said.out, "Inappropriate ioctl for device", "{said:?}");
+    unmount(&shop, daemon);
 }
 
 /// A log that is full says so, to whoever writes, and loses nothing.

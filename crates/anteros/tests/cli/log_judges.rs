@@ -9,7 +9,7 @@ use std::process::Command;
 use anteros_tests::judge;
 use anteros_tests::peers::sqlite_tests;
 
-use crate::log::{mount, mounted, unmount};
+use crate::log::{mount, mounted, shop, unmount};
 use crate::trees::stress;
 use crate::{NOBODY, run};
 
@@ -87,7 +87,9 @@ fn sqlite_s_tests_find_nothing_in_a_log() {
     let Some(built) = sqlite_tests() else {
         return;
     };
-    let (shop, daemon) = mounted("2G");
+    let shop = shop("2G");
+    // Else no journal would be tested.
+    let daemon = mount(&shop, "--no-atomic-writes");
     // Others may not come to where they were built.
     let tests = shop.path("sqlite");
     let mut copy = Command::new("cp");
@@ -109,9 +111,20 @@ fn sqlite_s_tests_find_nothing_in_a_log() {
     let here = judged_by_sqlite(&tests, &shop.path("mnt/here"), &chosen);
     assert!(plain.tests > 3000, "{plain:?}");
     assert_eq!(here, plain);
+    unmount(&shop, daemon);
+    // Those of atomic writes, which do nothing where there are none.
+    let daemon = mount(&shop, "");
+    let atomic = [
+        script("permutations.test"),
+        "veryquick".into(),
+        "atomic.test".into(),
+        "atomic2.test".into(),
+    ];
+    let atomic = judged_by_sqlite(&tests, &shop.path("mnt/atomic"), &atomic);
+    assert!(atomic.tests > 60 && atomic.failed.is_empty(), "{atomic:?}");
     judge::say(format_args!(
-        "SQLite's tests: {} in a log and in a directory, of which fail in both: {:?}",
-        here.tests, here.failed
+        "SQLite's tests: {} in a log and in a directory, of which fail in both: {:?}; {} of atomic writes",
+        here.tests, here.failed, atomic.tests
     ));
     unmount(&shop, daemon);
 }
@@ -136,7 +149,8 @@ fn sqlite_s_benchmark_has_the_same_result_in_a_log() {
             .to_owned()
     };
     for journal in ["delete", "persist", "truncate", "wal"] {
-        let (shop, daemon) = mounted("64M");
+        let shop = shop("64M");
+        let daemon = mount(&shop, "--no-atomic-writes");
         let (plain, here) = (shop.path("plain"), shop.path("mnt/database"));
         assert_eq!(result(&here, journal), result(&plain, journal), "{journal}");
         unmount(&shop, daemon);

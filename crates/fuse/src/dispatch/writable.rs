@@ -4,8 +4,8 @@
 use std::io;
 
 use anteros_core::{
-    Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime, Timestamp,
-    Writable,
+    AtomicStep, Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime,
+    Timestamp, Writable,
 };
 use rustix::io::Errno;
 use zerocopy::FromZeros;
@@ -16,9 +16,9 @@ use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::proto::{
     CopyFileRangeIn, CreateIn, EntryOut, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn,
-    InHeader, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In,
-    SetattrIn, WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, op, open_flag,
-    setattr, unpack_rdev,
+    InHeader, IoctlIn, IoctlOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn,
+    ReleaseIn, Rename2In, SetattrIn, WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    XattrSize, f2fs, op, open_flag, setattr, unpack_rdev,
 };
 
 /// `S_IFREG`.
@@ -55,6 +55,7 @@ impl Writing<'_> {
                 self.fs.seek_open(self.file(wanted.fh), wanted.offset, what)
             }),
             op::FALLOCATE => self.fallocate(args),
+            op::IOCTL => self.ioctl(args, out),
             op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => self.copy_file_range(args, out),
             op::SETATTR => self.setattr(args, out),
             op::MKNOD => self.mknod(args, out),
@@ -317,6 +318,29 @@ impl Writing<'_> {
             self.reaches(self.ino, offset.saturating_add(length));
         }
         self.drop_privileges_of_users(self.file(fh)).map(|()| 0)
+    }
+
+    /// The commands by which F2FS is told to write atomically, since SQLite knows them.
+    fn ioctl(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
+        let asked: IoctlIn = args.take()?;
+        // What the kernel keeps would come when it is too late.
+        if self.write_back().is_some() || !self.fs.has_atomic_writes() {
+            return Err(Errno::NOTTY);
+        }
+        let step = match asked.cmd {
+            f2fs::GET_FEATURES => None,
+            f2fs::START_ATOMIC_WRITE => Some(AtomicStep::Begin),
+            f2fs::COMMIT_ATOMIC_WRITE => Some(AtomicStep::Commit),
+            f2fs::ABORT_ATOMIC_WRITE => Some(AtomicStep::Abort),
+            _ => return Err(Errno::NOTTY),
+        };
+        let len = put(out, &IoctlOut::new_zeroed())?;
+        match step {
+            Some(step) => self
+                .done(self.fs.write_atomically(self.file(asked.fh), step))
+                .map(|_| len),
+            None => Ok(len + put(&mut out[len..], &f2fs::FEATURE_ATOMIC_WRITE)?),
+        }
     }
 
     fn copy_file_range(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {

@@ -71,6 +71,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = codec)]
     background_codec: Codec,
 
+    /// Offer no atomic writes: databases that know how to use them keep journals
+    #[arg(long)]
+    no_atomic_writes: bool,
+
     /// policy=NAME, codec=NAME and background-codec=NAME as mount(8) takes them; they count for more than the others
     #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = choice)]
     options: Vec<Choice>,
@@ -172,6 +176,7 @@ impl Args {
             learns: self.learn,
             codec: self.codec,
             background_codec: self.background_codec,
+            atomic_writes: !self.no_atomic_writes,
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             ..Options::new(system_clock)
@@ -211,6 +216,7 @@ impl Args {
             self.workers.count_for_mount(),
         );
         let session = watch.clone().listen(session);
+        log.on_abort(daemon::log::forgetter(session.notifier()).map_err(Failure::os)?);
         // What is recorded is what programs ask for.
         if self.prefetch > 0 && self.launches.is_none() {
             let notifier = session.notifier();
