@@ -55,6 +55,18 @@ pub(crate) fn libfuse_version() -> Outcome<String> {
     Ok(fs::read_to_string(version)?.trim().to_owned())
 }
 
+/// An `sqlite3` that writes atomically where it can.
+///
+/// # Errors
+/// When it was not built.
+pub(crate) fn sqlite() -> Outcome<PathBuf> {
+    let program = peers()?.join("sqlite/sqlite3");
+    match program.exists() {
+        true => Ok(program),
+        false => Err("it was not built; `scripts/peers.sh sqlite` does".into()),
+    }
+}
+
 /// Runs a program of the tree in place of this one.
 ///
 /// # Errors

@@ -38,7 +38,12 @@ pub(super) fn sqlite(bench: &mut Bench) -> Outcome {
             bench.contest(&subject, &ways, |bench, way| {
                 let nothing = |_: &Path| Ok(());
                 bench.fresh(native, way, nothing, |served| {
-                    let seconds = seconds(&script, &served.directory.join("db"), rows)?;
+                    let seconds = seconds(
+                        Path::new("sqlite3"),
+                        &script,
+                        &served.directory.join("db"),
+                        rows,
+                    )?;
                     Ok(vec![rows as f64 / seconds])
                 })
             });
@@ -62,16 +67,21 @@ pub(in crate::bench) fn text(journal: &str, rows: usize) -> Outcome<String> {
 }
 
 /// How long it takes; afterwards all rows must be there.
-pub(in crate::bench) fn seconds(script: &Path, database: &Path, rows: usize) -> Outcome<f64> {
+pub(in crate::bench) fn seconds(
+    sqlite3: &Path,
+    script: &Path,
+    database: &Path,
+    rows: usize,
+) -> Outcome<f64> {
     let script = fs::File::open(script)?;
     let start = Instant::now();
-    run(Command::new("sqlite3")
+    run(Command::new(sqlite3)
         .args(["-batch", "-bail"])
         .arg(database)
         .stdin(script)
         .stdout(Stdio::null()))?;
     let seconds = start.elapsed().as_secs_f64();
-    let mut count = Command::new("sqlite3");
+    let mut count = Command::new(sqlite3);
     let count = output(count.arg(database).arg("select count(*) from t"))?;
     match count.trim().parse::<usize>() {
         Ok(found) if rows == found => Ok(seconds),
