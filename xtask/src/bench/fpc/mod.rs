@@ -7,10 +7,12 @@
 //! It mounts and attaches loop devices: it must run as root.
 
 mod compressibility;
+mod executables;
 mod goals;
 mod overhead;
 mod portrait;
 mod programs;
+mod steady;
 mod traces;
 mod workloads;
 
@@ -41,10 +43,12 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 7] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("compressibility", compressibility::compressibility),
+    ("steady", steady::steady),
+    ("executables", executables::executables),
     ("programs", programs::programs),
     ("overhead", overhead::overhead),
 ];

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::Outcome;
 use crate::bench::corpus;
 use crate::bench::launch::{LARGE_PROGRAMS, PROGRAMS, Program, seconds};
@@ -17,10 +19,10 @@ use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 use crate::run::output;
 
-const DEVICE_BYTES: u64 = 3 << 30;
+pub(super) const DEVICE_BYTES: u64 = 3 << 30;
 
 /// Of each program, before executables are compressed.
-const LAUNCHES: usize = 3;
+pub(super) const LAUNCHES: usize = 3;
 
 /// Policies that go with compression in the background: those that leave executables alone as they are written.
 const COMPACTED: [&str; 2] = [" --policy paper", " --policy record"];
@@ -33,7 +35,8 @@ const REQUEST_SECONDS: f64 = 120e-6;
 const BYTES_A_SECOND: f64 = 250e6;
 
 /// Corpora, and what is started from them.
-const CORPORA: [(&str, &[Program]); 2] = [("apps", &PROGRAMS), ("programs", &LARGE_PROGRAMS)];
+pub(super) const CORPORA: [(&str, &[Program]); 2] =
+    [("apps", &PROGRAMS), ("programs", &LARGE_PROGRAMS)];
 
 /// Runs the part.
 ///
@@ -101,7 +104,8 @@ fn turn(
     output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
     turn.stand()?.sync()?;
     if system.launches > 0 {
-        compact(bench, &mut turn, system, programs)?;
+        let launches: Vec<_> = programs.iter().map(launch).collect();
+        compact(bench, &mut turn, system, &launches)?;
     }
     turn.mount_again()?;
     let mut figures = vec![(used(turn.directory()?)? - empty) as f64];
@@ -119,17 +123,30 @@ fn turn(
     Ok(figures)
 }
 
-/// Has launches recorded, and executables compressed.
-fn compact(bench: &Bench, turn: &mut Turn, system: &System, programs: &[Program]) -> Outcome {
+/// Something that reads a tree.
+pub(super) type Reading<'a> = Box<dyn Fn(&Path) -> Outcome + 'a>;
+
+/// The start of a program.
+pub(super) fn launch((_, program): &Program) -> Reading<'_> {
+    Box::new(|tree| seconds(tree, program, None).map(drop))
+}
+
+/// Has executables compressed, after so many launches of each as the system wants were recorded; returns what is told of that.
+pub(super) fn compact(
+    bench: &Bench,
+    turn: &mut Turn,
+    system: &System,
+    launches: &[Reading],
+) -> Outcome<Value> {
     let record = bench.place.directory("record")?.join("launches");
     if record.exists() {
         fs::remove_file(&record)?;
     }
     let record = record.to_str().ok_or("a path that is no text")?;
-    for _ in 0..LAUNCHES {
-        for (_, program) in programs {
+    for _ in 0..system.launches {
+        for launch in launches {
             turn.mount_again_with(&["--launches", record])?;
-            seconds(&turn.directory()?.join("tree"), program, None)?;
+            launch(&turn.directory()?.join("tree"))?;
         }
     }
     turn.mount_again_with(&["--launches", record])?;

@@ -17,9 +17,9 @@ use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 
-const DEVICE_BYTES: u64 = 1 << 30;
+pub(in crate::bench) const DEVICE_BYTES: u64 = 1 << 30;
 /// Shares that are filled, in percent.
-const SHARES: [u64; 3] = [50, 80, 90];
+pub(in crate::bench) const SHARES: [u64; 3] = [50, 80, 90];
 /// Sizes of files, in blocks.
 const SIZES: [u64; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 const BLOCK: usize = 4096;
@@ -36,14 +36,35 @@ const HOT_ONE_OF: u64 = 5;
 /// Of a hundred writes, those that go to hot blocks.
 const HOT_WRITES: u64 = 80;
 
+/// What a turn finds.
+pub(in crate::bench) const METRICS: [(&str, Unit); 3] = [
+    ("bytes written to the device for each byte", Unit::Times),
+    ("overwritten", Unit::BytesPerSecond),
+    ("filled, of 1 GiB", Unit::Bytes),
+];
 /// The goals look for it.
 pub(super) const AMPLIFICATION: &str = "ageing: bytes written to the device for each byte";
 /// The share of which the goal speaks.
 pub(super) const FULLEST: &str = "90 % full";
 
+/// What files are.
+#[derive(Clone, Copy)]
+pub(in crate::bench) struct Kind {
+    /// How their names end.
+    pub(in crate::bench) suffix: &'static str,
+    /// Of each 512 bytes, those that look random; the others are all the same.
+    pub(in crate::bench) noise: usize,
+}
+
+const FILES: Kind = Kind {
+    suffix: "",
+    noise: UNIT,
+};
+const UNIT: usize = 512;
+
 /// Where writes go.
 #[derive(Clone, Copy)]
-enum Pattern {
+pub(in crate::bench) enum Pattern {
     Uniform,
     Skewed,
     Mixed,
@@ -61,11 +82,7 @@ const THEORY: &str = "ageing: where writes go anywhere, greedy cleaning is the b
 pub(super) fn ageing(bench: &mut Bench) -> Outcome {
     let memory = Memory::full(bench.place, DEVICE_BYTES)?;
     let systems = bench.file_systems();
-    let metrics = [
-        (AMPLIFICATION.to_owned(), Unit::Times),
-        ("ageing: overwritten".to_owned(), Unit::BytesPerSecond),
-        ("ageing: filled, of 1 GiB".to_owned(), Unit::Bytes),
-    ];
+    let metrics = METRICS.map(|(what, unit)| (format!("ageing: {what}"), unit));
     bench.note(THEORY.to_owned());
     for share in SHARES {
         for (name, pattern) in [
@@ -75,23 +92,27 @@ pub(super) fn ageing(bench: &mut Bench) -> Outcome {
         ] {
             let subject = format!("{share} % full, {name}");
             bench.contest(&subject, &metrics, &systems, |bench, system| {
-                turn(bench, system, &memory.file, (share, pattern))
+                turn(bench, system, &memory.file, (share, pattern, FILES))
             });
         }
     }
     Ok(())
 }
 
-fn turn(
+/// The figures of [`METRICS`].
+///
+/// # Errors
+/// When the device is full too early, or something else is there than was written.
+pub(in crate::bench) fn turn(
     bench: &Bench,
     system: &System,
     device: &Path,
-    (share, pattern): (u64, Pattern),
+    (share, pattern, kind): (u64, Pattern, Kind),
 ) -> Outcome<Vec<f64>> {
     let mut turn = bench.turn(system, device)?;
     let there = rustix::fs::statvfs(turn.directory()?)?;
     let filled = there.f_blocks * there.f_frsize / 100 * share;
-    let mut content = Content::fill(turn.directory()?, filled)?;
+    let mut content = Content::fill(turn.directory()?, kind, filled)?;
     turn.mount_again()?;
     bench.count(&mut turn)?;
     let start = Instant::now();
@@ -107,6 +128,7 @@ fn turn(
 
 /// What files hold.
 struct Content {
+    kind: Kind,
     /// How often each block of each file was written.
     files: Vec<Vec<u32>>,
     /// The first block of each file, if all were one.
@@ -117,8 +139,9 @@ struct Content {
 
 impl Content {
     /// Writes so many bytes in new files of mixed sizes.
-    fn fill(directory: &Path, bytes: u64) -> Outcome<Self> {
+    fn fill(directory: &Path, kind: Kind, bytes: u64) -> Outcome<Self> {
         let mut content = Self {
+            kind,
             files: Vec::new(),
             starts: Vec::new(),
             blocks: 0,
@@ -146,9 +169,12 @@ impl Content {
 
     /// Writes a file as a whole, new.
     fn write_file(&self, directory: &Path, index: usize) -> Outcome<File> {
-        let file = File::create_new(path(directory, index))?;
+        let file = File::create_new(self.kind.path(directory, index))?;
         for (block, &version) in (0..).zip(&self.files[index]) {
-            file.write_all_at(&stamped(index, block, version), block * BLOCK as u64)?;
+            file.write_all_at(
+                &self.kind.stamped(index, block, version),
+                block * BLOCK as u64,
+            )?;
         }
         Ok(file)
     }
@@ -167,12 +193,17 @@ impl Content {
             let any = self.random.below(self.blocks);
             let index = self.starts.partition_point(|&start| start <= any) - 1;
             let blocks = self.files[index].len() as u64;
-            let file = File::options().write(true).open(path(directory, index))?;
+            let file = File::options()
+                .write(true)
+                .open(self.kind.path(directory, index))?;
             for _ in 0..BATCH.min(blocks) {
                 let block = pattern.pick(&mut self.random, blocks);
                 let version = &mut self.files[index][block as usize];
                 *version += 1;
-                file.write_all_at(&stamped(index, block, *version), block * BLOCK as u64)?;
+                file.write_all_at(
+                    &self.kind.stamped(index, block, *version),
+                    block * BLOCK as u64,
+                )?;
                 written += BLOCK as u64;
             }
             file.sync_all()?;
@@ -187,21 +218,32 @@ impl Content {
         let is_largest = |versions: &Vec<u32>| versions.len() as u64 == blocks;
         let index = self.files.iter().position(is_largest).unwrap_or(0);
         let pages = 1 + self.random.below(PAGES_MAX);
+        let pages = (0..pages).map(|_| Pattern::Skewed.pick(&mut self.random, blocks));
+        let pages: Vec<u64> = pages.collect();
         let journal = directory.join("data-journal");
-        let copies = vec![1; 512 + pages as usize * (BLOCK + 8)];
+        let mut copies = vec![1; 512];
+        for &page in &pages {
+            let version = self.files[index][page as usize];
+            copies.extend([0; 8]);
+            copies.extend(self.kind.stamped(index, page, version));
+        }
         let file = File::create_new(&journal)?;
         file.write_all_at(&copies, 0)?;
         file.sync_all()?;
-        let data = File::options().write(true).open(path(directory, index))?;
-        for _ in 0..pages {
-            let block = Pattern::Skewed.pick(&mut self.random, blocks);
-            let version = &mut self.files[index][block as usize];
+        let data = File::options()
+            .write(true)
+            .open(self.kind.path(directory, index))?;
+        for &page in &pages {
+            let version = &mut self.files[index][page as usize];
             *version += 1;
-            data.write_all_at(&stamped(index, block, *version), block * BLOCK as u64)?;
+            data.write_all_at(
+                &self.kind.stamped(index, page, *version),
+                page * BLOCK as u64,
+            )?;
         }
         data.sync_all()?;
         fs::remove_file(journal)?;
-        Ok(copies.len() as u64 + pages * BLOCK as u64)
+        Ok((copies.len() + pages.len() * BLOCK) as u64)
     }
 
     /// Removes some files; others come in their place, of other sizes that take as much together.
@@ -215,7 +257,7 @@ impl Content {
         let newest = |versions: &Vec<u32>| versions.iter().max().copied().unwrap_or(0);
         let mut sizes = Vec::new();
         for &index in &indexes {
-            fs::remove_file(path(directory, index))?;
+            fs::remove_file(self.kind.path(directory, index))?;
             sizes.push(self.files[index].len());
         }
         sizes.rotate_right(1);
@@ -235,11 +277,11 @@ impl Content {
     fn check(&self, directory: &Path) -> Outcome {
         let mut found = vec![0; BLOCK];
         for (index, versions) in self.files.iter().enumerate() {
-            let path = path(directory, index);
+            let path = self.kind.path(directory, index);
             let file = File::open(&path)?;
             for (block, &version) in (0..).zip(versions) {
                 file.read_exact_at(&mut found, block * BLOCK as u64)?;
-                if found != stamped(index, block, version) {
+                if found != self.kind.stamped(index, block, version) {
                     let head: Vec<u64> = words(&found).take(4).collect();
                     let path = path.display();
                     return Err(format!(
@@ -272,23 +314,29 @@ impl Pattern {
     }
 }
 
-fn path(directory: &Path, index: usize) -> PathBuf {
-    directory.join(format!("file{index}"))
-}
-
-/// A block that says of which file it is, where it lies there, and how often it was written.
-fn stamped(file: usize, block: u64, version: u32) -> Vec<u8> {
-    let head = [file as u64, block, version.into()];
-    let mix = head.iter().fold(0, |mix: u64, &word| {
-        (mix ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    });
-    let mut block = vec![0; BLOCK];
-    for (at, bytes) in block.chunks_exact_mut(8).enumerate() {
-        let word = head.get(at).copied();
-        let word = word.unwrap_or(mix.wrapping_add(at as u64));
-        bytes.copy_from_slice(&word.to_le_bytes());
+impl Kind {
+    fn path(self, directory: &Path, index: usize) -> PathBuf {
+        directory.join(format!("file{index}{}", self.suffix))
     }
-    block
+
+    /// A block that says of which file it is, where it lies there, and how often it was written.
+    fn stamped(self, file: usize, block: u64, version: u32) -> Vec<u8> {
+        let head = [file as u64, block, version.into()];
+        let mix = head.iter().fold(0, |mix: u64, &word| {
+            (mix ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        let mut random = Random::new(mix);
+        let mut block = vec![mix as u8; BLOCK];
+        for unit in block.chunks_mut(UNIT) {
+            for word in unit[..self.noise].chunks_exact_mut(8) {
+                word[..6].copy_from_slice(&random.below(1 << 48).to_le_bytes()[..6]);
+            }
+        }
+        for (word, bytes) in head.iter().zip(block.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        block
+    }
 }
 
 fn words(block: &[u8]) -> impl Iterator<Item = u64> {
@@ -321,9 +369,9 @@ mod tests {
 
     #[test]
     fn a_block_says_what_it_is() {
-        let block = stamped(3, 9, 2);
+        let block = FILES.stamped(3, 9, 2);
         assert_eq!(block.len(), BLOCK);
         assert_eq!(words(&block).take(3).collect::<Vec<_>>(), [3, 9, 2]);
-        assert_ne!(block[24..], stamped(3, 9, 3)[24..]);
+        assert_ne!(block[24..], FILES.stamped(3, 9, 3)[24..]);
     }
 }

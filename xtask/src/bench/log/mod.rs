@@ -7,7 +7,7 @@
 //!
 //! It mounts and attaches loop devices: it must run as root.
 
-mod ageing;
+pub(in crate::bench) mod ageing;
 mod goals;
 mod memory;
 mod recovery;

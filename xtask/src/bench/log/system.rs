@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::Outcome;
 use crate::bench::contest::Contender;
 use crate::bench::mounted::{Daemon, Mounted};
@@ -120,16 +122,29 @@ impl System {
         }
     }
 
-    /// Has a mounted log of ours compress executables in the background.
+    /// Has a mounted log of ours compress executables in the background, and returns what is told of that.
     ///
     /// # Errors
     /// When it is no log, or that fails.
-    pub(in crate::bench) fn compact(&self, directory: &Path) -> Outcome {
+    pub(in crate::bench) fn compact(&self, directory: &Path) -> Outcome<Value> {
+        self.ask(&["log", "compact", "--json"], directory)
+    }
+
+    /// What a mounted log of ours has counted.
+    ///
+    /// # Errors
+    /// When it is no log, or does not answer.
+    pub(in crate::bench) fn statistics(&self, directory: &Path) -> Outcome<Value> {
+        self.ask(&["stat", "--json"], directory)
+    }
+
+    fn ask(&self, words: &[&str], directory: &Path) -> Outcome<Value> {
         let How::Log(program, _) = &self.how else {
             return Err("no log".into());
         };
         let mut command = Command::new(program);
-        output(command.args(["log", "compact"]).arg(directory)).map(drop)
+        let told = output(command.args(words).arg(directory))?;
+        Ok(serde_json::from_str(&told)?)
     }
 
     /// Makes one on a device, whatever lies there.

@@ -65,6 +65,9 @@ pub(in crate::bench) const RECORDED: [Recorded; 4] = [
 /// The goals look for it.
 pub(in crate::bench) const UNMOUNTED: &str = "traces: written to the device until unmounted";
 
+/// The same.
+pub(in crate::bench) const SYNCED: &str = "traces: writes and the fsync behind them, mean";
+
 /// Enough for all of them.
 pub(in crate::bench) const DEVICE_BYTES: u64 = 1 << 30;
 
@@ -87,10 +90,7 @@ pub(in crate::bench) fn contest(bench: &mut Bench, memory: &Memory, recorded: &R
         (UNMOUNTED, Unit::Bytes),
         ("traces: fsync, median", Unit::Seconds),
         ("traces: fsync, 99 of 100 below", Unit::Seconds),
-        (
-            "traces: writes and the fsync behind them, mean",
-            Unit::Seconds,
-        ),
+        (SYNCED, Unit::Seconds),
         ("traces: replay", Unit::Seconds),
     ];
     let metrics = metrics.map(|(name, unit)| (name.to_owned(), unit));

@@ -2,17 +2,21 @@
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anteros_core::parse_size;
+use serde_json::json;
 
 use super::gc::{tell, wait};
 use crate::command::stat::attribute;
 use crate::daemon::log::COMPACTION;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
+
+const PAGE: u64 = 4096;
 
 /// Numbers of inodes that fit into an attribute.
 const TOLD_AT_ONCE: usize = 2000;
@@ -30,6 +34,10 @@ pub struct Args {
     /// Bytes of content in a second, at most (K, M, G)
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     rate: Option<u64>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -85,27 +93,43 @@ impl Args {
         }
         let [files, others, seen, blocks, bytes, faults] =
             [0, 1, 2, 3, 4, 5].map(|at| done.count(at));
-        let mut text = format!(
-            "{} executables, {} other files; {} looked at, {} of that compressed to {}\n",
-            output::count(files),
-            output::count(others),
-            output::bytes(seen * 4096),
-            output::bytes(blocks * 4096),
-            output::bytes(bytes),
-        );
-        if faults > 0 {
-            text += &format!(
-                "{} pieces could not be read, and stay as they are: the daemon says which\n",
-                output::count(faults)
-            );
+        match self.json {
+            true => output::json(&json!({
+                "executables": files,
+                "other_files": others,
+                "bytes": seen * PAGE,
+                "compressed_bytes": blocks * PAGE,
+                "stored_bytes": bytes,
+                "unreadable": faults,
+            }))?,
+            false => {
+                let bytes = [seen * PAGE, blocks * PAGE, bytes].map(output::bytes);
+                tell_done([files, others, faults], &bytes)?;
+            }
         }
-        output::text(&text)?;
         interrupt::check(&asked_to_stop)?;
         match faults {
             0 => Ok(Verdict::Good),
             _ => Ok(Verdict::Partial),
         }
     }
+}
+
+fn tell_done(
+    [files, others, faults]: [u64; 3],
+    [seen, compressed, stored]: &[String; 3],
+) -> io::Result<()> {
+    let (files, others) = (output::count(files), output::count(others));
+    let mut text = format!(
+        "{files} executables, {others} other files; {seen} looked at, {compressed} of that compressed to {stored}\n"
+    );
+    if faults > 0 {
+        let faults = output::count(faults);
+        text += &format!(
+            "{faults} pieces could not be read, and stay as they are: the daemon says which\n"
+        );
+    }
+    output::text(&text)
 }
 
 fn metadata(path: &Path) -> Result<Metadata, Failure> {
