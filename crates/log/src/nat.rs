@@ -4,6 +4,7 @@
 //! of each checkpoint until it has grown too long for that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use anteros_core::{FsResult, WritableDevice};
@@ -96,20 +97,29 @@ impl Nat {
             .ok_or_else(medium::vanished)
     }
 
-    /// Reads a block of the table, and with it those behind that lie beside it.
+    /// Reads a block of the table, and with it those around it in the same copy that count.
     fn load(&mut self, table_block: u32) -> FsResult<()> {
-        let place = self.place(table_block);
-        let end = self.blocks.min(table_block + NEAR);
-        let beside = (table_block..end).zip(place..);
-        let count = beside
-            .take_while(|&(index, at)| self.place(index) == at)
-            .count();
-        let mut bytes = vec![0; count * BLOCK_BYTES];
+        let copy = self.place(table_block) - u64::from(table_block);
+        let first = table_block - table_block % NEAR;
+        let near = first..self.blocks.min(first + NEAR);
+        match self.read(copy, near) {
+            // It may be one of the others.
+            Err(_) => self.read(copy, table_block..table_block + 1),
+            done => done,
+        }
+    }
+
+    /// Reads blocks of a copy, and keeps those that count.
+    fn read(&mut self, copy: u64, range: Range<u32>) -> FsResult<()> {
+        let mut bytes = vec![0; range.len() * BLOCK_BYTES];
+        let first = copy + u64::from(range.start);
         self.device
-            .read_at(place * BLOCK_BYTES as u64, &mut bytes)?;
+            .read_at(first * BLOCK_BYTES as u64, &mut bytes)?;
         let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
-        for (index, block) in (table_block..).zip(blocks) {
-            self.cached.entry(index).or_insert_with(|| Box::new(*block));
+        for (index, block) in range.zip(blocks) {
+            if self.place(index) == copy + u64::from(index) {
+                self.cached.entry(index).or_insert_with(|| Box::new(*block));
+            }
         }
         Ok(())
     }
