@@ -1,8 +1,8 @@
 //! Part `executables`: what compression in the background makes of executables themselves (figure 13a of the paper), and how much
 //! is decompressed in vain when some of them is read (table 3).
 //!
-//! With and without a record of what is read. Nothing but what is asked for is read meanwhile: neither the kernel nor the log
-//! reads ahead.
+//! With and without a record of what is read. The kernel reads nothing ahead. What is wanted is what a first run reads, each page
+//! counted once; what is decompressed for it are the pages that the kernel asks for and those that it is given unasked.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,11 +11,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::programs::{CORPORA, DEVICE_BYTES, LAUNCHES, Reading, compact, launch};
+use super::programs::{CORPORA, DEVICE_BYTES, LAUNCHES, Reading, compact, launch, new_record};
 use crate::Outcome;
 use crate::bench::corpus;
 use crate::bench::log::Bench;
 use crate::bench::log::system::System;
+use crate::bench::log::turn::Turn;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::tree;
@@ -88,7 +89,7 @@ fn contest(
 
 /// A log whose executables are compressed, after so many launches.
 fn system(bench: &Bench, codec: &str, launches: usize) -> System {
-    let words = format!("--policy record --prefetch 0 --readahead 4K --background-codec {codec}");
+    let words = format!("--policy record --readahead 4K --background-codec {codec}");
     let system = System::log(&bench.anteros, &words);
     let known = match launches {
         0 => "compacted in order",
@@ -109,23 +110,42 @@ fn turn(
     let mut copy = Command::new("cp");
     output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
     turn.stand()?.sync()?;
+    let wanted = readings
+        .iter()
+        .map(|reading| wanted(bench, &mut turn, system, reading));
+    let wanted = wanted.collect::<Outcome<Vec<f64>>>()?;
     let told = compact(bench, &mut turn, system, readings)?;
-    let [before, after] = ["compressed_bytes", "stored_bytes"].map(|key| told[key].as_f64());
-    let (before, after) = before.zip(after).ok_or("what is not told")?;
+    let before = number(&told, "compressed_bytes")?;
+    let after = number(&told, "stored_bytes")?;
     let mut figures = vec![after / before, after];
-    for reading in readings {
+    for (reading, wanted) in readings.iter().zip(wanted) {
         turn.mount_again()?;
         reading(&turn.directory()?.join("tree"))?;
-        figures.push(amplified(&system.statistics(turn.directory()?)?)?);
+        let told = system.statistics(turn.directory()?)?;
+        let asked = number(&told["log_classes"]["executable"], "read_pages")?;
+        let given = number(&told, "log_given_bytes_total")? / BLOCK as f64;
+        figures.push((asked + given) / wanted);
     }
     turn.end()?;
     Ok(figures)
 }
 
-/// How many pages were decompressed for each that was wanted.
-fn amplified(told: &Value) -> Outcome<f64> {
-    let dar = &told["log_classes"]["executable"]["dar"];
-    Ok(dar.as_f64().ok_or("nothing compressed was read")?)
+/// The pages of executables that something reads.
+fn wanted(bench: &Bench, turn: &mut Turn, system: &System, reading: &Reading) -> Outcome<f64> {
+    let record = new_record(bench)?;
+    turn.mount_again_with(&["--launches", &record])?;
+    reading(&turn.directory()?.join("tree"))?;
+    turn.unmount()?;
+    let told = system.ask(&["log", "launches", "--json"], Path::new(&record))?;
+    let files = told["files"].as_array().ok_or("no files are told")?;
+    let blocks = files.iter().map(|file| number(file, "core_blocks"));
+    blocks.sum()
+}
+
+fn number(told: &Value, key: &str) -> Outcome<f64> {
+    Ok(told[key]
+        .as_f64()
+        .ok_or_else(|| format!("{key} is not told"))?)
 }
 
 /// Blocks of large files of a tree, each time the same.

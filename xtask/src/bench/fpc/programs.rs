@@ -138,19 +138,25 @@ pub(super) fn compact(
     system: &System,
     launches: &[Reading],
 ) -> Outcome<Value> {
+    let record = new_record(bench)?;
+    for _ in 0..system.launches {
+        for launch in launches {
+            turn.mount_again_with(&["--launches", &record])?;
+            launch(&turn.directory()?.join("tree"))?;
+        }
+    }
+    turn.mount_again_with(&["--launches", &record])?;
+    system.compact(turn.directory()?)
+}
+
+/// The path of a record of launches that is not there yet.
+pub(super) fn new_record(bench: &Bench) -> Outcome<String> {
     let record = bench.place.directory("record")?.join("launches");
     if record.exists() {
         fs::remove_file(&record)?;
     }
     let record = record.to_str().ok_or("a path that is no text")?;
-    for _ in 0..system.launches {
-        for launch in launches {
-            turn.mount_again_with(&["--launches", record])?;
-            launch(&turn.directory()?.join("tree"))?;
-        }
-    }
-    turn.mount_again_with(&["--launches", record])?;
-    system.compact(turn.directory()?)
+    Ok(record.to_owned())
 }
 
 /// The bytes that a file system has given away.

@@ -138,7 +138,11 @@ impl System {
         self.ask(&["stat", "--json"], directory)
     }
 
-    fn ask(&self, words: &[&str], directory: &Path) -> Outcome<Value> {
+    /// What our program answers of something, as JSON.
+    ///
+    /// # Errors
+    /// When this is none of ours, or it fails.
+    pub(in crate::bench) fn ask(&self, words: &[&str], directory: &Path) -> Outcome<Value> {
         let How::Log(program, _) = &self.how else {
             return Err("no log".into());
         };
