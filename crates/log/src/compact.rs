@@ -1,4 +1,4 @@
-//! Compression in the background (FPC, 3.3): what launches read of executables lies together, in the order in which they read
+//! Compression in the background (FPC, 3.3): what launches read lies together, in the order in which they read
 //! it, and all else of them in large windows. The order of their logical blocks stays what it is.
 
 use std::collections::HashSet;
@@ -60,6 +60,17 @@ struct Window {
     share: Share,
 }
 
+/// What is compressed in the background.
+enum Suits {
+    Yes,
+    No,
+    /// It has no content.
+    NoFile,
+}
+
+/// That a launch comes by, in the order of the numbers: an inode, and perhaps a logical block of it.
+type Mark = (u64, u32, Option<u32>);
+
 /// Which launches read something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
@@ -70,7 +81,7 @@ enum Share {
 
 impl Log {
     /// Compresses executables. What each launch read of them is put together, in the order in which it was read; behind it comes
-    /// what some read, and then all else. Other files are left alone. Whoever else uses the log has a turn after each 512 KiB;
+    /// what some read, and then all else. Of other files it takes what more than one launch has read along, and leaves the rest alone. Whoever else uses the log has a turn after each 512 KiB;
     /// `goes_on` is asked before.
     ///
     /// # Errors
@@ -83,21 +94,39 @@ impl Log {
         mut goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
         let mut done = Compacted::default();
-        let mut known = Vec::new();
+        let (mut known, mut data, mut trail) = (Vec::new(), Vec::new(), Vec::new());
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
             // The lock is not to be held while somebody is asked what was read.
-            let is_executable = self.lock().is_executable(ino);
-            match is_executable {
-                Ok(true) => known.push((ino, reads(file).unwrap_or_default())),
+            let suits = self.lock().suits(ino);
+            let suits = match suits {
                 // It may be gone by now.
-                Ok(false) | Err(FsError::NotFound) => done.others += 1,
-                Err(error) => return Err(error),
+                Err(FsError::NotFound) => Suits::No,
+                suits => suits?,
+            };
+            let reads = reads(file).unwrap_or_default();
+            trail.extend(reads.looked_up.map(|order| (order, ino, None)));
+            match suits {
+                Suits::Yes => known.push((ino, reads)),
+                Suits::No => {
+                    done.others += 1;
+                    // Whoever reads all files once is no program that starts.
+                    if reads.rounds > 1 {
+                        data.push((ino, reads));
+                    }
+                }
+                Suits::NoFile => {}
             }
         }
         done.files = known.len() as u64;
-        let core = core_windows(&known);
-        let first = [core.clone(), other_windows(&known)].concat();
+        let launched = || known.iter().chain(&data);
+        let core = core_windows(launched());
+        trail.extend(
+            core.iter()
+                .map(|(order, window)| (*order, window.ino, Some(window.range.start))),
+        );
+        let core = core.into_iter().map(|(_, window)| window);
+        let first: Vec<Window> = core.chain(other_windows(launched())).collect();
         if !self.compact_windows(&first, &mut done, &mut goes_on)? {
             return Ok(done);
         }
@@ -120,18 +149,19 @@ impl Log {
                 }
             }
         }
-        self.gather_nodes(&core)?;
+        trail.sort_unstable();
+        self.gather_nodes(&trail)?;
         Ok(done)
     }
 
-    /// Writes what leads to the content that each launch reads, in the order in which it is read, so that it lies together:
-    /// directories, inodes, nodes with pointers.
-    fn gather_nodes(&self, core: &[Window]) -> FsResult<()> {
+    /// Writes what leads to the inodes that launches look up, and to the content that each of them reads, in that order, so that
+    /// it lies together: directories, inodes, nodes with pointers.
+    fn gather_nodes(&self, trail: &[Mark]) -> FsResult<()> {
         let mut gathered = HashSet::new();
-        for windows in core.chunks(STEP_BLOCKS) {
+        for marks in trail.chunks(STEP_BLOCKS) {
             let mut state = self.lock();
             state.check_writable()?;
-            let done = state.gather_step(windows, &mut gathered);
+            let done = state.gather_step(marks, &mut gathered);
             state.submit()?;
             done?;
             state.shrink();
@@ -170,16 +200,20 @@ impl Log {
 
 impl State {
     /// Whether it is to be compressed in the background: executables are, or whatever there is.
-    fn is_executable(&mut self, ino: u32) -> FsResult<bool> {
+    fn suits(&mut self, ino: u32) -> FsResult<Suits> {
         let policy = self.options.policy;
         if policy == Policy::None {
             return Err(FsError::Unsupported);
         }
         if self.live(ino)?.kind() != Type::Regular {
-            return Ok(false);
+            return Ok(Suits::NoFile);
         }
         self.recall_name(ino)?;
-        Ok(policy == Policy::Force || self.file_kind(ino)? == FileKind::Executable)
+        let is_executable = self.file_kind(ino)? == FileKind::Executable;
+        Ok(match is_executable || policy == Policy::Force {
+            true => Suits::Yes,
+            false => Suits::No,
+        })
     }
 
     /// Finds out what kind of file the name says that it is, if that was forgotten.
@@ -241,11 +275,11 @@ impl State {
         packed
     }
 
-    fn gather_step(&mut self, windows: &[Window], gathered: &mut HashSet<u32>) -> FsResult<()> {
+    fn gather_step(&mut self, marks: &[Mark], gathered: &mut HashSet<u32>) -> FsResult<()> {
         self.make_room(4 * STEP_BLOCKS)?;
         let before = self.statistics;
-        let done = windows.iter().try_for_each(|window| {
-            match self.gather(window, gathered) {
+        let done = marks.iter().try_for_each(|&(_, ino, lblk)| {
+            match self.gather(ino, lblk, gathered) {
                 // Whatever it is, it is told when it is asked for.
                 Err(FsError::NotFound | FsError::Corrupt(_)) => Ok(()),
                 done => done,
@@ -255,10 +289,14 @@ impl State {
         done
     }
 
-    /// Has what leads to a window written again, but for what was.
-    fn gather(&mut self, window: &Window, gathered: &mut HashSet<u32>) -> FsResult<()> {
-        let mut path = vec![window.ino];
-        let mut ino = window.ino;
+    /// Has an inode written again, and what leads to it, and to a logical block of it, but for what was.
+    fn gather(&mut self, ino: u32, lblk: Option<u32>, gathered: &mut HashSet<u32>) -> FsResult<()> {
+        let mut path = vec![ino];
+        let leaf = match lblk {
+            Some(lblk) => self.leaf_nid(ino, lblk)?,
+            None => None,
+        };
+        let mut ino = ino;
         while ino != ROOT && path.len() < DEPTH_MAX {
             ino = self.live(ino)?.inode.attributes.parent;
             path.push(ino);
@@ -267,7 +305,7 @@ impl State {
             self.gather_directory(ino)?;
             self.write_again(ino)?;
         }
-        match self.leaf_nid(window.ino, window.range.start)? {
+        match leaf {
             Some(nid) if gathered.insert(nid) => self.write_again(nid),
             _ => Ok(()),
         }
@@ -384,7 +422,7 @@ impl State {
 }
 
 /// What each launch read, in the order in which it did; of what lies beside each other, the first decides.
-fn core_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
+fn core_windows<'a>(files: impl Iterator<Item = &'a (u32, FileReads)>) -> Vec<(u64, Window)> {
     let mut ordered = Vec::new();
     for (ino, reads) in files {
         let mut core = reads.core.clone();
@@ -393,19 +431,19 @@ fn core_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
         let mut orders = core.iter().map(|(order, _)| *order);
         for window in windows(*ino, &lblks, Share::Each) {
             let first = orders.by_ref().take(window.range.len()).min();
-            ordered.push((first, window));
+            ordered.extend(first.zip(Some(window)));
         }
     }
     ordered.sort_by_key(|(order, _)| *order);
-    ordered.into_iter().map(|(_, window)| window).collect()
+    ordered
 }
 
 /// What some launches read, file by file.
-fn other_windows(files: &[(u32, FileReads)]) -> Vec<Window> {
+fn other_windows<'a>(files: impl Iterator<Item = &'a (u32, FileReads)>) -> Vec<Window> {
     let of_one = |(ino, reads): &(u32, FileReads)| {
         windows(*ino, &reads.other, Share::Some).collect::<Vec<_>>()
     };
-    files.iter().flat_map(of_one).collect()
+    files.flat_map(of_one).collect()
 }
 
 /// The runs of rising numbers, in pieces that a chunk can hold.
@@ -444,9 +482,15 @@ mod tests {
             ..FileReads::default()
         };
         let files = [(7, one), (8, two)];
-        let expected = [window(7, 40..41), window(8, 0..1), window(7, 10..13)];
-        assert_eq!(core_windows(&files), expected);
-        let others = other_windows(&files).into_iter().map(|window| window.range);
+        let expected = [
+            (1, window(7, 40..41)),
+            (3, window(8, 0..1)),
+            (5, window(7, 10..13)),
+        ];
+        assert_eq!(core_windows(files.iter()), expected);
+        let others = other_windows(files.iter())
+            .into_iter()
+            .map(|window| window.range);
         assert_eq!(others.collect::<Vec<_>>(), [3..5, 9..10]);
     }
 

@@ -25,6 +25,16 @@ pub(crate) enum FileKind {
     Other,
 }
 
+impl FileKind {
+    /// Whether what is read of it now will soon be something else.
+    pub(crate) const fn is_rewritten(self) -> bool {
+        matches!(
+            self,
+            Self::Database | Self::RollbackJournal | Self::WriteAheadLog
+        )
+    }
+}
+
 /// How many of the first bytes of a file are looked at, at most.
 pub(crate) const START_BYTES: usize = 18;
 

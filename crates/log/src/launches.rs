@@ -1,4 +1,4 @@
-//! Which blocks of executables programs read when they start (FPC, 3.3.2).
+//! Which blocks of files programs read when they start (FPC, 3.3.2, has those of executables), and which inodes they look up.
 //!
 //! A *launch* of a file ends when the file has not been read for a second; its next read begins the next launch. The
 //! first few launches of each file are recorded, [`Launches::rounds`] of them, and what is read later is not. *Core* blocks are
@@ -26,8 +26,12 @@ pub const ROUNDS: u8 = 5;
 /// A file that nobody has read for so long is launched anew.
 const LAUNCH_ENDS_MS: u64 = 1000;
 
-/// Files that are recorded at most.
+/// Files that are recorded at most, and inodes that were looked up.
 const FILES_MAX: usize = 1 << 16;
+
+/// Who walks through all files once, such as whoever has them compressed, is no program that starts: only what was looked up in
+/// so many launches counts, in the order of that one.
+const LOOKED_UP_LEAST: u8 = 2;
 
 /// Blocks that are recorded at most, of all files: 4 GiB of what programs start from, in some 30 MB of memory.
 const BLOCKS_MAX: usize = 1 << 20;
@@ -62,14 +66,17 @@ pub struct FileReads {
     pub other: Vec<u32>,
     /// How often blocks were read in all: more often than there are, where the kernel did not keep them.
     pub reads: u64,
+    /// When its inode was looked up by the second launch that did, or the only one that is recorded: a number as those of `core`.
+    pub looked_up: Option<u64>,
 }
 
-/// The launches of all executables of a log.
+/// The launches of all executables of a log, and of its inodes: a launch of an inode has looked it up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launches {
     uuid: [u8; 16],
     rounds: u8,
     files: BTreeMap<u32, File>,
+    inodes: BTreeMap<u32, Lookup>,
     /// Blocks of all files.
     blocks: usize,
     /// That of the next block that a launch reads for the first time.
@@ -81,11 +88,26 @@ pub struct Launches {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct File {
     version: Version,
-    /// How many have begun.
-    launches: u8,
-    /// In milliseconds; none if no launch is going on.
-    read_last: Option<u64>,
+    rounds: Rounds,
     blocks: BTreeMap<u32, Block>,
+}
+
+/// An inode that was looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lookup {
+    generation: u32,
+    rounds: Rounds,
+    /// When the second launch did so first.
+    order: u64,
+}
+
+/// Launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Rounds {
+    /// How many have begun.
+    begun: u8,
+    /// When the latest one did something last, in milliseconds; none if it has ended.
+    last: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,6 +128,7 @@ impl Launches {
             uuid,
             rounds: rounds.max(1),
             files: BTreeMap::new(),
+            inodes: BTreeMap::new(),
             blocks: 0,
             order: 0,
             skipped: 0,
@@ -148,14 +171,32 @@ impl Launches {
         self.files.iter().map(|(&ino, file)| (ino, file.version))
     }
 
-    /// What the launches of a file have read, if there were any since its content changed.
+    /// How many inodes were looked up.
+    pub fn inode_count(&self) -> usize {
+        self.inodes.len()
+    }
+
+    /// What the launches of a file have read, if there were any since its content changed, and when it was looked up.
     pub fn reads(&self, ino: u32, version: Version) -> Option<FileReads> {
-        let file = self.files.get(&ino);
-        file.filter(|file| file.version == version).map(File::reads)
+        let lookup = self.inodes.get(&ino);
+        let lookup = lookup.filter(|lookup| lookup.generation == version.generation);
+        let least = LOOKED_UP_LEAST.min(self.rounds);
+        let lookup = lookup.filter(|lookup| lookup.rounds.begun >= least);
+        let looked_up = lookup.map(|lookup| lookup.order);
+        match self.files.get(&ino).filter(|file| file.version == version) {
+            Some(file) => Some(FileReads {
+                looked_up,
+                ..file.reads()
+            }),
+            None => looked_up.map(|_| FileReads {
+                looked_up,
+                ..FileReads::default()
+            }),
+        }
     }
 
     /// Whether anything is known of this content of a file.
-    pub fn knows(&self, ino: u32, version: Version) -> bool {
+    fn knows(&self, ino: u32, version: Version) -> bool {
         let file = self.files.get(&ino);
         file.is_some_and(|file| file.version == version)
     }
@@ -169,7 +210,7 @@ impl Launches {
             Entry::Vacant(place) if has_room => place.insert(File::new(version)),
             Entry::Vacant(_) => return self.skip(read.len() as u64),
         };
-        if !file.takes_part(now, self.rounds) {
+        if file.rounds.take_part(now, self.rounds).is_none() {
             return;
         }
         self.changes += 1;
@@ -185,9 +226,34 @@ impl Launches {
                     continue;
                 }
             };
-            if block.note(file.launches, self.order) {
+            if block.note(file.rounds.begun, self.order) {
                 self.order = self.order.saturating_add(1);
             }
+        }
+    }
+
+    /// Notes that an inode was looked up, `now` milliseconds after the same moment.
+    pub fn note_lookup(&mut self, ino: u32, generation: u32, now: u64) {
+        let new = Lookup {
+            generation,
+            rounds: Rounds::default(),
+            order: self.order,
+        };
+        let has_room = self.inodes.len() < FILES_MAX;
+        let lookup = match self.inodes.entry(ino) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if has_room => place.insert(new),
+            Entry::Vacant(_) => return,
+        };
+        if lookup.generation != generation {
+            *lookup = new;
+        }
+        if lookup.rounds.take_part(now, self.rounds) == Some(true) {
+            if lookup.rounds.begun <= LOOKED_UP_LEAST {
+                lookup.order = self.order;
+            }
+            self.order = self.order.saturating_add(1);
+            self.changes += 1;
         }
     }
 
@@ -225,27 +291,13 @@ impl File {
     fn new(version: Version) -> Self {
         Self {
             version,
-            launches: 0,
-            read_last: None,
+            rounds: Rounds::default(),
             blocks: BTreeMap::new(),
         }
     }
 
-    /// Whether a read is part of a launch that is recorded; it may begin one.
-    fn takes_part(&mut self, now: u64, rounds: u8) -> bool {
-        let goes_on = self
-            .read_last
-            .is_some_and(|last| now.saturating_sub(last) < LAUNCH_ENDS_MS);
-        if !goes_on && self.launches >= rounds {
-            return false;
-        }
-        self.launches += u8::from(!goes_on);
-        self.read_last = Some(now);
-        true
-    }
-
     fn reads(&self) -> FileReads {
-        let is_core = |block: &Block| block.launches == self.launches;
+        let is_core = |block: &Block| block.launches == self.rounds.begun;
         let (core, other): (Vec<_>, Vec<_>) =
             self.blocks.iter().partition(|(_, block)| is_core(block));
         let mut core: Vec<_> = core
@@ -254,7 +306,7 @@ impl File {
             .collect();
         core.sort_unstable();
         FileReads {
-            rounds: self.launches,
+            rounds: self.rounds.begun,
             core,
             other: other.into_iter().map(|(&lblk, _)| lblk).collect(),
             reads: self
@@ -262,7 +314,23 @@ impl File {
                 .values()
                 .map(|block| u64::from(block.reads))
                 .sum(),
+            looked_up: None,
         }
+    }
+}
+
+impl Rounds {
+    /// Whether something is part of a launch that is recorded, and if so, whether it begins one.
+    fn take_part(&mut self, now: u64, rounds: u8) -> Option<bool> {
+        let goes_on = self
+            .last
+            .is_some_and(|last| now.saturating_sub(last) < LAUNCH_ENDS_MS);
+        if !goes_on && self.begun >= rounds {
+            return None;
+        }
+        self.begun += u8::from(!goes_on);
+        self.last = Some(now);
+        Some(!goes_on)
     }
 }
 
@@ -351,6 +419,48 @@ mod tests {
         launches.note(12, V, 0..1, 50_000);
         launches.note(12, V, 1..2, 100);
         assert_eq!(launches.reads(12, V).unwrap().rounds, 1);
+    }
+
+    #[test]
+    fn inodes_are_known_by_the_second_launch_that_looked_them_up() {
+        let mut launches = launches();
+        for now in [0, 10, 5000] {
+            launches.note_lookup(40, 3, now);
+            launches.note(12, V, 0..1, now);
+            launches.note_lookup(12, 3, now);
+        }
+        assert_eq!((launches.inode_count(), launches.blocks), (2, 1));
+        // Three things in each of two launches.
+        let order = |ino| launches.reads(ino, V).unwrap().looked_up;
+        assert_eq!([order(40), order(12)], [Some(3), Some(5)]);
+        let (only, both) = (launches.reads(40, V).unwrap(), launches.reads(12, V));
+        assert_eq!((only.rounds, both.unwrap().rounds), (0, 2));
+        // Another inode with this number, which was looked up once so far.
+        let reused = Version { generation: 4, ..V };
+        assert_eq!(launches.reads(40, reused), None);
+        launches.note_lookup(40, 4, 5001);
+        assert_eq!(launches.reads(40, V), None);
+        assert_eq!(launches.reads(40, reused), None);
+        launches.note_lookup(40, 4, 10_000);
+        assert_eq!(launches.reads(40, reused).unwrap().looked_up, Some(7));
+        // The order of those after the second does not count.
+        launches.note_lookup(12, 3, 10_000);
+        assert_eq!(launches.reads(12, V).unwrap().looked_up, Some(5));
+        let read = Launches::parse(&launches.encode()).unwrap();
+        assert_eq!(read.reads(12, V), launches.reads(12, V));
+        assert_eq!(read.encode(), launches.encode());
+    }
+
+    #[test]
+    fn there_are_no_more_inodes_than_there_is_room_for() {
+        let mut launches = launches();
+        for ino in 0..FILES_MAX as u32 + 5 {
+            launches.note_lookup(ino, 0, 0);
+        }
+        assert_eq!(launches.inode_count(), FILES_MAX);
+        let bytes = launches.encode();
+        assert!(bytes.len() <= RECORD_BYTES_MAX);
+        assert!(Launches::parse(&bytes).is_ok());
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::LogError;
 use crate::ahead::Ahead;
 use crate::clean::Choice;
 use crate::file::{BLOCK, PackedRun};
-use crate::kind::FileKind;
 use crate::launches::{FileReads, Launches};
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::medium::vanished;
@@ -496,12 +495,24 @@ impl Log {
             )
         };
         let mut launches = held(launches);
-        // Of what has left memory meanwhile, the name is not known any more.
-        if kind == FileKind::Executable || launches.knows(ino, version) {
+        if !kind.is_rewritten() {
             let end = offset + len as u64;
             let read = lblk(offset)..lblk(end.next_multiple_of(BLOCK_BYTES as u64));
             launches.note(ino, version, read, millis(now));
         }
+        Ok(())
+    }
+
+    /// Notes that an inode was looked up, if launches are recorded.
+    pub(crate) fn note_lookup(&self, ino: u32) -> FsResult<()> {
+        let Some(launches) = self.launches.get() else {
+            return Ok(());
+        };
+        let (version, now) = {
+            let mut state = self.lock();
+            (state.content_version(ino)?, state.now())
+        };
+        held(launches).note_lookup(ino, version.generation, millis(now));
         Ok(())
     }
 

@@ -233,7 +233,10 @@ impl FileSystem for Log {
                 ino
             }
         };
-        state.introduce(ino)
+        let attr = state.introduce(ino)?;
+        drop(state);
+        self.note_lookup(ino)?;
+        Ok(attr)
     }
 
     fn getattr(&self, ino: Ino) -> FsResult<Attr> {

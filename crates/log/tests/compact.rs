@@ -157,6 +157,85 @@ fn what_launches_read_lies_in_the_order_in_which_they_did() {
     assert!(places.iter().enumerate().all(lies_behind), "{places:?}");
 }
 
+/// Of other files, nothing else is touched.
+#[test]
+fn what_launches_read_of_other_files_comes_along() {
+    let (device, tree, content) = installed(100);
+    tree.put("read-once", &content).unwrap();
+    tree.0.checkpoint().unwrap();
+    let [lib, text, once] = ["lib.so", "text", "read-once"].map(|path| tree.ino(path).unwrap());
+    let before = places(&device, text);
+    let untouched = places(&device, once);
+    let reads = |ino| {
+        Some(FileReads {
+            rounds: if ino == once { 1 } else { 2 },
+            core: vec![(if ino == text { 5 } else { 0 }, 30), (9, 31)],
+            other: vec![50],
+            ..FileReads::default()
+        })
+    };
+    let done = tree.0.compact(&[lib, text, once], reads, |_| true).unwrap();
+    assert_eq!((done.files, done.others, done.seen), (1, 2, 103));
+    tree.0.close().unwrap();
+    assert_eq!(places(&device, once), untouched);
+    let after = places(&device, text);
+    let moved: Vec<usize> = (0..100)
+        .filter(|&lblk| before[lblk] != after[lblk])
+        .collect();
+    assert_eq!(moved, [30, 31, 50]);
+    let program = places(&device, lib);
+    assert!(
+        program[30] <= after[30] && after[30] < program[0],
+        "{program:?}"
+    );
+    assert_sound(&device);
+    let tree = mounted(&device);
+    for path in ["lib.so", "text", "read-once"] {
+        assert!(tree.read(path).unwrap() == content, "{path}");
+    }
+}
+
+/// With what leads to them, in the order in which they were.
+#[test]
+fn inodes_that_launches_look_up_lie_together() {
+    let device = device(256 * MIB);
+    let tree = mounted(&device);
+    tree.mkdir("a").unwrap();
+    tree.mkdir("b").unwrap();
+    let paths: Vec<String> = (0..300)
+        .map(|n| format!("{}/{n}", ["a", "b"][n % 2]))
+        .collect();
+    for path in &paths {
+        tree.put(path, &bytes(1, 5000)).unwrap();
+    }
+    tree.0.checkpoint().unwrap();
+    let inos: Vec<Ino> = paths.iter().map(|path| tree.ino(path).unwrap()).collect();
+    let sought: Vec<usize> = vec![299, 7, 150, 8, 20, 21, 200];
+    let looked_up = |ino| {
+        let at = sought.iter().position(|&n| inos[n] == ino)?;
+        Some(FileReads {
+            looked_up: Some(at as u64),
+            ..FileReads::default()
+        })
+    };
+    let done = tree.0.compact(&inos, looked_up, |_| true).unwrap();
+    assert_eq!((done.files, done.others, done.seen), (0, 300, 0));
+    tree.0.close().unwrap();
+    let mut inspector = Inspector::open(device.clone(), &with(Policy::Record)).unwrap();
+    let places: Vec<u64> = sought
+        .iter()
+        .map(|&n| {
+            inspector.inode(inos[n].0 as u32).unwrap().nodes[0]
+                .block
+                .unwrap()
+        })
+        .collect();
+    let steps: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // The other directory comes before the first file in it.
+    assert_eq!(steps, [1, 2, 1, 1, 1, 1], "{places:?}");
+    assert_sound(&device);
+}
+
 /// What gains nothing takes a little more than it did, wherever it begins in a block.
 #[test]
 fn content_that_does_not_shrink_comes_along_as_it_is() {

@@ -1,10 +1,11 @@
-//! Which blocks of executables are read, as a mounted log records it.
+//! Which blocks of files are read, and which inodes are looked up, as a mounted log records it.
 
 mod support;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use anteros_core::{FileSystem, MemoryDevice};
+use anteros_core::{DirEntry, FileSystem, Ino, MemoryDevice};
 use anteros_log::{FileReads, Launches};
 use support::*;
 
@@ -31,8 +32,13 @@ fn read_block(tree: &Tree, path: &str, lblk: u64) {
     assert_eq!(tree.0.read(ino, lblk * BLOCK, &mut block).unwrap(), 4096);
 }
 
+/// What was read of the content.
 fn reads(tree: &Tree, path: &str) -> Option<FileReads> {
-    tree.0.launch_reads(tree.ino(path).unwrap())
+    let reads = tree.0.launch_reads(tree.ino(path).unwrap())?;
+    (reads.rounds > 0).then_some(FileReads {
+        looked_up: None,
+        ..reads
+    })
 }
 
 fn fill(tree: &Tree, path: &str) {
@@ -42,7 +48,7 @@ fn fill(tree: &Tree, path: &str) {
 
 /// The clock of these tests moves on by a second with each look, so each read is a launch.
 #[test]
-fn reads_of_executables_are_recorded_and_others_are_not() {
+fn reads_are_recorded_but_of_what_is_written_again_and_again() {
     let device = device(64 * MIB);
     let tree = recording(&device, None);
     for path in ["libx.so", "notes", "x.db", "tool"] {
@@ -54,16 +60,55 @@ fn reads_of_executables_are_recorded_and_others_are_not() {
         read_block(&tree, path, 7);
         read_block(&tree, path, 3);
     }
-    for path in ["libx.so", "tool"] {
+    for path in ["libx.so", "tool", "notes"] {
         let reads = reads(&tree, path).unwrap();
         assert_eq!((reads.rounds, reads.reads), (2, 2), "{path}");
         assert_eq!((reads.core, reads.other), (vec![], vec![3, 7]), "{path}");
     }
-    assert_eq!(reads(&tree, "notes"), None);
     assert_eq!(reads(&tree, "x.db"), None);
     // A third launch is not recorded.
     read_block(&tree, "tool", 9);
     assert_eq!(reads(&tree, "tool").unwrap().other, [3, 7]);
+}
+
+/// Whoever looks at all of them once is no program that starts.
+#[test]
+fn inodes_that_are_looked_up_twice_are_known() {
+    let tree = recording(&device(64 * MIB), None);
+    tree.mkdir("d").unwrap();
+    for path in ["d/once", "d/twice", "d/never"] {
+        tree.create(path).unwrap();
+    }
+    tree.ino("d/once").unwrap();
+    tree.ino("d/twice").unwrap();
+    tree.ino("d/twice").unwrap();
+    let inos: Vec<_> = ["d", "d/once", "d/twice", "d/never"]
+        .into_iter()
+        .map(|path| number_of(&tree, path))
+        .collect();
+    let known = |ino: &Ino| {
+        let reads = tree.0.launch_reads(*ino);
+        reads.and_then(|reads| reads.looked_up).is_some()
+    };
+    let known: Vec<_> = inos.iter().map(known).collect();
+    assert_eq!(known, [true, false, true, false]);
+}
+
+/// Without a lookup.
+fn number_of(tree: &Tree, path: &str) -> Ino {
+    let mut ino = tree.0.root();
+    for name in path.split('/') {
+        let mut found = None;
+        let mut see = |entry: DirEntry<'_>| {
+            if entry.name == name.as_bytes() {
+                found = Some(entry.ino);
+            }
+            ControlFlow::Continue(())
+        };
+        tree.0.readdir(ino, 0, &mut see).unwrap();
+        ino = found.unwrap();
+    }
+    ino
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn programs_are_compressed_by_their_launches() {
         unmount(&shop, daemon);
     }
     let told = shop.good("log launches rec");
-    assert!(told.contains("1 files of the log "), "{told}");
+    assert!(told.contains("1 files and 2 inodes of the log "), "{told}");
     let daemon = mount(&shop, "--policy record --launches rec");
     let told = shop.good("log compact mnt/bin");
     assert!(told.starts_with("1 executables"), "{told}");

@@ -29,7 +29,7 @@ fn read_blocks(shop: &Workshop, name: &str, blocks: &[u64]) {
 fn with_files() -> Workshop {
     let shop = shop("64M");
     let daemon = mount(&shop, "");
-    for name in ["mnt/lib.so", "mnt/notes"] {
+    for name in ["mnt/lib.so", "mnt/notes.db"] {
         fs::write(shop.path(name), vec![b'x'; 64 * BLOCK as usize]).unwrap();
     }
     unmount(&shop, daemon);
@@ -50,7 +50,7 @@ fn launches_are_recorded_to_the_block_and_survive_a_remount() {
     ] {
         let daemon = mount(&shop, "--launches rec --rounds 2");
         read_blocks(&shop, "lib.so", blocks);
-        read_blocks(&shop, "notes", blocks);
+        read_blocks(&shop, "notes.db", blocks);
         unmount(&shop, daemon);
         let said = told(&shop);
         let files = said["files"].as_array().unwrap();
@@ -65,7 +65,7 @@ fn launches_are_recorded_to_the_block_and_survive_a_remount() {
     }
     assert_eq!(told(&shop)["launches_recorded"], 2);
     let table = shop.good("log launches rec");
-    assert!(table.contains("1 files of the log "), "{table}");
+    assert!(table.contains("1 files and "), "{table}");
     let all: Vec<_> = table.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(all, ["2", "2", "6", "all"]);
     let mode = fs::metadata(shop.path("rec")).unwrap().permissions().mode();
@@ -76,7 +76,7 @@ fn launches_are_recorded_to_the_block_and_survive_a_remount() {
     fs::write(shop.path("mnt/lib.so"), "new").unwrap();
     unmount(&shop, daemon);
     let daemon = mount(&shop, "--launches rec");
-    read_blocks(&shop, "notes", &[5]);
+    read_blocks(&shop, "notes.db", &[5]);
     unmount(&shop, daemon);
     let said = told(&shop);
     assert_eq!(said["files"], json!([]));

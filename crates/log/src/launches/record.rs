@@ -5,18 +5,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use anteros_core::Timestamp;
 
-use super::{BLOCKS_MAX, Block, FILES_MAX, File, Launches, Version};
+use super::{BLOCKS_MAX, Block, FILES_MAX, File, Launches, Lookup, Rounds, Version};
 use crate::layout::{crc_around, seal};
 
 /// What a record begins with.
 const MAGIC: [u8; 8] = *b"ANTSTART";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CRC_AT: usize = 12;
 const NANOS: u32 = 1_000_000_000;
 
 /// The most bytes of a record.
-pub const RECORD_BYTES_MAX: usize =
-    size_of::<RawHeader>() + FILES_MAX * size_of::<RawFile>() + BLOCKS_MAX * size_of::<RawBlock>();
+pub const RECORD_BYTES_MAX: usize = size_of::<RawHeader>()
+    + FILES_MAX * (size_of::<RawFile>() + size_of::<RawLookup>())
+    + BLOCKS_MAX * size_of::<RawBlock>();
 
 /// What a record begins with, as it lies in its file.
 ///
@@ -25,6 +26,7 @@ pub const RECORD_BYTES_MAX: usize =
 /// 0x00 |      magic      |version |  crc   |
 /// 0x10 |               uuid                |
 /// 0x20 | files  |rounds|0|     skipped     |
+/// 0x30 |inodes  |   0    |
 /// ```
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -37,6 +39,8 @@ struct RawHeader {
     rounds: u8,
     reserved: [u8; 3],
     skipped: U64,
+    inodes: U32,
+    reserved_too: [u8; 4],
 }
 
 /// A file; its blocks lie behind it.
@@ -74,7 +78,25 @@ struct RawBlock {
     order: U64,
 }
 
-const _: () = assert!(size_of::<RawHeader>() == 48);
+/// An inode that was looked up.
+///
+/// ```text
+///      0        4        8      9        10
+/// 0x00 |  ino   | gener. |launches|   0    |
+/// 0x10 |      order      |
+/// ```
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawLookup {
+    ino: U32,
+    generation: U32,
+    launches: u8,
+    reserved: [u8; 7],
+    order: U64,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == 56);
+const _: () = assert!(size_of::<RawLookup>() == 24);
 const _: () = assert!(size_of::<RawFile>() == 32);
 const _: () = assert!(size_of::<RawBlock>() == 16);
 
@@ -123,6 +145,8 @@ impl Launches {
             rounds: self.rounds,
             reserved: [0; 3],
             skipped: self.skipped.into(),
+            inodes: (self.inodes.len() as u32).into(),
+            reserved_too: [0; 4],
         };
         let mut bytes = header.as_bytes().to_vec();
         for (&ino, file) in &self.files {
@@ -130,6 +154,9 @@ impl Launches {
             for (&lblk, block) in &file.blocks {
                 bytes.extend_from_slice(block.raw(lblk).as_bytes());
             }
+        }
+        for (&ino, lookup) in &self.inodes {
+            bytes.extend_from_slice(lookup.raw(ino).as_bytes());
         }
         seal(&mut bytes, CRC_AT);
         bytes
@@ -173,17 +200,52 @@ impl Launches {
         )?;
         let mut launches = Self::new(header.uuid, header.rounds);
         launches.skipped = header.skipped.get();
+        let inodes = header.inodes.get();
+        rule(
+            inodes as usize <= FILES_MAX,
+            0x30,
+            "at most 65,536 inodes",
+            inodes,
+        )?;
         for _ in 0..files {
             launches.read_file(&mut reader)?;
+        }
+        for _ in 0..inodes {
+            launches.read_lookup(&mut reader)?;
         }
         let left = bytes.len() - reader.at;
         rule(
             left == 0,
             reader.at,
-            "no byte behind the files",
+            "no byte behind the inodes",
             left as u64,
         )?;
         Ok(launches)
+    }
+
+    fn read_lookup(&mut self, reader: &mut Reader<'_>) -> Result<(), RecordFault> {
+        let at = reader.at;
+        let raw: RawLookup = reader.next()?;
+        let (ino, order) = (raw.ino.get(), raw.order.get());
+        let is_next = self
+            .inodes
+            .last_key_value()
+            .is_none_or(|(&last, _)| last < ino);
+        rule(is_next, at, "inode numbers that ascend", ino)?;
+        rule(
+            raw.launches > 0,
+            at + 8,
+            "at least one launch",
+            raw.launches,
+        )?;
+        let lookup = Lookup {
+            generation: raw.generation.get(),
+            rounds: Rounds::over(raw.launches),
+            order,
+        };
+        self.order = self.order.max(order.saturating_add(1));
+        self.inodes.insert(ino, lookup);
+        Ok(())
     }
 
     fn read_file(&mut self, reader: &mut Reader<'_>) -> Result<(), RecordFault> {
@@ -217,7 +279,7 @@ impl Launches {
                 nanos,
             },
         });
-        file.launches = raw.launches;
+        file.rounds = Rounds::over(raw.launches);
         for _ in 0..count {
             let block = file.read_block(reader)?;
             self.order = self.order.max(block.order.saturating_add(1));
@@ -236,7 +298,7 @@ impl File {
             mtime_secs: self.version.mtime.secs.into(),
             mtime_nanos: self.version.mtime.nanos.into(),
             blocks: (self.blocks.len() as u32).into(),
-            launches: self.launches,
+            launches: self.rounds.begun,
             reserved: [0; 7],
         }
     }
@@ -250,7 +312,7 @@ impl File {
             .last_key_value()
             .is_none_or(|(&last, _)| last < lblk);
         rule(is_next, at, "logical blocks that ascend", lblk)?;
-        let is_possible = (1..=self.launches).contains(&raw.launches);
+        let is_possible = (1..=self.rounds.begun).contains(&raw.launches);
         rule(
             is_possible,
             at + 6,
@@ -267,6 +329,25 @@ impl File {
         };
         self.blocks.insert(lblk, block);
         Ok(block)
+    }
+}
+
+impl Lookup {
+    fn raw(&self, ino: u32) -> RawLookup {
+        RawLookup {
+            ino: ino.into(),
+            generation: self.generation.into(),
+            launches: self.rounds.begun,
+            reserved: [0; 7],
+            order: self.order.into(),
+        }
+    }
+}
+
+impl Rounds {
+    /// So many that have ended.
+    fn over(begun: u8) -> Self {
+        Self { begun, last: None }
     }
 }
 
@@ -331,6 +412,8 @@ mod tests {
             launches.note(12, V, 3..6, now);
             launches.note(400, V, 0..1, now);
             launches.note(12, V, now as u32..now as u32 + 1, now);
+            launches.note_lookup(9, 1, now);
+            launches.note_lookup(400, 1, now);
         }
         launches
     }
@@ -381,38 +464,42 @@ mod tests {
     fn rules_that_are_broken_are_named() {
         let file = size_of::<RawHeader>();
         let block = file + size_of::<RawFile>();
-        let cases: [(usize, &[u8], &str); 12] = [
+        let inode = some().encode().len() - 2 * size_of::<RawLookup>();
+        let cases: [(usize, &[u8], &str); 15] = [
             (0, b"A", "begins with \"ANTSTAR"),
-            (8, &[2], "version 2"),
+            (8, &[3], "version 3"),
             (
                 0x20,
                 &[1, 0, 1],
                 "byte 32: at most 65,536 files, found 65537",
             ),
-            (0x20, &[3], "more bytes than are there, found 0"),
-            (0x20, &[1], "no byte behind the files"),
+            (0x30, &[3], "more bytes than are there, found 0"),
+            (0x30, &[1], "no byte behind the inodes"),
+            (0x32, &[1], "byte 48: at most 65,536 inodes, found 65538"),
+            (inode + 24, &[9, 0], "inode numbers that ascend, found 9"),
+            (inode + 8, &[0], "at least one launch, found 0"),
             (
                 0x24,
                 &[0],
                 "byte 36: at least one launch to record, found 0",
             ),
-            (file + 16, &[0, 0xca, 0x9a, 0x3b], "byte 64: nanoseconds"),
+            (file + 16, &[0, 0xca, 0x9a, 0x3b], "byte 72: nanoseconds"),
             (
                 file + 20,
                 &[1, 0, 16, 0],
-                "byte 68: at most 1,048,576 blocks",
+                "byte 76: at most 1,048,576 blocks",
             ),
-            (file + 24, &[0], "byte 72: at least one launch, found 0"),
-            (block + 4, &[0], "byte 84: a read for each launch"),
+            (file + 24, &[0], "byte 80: at least one launch, found 0"),
+            (block + 4, &[0], "byte 92: a read for each launch"),
             (
                 block + 6,
                 &[3],
-                "byte 86: one of the file's launches, found 3",
+                "byte 94: one of the file's launches, found 3",
             ),
             (
                 block + 16,
                 &[0],
-                "byte 96: logical blocks that ascend, found 0",
+                "byte 104: logical blocks that ascend, found 0",
             ),
         ];
         for (at, bytes, said) in cases {

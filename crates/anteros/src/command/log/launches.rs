@@ -51,6 +51,7 @@ impl Args {
             "record": self.record.to_string_lossy(),
             "uuid": output::uuid(&launches.uuid()),
             "launches_recorded": launches.rounds(),
+            "inodes": launches.inode_count(),
             "reads_without_room": launches.skipped(),
             "files": files.collect::<Vec<_>>(),
         })
@@ -58,9 +59,10 @@ impl Args {
 
     fn as_text(&self, launches: &Launches, files: &Rows) -> String {
         let mut lines = vec![format!(
-            "record     {}: {} files of the log {}, up to {} launches of each",
+            "record     {}: {} files and {} inodes of the log {}, up to {} launches of each",
             output::name(self.record.as_os_str().as_encoded_bytes()),
             output::count(files.len() as u64),
+            output::count(launches.inode_count() as u64),
             output::uuid(&launches.uuid()),
             launches.rounds(),
         )];
