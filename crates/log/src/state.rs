@@ -34,6 +34,12 @@ use crate::writer::{Batch, Writer};
 
 /// Nodes that are looked at before it is asked again whether there are too many.
 const LOOKS_BETWEEN: u64 = 1000;
+/// The most of them that are loaded until then.
+const LOADED_BETWEEN: usize = 128;
+
+/// What a page or a node takes in memory, and an inode but for its inline content, with what the heap and tables add.
+const PAGE_BYTES: usize = 4352;
+const INODE_BYTES: usize = 4864;
 
 /// The most blocks that are handed over at once.
 const BATCH_MAX: usize = 512;
@@ -215,7 +221,9 @@ pub(crate) struct State {
     dirty_inodes: Arc<AtomicUsize>,
     pub(crate) inode_count: u32,
     clock: u64,
+    /// When it was last looked whether memory holds too much, and how many nodes and inodes it held then.
     shrunk_at: u64,
+    loaded_then: usize,
     /// Held by those who read content from the device without the lock of this: no segment becomes free meanwhile.
     pub(crate) reading: Arc<RwLock<()>>,
     /// Segments that could not be cleaned.
@@ -292,6 +300,7 @@ impl State {
             inode_count: parts.inode_count,
             clock: 0,
             shrunk_at: 0,
+            loaded_then: 0,
             reading: Arc::default(),
             writers: HashMap::new(),
             ahead: Arc::new(Ahead::new(prefetch_bytes)),
@@ -802,20 +811,25 @@ impl State {
 
     /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
-        let pages: usize = self.inodes.values().map(|live| live.pages.len()).sum();
-        let pages = pages + self.staged_pages() + self.nodes.len() + self.writer.blocks();
-        pages * 4352 + self.inodes.len() * 4864
+        let inodes = self.inodes.values();
+        let inodes = inodes
+            .map(|live| INODE_BYTES + live.inode.inline.capacity() + live.pages.len() * PAGE_BYTES);
+        let pages = self.staged_pages() + self.nodes.len() + self.writer.blocks();
+        inodes.sum::<usize>() + pages * PAGE_BYTES
     }
 
     /// Lets go of what was not used for long, if there is too much. It looks now and then.
     pub(crate) fn shrink(&mut self) {
-        if self.clock < self.shrunk_at + LOOKS_BETWEEN {
+        let loaded = self.nodes.len() + self.inodes.len();
+        if self.clock < self.shrunk_at + LOOKS_BETWEEN && loaded < self.loaded_then + LOADED_BETWEEN
+        {
             return;
         }
         self.shrunk_at = self.clock;
         if self.cached_bytes() > self.options.memory_bytes {
             self.drop_oldest();
         }
+        self.loaded_then = self.nodes.len() + self.inodes.len();
     }
 
     /// Lets go of the older half of what is clean.
