@@ -2,7 +2,7 @@
 //!
 //! What was compressed in the background lies in the order in which launches want it. So who reads some of it is given the other
 //! pages in the same blocks as well; who goes on reading behind that, the blocks behind, in ever larger pieces; and who reads
-//! what each launch does, the largest piece at once.
+//! what each launch does, is given what comes next at once, and that goes on as long as most of it is of files in use.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,9 +34,6 @@ const NODES: Windows = Windows {
 
 /// Places at which reads go on, at the same time.
 const STREAMS_MAX: usize = 8;
-
-/// Whoever reads so often what each launch does is launching.
-const READS_OF_LAUNCH: u32 = 3;
 
 /// Pieces that wait to be read.
 const WAITING_MAX: usize = 16;
@@ -108,8 +105,6 @@ struct Stream {
     read: Range<u64>,
     /// How many come next.
     window: u64,
-    /// How often somebody has read here.
-    reads: u32,
 }
 
 struct Inner {
@@ -244,15 +239,13 @@ impl Ahead {
         self.has_work.notify_one();
     }
 
-    /// What lies at the end of a range that was read ahead is of files in use: who is launching something will want what comes next.
+    /// Most of a range that was read ahead is of files in use: who is launching something will want what comes next.
     pub(crate) fn go_on(&self, range: &Range<u64>) {
         let mut inner = self.lock();
         let last = range.end - 1..range.end;
-        let streams = inner.packed.list.iter();
-        let launches = streams
-            .filter(|stream| stream.read.end == range.end)
-            .any(|stream| stream.reads >= READS_OF_LAUNCH);
-        if launches && inner.is_core(last.clone()) {
+        let mut streams = inner.packed.list.iter();
+        let is_last = streams.any(|stream| stream.read.end == range.end);
+        if is_last && inner.is_core(last.clone()) {
             let read = inner.packed.next(&last, true);
             inner.waiting.push_front(Job::Read(read.clone(), read));
         }
@@ -325,7 +318,7 @@ impl Streams {
         }
     }
 
-    /// What is to be read, after these blocks were; if it is certain that all behind them is wanted, as much as can be.
+    /// What is to be read, after these blocks were; something in any case, if that will be wanted for certain.
     fn next(&mut self, range: &Range<u64>, is_certain: bool) -> Range<u64> {
         let Windows {
             first,
@@ -344,20 +337,17 @@ impl Streams {
             self.list.push_front(Stream {
                 read: range.start..range.start,
                 window: first,
-                reads: 0,
             });
             0
         });
         let stream = &mut self.list[at];
-        stream.reads += 1;
         let middle = stream.read.start + (stream.read.end - stream.read.start) / 2;
         let from = stream.read.end.max(range.end);
         if range.end > middle {
-            let window = if is_certain { most } else { stream.window };
+            let least = if is_certain { next } else { 0 };
+            let window = stream.window.max(least);
             stream.read = range.start..from + window;
-            if !is_certain {
-                stream.window = (2 * window).clamp(next, most);
-            }
+            stream.window = (2 * window).clamp(next, most);
         }
         from..stream.read.end
     }
@@ -397,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_launch_reads_comes_in_the_largest_piece() {
+    fn what_each_launch_reads_comes_with_what_is_behind_it() {
         let mut block = PackedBlock::new(PackedHeader::default());
         let slot = Slot {
             core: true,
@@ -409,7 +399,7 @@ mod tests {
         let ahead = Ahead::new(16 * BLOCK_BYTES);
         ahead.keep(50, &*block.finish());
         ahead.note(50..51);
-        assert_eq!(ahead.wait(), Some(Job::Read(50..307, 51..307)));
+        assert_eq!(ahead.wait(), Some(Job::Read(50..83, 51..83)));
         ahead.note_opened(8);
         ahead.note_opened(9);
         assert_eq!(ahead.wait(), Some(Job::Opened(9)));

@@ -120,19 +120,21 @@ impl Log {
         }
         done.files = known.len() as u64;
         let launched = || known.iter().chain(&data);
-        let core = core_windows(launched());
+        let core = launch_windows(launched(), Share::Each);
         trail.extend(
             core.iter()
                 .map(|(order, window)| (*order, window.ino, Some(window.range.start))),
         );
         let core = core.into_iter().map(|(_, window)| window);
-        let first: Vec<Window> = core.chain(other_windows(launched())).collect();
+        let other = launch_windows(launched(), Share::Some).into_iter();
+        let other = other.map(|(_, window)| window);
+        let first: Vec<Window> = core.chain(other).collect();
         if !self.compact_windows(&first, &mut done, &mut goes_on)? {
             return Ok(done);
         }
         for (ino, reads) in known {
-            let mut read: Vec<u32> = reads.core.iter().map(|(_, lblk)| *lblk).collect();
-            read.extend(&reads.other);
+            let marks = reads.core.iter().chain(&reads.other);
+            let mut read: Vec<u32> = marks.map(|(_, lblk)| *lblk).collect();
             read.sort_unstable();
             let end = match self.lock().blocks_of(ino) {
                 Err(FsError::NotFound) => continue,
@@ -421,29 +423,27 @@ impl State {
     }
 }
 
-/// What each launch read, in the order in which it did; of what lies beside each other, the first decides.
-fn core_windows<'a>(files: impl Iterator<Item = &'a (u32, FileReads)>) -> Vec<(u64, Window)> {
+/// What each launch read, or only some, in the order in which they did; of what lies beside each other, the first decides.
+fn launch_windows<'a>(
+    files: impl Iterator<Item = &'a (u32, FileReads)>,
+    share: Share,
+) -> Vec<(u64, Window)> {
     let mut ordered = Vec::new();
     for (ino, reads) in files {
-        let mut core = reads.core.clone();
-        core.sort_unstable_by_key(|(_, lblk)| *lblk);
-        let lblks: Vec<u32> = core.iter().map(|(_, lblk)| *lblk).collect();
-        let mut orders = core.iter().map(|(order, _)| *order);
-        for window in windows(*ino, &lblks, Share::Each) {
+        let mut marks = match share {
+            Share::Each => reads.core.clone(),
+            _ => reads.other.clone(),
+        };
+        marks.sort_unstable_by_key(|(_, lblk)| *lblk);
+        let lblks: Vec<u32> = marks.iter().map(|(_, lblk)| *lblk).collect();
+        let mut orders = marks.iter().map(|(order, _)| *order);
+        for window in windows(*ino, &lblks, share) {
             let first = orders.by_ref().take(window.range.len()).min();
             ordered.extend(first.zip(Some(window)));
         }
     }
     ordered.sort_by_key(|(order, _)| *order);
     ordered
-}
-
-/// What some launches read, file by file.
-fn other_windows<'a>(files: impl Iterator<Item = &'a (u32, FileReads)>) -> Vec<Window> {
-    let of_one = |(ino, reads): &(u32, FileReads)| {
-        windows(*ino, &reads.other, Share::Some).collect::<Vec<_>>()
-    };
-    files.flat_map(of_one).collect()
 }
 
 /// The runs of rising numbers, in pieces that a chunk can hold.
@@ -473,7 +473,7 @@ mod tests {
     fn what_launches_read_lies_in_the_order_of_the_first_read_and_neighbours_together() {
         let one = FileReads {
             core: vec![(5, 10), (9, 11), (1, 40), (7, 12)],
-            other: vec![3, 4, 9],
+            other: vec![(12, 3), (10, 4), (2, 9)],
             ..FileReads::default()
         };
         let two = FileReads {
@@ -487,11 +487,10 @@ mod tests {
             (3, window(8, 0..1)),
             (5, window(7, 10..13)),
         ];
-        assert_eq!(core_windows(files.iter()), expected);
-        let others = other_windows(files.iter())
-            .into_iter()
-            .map(|window| window.range);
-        assert_eq!(others.collect::<Vec<_>>(), [3..5, 9..10]);
+        assert_eq!(launch_windows(files.iter(), Share::Each), expected);
+        let others = launch_windows(files.iter(), Share::Some).into_iter();
+        let others = others.map(|(order, window)| (order, window.range));
+        assert_eq!(others.collect::<Vec<_>>(), [(2, 9..10), (10, 3..5)]);
     }
 
     #[test]

@@ -62,8 +62,8 @@ pub struct FileReads {
     /// The logical blocks that all of them read, each behind a number that grows with the time at which the latest one
     /// first read it; sorted by that.
     pub core: Vec<(u64, u32)>,
-    /// The logical blocks that only some of them read, sorted.
-    pub other: Vec<u32>,
+    /// The same of those that only some of them read.
+    pub other: Vec<(u64, u32)>,
     /// How often blocks were read in all: more often than there are, where the kernel did not keep them.
     pub reads: u64,
     /// When its inode was looked up by the second launch that did, or the only one that is recorded: a number as those of `core`.
@@ -300,15 +300,10 @@ impl File {
         let is_core = |block: &Block| block.launches == self.rounds.begun;
         let (core, other): (Vec<_>, Vec<_>) =
             self.blocks.iter().partition(|(_, block)| is_core(block));
-        let mut core: Vec<_> = core
-            .into_iter()
-            .map(|(&lblk, block)| (block.order, lblk))
-            .collect();
-        core.sort_unstable();
         FileReads {
             rounds: self.rounds.begun,
-            core,
-            other: other.into_iter().map(|(&lblk, _)| lblk).collect(),
+            core: in_order(core),
+            other: in_order(other),
             reads: self
                 .blocks
                 .values()
@@ -317,6 +312,14 @@ impl File {
             looked_up: None,
         }
     }
+}
+
+/// Blocks in the order in which they were read.
+fn in_order(blocks: Vec<(&u32, &Block)>) -> Vec<(u64, u32)> {
+    let marks = blocks.into_iter();
+    let mut marks: Vec<_> = marks.map(|(&lblk, block)| (block.order, lblk)).collect();
+    marks.sort_unstable();
+    marks
 }
 
 impl Rounds {
@@ -367,7 +370,11 @@ mod tests {
 
     /// Blocks in the order in which they were first read.
     fn core(reads: &FileReads) -> Vec<u32> {
-        reads.core.iter().map(|&(_, lblk)| lblk).collect()
+        lblks(&reads.core)
+    }
+
+    fn lblks(marks: &[(u64, u32)]) -> Vec<u32> {
+        marks.iter().map(|&(_, lblk)| lblk).collect()
     }
 
     #[test]
@@ -383,7 +390,7 @@ mod tests {
         // In the order of the second launch.
         assert_eq!(core(&reads), [2, 8, 9]);
         assert!(reads.core.is_sorted());
-        assert_eq!(reads.other, [5, 6]);
+        assert_eq!(lblks(&reads.other), [5, 6]);
         assert!(launches.files().eq([(12, V)]));
         assert_eq!(launches.reads(13, V), None);
     }
@@ -484,7 +491,7 @@ mod tests {
         more.note(12, V, 0..1, 8000);
         let reads = more.reads(12, V).unwrap();
         assert_eq!((reads.rounds, core(&reads)), (4, vec![0]));
-        assert_eq!(reads.other, [1]);
+        assert_eq!(lblks(&reads.other), [1]);
     }
 
     #[test]

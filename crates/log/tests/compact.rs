@@ -140,7 +140,7 @@ fn what_launches_read_lies_in_the_order_in_which_they_did() {
     let core: Vec<u32> = vec![300, 301, 17, 220, 20, 399, 5];
     let reads = FileReads {
         core: (0..).zip(core.clone()).collect(),
-        other: vec![9, 10],
+        other: vec![(7, 9), (8, 10)],
         ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
@@ -170,7 +170,7 @@ fn what_launches_read_of_other_files_comes_along() {
         Some(FileReads {
             rounds: if ino == once { 1 } else { 2 },
             core: vec![(if ino == text { 5 } else { 0 }, 30), (9, 31)],
-            other: vec![50],
+            other: vec![(7, 50)],
             ..FileReads::default()
         })
     };

@@ -84,7 +84,7 @@ pub fn reads(ino: Ino) -> FileReads {
     let core = [70, 3, 4, 5, 40, 0, 41, 9, 33].into_iter().zip(0..);
     FileReads {
         core: core.map(|(lblk, at)| (ino.0 + 5 * at, lblk)).collect(),
-        other: vec![6, 7, 20, 50],
+        other: [6, 7, 20, 50].map(|lblk| (ino.0 + 99, lblk)).to_vec(),
         ..FileReads::default()
     }
 }
