@@ -4,8 +4,9 @@
 //! With and without a record of what is read. The kernel reads nothing ahead. What is wanted is what a first run reads, each page
 //! counted once; what is decompressed for it are the pages that the kernel asks for and those that it is given unasked.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,6 +30,14 @@ const CODECS: [&str; 3] = ["lz4", "lzo", "zstd"];
 const LARGE_BYTES: u64 = 1 << 20;
 const ONE_OF: u64 = 100;
 const BLOCK: u64 = 4096;
+/// Of executables.
+const SUFFIXES: [&str; 6] = [".so", ".pyc", ".jar", ".apk", ".dex", ".wasm"];
+const MAGICS: [[u8; 4]; 4] = [
+    *b"\x7fELF",
+    *b"\xca\xfe\xba\xbe",
+    *b"\xda\xda\xfe\xca",
+    *b"\xca\xfe\xda\xda",
+];
 const SPARSELY: &str = "1 % of the blocks of large files";
 
 /// The goals look for them.
@@ -110,9 +119,15 @@ fn turn(
     let mut copy = Command::new("cp");
     output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
     turn.stand()?.sync()?;
+    let compressed = match system.launches {
+        0 => executables_in(turn.directory()?)?,
+        // What launches read of other files as well.
+        _ => HashSet::new(),
+    };
+    let is_compressed = |ino| system.launches > 0 || compressed.contains(&ino);
     let wanted = readings
         .iter()
-        .map(|reading| wanted(bench, &mut turn, system, reading));
+        .map(|reading| wanted(bench, &mut turn, system, reading, &is_compressed));
     let wanted = wanted.collect::<Outcome<Vec<f64>>>()?;
     let told = compact(bench, &mut turn, system, readings)?;
     let before = number(&told, "compressed_bytes")?;
@@ -122,7 +137,11 @@ fn turn(
         turn.mount_again()?;
         reading(&turn.directory()?.join("tree"))?;
         let told = system.statistics(turn.directory()?)?;
-        let asked = number(&told["log_classes"]["executable"], "read_pages")?;
+        let classes = told["log_classes"]
+            .as_object()
+            .ok_or("no classes are told")?;
+        let asked = classes.values().map(|class| number(class, "read_pages"));
+        let asked = asked.sum::<Outcome<f64>>()?;
         let given = number(&told, "log_given_bytes_total")? / BLOCK as f64;
         figures.push((asked + given) / wanted);
     }
@@ -130,15 +149,41 @@ fn turn(
     Ok(figures)
 }
 
-/// The pages of executables that something reads.
-fn wanted(bench: &Bench, turn: &mut Turn, system: &System, reading: &Reading) -> Outcome<f64> {
+/// The inodes of executables, as far as names and first bytes tell.
+fn executables_in(directory: &Path) -> Outcome<HashSet<u64>> {
+    let mut inos = HashSet::new();
+    tree::walk(directory, &mut |path, _| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_named = SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+        let mut start = [0; 4];
+        let file = File::open(path)?;
+        let is_begun = file.read_exact_at(&mut start, 0).is_ok() && MAGICS.contains(&start);
+        if is_named || is_begun || name.contains(".so.") {
+            inos.insert(file.metadata()?.ino());
+        }
+        Ok(())
+    })?;
+    Ok(inos)
+}
+
+/// The pages of some files that something reads.
+fn wanted(
+    bench: &Bench,
+    turn: &mut Turn,
+    system: &System,
+    reading: &Reading,
+    is_meant: &dyn Fn(u64) -> bool,
+) -> Outcome<f64> {
     let record = new_record(bench)?;
     turn.mount_again_with(&["--launches", &record])?;
     reading(&turn.directory()?.join("tree"))?;
     turn.unmount()?;
     let told = system.ask(&["log", "launches", "--json"], Path::new(&record))?;
     let files = told["files"].as_array().ok_or("no files are told")?;
-    let blocks = files.iter().map(|file| number(file, "core_blocks"));
+    let meant = files
+        .iter()
+        .filter(|file| file["inode"].as_u64().is_some_and(is_meant));
+    let blocks = meant.map(|file| number(file, "core_blocks"));
     blocks.sum()
 }
 
