@@ -721,24 +721,14 @@ impl State {
         }
         self.set_pointers(ino, lblks[0], &pointers, |_| ())?;
         let live = self.live(ino)?;
-        let keeps = live.kind() == FileKind::Directory;
         let mut leaving = Vec::with_capacity(lblks.len());
-        for (lblk, pointer) in lblks.iter().zip(&pointers) {
-            let page = if keeps {
-                live.pages.get(lblk).cloned()
-            } else {
-                live.pages.remove(lblk)
-            };
-            leaving.extend(pointer.block().zip(page));
-            if let Some(page) = live.pages.get_mut(lblk) {
-                page.dirty = false;
-            }
+        for (&lblk, pointer) in lblks.iter().zip(&pointers) {
+            leaving.extend(pointer.block().zip(live.placed(lblk)));
         }
-        live.dirty_pages -= lblks.len();
-        self.dirty_pages -= lblks.len();
-        for (block, page) in leaving {
-            sum(block, &page.data);
-            self.push(block, page.data);
+        self.dirty_pages -= leaving.len();
+        for (block, data) in leaving {
+            sum(block, &data);
+            self.push(block, data);
         }
         Ok(())
     }

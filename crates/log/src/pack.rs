@@ -186,12 +186,9 @@ impl State {
             false => self.set_pointers(chunk.ino, chunk.lblk, &pointers, |_| ())?,
         }
         let live = self.live(chunk.ino)?;
-        let before = live.pages.len();
-        range.for_each(|lblk| drop(live.pages.remove(&lblk)));
-        let gone = before - live.pages.len();
-        live.dirty_pages -= gone;
-        self.dirty_pages -= gone;
-        self.space.give(gone as u64);
+        let placed = range.filter_map(|lblk| live.placed(lblk)).count();
+        self.dirty_pages -= placed;
+        self.space.give(placed as u64);
         Ok(())
     }
 

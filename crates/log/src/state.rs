@@ -12,6 +12,7 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::ahead::Ahead;
 use crate::atomic::Staged;
+use crate::file::BLOCK;
 use crate::habits::Habits;
 use crate::kind::START_BYTES;
 use crate::launches::Version;
@@ -149,6 +150,23 @@ impl Live {
             self.recognized = Some(kind);
         }
         kind
+    }
+
+    /// Takes note that a dirty page has got its place, and returns what it holds. Those stay in memory that will be asked for soon:
+    /// the blocks of a directory, and the one that a file ends in, for there writing goes on.
+    pub(crate) fn placed(&mut self, lblk: u32) -> Option<Arc<Block>> {
+        let size = self.inode.attributes.size;
+        let is_end = size % BLOCK != 0 && size / BLOCK == u64::from(lblk);
+        let data = match is_end || self.kind() == FileKind::Directory {
+            true => {
+                let page = self.pages.get_mut(&lblk)?;
+                page.dirty = false;
+                page.data.clone()
+            }
+            false => self.pages.remove(&lblk)?.data,
+        };
+        self.dirty_pages -= 1;
+        Some(data)
     }
 
     /// Whether it can be read again as it is.

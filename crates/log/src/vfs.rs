@@ -243,6 +243,10 @@ impl FileSystem for Log {
         self.lock().attr(number(ino)?)
     }
 
+    fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
+        Ok(Some(self.lock().live(number(ino)?)?.inode.attributes.btime))
+    }
+
     fn readdir(
         &self,
         ino: Ino,
