@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anteros_core::{
     AtomicStep, Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult,
-    Ino, New, OpenFile, Payload, Rdev, Seek, StatFs, Writable,
+    Ino, New, OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable,
 };
 use rustix::fs::OFlags;
 
@@ -110,6 +110,10 @@ impl<F: Writable + 'static> FileSystem for Buffered<F> {
     fn getattr(&self, ino: Ino) -> FsResult<Attr> {
         self.shared.drain_ino(ino, Reason::Attributes);
         self.shared.inner.getattr(ino)
+    }
+
+    fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
+        self.shared.inner.born(ino)
     }
 
     fn getattr_listed(&self, ino: Ino, kind: FileKind) -> Option<Attr> {

@@ -237,6 +237,12 @@ pub trait FileSystem: Send + Sync {
     /// The attributes of an inode.
     fn getattr(&self, ino: Ino) -> FsResult<Attr>;
 
+    /// When an inode was made, if that is known; `Unsupported` where it is of none.
+    fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
+        let _ = ino;
+        Err(FsError::Unsupported)
+    }
+
     /// The attributes of an inode that was met in a directory, if they can be had at once; whoever
     /// needs those of the others asks for them.
     fn getattr_listed(&self, ino: Ino, kind: FileKind) -> Option<Attr> {

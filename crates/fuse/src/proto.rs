@@ -62,6 +62,7 @@ pub mod op {
     pub const LSEEK: u32 = 46;
     pub const COPY_FILE_RANGE: u32 = 47;
     pub const TMPFILE: u32 = 51;
+    pub const STATX: u32 = 52;
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
@@ -321,6 +322,54 @@ pub const WRITE_HEAD_LEN: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 pub struct WriteOut {
     pub size: u32,
     pub padding: u32,
+}
+
+/// A time in the reply to STATX.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StatxTime {
+    pub secs: i64,
+    pub nanos: u32,
+    pub reserved: i32,
+}
+
+/// Reply to STATX: the fields of `statx(2)`.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StatxOut {
+    pub attr_valid: u64,
+    pub attr_valid_nsec: u32,
+    pub flags: u32,
+    pub spare: [u64; 2],
+    pub mask: u32,
+    pub blksize: u32,
+    pub attributes: u64,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u16,
+    pub spare0: u16,
+    pub ino: u64,
+    pub size: u64,
+    pub blocks: u64,
+    pub attributes_mask: u64,
+    pub atime: StatxTime,
+    pub btime: StatxTime,
+    pub ctime: StatxTime,
+    pub mtime: StatxTime,
+    pub rdev_major: u32,
+    pub rdev_minor: u32,
+    pub dev_major: u32,
+    pub dev_minor: u32,
+    pub spare2: [u64; 14],
+}
+
+const _: () = assert!(size_of::<StatxOut>() == 288);
+
+/// What of [`StatxOut`] is there (`STATX_BASIC_STATS`, `STATX_BTIME`).
+pub mod statx {
+    pub const BASIC_STATS: u32 = 0x7ff;
+    pub const BTIME: u32 = 0x800;
 }
 
 /// Arguments of FALLOCATE.

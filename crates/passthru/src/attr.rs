@@ -6,8 +6,9 @@ use anteros_core::{
     Attr, Changes, FileKind, FsError, FsResult, Ino, OpenFile, Rdev, SetTime, StatFs, Timestamp,
 };
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat,
-    chownat, fchmod, fgetxattr_query, fremovexattr, fstatvfs, ftruncate, major, minor, utimensat,
+    AtFlags, Gid, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    chmodat, chownat, fchmod, fgetxattr_query, fremovexattr, fstatvfs, ftruncate, major, minor,
+    statx, utimensat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -45,6 +46,17 @@ pub(crate) fn from_stat(ino: Ino, stat: &Stat) -> FsResult<Attr> {
         mtime: time(stat.st_mtime, stat.st_mtime_nsec),
         ctime: time(stat.st_ctime, stat.st_ctime_nsec),
     })
+}
+
+/// When the file was made, if its file system knows.
+pub(crate) fn born(node: &Node) -> FsResult<Option<Timestamp>> {
+    let found =
+        statx(node.as_fd(), c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).map_err(refused)?;
+    let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(is_known.then_some(Timestamp {
+        secs: found.stx_btime.tv_sec,
+        nanos: found.stx_btime.tv_nsec,
+    }))
 }
 
 pub(crate) fn statfs(fs: &HostFs) -> FsResult<StatFs> {

@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use anteros_core::{
     Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New, OpenFile,
-    Rdev, Seek, StatFs, Writable,
+    Rdev, Seek, StatFs, Timestamp, Writable,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -227,6 +227,10 @@ impl FileSystem for HostFs {
 
     fn getattr(&self, ino: Ino) -> FsResult<Attr> {
         attr::of(&*self.table.get(ino)?)
+    }
+
+    fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
+        attr::born(&*self.table.get(ino)?)
     }
 
     /// Nothing: an inode met in a listing is not known, only one looked up is.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use anteros_tests::judge;
 use anteros_tests::model::{Ops, Plain, World, compare};
@@ -401,6 +402,55 @@ fn atomic_writes_that_are_given_up_leave_nothing_behind() {
     let said = run(perl.current_dir(shop.path("mnt")));
     assert_eq!(said.out, "Inappropriate ioctl for device", "{said:?}");
     unmount(&shop, daemon);
+}
+
+/// `stat` shows when a file was made, whatever became of it since.
+#[test]
+fn a_file_says_when_it_was_made() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let born = |name: &str| fs::metadata(shop.path(name)).unwrap().created().unwrap();
+    let before = SystemTime::now() - Duration::from_secs(1);
+    fs::write(shop.path("mnt/f"), "one").unwrap();
+    let made = born("mnt/f");
+    assert!(before < made && made <= SystemTime::now(), "{made:?}");
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(shop.path("mnt/f"), "two").unwrap();
+    fs::rename(shop.path("mnt/f"), shop.path("mnt/g")).unwrap();
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "");
+    let changed = fs::metadata(shop.path("mnt/g"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    assert!(born("mnt/g") == made && changed > made, "{changed:?}");
+    unmount(&shop, daemon);
+}
+
+/// Segments that are filled and freed together.
+#[test]
+fn a_log_of_sections_works_and_says_so() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    shop.good("log mkfs log --size 512M --section 4");
+    assert!(
+        shop.good("log dump log").contains("of 4 segments"),
+        "{}",
+        shop.good("log dump log")
+    );
+    let daemon = mount(&shop, "");
+    for round in 0..4 {
+        fs::write(shop.path("mnt/f"), vec![round; 40 << 20]).unwrap();
+    }
+    assert_eq!(fs::read(shop.path("mnt/f")).unwrap(), vec![3; 40 << 20]);
+    unmount(&shop, daemon);
+    let refused = shop.bad(2, "log mkfs new --size 512M --section 65");
+    assert!(refused.contains("65"), "{refused}");
 }
 
 /// A log that is full says so, to whoever writes, and loses nothing.

@@ -25,6 +25,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "", value_parser = label)]
     label: String,
 
+    /// Segments of 2 MiB that are filled and freed together, as devices want it that erase much at once
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    section: u16,
+
     /// Overwrite what lies there
     #[arg(long)]
     force: bool,
@@ -99,6 +103,7 @@ impl Args {
         let random = random().map_err(|e| Failure::system(Path::new("/dev/urandom"), &e))?;
         let (uuid, hash_seed) = random;
         let shape = Shape {
+            segments_per_section: self.section,
             label: self.label.clone(),
             uuid,
             hash_seed,
