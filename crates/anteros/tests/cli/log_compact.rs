@@ -126,7 +126,7 @@ fn what_cannot_be_compressed_is_refused_with_a_reason() {
         assert!(error.contains(word), "{command}: {error}");
     };
     refused(5, "log compact mnt", "no log is mounted here");
-    let daemon = mount(&shop, "");
+    let daemon = mount(&shop, "--policy none");
     fs::write(shop.path("mnt/lib.so"), [1; 9000]).unwrap();
     refused(4, "log compact mnt/lib.so", "--policy");
     refused(5, "log compact mnt/none", "none");

@@ -176,7 +176,8 @@ fn a_dump_tells_what_lies_where() {
     if !judge::has_fuse() {
         return;
     }
-    let (shop, daemon) = mounted("64M");
+    let shop = shop("64M");
+    let daemon = mount(&shop, "--policy none");
     fs::create_dir(shop.path("mnt/dir")).unwrap();
     fs::write(shop.path("mnt/dir/file"), vec![1; 100_000]).unwrap();
     unmount(&shop, daemon);

@@ -56,7 +56,7 @@ pub struct Args {
     order: First,
 
     /// What is compressed as it is written, and how; also as -o policy=NAME
-    #[arg(long, value_name = "NAME", default_value = "none", value_parser = policy)]
+    #[arg(long, value_name = "NAME", default_value = "record", value_parser = policy)]
     policy: Policy,
 
     /// Compress what is written in small pieces and hardly read as if it were a database, whatever it is called
