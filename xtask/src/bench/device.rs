@@ -27,6 +27,19 @@ pub(super) struct Traffic {
     pub(super) bytes_written: u64,
 }
 
+/// What a request takes on a phone's storage (eMMC or UFS), in seconds, and the bytes that come or go in one of them.
+const REQUEST_SECONDS: f64 = 120e-6;
+const BYTES_A_SECOND: f64 = 250e6;
+
+impl Traffic {
+    /// How long a phone's storage would take for what has come since.
+    pub(super) fn phone_seconds_since(&self, before: &Self) -> f64 {
+        let requests = self.reads + self.writes - before.reads - before.writes;
+        let bytes = self.bytes_read + self.bytes_written - before.bytes_read - before.bytes_written;
+        requests as f64 * REQUEST_SECONDS + bytes as f64 / BYTES_A_SECOND
+    }
+}
+
 /// A file as a block device, until dropped.
 pub(super) struct LoopDevice {
     node: PathBuf,

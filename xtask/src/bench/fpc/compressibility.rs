@@ -47,6 +47,10 @@ pub(super) fn compressibility(bench: &mut Bench) -> Outcome {
                 format!("compressibility: written in pieces of {kib} KiB"),
                 Unit::Bytes,
             ),
+            (
+                format!("compressibility: write of {kib} KiB and fsync on a phone's storage, mean"),
+                Unit::Seconds,
+            ),
         ];
         for tenths in RATIOS {
             let ratio = tenths as f64 / 10.0;
@@ -74,7 +78,9 @@ fn turn(
     write(turn.directory()?, before, 1 << 20)?;
     turn.stand()?.sync()?;
     bench.count(&mut turn)?;
+    let traffic = turn.device().traffic()?;
     let seconds = write(turn.directory()?, after, piece)?;
+    let of_storage = turn.device().traffic()?.phone_seconds_since(&traffic);
     turn.unmount()?;
     let written = turn.written()?;
     turn.mount_again()?;
@@ -83,7 +89,8 @@ fn turn(
     }
     turn.end()?;
     let pieces = (FILE_BYTES / piece) as f64;
-    Ok(vec![seconds / pieces, written as f64])
+    let on_a_phone = (seconds + of_storage) / pieces;
+    Ok(vec![seconds / pieces, written as f64, on_a_phone])
 }
 
 /// Writes all of the file in pieces with an fsync behind each, and says how many seconds that took.

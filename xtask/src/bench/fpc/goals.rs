@@ -3,7 +3,7 @@
 use super::executables::{AMPLIFIED, LEFT};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::log::system::OURS;
-use crate::bench::log::traces::{SYNCED, UNMOUNTED};
+use crate::bench::log::traces::{ON_A_PHONE, SYNCED, UNMOUNTED};
 use crate::bench::report::{Comparison, Side};
 
 /// What policies are to write of what is written without: the paper's own 47.5 % less, its mean over five applications, all but
@@ -46,6 +46,11 @@ pub(super) fn goals(comparisons: &[Comparison]) -> Vec<Goal> {
             what: format!("traces: writes and fsyncs with {policy}, how fast in units of without"),
             bound: Bound::AtLeast(1.0),
             found: found(&about(SYNCED), |one| one.share(one.side(&name)?, OURS)),
+        });
+        goals.push(Goal {
+            what: format!("traces: the same on a phone's storage, with {policy}"),
+            bound: Bound::AtLeast(1.0),
+            found: found(&about(ON_A_PHONE), |one| one.share(one.side(&name)?, OURS)),
         });
     }
     for (codec, most) in EXECUTABLES {

@@ -30,10 +30,6 @@ const COMPACTED: [&str; 2] = [" --policy paper", " --policy record"];
 /// What the kernel reads around each fault, beside what comes along from launches, is mostly not wanted.
 const SHORT_READAHEAD: &str = "--readahead 4K";
 
-/// What a request takes on eMMC or UFS, in seconds, and the bytes that come in one of them.
-const REQUEST_SECONDS: f64 = 120e-6;
-const BYTES_A_SECOND: f64 = 250e6;
-
 /// Corpora, and what is started from them.
 pub(super) const CORPORA: [(&str, &[Program]); 2] =
     [("apps", &PROGRAMS), ("programs", &LARGE_PROGRAMS)];
@@ -116,7 +112,7 @@ fn turn(
         let after = turn.device().traffic()?;
         let reads = (after.reads - before.reads) as f64;
         let bytes = (after.bytes_read - before.bytes_read) as f64;
-        let of_storage = reads * REQUEST_SECONDS + bytes / BYTES_A_SECOND;
+        let of_storage = after.phone_seconds_since(&before);
         figures.extend([seconds, reads, bytes, of_storage]);
     }
     turn.end()?;

@@ -68,6 +68,9 @@ pub(in crate::bench) const UNMOUNTED: &str = "traces: written to the device unti
 /// The same.
 pub(in crate::bench) const SYNCED: &str = "traces: writes and the fsync behind them, mean";
 
+/// What it took, and what a phone's storage would take for what the device was sent.
+pub(in crate::bench) const ON_A_PHONE: &str = "traces: replay on a phone's storage";
+
 /// Enough for all of them.
 pub(in crate::bench) const DEVICE_BYTES: u64 = 1 << 30;
 
@@ -92,6 +95,7 @@ pub(in crate::bench) fn contest(bench: &mut Bench, memory: &Memory, recorded: &R
         ("traces: fsync, 99 of 100 below", Unit::Seconds),
         (SYNCED, Unit::Seconds),
         ("traces: replay", Unit::Seconds),
+        (ON_A_PHONE, Unit::Seconds),
     ];
     let metrics = metrics.map(|(name, unit)| (name.to_owned(), unit));
     let systems = bench.systems.clone();
@@ -104,9 +108,11 @@ fn turn(bench: &Bench, system: &System, device: &Path, recorded: &Recorded) -> O
     let mut filter = recorded.filter()?;
     let mut turn = bench.turn(system, device)?;
     bench.count(&mut turn)?;
+    let before = turn.device().traffic()?;
     let (times, expected) = replay(recorded.open()?, turn.directory()?, &mut filter)?;
     turn.stand()?.sync()?;
     let synced = turn.written()?;
+    let of_storage = turn.device().traffic()?.phone_seconds_since(&before);
     turn.unmount()?;
     let unmounted = turn.written()?;
     turn.mount_again()?;
@@ -122,6 +128,7 @@ fn turn(bench: &Bench, system: &System, device: &Path, recorded: &Recorded) -> O
         percentile(&times.syncs, 99),
         times.calls / times.syncs.len() as f64,
         times.calls,
+        times.calls + of_storage,
     ])
 }
 
