@@ -195,7 +195,8 @@ pub(crate) struct State {
     pub(crate) writer: Arc<Writer>,
     pub(crate) statistics: Statistics,
     nodes: HashMap<u32, Node>,
-    inodes: HashMap<u32, Live>,
+    /// Each for itself: a table of them would be copied when it grows.
+    inodes: HashMap<u32, Box<Live>>,
     /// How often the user of the file system holds an inode: by name or open.
     pub(crate) known: HashMap<u32, u64>,
     /// How often an inode is open for writing.
@@ -425,7 +426,7 @@ impl State {
         let stamp = self.tick();
         if !self.inodes.contains_key(&ino) {
             let live = self.load(ino)?;
-            self.inodes.insert(ino, live);
+            self.inodes.insert(ino, Box::new(live));
         }
         let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
         live.stamp = stamp;
@@ -459,7 +460,7 @@ impl State {
 
     /// As [`live`](Self::live), of an inode that is in memory already.
     pub(crate) fn loaded(&self, ino: u32) -> Option<&Live> {
-        self.inodes.get(&ino)
+        self.inodes.get(&ino).map(|live| &**live)
     }
 
     /// The inodes with content that has to be written.
@@ -487,7 +488,7 @@ impl State {
         live.stamp = self.tick();
         live.dirty.set(true);
         self.inode_count += 1;
-        self.inodes.insert(ino, live);
+        self.inodes.insert(ino, Box::new(live));
     }
 
     /// Forgets an inode that is gone.

@@ -340,7 +340,13 @@ mod tests {
         let program = Path::new("anteros");
         let ours = System::log(program, "--order data").with(&["--checkpoint", "9"]);
         assert_eq!(ours.name, "anteros log --order data");
-        let told = "anteros log mount --foreground --order data --checkpoint 9 DEVICE DIR";
+        let told =
+            "anteros log mount --foreground --order data --policy none --checkpoint 9 DEVICE DIR";
         assert_eq!(ours.command(), told);
+        let other = System::log(program, "--policy record").command();
+        assert_eq!(
+            other,
+            "anteros log mount --foreground --policy record DEVICE DIR"
+        );
     }
 }
