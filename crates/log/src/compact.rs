@@ -71,6 +71,28 @@ enum Suits {
 /// That a launch comes by, in the order of the numbers: an inode, and perhaps a logical block of it.
 type Mark = (u64, u32, Option<u32>);
 
+/// What is to be compressed, and what launches did with it.
+#[derive(Default)]
+struct Asked {
+    executables: Vec<(u32, FileReads)>,
+    /// Other files that launches read.
+    data: Vec<(u32, FileReads)>,
+    trail: Vec<Mark>,
+}
+
+impl Asked {
+    /// The windows that launches read: first those of all of them, where the trail leads to as well.
+    fn launched(&mut self) -> Vec<Window> {
+        let files = || self.executables.iter().chain(&self.data);
+        let core = launch_windows(files(), Share::Each);
+        let other = launch_windows(files(), Share::Some);
+        let mark = |(order, window): &(u64, Window)| (*order, window.ino, Some(window.range.start));
+        self.trail.extend(core.iter().map(mark));
+        let all = core.into_iter().chain(other);
+        all.map(|(_, window)| window).collect()
+    }
+}
+
 /// Which launches read something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
@@ -81,8 +103,8 @@ enum Share {
 
 impl Log {
     /// Compresses executables. What each launch read of them is put together, in the order in which it was read; behind it comes
-    /// what some read, and then all else. Of other files it takes what more than one launch has read along, and leaves the rest alone. Whoever else uses the log has a turn after each 512 KiB;
-    /// `goes_on` is asked before.
+    /// what some read, and then all else. Of other files it takes what more than one launch has read along, and leaves the rest
+    /// alone. Whoever else uses the log has a turn after each 512 KiB; `goes_on` is asked before.
     ///
     /// # Errors
     ///
@@ -94,7 +116,29 @@ impl Log {
         mut goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
         let mut done = Compacted::default();
-        let (mut known, mut data, mut trail) = (Vec::new(), Vec::new(), Vec::new());
+        let mut asked = self.sort(files, reads, &mut done)?;
+        let first = asked.launched();
+        if !self.compact_windows(&first, &mut done, &mut goes_on)? {
+            return Ok(done);
+        }
+        for (ino, reads) in asked.executables {
+            if !self.compact_rest(ino, &reads, &mut done, &mut goes_on)? {
+                return Ok(done);
+            }
+        }
+        asked.trail.sort_unstable();
+        self.gather_nodes(&asked.trail)?;
+        Ok(done)
+    }
+
+    /// Finds out what is asked for.
+    fn sort(
+        &self,
+        files: &[Ino],
+        reads: impl Fn(Ino) -> Option<FileReads>,
+        done: &mut Compacted,
+    ) -> FsResult<Asked> {
+        let mut asked = Asked::default();
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
             // The lock is not to be held while somebody is asked what was read.
@@ -105,55 +149,50 @@ impl Log {
                 suits => suits?,
             };
             let reads = reads(file).unwrap_or_default();
-            trail.extend(reads.looked_up.map(|order| (order, ino, None)));
+            let looked_up = reads.looked_up.map(|order| (order, ino, None));
+            asked.trail.extend(looked_up);
             match suits {
-                Suits::Yes => known.push((ino, reads)),
+                Suits::Yes => asked.executables.push((ino, reads)),
                 Suits::No => {
                     done.others += 1;
                     // Whoever reads all files once is no program that starts.
                     if reads.rounds > 1 {
-                        data.push((ino, reads));
+                        asked.data.push((ino, reads));
                     }
                 }
                 Suits::NoFile => {}
             }
         }
-        done.files = known.len() as u64;
-        let launched = || known.iter().chain(&data);
-        let core = launch_windows(launched(), Share::Each);
-        trail.extend(
-            core.iter()
-                .map(|(order, window)| (*order, window.ino, Some(window.range.start))),
-        );
-        let core = core.into_iter().map(|(_, window)| window);
-        let other = launch_windows(launched(), Share::Some).into_iter();
-        let other = other.map(|(_, window)| window);
-        let first: Vec<Window> = core.chain(other).collect();
-        if !self.compact_windows(&first, &mut done, &mut goes_on)? {
-            return Ok(done);
-        }
-        for (ino, reads) in known {
-            let marks = reads.core.iter().chain(&reads.other);
-            let mut read: Vec<u32> = marks.map(|(_, lblk)| *lblk).collect();
-            read.sort_unstable();
-            let end = match self.lock().blocks_of(ino) {
-                Err(FsError::NotFound) => continue,
-                end => end?,
+        done.files = asked.executables.len() as u64;
+        Ok(asked)
+    }
+
+    /// Compresses what no launch has read of an executable. Says whether it came to its end.
+    fn compact_rest(
+        &self,
+        ino: u32,
+        reads: &FileReads,
+        done: &mut Compacted,
+        goes_on: &mut impl FnMut(&Compacted) -> bool,
+    ) -> FsResult<bool> {
+        let marks = reads.core.iter().chain(&reads.other);
+        let mut read: Vec<u32> = marks.map(|(_, lblk)| *lblk).collect();
+        read.sort_unstable();
+        let end = match self.lock().blocks_of(ino) {
+            Err(FsError::NotFound) => return Ok(true),
+            end => end?,
+        };
+        for from in (0..end).step_by(LOOKED_AT as usize) {
+            let range = from..end.min(from + LOOKED_AT);
+            let rest = match self.lock().rest_windows(ino, range, &read) {
+                Err(FsError::NotFound) => return Ok(true),
+                rest => rest?,
             };
-            for from in (0..end).step_by(LOOKED_AT as usize) {
-                let range = from..end.min(from + LOOKED_AT);
-                let rest = match self.lock().rest_windows(ino, range, &read) {
-                    Err(FsError::NotFound) => break,
-                    rest => rest?,
-                };
-                if !self.compact_windows(&rest, &mut done, &mut goes_on)? {
-                    return Ok(done);
-                }
+            if !self.compact_windows(&rest, done, goes_on)? {
+                return Ok(false);
             }
         }
-        trail.sort_unstable();
-        self.gather_nodes(&trail)?;
-        Ok(done)
+        Ok(true)
     }
 
     /// Writes what leads to the inodes that launches look up, and to the content that each of them reads, in that order, so that
