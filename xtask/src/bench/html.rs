@@ -183,7 +183,7 @@ fn names<'a>(group: &[&'a Comparison]) -> Vec<&'a str> {
 
 fn median_of(comparison: &Comparison, name: &str) -> Option<f64> {
     let side = comparison.sides.iter().find(|side| side.name == name)?;
-    Some(side.spread()?.median)
+    side.median()
 }
 
 fn table(group: &[&Comparison]) -> String {

@@ -129,7 +129,8 @@ impl Side {
         })
     }
 
-    fn median(&self) -> Option<f64> {
+    /// The figure in the middle, if there are any.
+    pub(super) fn median(&self) -> Option<f64> {
         self.spread().map(|spread| spread.median)
     }
 }

@@ -8,11 +8,12 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-use super::programs::{CORPORA, DEVICE_BYTES, LAUNCHES, Reading, compact, launch, new_record};
+use super::programs::{
+    CORPORA, DEVICE_BYTES, LAUNCHES, Reading, compact, install, launch, new_record,
+};
 use crate::Outcome;
 use crate::bench::corpus;
 use crate::bench::log::Bench;
@@ -22,7 +23,6 @@ use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::tree;
 use crate::bench::write::native::Memory;
-use crate::run::output;
 
 const CODECS: [&str; 3] = ["lz4", "lzo", "zstd"];
 
@@ -116,9 +116,7 @@ fn turn(
     (tree, readings): (&Path, &[Reading]),
 ) -> Outcome<Vec<f64>> {
     let mut turn = bench.turn(system, device)?;
-    let mut copy = Command::new("cp");
-    output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
-    turn.stand()?.sync()?;
+    install(&turn, tree)?;
     let compressed = match system.launches {
         0 => executables_in(turn.directory()?)?,
         // What launches read of other files as well.

@@ -4,7 +4,7 @@ use super::executables::{AMPLIFIED, LEFT};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::log::system::OURS;
 use crate::bench::log::traces::{ON_A_PHONE, SYNCED, UNMOUNTED};
-use crate::bench::report::{Comparison, Side};
+use crate::bench::report::Comparison;
 
 /// What policies are to write of what is written without: the paper's own 47.5 % less, its mean over five applications, all but
 /// for what its figures leave open; and ours.
@@ -58,21 +58,17 @@ pub(super) fn goals(comparisons: &[Comparison]) -> Vec<Goal> {
         goals.push(Goal {
             what: format!("executables: what {codec} leaves of them"),
             bound: Bound::AtMost(most),
-            found: found(&about(LEFT), |one| median(one.side(&name)?)),
+            found: found(&about(LEFT), |one| one.side(&name)?.median()),
         });
     }
     goals.push(Goal {
         what: "executables: pages decompressed for each page, after compaction by launches".into(),
         bound: Bound::AtMost(AMPLIFIED_MAX),
         found: found(&about(AMPLIFIED), |one| {
-            median(one.side("lz4, compacted after launches")?)
+            one.side("lz4, compacted after launches")?.median()
         }),
     });
     goals
-}
-
-fn median(side: &Side) -> Option<f64> {
-    side.spread().map(|spread| spread.median)
 }
 
 fn found(about: &[&Comparison], figure: impl Fn(&Comparison) -> Option<f64>) -> Vec<(String, f64)> {

@@ -96,9 +96,7 @@ fn turn(
 ) -> Outcome<Vec<f64>> {
     let mut turn = bench.turn(system, device)?;
     let empty = used(turn.directory()?)?;
-    let mut copy = Command::new("cp");
-    output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
-    turn.stand()?.sync()?;
+    install(&turn, tree)?;
     if system.launches > 0 {
         let launches: Vec<_> = programs.iter().map(launch).collect();
         compact(bench, &mut turn, system, &launches)?;
@@ -117,6 +115,13 @@ fn turn(
     }
     turn.end()?;
     Ok(figures)
+}
+
+/// Copies a tree to where [`Reading`]s look for it.
+pub(super) fn install(turn: &Turn, tree: &Path) -> Outcome {
+    let mut copy = Command::new("cp");
+    output(copy.arg("-a").arg(tree).arg(turn.directory()?.join("tree")))?;
+    turn.stand()?.sync()
 }
 
 /// Something that reads a tree.

@@ -61,7 +61,7 @@ fn beside_f2fs(comparisons: &[Comparison], trace: &str, mib: f64) -> Goal {
 /// The median of our side.
 fn ours(one: &Comparison) -> Option<f64> {
     let side = one.sides.first()?;
-    side.name.starts_with(OURS).then_some(side.spread()?.median)
+    side.name.starts_with(OURS).then(|| side.median())?
 }
 
 /// What comparisons tell, and where.

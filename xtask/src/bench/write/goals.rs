@@ -118,7 +118,7 @@ fn buffered_calls(comparisons: &[Comparison]) -> Vec<(String, f64)> {
         };
         for side in one.sides.iter().filter(|side| buffers(&side.name)) {
             let place = format!("{}, {}", one.subject, side.name);
-            found.extend(side.spread().map(|spread| (place, spread.median)));
+            found.extend(side.median().map(|median| (place, median)));
         }
     }
     found
