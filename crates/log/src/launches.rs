@@ -70,7 +70,7 @@ pub struct FileReads {
     pub looked_up: Option<u64>,
 }
 
-/// The launches of all executables of a log, and of its inodes: a launch of an inode has looked it up.
+/// The launches of all files of a log, and of its inodes: a launch of an inode has looked it up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launches {
     uuid: [u8; 16],

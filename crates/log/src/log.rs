@@ -66,7 +66,7 @@ pub struct Log {
     /// How many there had been when [`Log::tend`] looked last.
     changes_seen: AtomicU64,
     recovery: Recovery,
-    /// What executables are read, if that is recorded.
+    /// What programs read when they start, if that is recorded.
     launches: OnceLock<Mutex<Launches>>,
     /// See [`Options::atomic_writes`].
     pub(crate) has_atomic_writes: bool,
@@ -452,7 +452,7 @@ impl Log {
         self.lock().superblock.uuid
     }
 
-    /// From here on, records which blocks of executables are read, behind what `launches` has; of that, what is gone or has
+    /// From here on, records which blocks of files are read, behind what `launches` has; of that, what is gone or has
     /// changed is forgotten. Once for each mount: later calls change nothing.
     pub fn record_launches(&self, mut launches: Launches) {
         launches.retain(|ino, version| {
@@ -468,7 +468,7 @@ impl Log {
         self.launches.get().is_some()
     }
 
-    /// Shows what was recorded of launches, if that is recorded. Reads of executables wait meanwhile.
+    /// Shows what was recorded of launches, if that is recorded. Reads wait meanwhile.
     pub fn with_launches<T>(&self, see: impl FnOnce(&Launches) -> T) -> Option<T> {
         self.launches.get().map(|launches| see(&held(launches)))
     }

@@ -346,8 +346,7 @@ fn a_database_that_is_written_atomically_outlives_a_daemon_that_is_killed() {
 fn atomic_writes_that_are_given_up_leave_nothing_behind() {
     const PROGRAM: &str = r#"
         my ($begin, $commit, $abort) = (0xf501, 0xf502, 0xf505);
-        sub see { print "$_[0]: ", -s "f", " ", `head -c 4 f`, "
-" }
+        sub see { print "$_[0]: ", -s "f", " ", `head -c 4 f`, "\n" }
         open(my $f, "+<", "f") or die;
         ioctl($f, $begin, 0) or die "begin: $!";
         syswrite($f, "new!" x 2048) or die;
@@ -364,19 +363,16 @@ fn atomic_writes_that_are_given_up_leave_nothing_behind() {
         syswrite($f, "lost" x 4096) or die;
         see("begun");
         truncate($f, 5) and die "truncated";
-        print "truncate: $!
-";
+        print "truncate: $!\n";
         close($f);
         # The kernel tells of that when it has time.
         select(undef, undef, undef, 0.05) while -s "f" != 8192;
         see("closed");
         open($f, "<", "f") or die;
         ioctl($f, $begin, 0) and die "to read alone";
-        print "to read alone: $!
-";
+        print "to read alone: $!\n";
         ioctl($f, 0xf50b, 0) and die "unknown";
-        print "unknown: $!
-";
+        print "unknown: $!\n";
     "#;
     if !judge::has_fuse() || !judge::has_program("perl") {
         return;

@@ -24,7 +24,8 @@ const TOLD_AT_ONCE: usize = 2000;
 /// Compress executables of a mounted log in the background
 ///
 /// What launches read of them, if that was recorded, is put together in the order in which they did; all else is compressed in
-/// large pieces. What they read of other files comes along, the rest is left alone. What the log holds can be used meanwhile. Ctrl-C stops it, and keeps what is done.
+/// large pieces. What they read of other files comes along, the rest is left alone. What the log holds can be used meanwhile.
+/// Ctrl-C stops it, and keeps what is done.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Files, or directories with all that is in them, of one mounted log

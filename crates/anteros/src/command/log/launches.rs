@@ -9,7 +9,7 @@ use crate::daemon::launches::load;
 use crate::failure::{Outcome, Verdict};
 use crate::output;
 
-/// Tell what was recorded of launches: which executables, and how many of their blocks every launch read
+/// Tell what was recorded of launches: which files, and how many of their blocks every launch read
 ///
 /// `anteros log mount --launches FILE` records. `find DIR -inum N` in the mount tells which file an inode is.
 #[derive(Debug, clap::Args)]

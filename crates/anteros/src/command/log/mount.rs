@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     checkpoint: u32,
 
-    /// Record in this file what executables are read when programs start, for `anteros log launches`; nothing is read ahead
+    /// Record in this file what is read when programs start, for `anteros log launches`; nothing is read ahead
     #[arg(long, value_name = "FILE")]
     launches: Option<PathBuf>,
 
