@@ -106,7 +106,7 @@ impl State {
 
     /// Makes what waits the content of the file, and writes a group that has it. Returns its number.
     fn commit_atomic(&mut self, ino: u32, by: u64) -> FsResult<u64> {
-        if self.staged.get(&ino).is_some_and(|staged| staged.by == by) {
+        if self.is_staged_by(ino, by) {
             self.make_room(self.staged_pages())?;
             self.secure_room(ino)?;
             self.unstage(ino)?;
@@ -121,17 +121,10 @@ impl State {
         let mut new = 0;
         for lblk in lblks {
             self.prepare(ino, lblk..lblk + 1)?;
-            let has_room = self.pointer(ino, lblk)?.has_block()
-                || self
-                    .live(ino)?
-                    .pages
-                    .get(&lblk)
-                    .is_some_and(|page| page.dirty);
+            let has_room = self.pointer(ino, lblk)?.has_block() || self.live(ino)?.is_dirty(lblk);
             new += u64::from(!has_room);
         }
-        self.space.take(new)?;
-        self.space.give(new);
-        Ok(())
+        self.space.check(new)
     }
 
     fn unstage(&mut self, ino: u32) -> FsResult<()> {
@@ -146,14 +139,17 @@ impl State {
         Ok(())
     }
 
-    /// Drops what waits; says whether anything did.
-    fn abort_atomic(&mut self, ino: u32, by: u64) -> bool {
-        let is_begun = self.staged.get(&ino).is_some_and(|staged| staged.by == by);
-        is_begun
-            && self
-                .staged
-                .remove(&ino)
-                .is_some_and(|staged| !staged.pages.is_empty())
+    /// Drops what waits, if this open file began; says whether anything did.
+    pub(crate) fn abort_atomic(&mut self, ino: u32, by: u64) -> bool {
+        let dropped = match self.is_staged_by(ino, by) {
+            true => self.staged.remove(&ino),
+            false => None,
+        };
+        dropped.is_some_and(|staged| !staged.pages.is_empty())
+    }
+
+    fn is_staged_by(&self, ino: u32, by: u64) -> bool {
+        self.staged.get(&ino).is_some_and(|staged| staged.by == by)
     }
 }
 
@@ -169,15 +165,15 @@ impl Log {
             AtomicStep::Begin => self.change(|state| state.begin_atomic(ino, by)),
             AtomicStep::Commit => self.sync_with(|state| state.commit_atomic(ino, by)),
             AtomicStep::Abort => {
-                self.abort_atomic(ino, by);
+                let is_dropped = self.lock().abort_atomic(ino, by);
+                self.tell_aborted(ino, is_dropped);
                 Ok(())
             }
         }
     }
 
-    /// Drops what waits of a file, if this open file began.
-    pub(crate) fn abort_atomic(&self, ino: u32, by: u64) {
-        let is_dropped = self.lock().abort_atomic(ino, by);
+    /// Tells who wants to hear of it that what waited of a file was dropped, if it was.
+    pub(crate) fn tell_aborted(&self, ino: u32, is_dropped: bool) {
         if let Some(forget) = self.on_abort.get().filter(|_| is_dropped) {
             forget(Ino(ino.into()));
         }

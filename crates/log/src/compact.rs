@@ -303,8 +303,7 @@ impl State {
     fn compact_step(&mut self, windows: &[Window], done: &mut Compacted) -> FsResult<()> {
         // What gains nothing, and a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
-        self.space.take(blocks as u64)?;
-        self.space.give(blocks as u64);
+        self.space.check(blocks as u64)?;
         self.make_room(blocks)?;
         let before = self.statistics;
         let mut packing = Packing::apart(HeadKind::Background);

@@ -176,8 +176,7 @@ impl State {
             return Ok(());
         }
         let block = leaf.encode().ok_or(FsError::NoSpace)?;
-        self.space.take(1)?;
-        self.space.give(1);
+        self.space.check(1)?;
         let live = self.live(parent)?;
         live.inode.inline.clear();
         live.block.fill(0);

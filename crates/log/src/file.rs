@@ -13,7 +13,7 @@ use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::medium::{vanished, zeroed};
 use crate::pack::{self, Packing};
 use crate::policy::Policy;
-use crate::state::{Live, Page, State};
+use crate::state::{Page, State};
 use crate::statistics::{Cause, Class};
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -247,7 +247,7 @@ impl State {
         is_overwritten: bool,
     ) -> FsResult<&mut Block> {
         let live = self.live(ino)?;
-        let is_dirty = live.pages.get(&lblk).is_some_and(|page| page.dirty);
+        let is_dirty = live.is_dirty(lblk);
         if !is_dirty {
             let data = if is_overwritten {
                 zeroed().into()
@@ -268,13 +268,11 @@ impl State {
         self.for_pointers(ino, range.clone(), |lblk, pointer| {
             pointers[(lblk - first) as usize] = pointer
         })?;
-        let is_dirty =
-            |live: &Live, lblk: &u32| live.pages.get(lblk).is_some_and(|page| page.dirty);
         let live = self.live(ino)?;
         let new = range
             .clone()
             .zip(&pointers)
-            .filter(|(lblk, pointer)| !pointer.has_block() && !is_dirty(live, lblk));
+            .filter(|(lblk, pointer)| !pointer.has_block() && !live.is_dirty(*lblk));
         let needed = new.clone().count();
         let holes = new
             .filter(|(_, pointer)| **pointer == Pointer::Hole)
@@ -403,8 +401,7 @@ impl State {
         }
         if !live.inode.inline.is_empty() {
             // Before anything is changed: there may be no room.
-            self.space.take(1)?;
-            self.space.give(1);
+            self.space.check(1)?;
         }
         let live = self.live(ino)?;
         live.attributes().is_inline = false;

@@ -77,6 +77,7 @@ impl Log {
     pub(crate) fn shorten(&self, ino: u32, size: u64) -> FsResult<()> {
         let (piece, is_worth_it) = {
             let mut state = self.lock();
+            state.refuse_staged(ino)?;
             let attributes = state.live(ino)?.inode.attributes;
             let is_shorter = size < attributes.size && attributes.kind == FileKind::Regular;
             (state.piece(), is_shorter && state.is_large(ino)?)
@@ -104,6 +105,7 @@ impl Log {
         let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX);
         let (piece, is_large) = {
             let mut state = self.lock();
+            state.refuse_staged(ino)?;
             (state.piece(), state.is_large(ino)?)
         };
         // What cannot be is refused as a whole.

@@ -37,10 +37,16 @@ impl Space {
         self.limit = self.capacity;
     }
 
-    pub(crate) fn take(&mut self, blocks: u64) -> FsResult<()> {
-        if self.used + blocks > self.limit {
-            return Err(FsError::NoSpace);
+    /// Whether so many could be taken.
+    pub(crate) fn check(&self, blocks: u64) -> FsResult<()> {
+        match self.used + blocks > self.limit {
+            true => Err(FsError::NoSpace),
+            false => Ok(()),
         }
+    }
+
+    pub(crate) fn take(&mut self, blocks: u64) -> FsResult<()> {
+        self.check(blocks)?;
         self.used += blocks;
         Ok(())
     }

@@ -152,6 +152,11 @@ impl Live {
         kind
     }
 
+    /// Whether a logical block has content that has no place yet.
+    pub(crate) fn is_dirty(&self, lblk: u32) -> bool {
+        self.pages.get(&lblk).is_some_and(|page| page.dirty)
+    }
+
     /// Takes note that a dirty page has got its place, and returns what it holds. Those stay in memory that will be asked for soon:
     /// the blocks of a directory, and the one that a file ends in, for there writing goes on.
     pub(crate) fn placed(&mut self, lblk: u32) -> Option<Arc<Block>> {

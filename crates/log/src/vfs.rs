@@ -421,8 +421,12 @@ impl Writable for Log {
 
     fn release(&self, file: OpenFile) {
         if let Some(ino) = number(file.ino).ok().filter(|_| file.handle & WRITES != 0) {
-            self.abort_atomic(ino, file.handle);
-            self.lock().writes_no_more(ino);
+            let is_dropped = {
+                let mut state = self.lock();
+                state.writes_no_more(ino);
+                state.abort_atomic(ino, file.handle)
+            };
+            self.tell_aborted(ino, is_dropped);
         }
         self.forget(file.ino, 1);
     }
@@ -466,7 +470,6 @@ impl Writable for Log {
 
     fn allocate(&self, file: OpenFile, offset: u64, len: u64, mode: u32) -> FsResult<()> {
         let ino = number(file.ino)?;
-        self.lock().refuse_staged(ino)?;
         self.allocate_in_pieces(ino, offset, len, mode)
     }
 
@@ -488,7 +491,6 @@ impl Writable for Log {
     fn change(&self, ino: Ino, _file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr> {
         let ino = number(ino)?;
         if let Some(size) = changes.size {
-            self.lock().refuse_staged(ino)?;
             self.shorten(ino, size)?;
         }
         Log::change(self, |state| {

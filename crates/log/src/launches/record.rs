@@ -1,5 +1,7 @@
 //! Launches to bytes and back. `docs/format/launches.md` has the same in words.
 
+use std::collections::BTreeMap;
+
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -227,11 +229,7 @@ impl Launches {
         let at = reader.at;
         let raw: RawLookup = reader.next()?;
         let (ino, order) = (raw.ino.get(), raw.order.get());
-        let is_next = self
-            .inodes
-            .last_key_value()
-            .is_none_or(|(&last, _)| last < ino);
-        rule(is_next, at, "inode numbers that ascend", ino)?;
+        ascends(&self.inodes, ino, at, "inode numbers that ascend")?;
         rule(
             raw.launches > 0,
             at + 8,
@@ -252,11 +250,7 @@ impl Launches {
         let at = reader.at;
         let raw: RawFile = reader.next()?;
         let (ino, nanos) = (raw.ino.get(), raw.mtime_nanos.get());
-        let is_next = self
-            .files
-            .last_key_value()
-            .is_none_or(|(&last, _)| last < ino);
-        rule(is_next, at, "inode numbers that ascend", ino)?;
+        ascends(&self.files, ino, at, "inode numbers that ascend")?;
         rule(nanos < NANOS, at + 16, "nanoseconds of a second", nanos)?;
         rule(
             raw.launches > 0,
@@ -307,11 +301,7 @@ impl File {
         let at = reader.at;
         let raw: RawBlock = reader.next()?;
         let (lblk, reads) = (raw.lblk.get(), raw.reads.get());
-        let is_next = self
-            .blocks
-            .last_key_value()
-            .is_none_or(|(&last, _)| last < lblk);
-        rule(is_next, at, "logical blocks that ascend", lblk)?;
+        ascends(&self.blocks, lblk, at, "logical blocks that ascend")?;
         let is_possible = (1..=self.rounds.begun).contains(&raw.launches);
         rule(
             is_possible,
@@ -380,6 +370,17 @@ impl Reader<'_> {
         self.at += size_of::<T>();
         Ok(read)
     }
+}
+
+/// Whether a number is greater than all that were read before.
+fn ascends<T>(
+    read: &BTreeMap<u32, T>,
+    number: u32,
+    at: usize,
+    what: &'static str,
+) -> Result<(), RecordFault> {
+    let last = read.last_key_value().map(|(&last, _)| last);
+    rule(last < Some(number), at, what, number)
 }
 
 fn rule(
