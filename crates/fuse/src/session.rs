@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-use anteros_core::{FileKind, FileSystem, FsError, Ino, PAGE_BYTES, begin_on_page};
+use anteros_core::{FileKind, FileSystem, FsError, Ino, PAGE_BYTES};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -215,11 +215,10 @@ impl Session {
     /// Answers requests that come over one channel until the mount is gone.
     fn serve(&self, channel: &Device) -> io::Result<()> {
         let mut request = Request::default();
-        // On a page: a device may be read into it as it is.
-        let mut buffer = Vec::with_capacity(self.read_len_max + PAGE_BYTES);
-        let start = begin_on_page(&mut buffer, 0);
-        buffer.resize(start + self.read_len_max, 0);
-        let payload = &mut buffer[start..];
+        // On a page: a device may be read into it as it is. Of zeroes from the system no page exists before it is used.
+        let mut buffer = vec![0; self.read_len_max + PAGE_BYTES];
+        let start = buffer.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
+        let payload = &mut buffer[start..start + self.read_len_max];
         while channel.receive(&mut request, self.request_len_max)? {
             let watch = self
                 .on_answer

@@ -230,7 +230,7 @@ impl Log {
             state.hand_over();
         }
         let records = state.names.len() + state.dropped.len() * DROPPED_BYTES;
-        if state.dirty_blocks() > 2 * state.dirty_max() || records > NAMES_MAX {
+        if state.dirty_blocks() > 2 * state.dirty_max() || records > state.records_max() {
             state.checkpoint(false)?;
         }
         let room = state.make_room(MARGIN + records / BLOCK_BYTES);
@@ -591,9 +591,6 @@ const IDLE_FREE: u32 = 5;
 
 /// Segments that are cleaned before others have their turn.
 const CLEANED_AT_ONCE: u32 = 2;
-
-/// Bytes of changes of names that wait for a group, before a checkpoint takes them.
-const NAMES_MAX: usize = 4 << 20;
 
 /// Bytes that an inode takes that is gone, in memory.
 const DROPPED_BYTES: usize = 160;

@@ -70,6 +70,11 @@ impl Nat {
         self.used = used;
     }
 
+    /// How many entries the table does not have.
+    pub(crate) fn newer_count(&self) -> usize {
+        self.newer.len()
+    }
+
     /// How many there may be.
     pub(crate) fn count_max(&self) -> u32 {
         self.nids - 1

@@ -41,6 +41,8 @@ const LOADED_BETWEEN: usize = 128;
 /// What a page or a node takes in memory, and an inode but for its inline content, with what the heap and tables add.
 const PAGE_BYTES: usize = 4352;
 const INODE_BYTES: usize = 4864;
+/// The same of an entry of a table, with the room that the table has for others.
+const ENTRY_BYTES: usize = 20;
 
 /// The most blocks that are handed over at once.
 const BATCH_MAX: usize = 512;
@@ -812,6 +814,11 @@ impl State {
         room.min(self.options.memory_bytes / 4 / BLOCK_BYTES)
     }
 
+    /// Bytes of changes of names that wait for a group, above which a checkpoint takes them.
+    pub(crate) fn records_max(&self) -> usize {
+        self.options.memory_bytes / 16
+    }
+
     /// Blocks that a checkpoint would write.
     pub(crate) fn dirty_blocks(&self) -> usize {
         self.dirty_pages + self.dirty_nodes + self.dirty_inodes.load(Ordering::Relaxed)
@@ -839,7 +846,15 @@ impl State {
         let inodes = inodes
             .map(|live| INODE_BYTES + live.inode.inline.capacity() + live.pages.len() * PAGE_BYTES);
         let pages = self.staged_pages() + self.nodes.len() + self.writer.blocks();
-        inodes.sum::<usize>() + pages * PAGE_BYTES
+        inodes.sum::<usize>() + pages * PAGE_BYTES + self.table_bytes()
+    }
+
+    /// Bytes of what else grows with the files in use. Should that be most of what there is room for, the rest
+    /// still has some.
+    fn table_bytes(&self) -> usize {
+        let entries = self.known.capacity() + self.nat.newer_count();
+        let bytes = self.names.capacity() + entries * ENTRY_BYTES;
+        bytes.min(self.options.memory_bytes / 4)
     }
 
     /// Lets go of what was not used for long, if there is too much. It looks now and then.
