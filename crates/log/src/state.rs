@@ -400,7 +400,7 @@ impl State {
     /// The most blocks that may be on their way while more are made: what is dirty at once, while as much is written.
     /// Those who hold the lock have some more.
     pub(crate) fn leaving_max(&self) -> usize {
-        (self.options.memory_bytes / 8 * 3 / BLOCK_BYTES).max(BATCH_MAX)
+        (self.options.memory_bytes / 4 / BLOCK_BYTES).max(BATCH_MAX)
     }
 
     /// The block of a node that the table has, checked.
@@ -857,7 +857,8 @@ impl State {
         bytes.min(self.options.memory_bytes / 4)
     }
 
-    /// Lets go of what was not used for long, if there is too much. It looks now and then.
+    /// Lets go of what was not used for long, if there is too much. It looks now and then; there is room for what comes until
+    /// it looks again.
     pub(crate) fn shrink(&mut self) {
         let loaded = self.nodes.len() + self.inodes.len();
         if self.clock < self.shrunk_at + LOOKS_BETWEEN && loaded < self.loaded_then + LOADED_BETWEEN
@@ -865,7 +866,7 @@ impl State {
             return;
         }
         self.shrunk_at = self.clock;
-        if self.cached_bytes() > self.options.memory_bytes {
+        if self.cached_bytes() > self.options.memory_bytes / 4 * 3 {
             self.drop_oldest();
         }
         self.loaded_then = self.nodes.len() + self.inodes.len();
