@@ -19,6 +19,9 @@ use crate::{Shared, Unreported, lock};
 /// it is called: far apart enough that a writer who pauses does not pay for waking it.
 const IDLE_INTERVALS: u32 = 100;
 
+/// How much is written at once; see [`Shared::batch_bytes`].
+const BATCH_BYTES: usize = 1 << 20;
+
 /// How many unreported errors are kept; the others are counted.
 const UNREPORTED_MAX: usize = 64;
 
@@ -96,9 +99,10 @@ impl<F: Writable> Shared<F> {
         }
     }
 
-    /// Half of what may be buffered, when the thread is called: the other half is for those who write meanwhile.
+    /// What is written at once: no more than half of what may be buffered, for the other half is for those who write meanwhile, and
+    /// so little that the buffers are still in the processor's cache, when they are written and when they are filled anew.
     fn batch_bytes(&self) -> usize {
-        self.options.bytes_max / 2
+        BATCH_BYTES.min(self.options.bytes_max / 2)
     }
 
     /// Drains the inode with this number, if anything is known of it.

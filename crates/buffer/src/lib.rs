@@ -96,7 +96,8 @@ pub enum Form {
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
     /// larger ones stay as they are; what is gathered or copied begins on a page of memory. The thread is
-    /// called when half of [`Options::bytes_max`] is taken; the interval is for what is left.
+    /// called for what nothing joins any more, and when half of [`Options::bytes_max`] is taken; the interval is for what is
+    /// left.
     #[default]
     Queues,
 }

@@ -155,20 +155,30 @@ fn the_thread_keeps_the_time() {
 #[test]
 fn depth_calls_the_thread() {
     let fs = buffered(untimed(Form::Queues));
-    let file = create(&fs, "file", OFlags::WRONLY);
-    for i in 0..7 {
-        fs.write(file, i << 16, &[1; 64 << 10], false).unwrap();
+    let files = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| create(&fs, &format!("{i}"), OFlags::WRONLY));
+    for file in &files[..7] {
+        fs.write(*file, 0, &[1; 60 << 10], false).unwrap();
     }
-    assert_eq!(fs.statistics().buffered_bytes, 7 << 16);
-    fs.write(file, 7 << 16, &[1; 64 << 10], false).unwrap();
+    assert_eq!(fs.statistics().buffered_bytes, 7 * (60 << 10));
+    fs.write(files[7], 0, &[1; 60 << 10], false).unwrap();
     crate::wait_until(|| fs.statistics().buffered_bytes == 0);
     let statistics = fs.statistics();
-    assert_eq!((statistics.flushes.depth, statistics.writes_out), (1, 1));
+    assert_eq!((statistics.flushes.depth, statistics.writes_out), (8, 8));
+}
+
+#[test]
+fn what_nothing_joins_is_written_at_once() {
+    let fs = buffered(untimed(Form::Queues));
+    let file = create(&fs, "file", OFlags::WRONLY);
+    fs.write(file, 0, &[1; 64 << 10], false).unwrap();
+    crate::wait_until(|| fs.statistics().buffered_bytes == 0);
+    fs.write(file, 64 << 10, &[1; 4 << 10], false).unwrap();
+    assert_eq!(fs.statistics().buffered_bytes, 4 << 10);
 }
 
 #[test]
 fn what_continues_is_written_together() {
-    let fs = buffered(untimed(Form::Queues));
+    let fs = buffered(manual(Form::Queues));
     let file = create(&fs, "file", OFlags::RDWR);
     for place in [0, 1, 2, 5, 6, 4] {
         fs.write(file, place << 16, &[place as u8; 64 << 10], false)
