@@ -40,7 +40,7 @@ impl<F: Writable> Shared<F> {
             drops_privileges,
             charge: 0,
         };
-        if !self.may_buffer(&request) {
+        if !self.may_buffer(&request) || self.comes_first(&inode) {
             return self.write_through(&inode, file.handle, &request, content.bytes());
         }
         let statfs = || self.inner.statfs();
@@ -75,6 +75,13 @@ impl<F: Writable> Shared<F> {
             && !too_large
             && reaches.is_some_and(|end| i64::try_from(end).is_ok())
             && !self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Whether this is the first write since the inode was opened, closed or synced. Where it stays the only one, it would
+    /// be waited for at once.
+    fn comes_first(&self, inode: &Inode) -> bool {
+        let follows = std::mem::replace(&mut inode.lock().follows, true);
+        self.options.passes_first && !follows
     }
 
     /// Writes at once, after what was buffered before.

@@ -112,6 +112,14 @@ impl<F: Writable> Shared<F> {
             .is_some_and(|inode| self.drain(&inode, reason))
     }
 
+    /// Drains an inode of which no more is expected for now.
+    pub(crate) fn finish(&self, ino: Ino, reason: Reason) {
+        if let Some(inode) = self.table.get(ino) {
+            inode.lock().follows = false;
+            self.drain(&inode, reason);
+        }
+    }
+
     /// Has an inode to itself, with nothing buffered.
     pub(crate) fn hold<'a>(&self, inode: &'a Inode, reason: Reason) -> Hold<'a> {
         let hold = inode.hold();

@@ -105,6 +105,8 @@ pub(crate) struct State {
     pub(crate) held: bool,
     /// Whether the set of dirty inodes has it.
     pub(crate) listed: bool,
+    /// Whether the next write follows another one, with no sync or close between.
+    pub(crate) follows: bool,
     /// Where the file ends, with all that is buffered; `None` if that is not known.
     pub(crate) end: Option<u64>,
     pub(crate) errors: Errors,

@@ -207,7 +207,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
     }
 
     fn release(&self, file: OpenFile) {
-        self.shared.drain_ino(file.ino, Reason::Close);
+        self.shared.finish(file.ino, Reason::Close);
         let below = self.shared.below(file);
         if let Some(inode) = self.shared.table.close(file) {
             self.shared.forget_closed(&inode);
@@ -244,13 +244,13 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
     }
 
     fn flush(&self, file: OpenFile) -> FsResult<()> {
-        self.shared.drain_ino(file.ino, Reason::Close);
+        self.shared.finish(file.ino, Reason::Close);
         self.shared.inner.flush(self.shared.below(file))?;
         self.shared.tell_closing(file)
     }
 
     fn fsync(&self, file: OpenFile, data_only: bool) -> FsResult<()> {
-        self.shared.drain_ino(file.ino, Reason::Sync);
+        self.shared.finish(file.ino, Reason::Sync);
         self.shared
             .inner
             .fsync(self.shared.below(file), data_only)?;
@@ -263,7 +263,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
 
     /// What was written before belongs to what was before.
     fn write_atomically(&self, file: OpenFile, step: AtomicStep) -> FsResult<()> {
-        self.shared.drain_ino(file.ino, Reason::Sync);
+        self.shared.finish(file.ino, Reason::Sync);
         match self.shared.tell(file) {
             // With what could not be written, the rest goes.
             Err(_) if step == AtomicStep::Abort => {}

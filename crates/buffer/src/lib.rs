@@ -140,6 +140,9 @@ pub struct Options {
     /// Whether there is a thread that flushes. Else writers do it themselves, when a region is full or
     /// memory runs short, and time has no effect but through [`Buffered::tick`].
     pub threaded: bool,
+    /// Whether the first write since an inode was opened, closed or synced is not buffered: where it stays the only one, it
+    /// would be waited for at once.
+    pub passes_first: bool,
 }
 
 impl Default for Options {
@@ -150,6 +153,7 @@ impl Default for Options {
             region_bytes: 2 << 20,
             interval: Duration::from_millis(10),
             threaded: true,
+            passes_first: true,
         }
     }
 }

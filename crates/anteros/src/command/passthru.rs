@@ -146,6 +146,8 @@ impl Args {
             region_bytes: usize::try_from(self.region).unwrap_or(usize::MAX),
             interval: Duration::from_millis(self.interval),
             threaded: !self.flush_by_writers,
+            // As in the paper: there, all goes through the entries.
+            passes_first: form == Form::Queues,
         };
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
         let faults = Arc::default();

@@ -21,6 +21,7 @@ fn manual(form: Form) -> Options {
         bytes_max: 1 << 20,
         region_bytes: 256 << 10,
         threaded: false,
+        passes_first: false,
         ..Options::default()
     }
 }

@@ -19,6 +19,7 @@ fn four_records_or_more_become_one_write() {
             form: Form::Entries,
             threaded,
             interval: Duration::from_secs(3600),
+            passes_first: false,
             ..Options::default()
         });
         let file = create(&fs, "file", OFlags::WRONLY);
@@ -164,6 +165,35 @@ fn depth_calls_the_thread() {
     crate::wait_until(|| fs.statistics().buffered_bytes == 0);
     let statistics = fs.statistics();
     assert_eq!((statistics.flushes.depth, statistics.writes_out), (8, 8));
+}
+
+#[test]
+fn only_what_follows_a_write_waits() {
+    for form in FORMS {
+        let fs = buffered(Options {
+            passes_first: true,
+            ..manual(form)
+        });
+        let file = create(&fs, "file", OFlags::WRONLY | OFlags::APPEND);
+        let write = |waits: bool| {
+            let before = fs.inner().content(file.ino).len();
+            fs.write(file, 0, b"data", false).unwrap();
+            let after = fs.inner().content(file.ino).len();
+            assert_eq!(after == before, waits, "{form:?}");
+        };
+        let ends: [&dyn Fn(); 3] = [&|| (), &|| fs.fsync(file, true).unwrap(), &|| {
+            fs.flush(file).unwrap()
+        }];
+        for end in ends {
+            end();
+            write(false);
+            write(true);
+            write(true);
+        }
+        fs.release(file);
+        assert_eq!(fs.inner().content(file.ino), b"data".repeat(9));
+        assert_eq!(fs.statistics().writes_through, 3);
+    }
 }
 
 #[test]
