@@ -14,8 +14,6 @@ use crate::{Form, Shared, entries, queues};
 pub(crate) struct Accepted {
     /// Whether a region is full.
     full: bool,
-    /// Whether it is an extent of its own, which nothing joins.
-    alone: bool,
     /// Whether the inode had nothing buffered.
     newly_dirty: bool,
 }
@@ -121,7 +119,7 @@ impl<F: Writable> Shared<F> {
     }
 
     /// Whether the management thread is there to flush.
-    fn is_managed(&self) -> bool {
+    pub(crate) fn is_managed(&self) -> bool {
         self.options.threaded && !self.stopped.load(Ordering::SeqCst)
     }
 
@@ -181,11 +179,7 @@ impl<F: Writable> Shared<F> {
         let mut buffer = Some(data);
         let (mut state, offset) = self.lock_placed(inode, request, &mut buffer)?;
         state.push(request, offset, (buffer.unwrap_or_default(), start), false);
-        let accepted = self.admit(inode, state, request, offset, false);
-        Ok(Accepted {
-            alone: true,
-            ..accepted
-        })
+        Ok(self.admit(inode, state, request, offset, false))
     }
 
     /// The state of an inode to which a request may be added, and where it goes. If that cannot be
@@ -236,11 +230,7 @@ impl<F: Writable> Shared<F> {
             state.listed = true;
             self.dirty.add(inode);
         }
-        Accepted {
-            full,
-            alone: false,
-            newly_dirty,
-        }
+        Accepted { full, newly_dirty }
     }
 
     /// Sees to it that what was accepted is written in time.
@@ -258,7 +248,7 @@ impl<F: Writable> Shared<F> {
         let waited_for = self.pool.has_waiting();
         match (self.options.threaded, accepted.full) {
             // The thread of the paper goes by time, unless someone waits.
-            (true, full) if queues && (full || accepted.alone) => self.signal.raise(Reason::Full),
+            (true, true) if queues => self.signal.raise(Reason::Full),
             (true, _) if deep => self.signal.raise(Reason::Depth),
             (true, _) if waited_for => self.signal.raise(Reason::Room),
             (true, _) => {}

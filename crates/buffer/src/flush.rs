@@ -105,6 +105,24 @@ impl<F: Writable> Shared<F> {
         BATCH_BYTES.min(self.options.bytes_max / 2)
     }
 
+    /// Drains an inode to which something was written that nothing joins, by whoever answered that: its content is still in the
+    /// cache of this processor. One does so at a time; for others the thread is called.
+    pub(crate) fn hand_on(&self, ino: Ino) {
+        let Some(inode) = self.table.get(ino).filter(|_| self.is_managed()) else {
+            return;
+        };
+        let state = inode.lock();
+        let is_alone = state.queue.back().is_some_and(|last| !last.gathers);
+        let in_flight = state.in_flight;
+        drop(state);
+        if is_alone && (in_flight || self.helped.swap(true, Ordering::SeqCst)) {
+            self.signal.raise(Reason::Full);
+        } else if is_alone {
+            self.drain(&inode, Reason::Full);
+            self.helped.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// Drains the inode with this number, if anything is known of it.
     pub(crate) fn drain_ino(&self, ino: Ino, reason: Reason) -> bool {
         self.table

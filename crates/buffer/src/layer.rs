@@ -243,6 +243,10 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.write(file, offset, content, drops_privileges)
     }
 
+    fn hand_on(&self, ino: Ino) {
+        self.shared.hand_on(ino);
+    }
+
     fn flush(&self, file: OpenFile) -> FsResult<()> {
         self.shared.finish(file.ino, Reason::Close);
         self.shared.inner.flush(self.shared.below(file))?;

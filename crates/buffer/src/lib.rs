@@ -95,9 +95,9 @@ pub enum Form {
     /// [`Options::interval`], or when a writer finds none free.
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
-    /// larger ones stay as they are; what is gathered or copied begins on a page of memory. The thread is
-    /// called for what nothing joins any more, and when half of [`Options::bytes_max`] is taken; the interval is for what is
-    /// left.
+    /// larger ones stay as they are, and whoever answered such a request writes it then
+    /// ([`hand_on`](Writable::hand_on)); what is gathered or copied begins on a page of memory. The thread is called when half of
+    /// [`Options::bytes_max`] is taken, or someone else is already at it; the interval is for what is left.
     #[default]
     Queues,
 }
@@ -186,6 +186,8 @@ struct Shared<F> {
     landed: AtomicU64,
     last_tick: Mutex<Instant>,
     unreported: Mutex<Vec<Unreported>>,
+    /// Whether one of those who answer is writing.
+    helped: AtomicBool,
     stopped: AtomicBool,
 }
 
@@ -225,6 +227,7 @@ impl<F: Writable + 'static> Buffered<F> {
             landed: AtomicU64::new(0),
             last_tick: Mutex::new(Instant::now()),
             unreported: Mutex::default(),
+            helped: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         });
         let thread = if options.threaded {

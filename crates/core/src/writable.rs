@@ -190,6 +190,10 @@ pub trait Writable: FileSystem {
         self.write(file, offset, payload.bytes(), drops_privileges)
     }
 
+    /// Called by whoever has answered a write to an inode, if nobody waits for that thread: now there is time to hand
+    /// on what was accepted.
+    fn hand_on(&self, _ino: Ino) {}
+
     /// As [`write`](Self::write), of content in several pieces, one behind the other. It may stop between
     /// two of them, or within one.
     fn write_pieces(

@@ -113,6 +113,8 @@ pub struct Reply {
     pub unique: u64,
     /// Length of the payload in the reply buffer, or the error.
     pub payload: Result<usize, Errno>,
+    /// The inode that was written to.
+    pub written: Option<Ino>,
 }
 
 /// Answers the requests of one mount.
@@ -211,10 +213,20 @@ impl Dispatcher {
             catch_unwind(AssertUnwindSafe(|| self.serve(&header, Args(body), out)))
                 .unwrap_or(Err(Errno::IO))
         };
+        let is_write = header.opcode == op::WRITE && payload.is_ok();
         Some(Reply {
             unique: header.unique,
             payload,
+            written: is_write.then(|| self.nodes.ino(header.nodeid)).flatten(),
         })
+    }
+
+    /// Does what was left for when the reply had been sent.
+    pub fn sent(&self, reply: &Reply) {
+        if let Some((ino, fs)) = reply.written.zip(self.fs.writable()) {
+            // Nobody waits for it, and the worker lives on.
+            let _ = catch_unwind(AssertUnwindSafe(|| fs.hand_on(ino)));
+        }
     }
 
     /// ENOSYS tells the kernel to do without the request from now on, which for opening, flushing

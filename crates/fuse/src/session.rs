@@ -229,6 +229,7 @@ impl Session {
                 watch
                     .into_iter()
                     .for_each(|watch| self.answered(watch, &reply));
+                self.dispatcher.sent(&reply);
             }
         }
         Ok(())

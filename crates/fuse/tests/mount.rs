@@ -1025,6 +1025,7 @@ fn what_is_written_arrives_on_a_page_of_memory() {
     unmounter.unmount().unwrap();
     server.join().unwrap().unwrap();
     let mut arrivals = sink.arrivals.lock().unwrap().clone();
+    assert_eq!(sink.handed_on.load(Ordering::SeqCst), arrivals.len());
     arrivals.sort_by_key(|arrival| arrival.offset);
     for arrival in &arrivals {
         assert_eq!(arrival.addr % 4096, 0, "offset {}", arrival.offset);

@@ -197,13 +197,22 @@ fn only_what_follows_a_write_waits() {
 }
 
 #[test]
-fn what_nothing_joins_is_written_at_once() {
-    let fs = buffered(untimed(Form::Queues));
-    let file = create(&fs, "file", OFlags::WRONLY);
-    fs.write(file, 0, &[1; 64 << 10], false).unwrap();
-    crate::wait_until(|| fs.statistics().buffered_bytes == 0);
-    fs.write(file, 64 << 10, &[1; 4 << 10], false).unwrap();
-    assert_eq!(fs.statistics().buffered_bytes, 4 << 10);
+fn whoever_answered_writes_what_nothing_joins() {
+    for threaded in [true, false] {
+        let fs = buffered(Options {
+            threaded,
+            ..untimed(Form::Queues)
+        });
+        let file = create(&fs, "file", OFlags::WRONLY);
+        fs.write(file, 0, &[1; 4 << 10], false).unwrap();
+        fs.hand_on(file.ino);
+        assert_eq!(fs.statistics().buffered_bytes, 4 << 10, "it is gathered");
+        fs.write(file, 4 << 10, &[1; 64 << 10], false).unwrap();
+        assert_eq!(fs.statistics().buffered_bytes, 68 << 10);
+        fs.hand_on(file.ino);
+        let left = if threaded { 0 } else { 68 << 10 };
+        assert_eq!(fs.statistics().buffered_bytes, left);
+    }
 }
 
 #[test]

@@ -160,7 +160,8 @@ fn a_length_that_lies_is_refused() {
             reply,
             Reply {
                 unique: 77,
-                payload: Err(Errno::INVAL)
+                payload: Err(Errno::INVAL),
+                written: None,
             },
             "opcode {opcode}"
         );
