@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::inode::{Extent, Hold, Inode};
 use crate::signal::Call;
 use crate::statistics::{Reason, add};
-use crate::{Shared, Unreported, lock};
+use crate::{Form, Shared, Unreported, lock};
 
 /// Intervals without anything to flush after which the thread gives up kept memory and sleeps until
 /// it is called: far apart enough that a writer who pauses does not pay for waking it.
@@ -21,6 +21,9 @@ const IDLE_INTERVALS: u32 = 100;
 
 /// How much is written at once; see [`Shared::batch_bytes`].
 const BATCH_BYTES: usize = 1 << 20;
+
+/// How many of those who answer may be writing: others must be left to answer.
+const HELPERS_MAX: usize = 2;
 
 /// How many unreported errors are kept; the others are counted.
 const UNREPORTED_MAX: usize = 64;
@@ -99,14 +102,18 @@ impl<F: Writable> Shared<F> {
         }
     }
 
-    /// What is written at once: no more than half of what may be buffered, for the other half is for those who write meanwhile, and
-    /// so little that the buffers are still in the processor's cache, when they are written and when they are filled anew.
+    /// What is written at once: no more than half of what may be buffered, for the other half is for those who write meanwhile. Of
+    /// a queue so little that the buffers are still in the processor's cache, when they are written and when they are filled anew.
     fn batch_bytes(&self) -> usize {
-        BATCH_BYTES.min(self.options.bytes_max / 2)
+        let half = self.options.bytes_max / 2;
+        match self.options.form {
+            Form::Entries => half,
+            Form::Queues => BATCH_BYTES.min(half),
+        }
     }
 
     /// Drains an inode to which something was written that nothing joins, by whoever answered that: its content is still in the
-    /// cache of this processor. One does so at a time; for others the thread is called.
+    /// cache of this processor. Few do so at a time, and one for an inode; else the thread is called.
     pub(crate) fn hand_on(&self, ino: Ino) {
         let Some(inode) = self.table.get(ino).filter(|_| self.is_managed()) else {
             return;
@@ -115,11 +122,17 @@ impl<F: Writable> Shared<F> {
         let is_alone = state.queue.back().is_some_and(|last| !last.gathers);
         let in_flight = state.in_flight;
         drop(state);
-        if is_alone && (in_flight || self.helped.swap(true, Ordering::SeqCst)) {
-            self.signal.raise(Reason::Full);
-        } else if is_alone {
-            self.drain(&inode, Reason::Full);
-            self.helped.store(false, Ordering::SeqCst);
+        if !is_alone {
+            return;
+        }
+        let more = |count| (!in_flight && count < HELPERS_MAX).then_some(count + 1);
+        let helpers = &self.helpers;
+        match helpers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
+            Ok(_) => {
+                self.drain(&inode, Reason::Full);
+                helpers.fetch_sub(1, Ordering::SeqCst);
+            }
+            Err(_) => self.signal.raise(Reason::Full),
         }
     }
 

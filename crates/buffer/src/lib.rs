@@ -66,7 +66,7 @@ mod statistics;
 mod table;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -186,8 +186,8 @@ struct Shared<F> {
     landed: AtomicU64,
     last_tick: Mutex<Instant>,
     unreported: Mutex<Vec<Unreported>>,
-    /// Whether one of those who answer is writing.
-    helped: AtomicBool,
+    /// How many of those who answer are writing.
+    helpers: AtomicUsize,
     stopped: AtomicBool,
 }
 
@@ -227,7 +227,7 @@ impl<F: Writable + 'static> Buffered<F> {
             landed: AtomicU64::new(0),
             last_tick: Mutex::new(Instant::now()),
             unreported: Mutex::default(),
-            helped: AtomicBool::new(false),
+            helpers: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         });
         let thread = if options.threaded {
