@@ -44,6 +44,9 @@ const INODE_BYTES: usize = 4864;
 /// The same of an entry of a table, with the room that the table has for others.
 const ENTRY_BYTES: usize = 20;
 
+/// Blocks of a large request.
+const REQUEST_BLOCKS: usize = 256;
+
 /// The most blocks that are handed over at once.
 const BATCH_MAX: usize = 512;
 
@@ -397,10 +400,10 @@ impl State {
         self.writer.hand_over(&mut self.batch)
     }
 
-    /// The most blocks that may be on their way while more are made: what is dirty at once, while as much is written.
-    /// Those who hold the lock have some more.
+    /// The most blocks that may be on their way while more are made: what is dirty at once, with the request that made it too
+    /// much. Those who hold the lock have some more.
     pub(crate) fn leaving_max(&self) -> usize {
-        (self.options.memory_bytes / 4 / BLOCK_BYTES).max(BATCH_MAX)
+        (self.options.memory_bytes / 4 / BLOCK_BYTES + REQUEST_BLOCKS).max(BATCH_MAX)
     }
 
     /// The block of a node that the table has, checked.
