@@ -167,7 +167,15 @@ impl Bench<'_> {
         }
         for kind in native::KINDS.iter().filter(is_asked) {
             match kind.missing() {
-                None => systems.extend(System::of_kernel(kind, &self.anteros)),
+                None => {
+                    systems.extend(System::of_kernel(kind, &self.anteros));
+                    if kind.name == system::EXT4 {
+                        match System::of_libfuse(kind) {
+                            Ok(mirror) => systems.push(mirror),
+                            Err(error) => self.note(format!("libfuse takes no part: {error}")),
+                        }
+                    }
+                }
                 Some(reason) => self.note(format!("{} takes no part: {reason}", kind.name)),
             }
         }

@@ -19,6 +19,7 @@ pub(in crate::bench) const OURS: &str = "anteros log";
 pub(in crate::bench) const EXT4: &str = "ext4";
 pub(in crate::bench) const MIRROR: &str = "passthru on ext4";
 pub(in crate::bench) const MIRROR_DAEMON: &str = "passthru --data daemon on ext4";
+pub(in crate::bench) const MIRROR_LIBFUSE: &str = "passthrough_hp --nopassthrough on ext4";
 
 /// Something that can be made on a device and mounted.
 #[derive(Clone)]
@@ -68,6 +69,18 @@ impl System {
             }
         }
         systems
+    }
+
+    /// libfuse's mirror of a directory on ext4, all of whose content goes through its daemon.
+    ///
+    /// # Errors
+    /// When it is not there and cannot be built.
+    pub(in crate::bench) fn of_libfuse(kind: &'static Kind) -> Outcome<Self> {
+        Ok(Self {
+            name: MIRROR_LIBFUSE.to_owned(),
+            how: How::Mirror(kind, Way::libfuse_daemon()?),
+            launches: 0,
+        })
     }
 
     /// A file system of the kernel, as it is mounted by default.

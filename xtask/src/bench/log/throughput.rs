@@ -13,6 +13,9 @@ use crate::bench::write::workload::get_ready;
 
 const DEVICE_BYTES: u64 = 3 << 30;
 
+/// The goals look for it.
+pub(super) const DONE: &str = "throughput";
+
 /// Runs the part.
 ///
 /// # Errors
@@ -23,7 +26,7 @@ pub(super) fn throughput(bench: &mut Bench) -> Outcome {
     get_ready();
     for workload in &WORKLOADS {
         let metrics = ["", ", until unmounted"].map(|until| {
-            let name = format!("throughput{until}");
+            let name = format!("{DONE}{until}");
             (name, workload.unit)
         });
         bench.contest(workload.name, &metrics, &systems, |bench, system| {

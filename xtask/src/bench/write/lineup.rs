@@ -25,10 +25,7 @@ const OURS: [&str; 6] = [
 /// Those of libfuse, with their arguments.
 const LIBFUSE: [(&str, &[&str]); 3] = [
     (way::HP, &["--foreground", "SOURCE", "DIR"]),
-    (
-        way::HP_WITHOUT,
-        &["--foreground", "--nopassthrough", "SOURCE", "DIR"],
-    ),
+    (way::HP_WITHOUT, &way::HP_WITHOUT_ARGUMENTS),
     ("passthrough_ll", &["-f", "-o", "source=SOURCE", "DIR"]),
 ];
 

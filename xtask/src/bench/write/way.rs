@@ -17,6 +17,8 @@ pub(super) const BUFFER: &str = "anteros --data buffer";
 pub(super) const CACHE: &str = "anteros --data cache";
 pub(super) const HP: &str = "passthrough_hp";
 pub(super) const HP_WITHOUT: &str = "passthrough_hp --nopassthrough";
+pub(super) const HP_WITHOUT_ARGUMENTS: [&str; 4] =
+    ["--foreground", "--nopassthrough", "SOURCE", "DIR"];
 
 /// A way to write.
 #[derive(Clone)]
@@ -74,6 +76,16 @@ impl Way {
             name: name.to_owned(),
             how: How::Daemon(words),
         })
+    }
+
+    /// The one of them that has all content go through its daemon.
+    ///
+    /// # Errors
+    /// When it is not there and cannot be built.
+    pub(in crate::bench) fn libfuse_daemon() -> Outcome<Self> {
+        peers::make()?;
+        peers::make_libfuse()?;
+        Self::libfuse(HP_WITHOUT, &HP_WITHOUT_ARGUMENTS)
     }
 
     /// The command of the daemon, if there is one.
