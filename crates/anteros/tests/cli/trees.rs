@@ -107,7 +107,15 @@ const COMMIT: &str = "cd sources; git init -q; git config user.name n; git confi
 const CHECK: &str = "cd clone; git fsck --strict --no-progress; git status --porcelain; git gc -q; \
     git fsck --no-progress; git status --porcelain";
 
-/// Has the trees `sources` and `small` of a directory copied to another one, packed and unpacked, and kept in a repository.
+const BUILD: &str = "mkdir built; cd built; \
+    for n in $(seq 60); do echo \"int f$n(int x) { return x + $n; }\" > f$n.c; done; \
+    { echo '#include <stdio.h>'; for n in $(seq 60); do echo \"int f$n(int);\"; done; \
+    echo 'int main(void) { int sum = 0;'; for n in $(seq 60); do echo \"sum = f$n(sum);\"; done; \
+    echo 'printf(\"%d\", sum); }'; } > main.c; \
+    ls *.c | xargs -n 1 -P 4 cc -O1 -g -c; ar rc all.a f*.o; cc -o main main.o all.a; ./main";
+
+/// Has the trees `sources` and `small` of a directory copied to another one, packed and unpacked, and kept in a repository, and a program
+/// built and run.
 pub fn work(place: &Path, root: &Path) {
     // Where the scripts find what they copy.
     symlink(place, root.join("place")).unwrap();
@@ -116,6 +124,7 @@ pub fn work(place: &Path, root: &Path) {
     assert!(same(&place.join("small"), &root.join("untarred")));
     good(root, COMMIT);
     assert_eq!(good(root, CHECK), "");
+    assert_eq!(good(root, BUILD), "1830");
 }
 
 /// The trees for [`work`].
