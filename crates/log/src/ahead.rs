@@ -222,6 +222,11 @@ impl Ahead {
         inner.order.retain(|block| !range.contains(block));
     }
 
+    /// What lies in a block is given up.
+    pub(crate) fn forget_block(&self, block: u64) {
+        self.lock().kept.remove(&block);
+    }
+
     /// The pages of a slot were given to the users.
     pub(crate) fn tell(&self, block: u64, slot: u8, bytes: usize) {
         if let Some(kept) = self.lock().kept.get_mut(&block) {

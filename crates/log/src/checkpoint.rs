@@ -11,6 +11,7 @@ use anteros_core::{FsError, FsResult};
 
 use crate::layout::bits::Bits;
 use crate::layout::checkpoint::Checkpoint;
+use crate::layout::summary::Owner;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use crate::medium::{read_block, zeroed};
@@ -70,6 +71,7 @@ impl State {
         self.flush()?;
         let version = self.version + 1;
         let (heads, summaries) = self.segments.heads();
+        let rewritten = self.segments.take_rewritten();
         let pack = Checkpoint {
             version,
             clean,
@@ -93,6 +95,7 @@ impl State {
             sit_journal,
             bst_journal: slots.journal,
             summaries,
+            rewritten,
         };
         self.write_pack(&pack)?;
         self.flush()?;
@@ -104,6 +107,7 @@ impl State {
         self.nat.release();
         self.forget_unrecorded();
         self.supersede(version - 1)?;
+        self.rewrite_summaries(&pack.rewritten)?;
         if clean {
             // Nothing comes that would take it along.
             self.flush()?;
@@ -122,6 +126,17 @@ impl State {
             self.device.write_at(place * BLOCK_BYTES as u64, &*first)?;
         }
         Ok(())
+    }
+
+    /// Writes summaries over those that are there. That may be torn: the checkpoint has them until the next one has been written, whose
+    /// flush they go with.
+    fn rewrite_summaries(&mut self, summaries: &[(u32, Vec<Owner>)]) -> FsResult<()> {
+        for (segment, owners) in summaries {
+            let (place, summary) = self.segments.summary(*segment, owners);
+            self.push(place, summary);
+            self.statistics.wrote(Cause::Summary);
+        }
+        self.submit()
     }
 
     /// The first block of the pack in which a version lies.

@@ -4,7 +4,7 @@ use anteros_core::{FsError, FsResult};
 
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
-use crate::layout::summary::{self, Owner};
+use crate::layout::summary::Owner;
 use crate::layout::{Corrupt, SEGMENT_CONTENT};
 use crate::pack::Packing;
 use crate::segments::{Moment, Use};
@@ -51,7 +51,23 @@ impl State {
             if free >= wanted {
                 return Ok(());
             }
-            let is_worth_it = free + emptied < wanted + spare;
+            let has_enough = emptied == 0 && free >= self.segments.openings(dirty + blocks) + 2;
+            let found = (free, emptied, self.version);
+            if has_enough && self.futile == Some(found) {
+                break;
+            }
+            let is_threading = self.is_threading();
+            let threadable = is_threading.then(|| self.threadable()).flatten();
+            if threadable.is_some() && self.dirty_pages > 0 {
+                self.write_content()?;
+                if self.dirty_blocks() < dirty {
+                    continue;
+                }
+            }
+            // As long as there are holes, and with the next checkpoint there may be more.
+            let may_wait = is_threading
+                && (self.segments.has_rewritten() || has_enough && threadable.is_some());
+            let is_worth_it = free + emptied < wanted + spare && !may_wait;
             let has_room = free >= self.room_to_clean(0);
             let choice = match free > self.room_to_clean(0) + 1 {
                 true => Choice::CostBenefit,
@@ -64,9 +80,10 @@ impl State {
             if emptied == 0 && dirty == 0 {
                 break;
             }
-            let needed = self.segments.openings(dirty);
-            if emptied == 0 && free >= needed + 2 {
+            let has_some = emptied == 0 && free >= self.segments.openings(dirty) + 2;
+            if has_enough || has_some && !may_wait {
                 // There is nothing to win, and room enough for now.
+                self.futile = Some(found);
                 break;
             }
             self.checkpoint(false)?;
@@ -79,13 +96,13 @@ impl State {
 
     /// Free segments with which one can be cleaned while so many blocks besides are still to come: what is moved may open one, and
     /// for each block of it a node becomes dirty.
-    fn room_to_clean(&self, blocks: usize) -> u32 {
+    pub(crate) fn room_to_clean(&self, blocks: usize) -> u32 {
         let moved = SEGMENT_CONTENT as usize;
         1 + self.segments.openings(self.dirty_blocks() + blocks + moved)
     }
 
     /// Segments beyond what is needed, in which cleaning begins.
-    fn spare(&self) -> u32 {
+    pub(crate) fn spare(&self) -> u32 {
         if self.segments.are_few() { 1 } else { 3 }
     }
 
@@ -110,7 +127,7 @@ impl State {
     }
 
     /// Leaves a segment alone from here on: what was moved out of it is moved, and others are cleaned.
-    fn set_aside(&mut self, segment: u32, error: &FsError) {
+    pub(crate) fn set_aside(&mut self, segment: u32, error: &FsError) {
         self.set_aside.insert(segment);
         self.statistics.set_aside += 1;
         let complaint = format!("segment {segment} cannot be cleaned: {error}");
@@ -139,14 +156,21 @@ impl State {
         full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }
 
+    /// Moves all that is valid out of a segment.
     pub(crate) fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
+        self.victim = Some(segment);
+        let cleaned = match self.segments.segment(segment).is_packed() {
+            true => self.clean_packed(segment),
+            false => self.clean_plain(segment),
+        };
+        self.victim = None;
+        cleaned
+    }
+
+    fn clean_plain(&mut self, segment: u32) -> FsResult<()> {
         let start = self.segments.start(segment);
         let entry = self.segments.segment(segment).clone();
-        if entry.is_packed() {
-            return self.clean_packed(segment);
-        }
-        let block = self.fetch(start + u64::from(SEGMENT_CONTENT))?;
-        let owners = summary::parse(&block, entry.serial)?;
+        let owners = self.owners(segment)?;
         let before = self.statistics;
         let moment = entry.moment();
         let is_hot = entry.kind == HeadKind::HotData as u8;

@@ -85,7 +85,7 @@ impl State {
                 }
                 .into());
             };
-            let block = self.fetch(place)?;
+            let block = self.fetch_near(place)?;
             dir::check(&block, lblk)?;
             self.live(parent)?.pages.insert(
                 lblk,

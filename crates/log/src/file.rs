@@ -226,9 +226,6 @@ impl State {
         }
         match self.pointer(ino, lblk)? {
             Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
-            Pointer::Plain(block) if self.live(ino)?.kind() == FileKind::Directory => {
-                Ok(self.fetch_near(block)?.into())
-            }
             Pointer::Plain(block) => Ok(self.fetch(block)?.into()),
             Pointer::Packed(at) => {
                 let chunk = self.read_chunk(ino, lblk, at)?;

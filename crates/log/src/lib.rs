@@ -26,6 +26,7 @@ mod error;
 mod file;
 mod gc;
 mod habits;
+mod holes;
 mod inspect;
 mod kind;
 mod launches;
@@ -67,7 +68,7 @@ pub use launches::{FileReads, Launches, RECORD_BYTES_MAX, ROUNDS, RecordFault, V
 pub use layout::superblock::Shape;
 pub use log::{Condition, Log};
 pub use mkfs::mkfs;
-pub use options::{Options, Order};
+pub use options::{Mode, Options, Order};
 pub use policy::Policy;
 pub use recover::Recovery;
 pub use repair::{Repaired, repair, repair_going_back};

@@ -596,4 +596,4 @@ const CLEANED_AT_ONCE: u32 = 2;
 const DROPPED_BYTES: usize = 160;
 
 /// Blocks that one operation writes at most, and the content of a request.
-const MARGIN: usize = 64 + 256;
+pub(crate) const MARGIN: usize = 64 + 256;

@@ -17,6 +17,33 @@ pub enum Order {
     DataFirst,
 }
 
+/// Where content goes (F2FS, FAST'15, 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// To free segments, and where these are dear, to the holes of others.
+    #[default]
+    Adaptive,
+    /// To free segments alone: what is written follows each other on the device.
+    Lfs,
+    /// To holes wherever there are any.
+    Threaded,
+}
+
+impl Mode {
+    /// All of them, with the names they are asked for by.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("adaptive", Self::Adaptive),
+        ("lfs", Self::Lfs),
+        ("threaded", Self::Threaded),
+    ];
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, mode)| *mode)
+    }
+}
+
 /// How a log is mounted.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -38,6 +65,8 @@ pub struct Options {
     pub atomic_writes: bool,
     /// Bytes of packed blocks that are kept which were read before anyone asked; see [`Log::prefetch`](crate::Log::prefetch).
     pub prefetch_bytes: usize,
+    /// See [`Mode`].
+    pub mode: Mode,
     /// How long changes may wait for a checkpoint.
     pub checkpoint_interval: Duration,
     /// Whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
@@ -60,6 +89,7 @@ impl Options {
             background_codec: Codec::default(),
             atomic_writes: true,
             prefetch_bytes: 4 << 20,
+            mode: Mode::default(),
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,
             clock,

@@ -19,12 +19,20 @@ pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
     )?)
 }
 
-/// The same; that of a segment which was open is in the checkpoint, and has fewer owners.
+/// The same; that of a segment which was open is in the checkpoint, and may have fewer owners, and so is that of one whose holes were
+/// filled.
 pub(crate) fn named(
     state: &State,
     checkpoint: Option<&Checkpoint>,
     segment: u32,
 ) -> FsResult<Vec<Owner>> {
+    let rewritten = checkpoint.and_then(|found| {
+        let mut rewritten = found.rewritten.iter();
+        rewritten.find(|(other, _)| *other == segment)
+    });
+    if let Some((_, owners)) = rewritten {
+        return Ok(owners.clone());
+    }
     let head = checkpoint.and_then(|found| {
         let which = found
             .heads

@@ -1,6 +1,6 @@
 //! From a device to a mounted log: the newest checkpoint, and the groups behind it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use anteros_core::{FileKind, FsError, FsResult, WritableDevice};
@@ -21,6 +21,7 @@ use crate::medium::read_block;
 use crate::mkfs::write_superblock;
 use crate::nat::Nat;
 use crate::options::Options;
+use crate::owners;
 use crate::pack::CHUNK_BLOCKS_MAX;
 use crate::policy::Policy;
 use crate::segments::{Place, Segments, Use};
@@ -197,6 +198,9 @@ pub(crate) fn open(
     let entries = segment_table(&*device, &superblock, &checkpoint)?;
     let mut segments = Segments::new(&superblock, &entries, checkpoint.serial);
     segments.open_heads(&checkpoint.heads, &checkpoint.summaries)?;
+    for (segment, owners) in &checkpoint.rewritten {
+        segments.rewrite(*segment, owners.clone());
+    }
     if segments.valid() != checkpoint.used_blocks {
         return Err(Corrupt::Count {
             what: "valid blocks",
@@ -216,7 +220,7 @@ pub(crate) fn open(
     replay.run(&mut state, &checkpoint, &mut recovery)?;
     state.space.relax();
     if !state.options.read_only {
-        replay.go_on(&mut state);
+        replay.go_on(&mut state, &entries)?;
         admit_packed(&mut state)?;
         // Another version: a group that did not arrive whole will never be taken for one of ours.
         state.checkpoint(false)?;
@@ -337,9 +341,9 @@ pub(crate) fn open_to_repair(
         }
     }
     let mut segments = Segments::new(&superblock, &entries, checkpoint.serial);
-    corrected
-        .into_iter()
-        .for_each(|segment| segments.note_changed(segment));
+    for segment in corrected {
+        segments.note_changed(segment);
+    }
     if segments.valid() != checkpoint.used_blocks {
         let counted = segments.valid();
         faults.push(Corrupt::Count {
@@ -769,10 +773,14 @@ impl Replay {
         Ok(())
     }
 
-    /// Has the heads go on behind all that the groups name, and says in summaries whose the blocks of other segments are.
-    fn go_on(&self, state: &mut State) {
+    /// Has the heads go on behind all that the groups name, and says in summaries whose the blocks of other segments are. `entries` are
+    /// those of the checkpoint.
+    fn go_on(&self, state: &mut State, entries: &[SitEntry]) -> FsResult<()> {
         let reached = |segment| self.reached.get(&segment).copied().unwrap_or_default();
-        let owner = |block| self.owners.get(&block).copied().unwrap_or_default();
+        let owner = |block| self.owners.get(&block).copied();
+        // What the checkpoint has to be written over others is written now: that may be torn, as long as this checkpoint counts.
+        let mut stated: BTreeMap<u32, Vec<Owner>> =
+            state.segments.take_rewritten().into_iter().collect();
         let summaries = state.segments.go_on(reached, owner);
         if let Some(end) = self.end {
             state.segments.go_on_packed(&end);
@@ -786,21 +794,52 @@ impl Replay {
             others.remove(&state.segments.locate(place).0);
             state.push(place, summary);
         }
-        others.retain(|&segment| state.segments.segment(segment).state != Use::Open);
-        let latest = others
+        others.retain(|&segment| {
+            state.segments.segment(segment).state != Use::Open
+                && state.segments.rewritten(segment).is_none()
+        });
+        let (threaded, filled): (Vec<u32>, Vec<u32>) = others
+            .into_iter()
+            .partition(|&segment| entries[segment as usize].valid > 0);
+        for segment in threaded {
+            let start = state.segments.start(segment);
+            let known = match stated.remove(&segment) {
+                Some(owners) => Ok(owners),
+                None => owners::sealed(state, segment),
+            };
+            match known {
+                Ok(mut owners) => {
+                    for (block, known) in (start..).zip(&mut owners) {
+                        *known = owner(block).unwrap_or(*known);
+                    }
+                    state.segments.rewrite(segment, owners);
+                }
+                // It is damaged, as it was, and stays so for a repair.
+                Err(FsError::Corrupt(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for (segment, owners) in stated {
+            let (place, summary) = state.segments.summary(segment, &owners);
+            state.push(place, summary);
+        }
+        let latest = filled
             .iter()
             .min_by_key(|&&segment| reached(segment))
             .copied();
-        for segment in others {
+        for segment in filled {
             let start = state.segments.start(segment);
             let places = start..start + u64::from(reached(segment));
-            let owners: Vec<Owner> = places.map(owner).collect();
+            let owners: Vec<Owner> = places
+                .map(|block| owner(block).unwrap_or_default())
+                .collect();
             let kind = HeadKind::WarmData;
             if Some(segment) != latest || !state.segments.go_on_in(segment, kind, &owners, None) {
                 let summary = state.segments.adopt(segment, kind, &owners);
                 state.push(start + u64::from(SEGMENT_CONTENT), summary);
             }
         }
+        Ok(())
     }
 }
 

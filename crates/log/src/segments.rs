@@ -3,8 +3,13 @@
 //! Blocks are handed out by *heads*: open segments, one for each kind of content, that are filled from front to
 //! back. A segment whose last valid block has gone is *emptied*, but it is not used again before the next
 //! checkpoint has been written: until then the last one still names its blocks.
+//!
+//! Where free segments are dear, a head of plain content is *threaded* instead (F2FS, FAST'15, 2.6: threaded logging): it fills the
+//! holes of a segment that is in use. A hole is a block that was not valid at the last checkpoint and not since: neither that nor
+//! a group behind it names it. The summary of such a segment is written over the one that is there; until that is on the device,
+//! a checkpoint has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::checkpoint::{Head, HeadKind};
 use crate::layout::summary::{self, Owner};
@@ -17,6 +22,9 @@ const SEGMENTS_VERY_FEW: u32 = 64;
 
 /// Kinds of heads.
 pub(crate) const KINDS: usize = HeadKind::ALL.len();
+
+/// A bit for each block of a segment.
+pub(crate) type Bitmap = [u64; 8];
 
 /// What a segment is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +61,7 @@ pub(crate) struct Segment {
     pub(crate) changed: u64,
     /// When its blocks were written, on average, by that clock.
     pub(crate) born: u64,
-    bits: [u64; 8],
+    bits: Bitmap,
 }
 
 impl Segment {
@@ -123,6 +131,11 @@ impl Segment {
         HeadKind::from_raw(self.kind).is_some_and(HeadKind::is_packed)
     }
 
+    /// Whether its blocks hold content as it is.
+    fn has_plain_data(&self) -> bool {
+        HeadKind::from_raw(self.kind).is_some_and(HeadKind::has_plain_data)
+    }
+
     pub(crate) fn is_valid(&self, index: u16) -> bool {
         self.bits[usize::from(index / 64)] >> (index % 64) & 1 == 1
     }
@@ -152,9 +165,21 @@ impl Segment {
 struct Open {
     segment: u32,
     next: u16,
+    /// Of the blocks before `next`; of all if it is threaded.
     owners: Vec<Owner>,
     /// Where the packed log goes on.
     next_segment: Option<u32>,
+    /// Whether it fills holes.
+    threaded: bool,
+}
+
+impl Open {
+    /// Takes over what is known of whose the blocks are.
+    fn learn(&mut self, owner: impl Fn(u16) -> Option<Owner>) {
+        for (index, known) in (0..).zip(&mut self.owners) {
+            *known = owner(index).unwrap_or(*known);
+        }
+    }
 }
 
 /// Where the next packed block would be.
@@ -185,6 +210,8 @@ pub(crate) struct Placed {
     pub(crate) summary: Option<(u64, Box<Block>)>,
     /// Where the packed log goes on behind the segment.
     pub(crate) next_segment: Option<u32>,
+    /// Whether it was a hole.
+    pub(crate) was_hole: bool,
 }
 
 /// All segments of the main area.
@@ -205,8 +232,13 @@ pub(crate) struct Segments {
     cursor: u32,
     serial: u32,
     valid: u64,
-    /// Segments whose entries were changed since the last checkpoint.
-    changed: BTreeSet<u32>,
+    /// Segments whose entries were changed since the last checkpoint, and which of their blocks were valid then or at any time
+    /// since.
+    changed: BTreeMap<u32, Bitmap>,
+    /// Whose the blocks of segments are whose holes were filled, until a checkpoint has that.
+    rewritten: BTreeMap<u32, Vec<Owner>>,
+    /// How many of them, and of such as are being filled, it has room for.
+    rewritten_max: u32,
     /// Blocks of content that users have written. The time of day says little of age: a busy log is filled in minutes, an
     /// idle one not in months.
     clock: u64,
@@ -230,7 +262,9 @@ impl Segments {
             emptied: BTreeSet::new(),
             cursor: 0,
             serial,
-            changed: BTreeSet::new(),
+            changed: BTreeMap::new(),
+            rewritten: BTreeMap::new(),
+            rewritten_max: superblock.summaries_max(),
             clock: 0,
             lifetime: u64::MAX,
         };
@@ -300,8 +334,16 @@ impl Segments {
                 }
             }
             let last = self.segment(head.segment).valid_blocks().last();
-            if last.is_some_and(|last| last >= head.next) {
+            if !head.threaded && last.is_some_and(|last| last >= head.next) {
                 return Err(fault("a block that was not yet written is valid"));
+            }
+            if head.threaded && !self.segment(head.segment).has_plain_data() {
+                return Err(fault(
+                    "holes are filled of a segment that has no plain content",
+                ));
+            }
+            if head.threaded && self.next_hole(head.segment, head.next).is_none() {
+                return Err(fault("the segment has no hole left"));
             }
             if next.is_some_and(|next| self.segment(next).valid > 0) {
                 return Err(fault("the log goes on in a segment that is in use"));
@@ -313,6 +355,7 @@ impl Segments {
                 next: head.next,
                 owners: owners.clone(),
                 next_segment: next,
+                threaded: head.threaded,
             });
         }
         Ok(())
@@ -399,6 +442,7 @@ impl Segments {
             .into_iter()
             .filter(|&kind| self.is_in_use(kind));
         let left = |kind: HeadKind| match &self.heads[kind as usize] {
+            Some(head) if head.threaded => self.holes(head.segment, head.next) as usize,
             Some(head) => (SEGMENT_CONTENT - u32::from(head.next)) as usize,
             None => 0,
         };
@@ -438,7 +482,7 @@ impl Segments {
     /// more blocks behind each other.
     pub(crate) fn close(&mut self, kind: HeadKind) {
         if let Some(head) = self.heads[self.share(kind) as usize].take() {
-            self.seal(&head);
+            self.seal(head);
         }
     }
 
@@ -463,33 +507,142 @@ impl Segments {
             self.heads[which] = Some(self.open(kind, None)?);
         }
         let mut head = self.heads[which].take()?;
-        let index = head.next;
-        head.next += 1;
-        head.owners.push(owner);
+        let index = match head.threaded {
+            true => self.next_hole(head.segment, head.next)?,
+            false => head.next,
+        };
+        head.next = index + 1;
+        match head.owners.get_mut(usize::from(index)) {
+            Some(known) => *known = owner,
+            None => head.owners.push(owner),
+        }
         let block = self.start(head.segment) + u64::from(index);
         let mut placed = Placed {
             block,
             summary: None,
             next_segment: head.next_segment,
+            was_hole: head.threaded,
         };
-        if u32::from(head.next) == SEGMENT_CONTENT {
-            let summary = self.seal(&head);
-            // Packed blocks say themselves whose they are.
-            placed.summary = (!kind.is_packed()).then_some(summary);
-            // Where none is free now, one may be when the next block is asked for.
-            self.promised = head.next_segment.or(self.promised);
-            self.heads[which] = head
-                .next_segment
-                .and_then(|next| self.open(kind, Some(next)));
-        } else {
-            self.heads[which] = Some(head);
-        }
         if !kind.is_packed() {
+            let entry = self.segment_mut(head.segment);
+            entry.mix(moment, entry.valid);
             self.set_valid(block);
-            let (segment, index) = self.locate(block);
-            self.segment_mut(segment).mix(moment, index);
         }
+        if self.has_room(&head) {
+            self.heads[which] = Some(head);
+            return Some(placed);
+        }
+        let next_segment = head.next_segment;
+        placed.summary = self.seal(head);
+        // Where none is free now, one may be when the next block is asked for.
+        self.promised = next_segment.or(self.promised);
+        self.heads[which] = next_segment.and_then(|next| self.open(kind, Some(next)));
         Some(placed)
+    }
+
+    /// Whether a head has a block left to hand out.
+    fn has_room(&self, head: &Open) -> bool {
+        match head.threaded {
+            true => self.next_hole(head.segment, head.next).is_some(),
+            false => u32::from(head.next) < SEGMENT_CONTENT,
+        }
+    }
+
+    /// The holes of a segment, from a block of it on.
+    fn hole_bits(&self, segment: u32, from: u16) -> Bitmap {
+        let taken = self.changed.get(&segment);
+        let mut bits = *taken.unwrap_or(&self.segment(segment).bits);
+        let last = SEGMENT_CONTENT / 64;
+        bits[last as usize] |= u64::MAX << (SEGMENT_CONTENT % 64);
+        let (word, bit) = (usize::from(from / 64), from % 64);
+        bits[..word].fill(u64::MAX);
+        bits[word] |= (1 << bit) - 1;
+        bits.map(|word| !word)
+    }
+
+    fn holes(&self, segment: u32, from: u16) -> u32 {
+        let bits = self.hole_bits(segment, from);
+        bits.iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn next_hole(&self, segment: u32, from: u16) -> Option<u16> {
+        let bits = self.hole_bits(segment, from);
+        let (word, bits) = (0..).zip(bits).find(|(_, bits)| *bits != 0)?;
+        Some(word * 64 + bits.trailing_zeros() as u16)
+    }
+
+    /// Whether the next block of a head is the first of another segment, which may be one with holes.
+    pub(crate) fn may_thread(&self, kind: HeadKind) -> bool {
+        kind.has_plain_data() && self.heads[self.share(kind) as usize].is_none()
+    }
+
+    /// The segment with the most holes of those that `may_be` threaded, if it has that many.
+    pub(crate) fn threadable(&self, holes_min: u32, may_be: impl Fn(u32) -> bool) -> Option<u32> {
+        let threaded = self.heads.iter().flatten().filter(|head| head.threaded);
+        if self.rewritten.len() + threaded.count() >= self.rewritten_max as usize {
+            return None;
+        }
+        let (mut best, mut most) = (None, holes_min - 1);
+        for segment in 0..self.usable {
+            let entry = self.segment(segment);
+            // There are hardly as many holes as blocks that are not valid.
+            if SEGMENT_CONTENT - u32::from(entry.valid) <= most
+                || entry.state != Use::Full
+                || !entry.has_plain_data()
+                || !may_be(segment)
+            {
+                continue;
+            }
+            let holes = self.holes(segment, 0);
+            if holes > most {
+                (best, most) = (Some(segment), holes);
+            }
+        }
+        best
+    }
+
+    /// Has a head fill the holes of a segment with these owners.
+    pub(crate) fn thread(&mut self, kind: HeadKind, segment: u32, owners: Vec<Owner>) {
+        self.claim(segment);
+        self.rewritten.remove(&segment);
+        self.heads[self.share(kind) as usize] = Some(Open {
+            segment,
+            next: 0,
+            owners,
+            next_segment: None,
+            threaded: true,
+        });
+    }
+
+    /// Whose the blocks of a segment are, where the device does not know it yet.
+    pub(crate) fn rewritten(&self, segment: u32) -> Option<&Vec<Owner>> {
+        self.rewritten.get(&segment)
+    }
+
+    /// Whether there are such.
+    pub(crate) fn has_rewritten(&self) -> bool {
+        !self.rewritten.is_empty()
+    }
+
+    /// Notes whose the blocks of a segment are whose holes were filled.
+    pub(crate) fn rewrite(&mut self, segment: u32, owners: Vec<Owner>) {
+        self.rewritten.insert(segment, owners);
+    }
+
+    /// The summaries that are to be written over others: whoever takes them sees to that.
+    pub(crate) fn take_rewritten(&mut self) -> Vec<(u32, Vec<Owner>)> {
+        let mut rewritten = std::mem::take(&mut self.rewritten);
+        rewritten.retain(|&segment, _| {
+            let entry = self.segment(segment);
+            entry.valid > 0 && entry.has_plain_data()
+        });
+        rewritten.into_iter().collect()
+    }
+
+    /// The summary of a segment in use, and where it belongs.
+    pub(crate) fn summary(&self, segment: u32, owners: &[Owner]) -> (u64, Box<Block>) {
+        let place = self.start(segment) + u64::from(SEGMENT_CONTENT);
+        (place, summary::encode(self.segment(segment).serial, owners))
     }
 
     /// Opens a segment, a given one or one that is free.
@@ -512,6 +665,7 @@ impl Segments {
             next: 0,
             owners: Vec::new(),
             next_segment,
+            threaded: false,
         })
     }
 
@@ -572,14 +726,19 @@ impl Segments {
             .find(|&segment| self.segment(segment).state == Use::Free)
     }
 
-    /// Closes a segment: its summary, and where it belongs.
-    fn seal(&mut self, head: &Open) -> (u64, Box<Block>) {
-        let segment = self.segment_mut(head.segment);
-        let serial = segment.serial;
-        segment.state = Use::Full;
+    /// Closes a segment: its summary, and where it belongs. Packed blocks say themselves whose they are, and over another summary none
+    /// is written before a checkpoint has it.
+    fn seal(&mut self, head: Open) -> Option<(u64, Box<Block>)> {
+        self.segment_mut(head.segment).state = Use::Full;
         self.note_emptied(head.segment);
-        let place = self.start(head.segment) + u64::from(SEGMENT_CONTENT);
-        (place, summary::encode(serial, &head.owners))
+        if self.segment(head.segment).is_packed() {
+            return None;
+        }
+        if head.threaded {
+            self.rewrite(head.segment, head.owners);
+            return None;
+        }
+        Some(self.summary(head.segment, &head.owners))
     }
 
     fn note_emptied(&mut self, segment: u32) {
@@ -601,6 +760,8 @@ impl Segments {
 
     fn set_valid(&mut self, block: u64) -> bool {
         let (segment, index) = self.locate(block);
+        let taken = self.note_changed(segment);
+        taken[usize::from(index / 64)] |= 1 << (index % 64);
         let entry = self.segment_mut(segment);
         let changed = entry.set_valid(index, true);
         if changed {
@@ -609,7 +770,6 @@ impl Segments {
                 self.emptied.remove(&segment);
             }
             self.valid += 1;
-            self.changed.insert(segment);
         }
         changed
     }
@@ -618,11 +778,11 @@ impl Segments {
     pub(crate) fn invalidate(&mut self, block: u64, seconds: u64) {
         let (segment, index) = self.locate(block);
         let clock = self.clock;
+        self.note_changed(segment);
         let entry = self.segment_mut(segment);
         (entry.seconds, entry.changed) = (seconds, clock);
         if entry.set_valid(index, false) {
             self.valid -= 1;
-            self.changed.insert(segment);
             self.note_emptied(segment);
         }
     }
@@ -663,13 +823,14 @@ impl Segments {
     }
 
     /// The entries that were changed since this was asked last.
-    pub(crate) fn take_changed(&mut self) -> BTreeSet<u32> {
-        std::mem::take(&mut self.changed)
+    pub(crate) fn take_changed(&mut self) -> impl Iterator<Item = u32> {
+        std::mem::take(&mut self.changed).into_keys()
     }
 
-    /// Has the next checkpoint write an entry of which the table has another form.
-    pub(crate) fn note_changed(&mut self, segment: u32) {
-        self.changed.insert(segment);
+    /// Has the next checkpoint write an entry of which the table has another form. Which of its blocks are no holes.
+    pub(crate) fn note_changed(&mut self, segment: u32) -> &mut Bitmap {
+        let bits = &self.table[segment as usize].bits;
+        self.changed.entry(segment).or_insert(*bits)
     }
 
     /// As it lies in the table.
@@ -689,6 +850,7 @@ impl Segments {
                 kind,
                 serial,
                 next_segment: head.next_segment,
+                threaded: head.threaded,
             };
             Some((as_written, head.owners.clone()))
         })
@@ -705,7 +867,7 @@ impl Segments {
         let entry = self.segment_mut(segment);
         if entry.is_packed() != kind.is_packed() {
             entry.kind = kind.to_raw();
-            self.changed.insert(segment);
+            self.note_changed(segment);
         }
     }
 
@@ -718,12 +880,12 @@ impl Segments {
     }
 
     /// Has the heads but that of the packed log go on after a crash, behind the blocks of their segments that groups name:
-    /// of each, that many from its beginning are `reached`. `owner` tells whose the blocks behind a head are. The summaries of
+    /// of each, that many from its beginning are `reached`. `owner` tells whose the blocks are that groups name. The summaries of
     /// the segments that are full, and where they belong.
     pub(crate) fn go_on(
         &mut self,
         reached: impl Fn(u32) -> u16,
-        owner: impl Fn(u64) -> Owner,
+        owner: impl Fn(u64) -> Option<Owner>,
     ) -> Vec<(u64, Box<Block>)> {
         let mut summaries = Vec::new();
         for kind in HeadKind::ALL {
@@ -732,18 +894,15 @@ impl Segments {
                 continue;
             };
             let start = self.start(head.segment);
-            let next = head.next.max(reached(head.segment));
-            let behind = (head.next..next).map(|index| owner(start + u64::from(index)));
-            head.owners.extend(behind);
-            head.next = next;
+            head.next = head.next.max(reached(head.segment));
+            let known = head.owners.len().max(head.next.into());
+            head.owners.resize(known, Owner::default());
+            head.learn(|index| owner(start + u64::from(index)));
             let is_packed = self.segment(head.segment).is_packed();
-            if u32::from(next) < SEGMENT_CONTENT && is_packed == kind.is_packed() {
+            if is_packed == kind.is_packed() && self.has_room(&head) {
                 self.heads[kind as usize] = Some(head);
-                continue;
-            }
-            let summary = self.seal(&head);
-            if !is_packed {
-                summaries.push(summary);
+            } else {
+                summaries.extend(self.seal(head));
             }
         }
         summaries
@@ -769,6 +928,7 @@ impl Segments {
                 next,
                 owners: owners.to_vec(),
                 next_segment,
+                threaded: false,
             });
         }
         goes_on
@@ -810,7 +970,7 @@ impl Segments {
         let entry = self.segment_mut(segment);
         entry.kind = kind as u8;
         entry.serial = serial;
-        self.changed.insert(segment);
+        self.note_changed(segment);
         serial
     }
 
@@ -819,8 +979,9 @@ impl Segments {
         let Some(head) = self.heads[HeadKind::Packed as usize].take() else {
             return;
         };
-        self.seal(&head);
-        if let Some(next) = head.next_segment {
+        let next = head.next_segment;
+        self.seal(head);
+        if let Some(next) = next {
             self.segment_mut(next).state = Use::Full;
             self.note_emptied(next);
         }
@@ -830,13 +991,7 @@ impl Segments {
     pub(crate) fn close_heads(&mut self) -> Vec<(u64, Box<Block>)> {
         self.close_packed();
         let heads = std::mem::take(&mut self.heads);
-        let mut summaries = Vec::new();
-        for head in heads.into_iter().flatten() {
-            let summary = self.seal(&head);
-            if !self.segment(head.segment).is_packed() {
-                summaries.push(summary);
-            }
-        }
-        summaries
+        let open = heads.into_iter().flatten();
+        open.filter_map(|head| self.seal(head)).collect()
     }
 }

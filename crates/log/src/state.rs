@@ -257,6 +257,10 @@ pub(crate) struct State {
     pub(crate) reading: Arc<RwLock<()>>,
     /// Segments that could not be cleaned.
     pub(crate) set_aside: BTreeSet<u32>,
+    /// Free and emptied segments and the last checkpoint when there was nothing to win by cleaning.
+    pub(crate) futile: Option<(u32, u32, u64)>,
+    /// The one that is being cleaned.
+    pub(crate) victim: Option<u32>,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
     /// Whether the device is told of what is free.
@@ -334,6 +338,8 @@ impl State {
             writers: HashMap::new(),
             ahead: Arc::new(Ahead::new(prefetch_bytes)),
             set_aside: BTreeSet::new(),
+            futile: None,
+            victim: None,
             failed: None,
             discards: true,
             complaints: Vec::new(),
@@ -631,6 +637,7 @@ impl State {
         cause: Cause,
         moment: Moment,
     ) -> FsResult<crate::segments::Placed> {
+        self.thread(kind)?;
         let mut placed = self
             .segments
             .allocate(kind, owner, moment)
@@ -638,6 +645,9 @@ impl State {
         if let Some((at, summary)) = placed.summary.take() {
             self.push(at, summary);
             self.statistics.wrote(Cause::Summary);
+        }
+        if placed.was_hole {
+            self.ahead.forget_block(placed.block);
         }
         self.statistics.wrote(cause);
         if self.batch.len() >= BATCH_MAX {

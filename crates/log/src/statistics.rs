@@ -65,6 +65,8 @@ pub struct Statistics {
     pub checkpoints: u64,
     /// Segments cleaned.
     pub cleaned: u64,
+    /// Segments whose holes were filled, or begun to be.
+    pub threaded: u64,
     /// Segments of which the device was told that they are free, and that made it fail.
     pub failed_discards: u64,
     /// Segments that could not be cleaned, and are left alone until the next mount.

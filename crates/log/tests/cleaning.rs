@@ -5,7 +5,7 @@ mod support;
 use anteros_core::{FileSystem, WritableDevice};
 use anteros_log::layout::SEGMENT_BLOCKS;
 use anteros_log::layout::checkpoint::HeadKind;
-use anteros_log::{Cause, Use, check};
+use anteros_log::{Cause, Log, Mode, Options, Use, check};
 use support::*;
 
 const BLOCK: u64 = 4096;
@@ -13,7 +13,7 @@ const BLOCK: u64 = 4096;
 /// A log with holes in many segments, unmounted.
 fn with_holes() -> std::sync::Arc<anteros_core::MemoryDevice> {
     let device = device(128 * MIB);
-    let tree = open(device.clone());
+    let tree = open_plainly(device.clone());
     for n in 0..40 {
         tree.put(&format!("f{n}"), &bytes(n, 1 << 20)).unwrap();
     }
@@ -55,20 +55,15 @@ fn a_segment_that_cannot_be_cleaned_is_set_aside_and_said_once() {
 }
 
 /// Nine tenths of a log are filled, and as much as it has written over, so many percent of that to a tenth of the blocks.
-fn amplification(hot_percent: u64) -> f64 {
+fn amplification(hot_percent: u64, mode: Mode) -> f64 {
     let device = device(160 * MIB);
-    let tree = open(device.clone());
+    let options_of = Options { mode, ..plainly() };
+    let tree = Tree(Log::open(device.clone(), options_of).unwrap());
     let blocks = tree.0.statfs().unwrap().blocks * 9 / 10;
     tree.put("f", &vec![1; (blocks * BLOCK) as usize]).unwrap();
     tree.fsync("f").unwrap();
     let before = tree.0.condition().statistics;
-    let mut random = 1_u64;
-    let mut below = |limit: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (random >> 33) % limit
-    };
+    let mut below = dice(1);
     for count in 0..blocks {
         let block = match below(100) < hot_percent {
             true => below(blocks / 10) * 10,
@@ -89,18 +84,79 @@ fn amplification(hot_percent: u64) -> f64 {
 
 #[test]
 fn hot_content_comes_apart_from_cold_content() {
-    let (anywhere, skewed) = (amplification(0), amplification(90));
+    let (anywhere, skewed) = (amplification(0, Mode::Lfs), amplification(90, Mode::Lfs));
     assert!(
         skewed < 0.8 * anywhere,
         "{skewed} where a tenth is hot, {anywhere} where nothing is"
     );
 }
 
+#[test]
+fn holes_are_filled_where_cleaning_would_move_much() {
+    for hot_percent in [0, 90] {
+        let (cleaned, threaded) = (
+            amplification(hot_percent, Mode::Lfs),
+            amplification(hot_percent, Mode::Adaptive),
+        );
+        assert!(
+            threaded < 0.7 * cleaned,
+            "{hot_percent}: {threaded} with holes filled, {cleaned} without"
+        );
+    }
+}
+
+/// A directory that is read with what lies near it, and goes to holes that were read with something else before.
+#[test]
+fn what_was_read_ahead_of_a_hole_is_not_taken_for_what_fills_it() {
+    let device = device(64 * MIB);
+    let tree = Tree(
+        Log::open(
+            device.clone(),
+            Options {
+                mode: Mode::Threaded,
+                ..options_with(512 << 10)
+            },
+        )
+        .unwrap(),
+    );
+    tree.put("file", b"content").unwrap();
+    tree.mkdir("d").unwrap();
+    let name = |n: u64| format!("d/{n:0200}");
+    const NAMES: u64 = 20_000;
+    let mut is_there = vec![false; NAMES as usize];
+    let mut below = dice(5);
+    for round in 0..80 {
+        for _ in 0..400 {
+            let n = below(NAMES);
+            match is_there[n as usize] {
+                true => tree.unlink(&name(n)).unwrap(),
+                false => tree.link("file", &name(n)).unwrap(),
+            }
+            is_there[n as usize] ^= true;
+        }
+        tree.0.checkpoint().unwrap();
+        for _ in 0..1000 {
+            let n = below(NAMES);
+            // Whoever reads content makes room in memory.
+            tree.read("file").unwrap();
+            let found = tree.ino(&name(n)).is_ok();
+            assert_eq!(found, is_there[n as usize], "name {n}, round {round}");
+        }
+    }
+    assert!(tree.0.condition().statistics.threaded > 20);
+    tree.0.close().unwrap();
+    assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+}
+
 /// Idle times are not for moving what is nearly all valid, again and again.
 #[test]
 fn an_idle_log_comes_to_rest() {
     let device = with_holes();
-    let tree = open(device.clone());
+    let options_of = Options {
+        mode: Mode::Adaptive,
+        ..plainly()
+    };
+    let tree = Tree(Log::open(device.clone(), options_of).unwrap());
     let free = tree.0.condition().free_segments;
     let filler = u64::from(free - 9) << 21;
     tree.put("filler", &vec![7; filler as usize]).unwrap();

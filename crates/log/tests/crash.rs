@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anteros_core::{Caller, Device, MemoryDevice, WritableDevice};
-use anteros_log::{Options, Order, Policy, Shape, mkfs};
+use anteros_log::layout::checkpoint::HeadKind;
+use anteros_log::{Mode, Options, Order, Policy, Shape, Use, mkfs};
 use anteros_tests::ace::{self, Step};
 use anteros_tests::crash::{Operation, Plan, Recorder};
 use support::history::History;
@@ -44,9 +45,11 @@ fn scarce(seed: u64) -> Options {
         Order::Together
     };
     let (_, policy) = Policy::ALL[(seed + seed / 12) as usize % Policy::ALL.len()];
+    let (_, mode) = Mode::ALL[(seed / 2) as usize % Mode::ALL.len()];
     Options {
         order,
         policy,
+        mode,
         writes_behind: seed % 4 == 1,
         ..options_with(160 << 10)
     }
@@ -101,22 +104,50 @@ fn a_second_crash_while_the_first_is_repaired_changes_nothing() {
     let mut states = 0;
     for (seed, program) in (0..6).zip(ace::sample(11, 6)) {
         let history = History::run(&base, scarce(seed), &program, |_, _| ());
-        let recording = history.recorder().recording();
-        for first in recording.states(&plan(seed)).step_by(9) {
-            let explored = history.explore_again(
-                &first,
-                &Plan {
-                    samples: 2,
-                    subsets_max: 8,
-                    tears: 0,
-                    seed,
-                },
-            );
-            let told = format!("{}, first `{}`", ace::line(&program), first.id());
-            states += explored.expect_none_failed_in(told);
-        }
+        states += crash_again(&history, &program, seed, 9);
     }
     println!("{states} states");
+}
+
+/// Groups whose blocks later ones have replaced, some of them in holes, are replayed and replayed again.
+#[test]
+fn a_second_crash_while_holes_are_taken_over_changes_nothing() {
+    let base = with_holes();
+    let mut states = 0;
+    for (seed, program) in (0..3).zip(ace::sample(23, 5)) {
+        let options = Options {
+            mode: Mode::Threaded,
+            ..scarce(seed)
+        };
+        let program = over_and_over(seed, &program);
+        let history = History::run(&base, options, &program, |tree, number| {
+            if number % 13 == 6 {
+                tree.0.checkpoint().unwrap();
+            }
+        });
+        states += crash_again(&history, &program, seed, 149);
+    }
+    println!("{states} states");
+}
+
+/// The states that a crash leaves while one in so many of the states of a program is repaired.
+fn crash_again(history: &History, program: &[Step], seed: u64, one_in: usize) -> usize {
+    let recording = history.recorder().recording();
+    let mut states = 0;
+    for first in recording.states(&plan(seed)).step_by(one_in) {
+        let explored = history.explore_again(
+            &first,
+            &Plan {
+                samples: 2,
+                subsets_max: 8,
+                tears: 0,
+                seed,
+            },
+        );
+        let told = format!("{}, first `{}`", ace::line(program), first.id());
+        states += explored.expect_none_failed_in(told);
+    }
+    states
 }
 
 /// The heads go on behind what the groups name: neither what a crash has left there nor what comes to lie over it is taken for
@@ -155,6 +186,90 @@ fn what_comes_behind_a_crash_survives_the_next_one() {
         }
     }
     println!("{states} states");
+}
+
+/// A log with holes in segments that are full, the end of one among them, and a file `old` of so many blocks in them.
+const OLD_BLOCKS: u64 = 1100;
+
+fn with_holes() -> Vec<u8> {
+    let device = device(32 * MIB);
+    let tree = open(device.clone());
+    tree.put("old", &bytes(3, OLD_BLOCKS as usize * 4096))
+        .unwrap();
+    tree.put("rest", &bytes(4, 300 * 4096)).unwrap();
+    tree.0.checkpoint().unwrap();
+    for block in (0..OLD_BLOCKS).filter(|block| block % 37 == 0 || block % 511 > 505) {
+        tree.allocate("old", block * 4096, 4096, 3).unwrap();
+    }
+    tree.0.close().unwrap();
+    let layout = tree.0.layout();
+    let full = layout.count(HeadKind::WarmData, Use::Full);
+    assert!(full >= 2, "{full}");
+    device.to_vec()
+}
+
+/// A program of which every step is followed by writes to `old`, and some of those by an fsync of it.
+fn over_and_over(seed: u64, program: &[Step]) -> Vec<Step> {
+    let mut random = seed;
+    let mut below = |limit: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % limit
+    };
+    let path = || "old".to_owned();
+    let mut steps = Vec::new();
+    for step in program {
+        steps.push(step.clone());
+        for _ in 0..5 {
+            steps.push(Step::Write {
+                path: path(),
+                offset: below(OLD_BLOCKS - 4) * 4096,
+                len: (1 + below(4)) * 4096,
+                fill: below(256) as u8,
+            });
+        }
+        if below(2) == 0 {
+            steps.push(Step::Fsync { path: path() });
+        }
+    }
+    steps
+}
+
+#[test]
+fn what_goes_to_holes_survives_every_crash() {
+    let base = with_holes();
+    let wanted = wanted(2500) as u64;
+    let (mut states, mut threaded) = (0, 0);
+    for (seed, program) in (0..).zip(ace::sample(19, 8)) {
+        let options = Options {
+            mode: Mode::Threaded,
+            ..scarce(seed)
+        };
+        let program = over_and_over(seed, &program);
+        let mut filled = 0;
+        let history = History::run(&base, options, &program, |tree, number| {
+            match (seed + number as u64) % 11 {
+                2 | 8 => tree.0.checkpoint().unwrap(),
+                5 => drop(tree.0.clean().unwrap()),
+                _ => {}
+            }
+            filled = tree.0.condition().statistics.threaded;
+        });
+        threaded += filled;
+        let explored = history.explore(&Plan {
+            subsets_max: 16,
+            samples: 2,
+            tears: 1,
+            seed,
+        });
+        states += explored.expect_none_failed_in(ace::line(&program)) as u64;
+        if seed >= 2 && states >= wanted {
+            break;
+        }
+    }
+    assert!(threaded > 20, "{threaded}");
+    println!("{states} states, {threaded} segments had holes filled");
 }
 
 /// A device that forgets one of the flushes.

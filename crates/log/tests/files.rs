@@ -63,7 +63,7 @@ fn what_was_synced_is_there_without_an_unmount() {
 #[test]
 fn a_file_may_have_holes_and_promises() {
     let device = device(64 * MIB);
-    let tree = open(device.clone());
+    let tree = open_plainly(device.clone());
     tree.create("f").unwrap();
     let far = 5_000_000_000;
     tree.write("f", far, b"far").unwrap();
@@ -95,11 +95,11 @@ fn a_file_may_have_holes_and_promises() {
     tree.0.sync().unwrap();
     check(&tree);
     drop(tree);
-    let tree = open(device.clone());
+    let tree = open_plainly(device.clone());
     check(&tree);
     tree.0.close().unwrap();
     drop(tree);
-    let tree = open(device);
+    let tree = open_plainly(device);
     check(&tree);
     let before = tree.0.condition().used_blocks;
     tree.truncate("f", 0).unwrap();

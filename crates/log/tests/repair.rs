@@ -10,7 +10,7 @@ use anteros_core::{Device, FileKind, MemoryDevice, WritableDevice};
 use anteros_log::layout::summary::{self, Owner};
 use anteros_log::layout::table::NatEntry;
 use anteros_log::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT};
-use anteros_log::{Repaired, check, repair};
+use anteros_log::{Log, Mode, Options, Repaired, check, repair};
 use anteros_tests::crash::{Plan, Recorder};
 use support::surgeon::Surgeon;
 use support::*;
@@ -512,6 +512,13 @@ fn owners_in_the_checkpoint_are_held_against_the_pointers() {
 #[test]
 fn a_log_can_be_cleaned_after_a_repair() {
     let device = grown();
+    let open = |device| {
+        let options = Options {
+            mode: Mode::Adaptive,
+            ..plainly()
+        };
+        Tree(Log::open(device, options).unwrap())
+    };
     let tree = open(device.clone());
     let huge = tree.ino("huge").unwrap().0 as u32;
     for at in (0..5 << 20).step_by(8192) {

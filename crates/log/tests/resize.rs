@@ -53,7 +53,8 @@ fn whole(device: &Arc<MemoryDevice>) -> Snapshot {
     assert!(report.recovery.was_clean);
     let tree = open(device.clone());
     let found = Snapshot::of(&tree).unwrap();
-    assert_eq!(tree.0.condition().used_blocks, found.blocks);
+    let used = tree.0.condition().used_blocks;
+    assert!(found.adds_up(used), "{used} of {}", found.blocks);
     tree.0.close().unwrap();
     found
 }

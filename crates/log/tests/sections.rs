@@ -36,6 +36,7 @@ fn whole(device: &Arc<MemoryDevice>) {
 fn sections_are_filled_emptied_and_filled_again() {
     for shape in SHAPES {
         let device = shaped(80 * MIB, shape);
+        let open = open_plainly;
         let tree = open(device.clone());
         let piece = |n: u64| bytes(n, 200_000);
         // What is written in one go lies in as few sections as it can.

@@ -211,7 +211,7 @@ fn every_block_of_a_device_is_something() {
 #[test]
 fn groups_are_told_record_by_record() {
     let device = device(64 * MIB);
-    let tree = open(device.clone());
+    let tree = open_plainly(device.clone());
     tree.put("file", &bytes(1, 20_000)).unwrap();
     tree.fsync("file").unwrap();
     tree.rename("file", "other", 0).unwrap();

@@ -369,6 +369,7 @@ impl LogDaemon {
             ("log_atomic_writes", statistics.atomic_writes),
             ("log_checkpoints", statistics.checkpoints),
             ("log_cleaned_segments", statistics.cleaned),
+            ("log_threaded_segments", statistics.threaded),
             ("log_set_aside_segments", statistics.set_aside),
             ("log_prefetched_bytes", condition.prefetched_blocks * BLOCK),
             ("log_given_bytes", condition.given_bytes),

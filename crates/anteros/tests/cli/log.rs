@@ -94,7 +94,7 @@ fn how_to_compress_is_chosen_for_each_mount() {
         ("--codec gzip", "no codec gzip; there are lz4, lzo, zstd"),
         ("-o codec=none", "no codec none; there are lz4"),
         ("-o policy=all", "no policy all; there are none, comp"),
-        ("-o ro", "no option ro; there are policy=NAME, codec=NAME"),
+        ("-o ro", "no option ro; there are mode=NAME, policy=NAME"),
     ] {
         let error = shop.bad(2, &format!("log mount log mnt {wrong}"));
         assert!(error.contains(reason), "{wrong}: {error}");

@@ -1,9 +1,9 @@
 //! Checkpoint packs: which blocks count, and where writing goes on.
 //!
-//! A pack is one header and eight streams behind it, without gaps:
+//! A pack is one header and nine streams behind it, without gaps:
 //!
 //! ```text
-//! | header | NAT bits | SIT bits | BST bits | orphans | NAT journal | SIT journal | BST journal | summaries |
+//! | header | NAT bits | SIT bits | BST bits | orphans | NAT journal | SIT journal | BST journal | summaries of heads | of others |
 //! ```
 //!
 //! Source: `docs/format/log.md`, section 3.
@@ -32,11 +32,14 @@ const CRC_AT: usize = 4;
 const CLEAN: u32 = 1;
 const ORPHANS_LEFT_OUT: u32 = 2;
 const NONE: u32 = u32::MAX;
+/// Of a head: it fills the holes of a segment.
+const THREADED: u8 = 1;
 /// More checkpoints or groups than anyone lives to see; those of a log may begin anywhere in the lower half.
 const COUNT_MAX: u64 = 3 << 62;
 const NAT_JOURNAL_BYTES: usize = 4 + NAT_BYTES;
 const SIT_JOURNAL_BYTES: usize = 4 + SIT_BYTES;
 const BST_JOURNAL_BYTES: usize = 12;
+const SUMMARY_BYTES: usize = 4 + SEGMENT_CONTENT as usize * OWNER_BYTES;
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 const _: () = assert!(size_of::<RawHead>() == 16);
@@ -113,6 +116,11 @@ impl HeadKind {
         matches!(self, Self::HotNode | Self::WarmNode | Self::ColdNode)
     }
 
+    /// Whether it holds content as it is.
+    pub const fn has_plain_data(self) -> bool {
+        !self.has_nodes() && !self.is_packed()
+    }
+
     /// Whether its blocks say themselves whose they are; then its segments have no summaries.
     pub const fn is_packed(self) -> bool {
         matches!(self, Self::Packed | Self::Background | Self::Moved)
@@ -123,7 +131,7 @@ impl HeadKind {
 ///
 /// ```text
 /// 0         4      6    7    8        c              10
-/// | segment | next |kind| 0  | serial | next_segment |
+/// | segment | next |kind|flag| serial | next_segment |
 /// ```
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -131,7 +139,7 @@ struct RawHead {
     segment: U32,
     next: U16,
     kind: u8,
-    reserved: u8,
+    flags: u8,
     serial: U32,
     next_segment: U32,
 }
@@ -145,7 +153,8 @@ struct RawHead {
 /// 0x020 |   nanos   |  orphans  |      used_blocks      |
 /// 0x030 |    reserved_blocks    |  inodes   |   nodes   |
 /// 0x040 | next_nid  | nat_journ.| sit_journ.| bst_journ.|
-/// 0x050 |     next_sequence     |  serial   | 0 to 0x80 |
+/// 0x050 |     next_sequence     |  serial   | rewritten |
+/// 0x060 | 0 to 0x80                                     |
 /// 0x080 | 16 heads                                      |
 /// 0x180 | 0 to 0x200                                    |
 /// ```
@@ -170,7 +179,8 @@ struct RawHeader {
     bst_journal: U32,
     next_sequence: U64,
     serial: U32,
-    reserved: [u8; 36],
+    rewritten: U32,
+    reserved: [u8; 32],
     heads: [RawHead; HEADS],
     reserved2: [u8; 128],
 }
@@ -188,6 +198,18 @@ pub struct Head {
     pub serial: u32,
     /// Of the packed log: the segment in which it goes on.
     pub next_segment: Option<u32>,
+    /// Whether it fills the holes of a segment that was full: blocks behind `next` may be valid.
+    pub threaded: bool,
+}
+
+impl Head {
+    /// How many owners its summary has in a pack.
+    fn owners(&self) -> u16 {
+        match self.threaded {
+            true => SEGMENT_CONTENT as u16,
+            false => self.next,
+        }
+    }
 }
 
 /// What a pack says.
@@ -233,8 +255,12 @@ pub struct Checkpoint {
     pub sit_journal: Vec<(u32, SitEntry)>,
     /// Newer entries of the block state table, each with its block.
     pub bst_journal: Vec<(u64, u32)>,
-    /// For each head the owners of the blocks that it has written, of which there are `next`.
+    /// For each head the owners of the blocks that it has written, of which there are `next`; of all blocks of the segment, if that
+    /// has its holes filled.
     pub summaries: Vec<Vec<Owner>>,
+    /// Segments whose holes were filled, by their numbers, with the owners of all their blocks: their summaries may not be on the
+    /// device yet, or in part.
+    pub rewritten: Vec<(u32, Vec<Owner>)>,
 }
 
 fn fault(rule: &'static str, found: impl Into<u64>) -> Corrupt {
@@ -332,6 +358,7 @@ impl Checkpoint {
             sit_journal: sit_journal(&mut streams, raw.sit_journal.get(), superblock)?,
             bst_journal: bst_journal(&mut streams, raw.bst_journal.get(), superblock)?,
             summaries: summaries(&mut streams, &heads)?,
+            rewritten: rewritten(&mut streams, raw.rewritten.get(), superblock)?,
             heads,
         };
         if streams.0.len() >= BLOCK_BYTES {
@@ -367,10 +394,12 @@ impl Checkpoint {
             bytes.extend_from_slice(&slots.to_le_bytes());
         }
         for which in order {
-            let next = usize::from(self.heads[which].next);
-            let unknown = std::iter::repeat(Owner::default());
-            let owners = self.summaries[which].iter().copied().chain(unknown);
-            bytes.extend(owners.take(next).flat_map(Owner::encode));
+            let count = self.heads[which].owners();
+            bytes.extend(encode_owners(&self.summaries[which], count));
+        }
+        for (segment, owners) in &self.rewritten {
+            bytes.extend_from_slice(&segment.to_le_bytes());
+            bytes.extend(encode_owners(owners, SEGMENT_CONTENT as u16));
         }
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         let blocks = bytes.len() / BLOCK_BYTES;
@@ -418,11 +447,19 @@ impl Checkpoint {
             bst_journal: count(self.bst_journal.len()),
             next_sequence: self.next_sequence.into(),
             serial: self.serial.into(),
-            reserved: [0; 36],
+            rewritten: count(self.rewritten.len()),
+            reserved: [0; 32],
             heads,
             reserved2: [0; 128],
         }
     }
+}
+
+/// So many owners, of which some may be unknown.
+fn encode_owners(owners: &[Owner], count: u16) -> impl Iterator<Item = u8> + '_ {
+    let unknown = std::iter::repeat(Owner::default());
+    let owners = owners.iter().copied().chain(unknown);
+    owners.take(count.into()).flat_map(Owner::encode)
 }
 
 fn is_magic(magic: u32) -> bool {
@@ -462,7 +499,7 @@ impl RawHead {
             segment: head.segment.into(),
             next: head.next.into(),
             kind: head.kind.to_raw(),
-            reserved: 0,
+            flags: if head.threaded { THREADED } else { 0 },
             serial: head.serial.into(),
             next_segment: head.next_segment.unwrap_or(NONE).into(),
         }
@@ -473,7 +510,7 @@ impl RawHead {
             segment: NONE.into(),
             next: 0.into(),
             kind: 0,
-            reserved: 0,
+            flags: 0,
             serial: 0.into(),
             next_segment: NONE.into(),
         }
@@ -497,7 +534,16 @@ impl RawHead {
             kind: kind.ok_or_else(|| fault("the kind is not that of its place"))?,
             serial: self.serial.get(),
             next_segment: Some(self.next_segment.get()).filter(|&next| next != NONE),
+            threaded: self.flags & THREADED != 0,
         };
+        if self.flags & !THREADED != 0 {
+            return Err(fault("a flag is unknown"));
+        }
+        if head.threaded && !head.kind.has_plain_data() {
+            return Err(fault(
+                "only content as it is goes to the holes of a segment",
+            ));
+        }
         if u32::from(head.next) > SEGMENT_CONTENT {
             return Err(fault("the next block lies beyond the segment"));
         }
@@ -675,13 +721,39 @@ fn bst_journal(
     items.map(read).collect()
 }
 
+fn owners(streams: &mut Streams, count: u16) -> Result<Vec<Owner>, Corrupt> {
+    let items = streams.items::<OWNER_BYTES>(count.into(), "the summaries lie beyond its end")?;
+    Ok(items.map(Owner::decode).collect())
+}
+
 fn summaries(streams: &mut Streams, heads: &[Head]) -> Result<Vec<Vec<Owner>>, Corrupt> {
-    let read = |head: &Head| {
-        let rule = "the summaries lie beyond its end";
-        let items = streams.items::<OWNER_BYTES>(head.next.into(), rule)?;
-        Ok(items.map(Owner::decode).collect())
-    };
+    let read = |head: &Head| owners(streams, head.owners());
     heads.iter().map(read).collect()
+}
+
+fn rewritten(
+    streams: &mut Streams,
+    count: u32,
+    superblock: &Superblock,
+) -> Result<Vec<(u32, Vec<Owner>)>, Corrupt> {
+    let rule = "the summaries lie beyond its end";
+    let bytes = (count as usize).saturating_mul(SUMMARY_BYTES);
+    let mut streams = Streams(streams.take(bytes, rule)?);
+    let mut summaries: Vec<(u32, Vec<Owner>)> = Vec::new();
+    for _ in 0..count {
+        let segment = first_u32(streams.take(4, rule)?);
+        if segment >= superblock.segments {
+            return Err(fault("a summary belongs to an impossible segment", segment));
+        }
+        if summaries.last().is_some_and(|(last, _)| *last >= segment) {
+            return Err(fault(
+                "the summaries are not in the order of their segments",
+                segment,
+            ));
+        }
+        summaries.push((segment, owners(&mut streams, SEGMENT_CONTENT as u16)?));
+    }
+    Ok(summaries)
 }
 
 #[cfg(test)]
@@ -701,6 +773,7 @@ mod tests {
             kind,
             serial: 40 + segment,
             next_segment: None,
+            threaded: false,
         }
     }
 
@@ -718,6 +791,10 @@ mod tests {
         let packed = Head {
             next_segment: Some(8),
             ..head(HeadKind::Packed, 7, 2)
+        };
+        let threaded = Head {
+            threaded: true,
+            ..head(HeadKind::ColdData, 5, 40)
         };
         let mut valid = SitEntry {
             valid: 1,
@@ -744,6 +821,7 @@ mod tests {
             heads: vec![
                 head(HeadKind::HotNode, 2, 0),
                 head(HeadKind::WarmData, 3, 511),
+                threaded,
                 packed,
             ],
             nat_bits: bits(superblock.nat_blocks),
@@ -761,7 +839,8 @@ mod tests {
             )],
             sit_journal: vec![(3, valid), (superblock.segments - 1, SitEntry::default())],
             bst_journal: vec![(superblock.main_start + 6, 0x8000_0001)],
-            summaries: vec![vec![], owners(511), owners(2)],
+            summaries: vec![vec![], owners(511), owners(511), owners(2)],
+            rewritten: vec![(9, owners(511)), (11, owners(511))],
         }
     }
 
@@ -835,6 +914,9 @@ mod tests {
             nat_journal: vec![(1, NatEntry::default()); 8 * BLOCK_BYTES / NAT_JOURNAL_BYTES],
             sit_journal: Vec::new(),
             bst_journal: Vec::new(),
+            rewritten: (20..20 + superblock.summaries_max())
+                .map(|segment| (segment, owners(511)))
+                .collect(),
             ..checkpoint()
         };
         let bytes = most.encode();
@@ -844,7 +926,7 @@ mod tests {
 
     #[test]
     fn hostile_counts_are_refused_before_room_is_made_for_them() {
-        let broken: [Broken<RawHeader>; 14] = [
+        let broken: [Broken<RawHeader>; 15] = [
             ("magic", |raw| raw.magic = 0.into()),
             ("number of blocks", |raw| raw.blocks = 0.into()),
             ("number of blocks", |raw| raw.blocks = u32::MAX.into()),
@@ -865,6 +947,9 @@ mod tests {
             ("more nodes", |raw| raw.nodes = u32::MAX.into()),
             ("more inodes", |raw| raw.inodes = 31.into()),
             ("free nid", |raw| raw.next_nid = u32::MAX.into()),
+            ("summaries lie beyond", |raw| {
+                raw.rewritten = u32::MAX.into()
+            }),
         ];
         for (word, break_it) in broken {
             refused(&forged(break_it), word);
@@ -875,7 +960,9 @@ mod tests {
 
     #[test]
     fn heads_that_cannot_be_are_refused() {
-        let broken: [Broken<RawHeader>; 7] = [
+        let broken: [Broken<RawHeader>; 9] = [
+            ("flag", |raw| raw.heads[0].flags = 2),
+            ("as it is", |raw| raw.heads[0].flags = 1),
             ("that of its place", |raw| raw.heads[0].kind = 1),
             ("that of its place", |raw| {
                 raw.heads[10] = RawHead {
@@ -902,7 +989,9 @@ mod tests {
 
     #[test]
     fn entries_of_streams_are_checked() {
-        let broken: [Broken<Checkpoint>; 7] = [
+        let broken: [Broken<Checkpoint>; 9] = [
+            ("impossible segment", |made| made.rewritten[1].0 = 1000),
+            ("in the order", |made| made.rewritten[1].0 = 9),
             ("orphan", |made| made.orphans[0] = 0),
             ("orphan", |made| made.orphans[0] = u32::MAX),
             ("impossible nid", |made| made.nat_journal[0].0 = 0),
@@ -924,6 +1013,7 @@ mod tests {
                 raw.nat_journal = 1.into();
                 raw.sit_journal = 0.into();
                 raw.bst_journal = 0.into();
+                raw.rewritten = 0.into();
                 bytes[..HEADER_BYTES].copy_from_slice(raw.as_bytes());
                 seal(&mut bytes, CRC_AT);
             }

@@ -43,6 +43,9 @@ const FIRST_AREA: u64 = 2;
 const JOURNAL_BYTES: usize = 8 * BLOCK_BYTES;
 /// Room in a pack for inodes without a name.
 const ORPHANS: usize = 16 * BLOCK_BYTES / ORPHAN_BYTES;
+/// The most summaries that a pack has room for besides those of the heads, and of how many segments it has one.
+const SUMMARIES_MAX: u32 = 128;
+const SEGMENTS_PER_SUMMARY: u32 = 4;
 
 const MAGIC: [u8; 8] = *b"antlog\r\n";
 const CRC_AT: usize = 8;
@@ -50,7 +53,9 @@ const BLOCK_BITS: u8 = 12;
 const SEGMENT_BITS: u8 = 9;
 /// Content may be compressed, in slots of packed blocks.
 pub const INCOMPAT_PACKED: u64 = 1;
-const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED;
+/// Segments may be filled where they have holes, and packs have room for their summaries.
+pub const INCOMPAT_THREADED: u64 = 2;
+const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED | INCOMPAT_THREADED;
 const RO_COMPAT_KNOWN: u64 = 0;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
@@ -195,12 +200,17 @@ impl Default for Shape {
 
 /// There is no room for a log of this shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{blocks} blocks of 4 KiB are too few: a log of this shape needs at least {blocks_min}")]
+#[error("{blocks} blocks of 4 KiB are too few: a log of this shape needs at least {blocks_min}, {} MiB", mib(*.blocks_min))]
 pub struct TooSmall {
     /// Blocks that there are.
     pub blocks: u64,
     /// Blocks that it takes.
     pub blocks_min: u64,
+}
+
+/// In which so many blocks have room.
+fn mib(blocks: u64) -> u64 {
+    (blocks * BLOCK_BYTES as u64).div_ceil(1 << 20)
 }
 
 fn fault(rule: &'static str, found: impl Into<u64>) -> Corrupt {
@@ -346,7 +356,7 @@ impl Superblock {
         let segments = (sections * u64::from(segments_per_section)) as u32;
         let mut planned = Self {
             generation: 1,
-            incompat: 0,
+            incompat: INCOMPAT_THREADED,
             ro_compat: 0,
             compat: 0,
             uuid: shape.uuid,
@@ -382,7 +392,11 @@ impl Superblock {
         self.sit_blocks = self.segments.div_ceil(SIT_PER_BLOCK);
         self.bst_blocks = self.segments.div_ceil(BST_SEGMENTS_PER_BLOCK);
         self.nat_blocks = self.nids.div_ceil(NAT_PER_BLOCK);
-        self.checkpoint_blocks = self.pack_blocks_max();
+        let summaries = match self.is_threaded() {
+            true => (self.segments / SEGMENTS_PER_SUMMARY).min(SUMMARIES_MAX),
+            false => 0,
+        };
+        self.checkpoint_blocks = self.pack_blocks() + summaries;
         self.checkpoint_start = start;
         self.sit_start = start + 2 * u64::from(self.checkpoint_blocks);
         self.bst_start = self.sit_start + 2 * u64::from(self.sit_blocks);
@@ -493,8 +507,20 @@ impl Superblock {
         (HEADER_BYTES + bits + owners) as u64
     }
 
+    fn is_threaded(&self) -> bool {
+        self.incompat & INCOMPAT_THREADED != 0
+    }
+
+    /// How many summaries a pack has room for besides those of the heads: each takes less than a block.
+    pub fn summaries_max(&self) -> u32 {
+        match self.is_threaded() {
+            true => self.checkpoint_blocks.saturating_sub(self.pack_blocks()),
+            false => 0,
+        }
+    }
+
     /// Blocks of a pack that has room for journals and orphans besides.
-    fn pack_blocks_max(&self) -> u32 {
+    fn pack_blocks(&self) -> u32 {
         let spare = JOURNAL_BYTES + ORPHANS * ORPHAN_BYTES;
         let pack_bytes = self.pack_bytes_min() + spare as u64;
         // The bits of three tables of 2^32 blocks at most.
@@ -571,7 +597,8 @@ impl Superblock {
         if let Some(&(_, rule, found)) = too_few.iter().find(|(is_broken, ..)| *is_broken) {
             return Err(fault(rule, found));
         }
-        match self.checkpoint_blocks > self.pack_blocks_max() {
+        let summaries = if self.is_threaded() { SUMMARIES_MAX } else { 0 };
+        match self.checkpoint_blocks > self.pack_blocks() + summaries {
             // Whoever reads a pack makes room for it.
             true => Err(fault(
                 "a checkpoint pack has more blocks than it can need",
@@ -921,7 +948,7 @@ mod tests {
             ("few blocks for the nids", |raw| raw.nids = u32::MAX.into()),
             ("must hold", |raw| raw.checkpoint_blocks = 1.into()),
             ("can need", |raw| {
-                raw.checkpoint_blocks = (raw.checkpoint_blocks.get() + 1).into()
+                raw.checkpoint_blocks = (raw.checkpoint_blocks.get() + 200).into()
             }),
         ];
         for (word, break_it) in broken {
@@ -1030,10 +1057,10 @@ mod tests {
         );
         let unknown = forged(|raw| {
             raw.generation = 3.into();
-            raw.incompat = 2.into();
+            raw.incompat = 4.into();
         });
         let fault = Superblock::choose(&old_bytes, &unknown).unwrap_err();
-        assert_eq!(fault, Unsupported::Incompat(2).into());
+        assert_eq!(fault, Unsupported::Incompat(4).into());
     }
 
     #[test]

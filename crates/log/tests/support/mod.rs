@@ -14,7 +14,7 @@ use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
-use anteros_log::{Codec, Compacted, FileReads, Log, Options, Policy, Shape, mkfs};
+use anteros_log::{Codec, Compacted, FileReads, Log, Mode, Options, Policy, Shape, mkfs};
 
 /// A clock that is the same in each run: every look moves it on.
 pub fn clock() -> Timestamp {
@@ -26,16 +26,38 @@ pub fn clock() -> Timestamp {
 }
 
 /// `ANTEROS_LOG_POLICY=paper cargo test -p anteros-log` tests all with files compressed in this way; `ANTEROS_LOG_CODEC=lzo`
-/// says by what.
+/// says by what, and `ANTEROS_LOG_MODE=threaded` has content go to the holes of segments wherever there are any.
 pub fn options() -> Options {
     let policy = std::env::var("ANTEROS_LOG_POLICY");
     let policy = policy.map(|name| Policy::named(&name).expect("the name of a policy"));
     let codec = std::env::var("ANTEROS_LOG_CODEC");
     let codec = codec.map(|name| Codec::named(&name).expect("the name of a codec"));
+    let mode = std::env::var("ANTEROS_LOG_MODE");
+    let mode = mode.map(|name| Mode::named(&name).expect("the name of a mode"));
     Options {
+        mode: mode.unwrap_or_default(),
         policy: policy.unwrap_or_default(),
         codec: codec.unwrap_or_default(),
         ..Options::new(clock)
+    }
+}
+
+/// The same, where a test is about blocks as they are.
+pub fn plainly() -> Options {
+    Options {
+        policy: Policy::None,
+        ..options()
+    }
+}
+
+/// Numbers below what it is asked for, in any order, and in the same each time.
+pub fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut random = seed;
+    move |limit| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % limit
     }
 }
 
@@ -68,6 +90,11 @@ pub fn make(device: Arc<dyn WritableDevice>) {
 
 pub fn open(device: Arc<dyn WritableDevice>) -> Tree {
     Tree(Log::open(device, options()).unwrap())
+}
+
+/// The same, where a test is about blocks as they are.
+pub fn open_plainly(device: Arc<dyn WritableDevice>) -> Tree {
+    Tree(Log::open(device, plainly()).unwrap())
 }
 
 /// Without a write.

@@ -257,14 +257,23 @@ impl Page {
                 "more than there is room for: all inodes without a link",
             );
         }
+        if !pack.rewritten.is_empty() {
+            let segments: Vec<_> = pack
+                .rewritten
+                .iter()
+                .map(|(at, _)| at.to_string())
+                .collect();
+            self.line("summaries of", segments.join(" "));
+        }
         for head in &pack.heads {
             let next = head
                 .next_segment
                 .map(|next| format!(", goes on in segment {next}"))
                 .unwrap_or_default();
             let (segment, block) = (head.segment, head.next);
+            let what = if head.threaded { "hole from" } else { "block" };
             let text = format!(
-                "{}: segment {segment}, next block {block}, serial {}{next}",
+                "{}: segment {segment}, next {what} {block}, serial {}{next}",
                 head.kind.name(),
                 head.serial
             );

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
-use anteros_log::{Codec, Log, Options, Order, Policy, system_clock};
+use anteros_log::{Codec, Log, Mode, Options, Order, Policy, system_clock};
 
 use crate::args::{WorkerArgs, seconds};
 use crate::daemon::faults::Faults;
@@ -55,6 +55,11 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHICH", default_value = "together")]
     order: First,
 
+    /// Where content goes: adaptive (to free segments, and to the holes of others where the device is nearly full), lfs (to free
+    /// segments alone) or threaded (to holes first); also as -o mode=NAME
+    #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = mode)]
+    mode: Mode,
+
     /// What is compressed as it is written, and how; also as -o policy=NAME
     #[arg(long, value_name = "NAME", default_value = "record", value_parser = policy)]
     policy: Policy,
@@ -75,7 +80,7 @@ pub struct Args {
     #[arg(long)]
     no_atomic_writes: bool,
 
-    /// policy=NAME, codec=NAME and background-codec=NAME as mount(8) takes them; they count for more than the others
+    /// mode=NAME, policy=NAME, codec=NAME and background-codec=NAME as mount(8) takes them; they count for more than the others
     #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = choice)]
     options: Vec<Choice>,
 
@@ -108,9 +113,14 @@ enum First {
 /// What is chosen by `-o`.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
+    Mode(Mode),
     Policy(Policy),
     Codec(Codec),
     BackgroundCodec(Codec),
+}
+
+fn mode(name: &str) -> Result<Mode, String> {
+    Mode::named(name).ok_or_else(|| unknown("mode", name, &Mode::ALL.map(|(name, _)| name)))
 }
 
 fn policy(name: &str) -> Result<Policy, String> {
@@ -123,6 +133,7 @@ fn codec(name: &str) -> Result<Codec, String> {
 
 fn choice(word: &str) -> Result<Choice, String> {
     match word.split_once('=') {
+        Some(("mode", name)) => mode(name).map(Choice::Mode),
         Some(("policy", name)) => policy(name).map(Choice::Policy),
         Some(("codec", name)) => codec(name).map(Choice::Codec),
         Some(("background-codec", name)) => codec(name).map(Choice::BackgroundCodec),
@@ -131,7 +142,12 @@ fn choice(word: &str) -> Result<Choice, String> {
 }
 
 /// What `-o` knows.
-const OPTIONS: [&str; 3] = ["policy=NAME", "codec=NAME", "background-codec=NAME"];
+const OPTIONS: [&str; 4] = [
+    "mode=NAME",
+    "policy=NAME",
+    "codec=NAME",
+    "background-codec=NAME",
+];
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name}; there are {}", known.join(", "))
@@ -151,6 +167,7 @@ impl Args {
     fn choose(&mut self) {
         for choice in &self.options {
             match *choice {
+                Choice::Mode(mode) => self.mode = mode,
                 Choice::Policy(policy) => self.policy = policy,
                 Choice::Codec(codec) => self.codec = codec,
                 Choice::BackgroundCodec(codec) => self.background_codec = codec,
@@ -172,6 +189,7 @@ impl Args {
                 First::Data => Order::DataFirst,
             },
             checkpoint_interval: Duration::from_secs(self.checkpoint.into()),
+            mode: self.mode,
             policy: self.policy,
             learns: self.learn,
             codec: self.codec,

@@ -185,12 +185,13 @@ pub fn table(numbers: &Numbers) -> String {
         format!("device     {}: {amplification}", output::bytes(device)),
         format!("  why      {}", by_cause.join(", ")),
         format!(
-            "syncs      {}, with {} flushes; {} groups, {} checkpoints, {} segments cleaned",
+            "syncs      {}, with {} flushes; {} groups, {} checkpoints, {} segments cleaned, holes of {} filled",
             count("log_syncs"),
             count("log_flushes"),
             count("log_groups"),
             count("log_checkpoints"),
             count("log_cleaned_segments"),
+            count("log_threaded_segments"),
         ),
     ];
     let blocks = numbers.get("log_packed_blocks") as u64;
