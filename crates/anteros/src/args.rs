@@ -113,13 +113,33 @@ impl WorkerArgs {
         self.count_or_else(cores)
     }
 
-    /// How many threads to use for a mount.
-    pub fn count_for_mount(&self) -> usize {
-        let default = || MountOptions::default().workers;
-        self.count_or_else(default).min(MOUNT_WORKERS_MAX)
-    }
-
     fn count_or_else(&self, default: impl FnOnce() -> usize) -> usize {
         self.workers.map_or_else(default, usize::from)
+    }
+}
+
+/// How requests of a mount are answered.
+#[derive(Debug, Args)]
+pub struct RequestArgs {
+    #[command(flatten)]
+    workers: WorkerArgs,
+
+    /// Take requests from /dev/fuse also where the kernel has FUSE over io_uring enabled
+    #[arg(long)]
+    no_io_uring: bool,
+}
+
+impl RequestArgs {
+    /// The options of a mount with these, and else as they are by default.
+    pub fn options(&self) -> MountOptions {
+        let defaults = MountOptions::default();
+        MountOptions {
+            workers: self
+                .workers
+                .count_or_else(|| defaults.workers)
+                .min(MOUNT_WORKERS_MAX),
+            io_uring: !self.no_io_uring,
+            ..defaults
+        }
     }
 }

@@ -47,6 +47,12 @@ impl Request {
         Payload::new(&mut self.buffer, place)
     }
 
+    /// Another request, which is there in parts, in a buffer of `len_max` bytes.
+    pub fn fill(&mut self, len_max: usize, parts: [&[u8]; 3]) {
+        let buffer = self.prepare(len_max);
+        parts.iter().for_each(|part| buffer.extend_from_slice(part));
+    }
+
     /// Makes room for another request, of up to `len_max` bytes with what lies in front: there, the content of
     /// one that writes begins on a page.
     fn prepare(&mut self, len_max: usize) -> &mut Vec<u8> {

@@ -221,6 +221,11 @@ impl Dispatcher {
         })
     }
 
+    /// Whether something is left to do when the reply has been sent.
+    pub fn goes_on_after(&self, reply: &Reply) -> bool {
+        reply.written.is_some() && self.fs.writable().is_some()
+    }
+
     /// Does what was left for when the reply had been sent.
     pub fn sent(&self, reply: &Reply) {
         if let Some((ino, fs)) = reply.written.zip(self.fs.writable()) {

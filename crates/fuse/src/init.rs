@@ -81,6 +81,8 @@ pub struct Terms {
     /// Whether the kernel may keep what is written and write it back later. It will not do both, and
     /// lending goes first.
     pub write_back: bool,
+    /// Whether requests may come over io_uring.
+    pub rings: bool,
 }
 
 /// What the kernel and we have agreed upon.
@@ -90,6 +92,8 @@ pub struct Agreed {
     pub lends: bool,
     /// The kernel writes back.
     pub writes_back: bool,
+    /// Requests come over io_uring, as soon as there is a ring for each queue; none come before.
+    pub rings: bool,
 }
 
 /// The size of the largest READ for a wish in bytes, where requests have up to `limit`: a power of two
@@ -133,6 +137,7 @@ pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
     Ok(Agreed {
         lends: answer.max_stack_depth > 0,
         writes_back: u64::from(answer.flags) & init_flag::WRITEBACK_CACHE != 0,
+        rings: u64::from(answer.flags2) << 32 & init_flag::OVER_IO_URING != 0,
     })
 }
 
@@ -186,6 +191,9 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
     if terms.passthrough {
         flags |= init_flag::INIT_EXT | init_flag::PASSTHROUGH;
     }
+    if terms.rings {
+        flags |= init_flag::INIT_EXT | init_flag::OVER_IO_URING;
+    }
     let lends = flags & offer.flags & init_flag::PASSTHROUGH != 0;
     if terms.write_back && !lends {
         flags |= init_flag::WRITEBACK_CACHE;
@@ -222,6 +230,7 @@ mod tests {
         readahead: None,
         passthrough: true,
         write_back: false,
+        rings: false,
     };
 
     fn offer(major: u32, minor: u32) -> Offer {

@@ -31,12 +31,17 @@
 //! The kernel may also keep what is written and write it back later ([`MountOptions::write_back`]), which
 //! suits those who write little at a time; what it costs in promises is said in `dispatch::write_back`.
 //!
-//! What is deliberately absent: transports other than `/dev/fuse`.
+//! Where root has enabled it, requests come over io_uring instead: each on the processor of who asks, to workers
+//! that wait there ([`MountOptions::io_uring`]).
 //!
 //! - `proto`: the structs and numbers of the protocol.
 //! - `dispatch`: bytes of a request to bytes of a reply; errors become `errno` here and nowhere else.
 //! - `request`: what watchers are told of a request.
-//! - `device`: moves requests and replies; knows nothing of their meaning.
+//! - `channel`: how a worker gets requests and sends replies, by `device` or `ring`, which know nothing of their
+//!   meaning.
+//! - `device`: by reading and writing `/dev/fuse`.
+//! - `ring`: over io_uring; needs `unsafe`.
+//! - `place`: on which processor a worker of a ring runs.
 //! - `backing`: the files lent to the kernel.
 //! - `notify`: what is told unasked.
 //! - `init`: the handshake.
@@ -45,6 +50,7 @@
 //! - `ioctl`: the calls that need `unsafe`.
 
 mod backing;
+mod channel;
 mod device;
 mod dirpage;
 mod dispatch;
@@ -54,9 +60,11 @@ mod ioctl;
 mod mount;
 mod node;
 mod notify;
+mod place;
 mod proto;
 mod readahead;
 mod request;
+mod ring;
 mod session;
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use rustix::process::{getegid, geteuid};
 
 use crate::device::Device;
 use crate::init::READ_LEN_MAX;
+use crate::ring;
 use crate::{MountError, UnmountError};
 
 const HELPER: &str = "fusermount3";
@@ -38,6 +39,9 @@ pub struct MountOptions {
     /// Threads that answer requests, at least 1. Some more than there are processors do no harm: the
     /// kernel wakes the one that waits longest, and of few that one is often on the wrong processor.
     pub workers: usize,
+    /// Whether requests come over io_uring where the kernel has that enabled (Linux 6.14, `enable_uring` of its module
+    /// `fuse`) and there are at least two workers for each processor, to be divided among them.
+    pub io_uring: bool,
     /// Bytes of the largest read the kernel may ask for at once: each thread that works has a buffer
     /// of that size. Rounded down to a power of two, from 128 KiB to
     /// [what the kernel is set to send](crate::request_len_limit).
@@ -59,8 +63,7 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     /// For root as `mount(2)` does it: everyone may enter and permissions count. For other users a
-    /// mount of their own, in which they may read everything. As many workers as there are cores, but
-    /// 4 to 8.
+    /// mount of their own, in which they may read everything. Two workers for each core, but 4 to 8.
     fn default() -> Self {
         let root = geteuid().is_root();
         Self {
@@ -68,7 +71,8 @@ impl Default for MountOptions {
             subtype: "anteros".into(),
             allow_other: root,
             default_permissions: root,
-            workers: std::thread::available_parallelism().map_or(4, |n| n.get().clamp(4, 8)),
+            workers: std::thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, 8)),
+            io_uring: true,
             read_len_max: READ_LEN_MAX,
             readahead: None,
             write_len_max: READ_LEN_MAX,
@@ -79,6 +83,18 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
+    /// Whether requests come over io_uring, as far as can be told before a mount.
+    pub fn over_io_uring(&self) -> bool {
+        self.queues().is_some()
+    }
+
+    /// The queues that requests come by over io_uring, and the workers of each: one more at least than waits for a disk.
+    pub(crate) fn queues(&self) -> Option<(u16, usize)> {
+        let queues = self.io_uring.then(ring::queues).flatten()?;
+        let workers = self.workers / usize::from(queues);
+        (workers >= 2).then_some((queues, workers))
+    }
+
     /// The options that both ways of mounting understand.
     fn switches(&self) -> impl Iterator<Item = &'static str> {
         let switches = [

@@ -111,6 +111,7 @@ pub mod init_flag {
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const PASSTHROUGH: u64 = 1 << 37;
+    pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Which fields of [`SetattrIn`] count, and how.

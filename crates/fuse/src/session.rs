@@ -5,6 +5,7 @@
 //! dropped without having run or a worker can no longer work.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +13,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-use anteros_core::{FileKind, FileSystem, FsError, Ino, PAGE_BYTES};
+use anteros_core::{FileKind, FileSystem, FsError, Ino};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::backing::{Backing, Passthrough};
+use crate::channel::{Channel, Line};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
 use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
@@ -25,6 +27,7 @@ use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
 use crate::readahead;
 use crate::request::Answered;
+use crate::ring::Ring;
 
 /// Told of every answer.
 type AnswerHook = Box<dyn Fn(&Answered) + Send + Sync>;
@@ -38,6 +41,10 @@ pub struct Session {
     request_len_max: usize,
     /// Bytes of a reply's payload at most.
     read_len_max: usize,
+    /// Bytes of the payload that a ring has room for.
+    ring_payload_len: usize,
+    /// The queues that requests come by, and workers for each, if they come over rings.
+    queues: Option<(u16, usize)>,
     readahead: Option<u64>,
     passthrough: Passthrough,
     on_answer: Option<AnswerHook>,
@@ -70,6 +77,7 @@ impl Session {
             .writable()
             .map(|_| options.write_len_max.clamp(4096, limit));
         let wants_to_lend = fs.has_memory_files() || write_len_max.is_some() && options.passthrough;
+        let queues = options.queues();
         let terms = Terms {
             write_len_max,
             check_permissions: options.default_permissions,
@@ -78,6 +86,7 @@ impl Session {
             readahead: options.readahead,
             passthrough: wants_to_lend && may_lend(),
             write_back: write_len_max.is_some() && options.write_back,
+            rings: queues.is_some(),
         };
         let agreed = handshake(&device, terms)?;
         let device = Arc::new(device);
@@ -107,6 +116,8 @@ impl Session {
                 REQUEST_LEN_MAX.max(len) + REQUEST_HEAD_MAX
             }),
             read_len_max: terms.read_len_max,
+            ring_payload_len: terms.read_len_max.max(write_len_max.unwrap_or(0)),
+            queues: queues.filter(|_| agreed.rings),
             readahead: readahead::set(&mounted.0.path, options.readahead),
             on_answer: None,
             failure: OnceLock::new(),
@@ -190,47 +201,61 @@ impl Session {
     /// When the device fails or a worker cannot be started. The file system is unmounted then too;
     /// if it is in use, the other workers serve until its last user leaves.
     pub fn run(self) -> io::Result<()> {
-        let channels = (1..self.workers)
+        // What comes over rings leaves little to the device.
+        let others = self.queues.map_or(self.workers, |_| 1) - 1;
+        let devices = (0..others)
             .map(|_| self.device.another())
             .collect::<io::Result<Vec<_>>>()?;
+        let (queues, workers) = self.queues.unwrap_or_default();
+        let queues = (0..queues).flat_map(|queue| vec![Post::Queue(queue); workers]);
+        let posts: Vec<_> = devices.iter().map(Post::Device).chain(queues).collect();
         thread::scope(|scope| {
-            for channel in &channels {
+            for post in &posts {
                 let worker = thread::Builder::new().name("fuse".into());
-                if let Err(error) = worker.spawn_scoped(scope, || self.work(channel)) {
+                if let Err(error) = worker.spawn_scoped(scope, || self.work(post)) {
                     self.give_up(error);
                 }
             }
-            self.work(&self.device);
+            self.work(&Post::Device(&self.device));
         });
         self.mounted.0.live.store(false, Ordering::Relaxed);
         self.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    fn work(&self, channel: &Device) {
-        if let Err(error) = self.serve(channel) {
+    fn work(&self, post: &Post<'_>) {
+        let served = match post {
+            Post::Device(device) => self.serve(Line::new(device, self.read_len_max)),
+            Post::Queue(queue) => self.serve_queue(*queue),
+        };
+        if let Err(error) = served {
             self.give_up(error);
         }
     }
 
+    /// Answers what comes by a queue.
+    fn serve_queue(&self, queue: u16) -> io::Result<()> {
+        let device = self.device.as_fd();
+        self.serve(Ring::new(device, queue, self.ring_payload_len)?)
+    }
+
     /// Answers requests that come over one channel until the mount is gone.
-    fn serve(&self, channel: &Device) -> io::Result<()> {
+    fn serve(&self, mut channel: impl Channel) -> io::Result<()> {
         let mut request = Request::default();
-        // On a page: a device may be read into it as it is. Of zeroes from the system no page exists before it is used.
-        let mut buffer = vec![0; self.read_len_max + PAGE_BYTES];
-        let start = buffer.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
-        let payload = &mut buffer[start..start + self.read_len_max];
         while channel.receive(&mut request, self.request_len_max)? {
             let watch = self
                 .on_answer
                 .as_ref()
                 .map(|_| self.look_at(request.bytes()));
-            if let Some(reply) = self.dispatcher.answer(&mut request, payload) {
-                channel.send(reply.unique, reply.payload.map(|len| &payload[..len]))?;
-                watch
-                    .into_iter()
-                    .for_each(|watch| self.answered(watch, &reply));
-                self.dispatcher.sent(&reply);
-            }
+            let Some(reply) = self.dispatcher.answer(&mut request, channel.payload()) else {
+                channel.pass()?;
+                continue;
+            };
+            let at_once = self.dispatcher.goes_on_after(&reply);
+            channel.answer(reply.unique, reply.payload, at_once)?;
+            watch
+                .into_iter()
+                .for_each(|watch| self.answered(watch, &reply));
+            self.dispatcher.sent(&reply);
         }
         Ok(())
     }
@@ -256,6 +281,13 @@ impl Session {
         let _ = self.failure.set(error);
         let _ = self.mounted.0.unmount();
     }
+}
+
+/// Where a worker gets its requests.
+#[derive(Clone)]
+enum Post<'device> {
+    Device(&'device Device),
+    Queue(u16),
 }
 
 /// Whether the kernel takes files from us.

@@ -24,6 +24,7 @@ use anteros_fuse::{
 };
 use rustix::fs::{Dir, OFlags, SeekFrom};
 use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use memory::{ACL, MemoryFs, crowd_name, pattern};
@@ -1032,4 +1033,70 @@ fn what_is_written_arrives_on_a_page_of_memory() {
     }
     let arrived: Vec<u8> = arrivals.into_iter().flat_map(|a| a.content).collect();
     assert!(arrived == expected);
+}
+
+/// The setting is root's; `scripts/over_io_uring.sh` runs these tests with it.
+#[test]
+fn io_uring_is_taken_where_it_is_on_and_every_processor_has_two_workers() {
+    let setting = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    let is_on = setting.is_ok_and(|setting| setting.trim() == "Y");
+    let cores = thread::available_parallelism().unwrap().get();
+    for (io_uring, workers, taken) in [
+        (true, 64 * cores, is_on),
+        (true, 1, false),
+        (false, 64 * cores, false),
+    ] {
+        let options = MountOptions {
+            io_uring,
+            workers,
+            ..MountOptions::default()
+        };
+        assert_eq!(options.over_io_uring(), taken, "{workers} workers");
+    }
+}
+
+/// Reads by four threads at once, wherever they run; then one that hurries from processor to processor.
+#[test]
+fn readers_on_all_processors_get_what_they_asked_for() {
+    if !judge() {
+        return;
+    }
+    let content = pattern(5_000_001);
+    for io_uring in [false, true] {
+        let options = MountOptions {
+            io_uring,
+            ..MountOptions::default()
+        };
+        let mount = Mounted::with(10, &options);
+        let read = |seed: usize| {
+            let file = mount.direct("big");
+            for round in 0..200 {
+                let len = [4096, 65_536, 1 << 20][(round + seed) % 3];
+                let at = (round * 7919 + seed * 104_729) % 900 * 4096;
+                let mut buf = vec![0; len];
+                file.read_exact_at(&mut buf, at as u64).unwrap();
+                assert!(buf == content[at..at + len], "{len} bytes at {at}");
+                let name = format!("{}{seed}-{round}", "n".repeat(240));
+                assert_eq!(errno(fs::metadata(mount.path(&name))), Some(Errno::NOENT));
+            }
+        };
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let read = &read;
+                scope.spawn(move || read(seed));
+            }
+        });
+        let before = sched_getaffinity(None).unwrap();
+        for processor in (0..before.count()).cycle().take(100) {
+            let mut there = CpuSet::new();
+            there.set(processor as usize);
+            // Where there is none of that number, it stays.
+            let _ = sched_setaffinity(None, &there);
+            let mut buf = vec![0; 4096];
+            let at = u64::from(processor) * 4096;
+            mount.direct("big").read_exact_at(&mut buf, at).unwrap();
+            assert!(buf == content[at as usize..][..4096]);
+        }
+        sched_setaffinity(None, &before).unwrap();
+    }
 }

@@ -13,12 +13,12 @@ use anteros_fuse::MountOptions;
 use anteros_image::{Image, ImageFs, OpenOptions, Profile, Strategy};
 use rustix::mount::{MountFlags, mount};
 
-use crate::args::{ImageArgs, WorkerArgs};
-use crate::daemon::Daemon;
+use crate::args::{ImageArgs, RequestArgs};
 use crate::daemon::background;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
+use crate::daemon::{Daemon, Workers};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -48,7 +48,7 @@ pub struct Args {
     allow_other: bool,
 
     #[command(flatten)]
-    workers: WorkerArgs,
+    requests: RequestArgs,
 
     /// FUSE: how far to read ahead of a process that reads in order; more than 128K needs root (K, M)
     #[arg(long, value_name = "BYTES", default_value = "512K", value_parser = parse_size)]
@@ -110,7 +110,7 @@ impl Args {
 
     /// Opens the image for a daemon that stays within the memory it was given.
     fn open(&self) -> Result<Arc<Image>, Failure> {
-        let (memory, workers) = (self.image.memory, self.workers.count_for_mount());
+        let (memory, workers) = (self.image.memory, self.requests.options().workers);
         let queue = match self.neighbours {
             Neighbours::Off => 0,
             _ => neighbours::BYTES_MAX,
@@ -186,18 +186,17 @@ impl Args {
 
     fn serve(&self, mut fs: ImageFs) -> Outcome {
         anteros_codec::keep_heap_small();
-        let defaults = MountOptions::default();
+        let defaults = self.requests.options();
         let options = MountOptions {
             fs_name: absolute(&self.image.image)?.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: self.allow_other || defaults.default_permissions,
-            workers: self.workers.count_for_mount(),
             read_len_max: READ_BYTES,
             readahead: usize::try_from(self.readahead).ok(),
             ..defaults
         };
         self.pin(&mut fs)?;
-        let metrics = Metrics::new(self.image.memory, options.workers);
+        let metrics = Metrics::new(self.image.memory, Workers::of(&options));
         let fs = Arc::new(fs);
         let record = |path: &PathBuf| {
             let names = ImageNames::new(fs.clone());

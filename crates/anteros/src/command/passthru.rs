@@ -14,11 +14,11 @@ use anteros_fuse::{MountOptions, Notifier, Passthrough, Session, request_len_lim
 use anteros_passthru::{Crowd, HostFs, Options};
 use rustix::io::Errno;
 
-use crate::args::{WorkerArgs, seconds};
+use crate::args::{RequestArgs, seconds};
 use crate::daemon::faults::{self, Faults};
 use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
 use crate::daemon::recording::Recording;
-use crate::daemon::{self, background};
+use crate::daemon::{self, Workers, background};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::output;
 
@@ -40,7 +40,7 @@ pub struct Args {
     allow_other: bool,
 
     #[command(flatten)]
-    workers: WorkerArgs,
+    requests: RequestArgs,
 
     /// The largest read or write that the kernel asks for at once, from 4K to 1M; more if fs.fuse.max_pages_limit allows (K, M)
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = unit)]
@@ -168,12 +168,11 @@ impl Args {
         faults: &Arc<Faults>,
     ) -> Outcome {
         let recording = self.record(mirror.clone(), faults.clone())?;
-        let defaults = MountOptions::default();
+        let defaults = self.requests.options();
         let options = MountOptions {
             fs_name: source.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: true,
-            workers: self.workers.count_for_mount(),
             read_len_max: self.unit,
             readahead: Some(self.unit),
             write_len_max: self.unit,
@@ -190,7 +189,7 @@ impl Args {
             thin_out(crowd, session.notifier());
         }
         let serving = self.serving(&session);
-        let terms = self.terms(options.workers);
+        let terms = self.terms(Workers::of(&options));
         let (named, root) = (mirror.clone(), source.to_owned());
         let path_of = move |ino| path(&named, &root, ino);
         let daemon = MirrorDaemon::new(mirror, serving, terms, faults.clone(), recording);
@@ -262,12 +261,12 @@ impl Args {
     }
 
     /// What `anteros stat` shows of the options.
-    fn terms(&self, workers: usize) -> Vec<(&'static str, f64)> {
-        let mut terms = vec![
-            ("workers", workers as f64),
+    fn terms(&self, workers: Workers) -> Vec<(&'static str, f64)> {
+        let mut terms = workers.gauges().to_vec();
+        terms.extend([
             ("unit_bytes", self.unit as f64),
             ("timeout_seconds", self.timeout.into()),
-        ];
+        ]);
         if matches!(self.data, Data::Buffer | Data::Entries) {
             terms.extend([
                 ("buffer_max_bytes", self.buffer as f64),

@@ -19,6 +19,7 @@ use anteros_log::{Cause, Class, ClassStatistics, Compacted, Log};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::Workers;
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
 use super::latencies::Latencies;
@@ -82,7 +83,7 @@ pub struct LogDaemon {
     started: Instant,
     log: Arc<Log>,
     memory_bytes_max: u64,
-    workers: usize,
+    workers: Workers,
     latencies: Latencies,
     faults: Arc<Faults>,
     cleaning: Mutex<Work<()>>,
@@ -175,7 +176,7 @@ impl LogDaemon {
         log: Arc<Log>,
         faults: Arc<Faults>,
         memory_bytes_max: u64,
-        workers: usize,
+        workers: Workers,
     ) -> Arc<Self> {
         Arc::new(Self {
             started: Instant::now(),
@@ -341,8 +342,10 @@ impl LogDaemon {
             &[("label", &layout.superblock.label), ("uuid", &uuid)],
         );
         text.gauge("up_seconds", self.started.elapsed().as_secs_f64());
+        for (name, value) in self.workers.gauges() {
+            text.gauge(name, value);
+        }
         for (name, value) in [
-            ("workers", self.workers as u64),
             ("log_memory_bytes", condition.memory_bytes),
             ("log_memory_max_bytes", self.memory_bytes_max),
             ("log_capacity_bytes", layout.capacity_blocks * BLOCK),

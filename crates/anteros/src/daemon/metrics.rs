@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anteros_image::ImageFs;
 
+use super::Workers;
 use super::exposition::Exposition;
 use super::faults::Faults;
 use super::latencies::Latencies;
@@ -15,7 +16,7 @@ use super::recording::Recording;
 pub struct Metrics {
     started: Instant,
     memory_bytes_max: u64,
-    workers: usize,
+    workers: Workers,
     pub latencies: Latencies,
     pub faults: Arc<Faults>,
     /// Bytes handed to the kernel unasked.
@@ -24,7 +25,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Of a daemon that starts now, with so much memory and so many workers.
-    pub fn new(memory_bytes_max: u64, workers: usize) -> Self {
+    pub fn new(memory_bytes_max: u64, workers: Workers) -> Self {
         Self {
             started: Instant::now(),
             memory_bytes_max,
@@ -40,7 +41,9 @@ impl Metrics {
         let mut text = Exposition::default();
         let stats = fs.image().read_statistics();
         text.gauge("up_seconds", self.started.elapsed().as_secs_f64());
-        text.gauge("workers", self.workers as f64);
+        for (name, value) in self.workers.gauges() {
+            text.gauge(name, value);
+        }
         text.gauge("memory_max_bytes", self.memory_bytes_max as f64);
         text.gauge("cache_bytes", stats.memory_bytes as f64);
         text.gauge("cache_peak_bytes", stats.memory_peak_bytes as f64);

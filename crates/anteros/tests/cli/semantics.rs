@@ -227,7 +227,7 @@ fn an_error_that_nobody_was_told_of_is_told_by_the_daemon() {
             command.stderr(standard_error);
         });
         let file = File::create(mirror.path("other")).unwrap();
-        file.write_all_at(&[1; 3 << 20], 0).unwrap();
+        file.write_all_at(&[1; 13 << 18], 0).unwrap();
         file.sync_all().unwrap();
         File::create(mirror.path("disk"))
             .unwrap()
@@ -235,7 +235,7 @@ fn an_error_that_nobody_was_told_of_is_told_by_the_daemon() {
             .unwrap();
         drop(file);
         let script = format!(
-            "device=$(losetup --find --show {}) && dd if=/dev/zero of=$device bs=512K count=3 oflag=direct status=none; losetup --detach $device",
+            "device=$(losetup --find --show {}) && dd if=/dev/zero of=$device bs=512K count=2 oflag=direct status=none; losetup --detach $device",
             mirror.path("disk").display()
         );
         let found = run(Command::new("sh").args(["-c", &script]));

@@ -9,11 +9,11 @@ use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
 use anteros_log::{Codec, Log, Mode, Options, Order, Policy, system_clock};
 
-use crate::args::{WorkerArgs, seconds};
+use crate::args::{RequestArgs, seconds};
 use crate::daemon::faults::Faults;
 use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
-use crate::daemon::{self, background, recording};
+use crate::daemon::{self, Workers, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
 
 /// How often a log is looked after.
@@ -37,7 +37,7 @@ pub struct Args {
     allow_other: bool,
 
     #[command(flatten)]
-    workers: WorkerArgs,
+    requests: RequestArgs,
 
     /// Most memory for content that waits to be written, nodes and directories (K, M, G)
     #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_size)]
@@ -205,13 +205,12 @@ impl Args {
         let launches = self.launches.as_deref();
         let launches = launches.map(|path| LaunchFile::begin(path, &log, self.rounds));
         let launches = Arc::new(launches.transpose()?);
-        let defaults = MountOptions::default();
+        let defaults = self.requests.options();
         let options = MountOptions {
             fs_name: self.device.display().to_string(),
             subtype: "anteros-log".into(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: true,
-            workers: self.workers.count_for_mount(),
             readahead: match self.launches {
                 Some(_) => Some(0),
                 None => self
@@ -231,7 +230,7 @@ impl Args {
             log.clone(),
             faults.clone(),
             self.memory,
-            self.workers.count_for_mount(),
+            Workers::of(&options),
         );
         let session = watch.clone().listen(session);
         log.on_abort(daemon::log::forgetter(session.notifier()).map_err(Failure::os)?);

@@ -33,10 +33,10 @@ pub fn table(numbers: &Numbers) -> String {
             bytes("memory_max_bytes"),
         ),
         format!(
-            "process    {}, at most {}, {} workers",
+            "process    {}, at most {}, {}",
             bytes("resident_bytes"),
             bytes("resident_peak_bytes"),
-            numbers.get("workers"),
+            numbers.workers(),
         ),
         format!(
             "served     {} in {} reads; {} as they lie on the device, {} reads from pinned data",

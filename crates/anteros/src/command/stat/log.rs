@@ -173,10 +173,10 @@ pub fn table(numbers: &Numbers) -> String {
             bytes("log_memory_max_bytes"),
         ),
         format!(
-            "process    {}, at most {}, {} workers",
+            "process    {}, at most {}, {}",
             bytes("resident_bytes"),
             bytes("resident_peak_bytes"),
-            gauge("workers"),
+            numbers.workers(),
         ),
         format!(
             "written    {} by users",

@@ -51,10 +51,10 @@ pub fn table(numbers: &Numbers) -> String {
     }
     lines.extend([
         format!(
-            "terms      at most {} at once, names believed for {} s, {} workers",
+            "terms      at most {} at once, names believed for {} s, {}",
             bytes("unit_bytes"),
             numbers.get("timeout_seconds"),
-            numbers.get("workers"),
+            numbers.workers(),
         ),
         format!(
             "process    {}, at most {}",

@@ -39,6 +39,15 @@ impl Numbers {
         self.get(&format!("{name}_total")) as u64
     }
 
+    /// How many workers answer, and where they get their requests.
+    pub fn workers(&self) -> String {
+        let over = match self.get("over_io_uring") {
+            0.0 => "",
+            _ => " over io_uring",
+        };
+        format!("{} workers{over}", self.get("workers"))
+    }
+
     /// The labels of the number of this name that has some, with their values.
     pub fn words(&self, name: &str) -> Option<BTreeMap<String, String>> {
         let labels = self.labelled(name).next()?.0;
