@@ -6,12 +6,15 @@ use std::thread::available_parallelism;
 
 use serde_json::{Value, json};
 
+use super::io_uring;
+
 /// What one must know of a machine to read its figures.
 pub(super) struct Machine {
     processor: String,
     cores: usize,
     memory: String,
     kernel: String,
+    io_uring: bool,
 }
 
 impl Machine {
@@ -23,6 +26,7 @@ impl Machine {
             cores: available_parallelism().map_or(1, usize::from),
             memory: field("/proc/meminfo", "MemTotal"),
             kernel: kernel.trim().to_owned(),
+            io_uring: io_uring::is_on(),
         }
     }
 
@@ -32,6 +36,7 @@ impl Machine {
             "cores": self.cores,
             "memory": self.memory,
             "kernel": self.kernel,
+            "fuse_over_io_uring": self.io_uring,
         })
     }
 }
@@ -43,10 +48,12 @@ impl fmt::Display for Machine {
             cores,
             memory,
             kernel,
+            io_uring,
         } = self;
+        let on = if *io_uring { "on" } else { "off" };
         write!(
             f,
-            "{processor}, {cores} cores, {memory} of memory, Linux {kernel}"
+            "{processor}, {cores} cores, {memory} of memory, Linux {kernel}, FUSE over io_uring {on}"
         )
     }
 }

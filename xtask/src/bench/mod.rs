@@ -11,6 +11,7 @@ mod fpc;
 mod goal;
 mod html;
 mod image;
+mod io_uring;
 mod launch;
 mod log;
 mod machine;
@@ -32,6 +33,7 @@ use crate::Outcome;
 use crate::peers;
 use crate::run::{cargo, output, run};
 use goal::Goal;
+use io_uring::IoUring;
 use machine::Machine;
 use report::{Comparison, Report};
 
@@ -56,6 +58,8 @@ struct Options {
     contenders: Vec<String>,
     /// Arguments of our daemon; for each, it takes part once more.
     with: Vec<String>,
+    /// Whether the kernel is to offer FUSE over io_uring, `on` or `off`; else it is left as it is.
+    io_uring: Option<String>,
     /// The tool that is measured; else it is built.
     anteros: Option<PathBuf>,
 }
@@ -66,6 +70,8 @@ struct Options {
 /// When a corpus or a peer cannot be had, a command fails, or the report cannot be written.
 pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
     let options = Options::of(options)?;
+    let wanted = options.io_uring.as_deref();
+    let _io_uring = wanted.map(IoUring::set).transpose()?;
     let findings = match name {
         "fpc" => fpc::fpc(&options)?,
         "image" => image::image(&options)?,
@@ -127,6 +133,7 @@ impl Options {
             only: Vec::new(),
             contenders: Vec::new(),
             with: Vec::new(),
+            io_uring: None,
             anteros: None,
         };
         for pair in words.chunks(2) {
@@ -141,6 +148,7 @@ impl Options {
                 "--only" => options.only.push(value),
                 "--contender" => options.contenders.push(value),
                 "--anteros" => options.anteros = Some(path::absolute(&value)?),
+                "--io-uring" => options.io_uring = Some(value),
                 "--with" => options.with.push(value),
                 _ => return Err(format!("bench: unknown option {option}").into()),
             }

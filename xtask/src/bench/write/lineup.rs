@@ -9,6 +9,7 @@ use super::native::{KINDS, Kind};
 use super::way::{self, Way};
 use super::{Bench, turn};
 use crate::Outcome;
+use crate::bench::io_uring;
 use crate::bench::mounted::mount;
 use crate::peers;
 
@@ -21,6 +22,15 @@ const OURS: [&str; 6] = [
     "--data daemon",
     "--data daemon --unit 4K",
 ];
+
+/// Where the kernel offers FUSE over io_uring, which ours take: as it would be without.
+const OURS_WITHOUT_RINGS: &str = "--no-io-uring";
+
+/// The same for libfuse's, which takes it only if told to.
+const LIBFUSE_RINGS: (&str, &[&str]) = (
+    "passthrough_hp -o io_uring",
+    &["--foreground", "-o", "io_uring", "SOURCE", "DIR"],
+);
 
 /// Those of libfuse, with their arguments.
 const LIBFUSE: [(&str, &[&str]); 3] = [
@@ -37,9 +47,14 @@ impl Bench<'_> {
     pub(super) fn line_up(&mut self) -> Outcome {
         let ours = OURS.map(|arguments| Way::anteros(&self.anteros, arguments));
         let mut ways = ours.to_vec();
+        let mut libfuse = LIBFUSE.to_vec();
+        if io_uring::is_on() {
+            ways.insert(1, Way::anteros(&self.anteros, OURS_WITHOUT_RINGS));
+            libfuse.push(LIBFUSE_RINGS);
+        }
         ways.push(Way::native());
         let built = peers::make().and_then(|()| peers::make_libfuse());
-        for (name, arguments) in LIBFUSE {
+        for (name, arguments) in libfuse {
             let peer = match &built {
                 Ok(()) => Way::libfuse(name, arguments).map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
