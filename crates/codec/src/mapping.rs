@@ -29,7 +29,7 @@ pub fn keep_heap_small() {
         // refuses without effect.
         unsafe {
             mallopt(M_MMAP_THRESHOLD, 64 << 10);
-            mallopt(M_ARENA_MAX, 2);
+            mallopt(M_ARENA_MAX, 1);
         }
     }
 }
