@@ -357,12 +357,14 @@ fn daemons_in_the_background_log_what_they_meet() {
         .spawn()
         .unwrap();
     let place = shop.path("mnt").display().to_string();
-    for text in [
-        ": /sub/text: data of inode",
-        &format!(": {place}/sub/text: "),
-    ] {
-        // The first daemon may tell more than once: whoever was refused asks again.
-        while !next_line(&log).contains(text) {}
+    // Each daemon tells when it has found the name, in any order, and more than once where whoever was refused asks again.
+    let mut awaited = vec![
+        ": /sub/text: data of inode".to_owned(),
+        format!(": {place}/sub/text: "),
+    ];
+    while !awaited.is_empty() {
+        let line = next_line(&log);
+        awaited.retain(|text| !line.contains(text));
     }
     // The session waits for its end.
     drop(session.stdin.take());
