@@ -9,6 +9,7 @@ mod rolling;
 mod stream;
 
 use zlib_rs::{Deflate, DeflateFlush, Status};
+use zstd_safe::{CCtx, CParameter};
 
 use crate::{Algorithm, Effort, Lz4Encoder, lzma};
 
@@ -72,10 +73,19 @@ pub(crate) fn compress(algorithm: Algorithm, data: &[u8]) -> Vec<u8> {
             assert_eq!(status, Ok(Status::StreamEnd));
             deflate.total_out() as usize
         }
-        Algorithm::Zstd => zstd_safe::compress(&mut out[..], data, 3).expect("it fits"),
+        Algorithm::Zstd => compress_zstd(data, &mut out),
     };
     out.truncate(written);
     out
+}
+
+/// With the largest window of the format.
+fn compress_zstd(data: &[u8], out: &mut [u8]) -> usize {
+    let mut context = CCtx::create();
+    for parameter in [CParameter::CompressionLevel(3), CParameter::WindowLog(20)] {
+        context.set_parameter(parameter).expect("it is allowed");
+    }
+    context.compress2(out, data).expect("it fits")
 }
 
 /// One block of literals when LZ4 cannot make the data shorter.

@@ -2,7 +2,7 @@
 //!
 //! A whole frame decodes straight into the output, which is its own window. The front of a frame goes
 //! through libzstd's streaming decoder, which keeps a window of its own: that is the memory which
-//! [`Params::zstd_window_log`] bounds.
+//! [`Params::zstd_window_log`] bounds. A frame with a larger one is refused in either way, as it is by the kernel.
 
 use zstd_safe::{CCtx, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective};
 
@@ -14,6 +14,11 @@ use crate::{Fault, Length, Params};
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// libzstd's context without its buffers, rounded up, and the overlengths of these.
 const CONTEXT_BYTES: usize = 128 << 10;
+
+/// Bytes before the header of a frame.
+const MAGIC_LEN: usize = 4;
+/// What libzstd says of a frame with too large a window.
+const TOO_LARGE: &str = "Frame requires too much memory for decoding";
 
 /// libzstd's decompression context, reset before each frame.
 pub(crate) struct ZstdDecoder {
@@ -54,6 +59,7 @@ impl ZstdDecoder {
         length: Length,
     ) -> Result<(), Fault> {
         check_window_log(window_log)?;
+        check_window(window_log, stream)?;
         match length {
             Length::Exact => self.decode_frame(stream, out),
             Length::AtLeast => self.decode_front(window_log, stream, out),
@@ -155,6 +161,36 @@ fn check_window_log(window_log: u8) -> Result<(), Fault> {
         min: u64::from(min),
         max: u64::from(max),
     })
+}
+
+/// What libzstd checks in steps alone. A header that ends early is left to it.
+fn check_window(window_log: u8, frame: &[u8]) -> Result<(), Fault> {
+    match window_bytes(frame) {
+        Some(bytes) if bytes > 1 << window_log => Err(Fault::Malformed(TOO_LARGE)),
+        _ => Ok(()),
+    }
+}
+
+/// The window that the header of a frame asks for (RFC 8878, 3.1.1.1): told in eighths of a power of two, or all of
+/// the content.
+fn window_bytes(frame: &[u8]) -> Option<u64> {
+    let (&descriptor, header) = frame.get(MAGIC_LEN..)?.split_first()?;
+    let is_single_segment = descriptor & 0x20 != 0;
+    if !is_single_segment {
+        let window = *header.first()?;
+        let base = 1 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let content_len = header.get(dictionary_len..)?;
+    let shifted = |number, byte: &u8| number << 8 | u64::from(*byte);
+    let number = |len| Some(content_len.get(..len)?.iter().rev().fold(0, shifted));
+    match descriptor >> 6 {
+        0 => number(1),
+        1 => number(2).map(|len| len + 256),
+        2 => number(4),
+        _ => number(8),
+    }
 }
 
 fn malformed(code: ErrorCode) -> Fault {

@@ -261,27 +261,33 @@ fn windows_beyond_the_format_are_refused() {
 }
 
 #[test]
-fn a_front_takes_no_window_beyond_the_limit() {
-    let data = text(3 << 20);
-    let stream = compress(Algorithm::Zstd, &data);
-    let mut decoder = Decoder::new();
-    let whole = decode(
-        &mut decoder,
-        Algorithm::Zstd,
-        &stream,
-        data.len(),
-        Length::Exact,
-    );
-    assert!(whole.as_ref() == Ok(&data));
-    let front = decode(
-        &mut decoder,
-        Algorithm::Zstd,
-        &stream,
-        4096,
-        Length::AtLeast,
-    );
-    let refused = Fault::Malformed("Frame requires too much memory for decoding");
-    assert_eq!(fault(front), refused);
+fn a_frame_takes_no_window_beyond_the_limit() {
+    let params = |zstd_window_log| Params {
+        zstd_window_log,
+        ..Params::default()
+    };
+    // Shorter than its window, and longer; the window of each.
+    for (len, window) in [(100, 100), (300, 300), (70_000, 70_000), (3 << 20, 1 << 20)] {
+        let data = text(len);
+        let stream = compress(Algorithm::Zstd, &data);
+        for log in 10..=20 {
+            for (wanted, length) in [(len, Length::Exact), (len.min(64), Length::AtLeast)] {
+                let mut out = vec![0; wanted];
+                let mut decoder = Decoder::new();
+                let done = decoder.decode(Algorithm::Zstd, &params(log), &stream, &mut out, length);
+                match window <= 1 << log {
+                    true => assert!(done.is_ok() && out == data[..wanted], "{len}, {log}"),
+                    false => assert_eq!(
+                        done.map_err(|error| error.fault),
+                        Err(Fault::Malformed(
+                            "Frame requires too much memory for decoding"
+                        )),
+                        "{len}, {log}"
+                    ),
+                }
+            }
+        }
+    }
 }
 
 #[test]
