@@ -206,8 +206,9 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         Ok((attr, self.shared.add_open(attr.ino, handle, flags)))
     }
 
+    /// Comes some time after the file was closed, perhaps between writes through another one.
     fn release(&self, file: OpenFile) {
-        self.shared.finish(file.ino, Reason::Close);
+        self.shared.drain_ino(file.ino, Reason::Close);
         let below = self.shared.below(file);
         if let Some(inode) = self.shared.table.close(file) {
             self.shared.forget_closed(&inode);
