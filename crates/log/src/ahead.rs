@@ -25,11 +25,11 @@ const PACKED: Windows = Windows {
 
 /// The same of nodes and blocks of directories, which are read with the lock held.
 const NODES: Windows = Windows {
-    first: 4,
-    next: 8,
+    first: 8,
+    next: 16,
     most: 64,
     back: 0,
-    gap: 4,
+    gap: 8,
 };
 
 /// Places at which reads go on, at the same time.
@@ -114,8 +114,8 @@ struct Inner {
     packed: Streams,
     nodes: Streams,
     waiting: VecDeque<Job>,
-    /// What is being read.
-    under_way: Option<Range<u64>>,
+    /// What is being read: ranges that have nothing in common.
+    under_way: Vec<Range<u64>>,
     has_ended: bool,
 }
 
@@ -142,7 +142,7 @@ impl Ahead {
                 packed: Streams::new(PACKED),
                 nodes: Streams::new(NODES),
                 waiting: VecDeque::new(),
-                under_way: None,
+                under_way: Vec::new(),
                 has_ended: false,
             }),
             has_work: Condvar::new(),
@@ -159,34 +159,54 @@ impl Ahead {
     /// A block, if it was read and is still here; one that is being read is waited for.
     pub(crate) fn get(&self, block: u64) -> Option<Arc<Block>> {
         let mut inner = self.lock();
-        while inner
-            .under_way
-            .as_ref()
-            .is_some_and(|range| range.contains(&block))
-        {
+        while inner.is_under_way(&(block..block + 1)) {
             let waited = self.has_read.wait(inner);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
         }
         inner.kept.get(&block).map(|kept| kept.block.clone())
     }
 
-    /// Reads blocks from one on, while others wait for them.
-    pub(crate) fn fetch(
+    /// Reads what is not here of a range, with all that is to be read ahead there, as far as that is in `near`; others wait for
+    /// it meanwhile. `read` is told the first block.
+    pub(crate) fn read(
         &self,
-        range: Range<u64>,
-        read: impl FnOnce(&mut [u8]) -> io::Result<()>,
+        wanted: Range<u64>,
+        near: &Range<u64>,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.lock().under_way = Some(range.clone());
+        let Some(range) = self.claim(&wanted, near) else {
+            return Ok(());
+        };
         let mut bytes = vec![0; (range.end - range.start) as usize * BLOCK_BYTES];
-        let done = read(&mut bytes);
+        let done = read(range.start, &mut bytes);
         if done.is_ok() {
             self.keep(range.start, &bytes);
             self.blocks
                 .fetch_add(range.end - range.start, Ordering::Relaxed);
         }
-        self.lock().under_way = None;
+        self.lock().under_way.retain(|other| *other != range);
         self.has_read.notify_all();
         done
+    }
+
+    /// What is to be read now, for a range of which something is wanted: nobody else reads any of that. Nothing if all is here.
+    fn claim(&self, wanted: &Range<u64>, near: &Range<u64>) -> Option<Range<u64>> {
+        let mut inner = self.lock();
+        while inner.is_under_way(wanted) {
+            let waited = self.has_read.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let is_missing = |block: &u64| !inner.kept.contains_key(block);
+        wanted.clone().find(is_missing)?;
+        let all = inner.due(wanted);
+        let mut all = all.start.max(near.start)..all.end.min(near.end);
+        if inner.is_under_way(&all) {
+            all = wanted.clone();
+        }
+        let first = all.clone().find(is_missing)?;
+        let last = all.rev().find(is_missing)?;
+        inner.under_way.push(first..last + 1);
+        Some(first..last + 1)
     }
 
     /// The blocks of a range that are here.
@@ -235,11 +255,11 @@ impl Ahead {
         self.told_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Somebody has read these blocks, which are here now.
-    pub(crate) fn note(&self, range: Range<u64>) {
+    /// Somebody has read these blocks, which are here now; behind `until` there are none to be read with them.
+    pub(crate) fn note(&self, range: Range<u64>, until: u64) {
         let mut inner = self.lock();
         let is_core = inner.is_core(range.clone());
-        let read = inner.packed.next(&range, is_core);
+        let read = inner.packed.next(&range, is_core, until);
         inner.ask(Job::Read(range.start..read.end, read));
         self.has_work.notify_one();
     }
@@ -251,7 +271,7 @@ impl Ahead {
         let mut streams = inner.packed.list.iter();
         let is_last = streams.any(|stream| stream.read.end == range.end);
         if is_last && inner.is_core(last.clone()) {
-            let read = inner.packed.next(&last, true);
+            let read = inner.packed.next(&last, true, u64::MAX);
             inner.waiting.push_front(Job::Read(read.clone(), read));
         }
     }
@@ -261,7 +281,7 @@ impl Ahead {
         let mut inner = self.lock();
         inner
             .nodes
-            .next(&(place..place + 1), false)
+            .next(&(place..place + 1), false, u64::MAX)
             .end
             .max(place + 1)
     }
@@ -301,11 +321,30 @@ impl Ahead {
 }
 
 impl Inner {
-    /// Where there is too much to do, it is not done: whoever wants it asks for it.
+    /// Where there is too much to do, not all of it is done: whoever wants it asks for it. What is to be read goes first.
     fn ask(&mut self, job: Job) {
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(job);
+        if self.waiting.len() >= WAITING_MAX {
+            let only_gives = |job: &Job| !matches!(job, Job::Read(_, rest) if !rest.is_empty());
+            let least = self.waiting.iter().position(only_gives);
+            self.waiting.remove(least.unwrap_or_default());
         }
+        self.waiting.push_back(job);
+    }
+
+    fn is_under_way(&self, range: &Range<u64>) -> bool {
+        let mut under_way = self.under_way.iter();
+        under_way.any(|other| other.start < range.end && range.start < other.end)
+    }
+
+    /// A range, and what waits to be read ahead where it begins.
+    fn due(&self, range: &Range<u64>) -> Range<u64> {
+        let rests = self.waiting.iter().filter_map(|job| match job {
+            Job::Read(_, rest) if rest.contains(&range.start) => Some(rest),
+            _ => None,
+        });
+        rests.fold(range.clone(), |all, rest| {
+            all.start.min(rest.start)..all.end.max(rest.end)
+        })
     }
 
     /// Whether each launch reads some of what is here of these blocks.
@@ -323,8 +362,8 @@ impl Streams {
         }
     }
 
-    /// What is to be read, after these blocks were; something in any case, if that will be wanted for certain.
-    fn next(&mut self, range: &Range<u64>, is_certain: bool) -> Range<u64> {
+    /// What is to be read, after these blocks were, up to one; something in any case, if that will be wanted for certain.
+    fn next(&mut self, range: &Range<u64>, is_certain: bool, until: u64) -> Range<u64> {
         let Windows {
             first,
             next,
@@ -351,7 +390,7 @@ impl Streams {
         if range.end > middle {
             let least = if is_certain { next } else { 0 };
             let window = stream.window.max(least);
-            stream.read = range.start..from + window;
+            stream.read = range.start..from.max(until.min(from + window));
             stream.window = (2 * window).clamp(next, most);
         }
         from..stream.read.end
@@ -360,13 +399,15 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::layout::packed::{PackedBlock, PackedHeader};
 
     #[test]
     fn whoever_goes_on_is_given_more_each_time() {
         let mut streams = Streams::new(PACKED);
-        let mut next = |range| streams.next(&range, false);
+        let mut next = |range| streams.next(&range, false, u64::MAX);
         assert_eq!(next(100..104), 104..104);
         // Elsewhere.
         assert_eq!(next(5000..5002), 5002..5002);
@@ -383,12 +424,12 @@ mod tests {
     #[test]
     fn nodes_are_read_on_only_in_order() {
         let mut streams = Streams::new(NODES);
-        let mut next = |place| streams.next(&(place..place + 1), false);
-        assert_eq!(next(100), 101..105);
-        assert_eq!(next(103), 104..108);
-        assert_eq!(next(108), 109..117);
-        assert_eq!(next(119), 120..136);
-        assert_eq!(next(90), 91..95);
+        let mut next = |place| streams.next(&(place..place + 1), false, u64::MAX);
+        assert_eq!(next(100), 101..109);
+        assert_eq!(next(107), 108..116);
+        assert_eq!(next(116), 117..133);
+        assert_eq!(next(138), 139..171);
+        assert_eq!(next(90), 91..99);
     }
 
     #[test]
@@ -403,8 +444,8 @@ mod tests {
         block.push(slot, b"x").unwrap();
         let ahead = Ahead::new(16 * BLOCK_BYTES);
         ahead.keep(50, &*block.finish());
-        ahead.note(50..51);
-        assert_eq!(ahead.wait(), Some(Job::Read(50..83, 51..83)));
+        ahead.note(50..51, 80);
+        assert_eq!(ahead.wait(), Some(Job::Read(50..80, 51..80)));
         ahead.note_opened(8);
         ahead.note_opened(9);
         assert_eq!(ahead.wait(), Some(Job::Opened(9)));
@@ -428,10 +469,75 @@ mod tests {
         assert_eq!(ahead.get(21).unwrap()[0], 2);
     }
 
+    /// What `read` is asked for.
+    fn asked(ahead: &Ahead, wanted: Range<u64>, near: Range<u64>) -> Option<Range<u64>> {
+        let mut asked = None;
+        let read = |first, bytes: &mut [u8]| {
+            asked = Some(first..first + (bytes.len() / BLOCK_BYTES) as u64);
+            Ok(())
+        };
+        ahead.read(wanted, &near, read).unwrap();
+        asked
+    }
+
+    #[test]
+    fn whoever_wants_what_is_to_be_read_ahead_reads_all_of_it() {
+        let ahead = Ahead::new(256 * BLOCK_BYTES);
+        assert_eq!(asked(&ahead, 10..12, 0..500), Some(10..12));
+        assert_eq!(asked(&ahead, 10..12, 0..500), None);
+        ahead.note(10..12, 500);
+        assert_eq!(asked(&ahead, 13..14, 0..500), Some(13..14));
+        ahead.note(12..14, 30);
+        // It was to be read up to 30, and some of it is here.
+        assert_eq!(asked(&ahead, 20..21, 0..25), Some(14..25));
+        assert_eq!(asked(&ahead, 20..21, 0..25), None);
+        assert_eq!(asked(&ahead, 26..27, 26..500), Some(26..30));
+        // What failed is still to be read.
+        ahead.note(30..31, 60);
+        let fails = |_, _: &mut [u8]| Err(io::ErrorKind::Other.into());
+        assert!(ahead.read(40..41, &(0..500), fails).is_err());
+        assert_eq!(asked(&ahead, 40..41, 0..500), Some(31..60));
+    }
+
+    #[test]
+    fn nothing_is_read_by_two() {
+        let ahead = Ahead::new(256 * BLOCK_BYTES);
+        let wait = std::sync::Barrier::new(2);
+        let second = || {
+            wait.wait();
+            asked(&ahead, 12..16, 0..500)
+        };
+        let first = |_, _: &mut [u8]| {
+            wait.wait();
+            thread::sleep(std::time::Duration::from_millis(20));
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let second = scope.spawn(second);
+            ahead.read(10..14, &(0..500), first).unwrap();
+            assert_eq!(second.join().unwrap(), Some(14..16));
+        });
+    }
+
+    #[test]
+    fn what_is_to_be_read_is_done_before_what_is_only_given() {
+        let ahead = Ahead::new(BLOCK_BYTES);
+        for at in 0..WAITING_MAX as u64 {
+            ahead.lock().ask(Job::Read(at..at + 1, at + 1..at + 1));
+        }
+        ahead.lock().ask(Job::Read(70..80, 71..80));
+        ahead.lock().ask(Job::Opened(3));
+        let waiting: Vec<_> = std::mem::take(&mut ahead.lock().waiting).into();
+        assert_eq!(waiting.len(), WAITING_MAX);
+        assert_eq!(waiting[0], Job::Read(2..3, 3..3));
+        let last = [Job::Read(70..80, 71..80), Job::Opened(3)];
+        assert!(waiting.ends_with(&last), "{waiting:?}");
+    }
+
     #[test]
     fn nobody_waits_when_it_is_over() {
         let ahead = Ahead::new(BLOCK_BYTES);
-        ahead.note(7..9);
+        ahead.note(7..9, u64::MAX);
         assert_eq!(ahead.wait(), Some(Job::Read(7..9, 9..9)));
         ahead.end();
         assert_eq!(ahead.wait(), None);

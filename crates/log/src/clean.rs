@@ -185,7 +185,7 @@ impl State {
             let owner = owners.get(usize::from(index)).copied().unwrap_or_default();
             let block = start + u64::from(index);
             if entry.kind <= HeadKind::ColdNode as u8 {
-                self.relocate_node(owner.lblk, block, moment)?;
+                self.relocate_node(owner.lblk, block, None, moment)?;
             } else {
                 self.relocate_data(owner, block, to, moment)?;
             }

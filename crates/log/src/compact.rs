@@ -1,6 +1,7 @@
 //! Compression in the background (FPC, 3.3): what launches read lies together, in the order in which they read
 //! it, and all else of them in large windows. The order of their logical blocks stays what it is.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use anteros_core::{FileKind as Type, FsError, FsResult, Ino};
 
 use crate::file::{BLOCK, blocks};
 use crate::kind::FileKind;
-use crate::launches::FileReads;
+use crate::launches::{BlockReads, FileReads, Mark};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
@@ -68,8 +69,25 @@ enum Suits {
     NoFile,
 }
 
-/// That a launch comes by, in the order of the numbers: an inode, and perhaps a logical block of it.
-type Mark = (u64, u32, Option<u32>);
+/// What launches come by, in the order in which it is to lie: an inode, and perhaps a logical block of it.
+type Stop = (Turn, u32, Option<u32>);
+
+/// Where something lies among what launches use. What most of them do comes first, for it is wanted whatever is launched, then
+/// what half as many do, and so on; in each part, what one did after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    rareness: Reverse<u32>,
+    order: u64,
+}
+
+impl From<Mark> for Turn {
+    fn from(mark: Mark) -> Self {
+        Self {
+            rareness: Reverse(mark.launches.max(1).ilog2()),
+            order: mark.order,
+        }
+    }
+}
 
 /// What is to be compressed, and what launches did with it.
 #[derive(Default)]
@@ -77,34 +95,36 @@ struct Asked {
     executables: Vec<(u32, FileReads)>,
     /// Other files that launches read.
     data: Vec<(u32, FileReads)>,
-    trail: Vec<Mark>,
+    trail: Vec<Stop>,
 }
 
 impl Asked {
-    /// The windows that launches read: first those of all of them, where the trail leads to as well.
+    /// The windows that launches read, those that only one did last. The trail leads to all of them.
     fn launched(&mut self) -> Vec<Window> {
         let files = || self.executables.iter().chain(&self.data);
-        let core = launch_windows(files(), Share::Each);
-        let other = launch_windows(files(), Share::Some);
-        let mark = |(order, window): &(u64, Window)| (*order, window.ino, Some(window.range.start));
-        self.trail.extend(core.iter().map(mark));
-        let all = core.into_iter().chain(other);
-        all.map(|(_, window)| window).collect()
+        let again = launch_windows(files(), Share::Again);
+        let once = launch_windows(files(), Share::Once);
+        let windows = || again.iter().chain(&once);
+        let stop = |(turn, window): &(Turn, Window)| (*turn, window.ino, Some(window.range.start));
+        self.trail.extend(windows().map(stop));
+        windows().map(|(_, window)| window.clone()).collect()
     }
 }
 
 /// Which launches read something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
-    Each,
-    Some,
+    /// Each, or more than one.
+    Again,
+    /// One of several.
+    Once,
     None,
 }
 
 impl Log {
-    /// Compresses executables. What each launch read of them is put together, in the order in which it was read; behind it comes
-    /// what some read, and then all else. Of other files it takes what more than one launch has read along, and leaves the rest
-    /// alone. Whoever else uses the log has a turn after each 512 KiB; `goes_on` is asked before.
+    /// Compresses executables. What launches read of them again and again is put together, first what most of them did, each in
+    /// the order in which it was read; behind it comes what one read, and then all else. Of other files it takes what more than one
+    /// launch has read along, and leaves the rest alone. Whoever else uses the log has a turn after each 512 KiB; `goes_on` is asked before.
     ///
     /// # Errors
     ///
@@ -149,7 +169,7 @@ impl Log {
                 suits => suits?,
             };
             let reads = reads(file).unwrap_or_default();
-            let looked_up = reads.looked_up.map(|order| (order, ino, None));
+            let looked_up = reads.looked_up.map(|mark| (mark.into(), ino, None));
             asked.trail.extend(looked_up);
             match suits {
                 Suits::Yes => asked.executables.push((ino, reads)),
@@ -176,7 +196,7 @@ impl Log {
         goes_on: &mut impl FnMut(&Compacted) -> bool,
     ) -> FsResult<bool> {
         let marks = reads.core.iter().chain(&reads.other);
-        let mut read: Vec<u32> = marks.map(|(_, lblk)| *lblk).collect();
+        let mut read: Vec<u32> = marks.map(|read| read.lblk).collect();
         read.sort_unstable();
         let end = match self.lock().blocks_of(ino) {
             Err(FsError::NotFound) => return Ok(true),
@@ -197,7 +217,7 @@ impl Log {
 
     /// Writes what leads to the inodes that launches look up, and to the content that each of them reads, in that order, so that
     /// it lies together: directories, inodes, nodes with pointers.
-    fn gather_nodes(&self, trail: &[Mark]) -> FsResult<()> {
+    fn gather_nodes(&self, trail: &[Stop]) -> FsResult<()> {
         let mut gathered = HashSet::new();
         for marks in trail.chunks(STEP_BLOCKS) {
             let mut state = self.lock();
@@ -315,7 +335,7 @@ impl State {
         packed
     }
 
-    fn gather_step(&mut self, marks: &[Mark], gathered: &mut HashSet<u32>) -> FsResult<()> {
+    fn gather_step(&mut self, marks: &[Stop], gathered: &mut HashSet<u32>) -> FsResult<()> {
         self.make_room(4 * STEP_BLOCKS)?;
         let before = self.statistics;
         let done = marks.iter().try_for_each(|&(_, ino, lblk)| {
@@ -373,7 +393,8 @@ impl State {
         let entry = self.nat.get(nid)?;
         let place = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?.block();
         match place {
-            Some(place) => self.relocate_node(nid, place, self.moment()),
+            // All beside each other, whatever they are of.
+            Some(place) => self.relocate_node(nid, place, Some(HeadKind::ColdNode), self.moment()),
             // The next checkpoint gives it one.
             None => Ok(()),
         }
@@ -411,7 +432,7 @@ impl State {
         let class = self.class(window.ino)?;
         self.statistics.class_mut(class).compressing += compressing;
         for mut chunk in chunks {
-            chunk.core = window.share == Share::Each;
+            chunk.core = window.share == Share::Again;
             let at = self.pack(packing, &chunk, &rules)?;
             self.settle(&chunk, at)?;
             done.blocks += u64::from(chunk.blocks);
@@ -461,26 +482,33 @@ impl State {
     }
 }
 
-/// What each launch read, or only some, in the order in which they did; of what lies beside each other, the first decides.
+/// What launches read again, or once, where it is to lie; of what lies beside each other and is read by as many, the first
+/// decides.
 fn launch_windows<'a>(
     files: impl Iterator<Item = &'a (u32, FileReads)>,
     share: Share,
-) -> Vec<(u64, Window)> {
+) -> Vec<(Turn, Window)> {
     let mut ordered = Vec::new();
     for (ino, reads) in files {
-        let mut marks = match share {
-            Share::Each => reads.core.clone(),
-            _ => reads.other.clone(),
-        };
-        marks.sort_unstable_by_key(|(_, lblk)| *lblk);
-        let lblks: Vec<u32> = marks.iter().map(|(_, lblk)| *lblk).collect();
-        let mut orders = marks.iter().map(|(order, _)| *order);
-        for window in windows(*ino, &lblks, share) {
-            let first = orders.by_ref().take(window.range.len()).min();
-            ordered.extend(first.zip(Some(window)));
+        let of_core = reads.core.iter().map(|read| (Share::Again, read));
+        let of_other = reads.other.iter().map(|read| match read.mark.launches {
+            0..=1 => (Share::Once, read),
+            _ => (Share::Again, read),
+        });
+        let of_share = of_core.chain(of_other).filter(|(is, _)| *is == share);
+        let mut reads: Vec<_> = of_share.map(|(_, read)| read).collect();
+        reads.sort_unstable_by_key(|read| read.lblk);
+        let turn = |read: &BlockReads| Turn::from(read.mark);
+        for alike in reads.chunk_by(|left, right| turn(left).rareness == turn(right).rareness) {
+            let lblks: Vec<u32> = alike.iter().map(|read| read.lblk).collect();
+            let mut turns = alike.iter().map(|read| turn(read));
+            for window in windows(*ino, &lblks, share) {
+                let first = turns.by_ref().take(window.range.len()).min();
+                ordered.extend(first.zip(Some(window)));
+            }
         }
     }
-    ordered.sort_by_key(|(order, _)| *order);
+    ordered.sort_by_key(|(turn, _)| *turn);
     ordered
 }
 
@@ -503,38 +531,63 @@ mod tests {
         Window {
             ino,
             range,
-            share: Share::Each,
+            share: Share::Again,
         }
+    }
+
+    /// Order, launches and logical block of each.
+    fn reads<const N: usize>(all: [(u64, u8, u32); N]) -> Vec<BlockReads> {
+        let read = |(order, launches, lblk)| BlockReads {
+            mark: Mark { order, launches },
+            lblk,
+        };
+        all.map(read).into()
     }
 
     #[test]
     fn what_launches_read_lies_in_the_order_of_the_first_read_and_neighbours_together() {
         let one = FileReads {
-            core: vec![(5, 10), (9, 11), (1, 40), (7, 12)],
-            other: vec![(12, 3), (10, 4), (2, 9)],
+            core: reads([(5, 2, 10), (9, 2, 11), (1, 2, 40), (7, 2, 12)]),
+            other: reads([(12, 1, 3), (10, 1, 4), (2, 1, 9)]),
             ..FileReads::default()
         };
         let two = FileReads {
-            core: vec![(3, 0)],
-            other: vec![],
+            core: reads([(3, 3, 0)]),
             ..FileReads::default()
         };
         let files = [(7, one), (8, two)];
-        let expected = [
-            (1, window(7, 40..41)),
-            (3, window(8, 0..1)),
-            (5, window(7, 10..13)),
-        ];
-        assert_eq!(launch_windows(files.iter(), Share::Each), expected);
-        let others = launch_windows(files.iter(), Share::Some).into_iter();
-        let others = others.map(|(order, window)| (order, window.range));
-        assert_eq!(others.collect::<Vec<_>>(), [(2, 9..10), (10, 3..5)]);
+        let found = |share| {
+            let windows = launch_windows(files.iter(), share).into_iter();
+            let windows = windows.map(|(turn, window)| (turn.order, window.ino, window.range));
+            windows.collect::<Vec<_>>()
+        };
+        let expected = [(1, 7, 40..41), (3, 8, 0..1), (5, 7, 10..13)];
+        assert_eq!(found(Share::Again), expected);
+        assert_eq!(found(Share::Once), [(2, 7, 9..10), (10, 7, 3..5)]);
+    }
+
+    #[test]
+    fn what_most_launches_read_comes_first() {
+        let library = FileReads {
+            core: reads([(90, 12, 0), (91, 12, 1)]),
+            other: reads([(10, 3, 2), (95, 7, 3), (40, 6, 4), (11, 1, 9)]),
+            ..FileReads::default()
+        };
+        let program = FileReads {
+            core: reads([(9, 3, 0)]),
+            ..FileReads::default()
+        };
+        let files = [(7, library), (8, program)];
+        let windows = launch_windows(files.iter(), Share::Again);
+        let windows: Vec<_> = windows.into_iter().map(|(_, window)| window).collect();
+        let expected = [(7, 0..2), (7, 3..5), (8, 0..1), (7, 2..3)];
+        assert_eq!(windows, expected.map(|(ino, range)| window(ino, range)));
     }
 
     #[test]
     fn no_window_is_longer_than_a_chunk() {
         let lblks: Vec<u32> = (100..170).collect();
-        let found: Vec<_> = windows(1, &lblks, Share::Each).collect();
+        let found: Vec<_> = windows(1, &lblks, Share::Again).collect();
         let expected = [100..132, 132..164, 164..170].map(|range| window(1, range));
         assert_eq!(found, expected);
     }

@@ -46,8 +46,8 @@ pub(crate) struct PackedRun {
     pub(crate) skip: usize,
     /// Which part of the buffer.
     pub(crate) part: Range<usize>,
-    /// Whether it was compressed in the background.
-    pub(crate) is_background: bool,
+    /// What may be read with it of the segment, if that was compressed in the background; else nothing.
+    pub(crate) near: Range<u64>,
 }
 
 impl PackedRun {
@@ -135,7 +135,7 @@ impl State {
                         at,
                         skip,
                         part,
-                        is_background: false,
+                        near: 0..0,
                     });
                 }
                 Pointer::Hole | Pointer::Promised => return,
@@ -151,7 +151,7 @@ impl State {
             }
         })?;
         for run in &mut packed {
-            run.is_background = self.is_background(run.at.block);
+            run.near = self.packed_near(run.at.block)?;
         }
         buf[filled..].fill(0);
         self.take_leaving(&mut runs, buf)?;

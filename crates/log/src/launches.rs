@@ -1,9 +1,9 @@
 //! Which blocks of files programs read when they start (FPC, 3.3.2, has those of executables), and which inodes they look up.
 //!
-//! A *launch* of a file ends when the file has not been read for a second; its next read begins the next launch. The
-//! first few launches of each file are recorded, [`Launches::rounds`] of them, and what is read later is not. *Core* blocks are
-//! those that every launch read: programs start in the same way each time, so the next launch will read them
-//! too, in about the same order.
+//! A *launch* of a file ends when the file has not been read for a second; its next read begins the next launch. Launches of a
+//! file are recorded until [`Launches::rounds`] in a row have read the same: five, where all do (FPC has five at any rate). What
+//! many programs use is recorded for each of them so. *Core* blocks are those that every launch read: programs start in the
+//! same way each time, so the next launch will read them too, in about the same order.
 //!
 //! A file whose content has changed begins anew. Nothing here does I/O or reads a clock; the bytes of a record are in
 //! `record`. It is a guess that costs time if it is wrong, and nothing else.
@@ -20,7 +20,7 @@ use crate::layout::node::Attributes;
 
 pub use record::{RECORD_BYTES_MAX, RecordFault};
 
-/// How many launches of a file are recorded, if nothing else is said (FPC, 4.4).
+/// How many launches of a file are recorded that read the same, if nothing else is said (FPC, 4.4).
 pub const ROUNDS: u8 = 5;
 
 /// A file that nobody has read for so long is launched anew.
@@ -32,6 +32,9 @@ const FILES_MAX: usize = 1 << 16;
 /// Who walks through all files once, such as whoever has them compressed, is no program that starts: only what was looked up in
 /// so many launches counts, in the order of that one.
 const LOOKED_UP_LEAST: u8 = 2;
+
+/// Launches that looked an inode up, beyond which they are not counted.
+const LOOKED_UP_MOST: u8 = 32;
 
 /// Blocks that are recorded at most, of all files: 4 GiB of what programs start from, in some 30 MB of memory.
 const BLOCKS_MAX: usize = 1 << 20;
@@ -59,15 +62,32 @@ impl From<&Attributes> for Version {
 pub struct FileReads {
     /// How many launches were recorded. One that is going on counts as far as it is.
     pub rounds: u8,
-    /// The logical blocks that all of them read, each behind a number that grows with the time at which the latest one
-    /// first read it; sorted by that.
-    pub core: Vec<(u64, u32)>,
+    /// The logical blocks that all of them read, in the order in which the latest one did.
+    pub core: Vec<BlockReads>,
     /// The same of those that only some of them read.
-    pub other: Vec<(u64, u32)>,
+    pub other: Vec<BlockReads>,
     /// How often blocks were read in all: more often than there are, where the kernel did not keep them.
     pub reads: u64,
-    /// When its inode was looked up by the second launch that did, or the only one that is recorded: a number as those of `core`.
-    pub looked_up: Option<u64>,
+    /// Who looked its inode up, and when the second one did, or the only one that is recorded.
+    pub looked_up: Option<Mark>,
+}
+
+/// Launches that did the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// A number that grows with the time at which one of them did so first.
+    pub order: u64,
+    /// How many they were.
+    pub launches: u8,
+}
+
+/// A logical block that launches have read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockReads {
+    /// Those that did, the latest one for the order.
+    pub mark: Mark,
+    /// Which.
+    pub lblk: u32,
 }
 
 /// The launches of all files of a log, and of its inodes: a launch of an inode has looked it up.
@@ -106,6 +126,8 @@ struct Lookup {
 struct Rounds {
     /// How many have begun.
     begun: u8,
+    /// How many in a row have brought nothing new so far, the latest included.
+    same: u8,
     /// When the latest one did something last, in milliseconds; none if it has ended.
     last: Option<u64>,
 }
@@ -151,7 +173,7 @@ impl Launches {
         self.uuid
     }
 
-    /// How many launches of each file are recorded.
+    /// How many launches of a file are recorded that read the same.
     pub fn rounds(&self) -> u8 {
         self.rounds
     }
@@ -182,7 +204,7 @@ impl Launches {
         let lookup = lookup.filter(|lookup| lookup.generation == version.generation);
         let least = LOOKED_UP_LEAST.min(self.rounds);
         let lookup = lookup.filter(|lookup| lookup.rounds.begun >= least);
-        let looked_up = lookup.map(|lookup| lookup.order);
+        let looked_up = lookup.map(Lookup::mark);
         match self.files.get(&ino).filter(|file| file.version == version) {
             Some(file) => Some(FileReads {
                 looked_up,
@@ -210,8 +232,13 @@ impl Launches {
             Entry::Vacant(place) if has_room => place.insert(File::new(version)),
             Entry::Vacant(_) => return self.skip(read.len() as u64),
         };
-        if file.rounds.take_part(now, self.rounds).is_none() {
+        let is_new = read.clone().any(|lblk| !file.blocks.contains_key(&lblk));
+        let takes_part = is_new || file.rounds.same + 1 < self.rounds || file.rounds.begun == 0;
+        if file.rounds.take_part(now, takes_part).is_none() {
             return;
+        }
+        if is_new {
+            file.rounds.same = 0;
         }
         self.changes += 1;
         for lblk in read {
@@ -248,7 +275,8 @@ impl Launches {
         if lookup.generation != generation {
             *lookup = new;
         }
-        if lookup.rounds.take_part(now, self.rounds) == Some(true) {
+        let most = LOOKED_UP_MOST.max(self.rounds);
+        if lookup.rounds.take_part(now, lookup.rounds.begun < most) == Some(true) {
             if lookup.rounds.begun <= LOOKED_UP_LEAST {
                 lookup.order = self.order;
             }
@@ -315,23 +343,39 @@ impl File {
 }
 
 /// Blocks in the order in which they were read.
-fn in_order(blocks: Vec<(&u32, &Block)>) -> Vec<(u64, u32)> {
-    let marks = blocks.into_iter();
-    let mut marks: Vec<_> = marks.map(|(&lblk, block)| (block.order, lblk)).collect();
-    marks.sort_unstable();
-    marks
+fn in_order(blocks: Vec<(&u32, &Block)>) -> Vec<BlockReads> {
+    let reads = |(&lblk, block): (&u32, &Block)| BlockReads {
+        mark: Mark {
+            order: block.order,
+            launches: block.launches,
+        },
+        lblk,
+    };
+    let mut reads: Vec<_> = blocks.into_iter().map(reads).collect();
+    reads.sort_unstable();
+    reads
+}
+
+impl Lookup {
+    fn mark(&self) -> Mark {
+        Mark {
+            order: self.order,
+            launches: self.rounds.begun,
+        }
+    }
 }
 
 impl Rounds {
-    /// Whether something is part of a launch that is recorded, and if so, whether it begins one.
-    fn take_part(&mut self, now: u64, rounds: u8) -> Option<bool> {
+    /// Whether something is part of a launch that is recorded, and if so, whether it begins one, which it may or may not.
+    fn take_part(&mut self, now: u64, may_begin: bool) -> Option<bool> {
         let goes_on = self
             .last
             .is_some_and(|last| now.saturating_sub(last) < LAUNCH_ENDS_MS);
-        if !goes_on && self.begun >= rounds {
+        if !goes_on && (!may_begin || self.begun == u8::MAX) {
             return None;
         }
         self.begun += u8::from(!goes_on);
+        self.same = self.same.saturating_add(u8::from(!goes_on));
         self.last = Some(now);
         Some(!goes_on)
     }
@@ -373,8 +417,8 @@ mod tests {
         lblks(&reads.core)
     }
 
-    fn lblks(marks: &[(u64, u32)]) -> Vec<u32> {
-        marks.iter().map(|&(_, lblk)| lblk).collect()
+    fn lblks(reads: &[BlockReads]) -> Vec<u32> {
+        reads.iter().map(|read| read.lblk).collect()
     }
 
     #[test]
@@ -438,8 +482,13 @@ mod tests {
         }
         assert_eq!((launches.inode_count(), launches.blocks), (2, 1));
         // Three things in each of two launches.
-        let order = |ino| launches.reads(ino, V).unwrap().looked_up;
-        assert_eq!([order(40), order(12)], [Some(3), Some(5)]);
+        let looked_up = |launches: &Launches, version| {
+            [40, 12].map(|ino| {
+                let mark = launches.reads(ino, version)?.looked_up?;
+                Some((mark.order, mark.launches))
+            })
+        };
+        assert_eq!(looked_up(&launches, V), [Some((3, 2)), Some((5, 2))]);
         let (only, both) = (launches.reads(40, V).unwrap(), launches.reads(12, V));
         assert_eq!((only.rounds, both.unwrap().rounds), (0, 2));
         // Another inode with this number, which was looked up once so far.
@@ -449,10 +498,12 @@ mod tests {
         assert_eq!(launches.reads(40, V), None);
         assert_eq!(launches.reads(40, reused), None);
         launches.note_lookup(40, 4, 10_000);
-        assert_eq!(launches.reads(40, reused).unwrap().looked_up, Some(7));
+        assert_eq!(looked_up(&launches, reused)[0], Some((7, 2)));
         // The order of those after the second does not count.
-        launches.note_lookup(12, 3, 10_000);
-        assert_eq!(launches.reads(12, V).unwrap().looked_up, Some(5));
+        for now in 10..100 {
+            launches.note_lookup(12, 3, now * 1000);
+        }
+        assert_eq!(looked_up(&launches, V)[1], Some((5, LOOKED_UP_MOST)));
         let read = Launches::parse(&launches.encode()).unwrap();
         assert_eq!(read.reads(12, V), launches.reads(12, V));
         assert_eq!(read.encode(), launches.encode());
@@ -471,18 +522,28 @@ mod tests {
     }
 
     #[test]
-    fn after_so_many_launches_nothing_is_recorded() {
+    fn after_so_many_launches_that_read_the_same_nothing_is_recorded() {
         let mut launches = launches();
         for begins in [0, 2000, 4000] {
             launches.note(12, V, 0..2, begins);
         }
         let (before, changes) = (launches.reads(12, V), launches.changes());
-        launches.note(12, V, 0..9, 6000);
-        launches.note(12, V, 0..9, 6001);
+        launches.note(12, V, 0..2, 6000);
+        launches.note(12, V, 1..2, 6001);
         assert_eq!(
             (launches.reads(12, V), launches.changes()),
             (before, changes)
         );
+        // Another program.
+        let mut others = launches.clone();
+        for begins in 1..=5 {
+            others.note(12, V, 1..3, begins * 10_000);
+        }
+        let reads = others.reads(12, V).unwrap();
+        let read_by = |read: &BlockReads| (read.lblk, read.mark.launches);
+        assert_eq!(reads.rounds, 6);
+        assert!(reads.core.iter().map(read_by).eq([(1, 6)]));
+        assert!(reads.other.iter().map(read_by).eq([(0, 3), (2, 3)]));
         // The last of them goes on until it ends.
         launches.note(13, V, 0..1, 4000);
         launches.note(13, V, 1..2, 4500);

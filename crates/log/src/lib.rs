@@ -64,7 +64,9 @@ pub use compact::Compacted;
 pub use describe::{Layout, SegmentState, TENTHS, describe};
 pub use error::LogError;
 pub use inspect::{Area, Content, Group, InodeView, Inspector, NodeView, Place, Run};
-pub use launches::{FileReads, Launches, RECORD_BYTES_MAX, ROUNDS, RecordFault, Version};
+pub use launches::{
+    BlockReads, FileReads, Launches, Mark, RECORD_BYTES_MAX, ROUNDS, RecordFault, Version,
+};
 pub use layout::superblock::Shape;
 pub use log::{Condition, Log};
 pub use mkfs::mkfs;

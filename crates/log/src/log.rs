@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
@@ -289,13 +290,14 @@ impl Log {
         let places: Vec<u64> = places.into_iter().collect();
         let mut blocks = BTreeMap::new();
         for near in places.chunk_by(|left, right| left + BRIDGED > *right) {
+            let (first, last) = (near[0], near[near.len() - 1]);
+            self.read_near(first..last + 1, runs)?;
             let kept = near.iter().map_while(|&block| self.ahead.get(block));
             let kept: Vec<_> = near.iter().copied().zip(kept).collect();
             if kept.len() == near.len() {
                 blocks.extend(kept);
                 continue;
             }
-            let (first, last) = (near[0], near[near.len() - 1]);
             let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
             self.device.read_at(first * BLOCK, &mut bytes)?;
             let read = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
@@ -307,9 +309,24 @@ impl Log {
         Ok(blocks)
     }
 
+    /// Reads blocks with those that are to be read ahead there anyway, if they were compressed in the background.
+    fn read_near(&self, wanted: Range<u64>, runs: &[PackedRun]) -> FsResult<()> {
+        let is_near = |run: &&PackedRun| wanted.contains(&run.at.block);
+        let near = runs.iter().find(is_near).map(|run| &run.near);
+        let Some(near) = near.filter(|near| near.contains(&(wanted.end - 1))) else {
+            return Ok(());
+        };
+        if self.prefetches.load(Ordering::Relaxed) {
+            let read = |first: u64, bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
+            // What cannot be read may be one of the others.
+            let _ = self.ahead.read(wanted, near, read);
+        }
+        Ok(())
+    }
+
     /// Has that read ahead which will be wanted behind these.
     fn note_read(&self, runs: &[PackedRun], blocks: &BTreeMap<u64, Arc<Block>>) {
-        let runs: Vec<_> = runs.iter().filter(|run| run.is_background).collect();
+        let runs: Vec<_> = runs.iter().filter(|run| !run.near.is_empty()).collect();
         // Not those that were read with them: they may not have been written yet.
         let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
         for place in places {
@@ -321,7 +338,7 @@ impl Log {
             (*left.at.blocks().start()..left.at.blocks().end() + BRIDGED).contains(&right.at.block)
         }) {
             let (first, last) = (near[0].at.block, *near[near.len() - 1].at.blocks().end());
-            self.ahead.note(first..last + 1);
+            self.ahead.note(first..last + 1, near[0].near.end);
         }
     }
 

@@ -18,8 +18,8 @@ use crate::medium;
 /// Blocks of the table that are kept in memory.
 const CACHED_MAX: usize = 128;
 
-/// Those that are read at once.
-const NEAR: u32 = 16;
+/// Those that are read at once: of 16,384 nodes.
+const NEAR: u32 = 64;
 
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
@@ -106,7 +106,9 @@ impl Nat {
     fn load(&mut self, table_block: u32) -> FsResult<()> {
         let copy = self.place(table_block) - u64::from(table_block);
         let first = table_block - table_block % NEAR;
-        let near = first..self.blocks.min(first + NEAR);
+        // Behind the number that was given last there are mostly none yet.
+        let last = table_block.max(self.cursor / NAT_PER_BLOCK);
+        let near = first..self.blocks.min(first + NEAR).min(last + 1);
         match self.read(copy, near) {
             // It may be one of the others.
             Err(_) => self.read(copy, table_block..table_block + 1),

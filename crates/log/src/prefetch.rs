@@ -23,6 +23,9 @@ use crate::medium::{vanished, zeroed};
 use crate::pack;
 use crate::state::State;
 
+/// Nodes that were gathered for launches and are read at once.
+const GATHERED: u16 = 64;
+
 impl Log {
     /// Gives `store` pages that were not asked for but will be: inode, offset, content, which it may drop. A thread of its own
     /// calls it, and holds nothing that any other call of the log waits for, but for those that open a file for writing or
@@ -67,20 +70,20 @@ impl Log {
         Ok(())
     }
 
-    /// Gives what is here of these blocks to the cache, of all files or one. Says how many chunks it took, and how many not.
+    /// Gives what is here of these blocks to the cache, of all files or one. Says how many pages it took, and how many not.
     fn give_here(
         &self,
         range: Range<u64>,
         of: Option<u32>,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
-    ) -> FsResult<(usize, usize)> {
+    ) -> FsResult<(u64, u64)> {
         let (mut given, mut not) = (0, 0);
         for (place, kept) in self.ahead.range(range) {
             for (number, slot) in kept.untold() {
                 if of.is_none_or(|ino| ino == slot.ino) {
                     match self.give((place, number), slot, store)? {
-                        true => given += 1,
-                        false => not += 1,
+                        true => given += u64::from(slot.blocks),
+                        false => not += u64::from(slot.blocks),
                     }
                 }
             }
@@ -94,14 +97,8 @@ impl Log {
         let range = state.packed_range(range)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
-        let here = self.ahead.range(range.clone());
-        let is_missing = |block: &u64| !here.contains_key(block);
-        let first = range.clone().find(is_missing);
-        let last = range.clone().rev().find(is_missing);
-        if let Some((first, last)) = first.zip(last) {
-            let read = |bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
-            self.ahead.fetch(first..last + 1, read)?;
-        }
+        let read = |first: u64, bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
+        self.ahead.read(range.clone(), &range, read)?;
         Ok(range)
     }
 
@@ -143,7 +140,7 @@ impl Log {
 }
 
 impl State {
-    /// A block of a node or directory, and with it those that were written behind it, for they are often wanted next.
+    /// A block of a node or directory, and with it those that were written near it, for they are often wanted next.
     pub(crate) fn fetch_near(&mut self, place: u64) -> FsResult<Box<Block>> {
         if let Some(block) = self.ahead.get(place) {
             return Ok(Box::new(*block));
@@ -151,51 +148,80 @@ impl State {
         if self.options.prefetch_bytes == 0 {
             return self.fetch(place);
         }
-        let end = self.written_until(place, self.ahead.nodes_until(place))?;
-        if end <= place + 1 {
+        let near = self.written_near(place)?;
+        if !near.contains(&place) || near.end - near.start == 1 {
             return self.fetch(place);
         }
-        let mut bytes = vec![0; (end - place) as usize * BLOCK_BYTES];
-        match self.device.read_at(place * BLOCK, &mut bytes) {
-            Ok(()) => self.ahead.keep(place, &bytes),
+        let mut bytes = vec![0; (near.end - near.start) as usize * BLOCK_BYTES];
+        match self.device.read_at(near.start * BLOCK, &mut bytes) {
+            Ok(()) => self.ahead.keep(near.start, &bytes),
             // It may be one of the others.
             Err(_) => return self.fetch(place),
         }
+        let at = (place - near.start) as usize * BLOCK_BYTES;
         let mut block = zeroed();
-        block.copy_from_slice(&bytes[..BLOCK_BYTES]);
+        block.copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
         Ok(block)
     }
 
-    /// How far the blocks behind this one, up to another, are valid or were, lie in the same segment and are on the device.
-    fn written_until(&self, place: u64, until: u64) -> FsResult<u64> {
+    /// The blocks to be read with one of a node or directory: those around it where nodes were gathered for launches, else those
+    /// behind it. They were written, and are on the device.
+    fn written_near(&mut self, place: u64) -> FsResult<Range<u64>> {
         let (segment, index) = self.segments.locate(place);
         let start = self.segments.start(segment);
-        let until = (until - start).min(SEGMENT_CONTENT.into()) as u16;
         let entry = self.segments.segment(segment);
+        let gathered = index - index % GATHERED;
+        let (first, until) = match entry.is_of(HeadKind::ColdNode) {
+            true => (gathered, u64::from(gathered + GATHERED)),
+            false => (index, self.ahead.nodes_until(place) - start),
+        };
+        let until = until.min(SEGMENT_CONTENT.into()) as u16;
         let last = (index + 1..until)
             .rev()
             .find(|&index| entry.is_valid(index));
-        let mut end = start + u64::from(last.unwrap_or(index)) + 1;
-        self.visit_leaving(place..end, |leaving, _| end = end.min(leaving))?;
-        Ok(end)
+        let mut near = start + u64::from(first)..start + u64::from(last.unwrap_or(index)) + 1;
+        self.visit_leaving(near.clone(), |leaving, _| match leaving < place {
+            true => near.start = place,
+            false => near.end = near.end.min(leaving),
+        })?;
+        Ok(near)
     }
 
     /// The front of a range of blocks that lies in one segment that was compressed in the background, all of it on the device.
     fn packed_range(&mut self, range: Range<u64>) -> FsResult<Range<u64>> {
-        let nothing = range.start..range.start;
-        let Some((segment, _)) = self.superblock.locate(range.start) else {
-            return Ok(nothing);
-        };
-        let end = self.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-        let mut is_leaving = !self.segments.segment(segment).is_of(HeadKind::Background);
-        self.visit_leaving(range.start..range.end.min(end), |_, _| is_leaving = true)?;
-        if is_leaving {
-            return Ok(nothing);
+        let near = self.packed_near(range.start)?;
+        Ok(range.start..range.end.min(near.end).max(range.start))
+    }
+
+    /// What may be read with a block of a segment that was compressed in the background, in it and the next one; nothing if it
+    /// was not, or not all of it is on the device.
+    pub(crate) fn packed_near(&mut self, block: u64) -> FsResult<Range<u64>> {
+        let (segment, _) = self.segments.locate(block);
+        let mut near = self.packed_in(segment)?;
+        if !near.is_empty() {
+            let next = self.packed_in(segment + 1)?;
+            near.end = near.end.max(next.end);
         }
-        let valid = (range.start..range.end.min(end))
-            .rev()
-            .find(|&block| self.slots.valid(block) != 0);
-        Ok(range.start..valid.map_or(range.start, |last| last + 1))
+        Ok(near)
+    }
+
+    /// The blocks of a segment up to the last one that holds something, if it was compressed in the background, and all of it is on
+    /// the device.
+    fn packed_in(&mut self, segment: u32) -> FsResult<Range<u64>> {
+        if segment >= self.superblock.segments
+            || !self.segments.segment(segment).is_of(HeadKind::Background)
+        {
+            return Ok(0..0);
+        }
+        let start = self.segments.start(segment);
+        let range = start..start + u64::from(SEGMENT_CONTENT);
+        let mut is_leaving = false;
+        self.visit_leaving(range.clone(), |_, _| is_leaving = true)?;
+        let last = range.rev().find(|&block| self.slots.valid(block) != 0);
+        Ok(match last {
+            Some(last) if !is_leaving => start..last + 1,
+            _ => 0..0,
+        })
     }
 
     /// The place of a chunk and the size of its file, if all of it is what a file holds that somebody knows and nobody writes to.

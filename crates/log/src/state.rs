@@ -715,7 +715,7 @@ impl State {
             .map(|(&ino, _)| ino)
             .collect();
         for ino in inos {
-            self.write_inode(ino)?;
+            self.write_inode(ino, None)?;
         }
         Ok(())
     }
@@ -735,7 +735,7 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn write_inode(&mut self, ino: u32) -> FsResult<()> {
+    pub(crate) fn write_inode(&mut self, ino: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.version + 1;
         let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
         let header = NodeHeader {
@@ -748,7 +748,8 @@ impl State {
         live.inode.store(&mut live.block);
         header.seal(&mut live.block);
         let block = live.block.clone();
-        self.move_node(&header, block, self.node_heat(&header), self.moment())?;
+        let heat = heat.unwrap_or_else(|| self.node_heat(&header));
+        self.move_node(&header, block, heat, self.moment())?;
         if let Some(live) = self.inodes.get_mut(&ino) {
             live.dirty.set(false);
         }
@@ -799,14 +800,20 @@ impl State {
     }
 
     /// Has a node written again at another place, for the cleaner.
-    pub(crate) fn relocate_node(&mut self, nid: u32, from: u64, moment: Moment) -> FsResult<()> {
+    pub(crate) fn relocate_node(
+        &mut self,
+        nid: u32,
+        from: u64,
+        heat: Option<HeadKind>,
+        moment: Moment,
+    ) -> FsResult<()> {
         let entry = self.nat.get(nid)?;
         if entry.pointer != Pointer::Plain(from).encode() {
             return Ok(());
         }
         if entry.ino == nid {
             self.live(nid)?;
-            self.write_inode(nid)
+            self.write_inode(nid, heat)
         } else if self.nodes.get(&nid).is_some_and(|node| node.dirty) {
             self.write_node(nid)
         } else {

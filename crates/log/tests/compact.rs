@@ -3,14 +3,18 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anteros_core::{FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice};
+use anteros_core::{
+    Device, FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice,
+};
 use anteros_log::layout::pointer::Pointer;
 use anteros_log::{
-    Cause, Codec, Compacted, FileReads, Inspector, Log, Options, Policy, Run, check,
+    Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy, Run, check,
 };
 use support::*;
 
@@ -139,8 +143,8 @@ fn what_launches_read_lies_in_the_order_in_which_they_did() {
     let ino = tree.ino("lib.so").unwrap();
     let core: Vec<u32> = vec![300, 301, 17, 220, 20, 399, 5];
     let reads = FileReads {
-        core: (0..).zip(core.clone()).collect(),
-        other: vec![(7, 9), (8, 10)],
+        core: read_by(2, (0..).zip(core.clone())),
+        other: read_by(1, [(7, 9), (8, 10)]),
         ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
@@ -169,8 +173,8 @@ fn what_launches_read_of_other_files_comes_along() {
     let reads = |ino| {
         Some(FileReads {
             rounds: if ino == once { 1 } else { 2 },
-            core: vec![(if ino == text { 5 } else { 0 }, 30), (9, 31)],
-            other: vec![(7, 50)],
+            core: read_by(2, [(if ino == text { 5 } else { 0 }, 30), (9, 31)]),
+            other: read_by(1, [(7, 50)]),
             ..FileReads::default()
         })
     };
@@ -214,7 +218,10 @@ fn inodes_that_launches_look_up_lie_together() {
     let looked_up = |ino| {
         let at = sought.iter().position(|&n| inos[n] == ino)?;
         Some(FileReads {
-            looked_up: Some(at as u64),
+            looked_up: Some(Mark {
+                order: at as u64,
+                launches: 2,
+            }),
             ..FileReads::default()
         })
     };
@@ -250,7 +257,7 @@ fn content_that_does_not_shrink_comes_along_as_it_is() {
         // Other content in front each time, so that the first block has other room left.
         let core = (20..20 + lead).chain(100..300);
         let reads = FileReads {
-            core: (0..).zip(core).collect(),
+            core: read_by(2, (0..).zip(core)),
             ..FileReads::default()
         };
         tree.0
@@ -346,14 +353,13 @@ fn what_cannot_be_read_is_told_and_left_alone() {
     let ino = tree.ino("lib.so").unwrap();
     let at = places(&device, ino)[200] * PAGE as u64;
     let mut block = vec![0; PAGE];
-    anteros_core::Device::read_at(&*device, at, &mut block).unwrap();
+    device.read_at(at, &mut block).unwrap();
     block[3000] ^= 1;
     device.write_at(at, &block).unwrap();
     drop(tree);
     let tree = mounted(&device);
     let reads = FileReads {
-        core: vec![(0, 200), (1, 7)],
-        other: vec![],
+        core: read_by(2, [(0, 200), (1, 7)]),
         ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
@@ -370,10 +376,9 @@ fn what_cannot_be_read_is_told_and_left_alone() {
 fn launched() -> (Arc<Log>, Ino, Vec<u8>) {
     let (device, tree, content) = installed(600);
     let ino = tree.ino("lib.so").unwrap();
-    let core = (0..40).map(|at| (at, 599 - 13 * at as u32)).collect();
+    let core = read_by(2, (0..40).map(|at| (at, 599 - 13 * at as u32)));
     let reads = FileReads {
         core,
-        other: vec![],
         ..FileReads::default()
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
@@ -421,6 +426,70 @@ fn who_reads_what_launches_do_is_given_what_they_read_next() {
     let pages = pages(&given, ino, &content);
     let expected: BTreeSet<u64> = (0..40).map(|at| 599 - 13 * at).collect();
     assert!(pages.is_superset(&expected), "{pages:?}");
+}
+
+/// A device that counts the requests to read.
+struct Counting {
+    inner: Arc<MemoryDevice>,
+    reads: AtomicUsize,
+}
+
+impl Device for Counting {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.inner.read_at(offset, buf)
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+}
+
+impl WritableDevice for Counting {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.inner.write_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Also where it goes on in another segment.
+#[test]
+fn a_launch_takes_few_requests() {
+    let (inner, tree, content) = installed(2400);
+    let ino = tree.ino("lib.so").unwrap();
+    let lblks: Vec<u32> = (0..1200).map(|at| 2399 - 2 * at).collect();
+    let core = FileReads {
+        core: read_by(3, (0..).zip(lblks.iter().copied())),
+        ..FileReads::default()
+    };
+    let done = tree.0.compact(&[ino], |_| Some(core.clone()), |_| true);
+    done.unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let device = Arc::new(Counting {
+        inner,
+        reads: AtomicUsize::new(0),
+    });
+    let log = Arc::new(Log::open(device.clone(), with(Policy::Record)).unwrap());
+    log.lookup(log.root(), b"lib.so").unwrap();
+    log.prefetch(|_, _, _| true).unwrap();
+    let before = device.reads.load(Ordering::SeqCst);
+    let mut page = vec![0; PAGE];
+    for lblk in lblks {
+        let at = lblk as usize * PAGE;
+        let len = log.read(ino, at as u64, &mut page).unwrap();
+        assert!(page[..len] == content[at..at + len], "{lblk}");
+    }
+    let requests = device.reads.load(Ordering::SeqCst) - before;
+    // Of some 650 blocks that hold them, and three nodes.
+    assert!(requests < 16, "{requests}");
 }
 
 #[test]

@@ -50,8 +50,10 @@ struct RawHeader {
 /// ```text
 ///      0        4        8        c
 /// 0x00 |  ino   | gener. |  mtime, seconds |
-/// 0x10 | nanos  | blocks |launches|   0    |
+/// 0x10 | nanos  | blocks |launches|same|0  |
 /// ```
+///
+/// The last row: bytes 0x18 and 0x19, and six of zeros.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawFile {
@@ -61,7 +63,8 @@ struct RawFile {
     mtime_nanos: U32,
     blocks: U32,
     launches: u8,
-    reserved: [u8; 7],
+    same: u8,
+    reserved: [u8; 6],
 }
 
 /// A block of a file.
@@ -273,7 +276,16 @@ impl Launches {
                 nanos,
             },
         });
-        file.rounds = Rounds::over(raw.launches);
+        rule(
+            raw.same < raw.launches,
+            at + 25,
+            "fewer launches that brought nothing new than launches",
+            raw.same,
+        )?;
+        file.rounds = Rounds {
+            same: raw.same,
+            ..Rounds::over(raw.launches)
+        };
         for _ in 0..count {
             let block = file.read_block(reader)?;
             self.order = self.order.max(block.order.saturating_add(1));
@@ -293,7 +305,8 @@ impl File {
             mtime_nanos: self.version.mtime.nanos.into(),
             blocks: (self.blocks.len() as u32).into(),
             launches: self.rounds.begun,
-            reserved: [0; 7],
+            same: self.rounds.same,
+            reserved: [0; 6],
         }
     }
 
@@ -337,7 +350,10 @@ impl Lookup {
 impl Rounds {
     /// So many that have ended.
     fn over(begun: u8) -> Self {
-        Self { begun, last: None }
+        Self {
+            begun,
+            ..Self::default()
+        }
     }
 }
 
@@ -441,8 +457,9 @@ mod tests {
         read.note(12, V, 4..5, 2001);
         let reads = read.reads(12, V).unwrap();
         assert_eq!((reads.rounds, reads.core.len()), (3, 1));
-        assert_eq!(reads.core[0], (some().order, 4));
-        let other: Vec<u32> = reads.other.iter().map(|&(_, lblk)| lblk).collect();
+        let found = (reads.core[0].mark.order, reads.core[0].lblk);
+        assert_eq!(found, (some().order, 4));
+        let other: Vec<u32> = reads.other.iter().map(|read| read.lblk).collect();
         assert_eq!(other, [0, 3, 5, 2000]);
     }
 
@@ -467,7 +484,7 @@ mod tests {
         let file = size_of::<RawHeader>();
         let block = file + size_of::<RawFile>();
         let inode = some().encode().len() - 2 * size_of::<RawLookup>();
-        let cases: [(usize, &[u8], &str); 15] = [
+        let cases: [(usize, &[u8], &str); 16] = [
             (0, b"A", "begins with \"ANTSTAR"),
             (8, &[3], "version 3"),
             (
@@ -492,6 +509,11 @@ mod tests {
                 "byte 76: at most 1,048,576 blocks",
             ),
             (file + 24, &[0], "byte 80: at least one launch, found 0"),
+            (
+                file + 25,
+                &[2],
+                "byte 81: fewer launches that brought nothing new than launches, found 2",
+            ),
             (block + 4, &[0], "byte 92: a read for each launch"),
             (
                 block + 6,

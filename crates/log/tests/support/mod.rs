@@ -14,7 +14,9 @@ use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
-use anteros_log::{Codec, Compacted, FileReads, Log, Mode, Options, Policy, Shape, mkfs};
+use anteros_log::{
+    BlockReads, Codec, Compacted, FileReads, Log, Mark, Mode, Options, Policy, Shape, mkfs,
+};
 
 /// A clock that is the same in each run: every look moves it on.
 pub fn clock() -> Timestamp {
@@ -110,10 +112,19 @@ pub fn open_to_read(device: Arc<dyn WritableDevice>) -> Tree {
 pub fn reads(ino: Ino) -> FileReads {
     let core = [70, 3, 4, 5, 40, 0, 41, 9, 33].into_iter().zip(0..);
     FileReads {
-        core: core.map(|(lblk, at)| (ino.0 + 5 * at, lblk)).collect(),
-        other: [6, 7, 20, 50].map(|lblk| (ino.0 + 99, lblk)).to_vec(),
+        core: read_by(3, core.map(|(lblk, at)| (ino.0 + 5 * at, lblk))),
+        other: read_by(1, [6, 7, 20, 50].map(|lblk| (ino.0 + 99, lblk))),
         ..FileReads::default()
     }
+}
+
+/// Logical blocks that so many launches have read, each behind a number for the order.
+pub fn read_by(launches: u8, all: impl IntoIterator<Item = (u64, u32)>) -> Vec<BlockReads> {
+    let read = |(order, lblk)| BlockReads {
+        mark: Mark { order, launches },
+        lblk,
+    };
+    all.into_iter().map(read).collect()
 }
 
 /// A mounted log that takes paths; the empty path is the root.

@@ -59,7 +59,7 @@ impl Args {
 
     fn as_text(&self, launches: &Launches, files: &Rows) -> String {
         let mut lines = vec![format!(
-            "record     {}: {} files and {} inodes of the log {}, up to {} launches of each",
+            "record     {}: {} files and {} inodes of the log {}, until {} launches of a file read the same",
             output::name(self.record.as_os_str().as_encoded_bytes()),
             output::count(files.len() as u64),
             output::count(launches.inode_count() as u64),

@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     launches: Option<PathBuf>,
 
-    /// With --launches: how many launches of each file to record; as many as so far, or 5
+    /// With --launches: how many launches of a file have to read the same until no more are recorded; as many as so far, or 5
     #[arg(long, value_name = "COUNT", requires = "launches", value_parser = clap::value_parser!(u8).range(1..))]
     rounds: Option<u8>,
 
