@@ -7,7 +7,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +34,9 @@ const NODES: Windows = Windows {
 
 /// Places at which reads go on, at the same time.
 const STREAMS_MAX: usize = 8;
+
+/// Reads that are remembered.
+const LATELY_MAX: usize = 32;
 
 /// Pieces that wait to be read.
 const WAITING_MAX: usize = 16;
@@ -64,6 +67,10 @@ impl Kept {
         slots.filter(|(number, slot)| {
             slot.kind == SlotKind::Data && !slot.continued && self.told >> number & 1 == 0
         })
+    }
+
+    fn is_spent(&self) -> bool {
+        self.untold().next().is_none()
     }
 }
 
@@ -111,11 +118,15 @@ struct Inner {
     kept: BTreeMap<u64, Kept>,
     /// The same, the oldest first; some of them may be gone.
     order: VecDeque<u64>,
+    /// Those of which the users have been given everything that begins there, the oldest first.
+    spent: VecDeque<u64>,
     packed: Streams,
     nodes: Streams,
     waiting: VecDeque<Job>,
     /// What is being read: ranges that have nothing in common.
     under_way: Vec<Range<u64>>,
+    /// What was read last, here or not: whoever has got that does not want it again.
+    lately: VecDeque<Range<u64>>,
     has_ended: bool,
 }
 
@@ -139,10 +150,12 @@ impl Ahead {
             inner: Mutex::new(Inner {
                 kept: BTreeMap::new(),
                 order: VecDeque::new(),
+                spent: VecDeque::new(),
                 packed: Streams::new(PACKED),
                 nodes: Streams::new(NODES),
                 waiting: VecDeque::new(),
                 under_way: Vec::new(),
+                lately: VecDeque::new(),
                 has_ended: false,
             }),
             has_work: Condvar::new(),
@@ -158,31 +171,46 @@ impl Ahead {
 
     /// A block, if it was read and is still here; one that is being read is waited for.
     pub(crate) fn get(&self, block: u64) -> Option<Arc<Block>> {
-        let mut inner = self.lock();
-        while inner.is_under_way(&(block..block + 1)) {
-            let waited = self.has_read.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-        }
+        let inner = self.settled(&(block..block + 1));
         inner.kept.get(&block).map(|kept| kept.block.clone())
     }
 
-    /// Reads what is not here of a range, with all that is to be read ahead there, as far as that is in `near`; others wait for
-    /// it meanwhile. `read` is told the first block.
+    /// Reads what is not here of a range, with all that is to be read ahead there, as far as that is in `near`. `read` is told the
+    /// first block.
     pub(crate) fn read(
         &self,
         wanted: Range<u64>,
         near: &Range<u64>,
         read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(range) = self.claim(&wanted, near) else {
-            return Ok(());
-        };
+        let range = self.claim(&wanted, near);
+        range.map_or(Ok(()), |range| self.fetch(range, &wanted, read))
+    }
+
+    /// Reads what is not here of a range that is to be read ahead, nor was lately.
+    pub(crate) fn read_due(
+        &self,
+        due: Range<u64>,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let range = self.begin(self.settled(&due), &(0..0), due);
+        range.map_or(Ok(()), |range| self.fetch(range, &(0..0), read))
+    }
+
+    /// Reads blocks, of which some are wanted, while others who want them wait.
+    fn fetch(
+        &self,
+        range: Range<u64>,
+        wanted: &Range<u64>,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut bytes = vec![0; (range.end - range.start) as usize * BLOCK_BYTES];
         let done = read(range.start, &mut bytes);
         if done.is_ok() {
             self.keep(range.start, &bytes);
+            let unasked = range.clone().filter(|block| !wanted.contains(block));
             self.blocks
-                .fetch_add(range.end - range.start, Ordering::Relaxed);
+                .fetch_add(unasked.count() as u64, Ordering::Relaxed);
         }
         self.lock().under_way.retain(|other| *other != range);
         self.has_read.notify_all();
@@ -191,22 +219,44 @@ impl Ahead {
 
     /// What is to be read now, for a range of which something is wanted: nobody else reads any of that. Nothing if all is here.
     fn claim(&self, wanted: &Range<u64>, near: &Range<u64>) -> Option<Range<u64>> {
-        let mut inner = self.lock();
-        while inner.is_under_way(wanted) {
-            let waited = self.has_read.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        let is_missing = |block: &u64| !inner.kept.contains_key(block);
-        wanted.clone().find(is_missing)?;
+        let inner = self.settled(wanted);
+        wanted.clone().find(|block| inner.is_missing(*block))?;
         let all = inner.due(wanted);
         let mut all = all.start.max(near.start)..all.end.min(near.end);
         if inner.is_under_way(&all) {
             all = wanted.clone();
         }
-        let first = all.clone().find(is_missing)?;
-        let last = all.rev().find(is_missing)?;
-        inner.under_way.push(first..last + 1);
-        Some(first..last + 1)
+        self.begin(inner, wanted, all)
+    }
+
+    /// Waits until nobody reads anything of a range.
+    fn settled(&self, range: &Range<u64>) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        while inner.is_under_way(range) {
+            let waited = self.has_read.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        inner
+    }
+
+    /// Says that somebody reads what is missing of a range, but for what was read lately and is not wanted.
+    fn begin(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        wanted: &Range<u64>,
+        all: Range<u64>,
+    ) -> Option<Range<u64>> {
+        let is_due = |block: &u64| {
+            let is_new = || !inner.lately.iter().any(|range| range.contains(block));
+            inner.is_missing(*block) && (wanted.contains(block) || is_new())
+        };
+        let first = all.clone().find(is_due)?;
+        let last = all.rev().find(is_due)?;
+        let range = first..last + 1;
+        inner.under_way.push(range.clone());
+        inner.lately.truncate(LATELY_MAX - 1);
+        inner.lately.push_front(range.clone());
+        Some(range)
     }
 
     /// The blocks of a range that are here.
@@ -216,7 +266,7 @@ impl Ahead {
         kept.map(|(&block, kept)| (block, kept.clone())).collect()
     }
 
-    /// Keeps blocks from one on, and lets go of the oldest for them.
+    /// Keeps blocks from one on, and lets go of others for them: those that have been of use, or else the oldest.
     pub(crate) fn keep(&self, first: u64, bytes: &[u8]) {
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -228,7 +278,9 @@ impl Ahead {
             }
         }
         while inner.kept.len() > self.blocks_max {
-            let Some(oldest) = inner.order.pop_front() else {
+            let spent = inner.spent.pop_front();
+            let spent = spent.filter(|block| inner.kept.get(block).is_some_and(Kept::is_spent));
+            let Some(oldest) = spent.or_else(|| inner.order.pop_front()) else {
                 return;
             };
             inner.kept.remove(&oldest);
@@ -240,6 +292,9 @@ impl Ahead {
         let mut inner = self.lock();
         inner.kept.retain(|block, _| !range.contains(block));
         inner.order.retain(|block| !range.contains(block));
+        inner.spent.retain(|block| !range.contains(block));
+        let is_apart = |other: &Range<u64>| other.end <= range.start || range.end <= other.start;
+        inner.lately.retain(is_apart);
     }
 
     /// What lies in a block is given up.
@@ -247,11 +302,15 @@ impl Ahead {
         self.lock().kept.remove(&block);
     }
 
-    /// The pages of a slot were given to the users.
-    pub(crate) fn tell(&self, block: u64, slot: u8, bytes: usize) {
-        if let Some(kept) = self.lock().kept.get_mut(&block) {
+    /// The pages of a chunk in these blocks, the first one in a slot, were given to the users.
+    pub(crate) fn tell(&self, blocks: RangeInclusive<u64>, slot: u8, bytes: usize) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        if let Some(kept) = inner.kept.get_mut(blocks.start()) {
             kept.told |= 1 << slot;
         }
+        let is_spent = |block: &u64| inner.kept.get(block).is_some_and(Kept::is_spent);
+        inner.spent.extend(blocks.filter(is_spent));
         self.told_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -329,6 +388,10 @@ impl Inner {
             self.waiting.remove(least.unwrap_or_default());
         }
         self.waiting.push_back(job);
+    }
+
+    fn is_missing(&self, block: u64) -> bool {
+        !self.kept.contains_key(&block)
     }
 
     fn is_under_way(&self, range: &Range<u64>) -> bool {
@@ -460,13 +523,18 @@ mod tests {
         assert_eq!(here(0..100), [11, 12, 20, 21]);
         ahead.forget(12..21);
         assert_eq!(here(0..100), [11, 21]);
-        ahead.tell(21, 3, 4096);
+        ahead.tell(21..=21, 3, 4096);
         assert_eq!(ahead.range(21..22)[&21].told, 8);
         // What is here already stays.
         ahead.keep(21, &[3; BLOCK_BYTES]);
         ahead.keep(30, &[4; 2 * BLOCK_BYTES]);
         assert_eq!(here(0..100), [11, 21, 30, 31]);
         assert_eq!(ahead.get(21).unwrap()[0], 2);
+        // What has been of use goes first.
+        ahead.keep(40, &[5; BLOCK_BYTES]);
+        assert_eq!(here(0..100), [11, 30, 31, 40]);
+        ahead.keep(50, &[6; BLOCK_BYTES]);
+        assert_eq!(here(0..100), [30, 31, 40, 50]);
     }
 
     /// What `read` is asked for.
@@ -492,11 +560,35 @@ mod tests {
         assert_eq!(asked(&ahead, 20..21, 0..25), Some(14..25));
         assert_eq!(asked(&ahead, 20..21, 0..25), None);
         assert_eq!(asked(&ahead, 26..27, 26..500), Some(26..30));
-        // What failed is still to be read.
+        // What could not be read is left to whoever wants some of it.
         ahead.note(30..31, 60);
         let fails = |_, _: &mut [u8]| Err(io::ErrorKind::Other.into());
         assert!(ahead.read(40..41, &(0..500), fails).is_err());
-        assert_eq!(asked(&ahead, 40..41, 0..500), Some(31..60));
+        assert_eq!(asked(&ahead, 40..41, 0..500), Some(40..41));
+    }
+
+    #[test]
+    fn what_was_read_lately_is_not_read_ahead_again() {
+        let ahead = Ahead::new(4 * BLOCK_BYTES);
+        let due = |range: Range<u64>| {
+            let mut asked = None;
+            let read = |first, bytes: &mut [u8]| {
+                asked = Some(first..first + (bytes.len() / BLOCK_BYTES) as u64);
+                Ok(())
+            };
+            ahead.read_due(range, read).unwrap();
+            asked
+        };
+        assert_eq!(due(100..120), Some(100..120));
+        // Not all of it could be kept.
+        assert_eq!(due(90..120), Some(90..100));
+        assert_eq!(due(90..110), None);
+        assert_eq!(asked(&ahead, 105..106, 0..500), Some(105..106));
+        // After a while it may be of use again.
+        for at in 0..LATELY_MAX as u64 {
+            due(500 + at..501 + at);
+        }
+        assert_eq!(due(90..110), Some(90..110));
     }
 
     #[test]

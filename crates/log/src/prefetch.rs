@@ -98,7 +98,7 @@ impl Log {
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
         let read = |first: u64, bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
-        self.ahead.read(range.clone(), &range, read)?;
+        self.ahead.read_due(range.clone(), read)?;
         Ok(range)
     }
 
@@ -128,7 +128,7 @@ impl Log {
         let len = size.saturating_sub(offset).min(content.len() as u64) as usize;
         let is_taken = store(Ino(slot.ino.into()), offset, &content[..len]);
         if is_taken {
-            self.ahead.tell(block, number, len);
+            self.ahead.tell(at.blocks(), number, len);
         }
         Ok(is_taken)
     }

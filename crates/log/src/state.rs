@@ -706,7 +706,7 @@ impl State {
             .map(|(&nid, _)| nid)
             .collect();
         for nid in nids {
-            self.write_node(nid)?;
+            self.write_node(nid, None)?;
         }
         let inos: BTreeSet<u32> = self
             .inodes
@@ -720,14 +720,15 @@ impl State {
         Ok(())
     }
 
-    /// Writes a node that is in memory and no inode.
-    fn write_node(&mut self, nid: u32) -> FsResult<()> {
+    /// Writes a node that is in memory and no inode, by the head for its kind if no other is said.
+    fn write_node(&mut self, nid: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.version + 1;
         let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
         node.header.version = version;
         node.header.seal(&mut node.block);
         let (header, block) = (node.header, node.block.clone());
-        self.move_node(&header, block, self.node_heat(&header), self.moment())?;
+        let heat = heat.unwrap_or_else(|| self.node_heat(&header));
+        self.move_node(&header, block, heat, self.moment())?;
         if let Some(node) = self.nodes.get_mut(&nid) {
             node.dirty = false;
             self.dirty_nodes -= 1;
@@ -735,6 +736,7 @@ impl State {
         Ok(())
     }
 
+    /// Writes an inode that is in memory, likewise.
     pub(crate) fn write_inode(&mut self, ino: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.version + 1;
         let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
@@ -815,7 +817,7 @@ impl State {
             self.live(nid)?;
             self.write_inode(nid, heat)
         } else if self.nodes.get(&nid).is_some_and(|node| node.dirty) {
-            self.write_node(nid)
+            self.write_node(nid, heat)
         } else {
             let (header, block) = self.read_node(nid)?;
             self.move_node(&header, block, HeadKind::ColdNode, moment)
