@@ -1,6 +1,7 @@
 //! What compression is to reach: what the paper found (sections 5.2 and 5.3), and more.
 
 use super::executables::{AMPLIFIED, LEFT};
+use super::packing;
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::log::system::OURS;
 use crate::bench::log::traces::{ON_A_PHONE, SYNCED, UNMOUNTED};
@@ -12,6 +13,15 @@ const WRITTEN: [(&str, f64); 2] = [("--policy paper", 0.55), ("--policy record",
 
 /// What codecs are to leave of executables. The paper has 23.7 % less, of all that an application is.
 const EXECUTABLES: [(&str, f64); 2] = [("lz4", 0.58), ("zstd", 0.44)];
+
+/// Blocks that compressed pages are to lie in, for each that would do, with these policies.
+const PACKED: [&str; 2] = ["--policy paper", "--policy record"];
+const PACKED_MAX: f64 = 1.1;
+
+/// What the metadata of rollback journals is to save beside their data, of what is written without compression, and whose journals
+/// those are.
+const METADATA_MIN: f64 = 0.08;
+const ROLLED_BACK: [&str; 3] = ["app_DELETE", "messages-delete", "messages-persist"];
 
 /// Pages that are decompressed for each that is read, after compaction.
 const AMPLIFIED_MAX: f64 = 1.2;
@@ -51,6 +61,29 @@ pub(super) fn goals(comparisons: &[Comparison]) -> Vec<Goal> {
             what: format!("traces: the same on a phone's storage, with {policy}"),
             bound: Bound::AtLeast(1.0),
             found: found(&about(ON_A_PHONE), |one| one.share(one.side(&name)?, OURS)),
+        });
+    }
+    let [without, with] = ["fpc-n", "paper"].map(|policy| format!("{OURS} --policy {policy}"));
+    let rolled_back: Vec<_> = about(UNMOUNTED)
+        .into_iter()
+        .filter(|one| ROLLED_BACK.contains(&one.subject.as_str()))
+        .collect();
+    goals.push(Goal {
+        what: "traces: saved by packing the metadata of rollback journals, in units of without"
+            .into(),
+        bound: Bound::AtLeast(METADATA_MIN),
+        found: found(&rolled_back, |one| {
+            Some(one.share(one.side(&without)?, OURS)? - one.share(one.side(&with)?, OURS)?)
+        }),
+    });
+    for policy in PACKED {
+        let name = format!("{OURS} {policy}");
+        goals.push(Goal {
+            what: format!(
+                "packing: blocks that pages lie in with {policy}, for each that would do"
+            ),
+            bound: Bound::AtMost(PACKED_MAX),
+            found: found(&about(packing::AMPLIFIED), |one| one.side(&name)?.median()),
         });
     }
     for (codec, most) in EXECUTABLES {

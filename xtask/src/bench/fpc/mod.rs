@@ -10,6 +10,7 @@ mod compressibility;
 mod executables;
 mod goals;
 mod overhead;
+mod packing;
 mod portrait;
 mod programs;
 mod steady;
@@ -43,9 +44,10 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
+    ("packing", packing::packing),
     ("compressibility", compressibility::compressibility),
     ("steady", steady::steady),
     ("executables", executables::executables),

@@ -105,11 +105,10 @@ pub(in crate::bench) fn contest(bench: &mut Bench, memory: &Memory, recorded: &R
 }
 
 fn turn(bench: &Bench, system: &System, device: &Path, recorded: &Recorded) -> Outcome<Vec<f64>> {
-    let mut filter = recorded.filter()?;
     let mut turn = bench.turn(system, device)?;
     bench.count(&mut turn)?;
     let before = turn.device().traffic()?;
-    let (times, expected) = replay(recorded.open()?, turn.directory()?, &mut filter)?;
+    let (times, expected) = replay(recorded, turn.directory()?)?;
     turn.stand()?.sync()?;
     let synced = turn.written()?;
     let of_storage = turn.device().traffic()?.phone_seconds_since(&before);
@@ -224,9 +223,18 @@ struct Times {
     calls: f64,
 }
 
-/// Does a trace again, as far as the filter lets it through, and says what should be there then. Reading it takes no part
-/// in the times.
-fn replay(trace: Trace, directory: &Path, filter: &mut Filter) -> Outcome<(Times, Content)> {
+/// Does again what was recorded.
+///
+/// # Errors
+/// When the trace cannot be read, or something of it not be done.
+pub(in crate::bench) fn redo(recorded: &Recorded, directory: &Path) -> Outcome {
+    replay(recorded, directory).map(drop)
+}
+
+/// Does again what was recorded, as far as its filter lets it through, and says what should be there then. Reading it takes no
+/// part in the times.
+fn replay(recorded: &Recorded, directory: &Path) -> Outcome<(Times, Content)> {
+    let (mut filter, trace) = (recorded.filter()?, recorded.open()?);
     let mut replay = Replay::new(directory);
     let mut expected = Content::default();
     let (mut syncs, mut calls) = (Vec::new(), 0.0);
