@@ -120,18 +120,20 @@ impl ZstdDecoder {
     }
 }
 
-/// The fastest of libzstd's usual levels.
-const LEVEL: i32 = 1;
-
 /// A compressor of Zstandard with reusable working memory, for one thread.
 ///
 /// It remembers nothing of one call in the next.
-pub struct ZstdEncoder(CCtx<'static>);
+pub struct ZstdEncoder {
+    context: CCtx<'static>,
+    level: i32,
+}
 
 impl ZstdEncoder {
-    /// A fast one; `None` when there is no memory for it.
-    pub fn new() -> Option<Self> {
-        CCtx::try_create().map(Self)
+    /// One of a level of libzstd: 1 is the fastest of the usual ones, 22 the most thorough. `None` when there is no memory
+    /// for it.
+    pub fn new(level: i32) -> Option<Self> {
+        let context = CCtx::try_create()?;
+        Some(Self { context, level })
     }
 
     /// Compresses `input` as one frame at the front of `out`, and says how long it is; `None` when it does not fit, with
@@ -139,7 +141,7 @@ impl ZstdEncoder {
     ///
     /// The frame has the length of its content and no checksum.
     pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.0.compress(out, input, LEVEL).ok()
+        self.context.compress(out, input, self.level).ok()
     }
 }
 

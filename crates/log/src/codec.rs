@@ -67,15 +67,49 @@ fn decode(algorithm: Algorithm, chunk: &[u8], pages: &mut [u8]) -> Option<()> {
     })
 }
 
+/// How hard encoders try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Pace {
+    /// Somebody waits for it.
+    #[default]
+    Quick,
+    /// It is done once, and read often. (Of LZO there is one encoder.)
+    Thorough,
+}
+
+impl Pace {
+    fn of_lz4(self) -> Effort {
+        match self {
+            Self::Quick => Effort::Fast,
+            Self::Thorough => Effort::High(9),
+        }
+    }
+
+    fn of_zstd(self) -> i32 {
+        match self {
+            Self::Quick => 1,
+            Self::Thorough => 9,
+        }
+    }
+}
+
 /// The encoders, with memory that is used again; each takes it when it is asked for first.
 #[derive(Default)]
 pub(crate) struct Encoders {
+    pace: Pace,
     lz4: Option<Lz4Encoder>,
     lzo: Option<Box<Dict>>,
     zstd: Option<ZstdEncoder>,
 }
 
 impl Encoders {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            ..Self::default()
+        }
+    }
+
     /// Compresses the front of `input` into the front of `output`; `None` if it does not fit, or gains nothing.
     pub(crate) fn encode(
         &mut self,
@@ -84,22 +118,22 @@ impl Encoders {
         output: &mut [u8],
     ) -> Option<Encoded> {
         match codec {
-            Codec::Lz4 => self.lz4.get_or_insert_with(fast_lz4).encode(input, output),
+            Codec::Lz4 => {
+                let effort = self.pace.of_lz4();
+                self.lz4 = self.lz4.take().or_else(|| Lz4Encoder::new(effort).ok());
+                self.lz4.as_mut()?.encode(input, output)
+            }
             Codec::Lzo => {
                 let dict = self.lzo.get_or_insert_with(Dict::new);
                 whole(input, compress_no_alloc(input, output, dict).ok()?)
             }
             Codec::Zstd => {
-                self.zstd = self.zstd.take().or_else(ZstdEncoder::new);
+                let level = self.pace.of_zstd();
+                self.zstd = self.zstd.take().or_else(|| ZstdEncoder::new(level));
                 whole(input, self.zstd.as_mut()?.encode(input, output)?)
             }
         }
     }
-}
-
-fn fast_lz4() -> Lz4Encoder {
-    let encoder = Lz4Encoder::new(Effort::Fast);
-    encoder.unwrap_or_else(|_| unreachable!("the fast encoder has no level"))
 }
 
 fn whole(input: &[u8], written: usize) -> Option<Encoded> {

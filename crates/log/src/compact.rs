@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anteros_core::{FileKind as Type, FsError, FsResult, Ino};
 
+use crate::codec::Pace;
 use crate::file::{BLOCK, blocks};
 use crate::kind::FileKind;
 use crate::launches::{BlockReads, FileReads, Mark};
@@ -20,7 +21,7 @@ use crate::log::Log;
 use crate::medium::zeroed;
 use crate::pack::{CHUNK_BLOCKS_MAX, Packing};
 use crate::policy::{Policy, Rules};
-use crate::squeeze::CHUNK_BYTES_MAX;
+use crate::squeeze::{CHUNK_BYTES_MAX, Squeezer};
 use crate::state::State;
 use crate::statistics::Cause;
 
@@ -136,13 +137,16 @@ impl Log {
         mut goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
         let mut done = Compacted::default();
+        let mut squeezer = Squeezer::new(Pace::Thorough);
         let mut asked = self.sort(files, reads, &mut done)?;
         let first = asked.launched();
-        if !self.compact_windows(&first, &mut done, &mut goes_on)? {
+        if !self.compact_windows(&first, &mut squeezer, &mut done, &mut goes_on)? {
             return Ok(done);
         }
         for (ino, reads) in asked.executables {
-            if !self.compact_rest(ino, &reads, &mut done, &mut goes_on)? {
+            let read = reads.core.iter().chain(&reads.other);
+            let read = read.map(|read| read.lblk).collect();
+            if !self.compact_rest(ino, read, &mut squeezer, &mut done, &mut goes_on)? {
                 return Ok(done);
             }
         }
@@ -191,12 +195,11 @@ impl Log {
     fn compact_rest(
         &self,
         ino: u32,
-        reads: &FileReads,
+        mut read: Vec<u32>,
+        squeezer: &mut Squeezer,
         done: &mut Compacted,
         goes_on: &mut impl FnMut(&Compacted) -> bool,
     ) -> FsResult<bool> {
-        let marks = reads.core.iter().chain(&reads.other);
-        let mut read: Vec<u32> = marks.map(|read| read.lblk).collect();
         read.sort_unstable();
         let end = match self.lock().blocks_of(ino) {
             Err(FsError::NotFound) => return Ok(true),
@@ -208,7 +211,7 @@ impl Log {
                 Err(FsError::NotFound) => return Ok(true),
                 rest => rest?,
             };
-            if !self.compact_windows(&rest, done, goes_on)? {
+            if !self.compact_windows(&rest, squeezer, done, goes_on)? {
                 return Ok(false);
             }
         }
@@ -234,6 +237,7 @@ impl Log {
     fn compact_windows(
         &self,
         mut windows: &[Window],
+        squeezer: &mut Squeezer,
         done: &mut Compacted,
         goes_on: &mut impl FnMut(&Compacted) -> bool,
     ) -> FsResult<bool> {
@@ -249,7 +253,7 @@ impl Log {
             let (now, later) = windows.split_at(windows.iter().take_while(fits).count());
             let mut state = self.lock();
             state.check_writable()?;
-            let compacted = state.compact_step(now, done);
+            let compacted = state.compact_step(now, squeezer, done);
             state.submit()?;
             compacted?;
             state.shrink();
@@ -320,7 +324,12 @@ impl State {
     }
 
     /// Compresses some windows, with room for all of them.
-    fn compact_step(&mut self, windows: &[Window], done: &mut Compacted) -> FsResult<()> {
+    fn compact_step(
+        &mut self,
+        windows: &[Window],
+        squeezer: &mut Squeezer,
+        done: &mut Compacted,
+    ) -> FsResult<()> {
         // What gains nothing, and a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
         self.space.check(blocks as u64)?;
@@ -329,7 +338,7 @@ impl State {
         let mut packing = Packing::apart(HeadKind::Background);
         let packed = windows
             .iter()
-            .try_for_each(|window| self.compact_window(window, &mut packing, done));
+            .try_for_each(|window| self.compact_window(window, squeezer, &mut packing, done));
         self.seal(&mut packing, true);
         self.statistics.count_as(Cause::Background, &before);
         packed
@@ -403,6 +412,7 @@ impl State {
     fn compact_window(
         &mut self,
         window: &Window,
+        squeezer: &mut Squeezer,
         packing: &mut Packing,
         done: &mut Compacted,
     ) -> FsResult<()> {
@@ -425,9 +435,7 @@ impl State {
         };
         let codec = self.options.background_codec;
         let begun = Instant::now();
-        let chunks = self
-            .squeezer
-            .squeeze(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
+        let chunks = squeezer.squeeze(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
         let compressing = begun.elapsed();
         let class = self.class(window.ino)?;
         self.statistics.class_mut(class).compressing += compressing;

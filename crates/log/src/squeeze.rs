@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Codec, Encoders};
+use crate::codec::{Codec, Encoders, Pace};
 use crate::layout::packed::{Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::{BLOCK_BYTES, Block};
@@ -83,6 +83,13 @@ pub(crate) struct Squeezer {
 }
 
 impl Squeezer {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self {
+            encoders: Encoders::new(pace),
+            ..Self::default()
+        }
+    }
+
     /// Compresses the pages of a file, by rising number, that gain; a chunk has at most `room` bytes.
     pub(crate) fn squeeze(
         &mut self,

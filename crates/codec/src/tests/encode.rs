@@ -180,7 +180,7 @@ fn levels_outside_hc_are_refused() {
 
 #[test]
 fn a_frame_of_zstandard_holds_all_or_there_is_none() {
-    let mut encoder = ZstdEncoder::new().expect("memory");
+    let mut encoder = ZstdEncoder::new(1).expect("memory");
     let mut decoder = Decoder::new();
     for data in [text(4096), mixed(), Vec::new()] {
         let mut out = vec![0; 2 * data.len() + 64];
