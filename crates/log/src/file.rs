@@ -46,7 +46,7 @@ pub(crate) struct PackedRun {
     pub(crate) skip: usize,
     /// Which part of the buffer.
     pub(crate) part: Range<usize>,
-    /// What may be read with it of the segment, if that was compressed in the background; else nothing.
+    /// The blocks that may be read with it, if it was compressed in the background; else none.
     pub(crate) near: Range<u64>,
 }
 
@@ -150,8 +150,12 @@ impl State {
                 _ => runs.push(Run { offset: at, part }),
             }
         })?;
+        let mut near = 0..0;
         for run in &mut packed {
-            run.near = self.packed_near(run.at.block)?;
+            if !near.contains(&run.at.block) {
+                near = self.packed_near(run.at.block)?;
+            }
+            run.near = near.clone();
         }
         buf[filled..].fill(0);
         self.take_leaving(&mut runs, buf)?;

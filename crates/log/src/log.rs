@@ -291,7 +291,7 @@ impl Log {
         let mut blocks = BTreeMap::new();
         for near in places.chunk_by(|left, right| left + BRIDGED > *right) {
             let (first, last) = (near[0], near[near.len() - 1]);
-            self.read_near(first..last + 1, runs)?;
+            self.read_near(first..last + 1, runs);
             let kept = near.iter().map_while(|&block| self.ahead.get(block));
             let kept: Vec<_> = near.iter().copied().zip(kept).collect();
             if kept.len() == near.len() {
@@ -310,18 +310,16 @@ impl Log {
     }
 
     /// Reads blocks with those that are to be read ahead there anyway, if they were compressed in the background.
-    fn read_near(&self, wanted: Range<u64>, runs: &[PackedRun]) -> FsResult<()> {
-        let is_near = |run: &&PackedRun| wanted.contains(&run.at.block);
-        let near = runs.iter().find(is_near).map(|run| &run.near);
-        let Some(near) = near.filter(|near| near.contains(&(wanted.end - 1))) else {
-            return Ok(());
-        };
-        if self.prefetches.load(Ordering::Relaxed) {
+    fn read_near(&self, wanted: Range<u64>, runs: &[PackedRun]) {
+        let mut near = runs.iter().map(|run| &run.near);
+        let is_near =
+            |near: &&Range<u64>| near.contains(&wanted.start) && near.contains(&(wanted.end - 1));
+        let near = near.find(is_near);
+        if let Some(near) = near.filter(|_| self.prefetches.load(Ordering::Relaxed)) {
             let read = |first: u64, bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
             // What cannot be read may be one of the others.
             let _ = self.ahead.read(wanted, near, read);
         }
-        Ok(())
     }
 
     /// Has that read ahead which will be wanted behind these.
