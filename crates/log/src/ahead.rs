@@ -2,7 +2,7 @@
 //!
 //! What was compressed in the background lies in the order in which launches want it. So who reads some of it is given the other
 //! pages in the same blocks as well; who goes on reading behind that, the blocks behind, in ever larger pieces; and who reads
-//! what each launch does, is given what comes next at once, and that goes on as long as most of it is of files in use.
+//! what launches do again and again, is given what comes next at once, and that goes on as long as most of it is of files in use.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -293,8 +293,7 @@ impl Ahead {
         inner.kept.retain(|block, _| !range.contains(block));
         inner.order.retain(|block| !range.contains(block));
         inner.spent.retain(|block| !range.contains(block));
-        let is_apart = |other: &Range<u64>| other.end <= range.start || range.end <= other.start;
-        inner.lately.retain(is_apart);
+        inner.lately.retain(|other| !overlap(other, &range));
     }
 
     /// What lies in a block is given up.
@@ -379,6 +378,11 @@ impl Ahead {
     }
 }
 
+/// Whether some block is in both.
+fn overlap(left: &Range<u64>, right: &Range<u64>) -> bool {
+    left.start < right.end && right.start < left.end
+}
+
 impl Inner {
     /// Where there is too much to do, not all of it is done: whoever wants it asks for it. What is to be read goes first.
     fn ask(&mut self, job: Job) {
@@ -395,8 +399,7 @@ impl Inner {
     }
 
     fn is_under_way(&self, range: &Range<u64>) -> bool {
-        let mut under_way = self.under_way.iter();
-        under_way.any(|other| other.start < range.end && range.start < other.end)
+        self.under_way.iter().any(|other| overlap(other, range))
     }
 
     /// A range, and what waits to be read ahead where it begins.
@@ -410,7 +413,7 @@ impl Inner {
         })
     }
 
-    /// Whether each launch reads some of what is here of these blocks.
+    /// Whether launches read some of what is here of these blocks again and again.
     fn is_core(&self, range: Range<u64>) -> bool {
         let mut kept = self.kept.range(range);
         kept.any(|(_, kept)| kept.slots.iter().any(|slot| slot.core))

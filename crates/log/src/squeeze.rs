@@ -26,7 +26,7 @@ pub(crate) struct Chunk {
     pub(crate) lblk: u32,
     pub(crate) blocks: u8,
     pub(crate) codec: u8,
-    /// Whether each launch that was recorded read it.
+    /// Whether each launch that was recorded read it, or more than one.
     pub(crate) core: bool,
     pub(crate) bytes: Vec<u8>,
 }

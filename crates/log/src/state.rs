@@ -801,7 +801,7 @@ impl State {
         Ok(())
     }
 
-    /// Has a node written again at another place, for the cleaner.
+    /// Has a node written again at another place: for the cleaner, or by another head that is said.
     pub(crate) fn relocate_node(
         &mut self,
         nid: u32,

@@ -119,7 +119,7 @@ pub struct Slot {
     pub continues: bool,
     /// Whether it began in the block before.
     pub continued: bool,
-    /// Whether each launch that was recorded read it.
+    /// Whether each launch that was recorded read it, or more than one.
     pub core: bool,
     /// The inode.
     pub ino: u32,
