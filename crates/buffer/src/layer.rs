@@ -172,6 +172,10 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.inner.keeps_cached()
     }
 
+    fn is_read_in_jumps(&self, ino: Ino) -> bool {
+        self.shared.inner.is_read_in_jumps(ino)
+    }
+
     fn forget(&self, ino: Ino, times: u64) {
         self.shared.inner.forget(ino, times);
     }

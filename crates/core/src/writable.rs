@@ -150,6 +150,12 @@ pub trait Writable: FileSystem {
         false
     }
 
+    /// Whether whoever opens the file will read here and there, and is given what comes next unasked: what the kernel reads
+    /// ahead by itself would mostly not be wanted.
+    fn is_read_in_jumps(&self, _ino: Ino) -> bool {
+        false
+    }
+
     /// Takes back so many of the times that an inode became known.
     fn forget(&self, ino: Ino, times: u64);
 

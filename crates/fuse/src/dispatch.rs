@@ -28,6 +28,7 @@ use crate::proto::{
     AttrOut, EntryOut, InHeader, LseekIn, LseekOut, OpenOut, RawAttr, ReadIn, SEEK_DATA, SEEK_HOLE,
     StatfsOut, StatxOut, StatxTime, XattrSize, op, open_flag, rdev, statx,
 };
+use crate::readahead::ByFile;
 
 /// For how long the kernel may trust names and attributes of a file system that never changes: the
 /// largest time it can count.
@@ -130,6 +131,8 @@ pub struct Dispatcher {
     file_lender: Option<Arc<dyn FileLender>>,
     /// There if the kernel writes back.
     write_back: Option<WriteBack>,
+    /// There if each file has its own.
+    readahead: Option<ByFile>,
     /// For how long the kernel may trust names and attributes.
     trusted_for: Duration,
 }
@@ -147,6 +150,7 @@ impl Dispatcher {
             lender: None,
             file_lender: None,
             write_back: None,
+            readahead: None,
         }
     }
 
@@ -163,6 +167,11 @@ impl Dispatcher {
     /// Sets who takes orders that come as extended attributes.
     pub fn set_order_hook(&mut self, hook: OrderHook) {
         self.on_order = Some(hook);
+    }
+
+    /// Has the kernel read ahead of each file as is fit for it.
+    pub fn set_readahead(&mut self, readahead: Option<ByFile>) {
+        self.readahead = readahead;
     }
 
     /// Has memory files lent to the kernel.

@@ -45,7 +45,7 @@
 //! - `backing`: the files lent to the kernel.
 //! - `notify`: what is told unasked.
 //! - `init`: the handshake.
-//! - `readahead`: a number of the mount that the handshake cannot raise.
+//! - `readahead`: a number of the mount that the handshake cannot raise, and that an open file keeps.
 //! - `mount`: getting a mount and getting rid of it, as root or through `fusermount3`.
 //! - `ioctl`: the calls that need `unsafe`.
 

@@ -47,7 +47,8 @@ pub struct MountOptions {
     /// [what the kernel is set to send](crate::request_len_limit).
     pub read_len_max: usize,
     /// Bytes the kernel reads ahead of a process that reads in order; `None` for what it likes, which
-    /// is 128 KiB. Everyone may lower it, root may raise it;
+    /// is 128 KiB, but for a page of files that are [read in jumps](anteros_core::Writable::is_read_in_jumps), if that may be
+    /// set (by root). Everyone may lower it, root may raise it;
     /// [`Session::readahead`](crate::Session::readahead) tells what came of it.
     pub readahead: Option<usize>,
     /// Bytes of the largest write the kernel may ask for at once, of a file system that can be written

@@ -107,6 +107,12 @@ impl Session {
             }
             dispatcher.set_lender(Box::new(move |ino, file| loans.id(ino, file)));
         }
+        let readahead = readahead::set(&mounted.0.path, options.readahead);
+        if let Some(usual) =
+            readahead.filter(|_| write_len_max.is_some() && options.readahead.is_none())
+        {
+            dispatcher.set_readahead(readahead::ByFile::new(&mounted.0.path, usual));
+        }
         Ok(Self {
             device,
             dispatcher,
@@ -118,7 +124,7 @@ impl Session {
             read_len_max: terms.read_len_max,
             ring_payload_len: terms.read_len_max.max(write_len_max.unwrap_or(0)),
             queues: queues.filter(|_| agreed.rings),
-            readahead: readahead::set(&mounted.0.path, options.readahead),
+            readahead,
             on_answer: None,
             failure: OnceLock::new(),
             mounted,

@@ -439,8 +439,13 @@ impl State {
         let compressing = begun.elapsed();
         let class = self.class(window.ino)?;
         self.statistics.class_mut(class).compressing += compressing;
+        let core = window.share == Share::Again;
+        let live = self.live(window.ino)?;
+        if core && !live.inode.attributes.is_launched && !chunks.is_empty() {
+            live.attributes().is_launched = true;
+        }
         for mut chunk in chunks {
-            chunk.core = window.share == Share::Again;
+            chunk.core = core;
             let at = self.pack(packing, &chunk, &rules)?;
             self.settle(&chunk, at)?;
             done.blocks += u64::from(chunk.blocks);

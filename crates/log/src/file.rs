@@ -360,6 +360,7 @@ impl State {
         let attributes = live.attributes();
         attributes.size = attributes.size.max(end);
         attributes.mtime = now;
+        attributes.is_launched = false;
         attributes.ctime = now;
         Ok(())
     }
@@ -435,6 +436,7 @@ impl State {
         let attributes = live.attributes();
         attributes.size = size;
         attributes.mtime = now;
+        attributes.is_launched = false;
         attributes.ctime = now;
         if size == 0 {
             attributes.is_inline = true;
@@ -544,6 +546,7 @@ impl State {
         live.content_changed = true;
         let attributes = live.attributes();
         attributes.mtime = now;
+        attributes.is_launched = false;
         attributes.ctime = now;
         if mode & KEEP_SIZE == 0 {
             attributes.size = attributes.size.max(end);

@@ -128,6 +128,7 @@ fn make_root(state: &mut State, owner: Caller) {
         kind: FileKind::Directory,
         perm: 0o755,
         is_inline: true,
+        is_launched: false,
         nlink: 2,
         uid: owner.uid,
         gid: owner.gid,

@@ -110,6 +110,7 @@ impl State {
             kind: birth.kind,
             perm: birth.perm | if inherits && is_directory { SETGID } else { 0 },
             is_inline: true,
+            is_launched: false,
             nlink: 0,
             uid: birth.caller.uid,
             gid: if inherits {

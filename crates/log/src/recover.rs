@@ -569,6 +569,7 @@ impl Replay {
                 size: 0,
                 blocks: 0,
                 is_inline: true,
+                is_launched: false,
                 ..*new
             };
             let inode = Inode {

@@ -360,6 +360,12 @@ impl Writable for Log {
         !self.records_launches()
     }
 
+    fn is_read_in_jumps(&self, ino: Ino) -> bool {
+        let is_launched = |ino| Ok(self.lock().live(ino)?.inode.attributes.is_launched);
+        self.prefetches.load(Ordering::Relaxed)
+            && number(ino).and_then(is_launched).unwrap_or(false)
+    }
+
     fn forget(&self, ino: Ino, times: u64) {
         let Ok(ino) = number(ino) else {
             return;

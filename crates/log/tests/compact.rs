@@ -428,6 +428,22 @@ fn who_reads_what_launches_do_is_given_what_they_read_next() {
     assert!(pages.is_superset(&expected), "{pages:?}");
 }
 
+#[test]
+fn what_lies_in_the_order_of_launches_is_read_in_jumps() {
+    let (log, ino, _) = launched();
+    assert!(!log.is_read_in_jumps(ino), "nothing comes along");
+    let _given = cache(&log);
+    let text = log.lookup(log.root(), b"text").unwrap().ino;
+    assert!(log.is_read_in_jumps(ino) && !log.is_read_in_jumps(text));
+    let writer = OpenFile {
+        ino,
+        handle: log.open(ino, 2).unwrap(),
+    };
+    log.write(writer, 0, b"other content", false).unwrap();
+    assert!(!log.is_read_in_jumps(ino));
+    log.release(writer);
+}
+
 /// A device that counts the requests to read.
 struct Counting {
     inner: Arc<MemoryDevice>,

@@ -1,7 +1,7 @@
 //! `anteros log compact`: executables that are compressed in the background.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -91,6 +91,14 @@ fn it_may_be_stopped_and_keeps_what_is_done() {
     unmount(&shop, daemon);
 }
 
+/// What the kernel reads ahead of a file that is opened now; whoever may mount as root may change it.
+fn readahead_kib(shop: &Workshop) -> u64 {
+    let device = rustix::fs::stat(shop.path("mnt")).unwrap().st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let told = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    told.unwrap().trim().parse().unwrap()
+}
+
 /// Launches are recorded, the program is compressed by them, and started again: what it reads comes along.
 #[test]
 fn programs_are_compressed_by_their_launches() {
@@ -109,8 +117,18 @@ fn programs_are_compressed_by_their_launches() {
     let told = shop.good("log compact mnt/bin");
     assert!(told.starts_with("1 executables"), "{told}");
     unmount(&shop, daemon);
-    for options in ["", "--readahead 4K", "--prefetch 0"] {
+    for (options, text_kib, program_kib) in [
+        ("", 128, 4),
+        ("--readahead 64K", 64, 64),
+        ("--prefetch 0", 128, 128),
+    ] {
         let daemon = mount(&shop, &format!("--policy record {options}"));
+        let ahead = |path: &Path| {
+            fs::File::open(path).unwrap();
+            readahead_kib(&shop)
+        };
+        assert_eq!(ahead(&shop.path("mnt/bin/notes.txt")), text_kib);
+        assert_eq!(ahead(&program), program_kib, "{options}");
         let told = run(Command::new(&program).arg("--version"));
         assert_eq!(told.status, Some(0), "{told:?}");
         assert_runs(&shop, &program);

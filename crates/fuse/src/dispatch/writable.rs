@@ -178,6 +178,9 @@ impl Writing<'_> {
         if let Some(files) = self.write_back() {
             files.opened(file.ino);
         }
+        if let Some(readahead) = &self.dispatcher.readahead {
+            readahead.suit(self.fs.is_read_in_jumps(file.ino));
+        }
         let lender = self.dispatcher.file_lender.as_ref();
         let loan = lender.and_then(|lender| lender.lend(file.ino, &|| self.fs.backing(file)));
         OpenOut {

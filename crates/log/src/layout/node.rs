@@ -31,6 +31,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"NODE");
 const HEADER_BYTES: usize = 32;
 const CRC_AT: usize = 4;
 const INLINE_FLAG: u16 = 1;
+const LAUNCHED_FLAG: u16 = 2;
 const XATTR_AT: usize = 0xc0;
 const BODY_AT: usize = 0x1a0;
 
@@ -187,6 +188,8 @@ pub struct Attributes {
     pub perm: u16,
     /// Whether the content lies in the inode.
     pub is_inline: bool,
+    /// Whether what launches read of it lies in the order in which they do.
+    pub is_launched: bool,
     /// Names that refer to it.
     pub nlink: u32,
     /// Owner.
@@ -232,8 +235,9 @@ impl Attributes {
         let mode = raw.mode.get();
         let kind =
             FileKind::from_mode(mode.into()).ok_or(("the mode is that of no file", mode.into()))?;
-        if raw.flags.get() & !INLINE_FLAG != 0 {
-            return Err(("a flag is unknown", raw.flags.get().into()));
+        let flags = raw.flags.get();
+        if flags & !(INLINE_FLAG | LAUNCHED_FLAG) != 0 {
+            return Err(("a flag is unknown", flags.into()));
         }
         if let Some(nanos) = raw.nanos.iter().find(|nanos| nanos.get() >= 1_000_000_000) {
             return Err((
@@ -254,7 +258,8 @@ impl Attributes {
         Ok(Self {
             kind,
             perm: mode & 0o7777,
-            is_inline: raw.flags.get() & INLINE_FLAG != 0,
+            is_inline: flags & INLINE_FLAG != 0,
+            is_launched: flags & LAUNCHED_FLAG != 0,
             nlink: raw.nlink.get(),
             uid: raw.uid.get(),
             gid: raw.gid.get(),
@@ -275,11 +280,19 @@ impl Attributes {
 
     fn to_raw(self) -> RawAttributes {
         let times = [self.atime, self.mtime, self.ctime, self.btime];
+        let flags = [
+            (INLINE_FLAG, self.is_inline),
+            (LAUNCHED_FLAG, self.is_launched),
+        ];
         // The bits of a kind lie within the lower sixteen.
         let kind_bits = self.kind.mode_bits() as u16;
         RawAttributes {
             mode: (kind_bits | self.perm).into(),
-            flags: if self.is_inline { INLINE_FLAG } else { 0 }.into(),
+            flags: flags
+                .into_iter()
+                .filter_map(|(flag, is)| is.then_some(flag))
+                .sum::<u16>()
+                .into(),
             nlink: self.nlink.into(),
             uid: self.uid.into(),
             gid: self.gid.into(),
@@ -553,6 +566,7 @@ mod tests {
             kind: FileKind::Regular,
             perm: 0o4755,
             is_inline: true,
+            is_launched: true,
             nlink: 2,
             uid: 1000,
             gid: 100,
@@ -629,7 +643,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let broken: [Broken<RawInode>; 6] = [
             ("mode", |raw| raw.attributes.mode = 0o030_000.into()),
-            ("flag", |raw| raw.attributes.flags = 2.into()),
+            ("flag", |raw| raw.attributes.flags = 4.into()),
             ("nanoseconds", |raw| {
                 raw.attributes.nanos[2] = 1_000_000_000.into()
             }),

@@ -286,6 +286,7 @@ impl Page {
             kind,
             perm,
             is_inline,
+            is_launched,
             nlink,
             uid,
             gid,
@@ -306,7 +307,15 @@ impl Page {
         self.line("owner", format_args!("{uid}:{gid}"));
         self.line("links", format_args!("{nlink}, parent {parent}"));
         let place = if is_inline { ", in the inode" } else { "" };
-        self.line("size", format_args!("{size} bytes{place}, {blocks} blocks"));
+        let order = if is_launched {
+            ", in the order of launches"
+        } else {
+            ""
+        };
+        self.line(
+            "size",
+            format_args!("{size} bytes{place}{order}, {blocks} blocks"),
+        );
         let Attributes {
             atime,
             mtime,
