@@ -93,6 +93,12 @@ impl<D: Device> Device for Counted<D> {
         Ok(())
     }
 
+    fn read_alone_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_alone_at(offset, buf)?;
+        self.reads.add(buf.len() as u64);
+        Ok(())
+    }
+
     fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         // The device underneath may advance the slices.
         let bytes = bufs.iter().map(|buf| buf.len() as u64).sum();

@@ -22,6 +22,15 @@ pub trait Device: Send + Sync {
     /// padded. Anything else is the error of the medium.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// The same where what lies around it will hardly be wanted: nothing is to be read with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_at`](Self::read_at).
+    fn read_alone_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read_at(offset, buf)
+    }
+
     /// Fills several buffers, one after the other, with the bytes from `offset` on.
     ///
     /// # Errors
@@ -59,6 +68,8 @@ pub struct FileDevice {
     file: File,
     /// The same, past the cache of the kernel.
     direct: Option<File>,
+    /// The same, without its readahead.
+    alone: Option<File>,
     path: PathBuf,
     size: u64,
     /// Whether the medium has said that it cannot discard.
@@ -90,6 +101,7 @@ impl FileDevice {
         Ok(Self {
             file,
             direct: None,
+            alone: None,
             path: path.to_owned(),
             size,
             keeps_all: AtomicBool::new(false),
@@ -100,15 +112,25 @@ impl FileDevice {
     /// is cached himself.
     #[must_use]
     pub fn with_direct_reads(mut self) -> Self {
+        self.direct = self.open_again(OFlags::DIRECT);
+        self
+    }
+
+    /// Has the kernel read nothing ahead of what is [read alone](Device::read_alone_at).
+    #[must_use]
+    pub fn with_reads_alone(mut self) -> Self {
+        self.alone = self.open_again(OFlags::empty());
+        self.alone.iter().for_each(expect_any_order);
+        self
+    }
+
+    /// The same file, opened for reading once more, if that can be.
+    fn open_again(&self, flags: OFlags) -> Option<File> {
         // What lies at the path may be something else by now.
         let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = OFlags::DIRECT.bits() as i32;
-        self.direct = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(same)
-            .ok();
-        self
+        let mut options = OpenOptions::new();
+        let flags = flags.bits() as i32;
+        options.read(true).custom_flags(flags).open(same).ok()
     }
 
     /// Reads the front of a large buffer past the cache, and says how much that was.
@@ -130,8 +152,7 @@ impl FileDevice {
     /// Says that reads will come in any order: the kernel then fetches what is read and no more. By
     /// itself it reads ahead, which under strides makes many times the bytes of it.
     pub fn expect_any_order(&self) {
-        // A hint: where it is not taken, reads are answered all the same.
-        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::Random);
+        expect_any_order(&self.file);
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -144,11 +165,23 @@ impl FileDevice {
     }
 }
 
+/// A hint: where it is not taken, reads are answered all the same.
+fn expect_any_order(file: &File) {
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
+}
+
 impl Device for FileDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let done = self.read_direct(offset, buf);
         self.file
             .read_exact_at(&mut buf[done..], offset + done as u64)
+    }
+
+    fn read_alone_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match &self.alone {
+            Some(alone) if buf.len() < DIRECT_MIN => alone.read_exact_at(buf, offset),
+            _ => self.read_at(offset, buf),
+        }
     }
 
     fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
@@ -210,6 +243,10 @@ impl Device for Vec<u8> {
 impl<D: Device + ?Sized> Device for Arc<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         (**self).read_at(offset, buf)
+    }
+
+    fn read_alone_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        (**self).read_alone_at(offset, buf)
     }
 
     fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {

@@ -73,6 +73,8 @@ pub(crate) struct Plan {
     pub(crate) packed: Vec<PackedRun>,
     /// What the file counts as, if anything is packed.
     pub(crate) class: Class,
+    /// Whether what lies around that is not to be read with it.
+    pub(crate) alone: bool,
 }
 
 /// The logical blocks that a range of bytes touches; it ends within the largest file.
@@ -183,6 +185,7 @@ impl State {
             runs,
             packed,
             class,
+            alone: self.live(ino)?.inode.attributes.is_launched,
         })
     }
 

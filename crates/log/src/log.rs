@@ -18,7 +18,7 @@ use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice};
 use crate::LogError;
 use crate::ahead::Ahead;
 use crate::clean::Choice;
-use crate::file::{BLOCK, PackedRun};
+use crate::file::{BLOCK, PackedRun, Plan};
 use crate::launches::{FileReads, Launches};
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::medium::vanished;
@@ -251,19 +251,27 @@ impl Log {
         let plan = state.plan_read(ino, offset, buf)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
-        for run in plan.runs {
-            self.device.read_at(run.offset, &mut buf[run.part])?;
+        for run in &plan.runs {
+            self.read_device(&plan, run.offset, &mut buf[run.part.clone()])?;
         }
-        self.read_packed(plan.packed, plan.class, buf)?;
+        self.read_packed(&plan, buf)?;
         Ok(plan.len)
     }
 
+    fn read_device(&self, plan: &Plan, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match plan.alone {
+            true => self.device.read_alone_at(offset, buf),
+            false => self.device.read_at(offset, buf),
+        }
+    }
+
     /// Decodes each chunk once of which logical blocks are wanted that follow each other.
-    fn read_packed(&self, runs: Vec<PackedRun>, class: Class, buf: &mut [u8]) -> FsResult<()> {
+    fn read_packed(&self, plan: &Plan, buf: &mut [u8]) -> FsResult<()> {
+        let runs = &plan.packed;
         if runs.is_empty() {
             return Ok(());
         }
-        let blocks = self.packed_blocks(&runs)?;
+        let blocks = self.packed_blocks(plan)?;
         let mut done = ClassStatistics {
             read_blocks: blocks.len() as u64,
             read_stored_pages: blocks.values().map(|block| pack::pages_in(block)).sum(),
@@ -276,7 +284,7 @@ impl Log {
             runs.iter().for_each(|run| run.fill(&chunk, buf));
             done.decompressing += took;
         }
-        self.reads()[class as usize].add_reads(&done);
+        self.reads()[plan.class as usize].add_reads(&done);
         Ok(())
     }
 
@@ -285,13 +293,14 @@ impl Log {
     }
 
     /// The blocks that chunks lie in, those that are near each other by one read.
-    fn packed_blocks(&self, runs: &[PackedRun]) -> FsResult<BTreeMap<u64, Arc<Block>>> {
+    fn packed_blocks(&self, plan: &Plan) -> FsResult<BTreeMap<u64, Arc<Block>>> {
+        let runs = &plan.packed;
         let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
         let places: Vec<u64> = places.into_iter().collect();
         let mut blocks = BTreeMap::new();
         for near in places.chunk_by(|left, right| left + BRIDGED > *right) {
             let (first, last) = (near[0], near[near.len() - 1]);
-            self.read_near(first..last + 1, runs);
+            self.read_near(first..last + 1, plan);
             let kept = near.iter().map_while(|&block| self.ahead.get(block));
             let kept: Vec<_> = near.iter().copied().zip(kept).collect();
             if kept.len() == near.len() {
@@ -299,7 +308,7 @@ impl Log {
                 continue;
             }
             let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
-            self.device.read_at(first * BLOCK, &mut bytes)?;
+            self.read_device(plan, first * BLOCK, &mut bytes)?;
             let read = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
             blocks.extend((first..).zip(read.map(|block| Arc::new(*block))));
         }
@@ -310,13 +319,13 @@ impl Log {
     }
 
     /// Reads blocks with those that are to be read ahead there anyway, if they were compressed in the background.
-    fn read_near(&self, wanted: Range<u64>, runs: &[PackedRun]) {
-        let mut near = runs.iter().map(|run| &run.near);
+    fn read_near(&self, wanted: Range<u64>, plan: &Plan) {
+        let mut near = plan.packed.iter().map(|run| &run.near);
         let is_near =
             |near: &&Range<u64>| near.contains(&wanted.start) && near.contains(&(wanted.end - 1));
         let near = near.find(is_near);
         if let Some(near) = near.filter(|_| self.prefetches.load(Ordering::Relaxed)) {
-            let read = |first: u64, bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
+            let read = |first, bytes: &mut [u8]| self.read_device(plan, first * BLOCK, bytes);
             // What cannot be read may be one of the others.
             let _ = self.ahead.read(wanted, near, read);
         }

@@ -65,7 +65,7 @@ fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
 fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
     let device = FileDevice::open_writable(path).map_err(Failure::os)?;
     // What a mount is asked for, the kernel keeps for those who asked.
-    Ok(Arc::new(device.with_direct_reads()))
+    Ok(Arc::new(device.with_direct_reads().with_reads_alone()))
 }
 
 /// An error of a log, which is called `name`.

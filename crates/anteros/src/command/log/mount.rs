@@ -47,7 +47,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_size)]
     prefetch: u64,
 
-    /// Most bytes that the kernel reads ahead; less is better for programs that were compressed after launches (K, M, G)
+    /// Most bytes that the kernel reads ahead of any file; without, it reads what it likes, but for a page of programs that were
+    /// compressed after launches (K, M, G)
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     readahead: Option<u64>,
 
