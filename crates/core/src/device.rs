@@ -178,10 +178,9 @@ impl Device for FileDevice {
     }
 
     fn read_alone_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        match &self.alone {
-            Some(alone) if buf.len() < DIRECT_MIN => alone.read_exact_at(buf, offset),
-            _ => self.read_at(offset, buf),
-        }
+        let done = self.read_direct(offset, buf);
+        let file = self.alone.as_ref().unwrap_or(&self.file);
+        file.read_exact_at(&mut buf[done..], offset + done as u64)
     }
 
     fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
@@ -325,6 +324,24 @@ mod tests {
                 io::ErrorKind::UnexpectedEof,
                 "offset {offset}"
             );
+        }
+    }
+
+    #[test]
+    fn what_is_read_alone_is_the_same() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
+        io::Write::write_all(&mut file, &content).unwrap();
+        let plain = FileDevice::open(file.path()).unwrap();
+        let alone = FileDevice::open(file.path()).unwrap().with_direct_reads();
+        for device in [plain, alone.with_reads_alone()] {
+            for range in [0..1, 4000..9000, 4096..4096 + (200 << 10), 1..300_000] {
+                let mut buf = vec![0; range.len()];
+                device.read_alone_at(range.start as u64, &mut buf).unwrap();
+                assert!(buf == content[range]);
+            }
+            let beyond = device.read_alone_at(299_999, &mut [0; 2]).unwrap_err();
+            assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
         }
     }
 

@@ -32,6 +32,12 @@ const NODES: Windows = Windows {
     gap: 8,
 };
 
+/// How many blocks are left of how many, mostly.
+const SHRINKS: (u64, u64) = (5, 8);
+
+/// Blocks that cost about as much to read as another request does.
+const FEW: u64 = 8;
+
 /// Places at which reads go on, at the same time.
 const STREAMS_MAX: usize = 8;
 
@@ -47,16 +53,21 @@ pub(crate) struct Kept {
     pub(crate) block: Arc<Block>,
     /// Its slots, if it is a packed one.
     slots: Arc<[Slot]>,
+    /// Logical blocks that launches want from here on, if that is known.
+    left: Option<u64>,
     /// Those whose pages the users have been given.
     told: u32,
 }
 
 impl Kept {
     fn new(block: &Block) -> Self {
-        let slots = packed::parse(block).map(|(_, slots)| slots);
+        let parsed = packed::parse(block).ok();
+        let left = parsed.as_ref().map(|(header, _)| header.left.into());
+        let slots = parsed.map(|(_, slots)| slots);
         Self {
             block: Arc::new(*block),
             slots: slots.unwrap_or_default().into(),
+            left: left.filter(|&left| left > 0),
             told: 0,
         }
     }
@@ -222,7 +233,8 @@ impl Ahead {
         let inner = self.settled(wanted);
         wanted.clone().find(|block| inner.is_missing(*block))?;
         let all = inner.due(wanted);
-        let mut all = all.start.max(near.start)..all.end.min(near.end);
+        let end = all.end.max(wanted.start + FEW);
+        let mut all = all.start.max(near.start)..end.min(near.end);
         if inner.is_under_way(&all) {
             all = wanted.clone();
         }
@@ -316,8 +328,7 @@ impl Ahead {
     /// Somebody has read these blocks, which are here now; behind `until` there are none to be read with them.
     pub(crate) fn note(&self, range: Range<u64>, until: u64) {
         let mut inner = self.lock();
-        let is_core = inner.is_core(range.clone());
-        let read = inner.packed.next(&range, is_core, until);
+        let read = inner.next(&range, until);
         inner.ask(Job::Read(range.start..read.end, read));
         self.has_work.notify_one();
     }
@@ -328,8 +339,9 @@ impl Ahead {
         let last = range.end - 1..range.end;
         let mut streams = inner.packed.list.iter();
         let is_last = streams.any(|stream| stream.read.end == range.end);
-        if is_last && inner.is_core(last.clone()) {
-            let read = inner.packed.next(&last, true, u64::MAX);
+        let until = inner.together(range.start).unwrap_or(u64::MAX);
+        if is_last && until > range.end && inner.is_core(last.clone()) {
+            let read = inner.next(&last, until.max(range.end + FEW));
             inner.waiting.push_front(Job::Read(read.clone(), read));
         }
     }
@@ -339,7 +351,7 @@ impl Ahead {
         let mut inner = self.lock();
         inner
             .nodes
-            .next(&(place..place + 1), false, u64::MAX)
+            .next(&(place..place + 1), 0, u64::MAX)
             .end
             .max(place + 1)
     }
@@ -402,15 +414,37 @@ impl Inner {
         self.under_way.iter().any(|other| overlap(other, range))
     }
 
-    /// A range, and what waits to be read ahead where it begins.
+    /// A range, and what waits to be read ahead there.
     fn due(&self, range: &Range<u64>) -> Range<u64> {
         let rests = self.waiting.iter().filter_map(|job| match job {
-            Job::Read(_, rest) if rest.contains(&range.start) => Some(rest),
+            Job::Read(_, rest) if overlap(rest, range) => Some(rest),
             _ => None,
         });
         rests.fold(range.clone(), |all, rest| {
             all.start.min(rest.start)..all.end.max(rest.end)
         })
+    }
+
+    /// What is to be read behind some packed blocks, before another one. Of what is wanted for certain it is all that belongs
+    /// together, unless that is much.
+    fn next(&mut self, range: &Range<u64>, until: u64) -> Range<u64> {
+        let is_core = self.is_core(range.clone());
+        let last = range.end - 1;
+        let together = self.together(last);
+        let all = together.map(|end| end.max(range.end) - range.end);
+        let least = match all {
+            _ if !is_core => 0,
+            Some(all) if all <= PACKED.most => all.max(FEW),
+            _ => PACKED.next,
+        };
+        let end = together.map_or(u64::MAX, |end| end.max(last + FEW));
+        self.packed.next(range, least, until.min(end))
+    }
+
+    /// Where that ends which launches want together with what begins in a block, if that is known.
+    fn together(&self, block: u64) -> Option<u64> {
+        let left = self.kept.get(&block)?.left?;
+        Some(block + left * SHRINKS.0 / SHRINKS.1)
     }
 
     /// Whether launches read some of what is here of these blocks again and again.
@@ -428,8 +462,8 @@ impl Streams {
         }
     }
 
-    /// What is to be read, after these blocks were, up to one; something in any case, if that will be wanted for certain.
-    fn next(&mut self, range: &Range<u64>, is_certain: bool, until: u64) -> Range<u64> {
+    /// What is to be read, after these blocks were, up to one: so many blocks at least.
+    fn next(&mut self, range: &Range<u64>, least: u64, until: u64) -> Range<u64> {
         let Windows {
             first,
             next,
@@ -454,10 +488,10 @@ impl Streams {
         let middle = stream.read.start + (stream.read.end - stream.read.start) / 2;
         let from = stream.read.end.max(range.end);
         if range.end > middle {
-            let least = if is_certain { next } else { 0 };
             let window = stream.window.max(least);
             stream.read = range.start..from.max(until.min(from + window));
-            stream.window = (2 * window).clamp(next, most);
+            let grows = if least > 0 { 8 } else { 2 };
+            stream.window = (grows * window).clamp(next, most);
         }
         from..stream.read.end
     }
@@ -473,7 +507,7 @@ mod tests {
     #[test]
     fn whoever_goes_on_is_given_more_each_time() {
         let mut streams = Streams::new(PACKED);
-        let mut next = |range| streams.next(&range, false, u64::MAX);
+        let mut next = |range| streams.next(&range, 0, u64::MAX);
         assert_eq!(next(100..104), 104..104);
         // Elsewhere.
         assert_eq!(next(5000..5002), 5002..5002);
@@ -490,7 +524,7 @@ mod tests {
     #[test]
     fn nodes_are_read_on_only_in_order() {
         let mut streams = Streams::new(NODES);
-        let mut next = |place| streams.next(&(place..place + 1), false, u64::MAX);
+        let mut next = |place| streams.next(&(place..place + 1), 0, u64::MAX);
         assert_eq!(next(100), 101..109);
         assert_eq!(next(107), 108..116);
         assert_eq!(next(116), 117..133);
@@ -515,6 +549,57 @@ mod tests {
         ahead.note_opened(8);
         ahead.note_opened(9);
         assert_eq!(ahead.wait(), Some(Job::Opened(9)));
+    }
+
+    /// A block of what launches read, with so much to come from its beginning on.
+    fn core_block(left: u16) -> Box<Block> {
+        let mut block = PackedBlock::new(PackedHeader {
+            left,
+            ..PackedHeader::default()
+        });
+        let slot = Slot {
+            core: true,
+            blocks: 1,
+            ..Slot::new(SlotKind::Data)
+        };
+        block.push(slot, b"x").unwrap();
+        block.finish()
+    }
+
+    #[test]
+    fn what_launches_want_together_is_read_at_once_and_nothing_behind_it() {
+        let read = |left, until| {
+            let ahead = Ahead::new(16 * BLOCK_BYTES);
+            ahead.keep(50, &*core_block(left));
+            ahead.note(50..51, until);
+            match ahead.wait() {
+                Some(Job::Read(all, rest)) if all == (50..rest.end) => rest,
+                job => panic!("{job:?}"),
+            }
+        };
+        // 5 blocks for 8.
+        assert_eq!(read(64, 500), 51..90);
+        assert_eq!(read(64, 70), 51..70);
+        assert_eq!(read(400, 500), 51..300);
+        // That would be much, or so little that a few more cost nothing.
+        assert_eq!(read(2000, 500), 51..83);
+        assert_eq!(read(1, 500), 51..58);
+    }
+
+    #[test]
+    fn where_something_else_begins_nobody_goes_on() {
+        let ahead = Ahead::new(16 * BLOCK_BYTES);
+        ahead.keep(50, &*core_block(64));
+        ahead.keep(80, &*core_block(16));
+        ahead.keep(89, &*core_block(600));
+        ahead.note(50..51, 500);
+        assert_eq!(ahead.wait(), Some(Job::Read(50..90, 51..90)));
+        ahead.go_on(&(50..90));
+        assert!(ahead.lock().waiting.is_empty());
+        // Not all of it is here yet.
+        ahead.keep(81, &*core_block(16));
+        ahead.note(80..82, 500);
+        assert_eq!(ahead.wait(), Some(Job::Read(80..91, 90..91)));
     }
 
     #[test]
@@ -554,17 +639,17 @@ mod tests {
     #[test]
     fn whoever_wants_what_is_to_be_read_ahead_reads_all_of_it() {
         let ahead = Ahead::new(256 * BLOCK_BYTES);
-        assert_eq!(asked(&ahead, 10..12, 0..500), Some(10..12));
+        assert_eq!(asked(&ahead, 4..6, 0..500), Some(4..12));
         assert_eq!(asked(&ahead, 10..12, 0..500), None);
         ahead.note(10..12, 500);
-        assert_eq!(asked(&ahead, 13..14, 0..500), Some(13..14));
+        assert_eq!(asked(&ahead, 12..14, 0..14), Some(12..14));
         ahead.note(12..14, 30);
         // It was to be read up to 30, and some of it is here.
         assert_eq!(asked(&ahead, 20..21, 0..25), Some(14..25));
         assert_eq!(asked(&ahead, 20..21, 0..25), None);
-        assert_eq!(asked(&ahead, 26..27, 26..500), Some(26..30));
+        assert_eq!(asked(&ahead, 26..27, 26..500), Some(26..34));
         // What could not be read is left to whoever wants some of it.
-        ahead.note(30..31, 60);
+        ahead.note(34..35, 60);
         let fails = |_, _: &mut [u8]| Err(io::ErrorKind::Other.into());
         assert!(ahead.read(40..41, &(0..500), fails).is_err());
         assert_eq!(asked(&ahead, 40..41, 0..500), Some(40..41));
@@ -609,8 +694,8 @@ mod tests {
         };
         thread::scope(|scope| {
             let second = scope.spawn(second);
-            ahead.read(10..14, &(0..500), first).unwrap();
-            assert_eq!(second.join().unwrap(), Some(14..16));
+            ahead.read(10..14, &(0..14), first).unwrap();
+            assert_eq!(second.join().unwrap(), Some(14..20));
         });
     }
 

@@ -12,7 +12,7 @@ use anteros_core::{FileKind as Type, FsError, FsResult, Ino};
 use crate::codec::Pace;
 use crate::file::{BLOCK, blocks};
 use crate::kind::FileKind;
-use crate::launches::{BlockReads, FileReads, Mark};
+use crate::launches::{BlockReads, FileReads, Mark, ORDERS_TOGETHER};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
@@ -60,6 +60,8 @@ struct Window {
     ino: u32,
     range: Range<u32>,
     share: Share,
+    /// Logical blocks of those that are used together, from the first one on; 0 if that is not known.
+    left: u32,
 }
 
 /// What is compressed in the background.
@@ -79,6 +81,13 @@ type Stop = (Turn, u32, Option<u32>);
 struct Turn {
     rareness: Reverse<u32>,
     order: u64,
+}
+
+impl Turn {
+    /// What has the same was started together.
+    fn run(self) -> (Reverse<u32>, u64) {
+        (self.rareness, self.order / ORDERS_TOGETHER)
+    }
 }
 
 impl From<Mark> for Turn {
@@ -444,9 +453,15 @@ impl State {
         if core && !live.inode.attributes.is_launched && !chunks.is_empty() {
             live.attributes().is_launched = true;
         }
+        if window.left > packing.left {
+            // Whoever begins here begins with a block.
+            self.seal(packing, false);
+        }
+        packing.left = window.left;
         for mut chunk in chunks {
             chunk.core = core;
             let at = self.pack(packing, &chunk, &rules)?;
+            packing.left = packing.left.saturating_sub(chunk.blocks.into());
             self.settle(&chunk, at)?;
             done.blocks += u64::from(chunk.blocks);
             done.bytes += chunk.bytes.len() as u64;
@@ -522,6 +537,13 @@ fn launch_windows<'a>(
         }
     }
     ordered.sort_by_key(|(turn, _)| *turn);
+    for together in ordered.chunk_by_mut(|(left, _), (right, _)| left.run() == right.run()) {
+        let mut left = 0;
+        for (_, window) in together.iter_mut().rev() {
+            left += window.range.len() as u32;
+            window.left = left;
+        }
+    }
     ordered
 }
 
@@ -533,6 +555,7 @@ fn windows(ino: u32, lblks: &[u32], share: Share) -> impl Iterator<Item = Window
         ino,
         range: piece[0]..piece[0] + piece.len() as u32,
         share,
+        left: 0,
     })
 }
 
@@ -545,6 +568,7 @@ mod tests {
             ino,
             range,
             share: Share::Again,
+            left: 0,
         }
     }
 
@@ -593,8 +617,29 @@ mod tests {
         let files = [(7, library), (8, program)];
         let windows = launch_windows(files.iter(), Share::Again);
         let windows: Vec<_> = windows.into_iter().map(|(_, window)| window).collect();
-        let expected = [(7, 0..2), (7, 3..5), (8, 0..1), (7, 2..3)];
-        assert_eq!(windows, expected.map(|(ino, range)| window(ino, range)));
+        let expected = [(7, 0..2, 2), (7, 3..5, 2), (8, 0..1, 2), (7, 2..3, 1)];
+        let window = |(ino, range, left)| Window {
+            left,
+            ..window(ino, range)
+        };
+        assert_eq!(windows, expected.map(window));
+    }
+
+    #[test]
+    fn what_was_started_together_is_counted() {
+        let later = ORDERS_TOGETHER;
+        let program = FileReads {
+            core: reads([(9, 3, 0), (10, 3, 7), (later, 3, 2), (later + 1, 3, 4)]),
+            other: reads([(11, 2, 9), (12, 4, 11)]),
+            ..FileReads::default()
+        };
+        let windows = launch_windows([(7, program)].iter(), Share::Again);
+        let left: Vec<_> = windows
+            .iter()
+            .map(|(_, window)| (window.range.start, window.left))
+            .collect();
+        let expected = [(11, 1), (0, 3), (7, 2), (9, 1), (2, 2), (4, 1)];
+        assert_eq!(left, expected);
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub const ROUNDS: u8 = 5;
 /// A file that nobody has read for so long is launched anew.
 const LAUNCH_ENDS_MS: u64 = 1000;
 
+/// Where nobody has done anything for so long, numbers go on from the next multiple of this: what lies between two multiples was
+/// started together.
+pub(crate) const ORDERS_TOGETHER: u64 = 1 << 32;
+
 /// Files that are recorded at most, and inodes that were looked up.
 const FILES_MAX: usize = 1 << 16;
 
@@ -101,6 +105,8 @@ pub struct Launches {
     blocks: usize,
     /// That of the next block that a launch reads for the first time.
     order: u64,
+    /// When somebody did something last, in milliseconds.
+    last: Option<u64>,
     skipped: u64,
     changes: u64,
 }
@@ -153,6 +159,7 @@ impl Launches {
             inodes: BTreeMap::new(),
             blocks: 0,
             order: 0,
+            last: None,
             skipped: 0,
             changes: 0,
         }
@@ -225,6 +232,7 @@ impl Launches {
 
     /// Notes that these logical blocks of an executable were read, `now` milliseconds after some moment.
     pub fn note(&mut self, ino: u32, version: Version, read: Range<u32>, now: u64) {
+        self.pause(now);
         self.forget_unless(ino, version);
         let has_room = self.files.len() < FILES_MAX;
         let file = match self.files.entry(ino) {
@@ -261,6 +269,7 @@ impl Launches {
 
     /// Notes that an inode was looked up, `now` milliseconds after the same moment.
     pub fn note_lookup(&mut self, ino: u32, generation: u32, now: u64) {
+        self.pause(now);
         let new = Lookup {
             generation,
             rounds: Rounds::default(),
@@ -283,6 +292,15 @@ impl Launches {
             self.order = self.order.saturating_add(1);
             self.changes += 1;
         }
+    }
+
+    /// Sets what comes now apart from what was, if nobody has done anything for a while.
+    fn pause(&mut self, now: u64) {
+        if !self.last.is_some_and(|last| is_soon(last, now)) {
+            let next = self.order.checked_next_multiple_of(ORDERS_TOGETHER);
+            self.order = next.unwrap_or(self.order);
+        }
+        self.last = Some(now);
     }
 
     /// Forgets the files of which this says no.
@@ -368,9 +386,7 @@ impl Lookup {
 impl Rounds {
     /// Whether something is part of a launch that is recorded, and if so, whether it begins one, which it may or may not.
     fn take_part(&mut self, now: u64, may_begin: bool) -> Option<bool> {
-        let goes_on = self
-            .last
-            .is_some_and(|last| now.saturating_sub(last) < LAUNCH_ENDS_MS);
+        let goes_on = self.last.is_some_and(|last| is_soon(last, now));
         if !goes_on && (!may_begin || self.begun == u8::MAX) {
             return None;
         }
@@ -379,6 +395,11 @@ impl Rounds {
         self.last = Some(now);
         Some(!goes_on)
     }
+}
+
+/// Whether something belongs to the launch that did something at `last`.
+fn is_soon(last: u64, now: u64) -> bool {
+    now.saturating_sub(last) < LAUNCH_ENDS_MS
 }
 
 impl Block {
@@ -488,7 +509,11 @@ mod tests {
                 Some((mark.order, mark.launches))
             })
         };
-        assert_eq!(looked_up(&launches, V), [Some((3, 2)), Some((5, 2))]);
+        let second = ORDERS_TOGETHER;
+        assert_eq!(
+            looked_up(&launches, V),
+            [Some((second, 2)), Some((second + 2, 2))]
+        );
         let (only, both) = (launches.reads(40, V).unwrap(), launches.reads(12, V));
         assert_eq!((only.rounds, both.unwrap().rounds), (0, 2));
         // Another inode with this number, which was looked up once so far.
@@ -498,12 +523,15 @@ mod tests {
         assert_eq!(launches.reads(40, V), None);
         assert_eq!(launches.reads(40, reused), None);
         launches.note_lookup(40, 4, 10_000);
-        assert_eq!(looked_up(&launches, reused)[0], Some((7, 2)));
+        assert_eq!(looked_up(&launches, reused)[0], Some((2 * second, 2)));
         // The order of those after the second does not count.
         for now in 10..100 {
             launches.note_lookup(12, 3, now * 1000);
         }
-        assert_eq!(looked_up(&launches, V)[1], Some((5, LOOKED_UP_MOST)));
+        assert_eq!(
+            looked_up(&launches, V)[1],
+            Some((second + 2, LOOKED_UP_MOST))
+        );
         let read = Launches::parse(&launches.encode()).unwrap();
         assert_eq!(read.reads(12, V), launches.reads(12, V));
         assert_eq!(read.encode(), launches.encode());

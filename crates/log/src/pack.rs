@@ -36,6 +36,8 @@ pub(crate) struct Packing {
     mixed: bool,
     /// Where the chunk before ends: inode and logical block.
     end: Option<(u32, u32)>,
+    /// Logical blocks that belong together, from the next chunk on; 0 if that is not known.
+    pub(crate) left: u32,
 }
 
 struct Filling {
@@ -53,6 +55,7 @@ impl Packing {
             sent: false,
             mixed: true,
             end: None,
+            left: 0,
         }
     }
 
@@ -281,6 +284,7 @@ impl State {
             },
             first: !packing.begun,
             last: false,
+            left: u16::try_from(packing.left).unwrap_or(u16::MAX),
         };
         packing.begun = true;
         packing.open = Some(Filling {

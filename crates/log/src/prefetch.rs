@@ -97,7 +97,7 @@ impl Log {
         let range = state.packed_range(range)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
-        let read = |first: u64, bytes: &mut [u8]| self.device.read_at(first * BLOCK, bytes);
+        let read = |first, bytes: &mut [u8]| self.device.read_alone_at(first * BLOCK, bytes);
         self.ahead.read_due(range.clone(), read)?;
         Ok(range)
     }

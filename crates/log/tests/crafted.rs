@@ -88,6 +88,7 @@ impl Craft {
             lag: 0,
             first: true,
             last: true,
+            left: 0,
         }
     }
 

@@ -413,6 +413,7 @@ fn rule(
 
 #[cfg(test)]
 mod tests {
+    use super::super::ORDERS_TOGETHER;
     use super::*;
 
     const V: Version = Version {
@@ -458,7 +459,7 @@ mod tests {
         let reads = read.reads(12, V).unwrap();
         assert_eq!((reads.rounds, reads.core.len()), (3, 1));
         let found = (reads.core[0].mark.order, reads.core[0].lblk);
-        assert_eq!(found, (some().order, 4));
+        assert_eq!(found, (2 * ORDERS_TOGETHER, 4));
         let other: Vec<u32> = reads.other.iter().map(|read| read.lblk).collect();
         assert_eq!(other, [0, 3, 5, 2000]);
     }

@@ -44,7 +44,7 @@ struct RawHeader {
     flags: u8,
     slots: u8,
     used: U16,
-    reserved: U16,
+    left: U16,
 }
 
 /// A slot.
@@ -81,6 +81,9 @@ pub struct PackedHeader {
     pub first: bool,
     /// Whether it ends here.
     pub last: bool,
+    /// Of what launches read: logical blocks of those that were started together, from the first one that begins here on; 0 if
+    /// that is not known.
+    pub left: u16,
 }
 
 /// What a slot holds.
@@ -234,7 +237,7 @@ impl PackedBlock {
             flags: flag(self.header.first, FIRST) | flag(self.header.last, LAST),
             slots: self.slots.len() as u8,
             used: (used as u16).into(),
-            reserved: 0.into(),
+            left: self.header.left.into(),
         };
         let mut block = Box::new([0; BLOCK_BYTES]);
         block[..HEADER_BYTES].copy_from_slice(header.as_bytes());
@@ -295,6 +298,7 @@ pub fn parse(block: &Block) -> Result<(PackedHeader, Vec<Slot>), Corrupt> {
         lag: raw.lag.get(),
         first: raw.flags & FIRST != 0,
         last: raw.flags & LAST != 0,
+        left: raw.left.get(),
     };
     Ok((header, slots))
 }
@@ -379,6 +383,7 @@ mod tests {
         lag: 2,
         first: true,
         last: false,
+        left: 700,
     };
 
     fn slot(kind: SlotKind) -> Slot {

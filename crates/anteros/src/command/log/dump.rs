@@ -417,6 +417,7 @@ impl Page {
             lag,
             first,
             last,
+            left,
         } = *header;
         let part = match (first, last) {
             (true, true) => "all",
@@ -435,6 +436,9 @@ impl Page {
                 sequence.saturating_sub(lag.into())
             ),
         );
+        if left > 0 {
+            self.line("launches", format_args!("want {left} blocks from here on"));
+        }
         for (slot, bytes) in slots {
             match slot.kind {
                 SlotKind::Records => {
