@@ -98,7 +98,7 @@ fn contest(
 
 /// A log whose executables are compressed, after so many launches.
 fn system(bench: &Bench, codec: &str, launches: usize) -> System {
-    let words = format!("--policy record --readahead 4K --background-codec {codec}");
+    let words = format!("--policy record --background-codec {codec}");
     let system = System::log(&bench.anteros, &words);
     let known = match launches {
         0 => "compacted in order",

@@ -123,15 +123,6 @@ impl System {
         system
     }
 
-    /// The same with further arguments, after which it is called as well.
-    pub(in crate::bench) fn with_named(&self, more: &str) -> Self {
-        let words: Vec<&str> = more.split_ascii_whitespace().collect();
-        Self {
-            name: format!("{} {more}", self.name),
-            ..self.with(&words)
-        }
-    }
-
     /// The same, with executables that are compressed in the background after some launches were recorded.
     pub(in crate::bench) fn compacted(&self, launches: usize) -> Self {
         Self {
