@@ -426,7 +426,7 @@ impl Inner {
     }
 
     /// What is to be read behind some packed blocks, before another one. Of what is wanted for certain it is all that belongs
-    /// together, unless that is much.
+    /// together.
     fn next(&mut self, range: &Range<u64>, until: u64) -> Range<u64> {
         let is_core = self.is_core(range.clone());
         let last = range.end - 1;
@@ -434,8 +434,8 @@ impl Inner {
         let all = together.map(|end| end.max(range.end) - range.end);
         let least = match all {
             _ if !is_core => 0,
-            Some(all) if all <= PACKED.most => all.max(FEW),
-            _ => PACKED.next,
+            Some(all) => all.clamp(FEW, PACKED.most),
+            None => PACKED.next,
         };
         let end = together.map_or(u64::MAX, |end| end.max(last + FEW));
         self.packed.next(range, least, until.min(end))
@@ -490,8 +490,7 @@ impl Streams {
         if range.end > middle {
             let window = stream.window.max(least);
             stream.read = range.start..from.max(until.min(from + window));
-            let grows = if least > 0 { 8 } else { 2 };
-            stream.window = (grows * window).clamp(next, most);
+            stream.window = (2 * window).clamp(next, most);
         }
         from..stream.read.end
     }
@@ -581,8 +580,8 @@ mod tests {
         assert_eq!(read(64, 500), 51..90);
         assert_eq!(read(64, 70), 51..70);
         assert_eq!(read(400, 500), 51..300);
-        // That would be much, or so little that a few more cost nothing.
-        assert_eq!(read(2000, 500), 51..83);
+        // That would be too much at once, or so little that a few more cost nothing.
+        assert_eq!(read(2000, 500), 51..307);
         assert_eq!(read(1, 500), 51..58);
     }
 

@@ -34,6 +34,9 @@ const DEPTH_MAX: usize = 64;
 /// The most blocks of a directory that is.
 const DIRECTORY_MAX: u32 = 64;
 
+/// Logical blocks that are worth a request.
+const TOGETHER_LEAST: usize = 32;
+
 /// Logical blocks of a file that are looked at at once.
 const LOOKED_AT: u32 = 1 << 16;
 
@@ -81,13 +84,6 @@ type Stop = (Turn, u32, Option<u32>);
 struct Turn {
     rareness: Reverse<u32>,
     order: u64,
-}
-
-impl Turn {
-    /// What has the same was started together.
-    fn run(self) -> (Reverse<u32>, u64) {
-        (self.rareness, self.order / ORDERS_TOGETHER)
-    }
 }
 
 impl From<Mark> for Turn {
@@ -537,14 +533,32 @@ fn launch_windows<'a>(
         }
     }
     ordered.sort_by_key(|(turn, _)| *turn);
-    for together in ordered.chunk_by_mut(|(left, _), (right, _)| left.run() == right.run()) {
+    let mut rest = &mut ordered[..];
+    while !rest.is_empty() {
+        let (together, behind) = rest.split_at_mut(together(rest));
         let mut left = 0;
         for (_, window) in together.iter_mut().rev() {
             left += window.range.len() as u32;
             window.left = left;
         }
+        rest = behind;
     }
     ordered
+}
+
+/// How many windows from the first one on are wanted together: those that were started together, and of others that are as rare
+/// what is too little to be read for itself.
+fn together(ordered: &[(Turn, Window)]) -> usize {
+    let mut pages = 0;
+    let ends = ordered.windows(2).position(|pair| {
+        let [(turn, window), (next, _)] = pair else {
+            return false;
+        };
+        pages += window.range.len();
+        let is_other = turn.order / ORDERS_TOGETHER != next.order / ORDERS_TOGETHER;
+        turn.rareness != next.rareness || is_other && pages >= TOGETHER_LEAST
+    });
+    ends.map_or(ordered.len(), |at| at + 1)
 }
 
 /// The runs of rising numbers, in pieces that a chunk can hold.
@@ -628,18 +642,19 @@ mod tests {
     #[test]
     fn what_was_started_together_is_counted() {
         let later = ORDERS_TOGETHER;
+        let many = (0..30).map(|at| (9 + u64::from(at), 3, 2 * at));
+        let many: Vec<_> = many.flat_map(|read| reads([read])).collect();
+        let rest = reads([(later, 3, 72), (later + 1, 3, 74), (2 * later, 3, 76)]);
         let program = FileReads {
-            core: reads([(9, 3, 0), (10, 3, 7), (later, 3, 2), (later + 1, 3, 4)]),
-            other: reads([(11, 2, 9), (12, 4, 11)]),
+            core: [many, rest].concat(),
+            other: reads([(11, 2, 79), (12, 4, 81)]),
             ..FileReads::default()
         };
         let windows = launch_windows([(7, program)].iter(), Share::Again);
-        let left: Vec<_> = windows
-            .iter()
-            .map(|(_, window)| (window.range.start, window.left))
-            .collect();
-        let expected = [(11, 1), (0, 3), (7, 2), (9, 1), (2, 2), (4, 1)];
-        assert_eq!(left, expected);
+        let left = windows.iter().map(|(_, window)| window.left);
+        // What four launches read, then two or three: 31 at first, which is too little, so what was read later comes along.
+        let expected = [1].into_iter().chain((1..=33).rev()).chain([1]);
+        assert!(left.clone().eq(expected), "{:?}", left.collect::<Vec<_>>());
     }
 
     #[test]
