@@ -11,7 +11,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::asked::Asked;
 use crate::layout::packed::{self, Slot, SlotKind};
+use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
 
 /// Packed blocks that are read ahead at once, at first where reads go on, and at most: 1 MiB.
@@ -138,6 +140,7 @@ struct Inner {
     under_way: Vec<Range<u64>>,
     /// What was read last, here or not: whoever has got that does not want it again.
     lately: VecDeque<Range<u64>>,
+    asked: Asked,
     has_ended: bool,
 }
 
@@ -167,6 +170,7 @@ impl Ahead {
                 waiting: VecDeque::new(),
                 under_way: Vec::new(),
                 lately: VecDeque::new(),
+                asked: Asked::default(),
                 has_ended: false,
             }),
             has_work: Condvar::new(),
@@ -323,6 +327,18 @@ impl Ahead {
         let is_spent = |block: &u64| inner.kept.get(block).is_some_and(Kept::is_spent);
         inner.spent.extend(blocks.filter(is_spent));
         self.told_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Users have asked for these pages.
+    pub(crate) fn note_asked(&self, pages: impl Iterator<Item = Owner>) {
+        let mut inner = self.lock();
+        pages.for_each(|page| inner.asked.note(page));
+    }
+
+    /// The pages of a chunk that no user has asked for of late, in runs.
+    pub(crate) fn unasked(&self, slot: &Slot) -> Vec<Range<u32>> {
+        let lblks = slot.lblk..slot.lblk + u32::from(slot.blocks);
+        self.lock().asked.others(slot.ino, lblks)
     }
 
     /// Somebody has read these blocks, which are here now; behind `until` there are none to be read with them.

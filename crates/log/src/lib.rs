@@ -13,6 +13,7 @@
 
 mod acl;
 mod ahead;
+mod asked;
 mod atomic;
 mod check;
 mod checkpoint;

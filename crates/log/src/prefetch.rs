@@ -102,7 +102,7 @@ impl Log {
         Ok(range)
     }
 
-    /// Gives the pages of a chunk to the cache, if they are what the file holds, and all of it is here.
+    /// Gives the pages of a chunk to the cache that nobody has asked for, if they are what the file holds, and all of it is here.
     fn give(
         &self,
         (block, number): (u64, u8),
@@ -113,6 +113,11 @@ impl Log {
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
             return Ok(false);
         };
+        let unasked = self.ahead.unasked(slot);
+        if unasked.is_empty() {
+            self.ahead.tell(at.blocks(), number, 0);
+            return Ok(true);
+        }
         let blocks: Option<Vec<_>> = at.blocks().map(|block| self.ahead.get(block)).collect();
         let Some(blocks) = blocks else {
             return Ok(false);
@@ -125,12 +130,19 @@ impl Log {
         let read = |_| blocks.next().ok_or_else(vanished);
         let (content, _) = pack::chunk(whose, at, read)?;
         let offset = u64::from(slot.lblk) * BLOCK;
-        let len = size.saturating_sub(offset).min(content.len() as u64) as usize;
-        let is_taken = store(Ino(slot.ino.into()), offset, &content[..len]);
-        if is_taken {
-            self.ahead.tell(at.blocks(), number, len);
+        let end = size.saturating_sub(offset).min(content.len() as u64) as usize;
+        let mut bytes = 0;
+        for lblks in unasked {
+            let [from, until] = [lblks.start, lblks.end]
+                .map(|lblk| end.min((lblk - slot.lblk) as usize * BLOCK_BYTES));
+            let part = &content[from..until];
+            if !part.is_empty() && !store(Ino(slot.ino.into()), offset + from as u64, part) {
+                return Ok(false);
+            }
+            bytes += part.len();
         }
-        Ok(is_taken)
+        self.ahead.tell(at.blocks(), number, bytes);
+        Ok(true)
     }
 
     /// Waits for content of files that is being given away: what is given from here on is what they hold now.
