@@ -83,6 +83,7 @@ fn contest(
     let systems: Vec<System> = [0, LAUNCHES]
         .into_iter()
         .flat_map(|launches| CODECS.map(|codec| system(bench, codec, launches)))
+        .filter(|system| bench.is_asked_for(&system.name))
         .collect();
     let mut metrics = vec![
         (LEFT.to_owned(), Unit::Times),

@@ -184,13 +184,14 @@ impl Bench<'_> {
 
     /// Takes those that are asked for, and ours.
     pub(super) fn choose(&mut self, mut systems: Vec<System>) {
-        let words = &self.options.contenders;
-        if !words.is_empty() {
-            systems.retain(|one| {
-                one.name == system::OURS || words.iter().any(|word| one.name.contains(&**word))
-            });
-        }
+        systems.retain(|one| one.name == system::OURS || self.is_asked_for(&one.name));
         self.systems = systems;
+    }
+
+    /// Whether somebody takes part.
+    pub(in crate::bench) fn is_asked_for(&self, name: &str) -> bool {
+        let words = &self.options.contenders;
+        words.is_empty() || words.iter().any(|word| name.contains(&**word))
     }
 
     /// Has the kernel count discards.
