@@ -59,12 +59,11 @@ impl ByFile {
             false => self.usual_kib,
         };
         let mut kib = self.kib.lock().unwrap_or_else(PoisonError::into_inner);
-        if *kib != wanted
-            && self
-                .knob
-                .write_all_at(wanted.to_string().as_bytes(), 0)
-                .is_ok()
-        {
+        if *kib == wanted {
+            return;
+        }
+        let wanted_text = wanted.to_string();
+        if self.knob.write_all_at(wanted_text.as_bytes(), 0).is_ok() {
             *kib = wanted;
         }
     }

@@ -63,13 +63,11 @@ pub(crate) struct Kept {
 
 impl Kept {
     fn new(block: &Block) -> Self {
-        let parsed = packed::parse(block).ok();
-        let left = parsed.as_ref().map(|(header, _)| header.left.into());
-        let slots = parsed.map(|(_, slots)| slots);
+        let (header, slots) = packed::parse(block).unwrap_or_default();
         Self {
             block: Arc::new(*block),
-            slots: slots.unwrap_or_default().into(),
-            left: left.filter(|&left| left > 0),
+            slots: slots.into(),
+            left: Some(header.left.into()).filter(|&left| left > 0),
             told: 0,
         }
     }

@@ -550,10 +550,8 @@ fn launch_windows<'a>(
 /// what is too little to be read for itself.
 fn together(ordered: &[(Turn, Window)]) -> usize {
     let mut pages = 0;
-    let ends = ordered.windows(2).position(|pair| {
-        let [(turn, window), (next, _)] = pair else {
-            return false;
-        };
+    let mut pairs = ordered.iter().zip(ordered.iter().skip(1));
+    let ends = pairs.position(|((turn, window), (next, _))| {
         pages += window.range.len();
         let is_other = turn.order / ORDERS_TOGETHER != next.order / ORDERS_TOGETHER;
         turn.rareness != next.rareness || is_other && pages >= TOGETHER_LEAST

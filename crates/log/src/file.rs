@@ -359,12 +359,8 @@ impl State {
     pub(crate) fn note_written(&mut self, ino: u32, end: u64) -> FsResult<()> {
         let now = self.now();
         let live = self.live(ino)?;
-        live.content_changed = true;
-        let attributes = live.attributes();
+        let attributes = live.change_content(now);
         attributes.size = attributes.size.max(end);
-        attributes.mtime = now;
-        attributes.is_launched = false;
-        attributes.ctime = now;
         Ok(())
     }
 
@@ -435,12 +431,8 @@ impl State {
         }
         let now = self.now();
         let live = self.live(ino)?;
-        live.content_changed = true;
-        let attributes = live.attributes();
+        let attributes = live.change_content(now);
         attributes.size = size;
-        attributes.mtime = now;
-        attributes.is_launched = false;
-        attributes.ctime = now;
         if size == 0 {
             attributes.is_inline = true;
             live.inode.inline.clear();
@@ -546,11 +538,7 @@ impl State {
         }
         let now = self.now();
         let live = self.live(ino)?;
-        live.content_changed = true;
-        let attributes = live.attributes();
-        attributes.mtime = now;
-        attributes.is_launched = false;
-        attributes.ctime = now;
+        let attributes = live.change_content(now);
         if mode & KEEP_SIZE == 0 {
             attributes.size = attributes.size.max(end);
         }

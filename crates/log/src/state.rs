@@ -143,6 +143,16 @@ impl Live {
         &mut self.inode.attributes
     }
 
+    /// Says that the content changes now, and gives what else is known of the file.
+    pub(crate) fn change_content(&mut self, now: Timestamp) -> &mut Attributes {
+        self.content_changed = true;
+        let attributes = self.attributes();
+        attributes.mtime = now;
+        attributes.ctime = now;
+        attributes.is_launched = false;
+        attributes
+    }
+
     pub(crate) fn kind(&self) -> FileKind {
         self.inode.attributes.kind
     }
