@@ -1,20 +1,93 @@
 //! `anteros umount`
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{major, minor};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::stat::attribute;
+use super::stat::numbers::Numbers;
+use crate::daemon::exposition::{ATTRIBUTE, PROCESS, pid_namespace};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::output;
 
-/// Unmount what `anteros mount` has mounted
+/// How long nobody wonders what is waited for.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 2,
+    tv_nsec: 0,
+};
+
+/// Unmount what anteros has mounted, and wait until its daemon has written all that it has
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Where it is mounted
     directory: PathBuf,
+
+    /// Neither ask the daemon who it is nor wait for it, for one that does not answer
+    #[arg(long)]
+    no_wait: bool,
 }
 
 impl Args {
     pub fn run(self) -> Outcome {
+        let daemon = (!self.no_wait).then(|| Daemon::of(&self.directory));
         anteros_fuse::unmount(&self.directory)
             .map_err(|error| Failure::new(Kind::System, &error).hint_if(error.hint()))?;
+        match daemon.flatten() {
+            Some(daemon) if !daemon.still_serves() => daemon.wait()?,
+            _ => {}
+        }
         Ok(Verdict::Good)
+    }
+}
+
+/// The process that serves a mount.
+struct Daemon {
+    pid: Pid,
+    process: OwnedFd,
+    /// What the kernel shows for as long as anyone has the file system, here or in another namespace.
+    shown: PathBuf,
+}
+
+impl Daemon {
+    /// `None` if there is none, it has died, or it cannot be seen from here.
+    fn of(directory: &Path) -> Option<Self> {
+        let text = attribute(directory, ATTRIBUTE).ok()??;
+        let process = Numbers::parse(&text).words(PROCESS)?;
+        if process.get("namespace")? != &pid_namespace()? {
+            return None;
+        }
+        let pid = Pid::from_raw(process.get("pid")?.parse().ok()?)?;
+        let device = fs::metadata(directory).ok()?.dev();
+        Some(Self {
+            pid,
+            process: pidfd_open(pid, PidfdFlags::empty()).ok()?,
+            shown: format!("/sys/class/bdi/{}:{}", major(device), minor(device)).into(),
+        })
+    }
+
+    /// Whether the file system is mounted elsewhere as well.
+    fn still_serves(&self) -> bool {
+        self.shown.exists()
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        if !self.ends_within(Some(&PATIENCE))? {
+            let pid = self.pid;
+            output::complain("note", format_args!("process {pid} still writes; waiting"));
+            self.ends_within(None)?;
+        }
+        Ok(())
+    }
+
+    fn ends_within(&self, time: Option<&Timespec>) -> Result<bool, Failure> {
+        let ended = || poll(&mut [PollFd::new(&self.process, PollFlags::IN)], time);
+        let ready = retry_on_intr(ended).map_err(|errno| Failure::os(errno.into()))?;
+        Ok(ready > 0)
     }
 }

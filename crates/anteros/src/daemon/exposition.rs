@@ -11,6 +11,9 @@ use super::latencies::Latencies;
 /// The attribute of the root directory whose value is the text.
 pub const ATTRIBUTE: &str = "user.anteros.metrics";
 
+/// The words that tell which process this is.
+pub const PROCESS: &str = "process";
+
 /// The text.
 #[derive(Default)]
 pub struct Exposition(String);
@@ -42,8 +45,11 @@ impl Exposition {
         self.sample(name, labels, 1.0);
     }
 
-    /// Adds the memory of this process.
+    /// Adds which process this is, and its memory.
     pub fn process(&mut self) {
+        let pid = std::process::id().to_string();
+        let namespace = pid_namespace().unwrap_or_default();
+        self.info(PROCESS, &[("pid", &pid), ("namespace", &namespace)]);
         for (field, name) in [
             ("VmRSS", "resident_bytes"),
             ("VmHWM", "resident_peak_bytes"),
@@ -106,6 +112,12 @@ fn escape(value: &str) -> String {
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
+}
+
+/// The namespace in which this process's number means something.
+pub fn pid_namespace() -> Option<String> {
+    let name = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// A field of the process's status that counts kilobytes.

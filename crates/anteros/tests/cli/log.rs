@@ -75,15 +75,58 @@ fn a_log_keeps_what_it_is_given() {
     let error = shop.bad(5, "log mount log behind");
     assert!(error.contains("in use by another process"), "{error}");
     wait_until(|| shop.run("umount mnt").status == Some(0));
-    // The daemon ends a moment after the mount has gone.
-    wait_until(|| shop.run("log mount log mnt").status == Some(0));
+    shop.good("log mount log mnt");
     assert!(same(&shop.path("src"), &shop.path("mnt/src")));
     wait_until(|| shop.run("umount mnt").status == Some(0));
-    wait_until(|| {
-        shop.run("log check log")
-            .out
-            .contains("2 files, 3 directories, 1 others")
-    });
+    let checked = shop.good("log check log");
+    assert!(
+        checked.contains("2 files, 3 directories, 1 others"),
+        "{checked}"
+    );
+}
+
+/// Whoever unmounts finds the log written and free, unless it is asked not to wait.
+#[test]
+fn unmounting_waits_for_the_daemon() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop("256M");
+    for round in 0..3 {
+        shop.good("log mount log mnt");
+        fs::write(shop.path("mnt/file"), vec![round; 40 << 20]).unwrap();
+        wait_until(|| shop.run("umount mnt").status == Some(0));
+        let checked = shop.good("log check log");
+        assert!(checked.contains("1 files"), "{checked}");
+        assert!(!checked.contains("not unmounted"), "{checked}");
+    }
+    let mut daemon = mount(&shop, "");
+    kill(&daemon, Signal::STOP);
+    wait_until(|| shop.run("umount mnt --no-wait").status == Some(0));
+    assert!(!is_mounted(&shop.path("mnt")));
+    assert!(shop.good("log check log").contains("not unmounted"));
+    kill(&daemon, Signal::CONT);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(!shop.good("log check log").contains("not unmounted"));
+}
+
+/// A daemon goes on for those who see its file system elsewhere, and nobody waits for it.
+#[test]
+fn unmounting_one_of_two_places_waits_for_nobody() {
+    if !judge::has_fuse() || !judge::is_root() {
+        return;
+    }
+    let (shop, mut daemon) = mounted("64M");
+    fs::create_dir(shop.path("bound")).unwrap();
+    let mut bind = Command::new("mount");
+    let bound = run(bind
+        .arg("--bind")
+        .args([shop.path("mnt"), shop.path("bound")]));
+    assert_eq!(bound.status, Some(0), "{bound:?}");
+    shop.good("umount mnt");
+    fs::write(shop.path("bound/file"), "more").unwrap();
+    shop.good("umount bound");
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
 
 /// Each mount reads what those before have written.

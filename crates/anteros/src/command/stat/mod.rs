@@ -3,7 +3,7 @@
 mod image;
 pub mod log;
 mod mirror;
-mod numbers;
+pub mod numbers;
 
 use std::fs::{Metadata, OpenOptions};
 use std::io;
