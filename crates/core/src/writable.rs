@@ -294,9 +294,9 @@ pub trait Writable: FileSystem {
         Err(FsError::Unsupported)
     }
 
-    /// A descriptor that names the file which holds exactly the content of this open one, for a kernel
-    /// that opens it again, with the flags of each user, to read and write there without asking;
-    /// `None` if there is none. The answer stays the same as long as anyone has the inode open.
+    /// A descriptor that names the file which holds exactly the content of this open one (`O_PATH` does), for a kernel
+    /// that opens it, with the flags of each user, to read and write there without asking; `None` if there is none. The answer stays the
+    /// same as long as anyone has the inode open.
     fn backing(&self, file: OpenFile) -> Option<OwnedFd> {
         let _ = file;
         None

@@ -7,11 +7,11 @@
 //! it is opened for the first time, and again when it was released as often as it was opened.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::Ino;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
@@ -81,10 +81,26 @@ impl Backing {
             ..ours
         };
         set_capabilities(None, fewer)?;
-        let id = ioctl::lend(self.device.as_fd(), file);
+        let id = self.lend_named(file);
         set_capabilities(None, ours)?;
         id
     }
+
+    /// Older kernels take no descriptor that only names a file. One for writing would keep the file from being run for as
+    /// long as it is lent.
+    fn lend_named(&self, file: BorrowedFd<'_>) -> rustix::io::Result<i32> {
+        let device = self.device.as_fd();
+        match ioctl::lend(device, file) {
+            Err(Errno::BADF) => ioctl::lend(device, opened(file)?.as_fd()),
+            id => id,
+        }
+    }
+}
+
+/// Opens a file for reading that a descriptor names.
+fn opened(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    openat(CWD, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl FileLender for Backing {
@@ -137,5 +153,21 @@ impl Drop for Backing {
             // Where this fails the connection is gone, and the loans with it.
             let _ = ioctl::take_back(self.device.as_fd(), id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_only_named_is_opened_for_reading() {
+        let path = std::env::current_exe().unwrap();
+        let named = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let mut magic = [0; 4];
+        assert_eq!(rustix::io::read(&named, &mut magic), Err(Errno::BADF));
+        let file = opened(named.as_fd()).unwrap();
+        assert_eq!(rustix::io::read(&file, &mut magic), Ok(4));
+        assert_eq!(&magic, b"\x7fELF");
     }
 }

@@ -55,13 +55,12 @@ pub(crate) fn to_read(fs: &HostFs, ino: Ino) -> FsResult<HostFile> {
     open(fs, ino, OFlags::RDONLY.bits())
 }
 
-/// A descriptor that names the file to the kernel, which opens it again as each user did. It is one for
-/// reading: a descriptor for writing would keep the file from being run for as long as anyone has it open.
+/// A descriptor that names the file, to be opened by the kernel as each user did.
 pub(crate) fn backing(fs: &HostFs, file: OpenFile) -> Option<OwnedFd> {
     let node = fs.table.get(file.ino).ok()?;
     let is_regular = node.kind == FileKind::Regular;
-    let reopen = || fs.proc_fds.reopen(node.as_fd(), OFlags::RDONLY).ok();
-    is_regular.then(reopen).flatten()
+    let named = || node.as_fd().try_clone_to_owned().ok();
+    is_regular.then(named).flatten()
 }
 
 impl HostFile {
