@@ -28,7 +28,7 @@ const OURS_WITHOUT_RINGS: &str = "--no-io-uring";
 
 /// The same for libfuse's, which takes it only if told to.
 const LIBFUSE_RINGS: (&str, &[&str]) = (
-    "passthrough_hp -o io_uring",
+    way::HP_RINGS,
     &["--foreground", "-o", "io_uring", "SOURCE", "DIR"],
 );
 

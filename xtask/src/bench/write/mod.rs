@@ -10,7 +10,10 @@
 mod buffers;
 mod calls;
 mod counters;
+mod creation;
 mod goals;
+mod here;
+mod idle;
 mod lineup;
 pub(super) mod native;
 mod schedulers;
@@ -46,8 +49,9 @@ type Part = (&'static str, fn(&mut Bench) -> Outcome);
 /// What makes a native file system.
 type MakeNative = fn(&Place, &'static Kind) -> Outcome<Native>;
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("throughput", throughput::throughput),
+    ("creation", creation::creation),
     ("calls", calls::calls),
     ("units", units::units),
     ("buffers", buffers::buffers),

@@ -5,12 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anteros_fuse::{MountOptions, Operation, Session, Unmounter};
+use anteros_fuse::{MountOptions, Operation, Session};
 use anteros_passthru::HostFs;
 
+use super::here::Here;
 use crate::Outcome;
 use crate::bench::place::Place;
 
@@ -19,8 +20,7 @@ pub(super) const PAPER_RATE: f64 = 40e6;
 
 /// A mount of a directory that writes slowly, until dropped.
 pub(super) struct Throttle {
-    unmounter: Unmounter,
-    served: Option<JoinHandle<()>>,
+    _served: Here,
     directory: PathBuf,
 }
 
@@ -49,30 +49,14 @@ impl Throttle {
                 }
             });
         Ok(Self {
-            unmounter: session.unmounter(),
+            _served: Here::serve(session),
             directory,
-            served: Some(thread::spawn(move || {
-                if let Err(error) = session.run() {
-                    eprintln!("bench write: throttle: {error}");
-                }
-            })),
         })
     }
 
     /// Where the files of the source are written slowly.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
-    }
-}
-
-impl Drop for Throttle {
-    fn drop(&mut self) {
-        if let Err(error) = self.unmounter.unmount() {
-            eprintln!("bench write: throttle: {error}");
-        }
-        if let Some(served) = self.served.take() {
-            let _ = served.join();
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::bench::place::Place;
 
 /// How long nothing is done before the time is taken: daemons go on starting when the mount stands, and those of the
 /// turn before go on ending.
-const REST: Duration = Duration::from_millis(100);
+pub(super) const REST: Duration = Duration::from_millis(100);
 
 /// A directory that is written to in some way, until dropped.
 pub(super) struct Served {

@@ -15,7 +15,9 @@ pub(super) const DAEMON: &str = "anteros --data daemon";
 pub(super) const BASELINE: &str = "anteros --data daemon --unit 4K";
 pub(super) const BUFFER: &str = "anteros --data buffer";
 pub(super) const CACHE: &str = "anteros --data cache";
+pub(super) const WITHOUT_RINGS: &str = "anteros --no-io-uring";
 pub(super) const HP: &str = "passthrough_hp";
+pub(super) const HP_RINGS: &str = "passthrough_hp -o io_uring";
 pub(super) const HP_WITHOUT: &str = "passthrough_hp --nopassthrough";
 pub(super) const HP_WITHOUT_ARGUMENTS: [&str; 4] =
     ["--foreground", "--nopassthrough", "SOURCE", "DIR"];
@@ -33,6 +35,8 @@ enum How {
     Native,
     /// By a daemon: its words, of which `SOURCE` and `DIR` stand for the two directories.
     Daemon(Vec<OsString>),
+    /// By the [daemon that does nothing](super::idle), over io_uring where that is on, or not.
+    Idle { io_uring: bool },
 }
 
 impl Way {
@@ -40,6 +44,26 @@ impl Way {
         Self {
             name: NATIVE.to_owned(),
             how: How::Native,
+        }
+    }
+
+    /// The daemon that does nothing.
+    pub(super) fn idle(io_uring: bool) -> Self {
+        let name = match io_uring {
+            true => "a daemon that does nothing",
+            false => "the same by /dev/fuse",
+        };
+        Self {
+            name: name.to_owned(),
+            how: How::Idle { io_uring },
+        }
+    }
+
+    /// Whether it is that, and if so, how it is asked.
+    pub(super) fn is_idle(&self) -> Option<bool> {
+        match self.how {
+            How::Idle { io_uring } => Some(io_uring),
+            _ => None,
         }
     }
 
@@ -114,6 +138,7 @@ impl Contender for Way {
     fn command(&self) -> String {
         match &self.how {
             How::Native => "(in SOURCE itself)".to_owned(),
+            How::Idle { .. } => "(in this process)".to_owned(),
             How::Daemon(words) => {
                 let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
                 words.join(" ")
