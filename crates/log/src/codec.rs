@@ -78,10 +78,11 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    fn of_lz4(self) -> Effort {
+    /// Of single pages, LZ4 itself finds out that they gain nothing before a look at them would.
+    fn lz4(self) -> Option<Lz4Encoder> {
         match self {
-            Self::Quick => Effort::Fast,
-            Self::Thorough => Effort::High(9),
+            Self::Quick => Some(Lz4Encoder::new(Effort::Fast).ok()?.without_probe()),
+            Self::Thorough => Lz4Encoder::new(Effort::High(9)).ok(),
         }
     }
 
@@ -119,8 +120,8 @@ impl Encoders {
     ) -> Option<Encoded> {
         match codec {
             Codec::Lz4 => {
-                let effort = self.pace.of_lz4();
-                self.lz4 = self.lz4.take().or_else(|| Lz4Encoder::new(effort).ok());
+                let pace = self.pace;
+                self.lz4 = self.lz4.take().or_else(|| pace.lz4());
                 self.lz4.as_mut()?.encode(input, output)
             }
             Codec::Lzo => {

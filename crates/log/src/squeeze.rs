@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use anteros_codec::Encoded;
+
 use crate::codec::{Codec, Encoders, Pace};
 use crate::layout::packed::{Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
@@ -156,11 +158,11 @@ impl Squeezer {
         })
     }
 
-    /// How many of the pages are in the output now.
+    /// How many of the pages are in the output now. Where the first gains nothing by itself, it is left, whatever comes behind: trying
+    /// all of them again for each that gains nothing would take much longer than they are worth.
     fn fit(&mut self, codec: Codec, input: &[u8], room: usize) -> Option<usize> {
         let mut count = input.len() / BLOCK_BYTES;
-        // A codec that does not say how much would fit is asked for halves; not where the first page gains nothing.
-        if count > 1 && !codec.takes_parts() && !self.encode_page(codec, input, room) {
+        if count > 1 && !self.encode_page(codec, input, room) {
             return None;
         }
         while count > 1 {
@@ -172,7 +174,7 @@ impl Squeezer {
                     self.output.truncate(encoded.written);
                     return Some(count);
                 }
-                Some(encoded) => count = encoded.consumed / BLOCK_BYTES,
+                Some(encoded) => count = pages_worth(encoded),
                 None if codec.takes_parts() => count = 1,
                 None => count /= 2,
             }
@@ -197,6 +199,12 @@ impl Squeezer {
     }
 }
 
+/// How many pages may be worth a chunk, if so much of them gains so much: no fewer of them gain more.
+fn pages_worth(encoded: Encoded) -> usize {
+    let gained = encoded.consumed - encoded.written;
+    (encoded.consumed / BLOCK_BYTES).min(gained / GAIN_MIN)
+}
+
 /// The pages of a chunk.
 pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut pages = vec![0; usize::from(slot.blocks) * BLOCK_BYTES];
@@ -205,4 +213,63 @@ pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
     }
     Codec::numbered(slot.codec)?.decode(bytes, &mut pages)?;
     Some(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::FileKind;
+    use crate::policy::Policy;
+
+    /// Pages of noise (`n`) and of text (`t`).
+    fn pages(kinds: &str) -> Vec<(u32, Arc<Block>)> {
+        let mut state = 7_u32;
+        let mut noise = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let mut page = |kind| match kind {
+            'n' => std::array::from_fn(&mut noise),
+            _ => std::array::from_fn(|at| b"a row of a table "[at % 17]),
+        };
+        let pages = kinds.chars().map(|kind| Arc::new(page(kind)));
+        (0..).zip(pages).collect()
+    }
+
+    /// The first page and the number of pages of each chunk, all of which hold what they should.
+    fn chunks(kinds: &str) -> Vec<(u32, u8)> {
+        let pages = pages(kinds);
+        let rules = Policy::Record.rules(FileKind::RollbackJournal).unwrap();
+        let room = CHUNK_BYTES_MAX;
+        let chunks = Squeezer::default().squeeze(3, &pages, &rules, Codec::Lz4, room);
+        for chunk in &chunks {
+            let expanded = expand(&chunk.slot(), &chunk.bytes).unwrap();
+            let whole = &pages[chunk.lblk as usize..][..chunk.blocks.into()];
+            let whole: Vec<u8> = whole.iter().flat_map(|(_, page)| **page).collect();
+            assert!(expanded == whole);
+            assert!(chunk.bytes.len() <= whole.len() - GAIN_MIN * usize::from(chunk.blocks));
+        }
+        chunks
+            .iter()
+            .map(|chunk| (chunk.lblk, chunk.blocks))
+            .collect()
+    }
+
+    #[test]
+    fn a_chunk_begins_with_a_page_that_gains() {
+        assert_eq!(chunks("nnntttttnnn"), [(3, 8)]);
+        assert_eq!(chunks("tn"), [(0, 2)]);
+        assert_eq!(chunks("nnnnnn"), []);
+    }
+
+    #[test]
+    fn a_chunk_has_as_many_pages_as_gain_enough_together() {
+        let noise = "n".repeat(30);
+        let [(0, blocks)] = chunks(&format!("t{noise}"))[..] else {
+            panic!("one chunk");
+        };
+        // A page of text gains nearly all of its 4 KiB: 256 bytes for each of 14 pages, 13 of which LZ4 makes longer by 16.
+        assert_eq!(blocks, 14);
+        assert_eq!(chunks(&format!("{noise}tt"))[..], [(30, 2)]);
+    }
 }
