@@ -38,7 +38,8 @@ impl<F: Writable> Shared<F> {
             drops_privileges,
             charge: 0,
         };
-        if !self.may_buffer(&request) || self.comes_first(&inode) {
+        let stays_out = !self.may_buffer(&request) || self.is_crowded(&content);
+        if stays_out || self.comes_first(&inode) {
             return self.write_through(&inode, file.handle, &request, content.bytes());
         }
         let statfs = || self.inner.statfs();
@@ -80,6 +81,20 @@ impl<F: Writable> Shared<F> {
     fn comes_first(&self, inode: &Inode) -> bool {
         let follows = std::mem::replace(&mut inode.lock().follows, true);
         self.options.passes_first && !follows
+    }
+
+    /// Whether content would be written by whoever answers, and that would win nothing.
+    fn is_crowded(&self, content: &Content<'_>) -> bool {
+        match content {
+            Content::Lent(payload)
+                if self.options.form == Form::Queues && self.options.threaded =>
+            {
+                payload.writer() != 0
+                    && queues::stands_alone(payload.bytes().len())
+                    && self.crowd.is_joined_by(payload.writer(), Instant::now())
+            }
+            _ => false,
+        }
     }
 
     /// Writes at once, after what was buffered before.

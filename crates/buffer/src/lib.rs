@@ -46,13 +46,14 @@
 //!
 //! 1. a shard of the table of inodes
 //! 2. the state of one inode
-//! 3. the set of dirty inodes, the pool of memory, the known space or the signal: one of them, except
+//! 3. the set of dirty inodes, the pool of memory, the known space, who writes of late or the signal: one of them, except
 //!    that the signal's may be held to look at the set
 //!
 //! A panic below is an error to those whose data was being written, and passes through whoever
 //! called; nobody is left waiting.
 
 mod accept;
+mod crowd;
 mod entries;
 mod error;
 mod flush;
@@ -74,6 +75,7 @@ use std::time::{Duration, Instant};
 use anteros_core::{FsError, FsResult, Ino, OpenFile, PAGE_BYTES, Writable, begin_on_page};
 
 use accept::Accepted;
+use crowd::Crowd;
 pub use error::Unreported;
 use flush::Dirty;
 use inode::Inode;
@@ -96,7 +98,7 @@ pub enum Form {
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
     /// larger ones stay as they are, and whoever answered such a request writes it then
-    /// ([`hand_on`](Writable::hand_on)); what is gathered or copied begins on a page of memory. The thread is called when half of
+    /// ([`hand_on`](Writable::hand_on)), or before the answer where there are as many writers as processors; what is gathered or copied begins on a page of memory. The thread is called when half of
     /// [`Options::bytes_max`] is taken, or someone else is already at it; the interval is for what is left.
     #[default]
     Queues,
@@ -188,6 +190,7 @@ struct Shared<F> {
     unreported: Mutex<Vec<Unreported>>,
     /// How many of those who answer are writing.
     helpers: AtomicUsize,
+    crowd: Crowd,
     stopped: AtomicBool,
 }
 
@@ -228,6 +231,7 @@ impl<F: Writable + 'static> Buffered<F> {
             last_tick: Mutex::new(Instant::now()),
             unreported: Mutex::default(),
             helpers: AtomicUsize::new(0),
+            crowd: Crowd::new(),
             stopped: AtomicBool::new(false),
         });
         let thread = if options.threaded {

@@ -35,6 +35,11 @@ pub(crate) fn exceeds(len: usize, bytes_max: usize) -> bool {
     buffer_bytes(Pool::room_for(len)) > bytes_max
 }
 
+/// Whether a request is too large to be gathered with others.
+pub(crate) fn stands_alone(len: usize) -> bool {
+    len >= GATHERED_BELOW
+}
+
 pub(crate) fn accept<F: Writable>(
     shared: &Shared<F>,
     inode: &Arc<Inode>,
@@ -43,7 +48,7 @@ pub(crate) fn accept<F: Writable>(
 ) -> FsResult<Accepted> {
     let region_bytes = shared.options.region_bytes;
     let len = request.len;
-    if len < GATHERED_BELOW && len <= region_bytes {
+    if !stands_alone(len) && len <= region_bytes {
         let first_room = Pool::room_for(len).min(region_bytes);
         return shared.gather(inode, request, content.bytes(), first_room, |extent| {
             grow(&shared.pool, extent, len, region_bytes)

@@ -80,6 +80,7 @@ pub struct Changes {
 pub struct Payload<'a> {
     buffer: &'a mut Vec<u8>,
     content: Range<usize>,
+    writer: u32,
 }
 
 impl<'a> Payload<'a> {
@@ -90,7 +91,22 @@ impl<'a> Payload<'a> {
     /// When the buffer does not reach so far.
     pub fn new(buffer: &'a mut Vec<u8>, content: Range<usize>) -> Self {
         assert!(content.start <= content.end && content.end <= buffer.len());
-        Self { buffer, content }
+        Self {
+            buffer,
+            content,
+            writer: 0,
+        }
+    }
+
+    /// As written by this process.
+    #[must_use]
+    pub fn by(self, writer: u32) -> Self {
+        Self { writer, ..self }
+    }
+
+    /// The process that writes it; 0 if there is none to name.
+    pub fn writer(&self) -> u32 {
+        self.writer
     }
 
     /// The content.

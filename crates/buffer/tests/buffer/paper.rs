@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anteros_buffer::{Form, Options};
-use anteros_core::{Payload, Writable};
+use anteros_core::{OpenFile, Payload, Writable};
 use rustix::fs::OFlags;
 
 use crate::model::{Numbers, create, open};
@@ -219,6 +219,38 @@ fn whoever_answered_writes_what_nothing_joins() {
         let left = if threaded { 0 } else { 68 << 10 };
         assert_eq!(fs.statistics().buffered_bytes, left);
     }
+}
+
+/// Where there is a writer for each processor, none of them goes on sooner for an early answer.
+#[test]
+fn in_a_crowd_of_writers_large_content_goes_down_at_once() {
+    let fs = buffered(untimed(Form::Queues));
+    let crowd = std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .max(2);
+    let files: Vec<_> = (1..=crowd as u32)
+        .map(|writer| {
+            (
+                writer,
+                create(&fs, &format!("file{writer}"), OFlags::WRONLY),
+            )
+        })
+        .collect();
+    let mut request = Vec::with_capacity(80 << 10);
+    let mut write = |writer, file: OpenFile| {
+        request.resize(64 << 10, 7);
+        let payload = Payload::new(&mut request, 0..64 << 10).by(writer);
+        fs.write_payload(file, 0, payload, false).unwrap();
+        fs.hand_on(file.ino);
+        fs.statistics().writes_through
+    };
+    for _ in 0..10 {
+        assert_eq!(write(1, files[0].1), 0, "alone");
+    }
+    // They count as many only if they come soon after each other.
+    let joined = (0..1000).any(|_| files.iter().any(|&(writer, file)| write(writer, file) > 0));
+    assert!(joined);
+    assert_eq!(fs.statistics().buffered_bytes, 0);
 }
 
 #[test]

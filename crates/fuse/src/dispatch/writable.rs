@@ -268,7 +268,7 @@ impl Writing<'_> {
         if end > request.bytes().len() {
             return Err(Errno::INVAL);
         }
-        let payload = request.payload(WRITE_HEAD_LEN..end);
+        let payload = request.payload(WRITE_HEAD_LEN..end).by(self.header.pid);
         let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
         let file = self.file(write.fh);
         let written = self.fs.write_payload(file, write.offset, payload, drops);
