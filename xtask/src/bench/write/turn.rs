@@ -9,7 +9,7 @@ use super::Bench;
 use super::counters::Counters;
 use super::native::Native;
 use super::way::Way;
-use super::workload::{Workload, get_ready};
+use super::workload::{Workload, get_ready, in_turns};
 use crate::Outcome;
 use crate::bench::mounted::Daemon;
 use crate::bench::place::Place;
@@ -131,6 +131,7 @@ impl Bench<'_> {
 /// When it fails, or not all lies there afterwards.
 pub(super) fn timed(served: &Served, workload: &Workload) -> Outcome<[f64; 2]> {
     get_ready();
+    warm(&served.source.with_file_name("warm"), workload.leaves)?;
     thread::sleep(REST);
     let start = Instant::now();
     let amount = (workload.work)(&served.directory)?;
@@ -139,6 +140,14 @@ pub(super) fn timed(served: &Served, workload: &Workload) -> Outcome<[f64; 2]> {
     let stored = start.elapsed().as_secs_f64();
     check(&served.source, workload.leaves)?;
     Ok([cached, stored].map(|seconds| amount / seconds))
+}
+
+/// Has the kernel take as much memory for a file as the turn will need, and give it back. Memory that a virtual machine has lent
+/// to its host meanwhile comes back so slowly that nothing else of the turn would be seen.
+fn warm(directory: &Path, bytes: u64) -> Outcome {
+    fs::create_dir(directory)?;
+    in_turns(directory, 1, 1 << 20, bytes)?;
+    Ok(fs::remove_dir_all(directory)?)
 }
 
 /// Makes sure that a directory's files have so many bytes in all.
