@@ -95,6 +95,19 @@ impl From<Mark> for Turn {
     }
 }
 
+/// A compaction that goes on.
+struct Work<G> {
+    squeezer: Squeezer,
+    done: Compacted,
+    goes_on: G,
+}
+
+impl<G: FnMut(&Compacted) -> bool> Work<G> {
+    fn goes_on(&mut self) -> bool {
+        (self.goes_on)(&self.done)
+    }
+}
+
 /// What is to be compressed, and what launches did with it.
 #[derive(Default)]
 struct Asked {
@@ -139,25 +152,28 @@ impl Log {
         &self,
         files: &[Ino],
         reads: impl Fn(Ino) -> Option<FileReads>,
-        mut goes_on: impl FnMut(&Compacted) -> bool,
+        goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
-        let mut done = Compacted::default();
-        let mut squeezer = Squeezer::new(Pace::Thorough);
-        let mut asked = self.sort(files, reads, &mut done)?;
+        let mut work = Work {
+            squeezer: Squeezer::new(Pace::Thorough),
+            done: Compacted::default(),
+            goes_on,
+        };
+        let mut asked = self.sort(files, reads, &mut work.done)?;
         let first = asked.launched();
-        if !self.compact_windows(&first, &mut squeezer, &mut done, &mut goes_on)? {
-            return Ok(done);
+        if !self.compact_windows(&first, &mut work)? {
+            return Ok(work.done);
         }
         for (ino, reads) in asked.executables {
             let read = reads.core.iter().chain(&reads.other);
             let read = read.map(|read| read.lblk).collect();
-            if !self.compact_rest(ino, read, &mut squeezer, &mut done, &mut goes_on)? {
-                return Ok(done);
+            if !self.compact_rest(ino, read, &mut work)? {
+                return Ok(work.done);
             }
         }
         asked.trail.sort_unstable();
-        self.gather_nodes(&asked.trail)?;
-        Ok(done)
+        self.gather_nodes(&asked.trail, &mut work)?;
+        Ok(work.done)
     }
 
     /// Finds out what is asked for.
@@ -201,9 +217,7 @@ impl Log {
         &self,
         ino: u32,
         mut read: Vec<u32>,
-        squeezer: &mut Squeezer,
-        done: &mut Compacted,
-        goes_on: &mut impl FnMut(&Compacted) -> bool,
+        work: &mut Work<impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         read.sort_unstable();
         let end = match self.lock().blocks_of(ino) {
@@ -216,7 +230,7 @@ impl Log {
                 Err(FsError::NotFound) => return Ok(true),
                 rest => rest?,
             };
-            if !self.compact_windows(&rest, squeezer, done, goes_on)? {
+            if !self.compact_windows(&rest, work)? {
                 return Ok(false);
             }
         }
@@ -225,9 +239,16 @@ impl Log {
 
     /// Writes what leads to the inodes that launches look up, and to the content that each of them reads, in that order, so that
     /// it lies together: directories, inodes, nodes with pointers.
-    fn gather_nodes(&self, trail: &[Stop]) -> FsResult<()> {
+    fn gather_nodes(
+        &self,
+        trail: &[Stop],
+        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<()> {
         let mut gathered = HashSet::new();
         for marks in trail.chunks(STEP_BLOCKS) {
+            if !work.goes_on() {
+                break;
+            }
             let mut state = self.lock();
             state.check_writable()?;
             let done = state.gather_step(marks, &mut gathered);
@@ -242,12 +263,10 @@ impl Log {
     fn compact_windows(
         &self,
         mut windows: &[Window],
-        squeezer: &mut Squeezer,
-        done: &mut Compacted,
-        goes_on: &mut impl FnMut(&Compacted) -> bool,
+        work: &mut Work<impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         while !windows.is_empty() {
-            if !goes_on(done) {
+            if !work.goes_on() {
                 return Ok(false);
             }
             let mut blocks = 0;
@@ -258,7 +277,7 @@ impl Log {
             let (now, later) = windows.split_at(windows.iter().take_while(fits).count());
             let mut state = self.lock();
             state.check_writable()?;
-            let compacted = state.compact_step(now, squeezer, done);
+            let compacted = state.compact_step(now, &mut work.squeezer, &mut work.done);
             state.submit()?;
             compacted?;
             state.shrink();
