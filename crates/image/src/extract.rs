@@ -12,6 +12,8 @@
 //! What is created is asked for its state, and only what differs is changed. Extracting an ordinary
 //! file takes openat, pwrite, fstat, utimensat and close.
 
+mod privileges;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -37,6 +39,7 @@ use crate::descent::{Descent, Identity, identity, open_dir};
 use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
 use crate::{DirCursor, Error, Image, ImagePath, OwnedDirent, Result, Xattr};
+use privileges::{is_device, is_privileged_attribute, permitted, withheld};
 
 /// Which extended attributes matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +72,8 @@ pub struct ExtractOptions {
     pub overwrite: bool,
     /// Whether to go on with the next file after an error.
     pub keep_going: bool,
-    /// Whether to set owners and groups.
+    /// Whether to set owners and groups. If not, privileges are withheld as well: set-id bits are
+    /// dropped, devices and attributes of the namespaces `security` and `trusted` left out.
     pub owners: bool,
     /// Whether to set modification times; access times are set to the same.
     pub times: bool,
@@ -117,7 +121,8 @@ pub trait ExtractObserver: Sync {
 /// Hears nothing.
 impl ExtractObserver for () {}
 
-/// Something that was left out because the system does not permit or know it.
+/// Something that was left out because the system does not permit or know it, or because it would be
+/// a privilege of whoever extracts.
 #[derive(Debug)]
 pub struct Warning {
     /// The file.
@@ -526,9 +531,10 @@ impl Run<'_> {
                 self.set_xattr(object, trail, xattr)?;
             }
         }
-        let differs = stat.st_mode & 0o7777 != u32::from(inode.perm);
+        let perm = permitted(inode, self.options.owners);
+        let differs = stat.st_mode & 0o7777 != u32::from(perm);
         if (differs || inherits_acl) && inode.kind != FileKind::Symlink {
-            object.chmod(inode).map_err(os("set its mode"))?;
+            object.chmod(perm).map_err(os("set its mode"))?;
         }
         if self.options.times {
             object.set_times(inode.mtime).map_err(os("set its times"))?;
@@ -542,6 +548,10 @@ impl Run<'_> {
         trail: &Trail,
         xattr: Xattr,
     ) -> Result<(), ExtractProblem> {
+        if !self.options.owners && is_privileged_attribute(&xattr.name) {
+            self.warn(trail, Omitted::Xattr(xattr.name), withheld());
+            return Ok(());
+        }
         match object.set_xattr(&xattr) {
             Err(error @ (Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)) => {
                 self.warn(trail, Omitted::Xattr(xattr.name), error.into());
@@ -606,8 +616,8 @@ impl Object<'_> {
         }
     }
 
-    fn chmod(self, inode: &Inode) -> rustix::io::Result<()> {
-        let mode = Mode::from_raw_mode(inode.perm.into());
+    fn chmod(self, perm: u16) -> rustix::io::Result<()> {
+        let mode = Mode::from_raw_mode(perm.into());
         match self {
             Self::Open(fd) => rustix::fs::fchmod(fd, mode),
             Self::Named(dir, name) => {
@@ -884,6 +894,10 @@ impl<'a> Walker<'a> {
         match inode.kind {
             FileKind::Regular => self.create_file(trail, name, inode, inherits_acl)?,
             FileKind::Symlink => self.create_symlink(name, inode)?,
+            _ if !self.run.options.owners && is_device(inode) => {
+                self.run.warn(trail, Omitted::Device, withheld());
+                return Ok(false);
+            }
             _ => match self.create_node(name, inode) {
                 Err(ExtractProblem::Os { source, .. }) if is_refused_device(inode, &source) => {
                     self.run.warn(trail, Omitted::Device, source);

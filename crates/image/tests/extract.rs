@@ -298,9 +298,20 @@ fn a_user_without_rights_gets_all_that_they_may_have() {
         excluded: &unreadable,
         ..verify_options()
     };
-    let missing = ["modes/0000", "nodes/disk", "nodes/large", "nodes/null"];
+    let withheld = [
+        "/modes/2755: mode 2755 in the image, 0755 in the source",
+        "/modes/4755: mode 4755 in the image, 0755 in the source",
+        "/modes/6711: mode 6711 in the image, 0711 in the source",
+    ];
+    let missing = ["nodes/disk", "nodes/large", "nodes/null"];
     let missing = missing.map(|name| format!("/{name}: only in the image"));
-    assert_eq!(differences(&image, target.path(), &options), missing);
+    let expected = ["/modes/0000: only in the image"].map(String::from);
+    let expected = expected
+        .into_iter()
+        .chain(withheld.map(String::from))
+        .chain(missing);
+    let expected: Vec<_> = expected.collect();
+    assert_eq!(differences(&image, target.path(), &options), expected);
 
     let options = ExtractOptions {
         xattrs: XattrScope::All,
@@ -362,6 +373,86 @@ fn run_as_nobody(test: &str) {
         output.status.success() && said.contains("1 passed"),
         "{said}"
     );
+}
+
+/// A set-id bit lends the identity of the owner that the image names. Whoever extracts without
+/// owners must not lend their own.
+#[test]
+fn set_id_bits_are_dropped_where_owners_are_not_set() {
+    let image = open_fixture("lz4");
+    let place = tempfile::tempdir().unwrap();
+    let options = ExtractOptions {
+        owners: false,
+        ..ExtractOptions::default()
+    };
+    let target = place.path().join("modes");
+    try_extract(&image, "modes", &target, &options).unwrap();
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o7777;
+    for (name, expected) in [
+        ("0644", 0o644),
+        ("2755", 0o755),
+        ("4755", 0o755),
+        ("6711", 0o711),
+        ("sticky", 0o1777),
+    ] {
+        assert_eq!(mode(&target.join(name)), expected, "{name}");
+    }
+    // One file, and one that replaces what has the bits.
+    let alone = place.path().join("alone");
+    fs::write(&alone, "").unwrap();
+    fs::set_permissions(&alone, fs::Permissions::from_mode(0o6755)).unwrap();
+    let options = ExtractOptions {
+        overwrite: true,
+        ..options
+    };
+    try_extract(&image, "modes/6711", &alone, &options).unwrap();
+    assert_eq!(mode(&alone), 0o711);
+    // Directories, and the one that was there.
+    let dir = [Dir {
+        name: "dir",
+        perm: 0o6755,
+    }];
+    let image = open_bytes(chain(&dir));
+    let target = place.path().join("dirs");
+    fs::create_dir_all(target.join("dir")).unwrap();
+    fs::set_permissions(target.join("dir"), fs::Permissions::from_mode(0o2700)).unwrap();
+    try_extract(&image, "", &target, &options).unwrap();
+    assert_eq!(mode(&target.join("dir")), 0o755);
+}
+
+/// Capabilities and devices are root's powers for whoever may execute or open them.
+#[test]
+fn privileged_attributes_and_devices_are_left_out_where_owners_are_not_set() {
+    let image = open_fixture("lz4");
+    let target = tempfile::tempdir().unwrap();
+    let options = ExtractOptions {
+        owners: false,
+        xattrs: XattrScope::All,
+        ..ExtractOptions::default()
+    };
+    let (warnings, cancel) = (Warnings::default(), AtomicBool::new(false));
+    let summary = extract(&image, b"", target.path(), &options, &warnings, &cancel).unwrap();
+    assert!(!summary.is_complete());
+    assert_eq!(summary.devices_omitted, 3);
+    let warnings = warnings.0.into_inner().unwrap();
+    for omitted in [
+        "/xattrs/capable: the attribute security.capability was left out: owners are not set",
+        "/xattrs/labelled: the attribute security.selinux was left out: owners are not set",
+        "/xattrs/overlay: the attribute trusted.overlay.opaque was left out: owners are not set",
+        "/nodes/disk: the device was left out: owners are not set",
+    ] {
+        assert!(
+            warnings.iter().any(|said| said.starts_with(omitted)),
+            "{omitted}: {warnings:?}"
+        );
+    }
+    assert_eq!(xattrs(&target.path().join("xattrs/capable")), "-");
+    assert_ne!(xattrs(&target.path().join("xattrs/one")), "-");
+    let nodes = fs::read_dir(target.path().join("nodes")).unwrap();
+    for node in nodes {
+        let kind = node.unwrap().file_type().unwrap();
+        assert!(!kind.is_block_device() && !kind.is_char_device());
+    }
 }
 
 #[test]
@@ -654,7 +745,6 @@ fn expectations_replace_the_source() {
     let target = tempfile::tempdir().unwrap();
     let options = ExtractOptions {
         times: false,
-        owners: false,
         ..ExtractOptions::default()
     };
     try_extract(&image, "", target.path(), &options).unwrap();
@@ -666,7 +756,7 @@ fn expectations_replace_the_source() {
     let omitted: Vec<_> = if is_root() {
         vec![]
     } else {
-        vec!["disk", "large", "null"]
+        vec!["disk", "large", "null", "2755", "4755", "6711"]
     };
     assert_eq!(
         differences(&image, target.path(), &options).len(),

@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long)]
     keep_going: bool,
 
-    /// Do not set owners (only root does)
+    /// Do not set owners (only root does), nor what is a privilege without its owner: set-id bits, capabilities, devices
     #[arg(long)]
     no_owners: bool,
 
