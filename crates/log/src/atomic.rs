@@ -36,7 +36,7 @@ impl State {
     pub(crate) fn size(&mut self, ino: u32) -> FsResult<u64> {
         match self.staged.get(&ino) {
             Some(staged) => Ok(staged.size),
-            None => Ok(self.live(ino)?.inode.attributes.size),
+            None => Ok(self.live(ino)?.inode().attributes.size),
         }
     }
 
@@ -62,7 +62,7 @@ impl State {
             Some(_) => return Err(busy()),
             None => self.leave_inline(ino)?,
         }
-        let size = self.live(ino)?.inode.attributes.size;
+        let size = self.live(ino)?.inode().attributes.size;
         let pages = BTreeMap::new();
         self.staged.insert(ino, Staged { by, pages, size });
         Ok(())

@@ -184,7 +184,7 @@ impl Checker {
         if let Err(error) = listed {
             self.report.note(&place, error);
         } else if let Ok(live) = self.state.live(parent) {
-            let stated = live.inode.entries as usize;
+            let stated = live.inode().entries as usize;
             if stated != names.len() {
                 self.report.note(
                     &place,
@@ -198,7 +198,7 @@ impl Checker {
     fn check_named(&mut self, parent: u32, name: &[u8], ino: u32, kind: u8) {
         let place = || format!("directory {parent}, {:?}", String::from_utf8_lossy(name));
         let found = match self.state.live(ino) {
-            Ok(live) => live.inode.attributes,
+            Ok(live) => live.inode().attributes,
             Err(error) => {
                 return self
                     .report
@@ -233,8 +233,8 @@ impl Checker {
 
     fn try_visit(&mut self, ino: u32) -> FsResult<()> {
         let live = self.state.live(ino)?;
-        let attributes = live.inode.attributes;
-        let xattr_nid = live.inode.xattr_nid;
+        let attributes = live.inode().attributes;
+        let xattr_nid = live.inode().xattr_nid;
         match attributes.kind {
             FileKind::Regular => self.report.files += 1,
             FileKind::Directory => self.report.directories += 1,
@@ -419,7 +419,7 @@ impl Checker {
                 FileKind::Directory => 2 + links.below,
                 _ => links.names,
             };
-            let stated = live.inode.attributes.nlink;
+            let stated = live.inode().attributes.nlink;
             if counted != stated {
                 self.report.note(
                     format_args!("inode {ino}"),

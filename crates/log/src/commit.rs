@@ -102,7 +102,7 @@ impl State {
     /// with their names.
     fn has_news(&self, ino: u32) -> bool {
         self.loaded(ino).is_some_and(|live| {
-            live.inode.attributes.nlink > 0
+            live.inode().attributes.nlink > 0
                 && live.kind() != FileKind::Directory
                 && (live.content_changed || live.dirty_pages > 0 || !live.unrecorded.is_empty())
         })
@@ -144,7 +144,7 @@ impl State {
 
     fn append_inode(&mut self, ino: u32, whole: bool, stream: &mut Vec<u8>) -> FsResult<()> {
         let live = self.live(ino)?;
-        let attributes = live.inode.attributes;
+        let attributes = live.inode().attributes;
         Record::Attributes {
             ino,
             whole,
@@ -162,7 +162,7 @@ impl State {
         if attributes.is_inline {
             Record::Inline {
                 ino,
-                bytes: &live.inode.inline,
+                bytes: &live.inode().inline,
             }
             .append(stream);
             return Ok(());

@@ -308,10 +308,10 @@ impl State {
     /// Finds out what kind of file the name says that it is, if that was forgotten.
     fn recall_name(&mut self, ino: u32) -> FsResult<()> {
         let live = self.live(ino)?;
-        if live.named != FileKind::Other || live.inode.attributes.nlink == 0 {
+        if live.named != FileKind::Other || live.inode().attributes.nlink == 0 {
             return Ok(());
         }
-        let parent = live.inode.attributes.parent;
+        let parent = live.inode().attributes.parent;
         let mut name = None;
         self.list(parent, 0, &mut |entry, _| match entry.ino == ino {
             true => {
@@ -325,7 +325,7 @@ impl State {
 
     /// Logical blocks of an inode, holes included.
     fn blocks_of(&mut self, ino: u32) -> FsResult<u32> {
-        Ok(blocks(&(0..self.live(ino)?.inode.attributes.size)).end)
+        Ok(blocks(&(0..self.live(ino)?.inode().attributes.size)).end)
     }
 
     /// Windows of all that is not in `read`, nor compressed in the background before.
@@ -391,7 +391,7 @@ impl State {
         };
         let mut ino = ino;
         while ino != ROOT && path.len() < DEPTH_MAX {
-            ino = self.live(ino)?.inode.attributes.parent;
+            ino = self.live(ino)?.inode().attributes.parent;
             path.push(ino);
         }
         for ino in path.into_iter().rev().filter(|&ino| gathered.insert(ino)) {
@@ -465,7 +465,7 @@ impl State {
         self.statistics.class_mut(class).compressing += compressing;
         let core = window.share == Share::Again;
         let live = self.live(window.ino)?;
-        if core && !live.inode.attributes.is_launched && !chunks.is_empty() {
+        if core && !live.inode().attributes.is_launched && !chunks.is_empty() {
             live.attributes().is_launched = true;
         }
         if window.left > packing.left {
@@ -488,7 +488,7 @@ impl State {
     fn pages_at_rest(&mut self, window: &Window) -> FsResult<Vec<(u32, Arc<Block>)>> {
         let Window { ino, range, .. } = window;
         let live = self.live(*ino)?;
-        if live.inode.attributes.is_inline
+        if live.inode().attributes.is_inline
             || live.pages.range(range.clone()).any(|(_, page)| page.dirty)
         {
             return Ok(Vec::new());

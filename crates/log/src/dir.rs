@@ -12,7 +12,8 @@ use crate::layout::node::INLINE_BYTES;
 use crate::layout::pointer::Pointer;
 use crate::layout::record::Record;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
-use crate::state::{Page, State};
+use crate::loaded::Page;
+use crate::state::State;
 
 /// The longest name.
 pub(crate) const NAME_MAX: usize = 255;
@@ -71,7 +72,7 @@ impl State {
         if live.kind() != FileKind::Directory {
             return Err(FsError::NotDirectory);
         }
-        Ok(live.inode.attributes.is_inline)
+        Ok(live.inode().attributes.is_inline)
     }
 
     /// A block of a directory.
@@ -133,7 +134,7 @@ impl State {
     pub(crate) fn find(&mut self, parent: u32, name: &[u8]) -> FsResult<Option<Named>> {
         let hash = self.hash(name);
         let found = if self.is_inline(parent)? {
-            dir::find_inline(&self.live(parent)?.inode.inline, hash, name)?
+            dir::find_inline(&self.live(parent)?.inode().inline, hash, name)?
         } else {
             let leaf = self.descend(parent, hash)?.leaf;
             dir::find(self.dir_block(parent, leaf)?, hash, name)?
@@ -155,8 +156,8 @@ impl State {
             self.add_to_tree(parent, entry)?;
         }
         let live = self.live(parent)?;
-        live.inode.entries = live.inode.entries.saturating_add(1);
-        live.dirty.set(true);
+        let inode = live.inode_mut();
+        inode.entries = inode.entries.saturating_add(1);
         Record::NameAdded {
             parent,
             ino: named.ino,
@@ -168,18 +169,18 @@ impl State {
     }
 
     fn add_inline(&mut self, parent: u32, entry: OwnedEntry) -> FsResult<()> {
-        let mut leaf = Leaf::from_inline(&self.live(parent)?.inode.inline)?;
+        let mut leaf = Leaf::from_inline(&self.live(parent)?.inode().inline)?;
         leaf.insert(entry)?;
         let bytes = leaf.encode_inline();
         if bytes.len() <= INLINE_BYTES {
-            self.live(parent)?.inode.inline = bytes;
+            self.live(parent)?.inode_mut().inline = bytes;
             return Ok(());
         }
         let block = leaf.encode().ok_or(FsError::NoSpace)?;
         self.space.check(1)?;
         let live = self.live(parent)?;
-        live.inode.inline.clear();
-        live.block.fill(0);
+        live.inode_mut().inline.clear();
+        live.pointers_mut().fill(0);
         let attributes = live.attributes();
         attributes.is_inline = false;
         attributes.size = BLOCK_BYTES as u64;
@@ -262,9 +263,9 @@ impl State {
         let hash = self.hash(name);
         if self.is_inline(parent)? {
             let live = self.live(parent)?;
-            let mut leaf = Leaf::from_inline(&live.inode.inline)?;
+            let mut leaf = Leaf::from_inline(&live.inode().inline)?;
             leaf.remove(hash, name);
-            live.inode.inline = leaf.encode_inline();
+            live.inode_mut().inline = leaf.encode_inline();
         } else {
             let lblk = self.descend(parent, hash)?.leaf;
             let mut leaf = Leaf::parse(self.dir_block(parent, lblk)?)?;
@@ -273,9 +274,9 @@ impl State {
             self.put_dir_block(parent, lblk, &block)?;
         }
         let live = self.live(parent)?;
-        live.dirty.set(true);
-        live.inode.entries = live.inode.entries.saturating_sub(1);
-        if live.inode.entries == 0 && !live.inode.attributes.is_inline {
+        let inode = live.inode_mut();
+        inode.entries = inode.entries.saturating_sub(1);
+        if inode.entries == 0 && !inode.attributes.is_inline {
             self.drop_content(parent)?;
             let attributes = self.live(parent)?.attributes();
             attributes.is_inline = true;
@@ -299,7 +300,7 @@ impl State {
         visit: &mut dyn FnMut(&Entry<'_>, u64) -> ControlFlow<()>,
     ) -> FsResult<()> {
         if self.is_inline(parent)? {
-            let inline = self.live(parent)?.inode.inline.clone();
+            let inline = self.live(parent)?.inode().inline.clone();
             let _ = visit_entries(dir::entries(&inline), from, &mut 0, visit)?;
             return Ok(());
         }

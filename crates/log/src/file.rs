@@ -10,10 +10,11 @@ use crate::layout::node::{FILE_BLOCKS, INLINE_BYTES};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
+use crate::loaded::Page;
 use crate::medium::{vanished, zeroed};
 use crate::pack::{self, Packing};
 use crate::policy::Policy;
-use crate::state::{Page, State};
+use crate::state::State;
 use crate::statistics::{Cause, Class};
 
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -93,9 +94,9 @@ impl State {
             return Ok(Plan::default());
         }
         let live = self.live(ino)?;
-        if live.inode.attributes.is_inline {
+        if live.inode().attributes.is_inline {
             let start = offset as usize;
-            let inline = live.inode.inline.get(start..start + len);
+            let inline = live.inode().inline.get(start..start + len);
             let rule = "the size is not that of the inline content";
             buf.copy_from_slice(inline.ok_or(Corrupt::Node {
                 nid: ino,
@@ -185,7 +186,7 @@ impl State {
             runs,
             packed,
             class,
-            alone: self.live(ino)?.inode.attributes.is_launched,
+            alone: self.live(ino)?.inode().attributes.is_launched,
         })
     }
 
@@ -341,7 +342,7 @@ impl State {
             return self.stage(ino, offset, data);
         }
         let written = if self.stays_inline(ino, end)? {
-            let inline = &mut self.live(ino)?.inode.inline;
+            let inline = &mut self.live(ino)?.inode_mut().inline;
             let range = offset as usize..end as usize;
             inline.resize(inline.len().max(range.end), 0);
             inline[range].copy_from_slice(data);
@@ -365,7 +366,7 @@ impl State {
     }
 
     fn stays_inline(&mut self, ino: u32, size: u64) -> FsResult<bool> {
-        Ok(self.live(ino)?.inode.attributes.is_inline && size <= INLINE_BYTES as u64)
+        Ok(self.live(ino)?.inode().attributes.is_inline && size <= INLINE_BYTES as u64)
     }
 
     fn write_blocks(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
@@ -397,18 +398,18 @@ impl State {
     /// Moves content out of the inode, into a block.
     pub(crate) fn leave_inline(&mut self, ino: u32) -> FsResult<()> {
         let live = self.live(ino)?;
-        if !live.inode.attributes.is_inline {
+        if !live.inode().attributes.is_inline {
             return Ok(());
         }
-        if !live.inode.inline.is_empty() {
+        if !live.inode().inline.is_empty() {
             // Before anything is changed: there may be no room.
             self.space.check(1)?;
         }
         let live = self.live(ino)?;
         live.attributes().is_inline = false;
         live.content_changed = true;
-        let inline = std::mem::take(&mut live.inode.inline);
-        live.block.fill(0);
+        let inline = std::mem::take(&mut live.inode_mut().inline);
+        live.pointers_mut().fill(0);
         if !inline.is_empty() {
             self.page_mut(ino, 0, true)?[..inline.len()].copy_from_slice(&inline);
         }
@@ -421,10 +422,10 @@ impl State {
             return Err(FsError::TooLarge);
         }
         if self.stays_inline(ino, size)? {
-            self.live(ino)?.inode.inline.resize(size as usize, 0);
+            self.live(ino)?.inode_mut().inline.resize(size as usize, 0);
         } else {
             self.leave_inline(ino)?;
-            let old = self.live(ino)?.inode.attributes.size;
+            let old = self.live(ino)?.inode().attributes.size;
             if size < old {
                 self.punch(ino, size..old.next_multiple_of(BLOCK).max(SIZE_MAX))?;
             }
@@ -435,14 +436,14 @@ impl State {
         attributes.size = size;
         if size == 0 {
             attributes.is_inline = true;
-            live.inode.inline.clear();
+            live.inode_mut().inline.clear();
         }
         Ok(())
     }
 
     /// Makes bytes zero and gives their blocks back.
     fn punch(&mut self, ino: u32, range: Range<u64>) -> FsResult<()> {
-        let size = self.live(ino)?.inode.attributes.size;
+        let size = self.live(ino)?.inode().attributes.size;
         let whole = range.start.div_ceil(BLOCK)..range.end / BLOCK;
         if whole.start > whole.end {
             return self.zero(ino, range);
@@ -567,11 +568,11 @@ impl State {
     /// As `lseek(2)` for data and holes.
     pub(crate) fn seek(&mut self, ino: u32, offset: u64, what: Seek) -> FsResult<u64> {
         let live = self.live(ino)?;
-        let size = live.inode.attributes.size;
+        let size = live.inode().attributes.size;
         if offset >= size {
             return Err(FsError::BeyondEnd);
         }
-        if live.inode.attributes.is_inline {
+        if live.inode().attributes.is_inline {
             return Ok(if what == Seek::Data { offset } else { size });
         }
         let range = blocks(&(offset..size));

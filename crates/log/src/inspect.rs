@@ -281,7 +281,7 @@ impl Inspector {
     /// When its own node cannot be read.
     pub fn inode(&mut self, ino: u32) -> FsResult<InodeView> {
         let state = self.state()?;
-        let inode = state.live(ino)?.inode.clone();
+        let inode = state.live(ino)?.inode().clone();
         let mut view = InodeView {
             ino,
             attributes: inode.attributes,

@@ -32,6 +32,7 @@ mod inspect;
 mod kind;
 mod launches;
 pub mod layout;
+mod loaded;
 mod log;
 mod medium;
 mod mkfs;

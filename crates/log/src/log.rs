@@ -200,6 +200,7 @@ impl Log {
             Ok(()) => Self::try_change(&mut state, change),
             Err(error) => Err(error),
         };
+        state.evict();
         Ok((changed, state.hand_over()))
     }
 
@@ -249,6 +250,7 @@ impl Log {
     ) -> FsResult<usize> {
         state.shrink();
         let plan = state.plan_read(ino, offset, buf)?;
+        state.evict();
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
         for run in &plan.runs {

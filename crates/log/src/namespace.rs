@@ -9,7 +9,8 @@ use crate::dir::{Named, type_of};
 use crate::kind;
 use crate::layout::ROOT;
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode, NodeKind};
-use crate::state::{Live, State};
+use crate::loaded::Live;
+use crate::state::State;
 
 /// Set-group-id: what is made in such a directory belongs to its group.
 const SETGID: u16 = 0o2000;
@@ -40,7 +41,7 @@ impl State {
         if live.kind() != FileKind::Directory {
             return Err(FsError::NotDirectory);
         }
-        if live.inode.attributes.nlink == 0 {
+        if live.inode().attributes.nlink == 0 {
             return Err(FsError::NotFound);
         }
         Ok(live)
@@ -101,7 +102,7 @@ impl State {
 
     /// Makes an inode without a name.
     fn give_birth(&mut self, parent: u32, birth: &Birth<'_>) -> FsResult<u32> {
-        let above = self.parent(parent)?.inode.attributes;
+        let above = self.parent(parent)?.inode().attributes;
         let ino = self.new_node(0, NodeKind::Inode, 0)?;
         let now = self.now();
         let inherits = above.perm & SETGID != 0;
@@ -162,7 +163,7 @@ impl State {
     pub(crate) fn make(&mut self, parent: u32, name: &[u8], birth: &Birth<'_>) -> FsResult<u32> {
         self.check_free(parent, name)?;
         let is_directory = birth.kind == FileKind::Directory;
-        if is_directory && self.live(parent)?.inode.attributes.nlink >= LINKS_MAX {
+        if is_directory && self.live(parent)?.inode().attributes.nlink >= LINKS_MAX {
             return Err(FsError::TooManyLinks);
         }
         let ino = self.give_birth(parent, birth)?;
@@ -194,7 +195,7 @@ impl State {
     /// Gives an inode another name.
     pub(crate) fn link(&mut self, ino: u32, parent: u32, name: &[u8]) -> FsResult<()> {
         self.check_free(parent, name)?;
-        let attributes = self.live(ino)?.inode.attributes;
+        let attributes = self.live(ino)?.inode().attributes;
         if attributes.kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
@@ -247,7 +248,7 @@ impl State {
         if live.kind() != FileKind::Directory {
             return Err(FsError::NotDirectory);
         }
-        if live.inode.entries > 0 {
+        if live.inode().entries > 0 {
             return Err(FsError::NotEmpty);
         }
         Ok(())
@@ -298,7 +299,7 @@ impl State {
         }
         self.drop_content(ino)?;
         self.drop_xattrs(ino)?;
-        let attributes = self.live(ino)?.inode.attributes;
+        let attributes = self.live(ino)?.inode().attributes;
         self.free_nid(ino)?;
         self.remove(ino);
         self.orphans.remove(&ino);
@@ -368,7 +369,7 @@ impl State {
             if at == ROOT {
                 return Ok(());
             }
-            at = self.live(at)?.inode.attributes.parent;
+            at = self.live(at)?.inode().attributes.parent;
         }
         Err(FsError::Corrupt(format!(
             "inode {parent}: the directories above it form a circle"

@@ -143,6 +143,11 @@ impl Nat {
         Ok(NatEntry::read(block, nid % NAT_PER_BLOCK))
     }
 
+    /// Lets go of what the device has.
+    pub(crate) fn let_go(&mut self) {
+        self.cached.clear();
+    }
+
     /// How many blocks the table has.
     pub(crate) fn table_blocks(&self) -> u32 {
         self.nids.div_ceil(NAT_PER_BLOCK)

@@ -72,6 +72,9 @@ pub struct Options {
     /// Whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
     /// does.
     pub writes_behind: bool,
+    /// All that is clean leaves memory after each operation. For tests: what was not marked as changed is lost then.
+    #[doc(hidden)]
+    pub evicts_always: bool,
     /// The time of day.
     pub clock: fn() -> Timestamp,
 }
@@ -92,6 +95,7 @@ impl Options {
             mode: Mode::default(),
             checkpoint_interval: Duration::from_secs(60),
             writes_behind: false,
+            evicts_always: false,
             clock,
         }
     }

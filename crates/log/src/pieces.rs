@@ -37,13 +37,13 @@ impl State {
     /// Whether the content of an inode is given back in pieces.
     pub(crate) fn is_large(&mut self, ino: u32) -> FsResult<bool> {
         let piece = self.piece();
-        Ok(self.live(ino)?.inode.attributes.blocks > u64::from(piece))
+        Ok(self.live(ino)?.inode().attributes.blocks > u64::from(piece))
     }
 
     /// Gives back what lies behind a block. The size is at most that of what stays.
     fn cut_off(&mut self, ino: u32, from: u32) -> FsResult<()> {
         let size = u64::from(from) * BLOCK;
-        if self.live(ino)?.inode.attributes.size > size {
+        if self.live(ino)?.inode().attributes.size > size {
             return self.truncate(ino, size);
         }
         self.drop_pages(ino, from..u32::MAX)?;
@@ -78,7 +78,7 @@ impl Log {
         let (piece, is_worth_it) = {
             let mut state = self.lock();
             state.refuse_staged(ino)?;
-            let attributes = state.live(ino)?.inode.attributes;
+            let attributes = state.live(ino)?.inode().attributes;
             let is_shorter = size < attributes.size && attributes.kind == FileKind::Regular;
             (state.piece(), is_shorter && state.is_large(ino)?)
         };

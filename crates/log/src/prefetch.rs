@@ -259,7 +259,7 @@ impl State {
         })?;
         let live = self.live(slot.ino)?;
         let is_whole = count == slot.blocks && live.pages.range(range).next().is_none();
-        let size = live.inode.attributes.size;
+        let size = live.inode().attributes.size;
         Ok(first.filter(|_| is_whole).map(|at| (at, size)))
     }
 }

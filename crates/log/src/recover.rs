@@ -582,7 +582,7 @@ impl Replay {
             };
             state.insert(ino, inode);
         }
-        let old = state.live(ino)?.inode.attributes;
+        let old = state.live(ino)?.inode().attributes;
         if old.kind != new.kind {
             return Err(Corrupt::Node {
                 nid: ino,
@@ -596,10 +596,10 @@ impl Replay {
         }
         let live = state.live(ino)?;
         if whole && !new.is_inline && old.is_inline {
-            live.inode.inline.clear();
-            live.block.fill(0);
+            live.inode_mut().inline.clear();
+            live.pointers_mut().fill(0);
         }
-        let kept = live.inode.attributes;
+        let kept = live.inode().attributes;
         let attributes = live.attributes();
         *attributes = Attributes {
             blocks: kept.blocks,
@@ -630,7 +630,7 @@ impl Replay {
             .checked_add(count)
             .filter(|&end| end <= FILE_BLOCKS)
             .ok_or_else(|| fault("a record maps blocks beyond the largest file"))?;
-        if state.live(ino)?.inode.attributes.is_inline {
+        if state.live(ino)?.inode().attributes.is_inline {
             return Err(fault("a record maps blocks of inline content"));
         }
         let pointer = Pointer::decode(raw, &state.superblock, ino, 0)?;
@@ -748,7 +748,7 @@ impl Replay {
                 continue;
             }
             match state.live(ino) {
-                Ok(live) if live.inode.attributes.nlink == 0 => drop(self.touched.insert(ino)),
+                Ok(live) if live.inode().attributes.nlink == 0 => drop(self.touched.insert(ino)),
                 // What is damaged is for a repair to find.
                 Ok(_) | Err(FsError::Corrupt(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -761,7 +761,7 @@ impl Replay {
     /// Removes the inodes that have no name left.
     fn reap(&mut self, state: &mut State) -> Result<(), LogError> {
         for &ino in &self.touched {
-            if state.nat.get(ino)?.ino == ino && state.live(ino)?.inode.attributes.nlink == 0 {
+            if state.nat.get(ino)?.ino == ino && state.live(ino)?.inode().attributes.nlink == 0 {
                 state.orphans.insert(ino);
                 match state.reap_now(ino) {
                     // What is damaged stays an orphan, for a repair to find.
@@ -862,7 +862,7 @@ fn located(error: LogError, sequence: u64) -> LogError {
 
 fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
     let live = state.live(ino)?;
-    let attributes = live.inode.attributes;
+    let attributes = live.inode().attributes;
     let is_possible = attributes.is_inline
         && attributes.kind != FileKind::Directory
         && bytes.len() <= INLINE_BYTES;
@@ -874,8 +874,7 @@ fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
         }
         .into());
     }
-    live.dirty.set(true);
-    live.inode.inline = bytes.to_vec();
+    live.inode_mut().inline = bytes.to_vec();
     Ok(())
 }
 

@@ -336,8 +336,7 @@ impl Mender {
         }
         for (&ino, &counted) in &survey.entries {
             let live = self.state.live(ino)?;
-            live.dirty.set(true);
-            let stated = std::mem::replace(&mut live.inode.entries, counted);
+            let stated = std::mem::replace(&mut live.inode_mut().entries, counted);
             self.tell(
                 format_args!("directory {ino}"),
                 format_args!("said that it has {stated} names, but has {counted}"),
@@ -355,7 +354,7 @@ impl Mender {
             } else {
                 names
             };
-            let stated = self.state.live(ino)?.inode.attributes.nlink;
+            let stated = self.state.live(ino)?.inode().attributes.nlink;
             if stated != counted {
                 self.state.live(ino)?.attributes().nlink = counted;
                 self.tell(
@@ -369,7 +368,7 @@ impl Mender {
             .iter()
             .filter(|(_, (parent, _))| *parent != LOST)
         {
-            let stated = self.state.live(ino)?.inode.attributes.parent;
+            let stated = self.state.live(ino)?.inode().attributes.parent;
             if stated != parent {
                 self.state.live(ino)?.attributes().parent = parent;
                 self.tell(
@@ -437,8 +436,8 @@ impl Mender {
         let names = survey::names(&mut self.state, ino)?.names;
         self.state.drop_content(ino)?;
         let live = self.state.live(ino)?;
-        live.inode.inline.clear();
-        live.inode.entries = 0;
+        live.inode_mut().inline.clear();
+        live.inode_mut().entries = 0;
         let attributes = live.attributes();
         attributes.is_inline = true;
         attributes.size = 0;

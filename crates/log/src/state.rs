@@ -12,9 +12,6 @@ use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::ahead::Ahead;
 use crate::atomic::Staged;
-use crate::file::BLOCK;
-use crate::habits::Habits;
-use crate::kind::START_BYTES;
 use crate::launches::Version;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
@@ -22,10 +19,10 @@ use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock, dir};
-use crate::medium::{read_block, vanished, zeroed};
+use crate::loaded::{Live, Node};
+use crate::medium::{read_block, vanished};
 use crate::nat::Nat;
 use crate::options::Options;
-use crate::ranges::Ranges;
 use crate::segments::{Moment, Segments};
 use crate::slots::Slots;
 use crate::space::Space;
@@ -49,155 +46,6 @@ const REQUEST_BLOCKS: usize = 256;
 
 /// The most blocks that are handed over at once.
 const BATCH_MAX: usize = 512;
-
-/// A direct, indirect or attribute node in memory.
-pub(crate) struct Node {
-    pub(crate) header: NodeHeader,
-    pub(crate) block: Box<Block>,
-    pub(crate) dirty: bool,
-    stamp: u64,
-}
-
-/// A block of content in memory.
-#[derive(Clone)]
-pub(crate) struct Page {
-    pub(crate) data: Arc<Block>,
-    pub(crate) dirty: bool,
-}
-
-/// Whether a node has to be written, counted together with its likes.
-pub(crate) struct Soiled {
-    is: bool,
-    count: Arc<AtomicUsize>,
-}
-
-impl Soiled {
-    pub(crate) fn set(&mut self, is: bool) {
-        match (self.is, is) {
-            (false, true) => drop(self.count.fetch_add(1, Ordering::Relaxed)),
-            (true, false) => drop(self.count.fetch_sub(1, Ordering::Relaxed)),
-            _ => {}
-        }
-        self.is = is;
-    }
-}
-
-impl Drop for Soiled {
-    fn drop(&mut self) {
-        self.set(false);
-    }
-}
-
-/// An inode in memory.
-pub(crate) struct Live {
-    pub(crate) inode: Inode,
-    /// Its node, for the pointers.
-    pub(crate) block: Box<Block>,
-    /// Whether its node has to be written.
-    pub(crate) dirty: Soiled,
-    /// Content that is not on the device, and blocks of directories.
-    pub(crate) pages: BTreeMap<u32, Page>,
-    /// How many of the pages are dirty.
-    pub(crate) dirty_pages: usize,
-    /// What kind of file its name says that it is.
-    pub(crate) named: crate::kind::FileKind,
-    /// What its content says.
-    pub(crate) recognized: Option<crate::kind::FileKind>,
-    /// What is done to it.
-    pub(crate) habits: Habits,
-    /// Logical blocks whose pointers neither the checkpoint nor a group has.
-    pub(crate) unrecorded: Ranges,
-    /// Whether content or size changed since a group or the checkpoint had them.
-    pub(crate) content_changed: bool,
-    /// When content was written last that is in no group with its checksum; see [`State::flushing`].
-    pub(crate) early: u64,
-    /// Whether extended attributes changed since then.
-    pub(crate) xattrs_changed: bool,
-    stamp: u64,
-}
-
-impl Live {
-    fn new(inode: Inode, block: Box<Block>, count: &Arc<AtomicUsize>) -> Self {
-        Self {
-            inode,
-            block,
-            dirty: Soiled {
-                is: false,
-                count: count.clone(),
-            },
-            pages: BTreeMap::new(),
-            dirty_pages: 0,
-            named: crate::kind::FileKind::Other,
-            recognized: None,
-            habits: Habits::default(),
-            unrecorded: Ranges::default(),
-            content_changed: false,
-            early: 0,
-            xattrs_changed: false,
-            stamp: 0,
-        }
-    }
-
-    pub(crate) fn attributes(&mut self) -> &mut Attributes {
-        self.dirty.set(true);
-        &mut self.inode.attributes
-    }
-
-    /// Says that the content changes now, and gives what else is known of the file.
-    pub(crate) fn change_content(&mut self, now: Timestamp) -> &mut Attributes {
-        self.content_changed = true;
-        let attributes = self.attributes();
-        attributes.mtime = now;
-        attributes.ctime = now;
-        attributes.is_launched = false;
-        attributes
-    }
-
-    pub(crate) fn kind(&self) -> FileKind {
-        self.inode.attributes.kind
-    }
-
-    /// Sees what kind of file it is from its first block, and keeps that in mind unless nothing is there yet.
-    pub(crate) fn recognize(&mut self, start: &Block) -> crate::kind::FileKind {
-        let start = &start[..START_BYTES];
-        let kind = crate::kind::FileKind::of(b"", start);
-        if start.iter().any(|&byte| byte != 0) {
-            self.recognized = Some(kind);
-        }
-        kind
-    }
-
-    /// Whether a logical block has content that has no place yet.
-    pub(crate) fn is_dirty(&self, lblk: u32) -> bool {
-        self.pages.get(&lblk).is_some_and(|page| page.dirty)
-    }
-
-    /// Takes note that a dirty page has got its place, and returns what it holds. Those stay in memory that will be asked for soon:
-    /// the blocks of a directory, and the one that a file ends in, for there writing goes on.
-    pub(crate) fn placed(&mut self, lblk: u32) -> Option<Arc<Block>> {
-        let size = self.inode.attributes.size;
-        let is_end = size % BLOCK != 0 && size / BLOCK == u64::from(lblk);
-        let data = match is_end || self.kind() == FileKind::Directory {
-            true => {
-                let page = self.pages.get_mut(&lblk)?;
-                page.dirty = false;
-                page.data.clone()
-            }
-            false => self.pages.remove(&lblk)?.data,
-        };
-        self.dirty_pages -= 1;
-        Some(data)
-    }
-
-    /// Whether it can be read again as it is.
-    fn is_clean(&self) -> bool {
-        !self.dirty.is
-            && self.dirty_pages == 0
-            && self.unrecorded.is_empty()
-            && !self.content_changed
-            && !self.xattrs_changed
-    }
-}
 
 /// A mounted log.
 pub(crate) struct State {
@@ -256,7 +104,7 @@ pub(crate) struct State {
     /// When the checkpoint was written.
     pub(crate) checkpoint_time: Timestamp,
     pub(crate) dirty_pages: usize,
-    dirty_nodes: usize,
+    dirty_nodes: Arc<AtomicUsize>,
     dirty_inodes: Arc<AtomicUsize>,
     pub(crate) inode_count: u32,
     clock: u64,
@@ -338,7 +186,7 @@ impl State {
             checkpointed: parts.sequence,
             checkpoint_time: Timestamp::default(),
             dirty_pages: 0,
-            dirty_nodes: 0,
+            dirty_nodes: Arc::default(),
             dirty_inodes: Arc::default(),
             inode_count: parts.inode_count,
             clock: 0,
@@ -472,16 +320,13 @@ impl State {
             }
             .into());
         }
-        Ok(Live::new(
-            Inode::parse(&block, ino)?,
-            block,
-            &self.dirty_inodes,
-        ))
+        let inode = Inode::parse(&block, ino)?;
+        Ok(Live::read(inode, block, &self.dirty_inodes))
     }
 
     /// What tells the content of an inode from what it had been, or will be.
     pub(crate) fn content_version(&mut self, ino: u32) -> FsResult<Version> {
-        Ok(Version::from(&self.live(ino)?.inode.attributes))
+        Ok(Version::from(&self.live(ino)?.inode().attributes))
     }
 
     /// As [`live`](Self::live), of an inode that is in memory already.
@@ -510,9 +355,8 @@ impl State {
 
     /// A new inode.
     pub(crate) fn insert(&mut self, ino: u32, inode: Inode) {
-        let mut live = Live::new(inode, zeroed(), &self.dirty_inodes);
+        let mut live = Live::new(inode, &self.dirty_inodes);
         live.stamp = self.tick();
-        live.dirty.set(true);
         self.inode_count += 1;
         self.inodes.insert(ino, Box::new(live));
     }
@@ -536,40 +380,26 @@ impl State {
         let stamp = self.tick();
         if !self.nodes.contains_key(&nid) {
             let (header, block) = self.read_node(nid)?;
-            self.nodes.insert(
-                nid,
-                Node {
-                    header,
-                    block,
-                    dirty: false,
-                    stamp,
-                },
-            );
+            self.nodes
+                .insert(nid, Node::read(header, block, &self.dirty_nodes));
         }
         let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
         let fault = |rule, found| FsError::from(Corrupt::Node { nid, rule, found });
-        if node.header.ino != ino {
+        let header = *node.header();
+        if header.ino != ino {
             return Err(fault(
                 "the node belongs to another inode",
-                node.header.ino.into(),
+                header.ino.into(),
             ));
         }
-        if node.header.kind != kind || node.header.position != position {
+        if header.kind != kind || header.position != position {
             return Err(fault(
                 "the node has another place in the tree",
-                node.header.position.into(),
+                header.position.into(),
             ));
         }
         node.stamp = stamp;
         Ok(node)
-    }
-
-    /// Notes that a node has to be written.
-    pub(crate) fn soil(&mut self, nid: u32) {
-        if let Some(node) = self.nodes.get_mut(&nid) {
-            self.dirty_nodes += usize::from(!node.dirty);
-            node.dirty = true;
-        }
     }
 
     /// Makes a node, empty.
@@ -597,17 +427,9 @@ impl State {
                 kind,
                 position,
             };
-            let stamp = self.tick();
-            self.nodes.insert(
-                nid,
-                Node {
-                    header,
-                    block: zeroed(),
-                    dirty: true,
-                    stamp,
-                },
-            );
-            self.dirty_nodes += 1;
+            let mut node = Node::new(header, &self.dirty_nodes);
+            node.stamp = self.tick();
+            self.nodes.insert(nid, node);
             self.live(ino)?.attributes().blocks += 1;
         }
         Ok(nid)
@@ -615,9 +437,7 @@ impl State {
 
     /// A node is not needed any more.
     pub(crate) fn drop_node(&mut self, ino: u32, nid: u32) -> FsResult<()> {
-        if self.nodes.remove(&nid).is_some_and(|node| node.dirty) {
-            self.dirty_nodes -= 1;
-        }
+        self.nodes.remove(&nid);
         self.free_nid(nid)?;
         if ino != nid {
             let blocks = &mut self.live(ino)?.attributes().blocks;
@@ -712,7 +532,7 @@ impl State {
         let nids: BTreeSet<u32> = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.dirty)
+            .filter(|(_, node)| node.is_dirty())
             .map(|(&nid, _)| nid)
             .collect();
         for nid in nids {
@@ -721,7 +541,7 @@ impl State {
         let inos: BTreeSet<u32> = self
             .inodes
             .iter()
-            .filter(|(_, live)| live.dirty.is)
+            .filter(|(_, live)| live.needs_writing())
             .map(|(&ino, _)| ino)
             .collect();
         for ino in inos {
@@ -734,14 +554,11 @@ impl State {
     fn write_node(&mut self, nid: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.version + 1;
         let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
-        node.header.version = version;
-        node.header.seal(&mut node.block);
-        let (header, block) = (node.header, node.block.clone());
+        let (header, block) = node.sealed(version);
         let heat = heat.unwrap_or_else(|| self.node_heat(&header));
         self.move_node(&header, block, heat, self.moment())?;
         if let Some(node) = self.nodes.get_mut(&nid) {
-            node.dirty = false;
-            self.dirty_nodes -= 1;
+            node.written();
         }
         Ok(())
     }
@@ -750,20 +567,11 @@ impl State {
     pub(crate) fn write_inode(&mut self, ino: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.version + 1;
         let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
-        let header = NodeHeader {
-            nid: ino,
-            ino,
-            version,
-            kind: NodeKind::Inode,
-            position: 0,
-        };
-        live.inode.store(&mut live.block);
-        header.seal(&mut live.block);
-        let block = live.block.clone();
+        let (header, block) = live.sealed(ino, version);
         let heat = heat.unwrap_or_else(|| self.node_heat(&header));
         self.move_node(&header, block, heat, self.moment())?;
         if let Some(live) = self.inodes.get_mut(&ino) {
-            live.dirty.set(false);
+            live.written();
         }
         Ok(())
     }
@@ -826,7 +634,7 @@ impl State {
         if entry.ino == nid {
             self.live(nid)?;
             self.write_inode(nid, heat)
-        } else if self.nodes.get(&nid).is_some_and(|node| node.dirty) {
+        } else if self.nodes.get(&nid).is_some_and(Node::is_dirty) {
             self.write_node(nid, heat)
         } else {
             let (header, block) = self.read_node(nid)?;
@@ -853,7 +661,8 @@ impl State {
 
     /// Blocks that a checkpoint would write.
     pub(crate) fn dirty_blocks(&self) -> usize {
-        self.dirty_pages + self.dirty_nodes + self.dirty_inodes.load(Ordering::Relaxed)
+        let nodes = self.dirty_nodes.load(Ordering::Relaxed);
+        self.dirty_pages + nodes + self.dirty_inodes.load(Ordering::Relaxed)
     }
 
     /// What tells whether an operation has changed anything.
@@ -875,8 +684,9 @@ impl State {
     /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
         let inodes = self.inodes.values();
-        let inodes = inodes
-            .map(|live| INODE_BYTES + live.inode.inline.capacity() + live.pages.len() * PAGE_BYTES);
+        let inodes = inodes.map(|live| {
+            INODE_BYTES + live.inode().inline.capacity() + live.pages.len() * PAGE_BYTES
+        });
         let pages = self.staged_pages() + self.nodes.len() + self.writer.blocks();
         inodes.sum::<usize>() + pages * PAGE_BYTES + self.table_bytes()
     }
@@ -892,6 +702,9 @@ impl State {
     /// Lets go of what was not used for long, if there is too much. It looks now and then; there is room for what comes until
     /// it looks again.
     pub(crate) fn shrink(&mut self) {
+        if self.options.evicts_always {
+            return self.evict();
+        }
         let loaded = self.nodes.len() + self.inodes.len();
         if self.clock < self.shrunk_at + LOOKS_BETWEEN && loaded < self.loaded_then + LOADED_BETWEEN
         {
@@ -909,15 +722,7 @@ impl State {
         let mut stamps: Vec<u64> = self.nodes.values().map(|node| node.stamp).collect();
         stamps.extend(self.inodes.values().map(|live| live.stamp));
         stamps.sort_unstable();
-        let oldest = stamps.get(stamps.len() / 2).copied().unwrap_or(0);
-        self.nodes
-            .retain(|_, node| node.dirty || node.stamp > oldest);
-        let kept = |ino: &u32| self.touched.contains(ino);
-        self.inodes
-            .retain(|ino, live| live.stamp > oldest || !live.is_clean() || kept(ino));
-        for live in self.inodes.values_mut().filter(|live| live.stamp <= oldest) {
-            live.pages.retain(|_, page| page.dirty);
-        }
+        self.drop_until(stamps.get(stamps.len() / 2).copied().unwrap_or(0));
         // One directory in use may be larger than what there is room for. What leads to many of its blocks goes last.
         for level_kept in [1, u16::MAX] {
             if self.cached_bytes() > self.options.memory_bytes {
@@ -926,6 +731,26 @@ impl State {
                         .retain(|_, page| page.dirty || dir::level(&page.data) >= level_kept);
                 }
             }
+        }
+    }
+
+    /// Lets go of all that is clean, if that is to be done after each operation.
+    pub(crate) fn evict(&mut self) {
+        if self.options.evicts_always {
+            self.drop_until(u64::MAX);
+            self.nat.let_go();
+        }
+    }
+
+    /// Lets go of what is clean and was not used since then.
+    fn drop_until(&mut self, oldest: u64) {
+        self.nodes
+            .retain(|_, node| node.is_dirty() || node.stamp > oldest);
+        let kept = |ino: &u32| self.touched.contains(ino);
+        self.inodes
+            .retain(|ino, live| live.stamp > oldest || !live.is_clean() || kept(ino));
+        for live in self.inodes.values_mut().filter(|live| live.stamp <= oldest) {
+            live.pages.retain(|_, page| page.dirty);
         }
     }
 

@@ -190,8 +190,8 @@ fn salvage(state: &mut State, parent: u32) -> FsResult<Vec<(Vec<u8>, Named)>> {
             kind: entry.kind,
         });
     };
-    if live.inode.attributes.is_inline {
-        dir::entries(&live.inode.inline)
+    if live.inode().attributes.is_inline {
+        dir::entries(&live.inode().inline)
             .map_while(Result::ok)
             .for_each(&mut add);
     }
@@ -324,7 +324,7 @@ impl Survey {
             let Names { names, fault } = names(state, parent)?;
             if !self.torn.contains(&parent) {
                 self.scattered.extend(fault.map(|fault| (parent, fault)));
-                if state.live(parent)?.inode.entries as usize != names.len() {
+                if state.live(parent)?.inode().entries as usize != names.len() {
                     self.entries.insert(parent, names.len() as u32);
                 }
             }
@@ -349,7 +349,7 @@ impl Survey {
     fn meet(&mut self, state: &mut State, name: Name) -> FsResult<bool> {
         let ino = name.named.ino;
         let found = match state.live(ino) {
-            Ok(live) => live.inode.attributes,
+            Ok(live) => live.inode().attributes,
             Err(error) if is_damage(&error) => {
                 // An inode that has never been written is none.
                 if state.nat.get(ino)?.pointer == 0 || matches!(error, FsError::NotFound) {
@@ -426,7 +426,7 @@ impl Survey {
 
     fn try_visit(&mut self, state: &mut State, ino: u32) -> FsResult<()> {
         let live = state.live(ino)?;
-        let (attributes, xattr_nid) = (live.inode.attributes, live.inode.xattr_nid);
+        let (attributes, xattr_nid) = (live.inode().attributes, live.inode().xattr_nid);
         self.claim_node(state, ino, ino)?;
         let xattrs = state.xattrs(ino);
         self.tolerate(format_args!("inode {ino}, extended attributes"), xattrs)?;

@@ -101,7 +101,7 @@ impl State {
         let Some(root) = path.root else {
             return Ok(Leaf::Inode);
         };
-        let mut nid = self.live(ino)?.inode.nids[usize::from(root)];
+        let mut nid = self.live(ino)?.inode().nids[usize::from(root)];
         let depth = usize::from(path.depth);
         for step in 0..depth {
             let level = depth - 1 - step;
@@ -113,7 +113,7 @@ impl State {
             if level == 0 {
                 return Ok(Leaf::Direct(nid));
             }
-            nid = node::nid(&node.block, path.indexes[step]);
+            nid = node::nid(node.block(), path.indexes[step]);
         }
         Err(vanished())
     }
@@ -133,23 +133,20 @@ impl State {
             return Ok(Leaf::Inode);
         };
         let depth = usize::from(path.depth);
-        let mut nid = self.live(ino)?.inode.nids[usize::from(root)];
+        let mut nid = self.live(ino)?.inode().nids[usize::from(root)];
         if nid == 0 {
             nid = self.new_node(ino, kind_of(depth - 1), path.positions[0])?;
-            let live = self.live(ino)?;
-            live.inode.nids[usize::from(root)] = nid;
-            live.dirty.set(true);
+            self.live(ino)?.inode_mut().nids[usize::from(root)] = nid;
         }
         for step in 0..depth - 1 {
             let level = depth - 1 - step;
             let index = path.indexes[step];
             let parent = self.node(ino, nid, kind_of(level), path.positions[step])?;
-            let mut child = node::nid(&parent.block, index);
+            let mut child = node::nid(parent.block(), index);
             if child == 0 {
                 child = self.new_node(ino, kind_of(level - 1), path.positions[step + 1])?;
                 let parent = self.node(ino, nid, kind_of(level), path.positions[step])?;
-                node::set_nid(&mut parent.block, index, child);
-                self.soil(nid);
+                node::set_nid(parent.block_mut(), index, child);
             }
             nid = child;
         }
@@ -159,14 +156,14 @@ impl State {
     fn raw_pointer(&mut self, ino: u32, leaf: Leaf, path: &Path, index: u16) -> FsResult<u64> {
         match leaf {
             Leaf::Inode => Ok(node::pointer(
-                &self.live(ino)?.block,
+                self.live(ino)?.pointers(),
                 NodeKind::Inode,
                 index,
             )),
             Leaf::Direct(nid) => {
                 let position = path.positions[usize::from(path.depth) - 1];
                 let node = self.node(ino, nid, NodeKind::Direct, position)?;
-                Ok(node::pointer(&node.block, NodeKind::Direct, index))
+                Ok(node::pointer(node.block(), NodeKind::Direct, index))
             }
             Leaf::Absent(_) => Ok(0),
         }
@@ -197,7 +194,7 @@ impl State {
         range: Range<u32>,
         mut visit: impl FnMut(u32, Pointer),
     ) -> FsResult<()> {
-        if self.live(ino)?.inode.attributes.is_inline {
+        if self.live(ino)?.inode().attributes.is_inline {
             return Ok(());
         }
         let mut at = range.start;
@@ -223,7 +220,7 @@ impl State {
 
     /// The logical blocks of the next node with pointers that is there, at or behind a block.
     pub(crate) fn next_leaf(&mut self, ino: u32, from: u32) -> FsResult<Option<Range<u32>>> {
-        let mut at = if self.live(ino)?.inode.attributes.is_inline {
+        let mut at = if self.live(ino)?.inode().attributes.is_inline {
             FILE_BLOCKS
         } else {
             from
@@ -244,8 +241,11 @@ impl State {
         while at < range.end {
             let path = Self::path(at)?;
             match self.make_leaf(ino, &path)? {
-                Leaf::Direct(nid) => self.soil(nid),
-                _ => self.live(ino)?.dirty.set(true),
+                Leaf::Direct(nid) => {
+                    let position = path.positions[usize::from(path.depth) - 1];
+                    self.node(ino, nid, NodeKind::Direct, position)?.soil();
+                }
+                _ => self.live(ino)?.soil(),
             }
             at = path.first + path.count;
         }
@@ -313,19 +313,11 @@ impl State {
     ) -> FsResult<Vec<Pointer>> {
         let (kind, nid, block) = match leaf {
             Leaf::Direct(nid) => {
-                self.soil(nid);
                 let position = path.positions[usize::from(path.depth) - 1];
-                (
-                    NodeKind::Direct,
-                    nid,
-                    &mut self.node(ino, nid, NodeKind::Direct, position)?.block,
-                )
+                let node = self.node(ino, nid, NodeKind::Direct, position)?;
+                (NodeKind::Direct, nid, node.block_mut())
             }
-            _ => {
-                let live = self.live(ino)?;
-                live.dirty.set(true);
-                (NodeKind::Inode, ino, &mut live.block)
-            }
+            _ => (NodeKind::Inode, ino, self.live(ino)?.pointers_mut()),
         };
         let indexes = path.index()..;
         let raw: Vec<u64> = indexes
@@ -358,17 +350,22 @@ impl State {
     /// only in memory is not touched.
     pub(crate) fn clear_pointers(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
         let live = self.live(ino)?;
-        if live.inode.attributes.is_inline || range.is_empty() {
+        if live.inode().attributes.is_inline || range.is_empty() {
             return Ok(());
         }
         live.unrecorded.insert(range.clone());
-        live.dirty.set(true);
-        let nids = live.inode.nids;
+        live.soil();
+        let nids = live.inode().nids;
         for index in range.start.min(INODE_POINTERS)..range.end.min(INODE_POINTERS) {
-            let raw = node::pointer(&self.live(ino)?.block, NodeKind::Inode, index as u16);
+            let raw = node::pointer(self.live(ino)?.pointers(), NodeKind::Inode, index as u16);
             if raw != 0 {
                 let pointer = self.decode(Leaf::Inode, ino, index as u16, raw)?;
-                node::set_pointer(&mut self.live(ino)?.block, NodeKind::Inode, index as u16, 0);
+                node::set_pointer(
+                    self.live(ino)?.pointers_mut(),
+                    NodeKind::Inode,
+                    index as u16,
+                    0,
+                );
                 self.release(ino, index, pointer)?;
             }
         }
@@ -380,7 +377,7 @@ impl State {
                 first,
             };
             if self.clear_below(ino, subtree, &range)? {
-                self.live(ino)?.inode.nids[which] = 0;
+                self.live(ino)?.inode_mut().nids[which] = 0;
             }
         }
         Ok(())
@@ -395,20 +392,18 @@ impl State {
         for index in tree.indexes(range) {
             let node = self.node(ino, tree.nid, kind, tree.position)?;
             if tree.level > 0 {
-                let child = tree.child(node::nid(&node.block, index as u16), index);
+                let child = tree.child(node::nid(node.block(), index as u16), index);
                 if self.clear_below(ino, child, range)? {
                     let node = self.node(ino, tree.nid, kind, tree.position)?;
-                    node::set_nid(&mut node.block, index as u16, 0);
-                    self.soil(tree.nid);
+                    node::set_nid(node.block_mut(), index as u16, 0);
                 }
                 continue;
             }
-            let raw = node::pointer(&node.block, kind, index as u16);
+            let raw = node::pointer(node.block(), kind, index as u16);
             if raw != 0 {
                 let pointer = self.decode(Leaf::Direct(tree.nid), ino, index as u16, raw)?;
                 let node = self.node(ino, tree.nid, kind, tree.position)?;
-                node::set_pointer(&mut node.block, kind, index as u16, 0);
-                self.soil(tree.nid);
+                node::set_pointer(node.block_mut(), kind, index as u16, 0);
                 self.release(ino, tree.first + index, pointer)?;
             }
         }
@@ -435,7 +430,7 @@ impl State {
         ino: u32,
         visit: &mut dyn FnMut(u32, FsResult<()>),
     ) -> FsResult<()> {
-        let nids = self.live(ino)?.inode.nids;
+        let nids = self.live(ino)?.inode().nids;
         for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
             self.visit_below(
                 ino,
@@ -456,7 +451,7 @@ impl State {
             return;
         }
         let block = match self.node(ino, tree.nid, kind_of(tree.level), tree.position) {
-            Ok(node) => node.block.clone(),
+            Ok(node) => Box::new(*node.block()),
             Err(error) => return visit(tree.nid, Err(error)),
         };
         visit(tree.nid, Ok(()));

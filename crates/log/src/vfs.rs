@@ -65,7 +65,7 @@ type Listed = (Vec<u8>, Ino, FileKind, u64);
 
 impl State {
     fn attr(&mut self, ino: u32) -> FsResult<Attr> {
-        let attributes = self.live(ino)?.inode.attributes;
+        let attributes = self.live(ino)?.inode().attributes;
         let size = self.size(ino)?;
         Ok(Attr {
             ino: Ino(ino.into()),
@@ -102,7 +102,7 @@ impl State {
             return Ok(());
         }
         let now = self.now();
-        let attributes = self.live(ino)?.inode.attributes;
+        let attributes = self.live(ino)?.inode().attributes;
         let newest = attributes.mtime.max(attributes.ctime);
         if attributes.atime <= newest || now.secs.saturating_sub(attributes.atime.secs) > ATIME_SECS
         {
@@ -113,7 +113,7 @@ impl State {
 
     /// Set-id bits and file capabilities go.
     fn drop_privileges(&mut self, ino: u32) -> FsResult<()> {
-        let perm = self.live(ino)?.inode.attributes.perm;
+        let perm = self.live(ino)?.inode().attributes.perm;
         let mut kept = perm & !SETUID;
         if perm & GROUP_EXECUTES != 0 {
             kept &= !SETGID;
@@ -191,7 +191,7 @@ impl State {
     fn portion(&mut self, ino: u32, from: u64) -> FsResult<Vec<Listed>> {
         let mut entries = Vec::new();
         if from < 2 {
-            let parent = self.live(ino)?.inode.attributes.parent;
+            let parent = self.live(ino)?.inode().attributes.parent;
             let dots = [(&b"."[..], ino, 1), (b"..", parent, 2)];
             let dots = dots.into_iter().filter(|(.., next)| *next > from);
             entries.extend(dots.map(|(name, ino, next)| {
@@ -226,7 +226,7 @@ impl FileSystem for Log {
         state.shrink();
         let ino = match name {
             b"." => parent,
-            b".." => state.live(parent)?.inode.attributes.parent,
+            b".." => state.live(parent)?.inode().attributes.parent,
             _ => {
                 let ino = state.named(parent, name)?.ino;
                 state.called(ino, name)?;
@@ -244,7 +244,9 @@ impl FileSystem for Log {
     }
 
     fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
-        Ok(Some(self.lock().live(number(ino)?)?.inode.attributes.btime))
+        Ok(Some(
+            self.lock().live(number(ino)?)?.inode().attributes.btime,
+        ))
     }
 
     fn readdir(
@@ -361,7 +363,7 @@ impl Writable for Log {
     }
 
     fn is_read_in_jumps(&self, ino: Ino) -> bool {
-        let is_launched = |ino| Ok(self.lock().live(ino)?.inode.attributes.is_launched);
+        let is_launched = |ino| Ok(self.lock().live(ino)?.inode().attributes.is_launched);
         self.prefetches.load(Ordering::Relaxed)
             && number(ino).and_then(is_launched).unwrap_or(false)
     }

@@ -19,11 +19,11 @@ impl State {
     /// All attributes, as they are stored.
     pub(crate) fn xattr_bytes(&mut self, ino: u32) -> FsResult<Vec<u8>> {
         let live = self.live(ino)?;
-        let nid = live.inode.xattr_nid;
+        let nid = live.inode().xattr_nid;
         if nid == 0 {
-            return Ok(live.inode.xattrs.clone());
+            return Ok(live.inode().xattrs.clone());
         }
-        let block = &self.node(ino, nid, NodeKind::Attributes, 0)?.block;
+        let block = self.node(ino, nid, NodeKind::Attributes, 0)?.block();
         let len = usize::from(u16::from_le_bytes([block[AT - 2], block[AT - 1]]));
         let bytes = block.get(AT..AT + len);
         let bytes = bytes.ok_or(Corrupt::Node {
@@ -88,20 +88,19 @@ impl State {
         }
         if bytes.len() <= INLINE_XATTR_BYTES {
             self.drop_xattrs(ino)?;
-            self.live(ino)?.inode.xattrs = bytes.to_vec();
+            self.live(ino)?.inode_mut().xattrs = bytes.to_vec();
         } else {
-            let mut nid = self.live(ino)?.inode.xattr_nid;
+            let mut nid = self.live(ino)?.inode().xattr_nid;
             if nid == 0 {
                 nid = self.new_node(ino, NodeKind::Attributes, 0)?;
             }
-            let live = self.live(ino)?;
-            live.inode.xattr_nid = nid;
-            live.inode.xattrs.clear();
-            let block = &mut self.node(ino, nid, NodeKind::Attributes, 0)?.block;
+            let block = self.node(ino, nid, NodeKind::Attributes, 0)?.block_mut();
             block[AT - 2..AT].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
             block[AT..AT + bytes.len()].copy_from_slice(bytes);
             block[AT + bytes.len()..].fill(0);
-            self.soil(nid);
+            let inode = self.live(ino)?.inode_mut();
+            inode.xattr_nid = nid;
+            inode.xattrs.clear();
         }
         let now = self.now();
         let live = self.live(ino)?;
@@ -113,15 +112,14 @@ impl State {
 
     /// Removes all attributes.
     pub(crate) fn drop_xattrs(&mut self, ino: u32) -> FsResult<()> {
-        let nid = self.live(ino)?.inode.xattr_nid;
+        let nid = self.live(ino)?.inode().xattr_nid;
         if nid != 0 {
             // Whose it is: nothing else must be given back.
             self.node(ino, nid, NodeKind::Attributes, 0)?;
         }
-        let live = self.live(ino)?;
-        live.dirty.set(true);
-        live.inode.xattrs.clear();
-        let nid = std::mem::take(&mut live.inode.xattr_nid);
+        let inode = self.live(ino)?.inode_mut();
+        inode.xattrs.clear();
+        let nid = std::mem::take(&mut inode.xattr_nid);
         if nid != 0 {
             self.drop_node(ino, nid)?;
         }

@@ -16,6 +16,8 @@ const PAGE: usize = 4096;
 fn mounted(device: &Arc<MemoryDevice>, policy: Policy) -> Tree {
     let options = Options {
         policy,
+        // What is known of a file by its name leaves memory with its inode.
+        evicts_always: false,
         ..options()
     };
     Tree(Log::open(device.clone(), options).unwrap())

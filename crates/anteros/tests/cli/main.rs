@@ -6,6 +6,7 @@ mod failures;
 mod images;
 mod log;
 mod log_compact;
+mod log_eviction;
 mod log_io;
 mod log_judges;
 mod log_launches;

@@ -28,7 +28,8 @@ pub fn clock() -> Timestamp {
 }
 
 /// `ANTEROS_LOG_POLICY=paper cargo test -p anteros-log` tests all with files compressed in this way; `ANTEROS_LOG_CODEC=lzo`
-/// says by what, and `ANTEROS_LOG_MODE=threaded` has content go to the holes of segments wherever there are any.
+/// says by what, and `ANTEROS_LOG_MODE=threaded` has content go to the holes of segments wherever there are any. With
+/// `ANTEROS_LOG_EVICTS=always` nothing that is clean stays in memory beyond an operation.
 pub fn options() -> Options {
     let policy = std::env::var("ANTEROS_LOG_POLICY");
     let policy = policy.map(|name| Policy::named(&name).expect("the name of a policy"));
@@ -36,7 +37,13 @@ pub fn options() -> Options {
     let codec = codec.map(|name| Codec::named(&name).expect("the name of a codec"));
     let mode = std::env::var("ANTEROS_LOG_MODE");
     let mode = mode.map(|name| Mode::named(&name).expect("the name of a mode"));
+    let evicts = std::env::var("ANTEROS_LOG_EVICTS").ok();
+    assert!(
+        evicts.as_deref().is_none_or(|when| when == "always"),
+        "ANTEROS_LOG_EVICTS is `always` or not set"
+    );
     Options {
+        evicts_always: evicts.is_some(),
         mode: mode.unwrap_or_default(),
         policy: policy.unwrap_or_default(),
         codec: codec.unwrap_or_default(),

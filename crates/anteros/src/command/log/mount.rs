@@ -97,6 +97,10 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", requires = "launches", value_parser = clap::value_parser!(u8).range(1..))]
     rounds: Option<u8>,
 
+    /// Let go of all that is clean after each operation, for tests
+    #[arg(long, hide = true)]
+    evicts_always: bool,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -198,6 +202,7 @@ impl Args {
             atomic_writes: !self.no_atomic_writes,
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
+            evicts_always: self.evicts_always,
             ..Options::new(system_clock)
         };
         let log = Log::open(device, options)
