@@ -118,8 +118,17 @@ impl State {
     fn secure_room(&mut self, ino: u32) -> FsResult<()> {
         let staged = self.staged.get(&ino).ok_or(FsError::Invalid)?;
         let lblks: Vec<u32> = staged.pages.keys().copied().collect();
+        let (first, last) = (lblks.first().copied(), lblks.last().copied());
+        let secured = self.secure_blocks(ino, &lblks);
+        match first.zip(last) {
+            Some((first, last)) => self.prune_unless(secured, ino, first..last + 1),
+            None => secured,
+        }
+    }
+
+    fn secure_blocks(&mut self, ino: u32, lblks: &[u32]) -> FsResult<()> {
         let mut new = 0;
-        for lblk in lblks {
+        for &lblk in lblks {
             self.prepare(ino, lblk..lblk + 1)?;
             let has_room = self.pointer(ino, lblk)?.has_block() || self.live(ino)?.is_dirty(lblk);
             new += u64::from(!has_room);

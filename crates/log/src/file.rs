@@ -283,6 +283,7 @@ impl State {
             .filter(|(_, pointer)| **pointer == Pointer::Hole)
             .count();
         if let Err(error) = self.space.take(needed as u64) {
+            self.prune(ino, range)?;
             // Half of it may fit.
             let half = data.len() / 2 / BLOCK_BYTES * BLOCK_BYTES;
             return if half == 0 {
@@ -316,7 +317,8 @@ impl State {
         self.prepare(ino, lblk..lblk + 1)?;
         let pointer = self.pointer(ino, lblk)?;
         if !pointer.has_block() {
-            self.space.take(1)?;
+            let taken = self.space.take(1);
+            self.prune_unless(taken, ino, lblk..lblk + 1)?;
         }
         if pointer == Pointer::Hole {
             self.live(ino)?.attributes().blocks += 1;
@@ -426,8 +428,9 @@ impl State {
         } else {
             self.leave_inline(ino)?;
             let old = self.live(ino)?.inode().attributes.size;
-            if size < old {
-                self.punch(ino, size..old.next_multiple_of(BLOCK).max(SIZE_MAX))?;
+            // Blocks may be promised behind the end: they go even if the size stays.
+            if size <= old {
+                self.punch(ino, size..SIZE_MAX)?;
             }
         }
         let now = self.now();
@@ -557,7 +560,8 @@ impl State {
                 continue;
             }
             self.prepare(ino, lblk..lblk + 1)?;
-            self.space.take(1)?;
+            let taken = self.space.take(1);
+            self.prune_unless(taken, ino, lblk..lblk + 1)?;
             self.space.promise(1);
             self.live(ino)?.attributes().blocks += 1;
             self.set_pointer(ino, lblk, Pointer::Promised)?;

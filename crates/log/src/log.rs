@@ -232,7 +232,8 @@ impl Log {
             state.hand_over();
         }
         let records = state.names.len() + state.dropped.len() * DROPPED_BYTES;
-        if state.dirty_blocks() > 2 * state.dirty_max() || records > state.records_max() {
+        let is_much = state.dirty_blocks() > 2 * state.dirty_max() || records > state.records_max();
+        if is_much || state.nat.needs_checkpoint() {
             state.checkpoint(false)?;
         }
         let room = state.make_room(MARGIN + records / BLOCK_BYTES);

@@ -18,6 +18,8 @@ const SETGID: u16 = 0o2000;
 const LINKS_MAX: u32 = 1 << 20;
 /// Blocks that an operation on names may need at most: of two directories that split, and their nodes.
 const BLOCKS_OF_AN_OPERATION: u64 = 16;
+/// Numbers of nodes that the making of an inode may need at most: its own, its attributes', the directory's.
+const NODES_OF_A_BIRTH: u32 = 8;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -70,6 +72,13 @@ impl State {
         Ok(())
     }
 
+    fn check_numbers(&self) -> FsResult<()> {
+        match self.nat.available() < NODES_OF_A_BIRTH {
+            true => Err(FsError::NoSpace),
+            false => Ok(()),
+        }
+    }
+
     /// Someone has come to an inode by this name, which says something of its content.
     pub(crate) fn called(&mut self, ino: u32, name: &[u8]) -> FsResult<()> {
         self.live(ino)?.named = kind::FileKind::of(name, b"");
@@ -104,6 +113,30 @@ impl State {
     fn give_birth(&mut self, parent: u32, birth: &Birth<'_>) -> FsResult<u32> {
         let above = self.parent(parent)?.inode().attributes;
         let ino = self.new_node(0, NodeKind::Inode, 0)?;
+        let begun = self.begin_inode(ino, &above, parent, birth);
+        self.unless_stillborn(ino, begun)?;
+        Ok(ino)
+    }
+
+    /// Gives back an inode that was made and gets no name, if what it was made for could not be done.
+    fn unless_stillborn(&mut self, ino: u32, done: FsResult<()>) -> FsResult<()> {
+        if done.is_err() && self.loaded(ino).is_some() {
+            self.live(ino)?.attributes().nlink = 0;
+            self.orphans.insert(ino);
+            self.reap_now(ino)?;
+            // No record has ever named it.
+            self.dropped.retain(|(dropped, _)| *dropped != ino);
+        }
+        done
+    }
+
+    fn begin_inode(
+        &mut self,
+        ino: u32,
+        above: &Attributes,
+        parent: u32,
+        birth: &Birth<'_>,
+    ) -> FsResult<()> {
         let now = self.now();
         let inherits = above.perm & SETGID != 0;
         let is_directory = birth.kind == FileKind::Directory;
@@ -156,26 +189,22 @@ impl State {
             self.wanted.insert(ino);
             self.live(ino)?.content_changed = true;
         }
-        Ok(ino)
+        Ok(())
     }
 
     /// Makes something and names it.
     pub(crate) fn make(&mut self, parent: u32, name: &[u8], birth: &Birth<'_>) -> FsResult<u32> {
         self.check_free(parent, name)?;
+        self.check_numbers()?;
         let is_directory = birth.kind == FileKind::Directory;
         if is_directory && self.live(parent)?.inode().attributes.nlink >= LINKS_MAX {
             return Err(FsError::TooManyLinks);
         }
         let ino = self.give_birth(parent, birth)?;
         self.live(ino)?.attributes().nlink = if is_directory { 2 } else { 1 };
-        self.add_name(
-            parent,
-            name,
-            Named {
-                ino,
-                kind: type_of(birth.kind),
-            },
-        )?;
+        let kind = type_of(birth.kind);
+        let added = self.add_name(parent, name, Named { ino, kind });
+        self.unless_stillborn(ino, added)?;
         if is_directory {
             self.add_links(parent, 1)?;
         }
@@ -187,6 +216,7 @@ impl State {
     /// Makes something that has no name yet.
     pub(crate) fn make_unnamed(&mut self, parent: u32, birth: &Birth<'_>) -> FsResult<u32> {
         self.check_space()?;
+        self.check_numbers()?;
         let ino = self.give_birth(parent, birth)?;
         self.orphans.insert(ino);
         Ok(ino)

@@ -21,6 +21,9 @@ const CACHED_MAX: usize = 128;
 /// Those that are read at once: of 16,384 nodes.
 const NEAR: u32 = 64;
 
+/// Fewer numbers than these are few.
+const FEW: u32 = 64;
+
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
     start: u64,
@@ -73,6 +76,19 @@ impl Nat {
     /// How many entries the table does not have.
     pub(crate) fn newer_count(&self) -> usize {
         self.newer.len()
+    }
+
+    /// How many numbers can be given to nodes before the next checkpoint.
+    pub(crate) fn available(&self) -> u32 {
+        let freed = u32::try_from(self.freed.len()).unwrap_or(u32::MAX);
+        self.count_max()
+            .saturating_sub(self.used)
+            .saturating_sub(freed)
+    }
+
+    /// Whether a checkpoint would make many numbers available where few are.
+    pub(crate) fn needs_checkpoint(&self) -> bool {
+        self.available() < FEW && self.freed.len() >= FEW as usize
     }
 
     /// How many there may be.

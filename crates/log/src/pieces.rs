@@ -79,8 +79,11 @@ impl Log {
             let mut state = self.lock();
             state.refuse_staged(ino)?;
             let attributes = state.live(ino)?.inode().attributes;
-            let is_shorter = size < attributes.size && attributes.kind == FileKind::Regular;
-            (state.piece(), is_shorter && state.is_large(ino)?)
+            let kept = size.div_ceil(BLOCK).min(FILE_BLOCKS.into()) as u32;
+            let is_shorter = size <= attributes.size && attributes.kind == FileKind::Regular;
+            let is_worth_it =
+                is_shorter && state.is_large(ino)? && state.next_leaf(ino, kept)?.is_some();
+            (state.piece(), is_worth_it)
         };
         if !is_worth_it {
             return Ok(());

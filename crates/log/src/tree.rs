@@ -235,8 +235,14 @@ impl State {
         Ok(None)
     }
 
-    /// Makes the nodes that the pointers of a range lie in; they will have to be written.
+    /// Makes the nodes that the pointers of a range lie in; they will have to be written. None is left if there is no room
+    /// for one of them.
     pub(crate) fn prepare(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        let prepared = self.prepare_each(ino, range.clone());
+        self.prune_unless(prepared, ino, range)
+    }
+
+    fn prepare_each(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
         let mut at = range.start;
         while at < range.end {
             let path = Self::path(at)?;
@@ -412,6 +418,70 @@ impl State {
             self.drop_node(ino, tree.nid)?;
         }
         Ok(is_covered)
+    }
+
+    /// Gives back the nodes of a range that lead to nothing, if there was no room for what they were made for.
+    pub(crate) fn prune_unless(
+        &mut self,
+        done: FsResult<()>,
+        ino: u32,
+        range: Range<u32>,
+    ) -> FsResult<()> {
+        if matches!(done, Err(FsError::NoSpace)) {
+            self.prune(ino, range)?;
+        }
+        done
+    }
+
+    /// Gives back the nodes of a range that lead to nothing.
+    pub(crate) fn prune(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        let live = self.live(ino)?;
+        if live.inode().attributes.is_inline {
+            return Ok(());
+        }
+        let nids = live.inode().nids;
+        for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
+            let tree = Subtree {
+                nid: nids[which],
+                level,
+                position,
+                first,
+            };
+            if self.prune_below(ino, tree, &range)? {
+                self.live(ino)?.inode_mut().nids[which] = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the node itself was given back.
+    fn prune_below(&mut self, ino: u32, tree: Subtree, range: &Range<u32>) -> FsResult<bool> {
+        if tree.nid == 0 || range.end <= tree.first || range.start >= tree.end() {
+            return Ok(false);
+        }
+        let kind = kind_of(tree.level);
+        if tree.level > 0 {
+            for index in tree.indexes(range) {
+                let node = self.node(ino, tree.nid, kind, tree.position)?;
+                let child = tree.child(node::nid(node.block(), index as u16), index);
+                if self.prune_below(ino, child, range)? {
+                    let node = self.node(ino, tree.nid, kind, tree.position)?;
+                    node::set_nid(node.block_mut(), index as u16, 0);
+                }
+            }
+        }
+        let node = self.node(ino, tree.nid, kind, tree.position)?;
+        let leads_on = match tree.level {
+            0 => (0..DIRECT_POINTERS).any(|at| node::pointer(node.block(), kind, at as u16) != 0),
+            _ => (0..INDIRECT_NIDS).any(|at| node::nid(node.block(), at as u16) != 0),
+        };
+        let mut pages = self.live(ino)?.pages.range(tree.first..tree.end());
+        // Content that waits for its place in memory will lie below it.
+        if leads_on || pages.any(|(_, page)| page.dirty) {
+            return Ok(false);
+        }
+        self.drop_node(ino, tree.nid)?;
+        Ok(true)
     }
 
     /// A logical block of an inode is gone that had this pointer.

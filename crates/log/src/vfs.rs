@@ -215,6 +215,19 @@ impl State {
     }
 }
 
+impl Log {
+    /// Opens what was made and is held. If that fails nobody will hear of it, and nobody holds it.
+    fn open_new(&self, attr: Attr, flags: u32) -> FsResult<(Attr, u64)> {
+        match self.open(attr.ino, flags) {
+            Ok(handle) => Ok((attr, handle)),
+            Err(error) => {
+                self.forget(attr.ino, 1);
+                Err(error)
+            }
+        }
+    }
+}
+
 impl FileSystem for Log {
     fn root(&self) -> Ino {
         Ino(ROOT.into())
@@ -410,7 +423,7 @@ impl Writable for Log {
             },
             Rdev::default(),
         )?;
-        Ok((attr, self.open(attr.ino, flags)?))
+        self.open_new(attr, flags)
     }
 
     fn create_unnamed(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
@@ -424,7 +437,7 @@ impl Writable for Log {
             let ino = state.make_unnamed(parent, &birth)?;
             state.introduce(ino)
         })?;
-        Ok((attr, self.open(attr.ino, flags)?))
+        self.open_new(attr, flags)
     }
 
     fn release(&self, file: OpenFile) {
