@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anteros_core::{
-    AtomicStep, Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult,
-    Ino, New, OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable,
+    AtomicStep, Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError,
+    FsResult, Ino, New, OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable,
 };
 use rustix::fs::OFlags;
 
@@ -348,6 +348,20 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {
         self.shared.drain_ino(ino, Reason::Change);
         self.shared.inner.setxattr(ino, name, value, flags)
+    }
+
+    fn setxattr_by_outsider(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        caller: Caller,
+    ) -> FsResult<()> {
+        self.shared.drain_ino(ino, Reason::Change);
+        self.shared
+            .inner
+            .setxattr_by_outsider(ino, name, value, flags, caller)
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {

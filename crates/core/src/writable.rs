@@ -70,7 +70,8 @@ pub struct Changes {
     pub atime: Option<SetTime>,
     /// Last modification.
     pub mtime: Option<SetTime>,
-    /// Whether set-id bits and file capabilities go, as after a write by someone without privileges.
+    /// Whether set-id bits and file capabilities go, as after a write by someone without privileges. A directory
+    /// keeps them.
     pub drops_privileges: bool,
 }
 
@@ -270,6 +271,29 @@ pub trait Writable: FileSystem {
 
     /// Sets an extended attribute as `setxattr(2)` does with these flags.
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()>;
+
+    /// As [`setxattr`](Self::setxattr), of an access list by a caller who is not in the group of the file: the
+    /// set-group-id bit goes. If the list cannot be set, both stay as they are, where that can be.
+    fn setxattr_by_outsider(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        _caller: Caller,
+    ) -> FsResult<()> {
+        const SETGID: u16 = 0o2000;
+        self.setxattr(ino, name, value, flags)?;
+        let perm = self.getattr(ino)?.perm;
+        if perm & SETGID != 0 {
+            let changes = Changes {
+                perm: Some(perm & !SETGID),
+                ..Changes::default()
+            };
+            self.change(ino, None, &changes)?;
+        }
+        Ok(())
+    }
 
     /// Removes an extended attribute.
     fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()>;

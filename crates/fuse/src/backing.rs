@@ -13,11 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anteros_core::Ino;
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::process::{Gid, getegid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_res_gid,
+};
 
 use crate::device::Device;
 use crate::dispatch::{FileLender, Loan};
 use crate::ioctl;
+
+/// The last number that a group can have.
+const NOBODYS_GROUP: u32 = u32::MAX - 1;
 
 /// Whether the kernel takes files of a mount, to read and write them without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,16 +79,20 @@ impl Backing {
 
 impl Backing {
     /// The kernel writes with the privileges that we have now. Without this one, set-id bits and file
-    /// capabilities go when a file is written to, as they do where users write by themselves.
+    /// capabilities go when a file is written to, as they do where users write by themselves; in a group that nobody is in,
+    /// the set-group-id bits of all files do.
     fn lend_for_writing(&self, file: BorrowedFd<'_>) -> rustix::io::Result<i32> {
         let ours = capabilities(None)?;
         let fewer = CapabilitySets {
             effective: ours.effective - CapabilitySet::FSETID,
             ..ours
         };
+        let group = getegid();
+        set_thread_res_gid(None, Gid::from_raw(NOBODYS_GROUP), None)?;
         set_capabilities(None, fewer)?;
         let id = self.lend_named(file);
         set_capabilities(None, ours)?;
+        set_thread_res_gid(None, group, None)?;
         id
     }
 

@@ -131,6 +131,8 @@ pub struct Dispatcher {
     file_lender: Option<Arc<dyn FileLender>>,
     /// There if the kernel writes back.
     write_back: Option<WriteBack>,
+    /// Whether SETXATTR has flags of its own.
+    extended_xattrs: bool,
     /// There if each file has its own.
     readahead: Option<ByFile>,
     /// For how long the kernel may trust names and attributes.
@@ -150,6 +152,7 @@ impl Dispatcher {
             lender: None,
             file_lender: None,
             write_back: None,
+            extended_xattrs: false,
             readahead: None,
         }
     }
@@ -187,6 +190,11 @@ impl Dispatcher {
     /// The kernel keeps what is written and writes it back later.
     pub fn set_write_back(&mut self) {
         self.write_back = Some(WriteBack::default());
+    }
+
+    /// Whether SETXATTR has flags of its own.
+    pub fn set_extended_xattrs(&mut self, extended: bool) {
+        self.extended_xattrs = extended;
     }
 
     /// Whether the kernel does so.

@@ -45,13 +45,15 @@ const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::CACHE_SYMLINKS;
 
 /// What we take besides for a file system that can be written to. Privileges are dropped by whoever
-/// writes, when the kernel says so: otherwise it would ask for a file's capabilities before each write.
+/// writes, when the kernel says so: otherwise it would ask for a file's capabilities before each write. Whether an access
+/// list takes the set-group-id bit along, only the kernel knows, which knows all groups of the caller.
 /// Cached pages go when size or time of a file have changed behind the kernel's back. `ATOMIC_O_TRUNC` is not
 /// taken: it would have us cut off a program that runs before the kernel refuses to.
 const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::DONT_MASK
     | init_flag::AUTO_INVAL_DATA
-    | init_flag::HANDLE_KILLPRIV_V2;
+    | init_flag::HANDLE_KILLPRIV_V2
+    | init_flag::SETXATTR_EXT;
 
 /// What of [`WANTED`] is for a file system that never changes: to do without opens, and to find inodes that
 /// were forgotten.
@@ -92,6 +94,8 @@ pub struct Agreed {
     pub lends: bool,
     /// The kernel writes back.
     pub writes_back: bool,
+    /// SETXATTR has flags of its own.
+    pub extended_xattrs: bool,
     /// Requests come over io_uring, as soon as there is a ring for each queue; none come before.
     pub rings: bool,
 }
@@ -137,6 +141,7 @@ pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
     Ok(Agreed {
         lends: answer.max_stack_depth > 0,
         writes_back: u64::from(answer.flags) & init_flag::WRITEBACK_CACHE != 0,
+        extended_xattrs: u64::from(answer.flags) & init_flag::SETXATTR_EXT != 0,
         rings: u64::from(answer.flags2) << 32 & init_flag::OVER_IO_URING != 0,
     })
 }

@@ -109,6 +109,7 @@ pub mod init_flag {
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const PASSTHROUGH: u64 = 1 << 37;
     pub const OVER_IO_URING: u64 = 1 << 41;
@@ -125,6 +126,7 @@ pub mod setattr {
     pub const FH: u32 = 1 << 6;
     pub const ATIME_NOW: u32 = 1 << 7;
     pub const MTIME_NOW: u32 = 1 << 8;
+    pub const LOCK_OWNER: u32 = 1 << 9;
     pub const CTIME: u32 = 1 << 10;
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
@@ -133,6 +135,8 @@ pub mod setattr {
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// Of WRITE: set-id bits go.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// Of SETXATTR, with an access list: the set-group-id bit goes, for the caller is not in the file's group.
+pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// Of FSYNC and FSYNCDIR: times may wait.
 pub const FSYNC_DATA_ONLY: u32 = 1 << 0;
 
@@ -516,6 +520,18 @@ pub struct StatfsOut {
 #[repr(C)]
 pub struct XattrSize {
     pub size: u32,
+    pub padding: u32,
+}
+
+/// Arguments of SETXATTR, followed by the name and the value. Where `SETXATTR_EXT` was not agreed upon, the last two are
+/// not there.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SetxattrIn {
+    pub size: u32,
+    /// Of `setxattr(2)`.
+    pub flags: u32,
+    pub setxattr_flags: u32,
     pub padding: u32,
 }
 

@@ -91,6 +91,7 @@ impl Session {
         let agreed = handshake(&device, terms)?;
         let device = Arc::new(device);
         let mut dispatcher = Dispatcher::new(fs);
+        dispatcher.set_extended_xattrs(agreed.extended_xattrs);
         if agreed.writes_back {
             dispatcher.set_write_back();
         }

@@ -187,8 +187,15 @@ pub(crate) fn follow_mode(state: &mut State, ino: u32, perm: u16) -> FsResult<()
     Ok(())
 }
 
-/// Sets an attribute that is a list, and the mode with it; `false` for any other attribute, which is left alone.
-pub(crate) fn set(state: &mut State, ino: u32, name: &[u8], value: &[u8]) -> FsResult<bool> {
+/// Sets an attribute that is a list, and the mode with it, in which the bits of `lost` go; `false` for any other attribute,
+/// which is left alone. Where there is no room for the list, the mode stays as it is.
+pub(crate) fn set(
+    state: &mut State,
+    ino: u32,
+    name: &[u8],
+    value: &[u8],
+    lost: u16,
+) -> FsResult<bool> {
     if name != ACCESS && name != DEFAULT {
         return Ok(false);
     }
@@ -197,19 +204,18 @@ pub(crate) fn set(state: &mut State, ino: u32, name: &[u8], value: &[u8]) -> FsR
         return Err(not_here());
     }
     let mut acl = Acl::parse(value)?;
-    if name == ACCESS {
-        let mode = acl.mode();
-        let attributes = state.live(ino)?.attributes();
-        attributes.perm = attributes.perm & !0o777 | mode;
-        state.touched.insert(ino);
-        if acl.is_mode_alone() {
-            if state.xattrs(ino)?.get(ACCESS).is_some() {
-                state.remove_xattr(ino, ACCESS)?;
-            }
-            return Ok(true);
-        }
+    if name == DEFAULT || !acl.is_mode_alone() {
+        state.set_xattr(ino, name, value)?;
+    } else if state.xattrs(ino)?.get(ACCESS).is_some() {
+        state.remove_xattr(ino, ACCESS)?;
     }
-    state.set_xattr(ino, name, value)?;
+    if name == ACCESS {
+        let (mode, now) = (acl.mode(), state.now());
+        let attributes = state.live(ino)?.attributes();
+        attributes.perm = attributes.perm & !0o777 & !lost | mode;
+        attributes.ctime = now;
+        state.touched.insert(ino);
+    }
     Ok(true)
 }
 

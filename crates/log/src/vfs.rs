@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anteros_core::{
-    AtomicStep, Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError, FsResult,
-    Ino, New, OpenFile, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
+    AtomicStep, Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError,
+    FsResult, Ino, New, OpenFile, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
 };
 
 use crate::acl;
@@ -40,7 +40,6 @@ const ATIME_SECS: i64 = 24 * 3600;
 
 const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
-const GROUP_EXECUTES: u16 = 0o010;
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// Refuses names of extended attributes that belong to no name space of Linux.
@@ -111,13 +110,11 @@ impl State {
         Ok(())
     }
 
-    /// Set-id bits and file capabilities go.
+    /// Set-id bits and file capabilities go. Where the group may not execute, the set-group-id bit means something else, and
+    /// goes all the same: the group may come to execute later.
     fn drop_privileges(&mut self, ino: u32) -> FsResult<()> {
         let perm = self.live(ino)?.inode().attributes.perm;
-        let mut kept = perm & !SETUID;
-        if perm & GROUP_EXECUTES != 0 {
-            kept &= !SETGID;
-        }
+        let kept = perm & !SETUID & !SETGID;
         if kept != perm {
             self.live(ino)?.attributes().perm = kept;
             self.touched.insert(ino);
@@ -146,7 +143,7 @@ impl State {
                 _ => return Err(FsError::Invalid),
             }
         }
-        if changes.drops_privileges {
+        if changes.drops_privileges && self.live(ino)?.kind() != FileKind::Directory {
             self.drop_privileges(ino)?;
         }
         if let Some(perm) = changes.perm {
@@ -575,10 +572,27 @@ impl Writable for Log {
         let ino = number(ino)?;
         check_space_of(name)?;
         Log::change(self, |state| {
-            if acl::set(state, ino, name, value)? {
+            if acl::set(state, ino, name, value, 0)? {
                 return Ok(());
             }
             state.set_xattr_as(ino, name, value, flags)
+        })
+    }
+
+    fn setxattr_by_outsider(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        _caller: Caller,
+    ) -> FsResult<()> {
+        if name != acl::ACCESS {
+            return self.setxattr(ino, name, value, flags);
+        }
+        let ino = number(ino)?;
+        Log::change(self, |state| {
+            acl::set(state, ino, name, value, SETGID).map(drop)
         })
     }
 

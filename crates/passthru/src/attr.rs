@@ -176,11 +176,9 @@ pub(crate) fn drop_privileges(process: &Identity, fd: BorrowedFd<'_>) -> FsResul
     }
     let stat = host::stat_of(fd).map_err(refused)?;
     let mode = Mode::from_raw_mode(stat.st_mode);
-    let mut kept = mode - Mode::SUID;
-    // Without the right to execute for the group, the bit means something else.
-    if mode.contains(Mode::XGRP) {
-        kept -= Mode::SGID;
-    }
+    // Without the right to execute for the group, the latter means something else, but it may get that right later. The host
+    // leaves it to those who are in the group, and nobody knows here who is.
+    let kept = mode - Mode::SUID - Mode::SGID;
     if kept != mode {
         fchmod(fd, kept).map_err(refused)?;
     }

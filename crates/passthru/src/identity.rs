@@ -23,8 +23,8 @@ use anteros_core::Caller;
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_res_gid,
-    set_thread_res_uid,
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
 };
 
 /// What a thread keeps that acts as somebody else.
@@ -42,9 +42,14 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// That of this thread and those it will start; from now on they respect quotas.
+    /// That of this thread and those it will start; from now on they respect quotas, and are in no group but one: who acts as
+    /// somebody else must not be in groups that they are not in.
     pub fn of_process() -> io::Result<Self> {
         let mut capabilities = capabilities(None)?;
+        if geteuid().is_root() {
+            // Without the right to, what belongs to other groups is out of reach as well.
+            let _ = set_thread_groups(&[]);
+        }
         if capabilities.effective.contains(CapabilitySet::SYS_RESOURCE) {
             capabilities.effective -= CapabilitySet::SYS_RESOURCE;
             set_capabilities(None, capabilities)?;
@@ -63,13 +68,17 @@ impl Identity {
 
     /// Makes the thread act as `caller` until what is returned is dropped.
     pub fn assume(&self, caller: Caller) -> rustix::io::Result<Assumed<'_>> {
-        let mut assumed = Assumed {
-            process: self,
-            changed: false,
-            of_this_thread: PhantomData,
-        };
         let is_same = caller.uid == self.uid.as_raw() && caller.gid == self.gid.as_raw();
-        if is_same || !self.is_root() {
+        match is_same {
+            true => Ok(self.assumed()),
+            false => self.assume_wholly(caller),
+        }
+    }
+
+    /// As [`assume`](Self::assume), where a caller who is the same as the process has fewer rights all the same.
+    pub fn assume_wholly(&self, caller: Caller) -> rustix::io::Result<Assumed<'_>> {
+        let mut assumed = self.assumed();
+        if !self.is_root() {
             return Ok(assumed);
         }
         // That number means "no change" to the host, and nobody to anyone else.
@@ -79,6 +88,14 @@ impl Identity {
         assumed.changed = true;
         self.become_caller(caller)?;
         Ok(assumed)
+    }
+
+    const fn assumed(&self) -> Assumed<'_> {
+        Assumed {
+            process: self,
+            changed: false,
+            of_this_thread: PhantomData,
+        }
     }
 
     fn become_caller(&self, caller: Caller) -> rustix::io::Result<()> {

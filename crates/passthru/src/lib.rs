@@ -41,8 +41,8 @@ use std::thread;
 use std::time::Duration;
 
 use anteros_core::{
-    Attr, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New, OpenFile,
-    Rdev, Seek, StatFs, Timestamp, Writable,
+    Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New,
+    OpenFile, Rdev, Seek, StatFs, Timestamp, Writable,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 pub use crate::crowd::{Crowd, Name};
 use crate::dir::OpenDir;
-use crate::host::ProcFds;
+use crate::host::{ProcFds, refused};
 use crate::identity::Identity;
 use crate::open::HostFile;
 use crate::slab::Slab;
@@ -88,7 +88,7 @@ impl HostFs {
     ///
     /// This changes the process: its `umask` becomes 0, because each caller brings their own and a
     /// default ACL must see the bits unmasked, the soft limit of open files rises to the hard one, and this
-    /// thread and those it starts lay down the right to exceed quotas (`CAP_SYS_RESOURCE`).
+    /// thread and those it starts lay down the right to exceed quotas (`CAP_SYS_RESOURCE`) and supplementary groups.
     /// A process that forks to go into the background does so before, as `/proc/self/fd` is opened here.
     pub fn new(dir: &Path) -> io::Result<Self> {
         Self::with_options(dir, Options::default())
@@ -382,6 +382,18 @@ impl Writable for HostFs {
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {
+        xattr::set(self, ino, name, value, flags)
+    }
+
+    fn setxattr_by_outsider(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        caller: Caller,
+    ) -> FsResult<()> {
+        let _assumed = self.identity.assume_wholly(caller).map_err(refused)?;
         xattr::set(self, ino, name, value, flags)
     }
 

@@ -16,6 +16,7 @@ mod mirror;
 mod mounts;
 mod passthru;
 mod semantics;
+mod set_ids;
 mod soak;
 mod stat;
 mod trace;

@@ -17,8 +17,8 @@ use crate::dirpage::DirPage;
 use crate::proto::{
     CopyFileRangeIn, CreateIn, EntryOut, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn,
     InHeader, IoctlIn, IoctlOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn,
-    ReleaseIn, Rename2In, SetattrIn, WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
-    XattrSize, f2fs, op, open_flag, setattr, unpack_rdev,
+    ReleaseIn, Rename2In, SETXATTR_ACL_KILL_SGID, SetattrIn, SetxattrIn, WRITE_HEAD_LEN,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, f2fs, op, open_flag, setattr, unpack_rdev,
 };
 
 /// `S_IFREG`.
@@ -233,11 +233,15 @@ impl Writing<'_> {
             name,
             mode,
             umask,
-            caller: Caller {
-                uid: self.header.uid,
-                gid: self.header.gid,
-                pid: self.header.pid,
-            },
+            caller: self.caller(),
+        }
+    }
+
+    const fn caller(&self) -> Caller {
+        Caller {
+            uid: self.header.uid,
+            gid: self.header.gid,
+            pid: self.header.pid,
         }
     }
 
@@ -396,7 +400,7 @@ impl Writing<'_> {
             size: has(setattr::SIZE).then_some(set.size),
             atime: time(setattr::ATIME, setattr::ATIME_NOW, set.atime, set.atimensec),
             mtime: time(setattr::MTIME, setattr::MTIME_NOW, set.mtime, set.mtimensec),
-            drops_privileges: has(setattr::KILL_SUIDGID),
+            drops_privileges: Self::drops_privileges(set.valid),
         };
         let file = has(setattr::FH).then(|| self.file(set.fh));
         let changed = match self.fs.change(self.ino, file, &changes) {
@@ -414,6 +418,15 @@ impl Writing<'_> {
             files.changed(&attr, changes.size);
         }
         put(out, &self.dispatcher.attr_out(&attr))
+    }
+
+    /// Whether a SETATTR of what is `valid` is to take set-id bits and file capabilities away.
+    ///
+    /// Where nothing is to be set, that is all that the kernel wants: it says so before someone without the privilege to leave
+    /// them changes content, and where `chown` names no owner.
+    const fn drops_privileges(valid: u32) -> bool {
+        const NOTHING: u32 = setattr::FH | setattr::LOCK_OWNER | setattr::CTIME;
+        valid & setattr::KILL_SUIDGID != 0 || valid & !NOTHING == 0
     }
 
     fn mknod(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
@@ -454,11 +467,12 @@ impl Writing<'_> {
     }
 
     fn setxattr(&self, args: &mut Args<'_>) -> Answer {
-        // As XattrSize; what is padding there are flags here.
-        let XattrSize {
+        let SetxattrIn {
             size,
-            padding: flags,
-        } = args.take()?;
+            flags,
+            setxattr_flags,
+            ..
+        } = self.setxattr_in(args)?;
         let name = args.name()?;
         let value = args.0.get(..size as usize).ok_or(Errno::INVAL)?;
         let order = AttributeOrder {
@@ -475,7 +489,26 @@ impl Writing<'_> {
         {
             return taken.map(|()| 0);
         }
-        self.done_for_all(self.fs.setxattr(self.ino, name, value, flags))
+        let set = match setxattr_flags & SETXATTR_ACL_KILL_SGID {
+            0 => self.fs.setxattr(self.ino, name, value, flags),
+            _ => self
+                .fs
+                .setxattr_by_outsider(self.ino, name, value, flags, self.caller()),
+        };
+        self.done_for_all(set)
+    }
+
+    fn setxattr_in(&self, args: &mut Args<'_>) -> Result<SetxattrIn, Errno> {
+        if self.dispatcher.extended_xattrs {
+            return args.take();
+        }
+        // As XattrSize; what is padding there are flags here.
+        let XattrSize { size, padding } = args.take()?;
+        Ok(SetxattrIn {
+            size,
+            flags: padding,
+            ..SetxattrIn::new_zeroed()
+        })
     }
 
     fn opendir(&self, out: &mut [u8]) -> Answer {
