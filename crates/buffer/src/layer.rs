@@ -266,6 +266,14 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.tell(file)
     }
 
+    fn sync_written(&self, file: OpenFile, data_only: bool) -> FsResult<()> {
+        self.shared.finish(file.ino, Reason::Sync);
+        self.shared
+            .inner
+            .sync_written(self.shared.below(file), data_only)?;
+        self.shared.tell(file)
+    }
+
     fn has_atomic_writes(&self) -> bool {
         self.shared.inner.has_atomic_writes()
     }

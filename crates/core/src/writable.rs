@@ -239,6 +239,12 @@ pub trait Writable: FileSystem {
     /// All that was written survives power loss when this returns; with `data_only`, times may not.
     fn fsync(&self, file: OpenFile, data_only: bool) -> FsResult<()>;
 
+    /// What was just written through an open file survives power loss when this returns, as `O_DSYNC` wants it, or with all
+    /// attributes `O_SYNC`. Where each write does so by itself, there is nothing left to do.
+    fn sync_written(&self, file: OpenFile, data_only: bool) -> FsResult<()> {
+        self.fsync(file, data_only)
+    }
+
     /// As [`FileSystem::seek`], through an open file.
     fn seek_open(&self, file: OpenFile, offset: u64, what: Seek) -> FsResult<u64>;
 

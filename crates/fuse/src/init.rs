@@ -55,10 +55,13 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::HANDLE_KILLPRIV_V2
     | init_flag::SETXATTR_EXT;
 
-/// What of [`WANTED`] is for a file system that never changes: to do without opens, and to find inodes that
-/// were forgotten.
-const ONLY_TO_READ: u64 =
-    init_flag::EXPORT_SUPPORT | init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT;
+/// What of [`WANTED`] is for a file system that never changes: to do without opens, to find inodes that were forgotten, and
+/// direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be
+/// synced, nor drops the old content that it has cached.
+const ONLY_TO_READ: u64 = init_flag::EXPORT_SUPPORT
+    | init_flag::NO_OPEN_SUPPORT
+    | init_flag::NO_OPENDIR_SUPPORT
+    | init_flag::ASYNC_DIO;
 
 /// What is of use where attributes are believed for a while: to learn them from listings. The kernel asks
 /// for them at the beginning of a directory, and where something was looked up in it.

@@ -133,6 +133,8 @@ pub mod setattr {
 
 /// Of CREATE: set-id bits go, for the file is cut off.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// Of WRITE: the content comes from the kernel's cache, some time after it was written.
+pub const WRITE_CACHE: u32 = 1 << 0;
 /// Of WRITE: set-id bits go.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// Of SETXATTR, with an access list: the set-group-id bit goes, for the caller is not in the file's group.

@@ -3,6 +3,8 @@
 //! These tests need root and `/dev/fuse`. Where they are missing the tests say so and pass, unless
 //! `ANTEROS_REQUIRE_JUDGES` is set: then they fail.
 
+#[path = "support/direct_io.rs"]
+mod direct_io;
 #[path = "support/mod.rs"]
 mod memory;
 #[path = "support/sink.rs"]

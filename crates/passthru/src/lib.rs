@@ -339,6 +339,14 @@ impl Writable for HostFs {
         self.files.get(file.handle)?.sync(data_only)
     }
 
+    fn sync_written(&self, file: OpenFile, data_only: bool) -> FsResult<()> {
+        let file = self.files.get(file.handle)?;
+        match file.syncs_writes(data_only) {
+            true => Ok(()),
+            false => file.sync(data_only),
+        }
+    }
+
     fn seek_open(&self, file: OpenFile, offset: u64, what: Seek) -> FsResult<u64> {
         self.files.get(file.handle)?.seek(offset, what)
     }

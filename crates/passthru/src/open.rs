@@ -17,7 +17,7 @@ use crate::table::Node;
 #[derive(Debug)]
 pub(crate) struct HostFile {
     fd: OwnedFd,
-    is_writable: bool,
+    flags: OFlags,
 }
 
 /// The part of `open`'s flags that concerns an inode which was found already.
@@ -65,10 +65,7 @@ pub(crate) fn backing(fs: &HostFs, file: OpenFile) -> Option<OwnedFd> {
 
 impl HostFile {
     pub fn new(fd: OwnedFd, flags: OFlags) -> Self {
-        Self {
-            fd,
-            is_writable: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
-        }
+        Self { fd, flags }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -76,7 +73,15 @@ impl HostFile {
     }
 
     pub fn is_writable(&self) -> bool {
-        self.is_writable
+        self.flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+    }
+
+    /// Whether what is written is on the device when the host says that it is written.
+    pub fn syncs_writes(&self, data_only: bool) -> bool {
+        self.flags.contains(match data_only {
+            true => OFlags::DSYNC,
+            false => OFlags::SYNC,
+        })
     }
 
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> FsResult<usize> {

@@ -7,6 +7,7 @@ use anteros_core::{
     AtomicStep, Attr, Caller, Changes, FilePosition, FsError, Ino, New, OpenFile, Rdev, SetTime,
     Timestamp, Writable,
 };
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
@@ -17,8 +18,9 @@ use crate::dirpage::DirPage;
 use crate::proto::{
     CopyFileRangeIn, CreateIn, EntryOut, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn,
     InHeader, IoctlIn, IoctlOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn,
-    ReleaseIn, Rename2In, SETXATTR_ACL_KILL_SGID, SetattrIn, SetxattrIn, WRITE_HEAD_LEN,
-    WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, f2fs, op, open_flag, setattr, unpack_rdev,
+    ReleaseIn, Rename2In, SETXATTR_ACL_KILL_SGID, SetattrIn, SetxattrIn, WRITE_CACHE,
+    WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, f2fs, op, open_flag, setattr,
+    unpack_rdev,
 };
 
 /// `S_IFREG`.
@@ -277,8 +279,21 @@ impl Writing<'_> {
         let file = self.file(write.fh);
         let written = self.fs.write_payload(file, write.offset, payload, drops);
         let written = self.ask(written)?;
+        self.sync_written(&write)?;
         self.reaches(self.ino, write.offset.saturating_add(written as u64));
         put(out, &counted(written as u64))
+    }
+
+    /// Syncs what the kernel might not: content that does not go through its cache.
+    fn sync_written(&self, write: &WriteIn) -> Result<(), Errno> {
+        let flags = OFlags::from_bits_retain(write.flags);
+        let is_cached = write.write_flags & WRITE_CACHE != 0
+            || self.write_back().is_none() && !flags.contains(OFlags::DIRECT);
+        if is_cached || !flags.intersects(OFlags::DSYNC | OFlags::SYNC) {
+            return Ok(());
+        }
+        let data_only = !flags.contains(OFlags::SYNC);
+        self.ask(self.fs.sync_written(self.file(write.fh), data_only))
     }
 
     fn reaches(&self, ino: Ino, end: u64) {

@@ -27,6 +27,10 @@ pub struct Sink {
     pub arrivals: Mutex<Vec<Arrival>>,
     /// How often it was told that a write had been answered.
     pub handed_on: AtomicUsize,
+    /// Bytes that the file seems to have.
+    pub size: u64,
+    /// How many writes had come when it was last told to make them durable.
+    pub durable: AtomicUsize,
     kept: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -56,7 +60,7 @@ impl FileSystem for Sink {
             uid: 0,
             gid: 0,
             rdev: Rdev::default(),
-            size: 0,
+            size: self.size,
             blocks: 0,
             block_size: 4096,
             atime: never,
@@ -183,6 +187,8 @@ impl Writable for Sink {
     }
 
     fn fsync(&self, _file: OpenFile, _data_only: bool) -> FsResult<()> {
+        let count = self.arrivals.lock().unwrap().len();
+        self.durable.fetch_max(count, Ordering::SeqCst);
         Ok(())
     }
 
