@@ -419,12 +419,12 @@ impl Writing<'_> {
         };
         let file = has(setattr::FH).then(|| self.file(set.fh));
         let changed = match self.fs.change(self.ino, file, &changes) {
-            // The kernel tells the time of what it wrote back. Who may write to a file of someone else may
-            // not set its times; the host's own time of the write stands.
+            // Who may write to a file of someone else may not set its times; the host's own time of the write stands.
             Err(FsError::Host(error))
-                if has(setattr::CTIME) && error.kind() == io::ErrorKind::PermissionDenied =>
+                if Self::invents_times(set.valid)
+                    && error.kind() == io::ErrorKind::PermissionDenied =>
             {
-                self.fs.getattr(self.ino)
+                self.change_without_times(file, &changes)
             }
             changed => changed,
         };
@@ -433,6 +433,32 @@ impl Writing<'_> {
             files.changed(&attr, changes.size);
         }
         put(out, &self.dispatcher.attr_out(&attr))
+    }
+
+    /// Whether a SETATTR of what is `valid` tells the time of what the kernel keeps or cuts off, which nobody has asked for: where
+    /// it writes back, and names the open file by which it does, or with a new size.
+    const fn invents_times(valid: u32) -> bool {
+        const TIMES: u32 = setattr::MTIME | setattr::CTIME;
+        const OF_WRITING: u32 = TIMES | setattr::FH | setattr::LOCK_OWNER;
+        let is_of_writing = valid & setattr::FH != 0 && valid & !OF_WRITING == 0;
+        let is_of_cutting = valid & setattr::SIZE != 0;
+        valid & TIMES == TIMES && (is_of_writing || is_of_cutting)
+    }
+
+    fn change_without_times(
+        &self,
+        file: Option<OpenFile>,
+        changes: &Changes,
+    ) -> Result<Attr, FsError> {
+        let changes = Changes {
+            atime: None,
+            mtime: None,
+            ..*changes
+        };
+        match changes == Changes::default() {
+            true => self.fs.getattr(self.ino),
+            false => self.fs.change(self.ino, file, &changes),
+        }
     }
 
     /// Whether a SETATTR of what is `valid` is to take set-id bits and file capabilities away.
