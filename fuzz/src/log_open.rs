@@ -25,10 +25,10 @@ const ENTRIES_MAX: usize = 300;
 /// Changes of the log that an input can ask for.
 const PATCHES_MAX: usize = 64;
 /// Memory of the log.
-const MEMORY_BYTES: usize = 2 << 20;
+pub(crate) const MEMORY_BYTES: usize = 2 << 20;
 
 type Block = [u8; BLOCK];
-type Blocks = HashMap<u64, Arc<Block>>;
+pub(crate) type Blocks = HashMap<u64, Arc<Block>>;
 
 /// Changes a log of one of everything, checks it, mounts it, walks through it and writes to it.
 ///
@@ -41,7 +41,7 @@ pub fn log_open(input: &[u8]) {
     } else {
         clean
     };
-    let blocks = base.patched(input);
+    let blocks = base.patched(input, false);
     let device = || Arc::new(Overlay::new(blocks.clone()));
     let options = Options {
         memory_bytes: MEMORY_BYTES,
@@ -67,7 +67,7 @@ pub fn log_open(input: &[u8]) {
     assert!(!mounted.is_exhausted(), "a mount reads without end");
 }
 
-fn clock() -> Timestamp {
+pub(crate) fn clock() -> Timestamp {
     Timestamp {
         secs: 1_700_000_000,
         nanos: 0,
@@ -75,14 +75,14 @@ fn clock() -> Timestamp {
 }
 
 /// A log, and which of its blocks are not empty.
-struct Base {
+pub(crate) struct Base {
     blocks: Blocks,
     filled: Vec<u64>,
     superblock: Superblock,
 }
 
 /// One that was unmounted, and one that was not; made once.
-fn bases() -> &'static [Base; 2] {
+pub(crate) fn bases() -> &'static [Base; 2] {
     static BASES: OnceLock<[Base; 2]> = OnceLock::new();
     BASES.get_or_init(|| [Base::new(true), Base::new(false)])
 }
@@ -115,7 +115,8 @@ impl Base {
         }
     }
 
-    fn patched(&self, mut input: &[u8]) -> Blocks {
+    /// The blocks with what the input changes; all checksums are made right, or those that it says.
+    pub(crate) fn patched(&self, mut input: &[u8], seals_all: bool) -> Blocks {
         let mut blocks = self.blocks.clone();
         for _ in 0..PATCHES_MAX {
             let Some((&[flags, low, high, at_low, at_high, len], rest)) =
@@ -131,7 +132,7 @@ impl Base {
             let bytes = &bytes[..bytes.len().min(BLOCK - at)];
             let block = Arc::make_mut(blocks.get_mut(&place).expect("a filled block"));
             block[at..at + bytes.len()].copy_from_slice(bytes);
-            if flags & 1 != 0 {
+            if seals_all || flags & 1 != 0 {
                 self.seal(&mut blocks, place);
             }
         }
@@ -327,20 +328,20 @@ fn write(log: &Log) {
 }
 
 /// A device whose blocks are shared until they are changed. It takes so many reads and no more.
-struct Overlay {
+pub(crate) struct Overlay {
     blocks: Mutex<Blocks>,
     reads: AtomicU64,
 }
 
 impl Overlay {
-    fn new(blocks: Blocks) -> Self {
+    pub(crate) fn new(blocks: Blocks) -> Self {
         Self {
             blocks: Mutex::new(blocks),
             reads: AtomicU64::new(0),
         }
     }
 
-    fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.reads.load(Ordering::Relaxed) > READS_MAX
     }
 

@@ -70,6 +70,11 @@ fn encode() {
 }
 
 #[test]
+fn log_offline() {
+    replay("log_offline", targets::log_offline);
+}
+
+#[test]
 fn log_open() {
     replay("log_open", targets::log_open);
 }

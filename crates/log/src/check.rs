@@ -4,6 +4,8 @@
 //! everything that can be reached from the root is visited, and what the tables say is held against it: each valid block has
 //! one owner, each owner's block is valid, links and sizes are as counted, and nothing is left over.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::{ControlFlow, Range};
@@ -70,7 +72,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     )?;
     let mut checker = Checker {
         owners: Bitmap::new(state.segments.count()),
-        nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
+        nids: Numbers::new(state.nat.count_max()),
         links: HashMap::new(),
         promised: 0,
         slots: HashMap::new(),
@@ -100,13 +102,41 @@ impl Bitmap {
     }
 
     pub(crate) fn get(&self, segment: u32, index: u16) -> bool {
-        self.0[segment as usize][usize::from(index / 64)] >> (index % 64) & 1 == 1
+        let words = self.0.get(segment as usize);
+        let word = words.and_then(|words| words.get(usize::from(index / 64)));
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// Says whether the bit was set before.
     pub(crate) fn set(&mut self, segment: u32, index: u16) -> bool {
         let was = self.get(segment, index);
-        self.0[segment as usize][usize::from(index / 64)] |= 1 << (index % 64);
+        let words = self.0.get_mut(segment as usize);
+        if let Some(word) = words.and_then(|words| words.get_mut(usize::from(index / 64))) {
+            *word |= 1 << (index % 64);
+        }
+        was
+    }
+}
+
+/// A bit for each number that a node may have. Others are in no set of them.
+pub(crate) struct Numbers(Vec<u64>);
+
+impl Numbers {
+    pub(crate) fn new(last: u32) -> Self {
+        Self(vec![0; last as usize / 64 + 1])
+    }
+
+    pub(crate) fn has(&self, nid: u32) -> bool {
+        let word = self.0.get(nid as usize / 64);
+        word.is_some_and(|word| word >> (nid % 64) & 1 == 1)
+    }
+
+    /// Says whether it was there before.
+    pub(crate) fn add(&mut self, nid: u32) -> bool {
+        let was = self.has(nid);
+        if let Some(word) = self.0.get_mut(nid as usize / 64) {
+            *word |= 1 << (nid % 64);
+        }
         was
     }
 }
@@ -124,7 +154,7 @@ struct Checker {
     state: State,
     owners: Bitmap,
     /// A bit for each nid that belongs to something.
-    nids: Vec<u64>,
+    nids: Numbers,
     links: HashMap<u32, Links>,
     /// Blocks that are promised.
     promised: u64,
@@ -305,15 +335,12 @@ impl Checker {
     /// A node belongs to an inode, and so does the block that it lies in.
     fn claim_node(&mut self, ino: u32, nid: u32) {
         self.report.nodes += 1;
-        let bit = 1 << (nid % 64);
-        let word = &mut self.nids[nid as usize / 64];
-        if *word & bit != 0 {
+        if self.nids.add(nid) {
             return self.report.note(
                 format_args!("inode {ino}"),
                 format_args!("node {nid} belongs to something else as well"),
             );
         }
-        *word |= bit;
         let pointer = self.state.nat.get(nid).and_then(|entry| {
             Ok(Pointer::decode(
                 entry.pointer,
@@ -493,7 +520,7 @@ impl Checker {
                 Err(error) => return self.report.note("node address table", error),
             };
             for (nid, entry) in used {
-                let is_known = self.nids[nid as usize / 64] >> (nid % 64) & 1 == 1;
+                let is_known = self.nids.has(nid);
                 if !is_known {
                     self.report.note(
                         format_args!("node {nid}"),

@@ -1,5 +1,7 @@
 //! Cleaning because someone asks for it.
 
+#![deny(clippy::indexing_slicing)]
+
 use anteros_core::{FsError, FsResult};
 
 use crate::clean::Choice;

@@ -3,6 +3,8 @@
 //! A log that a mount would open is seen as that mount would see it, groups behind the checkpoint included; another
 //! one as its newest whole checkpoint says.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::io;
 use std::sync::Arc;
 

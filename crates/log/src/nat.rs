@@ -3,6 +3,8 @@
 //! The table lies on the device; what was changed since it was written there is kept here, and in the journal
 //! of each checkpoint until it has grown too long for that.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Whose the blocks of a segment are, as its summary says, and whether those whom it names agree.
 
+#![deny(clippy::indexing_slicing)]
+
 use anteros_core::FsResult;
 
 use crate::layout::SEGMENT_CONTENT;

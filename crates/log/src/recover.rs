@@ -1,5 +1,7 @@
 //! From a device to a mounted log: the newest checkpoint, and the groups behind it.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -70,11 +72,11 @@ pub(crate) fn superblock(device: &dyn WritableDevice) -> Result<Superblock, LogE
 
 /// Makes both copies of the superblock the one that counts: a crash may have come between them.
 fn agree(device: &dyn WritableDevice, superblock: &Superblock) -> Result<(), LogError> {
-    let copies = superblock_copies(device)?;
+    let [first, second] = superblock_copies(device)?;
     let counts = |copy| Superblock::parse(copy).as_ref() == Ok(superblock);
-    for (block, other) in [(1, 0), (0, 1)] {
-        if !counts(&copies[block]) && counts(&copies[other]) {
-            device.write_at(superblock_offset(block), &copies[other])?;
+    for (block, copy, other) in [(1, &second, &first), (0, &first, &second)] {
+        if !counts(copy) && counts(other) {
+            device.write_at(superblock_offset(block), other)?;
             device.flush()?;
         }
     }
@@ -180,7 +182,9 @@ fn raw_segment_table(
         }
     }
     for &(segment, entry) in &checkpoint.sit_journal {
-        entries[segment as usize] = entry;
+        if let Some(stated) = entries.get_mut(segment as usize) {
+            *stated = entry;
+        }
     }
     Ok(entries)
 }
@@ -799,9 +803,10 @@ impl Replay {
             state.segments.segment(segment).state != Use::Open
                 && state.segments.rewritten(segment).is_none()
         });
-        let (threaded, filled): (Vec<u32>, Vec<u32>) = others
-            .into_iter()
-            .partition(|&segment| entries[segment as usize].valid > 0);
+        let (threaded, filled): (Vec<u32>, Vec<u32>) = others.into_iter().partition(|&segment| {
+            let stated = entries.get(segment as usize);
+            stated.is_some_and(|entry| entry.valid > 0)
+        });
         for segment in threaded {
             let start = state.segments.start(segment);
             let known = match stated.remove(&segment) {
@@ -983,8 +988,12 @@ fn read_packed(
     let bytes = read_block(device, block)?;
     Ok(packed::parse(&bytes).map(|(header, slots)| {
         let records = slots.iter().filter(|slot| slot.kind == SlotKind::Records);
-        let stream =
-            records.flat_map(|slot| &bytes[usize::from(slot.start)..][..usize::from(slot.len)]);
+        let stream = records.flat_map(|slot| {
+            let start = usize::from(slot.start);
+            bytes
+                .get(start..start + usize::from(slot.len))
+                .unwrap_or_default()
+        });
         let data = (0..).zip(&slots).filter(|(_, slot)| is_data(slot));
         (
             header,

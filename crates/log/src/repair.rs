@@ -7,6 +7,8 @@
 //!
 //! What cannot be read is left as it is, and so is everything that might belong to it.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -147,7 +149,7 @@ impl Mender {
     fn separate(&mut self, survey: &Survey) -> FsResult<bool> {
         let mut is_changed = false;
         for block in &survey.shared {
-            let claims = &survey.claims[block];
+            let claims = survey.claims.get(block).map_or(&[][..], Vec::as_slice);
             let Some(winner) = self.rightful(*block, claims) else {
                 continue;
             };
@@ -280,7 +282,9 @@ impl Mender {
     fn write_summaries(&mut self, survey: &Survey) {
         let was_settled = self.told.recovery.was_clean && self.told.recovery.groups == 0;
         for segment in &survey.unsummarized {
-            let owners = &survey.owners[segment];
+            let Some(owners) = survey.owners.get(segment) else {
+                continue;
+            };
             let place = format!("segment {segment}");
             if owners.has_nodes && owners.has_data {
                 let text = "holds nodes and content, and cannot be cleaned";

@@ -4,6 +4,8 @@
 //! what shrinking takes away is emptied by cleaning, and tables that have to move are written to a place that holds
 //! nothing. The superblock is one sector: a crash finds the old size or the new one.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};

@@ -2,13 +2,15 @@
 //!
 //! Nothing is changed here. What cannot be read is told, and whatever may belong to it counts as used.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt::Display;
 use std::ops::{ControlFlow, Range};
 
 use anteros_core::{FileKind, FsError, FsResult};
 
-use crate::check::Bitmap;
+use crate::check::{Bitmap, Numbers};
 use crate::dir::{Named, type_of};
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::pointer::{Pointer, Slotted};
@@ -84,7 +86,9 @@ impl Owners {
     fn add(&mut self, index: u16, claim: Claim) {
         self.has_nodes |= claim.is_node;
         self.has_data |= !claim.is_node;
-        self.owners[usize::from(index)] = claim.owner;
+        if let Some(owner) = self.owners.get_mut(usize::from(index)) {
+            *owner = claim.owner;
+        }
     }
 }
 
@@ -92,7 +96,7 @@ impl Owners {
 pub(crate) struct Survey {
     /// Blocks that belong to something.
     pub(crate) used: Bitmap,
-    nids: Vec<u64>,
+    nids: Numbers,
     /// How many names each inode has, but for those of directories that have to go.
     pub(crate) names: BTreeMap<u32, u32>,
     /// The name that each directory keeps.
@@ -244,7 +248,7 @@ impl Survey {
     ) -> FsResult<Self> {
         let mut survey = Self {
             used: Bitmap::new(state.segments.count()),
-            nids: vec![0; (state.nat.count_max() as usize + 1).div_ceil(64)],
+            nids: Numbers::new(state.nat.count_max()),
             names: BTreeMap::new(),
             homes: BTreeMap::from([(ROOT, (ROOT, Vec::new()))]),
             dangling: Vec::new(),
@@ -297,7 +301,7 @@ impl Survey {
     }
 
     fn is_known(&self, nid: u32) -> bool {
-        self.nids[nid as usize / 64] >> (nid % 64) & 1 == 1
+        self.nids.has(nid)
     }
 
     /// Notes what is damaged; another error is passed on.
@@ -355,7 +359,7 @@ impl Survey {
                 if state.nat.get(ino)?.pointer == 0 || matches!(error, FsError::NotFound) {
                     self.dangling.push(name);
                 } else {
-                    self.nids[ino as usize / 64] |= 1 << (ino % 64);
+                    self.nids.add(ino);
                     self.tolerate(name.place(), Err::<(), _>(error))?;
                 }
                 return Ok(false);
@@ -430,7 +434,8 @@ impl Survey {
         self.claim_node(state, ino, ino)?;
         let xattrs = state.xattrs(ino);
         self.tolerate(format_args!("inode {ino}, extended attributes"), xattrs)?;
-        let mut nids = Vec::from_iter(Some(xattr_nid).filter(|&nid| nid != 0));
+        // One that cannot be is told by what reads the attributes.
+        let mut nids = Vec::from_iter(Some(xattr_nid).filter(|&nid| state.nat.is_valid(nid)));
         let mut broken = Vec::new();
         state.for_nodes(ino, &mut |nid, read| match read {
             Ok(()) => nids.push(nid),
@@ -494,7 +499,7 @@ impl Survey {
     }
 
     fn claim_node(&mut self, state: &mut State, ino: u32, nid: u32) -> FsResult<()> {
-        self.nids[nid as usize / 64] |= 1 << (nid % 64);
+        self.nids.add(nid);
         self.blocks_taken += 1;
         let entry = state.nat.get(nid)?;
         if let Some(block) = Pointer::decode(entry.pointer, &state.superblock, nid, 0)?.block() {
