@@ -1,5 +1,6 @@
 //! The target `log_open`.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::ControlFlow;
@@ -398,6 +399,20 @@ impl WritableDevice for Overlay {
             let bytes = blocks.entry(block).or_insert_with(|| Arc::new([0; BLOCK]));
             Arc::make_mut(bytes)[within..within + part.len()].copy_from_slice(&data[part]);
         })
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.visit(
+            offset,
+            len as usize,
+            |blocks, block, within, part| match blocks.entry(block) {
+                Entry::Occupied(whole) if part.len() == BLOCK => drop(whole.remove()),
+                Entry::Occupied(mut bytes) => {
+                    Arc::make_mut(bytes.get_mut())[within..within + part.len()].fill(0);
+                }
+                Entry::Vacant(_) => {}
+            },
+        )
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -140,6 +140,10 @@ impl<D: WritableDevice> WritableDevice for Counted<D> {
         Ok(())
     }
 
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.zero(offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.inner.discard(offset, len)?;
         self.discards.add(len);

@@ -54,8 +54,17 @@ pub trait WritableDevice: Device {
     /// Says that what was written in a range should begin to reach the medium. Whoever can, begins; nobody waits.
     fn begin_writing(&self, _offset: u64, _len: u64) {}
 
+    /// Makes a range zero, by less than a write of so many zeros where that can be.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_at`](Self::write_at); some of the range may be zero then.
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        write_zeros(self, offset, len)
+    }
+
     /// Says that the content of a range is not needed any more. Until it is written again, reads
-    /// give zeros or the old bytes.
+    /// give anything, and not the same each time.
     ///
     /// # Errors
     ///
@@ -83,9 +92,28 @@ impl<D: WritableDevice + ?Sized> WritableDevice for Arc<D> {
         (**self).begin_writing(offset, len);
     }
 
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        (**self).zero(offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         (**self).discard(offset, len)
     }
+}
+
+/// Bytes that are made zero by one write.
+const ZEROS: u64 = 1 << 20;
+
+fn write_zeros(device: &(impl WritableDevice + ?Sized), offset: u64, len: u64) -> io::Result<()> {
+    let end = writable_range(offset, len, device.size())?.end;
+    let zeros = vec![0; ZEROS.min(len) as usize];
+    let mut at = offset;
+    while at < end {
+        let part = &zeros[..ZEROS.min(end - at) as usize];
+        device.write_at(at, part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
 }
 
 /// The bytes from `offset` on, if they lie inside a device of `size` bytes.
@@ -190,6 +218,25 @@ impl WritableDevice for FileDevice {
         if let Some(len) = std::num::NonZeroU64::new(len) {
             let _ = rustix::fs::fadvise(self.file(), offset, Some(len), advice);
         }
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        writable_range(offset, len, self.size())?;
+        if len == 0 {
+            return Ok(());
+        }
+        // Linux promises zeros behind both, of files and of block devices.
+        for flags in [
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+        ] {
+            match rustix::fs::fallocate(self.file(), flags, offset, len) {
+                // Of a part of a sector, as well.
+                Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
+                done => return Ok(done?),
+            }
+        }
+        write_zeros(self, offset, len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -18,9 +18,6 @@ use crate::slots::Slots;
 use crate::space::Space;
 use crate::state::{Parts, State};
 
-/// Bytes that are looked at at once.
-const PORTION: usize = 1 << 20;
-
 /// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
 ///
 /// # Errors
@@ -58,27 +55,13 @@ pub(crate) fn write_superblock(
     Ok(())
 }
 
-/// Makes blocks zero that are not.
+/// Makes blocks zero. That they read as zeros says nothing: they may have been discarded.
 pub(crate) fn clear(
     device: &Arc<dyn WritableDevice>,
     blocks: std::ops::Range<u64>,
 ) -> Result<(), LogError> {
     let unit = BLOCK_BYTES as u64;
-    // That is quicker where it works; what is left is written.
-    let _ = device.discard(blocks.start * unit, (blocks.end - blocks.start) * unit);
-    let (mut at, end) = (blocks.start * unit, blocks.end * unit);
-    let mut found = vec![0; PORTION];
-    while at < end {
-        let len = PORTION.min((end - at) as usize);
-        let found = &mut found[..len];
-        device.read_at(at, found)?;
-        if found.iter().any(|&byte| byte != 0) {
-            found.fill(0);
-            device.write_at(at, found)?;
-        }
-        at += len as u64;
-    }
-    Ok(())
+    Ok(device.zero(blocks.start * unit, (blocks.end - blocks.start) * unit)?)
 }
 
 fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> State {

@@ -2,7 +2,12 @@
 
 mod support;
 
-use anteros_log::{Inspector, check, repair, repair_going_back};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use anteros_core::{Caller, Device, MemoryDevice, WritableDevice};
+use anteros_log::{Inspector, Shape, check, mkfs, repair, repair_going_back, resize};
 use support::surgeon::Surgeon;
 use support::*;
 
@@ -32,4 +37,112 @@ fn an_attribute_node_beyond_the_node_address_table_is_told_and_the_rest_repaired
             assert_eq!(tree.read("f").unwrap(), bytes(1, 50_000));
         }
     }
+}
+
+/// A device whose discarded blocks read as zeros once, and then as anything, until they are written again. It begins with
+/// all of them discarded.
+struct Forgetful {
+    inner: MemoryDevice,
+    /// Blocks without content, and how often each was read since.
+    discarded: Mutex<BTreeMap<u64, u64>>,
+}
+
+const BLOCK: u64 = 4096;
+
+impl Forgetful {
+    fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryDevice::new(vec![0; bytes as usize]),
+            discarded: Mutex::new((0..bytes / BLOCK).map(|block| (block, 0)).collect()),
+        })
+    }
+}
+
+impl Device for Forgetful {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut discarded = self.discarded.lock().unwrap();
+        let end = (offset + buf.len() as u64).div_ceil(BLOCK);
+        for (block, reads) in discarded.range_mut(offset / BLOCK..end) {
+            *reads += 1;
+            let fill = if *reads == 1 { 0 } else { 0x5a ^ *reads as u8 };
+            self.inner
+                .write_at(block * BLOCK, &[fill; BLOCK as usize])?;
+        }
+        self.inner.read_at(offset, buf)
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn name(&self) -> String {
+        "forgetful".into()
+    }
+}
+
+impl WritableDevice for Forgetful {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = (offset + data.len() as u64).div_ceil(BLOCK);
+        let mut discarded = self.discarded.lock().unwrap();
+        for block in offset / BLOCK..end {
+            discarded.remove(&block);
+        }
+        self.inner.write_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        let blocks = offset.div_ceil(BLOCK)..(offset + len) / BLOCK;
+        self.discarded
+            .lock()
+            .unwrap()
+            .extend(blocks.map(|block| (block, 0)));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_log_is_made_and_grown_where_discarded_blocks_read_as_anything() {
+    let device = Forgetful::new(200 * MIB);
+    let writable: Arc<dyn WritableDevice> = device.clone();
+    let shape = Shape {
+        uuid: [7; 16],
+        ..Shape::default()
+    };
+    let judge = |files: u64| {
+        for _ in 0..2 {
+            let report = check(device.clone(), options()).unwrap();
+            assert_eq!(report.faults, [""; 0]);
+            assert_eq!(report.files, files);
+        }
+    };
+    mkfs(&writable, &shape, Caller::default(), &options()).unwrap();
+    judge(0);
+    for (number, bytes_now) in [100, 200, 64].into_iter().enumerate() {
+        resize(&writable, bytes_now * MIB, &options()).unwrap();
+        judge(number as u64);
+        let tree = open(device.clone());
+        let path = format!("{number}");
+        tree.put(&path, &bytes(number as u64, 3 << 20)).unwrap();
+        // Discards segments: they were full of it, and are empty.
+        tree.put("large", &bytes(9, 20 << 20)).unwrap();
+        tree.0.checkpoint().unwrap();
+        tree.unlink("large").unwrap();
+        tree.0.checkpoint().unwrap();
+        tree.0.close().unwrap();
+        drop(tree);
+        judge(number as u64 + 1);
+    }
+    let tree = open(device.clone());
+    for number in 0..3 {
+        let content = tree.read(&format!("{number}")).unwrap();
+        assert!(content == bytes(number, 3 << 20));
+    }
+    drop(tree);
+    // Over what was there.
+    mkfs(&writable, &shape, Caller::default(), &options()).unwrap();
+    judge(0);
 }
