@@ -6,10 +6,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 
+use crate::lock::Held;
 use crate::page::PAGE_BYTES;
 
 /// Something that holds bytes at offsets and may be read by many threads at once.
@@ -49,7 +50,7 @@ pub trait Device: Send + Sync {
     /// Says that these bytes will be wanted soon. Whoever can, begins to fetch them; nobody waits.
     fn will_need(&self, _offset: u64, _len: u64) {}
 
-    /// The size in bytes, as found when the device was opened.
+    /// The size in bytes, as found when the device was opened, or set since.
     fn size(&self) -> u64;
 
     /// What to call the device in a message: usually its path.
@@ -71,7 +72,9 @@ pub struct FileDevice {
     /// The same, without its readahead.
     alone: Option<File>,
     path: PathBuf,
-    size: u64,
+    size: AtomicU64,
+    /// Locks on what lies behind it.
+    pub(crate) held: Held,
     /// Whether the medium has said that it cannot discard.
     pub(crate) keeps_all: AtomicBool,
 }
@@ -103,7 +106,8 @@ impl FileDevice {
             direct: None,
             alone: None,
             path: path.to_owned(),
-            size,
+            size: size.into(),
+            held: Held::new(),
             keeps_all: AtomicBool::new(false),
         })
     }
@@ -155,8 +159,20 @@ impl FileDevice {
         expect_any_order(&self.file);
     }
 
-    pub(crate) fn file(&self) -> &File {
+    /// The file itself.
+    pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Makes a regular file longer or shorter, and the device with it. Nobody else may make use of it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// That of the operating system: a block device has the size that it has. The device is as it was.
+    pub fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)?;
+        self.size.store(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The path this device was opened by.
@@ -204,14 +220,14 @@ impl Device for FileDevice {
     }
 
     fn will_need(&self, offset: u64, len: u64) {
-        let len = std::num::NonZeroU64::new(len.min(self.size.saturating_sub(offset)));
+        let len = std::num::NonZeroU64::new(len.min(self.size().saturating_sub(offset)));
         if len.is_some() {
             let _ = rustix::fs::fadvise(&self.file, offset, len, rustix::fs::Advice::WillNeed);
         }
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
     }
 
     fn name(&self) -> String {
@@ -236,6 +252,32 @@ impl Device for Vec<u8> {
 
     fn name(&self) -> String {
         "memory".into()
+    }
+}
+
+impl<D: Device + ?Sized> Device for &D {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, buf)
+    }
+
+    fn read_alone_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        (**self).read_alone_at(offset, buf)
+    }
+
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        (**self).read_vectored_at(offset, bufs)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        (**self).will_need(offset, len);
+    }
+
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn name(&self) -> String {
+        (**self).name()
     }
 }
 

@@ -7,12 +7,14 @@
 //!   and the tests drive it without knowing what it is made of. One that can be written to is
 //!   [`Writable`] as well.
 //!
-//! This crate knows no format and no codec, and never prints.
+//! This crate knows no format and no codec, but for the marks by which [`Occupant`] tells what lies on a device, and never prints.
 
 mod algorithm;
 mod counted;
 mod device;
 mod fs;
+mod lock;
+mod occupant;
 mod page;
 mod size;
 mod writable;
@@ -24,6 +26,7 @@ pub use device::{Device, FileDevice, Window};
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
+pub use occupant::{Occupant, marked};
 pub use page::{PAGE_BYTES, begin_on_page};
 pub use size::{ParseSizeError, parse_size};
 pub use writable::{

@@ -1,17 +1,18 @@
 //! Devices that can be written to.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::device::{BUFFERS_MAX, Device, FileDevice};
+use crate::lock::{self, Held};
 
 /// A [`Device`] whose bytes can be changed, by many threads at once.
 ///
@@ -141,41 +142,43 @@ fn total_len(bufs: &[IoSlice<'_>]) -> u64 {
 
 impl FileDevice {
     /// Opens `path`, a regular file or a block device, for reading and writing, and for this process
-    /// alone: as long as the device lives, whoever else opens it so is refused. (Those who open
-    /// a file by other means are not: the lock is advisory. A block device that is mounted is in use.)
+    /// alone: as long as the device lives, whoever else opens it so is refused, by whatever way (a loop device, a part of a
+    /// disk). What is mounted, or else in use, is not opened. Those who open a file by other means are let in: locks of files
+    /// are advisory.
     ///
     /// # Errors
     ///
     /// `ResourceBusy` when it is in use; else whatever the operating system says. The path is in
     /// front.
     pub fn open_writable(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref();
-        Self::open_locked(path)
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        Self::locked(path.as_ref(), lock::open_alone)
     }
 
-    fn open_locked(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        // Without O_CREAT, Linux gives this a meaning for block devices: not while it is mounted.
-        if path.metadata()?.file_type().is_block_device() {
-            options.custom_flags(OFlags::EXCL.bits() as i32);
-        }
-        let file = options.open(path).map_err(in_use)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| in_use(errno.into()))?;
-        Self::from_file(file, path)
+    /// Makes the regular file `path`, where nothing is, and [opens](Self::open_writable) it.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if something is there; else as there.
+    pub fn create_writable(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::locked(path.as_ref(), lock::create_alone)
     }
-}
 
-/// Says what the kernel means by "busy" and "try again".
-fn in_use(error: io::Error) -> io::Error {
-    match Errno::from_io_error(&error) {
-        Some(Errno::BUSY | Errno::WOULDBLOCK) => io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "is in use by another process; unmount it or end that process first",
-        ),
-        _ => error,
+    /// Opens `path` for reading, beside others who do. As long as the device lives, nobody [writes](Self::open_writable) to it.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn open_unchanging(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::locked(path.as_ref(), lock::open_with_readers)
+    }
+
+    fn locked(path: &Path, open: impl Fn(&Path) -> io::Result<(File, Held)>) -> io::Result<Self> {
+        let opened = open(path).and_then(|(file, held)| {
+            let mut device = Self::from_file(file, path)?;
+            device.held = held;
+            Ok(device)
+        });
+        opened.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
 }
 
