@@ -1,5 +1,6 @@
 //! Arguments that several commands take.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,6 +47,13 @@ impl ImageArgs {
             cache_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
             ..OpenOptions::default()
         }
+    }
+
+    /// The files that the image lies in, by device and inode.
+    pub fn files(&self) -> Vec<(u64, u64)> {
+        let paths = std::iter::once(&self.image).chain(&self.devices);
+        let found = paths.filter_map(|path| std::fs::metadata(path).ok());
+        found.map(|found| (found.dev(), found.ino())).collect()
     }
 
     /// Opens the image in a certain way.

@@ -2,11 +2,13 @@
 //!
 //! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
-//! hints and exit statuses), [`output`] (text, JSON and progress), [`interrupt`] (Ctrl-C).
+//! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
+//! [`interrupt`] (Ctrl-C).
 
 mod args;
 mod command;
 mod daemon;
+mod drawing;
 mod failure;
 mod interrupt;
 mod output;

@@ -64,7 +64,7 @@ impl XattrScope {
 }
 
 /// How to extract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtractOptions {
     /// How many threads write data, 1 to 64; one more creates names.
     pub workers: usize,
@@ -79,6 +79,8 @@ pub struct ExtractOptions {
     pub times: bool,
     /// Which extended attributes to set.
     pub xattrs: XattrScope,
+    /// Files that are never replaced, by device and inode, as the system numbers them: those that the image lies in.
+    pub spared: Vec<(u64, u64)>,
 }
 
 impl Default for ExtractOptions {
@@ -97,6 +99,7 @@ impl Default for ExtractOptions {
             } else {
                 XattrScope::User
             },
+            spared: Vec::new(),
         }
     }
 }
@@ -230,6 +233,9 @@ pub enum ExtractProblem {
     /// The target has this name already.
     #[error("it exists in the target; choose an empty target, or overwrite")]
     Exists,
+    /// The name is that of a file that must not be replaced.
+    #[error("the image that is extracted lies here, and is not replaced; choose another target")]
+    Spared,
     /// A directory has this name in the target, and is no directory in the image.
     #[error("the target has a directory of this name, which is never replaced; remove it")]
     DirectoryInTheWay,
@@ -1011,6 +1017,12 @@ impl<'a> Walker<'a> {
         }
     }
 
+    fn is_spared(&self, name: &[u8]) -> bool {
+        let spared = &self.run.options.spared;
+        let found = Object::Named(self.descent.dir(), name).stat();
+        found.is_ok_and(|found| spared.contains(&(found.st_dev, found.st_ino)))
+    }
+
     /// Creates a name, and if so wished replaces what has it.
     fn make<T>(
         &self,
@@ -1023,6 +1035,9 @@ impl<'a> Walker<'a> {
         }
         match make() {
             Err(Errno::EXIST) if self.run.options.overwrite => {
+                if self.is_spared(name) {
+                    return Err(ExtractProblem::Spared);
+                }
                 match rustix::fs::unlinkat(self.descent.dir(), name, AtFlags::empty()) {
                     Err(Errno::ISDIR) => return Err(ExtractProblem::DirectoryInTheWay),
                     removed => removed.map_err(os("remove what exists"))?,

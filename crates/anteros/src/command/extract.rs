@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = "/")]
     path: OsString,
 
-    /// Replace what exists
+    /// Replace what exists, but for directories, and never the image itself
     #[arg(long)]
     overwrite: bool,
 
@@ -126,6 +126,7 @@ impl Args {
             } else {
                 defaults.xattrs
             },
+            spared: self.image.files(),
         }
     }
 }
@@ -158,7 +159,9 @@ impl ExtractObserver for Watch {
 fn failure(text: String, error: &ExtractError) -> Failure {
     let kind = match &error.problem {
         ExtractProblem::Image(error) => kind_of(error),
-        ExtractProblem::Exists | ExtractProblem::DirectoryInTheWay => Kind::Usage,
+        ExtractProblem::Exists | ExtractProblem::Spared | ExtractProblem::DirectoryInTheWay => {
+            Kind::Usage
+        }
         ExtractProblem::Cancelled => Kind::Interrupted,
         problem if problem.is_corrupt() => Kind::Corrupt,
         _ => Kind::System,

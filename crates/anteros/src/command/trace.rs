@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::stat::attribute;
 use crate::daemon::recording::ATTRIBUTE;
+use crate::drawing;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -56,8 +57,7 @@ impl Args {
         let told = self.read()?;
         if let Some(path) = &self.plot {
             let title = format!("reads and writes in {}", told.name());
-            std::fs::write(path, figure(&told.report, &title))
-                .map_err(|error| Failure::system(path, &error))?;
+            drawing::write(path, &figure(&told.report, &title))?;
         }
         match self.json {
             true => output::json(&self.as_json(&told))?,

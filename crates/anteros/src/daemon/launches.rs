@@ -16,6 +16,9 @@ use crate::output;
 /// How often a record is written, if anything is new.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 
+/// How many temporary files were named.
+static TEMPORARIES: AtomicU64 = AtomicU64::new(0);
+
 /// The file that a mount records launches in.
 pub struct LaunchFile {
     path: PathBuf,
@@ -105,8 +108,6 @@ fn save(path: &Path, log: &Log) -> io::Result<()> {
         return Ok(());
     };
     let temporary = temporary(path);
-    // One that is left was being written by a daemon that is gone.
-    let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -123,9 +124,14 @@ fn save(path: &Path, log: &Log) -> io::Result<()> {
     written
 }
 
+/// A name that nobody else has: what has it was left by a daemon that had the number of this one, or is not ours to remove.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    name.push(format!(
+        ".{}-{}.new",
+        std::process::id(),
+        TEMPORARIES.fetch_add(1, Ordering::Relaxed)
+    ));
     name.into()
 }
 

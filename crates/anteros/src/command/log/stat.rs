@@ -1,6 +1,5 @@
 //! `anteros log stat`
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anteros_log::layout::checkpoint::HeadKind;
@@ -12,6 +11,7 @@ use super::gc::no_log;
 use crate::command::stat;
 use crate::command::stat::log::packed_line;
 use crate::daemon::log::{SEGMENTS, SEGMENTS_MAX};
+use crate::drawing;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output;
 
@@ -43,7 +43,7 @@ impl Args {
                 self.describe()?.0.segments
             };
             let title = self.log.display().to_string();
-            fs::write(file, figure(&segments, &title)).map_err(|e| Failure::system(file, &e))?;
+            drawing::write(file, &figure(&segments, &title))?;
             return Ok(Verdict::Good);
         }
         if is_mounted {

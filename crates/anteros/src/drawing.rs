@@ -1,0 +1,84 @@
+//! Files that drawings are written into.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::failure::{Failure, Kind};
+
+/// How a file begins that is a drawing.
+const BEGIN: &[u8] = b"<svg ";
+
+/// Writes a drawing into a file: one that is not there yet, is empty, or holds a drawing already; or into a pipe or terminal. Whatever
+/// goes wrong, what was there is there.
+///
+/// # Errors
+///
+/// When something else is there; else what the system says.
+pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
+    let fail = |error: io::Error| Failure::system(path, &error);
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        found => Some(found.map_err(fail)?),
+    };
+    match found {
+        Some(found) if found.file_type().is_fifo() || found.file_type().is_char_device() => {
+            let mut stream = OpenOptions::new().write(true).open(path).map_err(fail)?;
+            return stream.write_all(svg.as_bytes()).map_err(fail);
+        }
+        Some(found) if !found.is_file() => {
+            let message = format!("{}: is no regular file", path.display());
+            return Err(Failure::new(Kind::Usage, message).hint("name a file for the drawing"));
+        }
+        Some(_) => {
+            access(path, Access::WRITE_OK).map_err(|errno| fail(errno.into()))?;
+            if !may_be_replaced(path).map_err(fail)? {
+                let message = format!(
+                    "{}: exists and is no drawing; it is not overwritten",
+                    path.display()
+                );
+                let hint = "name a file that does not exist, or an SVG";
+                return Err(Failure::new(Kind::Usage, message).hint(hint));
+            }
+        }
+        None => {}
+    }
+    replace(path, svg).map_err(fail)
+}
+
+fn may_be_replaced(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    File::open(path)?
+        .take(BEGIN.len() as u64)
+        .read_to_end(&mut begin)?;
+    Ok(begin.is_empty() || begin == BEGIN)
+}
+
+/// Writes a file beside, which then takes the place; a symbolic link stays one.
+fn replace(path: &Path, svg: &str) -> io::Result<()> {
+    let path = match fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
+        path => path?,
+    };
+    let temporary = temporary(&path)?;
+    let mut file = File::create_new(&temporary)?;
+    let written = file
+        .write_all(svg.as_bytes())
+        .and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// A name beside a file for what will take its place.
+fn temporary(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".anteros-{}.tmp", std::process::id()));
+    Ok(path.with_file_name(temporary))
+}
