@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use anteros_core::Occupant;
+
 /// Why a build failed. Nothing is left of the image then, unless it was to be written in place.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,6 +44,14 @@ pub enum Error {
         action: &'static str,
         /// What the operating system said.
         cause: io::Error,
+    },
+    /// Something else than an image would be overwritten.
+    #[error("{path}: holds something already: {occupant}", path = path.display())]
+    Occupied {
+        /// The file or block device.
+        path: PathBuf,
+        /// What it holds.
+        occupant: Occupant,
     },
     /// The image would be packed into itself.
     #[error("{image}: the image lies inside the source, in {directory}; write it elsewhere or exclude that directory",

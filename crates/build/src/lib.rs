@@ -64,7 +64,8 @@ use tree::Tree;
 ///
 /// A regular file, also one that a symbolic link leads to, is replaced when the new one is complete;
 /// a block device, and a file in which the image begins at an [`Options::offset`], are written in
-/// place. Anything else is left alone. When `cancel` becomes true the build ends soon.
+/// place. What holds anything but an image is left alone, unless [`Options::overwrite`] says otherwise, and so is whatever is in use,
+/// or neither file nor block device. When `cancel` becomes true the build ends soon.
 ///
 /// # Errors
 ///
@@ -79,6 +80,7 @@ pub fn build(
 ) -> Result<Summary, Error> {
     options.check()?;
     let image = &output::target(image);
+    output::check(image, options)?;
     let source = Source::open(source)?;
     let (mut tree, warnings) = scan::scan(&source, image, options, observer, cancel)?;
     let plan = Plan::new(&source, &mut tree, options)?;

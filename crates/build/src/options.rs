@@ -76,6 +76,8 @@ pub struct Options {
     pub offset: u64,
     /// Whether the image is on the medium when the build returns.
     pub sync: bool,
+    /// Whether what holds something else than an image may be overwritten.
+    pub overwrite: bool,
 }
 
 impl Default for Options {
@@ -105,6 +107,7 @@ impl Default for Options {
             checksum: true,
             offset: 0,
             sync: true,
+            overwrite: false,
         }
     }
 }

@@ -8,12 +8,12 @@
 //! All bytes pass through a hash, from which the image's UUID is made.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use anteros_core::{FileDevice, Occupant};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Error, Options};
@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// An image that is being written.
 pub(crate) struct Output {
-    file: File,
+    device: FileDevice,
     /// The final name.
     path: PathBuf,
     /// The name until then, if it is another.
@@ -43,10 +43,86 @@ pub(crate) struct Checkpoint {
     hash: Box<Xxh3>,
 }
 
-/// The file that an image of this name is to become: a symbolic link leads to it.
+/// The file that an image of this name is to become: a symbolic link leads to it, whether it is there or not.
 pub(crate) fn target(path: &Path) -> PathBuf {
-    let leads_on = path.is_symlink().then(|| path.canonicalize().ok());
-    leads_on.flatten().unwrap_or_else(|| path.to_owned())
+    let Ok(leads_to) = std::fs::read_link(path) else {
+        return path.to_owned();
+    };
+    let beyond = || parent(path).join(leads_to);
+    path.canonicalize().unwrap_or_else(|_| beyond())
+}
+
+/// What is there before the image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nothing, or a file whose name the image takes.
+    Name,
+    /// A file that keeps something in front of the image.
+    Part,
+    /// A block device.
+    Device,
+    /// What no image can take the place of.
+    Other,
+}
+
+impl Place {
+    fn of(path: &Path, options: &Options) -> Self {
+        match std::fs::metadata(path).map(|found| found.file_type()) {
+            Ok(found) if found.is_block_device() => Self::Device,
+            Ok(found) if found.is_file() && options.offset > 0 => Self::Part,
+            Ok(found) if !found.is_file() => Self::Other,
+            _ => Self::Name,
+        }
+    }
+
+    /// Whether it is written in place.
+    fn is_written(self) -> bool {
+        matches!(self, Self::Part | Self::Device)
+    }
+}
+
+/// Fails if what is there must not be overwritten, or is in use. What is written in place is asked again when it is locked.
+pub(crate) fn check(path: &Path, options: &Options) -> Result<(), Error> {
+    let fail = |cause| Error::Image {
+        path: path.to_owned(),
+        action: "create",
+        cause,
+    };
+    let opened = match Place::of(path, options) {
+        Place::Name if !path.exists() => return Ok(()),
+        Place::Name => FileDevice::open(path),
+        Place::Part | Place::Device => FileDevice::open_writable(path),
+        Place::Other => {
+            let cause = "it is there, and is neither a file nor a block device";
+            return Err(fail(io::Error::other(cause)));
+        }
+    };
+    match opened {
+        Ok(device) => refuse_occupied(path, &device, options),
+        // Of what may not be read nobody knows what it is; its name may be given away all the same.
+        Err(_) if Place::of(path, options) == Place::Name && options.overwrite => Ok(()),
+        Err(cause) => Err(fail(cause)),
+    }
+}
+
+fn refuse_occupied(path: &Path, device: &FileDevice, options: &Options) -> Result<(), Error> {
+    let fail = |cause| Error::Image {
+        path: path.to_owned(),
+        action: "overwrite",
+        cause,
+    };
+    match device.occupant_from(options.offset).map_err(fail)? {
+        None | Some(Occupant::Image) => Ok(()),
+        Some(occupant) if !options.overwrite => Err(Error::Occupied {
+            path: path.to_owned(),
+            occupant,
+        }),
+        // Readers of an image keep the file that they have; whoever writes to a log would write to what has no name any more.
+        Some(Occupant::Log) if Place::of(path, options) == Place::Name => {
+            FileDevice::open_unchanging(path).map(|_| ()).map_err(fail)
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 impl Output {
@@ -57,33 +133,21 @@ impl Output {
             action: "create",
             cause,
         };
-        let found = std::fs::metadata(path).ok().map(|m| m.file_type());
-        let is_device = found.is_some_and(|found| found.is_block_device());
-        if found.is_some_and(|found| !found.is_file() && !is_device) {
-            let cause = "it is there, and is neither a file nor a block device";
-            return Err(fail(io::Error::other(cause)));
-        }
-        let in_place = is_device || (found.is_some() && options.offset > 0);
-        let (file, temporary) = if in_place {
-            let mut how = OpenOptions::new();
-            if is_device {
-                // Refuses one that is mounted.
-                how.custom_flags(OFlags::EXCL.bits() as i32);
-            }
-            (how.write(true).open(path).map_err(fail)?, None)
+        let place = Place::of(path, options);
+        let (device, temporary) = if place.is_written() {
+            let device = FileDevice::open_writable(path).map_err(fail)?;
+            refuse_occupied(path, &device, options)?;
+            (device, None)
         } else {
             let temporary = temporary_name(path).map_err(fail)?;
-            let file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(&temporary);
-            (file.map_err(fail)?, Some(temporary))
+            let device = FileDevice::create_writable(&temporary).map_err(fail)?;
+            (device, Some(temporary))
         };
         let mut output = Self {
-            file,
+            device,
             path: path.to_owned(),
             temporary,
-            is_device,
+            is_device: place == Place::Device,
             offset: options.offset,
             block_bytes: options.block_bytes(),
             flushed: 0,
@@ -91,7 +155,7 @@ impl Output {
             hash: Box::new(Xxh3::new()),
         };
         output.write(&vec![0; reserved as usize])?;
-        if in_place {
+        if place.is_written() {
             output.flush()?;
         }
         Ok(output)
@@ -180,12 +244,15 @@ impl Output {
         self.write_at(at, superblock)?;
         if !self.is_device {
             let end = self.offset + self.flushed;
-            self.file
+            self.device
                 .set_len(end)
                 .map_err(|e| self.error("resize", e))?;
         }
         if sync {
-            self.file.sync_all().map_err(|e| self.error("sync", e))?;
+            self.device
+                .file()
+                .sync_all()
+                .map_err(|e| self.error("sync", e))?;
         }
         if let Some(temporary) = &self.temporary {
             std::fs::rename(temporary, &self.path).map_err(|e| self.error("rename", e))?;
@@ -211,7 +278,10 @@ impl Output {
     }
 
     fn write_at(&self, position: u64, bytes: &[u8]) -> Result<(), Error> {
-        let written = self.file.write_all_at(bytes, self.offset + position);
+        let written = self
+            .device
+            .file()
+            .write_all_at(bytes, self.offset + position);
         written.map_err(|e| self.error("write", e))
     }
 

@@ -364,7 +364,10 @@ fn meddled(len: usize, meddle: fn(&Path)) -> (Error, PathBuf) {
     fs::write(&victim, Random::new(1).mixture(len)).unwrap();
     let meddler = Meddler(|| meddle(&victim));
     let never = AtomicBool::new(false);
-    let options = lz4(64 << 10);
+    let options = Options {
+        overwrite: true,
+        ..lz4(64 << 10)
+    };
     let result = anteros_build::build(&image, source.path(), &options, &meddler, &never);
     assert_eq!(names(dir.path()), ["image"]);
     assert_eq!(fs::read(&image).unwrap(), b"the image of yesterday");
@@ -527,6 +530,7 @@ fn an_image_inside_a_file() {
     let image = dir.path().join("firmware");
     let options = Options {
         offset: 8192,
+        overwrite: true,
         ..lz4(1 << 20)
     };
     for existing in [None, Some(100_000), Some(10 << 20)] {

@@ -76,7 +76,7 @@ pub use options::{Mode, Options, Order};
 pub use policy::Policy;
 pub use recover::Recovery;
 pub use repair::{Repaired, repair, repair_going_back};
-pub use resize::{Resized, resize};
+pub use resize::{Resized, plan_resize, resize};
 pub use segments::Use;
 pub use statistics::{Cause, Class, ClassStatistics, Statistics};
 pub use vfs::system_clock;

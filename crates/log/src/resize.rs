@@ -57,7 +57,14 @@ pub fn resize(
 ) -> Result<Resized, LogError> {
     let blocks = (bytes / BLOCK_BYTES as u64).min(BLOCKS_MAX);
     // Refused is what cannot be before anything is written.
-    let new = plan(device, blocks, options)?;
+    let new = plan_resize(device, bytes, options)?;
+    let wanted = blocks * BLOCK_BYTES as u64;
+    if device.size() < wanted {
+        return Err(LogError::BeyondDevice {
+            wanted,
+            bytes: device.size(),
+        });
+    }
     let mut state = open(device, false, options)?;
     let old = state.superblock.clone();
     if blocks == old.blocks {
@@ -99,23 +106,22 @@ fn open(
     Ok(recover::open(device.clone(), options)?.0)
 }
 
-/// What the log becomes.
-fn plan(
+/// What the log on a device becomes with another size, whether the device has so many bytes already or not. Nothing is changed.
+///
+/// # Errors
+///
+/// As [`resize`], but that the device may be too short.
+pub fn plan_resize(
     device: &Arc<dyn WritableDevice>,
-    blocks: u64,
+    bytes: u64,
     options: &Options,
 ) -> Result<Superblock, LogError> {
+    let blocks = (bytes / BLOCK_BYTES as u64).min(BLOCKS_MAX);
     let mut state = open(device, true, options)?;
     let old = state.superblock.clone();
     let bytes = blocks * BLOCK_BYTES as u64;
     if blocks == old.blocks {
         return Ok(old);
-    }
-    if device.size() < bytes {
-        return Err(LogError::BeyondDevice {
-            wanted: bytes,
-            bytes: device.size(),
-        });
     }
     let nids_min = match blocks < old.blocks {
         true => state.nat.highest()? + 1,

@@ -20,6 +20,7 @@ mod semantics;
 mod set_ids;
 mod soak;
 mod stat;
+mod targets;
 mod trace;
 mod trees;
 

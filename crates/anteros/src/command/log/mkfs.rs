@@ -1,11 +1,13 @@
 //! `anteros log mkfs`
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anteros_core::{Caller, parse_size};
+use anteros_core::{Caller, Device, FileDevice, WritableDevice, parse_size};
+use anteros_log::layout::{BLOCK_BYTES, Superblock};
 use anteros_log::{Options, Shape, system_clock};
 use rustix::process::{getegid, geteuid};
 
@@ -29,99 +31,114 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     section: u16,
 
-    /// Overwrite what lies there
+    /// Overwrite what lies there, whatever it is
     #[arg(long)]
     force: bool,
 }
 
 impl Args {
     pub fn run(self) -> Outcome {
-        self.check()?;
-        let is_new = self.make_file()?;
-        let made = self.make_log();
-        if made.is_err() && is_new {
+        let shape = self.shape()?;
+        match (fs::symlink_metadata(&self.device), self.size) {
+            (Err(error), Some(size)) if error.kind() == ErrorKind::NotFound => {
+                self.make_new(size, &shape)
+            }
+            (Err(error), None) if error.kind() == ErrorKind::NotFound => {
+                let message = format!("{}: does not exist", self.device.display());
+                Err(Failure::new(Kind::Usage, message).hint("--size BYTES makes the file"))
+            }
+            _ => self.make_over(&shape),
+        }
+    }
+
+    /// Makes the file, and the log in it.
+    fn make_new(&self, size: u64, shape: &Shape) -> Outcome {
+        self.plan(size, shape)?;
+        let device = FileDevice::create_writable(&self.device).map_err(Failure::os)?;
+        let made = self
+            .set_len(&device, size)
+            .and_then(|()| self.make_log(device, shape));
+        if made.is_err() {
             // What nobody can use need not lie about.
             let _ = fs::remove_file(&self.device);
         }
         made
     }
 
-    /// Refuses to destroy anything unasked.
-    fn check(&self) -> Result<(), Failure> {
-        if self.force || !self.device.exists() {
-            return Ok(());
-        }
-        let mut head = [0; 4096];
-        let mut file = File::open(&self.device).map_err(|e| Failure::system(&self.device, &e))?;
-        let mut found = 0;
-        while let Ok(count @ 1..) = file.read(&mut head[found..]) {
-            found += count;
-        }
-        if head.iter().all(|&byte| byte == 0) {
-            return Ok(());
-        }
-        let message = format!("{}: holds something already", self.device.display());
-        Err(Failure::new(Kind::Usage, message).hint("--force overwrites it"))
-    }
-
-    /// Makes the file if that is asked for; says whether it was not there before.
-    fn make_file(&self) -> Result<bool, Failure> {
-        let fail = |e| Failure::system(&self.device, &e);
-        let is_new = !self.device.exists();
-        let Some(size) = self.size else {
-            return match is_new {
-                true => {
-                    let message = format!("{}: does not exist", self.device.display());
-                    Err(Failure::new(Kind::Usage, message).hint("--size BYTES makes the file"))
-                }
-                false => Ok(false),
-            };
-        };
-        if is_block_device(&self.device) {
+    /// Makes a log where something is. Nothing of that is changed before it is clear that it may be, that nobody else makes use of
+    /// it, and that there will be a log.
+    fn make_over(&self, shape: &Shape) -> Outcome {
+        let found = fs::metadata(&self.device).map_err(|e| Failure::system(&self.device, &e))?;
+        let is_device = found.file_type().is_block_device();
+        if is_device && self.size.is_some() {
             let message = format!(
                 "{}: a block device has the size that it has",
                 self.device.display()
             );
             return Err(Failure::new(Kind::Usage, message).hint("leave --size away"));
         }
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&self.device)
-            .map_err(fail)?;
-        let grown = file.set_len(size);
-        if grown.is_err() && is_new {
-            let _ = fs::remove_file(&self.device);
+        let device = FileDevice::open_writable(&self.device).map_err(Failure::os)?;
+        self.refuse_occupied(&device)?;
+        let size = self.size.unwrap_or(device.size());
+        self.plan(size, shape)?;
+        if size != device.size() {
+            self.set_len(&device, size)?;
         }
-        grown.map_err(fail)?;
-        Ok(is_new)
+        self.make_log(device, shape)
     }
 
-    fn make_log(&self) -> Outcome {
-        let device = super::open(&self.device)?;
+    /// Refuses to destroy anything unasked.
+    fn refuse_occupied(&self, device: &FileDevice) -> Result<(), Failure> {
+        if self.force {
+            return Ok(());
+        }
+        let fail = |e| Failure::system(&self.device, &e);
+        let Some(occupant) = device.occupant().map_err(fail)? else {
+            return Ok(());
+        };
+        let message = format!(
+            "{}: holds something already: {occupant}",
+            self.device.display()
+        );
+        Err(Failure::new(Kind::Usage, message).hint("--force overwrites it"))
+    }
+
+    /// Refuses what is too small.
+    fn plan(&self, size: u64, shape: &Shape) -> Result<(), Failure> {
+        let planned = Superblock::plan(size / BLOCK_BYTES as u64, shape);
+        planned
+            .map(|_| ())
+            .map_err(|error| super::failure(self.device.display(), &error.into()))
+    }
+
+    fn set_len(&self, device: &FileDevice, size: u64) -> Result<(), Failure> {
+        let set = device.set_len(size);
+        set.map_err(|e| Failure::system(&self.device, &e))
+    }
+
+    fn shape(&self) -> Result<Shape, Failure> {
         let random = random().map_err(|e| Failure::system(Path::new("/dev/urandom"), &e))?;
         let (uuid, hash_seed) = random;
-        let shape = Shape {
+        Ok(Shape {
             segments_per_section: self.section,
             label: self.label.clone(),
             uuid,
             hash_seed,
             ..Shape::default()
-        };
+        })
+    }
+
+    fn make_log(&self, device: FileDevice, shape: &Shape) -> Outcome {
+        let device: Arc<dyn WritableDevice> = Arc::new(device);
         let owner = Caller {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             pid: 0,
         };
-        anteros_log::mkfs(&device, &shape, owner, &Options::new(system_clock))
+        anteros_log::mkfs(&device, shape, owner, &Options::new(system_clock))
             .map_err(|error| super::failure(self.device.display(), &error))?;
         Ok(Verdict::Good)
     }
-}
-
-fn is_block_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
 /// A UUID (version 4), and a key that nobody knows.

@@ -63,6 +63,11 @@ fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
 
 /// Opens a device for writing, and keeps others from doing the same.
 fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    Ok(open_file(path)?)
+}
+
+/// The same, of which the length can be changed.
+fn open_file(path: &Path) -> Result<Arc<FileDevice>, Failure> {
     let device = FileDevice::open_writable(path).map_err(Failure::os)?;
     // What a mount is asked for, the kernel keeps for those who asked.
     Ok(Arc::new(device.with_direct_reads().with_reads_alone()))

@@ -1,11 +1,11 @@
 //! `anteros log resize`
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anteros_core::parse_size;
+use anteros_core::{Device, WritableDevice, parse_size};
 use anteros_log::layout::{BLOCK_BYTES, Superblock};
-use anteros_log::{LogError, Options, Resized, describe, resize, system_clock};
+use anteros_log::{LogError, Options, Resized, plan_resize, resize, system_clock};
 
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
@@ -32,42 +32,36 @@ impl Args {
                 "a log is resized while it is not mounted: unmount it, and name its file or device",
             ));
         }
-        let device = super::open(path)?;
+        let file = super::open_file(path)?;
+        let device: Arc<dyn WritableDevice> = file.clone();
         let options = Options::new(system_clock);
         let fail = |error: LogError| super::failure(path.display(), &error);
-        // What is no log does not become longer.
-        describe(device.clone(), options.clone()).map_err(fail)?;
-        let bytes = self.size.unwrap_or(device.size());
-        let length = Some(device.size()).filter(|_| path.is_file());
-        let device = match length {
-            Some(length) if length < bytes => {
-                drop(device);
-                set_length(path, bytes)?;
-                super::open(path)?
-            }
-            _ => device,
+        let bytes = self.size.unwrap_or(file.size());
+        // What is no log, or cannot have that size, does not become longer.
+        plan_resize(&device, bytes, &options).map_err(fail)?;
+        let length = Some(file.size()).filter(|_| path.is_file());
+        let set_length = |bytes| {
+            let set = file.set_len(bytes);
+            set.map_err(|error| Failure::system(path, &error))
         };
+        if length.is_some_and(|length| length < bytes) {
+            set_length(bytes)?;
+        }
         let resized = resize(&device, bytes, &options);
         if let Some(length) = length {
             // What was refused has changed nothing; of what failed nobody knows how far it came.
             let wanted = match &resized {
                 Ok(resized) => resized.new.blocks * BLOCK_BYTES as u64,
                 Err(LogError::TooFull { .. } | LogError::GrowsTooLittle { .. }) => length,
-                Err(_) => device.size(),
+                Err(_) => file.size(),
             };
-            if device.size() != wanted {
-                set_length(path, wanted)?;
+            if file.size() != wanted {
+                set_length(wanted)?;
             }
         }
         tell(path, &resized.map_err(fail)?)?;
         Ok(Verdict::Good)
     }
-}
-
-fn set_length(path: &Path, bytes: u64) -> Result<(), Failure> {
-    let file = File::options().write(true).open(path);
-    file.and_then(|file| file.set_len(bytes))
-        .map_err(|error| Failure::system(path, &error))
 }
 
 fn tell(path: &Path, resized: &Resized) -> Result<(), Failure> {

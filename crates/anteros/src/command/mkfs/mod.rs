@@ -23,7 +23,7 @@ use crate::{interrupt, output};
 #[derive(Debug, clap::Args)]
 #[command(next_line_help = true)]
 pub struct Args {
-    /// The image to write; an existing file is replaced once the new image is complete
+    /// The image to write; an existing image is replaced once the new one is complete
     image: PathBuf,
 
     /// The directory to pack
@@ -155,6 +155,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_size)]
     memory: u64,
 
+    /// Overwrite what holds something else than an image
+    #[arg(long)]
+    force: bool,
+
     /// Read the finished image back and compare it with the source
     #[arg(long)]
     verify: bool,
@@ -248,7 +252,7 @@ impl Observer for Watch {
 
 fn failure(error: &Error) -> Failure {
     let kind = match error {
-        Error::Option(_) | Error::ImageInsideSource { .. } => Kind::Usage,
+        Error::Option(_) | Error::Occupied { .. } | Error::ImageInsideSource { .. } => Kind::Usage,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
         Error::Cancelled => {
             return Failure::new(Kind::Interrupted, "interrupted; there is no image");
@@ -258,6 +262,7 @@ fn failure(error: &Error) -> Failure {
     let failure = Failure::new(kind, error);
     match error {
         Error::Changed { .. } => failure.hint("pack a snapshot, or a tree that nobody writes to"),
+        Error::Occupied { .. } => failure.hint("--force overwrites it"),
         Error::Image { cause, .. } if cause.kind() == std::io::ErrorKind::StorageFull => {
             failure.hint("the new image needs its place beside the old one until it is complete")
         }

@@ -165,6 +165,7 @@ impl Args {
             workers: self.workers.count(),
             memory_bytes: self.memory,
             offset: self.offset,
+            overwrite: self.force,
             ..Options::default()
         };
         self.extended
