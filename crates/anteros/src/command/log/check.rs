@@ -7,7 +7,7 @@ use anteros_log::{Options, Repaired, Report, check, repair, repair_going_back, s
 use crate::failure::{Outcome, Verdict};
 use crate::output;
 
-/// Check a log: whether all that it says of itself agrees. Nothing is changed, unless it is to be repaired
+/// Check a log that is not mounted: whether all that it says of itself agrees. Nothing is changed, unless it is to be repaired
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file or block device
@@ -40,7 +40,7 @@ impl Args {
                 let repaired = repair(device.clone(), Options::new(system_clock)).map_err(fail)?;
                 (device, Some(repaired))
             }
-            false => (super::open_to_read(&self.device)?, None),
+            false => (super::open_unchanging(&self.device)?, None),
         };
         let report = check(device, Options::new(system_clock)).map_err(fail)?;
         match self.json {

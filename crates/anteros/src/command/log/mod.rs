@@ -12,13 +12,19 @@ mod resize;
 mod stat;
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anteros_core::{FileDevice, WritableDevice};
 use anteros_log::LogError;
 
 use crate::failure::{Failure, Kind, Outcome};
+
+/// How long a log may be in use until it is refused for that, and how often that is asked.
+const PATIENCE: Duration = Duration::from_secs(2);
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Make and mount logs: file systems in a file or on a device, for reading and writing
 #[derive(Debug, clap::Args)]
@@ -59,6 +65,24 @@ impl Args {
 /// Opens a device to look at it.
 fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
     Ok(Arc::new(FileDevice::open(path).map_err(Failure::os)?))
+}
+
+/// Opens a device of which nobody changes anything meanwhile. After a plain `umount`, its daemon may still write for a moment.
+fn open_unchanging(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    let start = Instant::now();
+    loop {
+        match FileDevice::open_unchanging(path) {
+            Ok(device) => return Ok(Arc::new(device)),
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                if start.elapsed() > PATIENCE {
+                    let hint = "a daemon lets go of its log when all is written: `anteros umount` waits for that";
+                    return Err(Failure::os(error).hint(hint));
+                }
+                std::thread::sleep(ASK_EVERY);
+            }
+            Err(error) => return Err(Failure::os(error)),
+        }
+    }
 }
 
 /// Opens a device for writing, and keeps others from doing the same.
