@@ -3,7 +3,7 @@
 //! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
 //! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
-//! [`interrupt`] (Ctrl-C).
+//! [`places`] (what is mounted where), [`interrupt`] (Ctrl-C).
 
 mod args;
 mod command;
@@ -12,6 +12,7 @@ mod drawing;
 mod failure;
 mod interrupt;
 mod output;
+mod places;
 
 use std::process::ExitCode;
 

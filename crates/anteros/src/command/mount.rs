@@ -21,6 +21,7 @@ use crate::daemon::recording::{self, ImageNames, Recording};
 use crate::daemon::{Daemon, Workers};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
+use crate::places;
 
 /// Mount an image read-only: through the kernel where it may be, else through FUSE
 #[derive(Debug, clap::Args)]
@@ -74,6 +75,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
     strategy: Strategy,
 
+    /// Mount also where an image, a log or a mirror is mounted already, which it hides
+    #[arg(long)]
+    stack: bool,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -91,6 +96,7 @@ impl Args {
             let message = format!("{}: not a directory to mount on", self.directory.display());
             return Err(Failure::new(Kind::System, message));
         }
+        places::check_free(&self.directory, self.stack)?;
         if !self.fuse && !self.detach {
             match self.mount_by_kernel() {
                 Ok(()) => return Ok(Verdict::Good),

@@ -21,6 +21,7 @@ use crate::daemon::recording::Recording;
 use crate::daemon::{self, Workers, background};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::output;
+use crate::places;
 
 /// Mirror a directory through FUSE, for reading and writing
 #[derive(Debug, clap::Args)]
@@ -74,6 +75,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Mount also where an image, a log or a mirror is mounted already, which it hides
+    #[arg(long)]
+    stack: bool,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -98,6 +103,7 @@ impl Args {
     pub fn run(self) -> Outcome {
         let source = directory(&self.source)?;
         let target = directory(&self.directory)?;
+        places::check_free(&self.directory, self.stack)?;
         if target != source && target.starts_with(&source) {
             let message = format!(
                 "{}: lies in {}, so the mount would be a part of what it shows",

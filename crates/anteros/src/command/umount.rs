@@ -15,6 +15,7 @@ use super::stat::numbers::Numbers;
 use crate::daemon::exposition::{ATTRIBUTE, PROCESS, pid_namespace};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
+use crate::places::Place;
 
 /// How long nobody wonders what is waited for.
 const PATIENCE: Timespec = Timespec {
@@ -22,7 +23,7 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Unmount what anteros has mounted, and wait until its daemon has written all that it has
+/// Unmount what anteros has mounted, and nothing else, and wait until its daemon has written all that it has
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Where it is mounted
@@ -35,6 +36,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        self.check()?;
         let daemon = (!self.no_wait).then(|| Daemon::of(&self.directory));
         anteros_fuse::unmount(&self.directory)
             .map_err(|error| Failure::new(Kind::System, &error).hint_if(error.hint()))?;
@@ -43,6 +45,29 @@ impl Args {
             _ => {}
         }
         Ok(Verdict::Good)
+    }
+}
+
+impl Args {
+    /// Refuses to take away what others have mounted.
+    fn check(&self) -> Result<(), Failure> {
+        // What cannot be looked up, the kernel refuses with its reason.
+        let Ok(found) = Place::at(&self.directory) else {
+            return Ok(());
+        };
+        let name = self.directory.display();
+        match found {
+            Some(place) if place.is_ours() => Ok(()),
+            Some(place) => {
+                let kind = place.kind;
+                let message = format!("{name}: what is mounted here is not anteros' ({kind})");
+                Err(Failure::new(Kind::System, message).hint("umount(8) unmounts anything"))
+            }
+            None => Err(Failure::new(
+                Kind::System,
+                format_args!("{name}: nothing is mounted here"),
+            )),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod log_tools;
 mod mirror;
 mod mounts;
 mod passthru;
+mod places;
 mod refusals;
 mod semantics;
 mod set_ids;

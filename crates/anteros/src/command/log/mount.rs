@@ -15,6 +15,7 @@ use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, Workers, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::places;
 
 /// How often a log is looked after.
 const TEND_EVERY: Duration = Duration::from_secs(1);
@@ -101,6 +102,10 @@ pub struct Args {
     #[arg(long, hide = true)]
     evicts_always: bool,
 
+    /// Mount also where an image, a log or a mirror is mounted already, which it hides
+    #[arg(long)]
+    stack: bool,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -161,6 +166,7 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
 impl Args {
     pub fn run(mut self) -> Outcome {
         self.choose();
+        places::check_free(&self.directory, self.stack)?;
         if self.foreground || self.detach {
             self.serve()
         } else {

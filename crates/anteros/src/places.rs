@@ -1,0 +1,146 @@
+//! What is mounted at a place, as the kernel lists it: asking the place itself would wait for a daemon that has died.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Kind};
+
+/// How the kinds of file system begin that are served by this program.
+const OURS: &str = "fuse.anteros";
+/// What a mounted log is.
+pub const LOG: &str = "fuse.anteros-log";
+/// What the kernel mounts for it.
+const IMAGE: &str = "erofs";
+
+/// A mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    id: u64,
+    parent: u64,
+    /// The directory.
+    pub point: PathBuf,
+    /// The kind of file system.
+    pub kind: String,
+}
+
+impl Place {
+    /// What is mounted on a directory, on top of whatever is there besides; `None` if it is none that something is mounted on.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not say, or there is no such path.
+    pub fn at(directory: &Path) -> io::Result<Option<Self>> {
+        let point = absolute(directory)?;
+        let places = parse(&fs::read("/proc/self/mountinfo")?);
+        Ok(top(&places, &point).cloned())
+    }
+
+    /// Whether it is, by its kind, what this program mounts.
+    pub fn is_ours(&self) -> bool {
+        self.kind.starts_with(OURS) || self.kind == IMAGE
+    }
+}
+
+/// The absolute path of what may not answer.
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let failed = match path.canonicalize() {
+        Ok(path) => return Ok(path),
+        Err(error) => error,
+    };
+    // The directory around it is another file system's, which does.
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if failed.kind() != io::ErrorKind::NotFound => {
+            let parent = match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        _ => Err(failed),
+    }
+}
+
+fn parse(mountinfo: &[u8]) -> Vec<Place> {
+    let lines = mountinfo.split(|&byte| byte == b'\n');
+    let place = |line: &[u8]| {
+        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        let number = |at: usize| std::str::from_utf8(words.get(at)?).ok()?.parse().ok();
+        let kind = words.iter().position(|word| *word == b"-")? + 1;
+        Some(Place {
+            id: number(0)?,
+            parent: number(1)?,
+            point: unescaped(words.get(4)?),
+            kind: String::from_utf8_lossy(words.get(kind)?).into_owned(),
+        })
+    };
+    lines.filter_map(place).collect()
+}
+
+/// Of what is mounted on one directory, what no other one there lies on.
+fn top<'a>(places: &'a [Place], point: &Path) -> Option<&'a Place> {
+    let there = || places.iter().filter(|place| place.point == point);
+    let is_hidden =
+        |place: &Place| there().any(|other| other.parent == place.id && other.id != place.id);
+    there().find(|place| !is_hidden(place))
+}
+
+/// A path, in which blanks and their like are written in octal.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(text.len());
+    let mut left = text;
+    while let [first, rest @ ..] = left {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        let escaped = (*first == b'\\')
+            .then(|| rest.get(..3).and_then(octal))
+            .flatten();
+        path.push(escaped.unwrap_or(*first));
+        left = match escaped {
+            Some(_) => rest.get(3..).unwrap_or_default(),
+            None => rest,
+        };
+    }
+    OsString::from_vec(path).into()
+}
+
+/// Refuses to mount where something that this program serves, or an image that the kernel has mounted, would be hidden, unless
+/// that is asked for.
+pub fn check_free(directory: &Path, stack: bool) -> Result<(), Failure> {
+    let found = Place::at(directory).ok().flatten();
+    // The root of everything is no place that somebody forgot.
+    let found = found.filter(|place| place.is_ours() && place.point.as_os_str().as_bytes() != b"/");
+    match found {
+        Some(place) if !stack => {
+            let kind = match place.kind.as_str() {
+                LOG => "a log",
+                IMAGE => "an image",
+                _ => "an image or a mirror",
+            };
+            let message = format!("{}: {kind} is mounted here already", directory.display());
+            let hint = "`anteros umount` takes it away first; --stack mounts on top of it";
+            Err(Failure::new(Kind::Usage, message).hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_on_top_is_found() {
+        let text = b"20 1 0:1 / / rw - ext4 /dev/a rw\n\
+            30 20 0:2 / /a\\040b rw shared:1 - tmpfs none rw\n\
+            31 30 0:3 / /a\\040b rw - fuse.anteros-log /x rw\n\
+            40 31 0:4 / /a\\040b/c rw - erofs y ro\n";
+        let places = parse(text);
+        let kind = |path: &str| top(&places, Path::new(path)).map(|place| &place.kind[..]);
+        assert_eq!(kind("/a b"), Some("fuse.anteros-log"));
+        assert_eq!(kind("/a b/c"), Some("erofs"));
+        assert_eq!(kind("/"), Some("ext4"));
+        assert_eq!(kind("/nowhere"), None);
+    }
+}
