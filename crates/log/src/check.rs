@@ -17,10 +17,10 @@ use crate::LogError;
 use crate::dir::{kind_of, type_of};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
+use crate::layout::{BLOCK_BYTES, Corrupt, ROOT, SEGMENT_CONTENT, dir};
 use crate::options::Options;
 use crate::owners;
-use crate::recover::{self, Recovery};
+use crate::recover::{self, Recovery, UNREADABLE};
 use crate::segments::Segments;
 use crate::state::State;
 
@@ -83,6 +83,13 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
         },
         state,
     };
+    for complaint in std::mem::take(&mut checker.state.complaints) {
+        checker.report.note("device", complaint);
+    }
+    if let Err(error) = checker.state.slots.check_readable() {
+        checker.report.note("device", error);
+    }
+    checker.note_copies();
     checker.walk();
     checker.compare_links();
     checker.compare_segments();
@@ -166,6 +173,24 @@ struct Checker {
 }
 
 impl Checker {
+    /// Tells of copies that do not count now and cannot be read: the next checkpoint writes there, and a mount would
+    /// have nothing else.
+    fn note_copies(&mut self) {
+        for copy in recover::superblock_copies(&*self.state.device) {
+            if let Err(error) = copy {
+                self.report.note("superblock", error);
+            }
+        }
+        for pack in 0..2 {
+            let found = recover::read_pack(&*self.state.device, &self.state.superblock, pack);
+            if let Ok(Err(fault)) = found {
+                if matches!(fault, Corrupt::Checkpoint { rule, .. } if rule == UNREADABLE) {
+                    self.report.note("checkpoint", fault);
+                }
+            }
+        }
+    }
+
     /// Visits everything below the root.
     fn walk(&mut self) {
         self.links.insert(ROOT, Links { names: 1, below: 0 });

@@ -120,7 +120,16 @@ impl State {
     /// one be damaged some day, nobody must take that for what it was. It goes with the next flush.
     fn supersede(&mut self, version: u64) -> FsResult<()> {
         let place = self.pack_place(version);
-        let mut first = read_block(&*self.device, place)?;
+        let mut first = match read_block(&*self.device, place) {
+            Ok(first) => first,
+            // Should it be readable again some day, it must not be what it was.
+            Err(FsError::Io(_)) => {
+                return Ok(self
+                    .device
+                    .write_at(place * BLOCK_BYTES as u64, &*zeroed())?);
+            }
+            Err(error) => return Err(error),
+        };
         if Checkpoint::supersede(&mut first) {
             self.statistics.wrote(Cause::Checkpoint);
             self.device.write_at(place * BLOCK_BYTES as u64, &*first)?;

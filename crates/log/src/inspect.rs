@@ -17,9 +17,9 @@ use crate::layout::node::{Attributes, FILE_BLOCKS, NodeHeader, NodeKind, Path};
 use crate::layout::packed::{self, PackedHeader, Slot};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::{self, Owner};
-use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::layout::superblock::SUPERBLOCK_BYTES;
 use crate::layout::{
-    BLOCK_BYTES, Block, Corrupt, Fault, ROOT, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock, dir,
+    Block, Corrupt, Fault, ROOT, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock, dir,
 };
 use crate::medium::read_block;
 use crate::options::Options;
@@ -169,11 +169,13 @@ impl Inspector {
     ///
     /// When the device cannot be read, or neither superblock.
     pub fn open(device: Arc<dyn WritableDevice>, options: &Options) -> Result<Self, LogError> {
-        let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
-        for (block, copy) in (0u64..).zip(&mut copies) {
-            device.read_at(block * BLOCK_BYTES as u64 + SUPERBLOCK_OFFSET as u64, copy)?;
-        }
-        let superblock = Superblock::choose(&copies[0], &copies[1])?;
+        let copies = recover::superblock_copies(&*device);
+        let copies = copies.map(|copy| copy.unwrap_or([0; SUPERBLOCK_BYTES]));
+        let superblock = match Superblock::choose(&copies[0], &copies[1]) {
+            Ok(superblock) => superblock,
+            // It says which block cannot be read.
+            Err(fault) => return Err(recover::superblock(&*device).err().unwrap_or(fault.into())),
+        };
         let pack = |which| recover::read_pack(&*device, &superblock, which).or_else(unreadable);
         let packs = [pack(0)?, pack(1)?];
         let (state, recovery) = match recover::open(

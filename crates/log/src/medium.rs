@@ -14,8 +14,20 @@ pub(crate) fn zeroed() -> Box<Block> {
 /// Reads a block.
 pub(crate) fn read_block(device: &(impl Device + ?Sized), block: u64) -> FsResult<Box<Block>> {
     let mut bytes = zeroed();
-    device.read_at(block * BLOCK_BYTES as u64, &mut *bytes)?;
+    device
+        .read_at(block * BLOCK_BYTES as u64, &mut *bytes)
+        .map_err(|error| named(block, &error))?;
     Ok(bytes)
+}
+
+/// The error of a device, with the block that it is about.
+pub(crate) fn named(block: u64, error: &io::Error) -> FsError {
+    io::Error::new(error.kind(), format!("block {block}: {error}")).into()
+}
+
+/// Whether an error says that something on the device is damaged, or cannot be read: other things still can.
+pub(crate) fn is_damage(error: &FsError) -> bool {
+    matches!(error, FsError::Corrupt(_) | FsError::Io(_))
 }
 
 /// What should be in memory is not: a fault of this crate, told rather than hidden.

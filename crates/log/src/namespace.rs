@@ -10,6 +10,7 @@ use crate::kind;
 use crate::layout::ROOT;
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode, NodeKind};
 use crate::loaded::Live;
+use crate::medium::is_damage;
 use crate::state::State;
 
 /// Set-group-id: what is made in such a directory belongs to its group.
@@ -305,7 +306,7 @@ impl State {
     /// As [`reap`](Self::reap); what is damaged stays an orphan, for a repair to find.
     fn try_reap(&mut self, ino: u32) -> FsResult<()> {
         match self.reap(ino) {
-            Err(FsError::Corrupt(_)) => Ok(()),
+            Err(error) if is_damage(&error) => Ok(()),
             reaped => reaped,
         }
     }

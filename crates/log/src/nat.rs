@@ -139,7 +139,8 @@ impl Nat {
         let mut bytes = vec![0; range.len() * BLOCK_BYTES];
         let first = copy + u64::from(range.start);
         self.device
-            .read_at(first * BLOCK_BYTES as u64, &mut bytes)?;
+            .read_at(first * BLOCK_BYTES as u64, &mut bytes)
+            .map_err(|error| medium::named(first, &error))?;
         let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
         for (index, block) in range.zip(blocks) {
             if self.place(index) == copy + u64::from(index) {
@@ -207,7 +208,19 @@ impl Nat {
             } else {
                 nid + 1
             };
-            if !self.freed.contains(&nid) && self.get(nid)?.ino == 0 {
+            if self.freed.contains(&nid) {
+                continue;
+            }
+            let entry = match self.get(nid) {
+                Ok(entry) => entry,
+                // Whether it is in use cannot be read; nor of its neighbours.
+                Err(_) => {
+                    self.cursor =
+                        nid.max(nid / NAT_PER_BLOCK * NAT_PER_BLOCK + NAT_PER_BLOCK - 1) + 1;
+                    continue;
+                }
+            };
+            if entry.ino == 0 {
                 self.used += 1;
                 return Ok(Some(nid));
             }
@@ -287,7 +300,16 @@ impl Nat {
         let mut entries = newer.iter().peekable();
         while let Some(first) = entries.peek().map(|(nid, _)| **nid) {
             let index = first / NAT_PER_BLOCK;
-            let mut block = self.table_block(index)?.to_owned();
+            let Ok(block) = self.table_block(index) else {
+                // What else it says is not known: these stay newer than the table.
+                while let Some((&nid, &entry)) =
+                    entries.next_if(|(nid, _)| *nid / NAT_PER_BLOCK == index)
+                {
+                    self.newer.insert(nid, entry);
+                }
+                continue;
+            };
+            let mut block = block.to_owned();
             while let Some((&nid, entry)) =
                 entries.next_if(|(nid, _)| *nid / NAT_PER_BLOCK == index)
             {

@@ -3,6 +3,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use anteros_core::{FileKind, FsError, FsResult, WritableDevice};
@@ -18,8 +19,8 @@ use crate::layout::record::{Record, records};
 use crate::layout::summary::Owner;
 use crate::layout::superblock::{INCOMPAT_PACKED, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
-use crate::layout::{BLOCK_BYTES, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc};
-use crate::medium::read_block;
+use crate::layout::{BLOCK_BYTES, Block, Corrupt, ROOT, SEGMENT_CONTENT, Superblock, crc};
+use crate::medium::{is_damage, named, read_block, zeroed};
 use crate::mkfs::write_superblock;
 use crate::nat::Nat;
 use crate::options::Options;
@@ -33,6 +34,9 @@ use crate::state::{Parts, State};
 
 /// Versions that are not used again where an older checkpoint has to do; even, so that the damaged pack is the next.
 const VERSIONS_LEFT_OUT: u64 = 1 << 20;
+
+/// Rule that a pack breaks of which a block cannot be read.
+pub(crate) const UNREADABLE: &str = "a block of it cannot be read";
 
 /// What was found when a log was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,8 +63,18 @@ pub(crate) struct Group {
 
 /// Reads the superblock.
 pub(crate) fn superblock(device: &dyn WritableDevice) -> Result<Superblock, LogError> {
-    let copies = superblock_copies(device)?;
-    let superblock = Superblock::choose(&copies[0], &copies[1])?;
+    let [first, second] = superblock_copies(device);
+    let bytes = |copy: &Copy| *copy.as_ref().unwrap_or(&[0; SUPERBLOCK_BYTES]);
+    let superblock = match Superblock::choose(&bytes(&first), &bytes(&second)) {
+        Ok(superblock) => superblock,
+        // What cannot be read may be what is looked for.
+        Err(fault) => {
+            return Err(match first.and(second) {
+                Ok(_) => fault.into(),
+                Err(error) => error,
+            });
+        }
+    };
     if device.size() / (BLOCK_BYTES as u64) < superblock.blocks {
         return Err(LogError::Truncated {
             blocks: superblock.blocks,
@@ -70,29 +84,59 @@ pub(crate) fn superblock(device: &dyn WritableDevice) -> Result<Superblock, LogE
     Ok(superblock)
 }
 
-/// Makes both copies of the superblock the one that counts: a crash may have come between them.
-fn agree(device: &dyn WritableDevice, superblock: &Superblock) -> Result<(), LogError> {
-    let [first, second] = superblock_copies(device)?;
-    let counts = |copy| Superblock::parse(copy).as_ref() == Ok(superblock);
-    for (block, copy, other) in [(1, &second, &first), (0, &first, &second)] {
-        if !counts(copy) && counts(other) {
-            device.write_at(superblock_offset(block), other)?;
-            device.flush()?;
+/// Makes both copies of the superblock the one that counts: a crash may have come between them. A copy that cannot be
+/// written is told; the other one does.
+fn agree(state: &mut State) -> Result<(), LogError> {
+    let [first, second] = superblock_copies(&*state.device);
+    let counting = |copy: &Copy| {
+        let copy = copy.as_ref().ok()?;
+        let counts = Superblock::parse(copy).as_ref() == Ok(&state.superblock);
+        counts.then_some(*copy)
+    };
+    let unreadable = [first.is_err(), second.is_err()];
+    let (first, second) = (counting(&first), counting(&second));
+    let (block, copy) = match (first, second) {
+        (Some(copy), None) => (1, copy),
+        (None, Some(copy)) => (0, copy),
+        _ => return Ok(()),
+    };
+    let mut whole = zeroed();
+    for (byte, found) in whole.iter_mut().skip(SUPERBLOCK_OFFSET).zip(copy) {
+        *byte = found;
+    }
+    // Of a block that cannot be read, no part can be written.
+    let written = match unreadable.get(block) {
+        Some(true) => state.device.write_at((block * BLOCK_BYTES) as u64, &*whole),
+        _ => state.device.write_at(superblock_offset(block), &copy),
+    };
+    match written {
+        Ok(()) => Ok(state.device.flush()?),
+        Err(error) => {
+            let text =
+                format!("block {block}: a copy of the superblock cannot be written: {error}");
+            state.complaints.push(text);
+            Ok(())
         }
     }
-    Ok(())
 }
 
 fn superblock_offset(copy: usize) -> u64 {
     (copy * BLOCK_BYTES + SUPERBLOCK_OFFSET) as u64
 }
 
-fn superblock_copies(device: &dyn WritableDevice) -> Result<[[u8; SUPERBLOCK_BYTES]; 2], LogError> {
-    let mut copies = [[0; SUPERBLOCK_BYTES]; 2];
-    for (number, copy) in copies.iter_mut().enumerate() {
-        device.read_at(superblock_offset(number), copy)?;
-    }
-    Ok(copies)
+/// A copy of the superblock, if it can be read.
+type Copy = Result<[u8; SUPERBLOCK_BYTES], LogError>;
+
+/// Both copies.
+pub(crate) fn superblock_copies(device: &dyn WritableDevice) -> [Copy; 2] {
+    [0, 1].map(|number| {
+        let mut copy = [0; SUPERBLOCK_BYTES];
+        match device.read_at(superblock_offset(number), &mut copy) {
+            Ok(()) => Ok(copy),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(error.into()),
+            Err(error) => Err(named(number as u64, &error).into()),
+        }
+    })
 }
 
 /// The newer of the checkpoints that are whole, one that a newer one has superseded included.
@@ -137,10 +181,18 @@ pub(crate) fn read_pack(
 ) -> Result<Result<Checkpoint, Corrupt>, LogError> {
     let room = superblock.checkpoint_blocks;
     let start = superblock.checkpoint_start + pack * u64::from(room);
-    let first = read_block(device, start)?;
+    let first = match read_part(device, start)? {
+        Ok(first) => first,
+        Err(fault) => return Ok(Err(fault)),
+    };
     let blocks = Checkpoint::header_blocks(&first).filter(|&blocks| blocks <= room);
-    let mut bytes = vec![0; blocks.unwrap_or(1) as usize * BLOCK_BYTES];
-    device.read_at(start * BLOCK_BYTES as u64, &mut bytes)?;
+    let mut bytes = first.to_vec();
+    for block in start + 1..start + u64::from(blocks.unwrap_or(1)) {
+        match read_part(device, block)? {
+            Ok(part) => bytes.extend_from_slice(&part[..]),
+            Err(fault) => return Ok(Err(fault)),
+        }
+    }
     Ok(Checkpoint::parse(&bytes, superblock).and_then(|found| {
         if found.version % 2 == pack {
             Ok(found)
@@ -153,17 +205,47 @@ pub(crate) fn read_pack(
     }))
 }
 
+/// A block of a pack. One that cannot be read is as good as one with a wrong checksum; a device that ends before it is not.
+fn read_part(
+    device: &dyn WritableDevice,
+    block: u64,
+) -> Result<Result<Box<Block>, Corrupt>, LogError> {
+    match read_block(device, block) {
+        Ok(found) => Ok(Ok(found)),
+        Err(FsError::Io(error)) if error.kind() != ErrorKind::UnexpectedEof => {
+            Ok(Err(Corrupt::Checkpoint {
+                rule: UNREADABLE,
+                found: block,
+            }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The segment table as the checkpoint means it.
 pub(crate) fn segment_table(
     device: &dyn WritableDevice,
     superblock: &Superblock,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<SitEntry>, LogError> {
-    let entries = raw_segment_table(device, superblock, checkpoint)?;
+    let RawTable {
+        entries,
+        unreadable,
+    } = raw_segment_table(device, superblock, checkpoint);
+    if let Some((_, error)) = unreadable.into_iter().next() {
+        return Err(error.into());
+    }
     for (segment, entry) in (0..).zip(&entries) {
         entry.check(segment)?;
     }
     Ok(entries)
+}
+
+/// A segment table as it was read.
+struct RawTable {
+    entries: Vec<SitEntry>,
+    /// Its blocks that cannot be read. What entries there are instead is what they were, or nothing.
+    unreadable: Vec<(u32, FsError)>,
 }
 
 /// The same, unchecked.
@@ -171,11 +253,17 @@ fn raw_segment_table(
     device: &dyn WritableDevice,
     superblock: &Superblock,
     checkpoint: &Checkpoint,
-) -> Result<Vec<SitEntry>, LogError> {
+) -> RawTable {
     let mut entries = Vec::with_capacity(superblock.segments as usize);
+    let mut unreadable = Vec::new();
     for index in 0..superblock.sit_blocks {
         let (start, blocks) = (superblock.sit_start, superblock.sit_blocks);
-        let block = read_block(device, checkpoint.sit_bits.place(start, blocks, index))?;
+        let counts = checkpoint.sit_bits.place(start, blocks, index);
+        let block = read_block(device, counts).unwrap_or_else(|error| {
+            unreadable.push((index, error));
+            let copies = 2 * start + u64::from(blocks) + 2 * u64::from(index);
+            read_block(device, copies - counts).unwrap_or_else(|_| zeroed())
+        });
         let left = superblock.segments - entries.len() as u32;
         for at in 0..SIT_PER_BLOCK.min(left) {
             entries.push(SitEntry::read(&block, at));
@@ -186,7 +274,10 @@ fn raw_segment_table(
             *stated = entry;
         }
     }
-    Ok(entries)
+    RawTable {
+        entries,
+        unreadable,
+    }
 }
 
 /// Opens a log, and replays what is newer than its checkpoint.
@@ -214,6 +305,9 @@ pub(crate) fn open(
         .into());
     }
     let mut state = state_of(device, superblock, &checkpoint, segments, options)?;
+    if !state.options.read_only {
+        state.slots.check_readable()?;
+    }
     let mut recovery = Recovery {
         was_clean: checkpoint.clean,
         ..Recovery::default()
@@ -228,7 +322,7 @@ pub(crate) fn open(
         admit_packed(&mut state)?;
         // Another version: a group that did not arrive whole will never be taken for one of ours.
         state.checkpoint(false)?;
-        agree(&*state.device, &state.superblock)?;
+        agree(&mut state)?;
     }
     Ok((state, recovery))
 }
@@ -297,9 +391,7 @@ pub(crate) fn as_is(
     checkpoint: &Checkpoint,
     options: Options,
 ) -> FsResult<State> {
-    let entries = raw_segment_table(&*device, superblock, checkpoint);
-    let mut entries =
-        entries.unwrap_or_else(|_| vec![SitEntry::default(); superblock.segments as usize]);
+    let mut entries = raw_segment_table(&*device, superblock, checkpoint).entries;
     entries.iter_mut().for_each(SitEntry::make_sane);
     let segments = Segments::new(superblock, &entries, checkpoint.serial);
     state_of(
@@ -335,8 +427,17 @@ pub(crate) fn open_to_repair(
         true => newest_pack(&*device, &superblock)?.0,
         false => newest_checkpoint(&*device, &superblock)?,
     };
-    let mut entries = raw_segment_table(&*device, &superblock, &checkpoint)?;
+    let RawTable {
+        mut entries,
+        unreadable,
+    } = raw_segment_table(&*device, &superblock, &checkpoint);
     let (mut faults, mut corrected) = (Vec::new(), Vec::new());
+    let mut lost = Vec::new();
+    for (index, error) in unreadable {
+        lost.push(format!("segment table: {error}"));
+        let first = index * SIT_PER_BLOCK;
+        corrected.extend(first..superblock.segments.min(first + SIT_PER_BLOCK));
+    }
     for (segment, entry) in (0..).zip(&mut entries) {
         if let Err(fault) = entry.check(segment) {
             entry.make_sane();
@@ -385,7 +486,24 @@ pub(crate) fn open_to_repair(
         was_clean: checkpoint.clean,
         ..Recovery::default()
     };
-    Replay::default().run(&mut state, &checkpoint, &mut recovery)?;
+    lost.extend(
+        state
+            .slots
+            .check_readable()
+            .err()
+            .map(|error| error.to_string()),
+    );
+    if !lost.is_empty() {
+        // What replaces a block that cannot be read lies elsewhere.
+        state.tables.journal_max = 0;
+    }
+    match Replay::default().run(&mut state, &checkpoint, &mut recovery) {
+        Err(LogError::Fs(error @ FsError::Io(_))) => {
+            lost.push(format!("records behind the checkpoint: {error}"));
+        }
+        done => done?,
+    }
+    state.complaints.extend(lost);
     if checkpoint.superseded {
         // Of versions that there were, there may be groups: none must be taken for one that is still to come.
         state.version += VERSIONS_LEFT_OUT;
@@ -431,6 +549,14 @@ impl Replay {
     ) -> Result<(), LogError> {
         let chain = Chain::read(&*state.device, &state.superblock, checkpoint)?;
         recovery.dropped = chain.is_broken;
+        if let Some(error) = chain.unreadable {
+            if chain.is_torn && !state.options.read_only {
+                return Err(error);
+            }
+            state
+                .complaints
+                .push(format!("the packed log ends there: {error}"));
+        }
         for &segment in &chain.segments {
             state.segments.keep(segment);
         }
@@ -754,7 +880,8 @@ impl Replay {
             match state.live(ino) {
                 Ok(live) if live.inode().attributes.nlink == 0 => drop(self.touched.insert(ino)),
                 // What is damaged is for a repair to find.
-                Ok(_) | Err(FsError::Corrupt(_)) => {}
+                Ok(_) => {}
+                Err(error) if is_damage(&error) => {}
                 Err(error) => return Err(error.into()),
             }
             state.shrink();
@@ -769,7 +896,7 @@ impl Replay {
                 state.orphans.insert(ino);
                 match state.reap_now(ino) {
                     // What is damaged stays an orphan, for a repair to find.
-                    Err(FsError::Corrupt(_)) => {}
+                    Err(error) if is_damage(&error) => {}
                     reaped => reaped?,
                 }
             }
@@ -821,7 +948,7 @@ impl Replay {
                     state.segments.rewrite(segment, owners);
                 }
                 // It is damaged, as it was, and stays so for a repair.
-                Err(FsError::Corrupt(_)) => {}
+                Err(error) if is_damage(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -897,8 +1024,11 @@ fn arrived(state: &State, stream: &[u8]) -> Result<bool, LogError> {
                 }
                 .into());
             }
-            if crc(&*read_block(&*state.device, block)?) != sum {
-                return Ok(false);
+            // What cannot be read did arrive, once: that of the others is no reason to drop them.
+            match read_block(&*state.device, block) {
+                Ok(found) if crc(&*found) != sum => return Ok(false),
+                Ok(_) | Err(FsError::Io(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -913,6 +1043,10 @@ struct Chain {
     segments: BTreeSet<u32>,
     /// Whether it ends within a group.
     is_broken: bool,
+    /// Why it ends at a block that cannot be read.
+    unreadable: Option<LogError>,
+    /// Whether there are groups behind that block.
+    is_torn: bool,
 }
 
 impl Chain {
@@ -942,8 +1076,27 @@ impl Chain {
                 // A group that is as long as a segment must not go round in circles.
                 break;
             }
-            let Ok((header, stream, data)) = read_packed(device, block)? else {
-                break;
+            // Some errors pass.
+            let read = read_packed(device, block).or_else(|_| read_packed(device, block));
+            let (header, stream, data) = match read {
+                Ok(Ok(found)) => found,
+                Ok(Err(_)) => break,
+                // As if it had never been written, unless something follows that came later.
+                Err(error) => {
+                    let behind =
+                        block + 1..block + u64::from(SEGMENT_CONTENT - u32::from(place.index));
+                    chain.is_torn = behind.into_iter().any(|block| {
+                        let found = read_packed(device, block);
+                        found.is_ok_and(|found| {
+                            found.is_ok_and(|(header, ..)| {
+                                header.checkpoint == checkpoint.version as u32
+                                    && header.sequence >= sequence
+                            })
+                        })
+                    });
+                    chain.unreadable = Some(error);
+                    break;
+                }
             };
             let is_next =
                 header.checkpoint == checkpoint.version as u32 && header.sequence == sequence;

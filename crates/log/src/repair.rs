@@ -86,6 +86,7 @@ fn mend(
     state.live(ROOT)?;
     let told = Repaired {
         recovery,
+        left: std::mem::take(&mut state.complaints),
         ..Repaired::default()
     };
     let mut mender = Mender {

@@ -4,9 +4,10 @@
 //! have yet is in the journal of each checkpoint until that has grown too long.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
-use anteros_core::{FsResult, WritableDevice};
+use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::checkpoint::Stated;
 use crate::layout::bits::Bits;
@@ -29,6 +30,8 @@ pub(crate) struct Slots {
     entries: BTreeMap<u32, Entries>,
     /// Blocks whose entries the table does not have.
     newer: BTreeSet<u64>,
+    /// Blocks of the table that cannot be read, and why.
+    unreadable: BTreeMap<u32, FsError>,
 }
 
 impl Slots {
@@ -46,6 +49,7 @@ impl Slots {
             bits,
             entries: BTreeMap::new(),
             newer: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
         }
     }
 
@@ -69,7 +73,15 @@ impl Slots {
     }
 
     fn read(&mut self, segment: u32) -> FsResult<()> {
-        let table = read_block(&*self.device, self.place(segment / BST_SEGMENTS_PER_BLOCK))?;
+        let table_block = segment / BST_SEGMENTS_PER_BLOCK;
+        let table = match read_block(&*self.device, self.place(table_block)) {
+            Ok(table) => table,
+            Err(error @ FsError::Io(_)) => {
+                self.unreadable.insert(table_block, error);
+                zeroed()
+            }
+            Err(error) => return Err(error),
+        };
         let first = segment % BST_SEGMENTS_PER_BLOCK * SEGMENT_BLOCKS;
         let entries = self.entries.entry(segment).or_insert_with(none);
         for (entry, index) in entries.iter_mut().zip(first..) {
@@ -107,6 +119,15 @@ impl Slots {
         self.newer.insert(block);
     }
 
+    /// Refuses a table of which something cannot be read: what is valid there is not known, and no block of it may be
+    /// written over.
+    pub(crate) fn check_readable(&self) -> FsResult<()> {
+        match self.unreadable.values().next() {
+            Some(error) => Err(io::Error::other(format!("block state table: {error}")).into()),
+            None => Ok(()),
+        }
+    }
+
     /// The table will lie elsewhere: nothing is there yet.
     pub(crate) fn move_to(&mut self, superblock: &Superblock) {
         self.start = superblock.bst_start;
@@ -141,15 +162,18 @@ impl Slots {
     /// What a checkpoint says; where the journal has grown too long, the table is written.
     pub(crate) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
         let mut written = 0;
-        if self.newer.len() > JOURNAL_MAX {
+        if self.newer.len() > JOURNAL_MAX || !self.unreadable.is_empty() {
             let newer = std::mem::take(&mut self.newer);
-            let blocks: BTreeSet<u32> = newer
+            let mut blocks: BTreeSet<u32> = newer
                 .iter()
                 .map(|&block| self.locate(block).0 / BST_SEGMENTS_PER_BLOCK)
                 .collect();
+            // The other copy of them counts from now on.
+            blocks.extend(self.unreadable.keys());
             for &table_block in &blocks {
                 self.write(table_block)?;
             }
+            self.unreadable.clear();
             written = blocks.len() as u64;
             self.entries
                 .retain(|_, entries| entries.iter().any(|&entry| entry != 0));

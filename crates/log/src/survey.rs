@@ -16,6 +16,7 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
+use crate::medium;
 use crate::owners;
 use crate::state::State;
 
@@ -142,9 +143,9 @@ pub(crate) struct Survey {
     pub(crate) promised: u64,
 }
 
-/// Whether an error says that the log is damaged; others say that it cannot be read at all, or not by us.
+/// Whether an error says that the log is damaged there; others say that it cannot be read at all, or not by us.
 fn is_damage(error: &FsError) -> bool {
-    matches!(error, FsError::Corrupt(_) | FsError::NotFound)
+    medium::is_damage(error) || matches!(error, FsError::NotFound)
 }
 
 /// The names in a directory: those that can be listed, or else those in each block that can be read.
@@ -356,7 +357,8 @@ impl Survey {
             Ok(live) => live.inode().attributes,
             Err(error) if is_damage(&error) => {
                 // An inode that has never been written is none.
-                if state.nat.get(ino)?.pointer == 0 || matches!(error, FsError::NotFound) {
+                let has_block = state.nat.get(ino).map_or(true, |entry| entry.pointer != 0);
+                if !has_block || matches!(error, FsError::NotFound) {
                     self.dangling.push(name);
                 } else {
                     self.nids.add(ino);
@@ -579,9 +581,12 @@ impl Survey {
     /// Finds what is in use and no name leads to.
     fn find_lost(&mut self, state: &mut State) -> FsResult<()> {
         let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
-        let mut used = Vec::new();
+        let (mut used, mut is_known_all) = (Vec::new(), true);
         for table_block in 0..state.nat.table_blocks() {
-            used.extend(state.nat.used_in(table_block)?);
+            let found = state.nat.used_in(table_block);
+            let found = self.tolerate("node address table", found)?;
+            is_known_all &= found.is_some();
+            used.extend(found.unwrap_or_default());
         }
         for (nid, entry) in used {
             self.nodes_stated += 1;
@@ -606,6 +611,11 @@ impl Survey {
                     )?;
                 }
             }
+        }
+        if !is_known_all {
+            // Of those that cannot be read, nobody knows how many are in use.
+            self.nodes_stated = self.nodes_stated.max(state.nat.used());
+            self.inodes = self.inodes.max(state.inode_count);
         }
         self.adopt(state, &unnamed)?;
         let loose: Vec<u32> = loose
