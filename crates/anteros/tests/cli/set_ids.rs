@@ -9,6 +9,7 @@ use std::thread;
 
 use anteros_tests::judge;
 use rustix::fs::{FallocateFlags, XattrFlags, copy_file_range, fallocate, setxattr};
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_groups,
@@ -17,7 +18,7 @@ use rustix::thread::{
 use tempfile::TempDir;
 
 use crate::NOBODY;
-use crate::log::{mounted, unmount};
+use crate::log::{mount, mounted, unmount};
 use crate::mirror::{Mirror, WAYS};
 
 /// A group that nobody is in.
@@ -237,5 +238,43 @@ fn set_id_bits_go_in_a_log_as_they_do_elsewhere() {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
     let found = by_all(&dir, &CHANGES);
     assert_eq!(comparable(&found, true), comparable(&wanted, true));
+    unmount(&shop, daemon);
+}
+
+/// A list that is refused changes nothing; one that is but a mode changes the time of change.
+#[test]
+fn an_access_list_changes_all_of_a_file_or_nothing() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let path = shop.path("mnt/file");
+    fs::write(&path, "content").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    for part in 0.. {
+        let set = |len| {
+            let name = format!("user.{part}");
+            setxattr(&path, name, &vec![1; len], XattrFlags::empty())
+        };
+        if set(500).is_err() && set(1).is_err() {
+            break;
+        }
+    }
+    let name = "system.posix_acl_access";
+    let full = setxattr(&path, name, &list(NAMED), XattrFlags::empty());
+    assert_eq!(full, Err(Errno::NOSPC));
+    assert_eq!(mode(&path), 0o640);
+    unmount(&shop, daemon);
+    let daemon = mount(&shop, "");
+    assert_eq!(mode(&path), 0o640, "after another mount");
+
+    let time = || {
+        let file = fs::metadata(&path).unwrap();
+        (file.ctime(), file.ctime_nsec())
+    };
+    let before = time();
+    set_list(&path, PLAIN);
+    assert_eq!(mode(&path), 0o755);
+    assert!(time() > before);
     unmount(&shop, daemon);
 }
