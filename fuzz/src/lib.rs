@@ -1,8 +1,8 @@
 //! What is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
-//! hangs or takes memory without bound is hunted too. All but [`encode`], [`trace`], [`launches`], [`log_open`],
-//! [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
+//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`trace`], [`launches`],
+//! [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
 //! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
 //! files.
 //!
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod decode;
 mod encode;
 mod extract;
 mod image;
@@ -25,6 +26,7 @@ mod trace;
 mod walk;
 
 pub use check::check;
+pub use decode::decode;
 pub use encode::encode;
 pub use extract::extract;
 pub use launches::launches;

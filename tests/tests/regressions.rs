@@ -65,6 +65,11 @@ fn launches() {
 }
 
 #[test]
+fn decode() {
+    replay("decode", targets::decode);
+}
+
+#[test]
 fn encode() {
     replay("encode", targets::encode);
 }

@@ -91,9 +91,10 @@ impl Decoder {
     ///
     /// `stream` is what [`strip_zero_padding`](crate::strip_zero_padding) left of a pcluster. With
     /// [`Length::Exact`] the end of the decoded bytes, of the stream and of `stream` must coincide;
-    /// with [`Length::AtLeast`] only the front of the stream is decoded. In the latter case a hostile
-    /// LZ4 stream can leave bytes of `out` as they were (a match of distance 0), so `out` should hold
-    /// nothing that the image's author must not see.
+    /// with [`Length::AtLeast`] only the front of the stream is decoded.
+    ///
+    /// Every byte of `out` comes from the stream then, whatever `out` held before and whoever made the
+    /// stream.
     ///
     /// # Errors
     ///

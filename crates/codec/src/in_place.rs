@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The output grows towards the input from behind, and must not catch up with what is yet to be
-//! read. It is ahead of itself by what liblz4 writes beyond the end of a copy, 32 bytes at most; and
+//! read. It is ahead of itself by what the decoder writes beyond the end of a copy, 32 bytes at most; and
 //! it gains on the input wherever a sequence takes more bytes than it stands for, which only long
 //! literals do: one byte in 256. So a gap of that many bytes is enough between the two ends, whatever
 //! the stream. lz4.h says the same under LZ4_DECOMPRESS_INPLACE_MARGIN; the EROFS paper (section

@@ -31,6 +31,7 @@ mod encoder;
 mod error;
 mod in_place;
 mod lz4;
+mod lz4_block;
 mod lzma;
 mod mapping;
 mod padding;

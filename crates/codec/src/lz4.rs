@@ -1,22 +1,15 @@
-//! LZ4 blocks, by way of liblz4: everything here that calls C for them.
+//! LZ4 blocks: decoded by [`lz4_block`], compressed by way of liblz4.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::Range;
 
-use lz4_sys::LZ4_decompress_safe;
+// The crate builds and links the library, of which the functions below are missing in its bindings.
+use lz4_sys as _;
 
-use crate::decoder::expect_full;
-use crate::{Fault, Length};
+use crate::{Fault, Length, lz4_block};
 
-// In liblz4, which `lz4_sys` builds and links, but not among its bindings (lz4.h, lz4hc.h of 1.10).
+// Of lz4.h and lz4hc.h of 1.10.
 unsafe extern "C" {
-    fn LZ4_decompress_safe_partial(
-        src: *const c_char,
-        dst: *mut c_char,
-        src_len: c_int,
-        wanted: c_int,
-        dst_len: c_int,
-    ) -> c_int;
     fn LZ4_sizeofState() -> c_int;
     fn LZ4_compress_destSize_extState(
         state: *mut c_void,
@@ -72,10 +65,9 @@ pub(crate) fn decode_in_place(
     assert!(wanted <= buf.len(), "what is wanted fits the buffer");
     let base = buf.as_mut_ptr();
     // SAFETY: the slicing and the assertion above have shown that both ranges lie inside `buf`, which
-    // nothing else borrows. That they overlap is what lz4.h describes at
-    // LZ4_DECOMPRESS_INPLACE_MARGIN. Should the output run over input that is yet to be read (a
-    // hostile stream), liblz4 reads other bytes there, and those are as untrusted as the first ones:
-    // its checks are on addresses, and on each value as it was read.
+    // nothing else borrows. They may overlap. Should the output run over input that is yet to be read
+    // (a hostile stream), other bytes are read there, and those are as untrusted as the first ones:
+    // checks are on lengths, and on each value as it was read.
     unsafe {
         decode_raw(
             base.add(stream.start),
@@ -100,20 +92,15 @@ pub(crate) unsafe fn decode_raw(
     wanted: usize,
     length: Length,
 ) -> Result<(), Fault> {
-    let (Ok(src_len), Ok(dst_len)) = (c_int::try_from(stream_len), c_int::try_from(wanted)) else {
+    if stream_len > BUFFER_MAX || wanted > BUFFER_MAX {
         return Err(Fault::TooLarge { max: BUFFER_MAX });
-    };
-    let (src, dst) = (src.cast(), dst.cast());
-    // SAFETY: the caller vouches for `src` and `dst`; both functions stay inside these on any input.
-    let got = unsafe {
+    }
+    // SAFETY: the caller vouches for `src` and `dst`.
+    unsafe {
         match length {
-            Length::Exact => LZ4_decompress_safe(src, dst, src_len, dst_len),
-            Length::AtLeast => LZ4_decompress_safe_partial(src, dst, src_len, dst_len, dst_len),
+            Length::Exact => lz4_block::decode::<false>(src, stream_len, dst, wanted),
+            Length::AtLeast => lz4_block::decode::<true>(src, stream_len, dst, wanted),
         }
-    };
-    match usize::try_from(got) {
-        Ok(got) => expect_full(wanted, got),
-        Err(_) => Err(Fault::Malformed("not an LZ4 block of this length")),
     }
 }
 

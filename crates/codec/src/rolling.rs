@@ -1,7 +1,7 @@
 //! LZ4 through a window: the front of a stream that nobody wants takes no memory.
 //!
 //! To get at the end of an extent, all before it must be decoded first. LZ4 looks back 65,535 bytes
-//! and no further, so older bytes can go; but liblz4 writes to one contiguous buffer. The EROFS paper
+//! and no further, so older bytes can go; but a decoder writes to one contiguous buffer. The EROFS paper
 //! (section 3.3, rolling decompression) gives it one that is contiguous in addresses alone: the same
 //! few pages again and again.
 //!
@@ -15,16 +15,16 @@
 //! never matters in what order `memcpy` copies (some go backward, some go through several pages at a
 //! time):
 //!
-//! - Literals are copied in one go at the end of a block, the whole run of them. They are a part of the
+//! - Literals may be copied in one go, the whole run of them. They are a part of the
 //!   stream, so the copy is no longer than a period, and no two bytes of it share their memory.
 //! - A match that does not overlap its copy may be copied in one go as well. It is no longer than its
 //!   distance, so the two stretches span 2 x 65,535 bytes of addresses at most, and share no memory.
 //! - All other copies are made forward, in chunks of 32 bytes at most. What they overwrite lies more
 //!   than 65,535 bytes behind the place that is read at the time.
-//! - A match begins at most 65,535 bytes behind the end of the output, and liblz4 writes at most 32
+//! - A match begins at most 65,535 bytes behind the end of the output, and the decoder writes at most 32
 //!   bytes ahead of that end before it comes to write there properly. So what a match may refer to
 //!   is intact.
-//! - liblz4 writes nothing at or beyond the end of the buffer it is told of. So the last period of
+//! - It writes nothing at or beyond the end of the buffer it is told of. So the last period of
 //!   bytes before that end is intact in the end, and can be copied out.
 
 use std::io;
@@ -135,11 +135,6 @@ impl RollingWindow {
         // bytes at least. That some of its addresses are the same memory is not known to the
         // compiler of either language, but all accesses are made here and by the copy after it,
         // through raw pointers; the head of this file says why the bytes come out right.
-        unsafe {
-            // liblz4 lets a match of distance 0 pass, and so shows what the buffer held before.
-            // Nobody is to see bytes of another image.
-            dst.write_bytes(0, wanted.min(self.period));
-            lz4::decode_raw(src, stream.len(), dst, wanted, Length::AtLeast)
-        }
+        unsafe { lz4::decode_raw(src, stream.len(), dst, wanted, Length::AtLeast) }
     }
 }

@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod in_place;
+mod lz4;
 mod mapping;
 mod padding;
 mod rolling;
