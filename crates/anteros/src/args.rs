@@ -147,6 +147,7 @@ impl RequestArgs {
                 .count_or_else(|| defaults.workers)
                 .min(MOUNT_WORKERS_MAX),
             io_uring: !self.no_io_uring,
+            guardian: true,
             ..defaults
         }
     }

@@ -4,9 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::failure::{Failure, Kind};
+
+/// The signals by which terminals and service managers end a process.
+pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// The signals that ask to stop, but for those that this process was started to ignore, as `nohup` does.
 pub fn signals() -> Vec<i32> {

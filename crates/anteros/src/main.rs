@@ -48,6 +48,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if anteros_fuse::is_guardian() {
+        return failure::exit(daemon::guard());
+    }
     let cli =
         Cli::try_parse_from(command::by_name(std::env::args_os())).unwrap_or_else(|e| e.exit());
     failure::exit(run(cli.command))

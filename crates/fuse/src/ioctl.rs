@@ -1,12 +1,15 @@
 //! The ioctls of the session: attaching another descriptor of `/dev/fuse` to the same mount, and
-//! lending the kernel files whose content it may then read without asking.
+//! lending the kernel files whose content it may then read without asking. And, as it takes `unsafe` too, closing
+//! descriptors that nobody here has opened.
 //!
 //! The kernel keeps the requests that are being answered per descriptor, so workers with their own
 //! do not contend for that list.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
 
 use rustix::io::Result;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
@@ -55,6 +58,22 @@ pub fn take_back(session: BorrowedFd<'_>, id: i32) -> Result<()> {
     // SAFETY: the kernel reads one u32 through the pointer and writes nothing; `Setter` points it at
     // a u32 that lives until the call returns. An id that is none is answered with an error.
     unsafe { ioctl(session, Setter::<BACKING_CLOSE, u32>::new(id as u32)) }
+}
+
+/// Closes what this process has inherited besides its three streams. It must have opened nothing itself.
+pub fn close_beyond_streams() -> io::Result<()> {
+    let listing = Path::new("/proc/self/fd");
+    let names = std::fs::read_dir(listing)?.flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<i32> = numbers.filter(|number| *number > 2).collect();
+    for number in numbers {
+        // That of the listing is closed already.
+        if listing.join(number.to_string()).symlink_metadata().is_ok() {
+            // SAFETY: the descriptor is open, and nothing in this process owns it, for it was inherited by number alone.
+            unsafe { rustix::io::close(number) };
+        }
+    }
+    Ok(())
 }
 
 /// [`BACKING_OPEN`] with its argument. As `Setter`, but what the call returns is the result.

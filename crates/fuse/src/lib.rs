@@ -31,6 +31,9 @@
 //! The kernel may also keep what is written and write it back later ([`MountOptions::write_back`]), which
 //! suits those who write little at a time; what it costs in promises is said in `dispatch::write_back`.
 //!
+//! A killed server may leave a thread behind that sleeps in the kernel, waiting for what nobody answers any more; then
+//! a guardian ends the connection, if the program has one ([`MountOptions::guardian`]).
+//!
 //! Where root has enabled it, requests come over io_uring instead: each on the processor of who asks, to workers
 //! that wait there ([`MountOptions::io_uring`]).
 //!
@@ -47,6 +50,7 @@
 //! - `init`: the handshake.
 //! - `readahead`: a number of the mount that the handshake cannot raise, and that an open file keeps.
 //! - `mount`: getting a mount and getting rid of it, as root or through `fusermount3`.
+//! - `guardian`: another process, that ends the connection when this one is killed.
 //! - `ioctl`: the calls that need `unsafe`.
 
 mod backing;
@@ -55,6 +59,7 @@ mod device;
 mod dirpage;
 mod dispatch;
 mod error;
+mod guardian;
 mod init;
 mod ioctl;
 mod mount;
@@ -74,6 +79,7 @@ mod memory;
 pub use backing::Passthrough;
 pub use dispatch::{AttributeOrder, AttributeRequest, Loan};
 pub use error::{MountError, UnmountError};
+pub use guardian::{guard, is_guardian};
 pub use init::request_len_limit;
 pub use mount::{MountOptions, unmount};
 pub use notify::Notifier;

@@ -60,6 +60,12 @@ pub struct MountOptions {
     /// Whether the kernel may keep what is written to such a file system, and write it back in large
     /// pieces when it likes or someone syncs or closes a file. Taken where it does not write by itself.
     pub write_back: bool,
+    /// Whether another process of this program looks on, and ends the connection when this one is killed: without, a
+    /// thread that a [`Notifier`](crate::Notifier) keeps in the kernel can have every reader of the mount, and every
+    /// `sync` of the machine, wait for ever. The program must call [`guard`](crate::guard) where
+    /// [`is_guardian`](crate::is_guardian), before all else. Where it cannot be had, the mount stands without
+    /// ([`Session::unguarded`](crate::Session::unguarded)).
+    pub guardian: bool,
 }
 
 impl Default for MountOptions {
@@ -79,6 +85,7 @@ impl Default for MountOptions {
             write_len_max: READ_LEN_MAX,
             passthrough: true,
             write_back: false,
+            guardian: false,
         }
     }
 }

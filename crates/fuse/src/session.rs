@@ -22,6 +22,7 @@ use crate::channel::{Channel, Line};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
 use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, Reply};
 use crate::error::{MountError, UnmountError};
+use crate::guardian::Guardian;
 use crate::init::{Terms, handshake, read_len, request_len_limit};
 use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
@@ -51,6 +52,8 @@ pub struct Session {
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
     mounted: Mounted,
+    /// Goes last: until then it is needed.
+    guardian: Option<io::Result<Guardian>>,
 }
 
 impl Session {
@@ -108,6 +111,7 @@ impl Session {
             }
             dispatcher.set_lender(Box::new(move |ino, file| loans.id(ino, file)));
         }
+        let guardian = options.guardian.then(|| Guardian::start(&mounted.0.path));
         let readahead = readahead::set(&mounted.0.path, options.readahead);
         if let Some(usual) =
             readahead.filter(|_| write_len_max.is_some() && options.readahead.is_none())
@@ -129,6 +133,7 @@ impl Session {
             on_answer: None,
             failure: OnceLock::new(),
             mounted,
+            guardian,
         })
     }
 
@@ -184,6 +189,11 @@ impl Session {
     /// Whether the kernel keeps what is written and writes it back later.
     pub fn writes_back(&self) -> bool {
         self.dispatcher.writes_back()
+    }
+
+    /// Why nobody looks on, where a [guardian](MountOptions::guardian) was asked for.
+    pub fn unguarded(&self) -> Option<&io::Error> {
+        self.guardian.as_ref()?.as_ref().err()
     }
 
     /// A handle that fills the kernel's cache from another thread.

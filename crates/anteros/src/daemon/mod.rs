@@ -126,6 +126,11 @@ impl Daemon {
 
 /// Calls `stands`, and serves a mount until it goes away; a signal that asks to stop unmounts it.
 pub fn run(session: Session, stands: impl FnOnce() -> Result<(), Failure>) -> Outcome {
+    if let Some(error) = session.unguarded() {
+        let text =
+            "should this daemon be killed, whoever reads may wait until the connection is aborted";
+        output::complain("warning", format_args!("no guardian ({error}): {text}"));
+    }
     let unmounter = session.unmounter();
     let mut signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
     let handle = signals.handle();
@@ -141,6 +146,16 @@ pub fn run(session: Session, stands: impl FnOnce() -> Result<(), Failure>) -> Ou
     handle.close();
     let _ = waiter.join();
     served.map_err(Failure::os)?;
+    Ok(Verdict::Good)
+}
+
+/// Looks on as the guardian of the daemon that started this process. What ends a daemon in order does not end its
+/// guardian, which would go before there is anything to guard.
+pub fn guard() -> Outcome {
+    for signal in interrupt::ENDING {
+        signal_hook::flag::register(signal, Arc::default()).map_err(Failure::os)?;
+    }
+    anteros_fuse::guard().map_err(Failure::os)?;
     Ok(Verdict::Good)
 }
 

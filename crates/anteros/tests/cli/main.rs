@@ -4,6 +4,7 @@ mod crash;
 mod daemon;
 mod failures;
 mod images;
+mod killed;
 mod log;
 mod log_compact;
 mod log_eviction;

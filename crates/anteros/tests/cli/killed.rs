@@ -1,0 +1,267 @@
+//! Daemons that are killed at any moment: whoever reads goes on with an error, what was synced is there, and the mount can
+//! be synced and taken away.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle, Scope};
+use std::time::{Duration, Instant};
+
+use anteros_tests::judge;
+use anteros_tests::trees::{Random, words};
+use rustix::fs::{Mode, OFlags, minor, open, stat, syncfs};
+
+use crate::log::{shop as log_shop, umount};
+use crate::{Signal, Workshop, is_mounted, kill, run, wait_until};
+
+/// What the kernel may take to end everything behind a daemon that was killed.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The longest time that a daemon serves before it is killed.
+const SERVES_MS: u64 = 60;
+
+const READERS: u32 = 6;
+const BLOCK: usize = 4096;
+
+/// Ends a connection that stays behind its daemon, or nothing of this machine would go on: a test that has it do
+/// so has failed.
+struct Watchdog {
+    done: Sender<()>,
+    waits: JoinHandle<bool>,
+}
+
+impl Watchdog {
+    /// Over the connection of what is mounted here.
+    fn over(directory: &Path) -> Self {
+        let connection = minor(stat(directory).unwrap().st_dev);
+        let abort = format!("/sys/fs/fuse/connections/{connection}/abort");
+        // Opened now, it can mean no other mount later.
+        let abort = File::options().write(true).open(abort).ok();
+        let (done, ended): (_, Receiver<()>) = channel();
+        let waits = thread::spawn(move || {
+            let frozen = ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+            if frozen {
+                abort.map(|mut abort| abort.write_all(b"1"));
+            }
+            frozen
+        });
+        Self { done, waits }
+    }
+
+    /// Whether all that was watched went on by itself.
+    fn ends_content(self) -> bool {
+        drop(self.done);
+        !self.waits.join().unwrap()
+    }
+}
+
+fn mount(shop: &Workshop, arguments: &str) -> Child {
+    let mut command = shop.command(&format!("{arguments} --foreground"));
+    let daemon = command.spawn().unwrap();
+    wait_until(|| is_mounted(&shop.path("mnt")));
+    daemon
+}
+
+/// Reads here and there until it cannot.
+fn read_about(path: &Path, random: &mut Random, has_ended: &AtomicBool) {
+    let Ok(file) = File::open(path) else { return };
+    let blocks = file.metadata().map_or(1, |data| data.len() / BLOCK as u64);
+    let mut bytes = [0; 4 * BLOCK];
+    while !has_ended.load(Ordering::Relaxed) {
+        let offset = random.below(blocks.max(1)) * BLOCK as u64;
+        if file.read_at(&mut bytes, offset).is_err() {
+            return;
+        }
+    }
+}
+
+/// Kills the daemon of a mount that so many read, and what `along` starts beside them, at a random moment. Returns how
+/// long it takes until all of that has ended, and the mount is synced and gone.
+fn kill_under_readers<'env>(
+    shop: &'env Workshop,
+    mut daemon: Child,
+    files: &'env [PathBuf],
+    random: &mut Random,
+    has_ended: &'env AtomicBool,
+    along: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>),
+) -> Duration {
+    let mount = shop.path("mnt");
+    let root: OwnedFd = open(&mount, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let watchdog = Watchdog::over(&mount);
+    let killed = thread::scope(|scope| {
+        for reader in 0..READERS {
+            let mut random = Random(random.next());
+            let file = &files[reader as usize % files.len()];
+            scope.spawn(move || read_about(file, &mut random, has_ended));
+        }
+        along(scope);
+        thread::sleep(Duration::from_millis(random.below(SERVES_MS)));
+        kill(&daemon, Signal::KILL);
+        let killed = Instant::now();
+        daemon.wait().unwrap();
+        has_ended.store(true, Ordering::Relaxed);
+        killed
+    });
+    syncfs(&root).unwrap();
+    drop(root);
+    umount(shop);
+    let took = killed.elapsed();
+    assert!(
+        watchdog.ends_content(),
+        "frozen for {LIMIT:?} until the connection was aborted"
+    );
+    took
+}
+
+/// Images of large pclusters, and daemons that serve them.
+fn kill_daemons_of_images(kills: u32, seed: u64) {
+    let mut random = Random(seed);
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    for name in ["src/one", "src/two"] {
+        fs::write(shop.path(name), words(random.next(), 3 << 20)).unwrap();
+    }
+    shop.good("mkfs large src -zlz4hc,9 -C1048576");
+    shop.good("mkfs small src -zlz4 -C65536");
+    let files = ["one", "two"].map(|name| shop.path("mnt").join(name));
+    let mut longest = Duration::ZERO;
+    for round in 0..kills {
+        let image = ["large", "small"][round as usize % 2];
+        let neighbours = ["passed", "all"][round as usize / 2 % 2];
+        let daemon = mount(
+            &shop,
+            &format!("mount --fuse {image} mnt --neighbours {neighbours}"),
+        );
+        let has_ended = AtomicBool::new(false);
+        let took = kill_under_readers(&shop, daemon, &files, &mut random, &has_ended, |_| ());
+        longest = longest.max(took);
+    }
+    eprintln!("{kills} kills of daemons of images; the longest end took {longest:?}");
+}
+
+/// Writes and syncs block after block, each with its number in it, and says how many are synced.
+fn write_numbers(path: &Path, synced: &AtomicU64, has_ended: &AtomicBool) {
+    let Ok(file) = File::options().write(true).open(path) else {
+        return;
+    };
+    while !has_ended.load(Ordering::Relaxed) {
+        let number = synced.load(Ordering::Relaxed);
+        let block = (number + 1).to_le_bytes().repeat(BLOCK / 8);
+        if file
+            .write_all_at(&block, number % 64 * BLOCK as u64)
+            .is_err()
+            || file.sync_data().is_err()
+        {
+            return;
+        }
+        synced.store(number + 1, Ordering::Relaxed);
+    }
+}
+
+/// Whether each of the last numbers that were synced is there, or a later one in its place.
+fn assert_numbers(path: &Path, synced: u64) {
+    let file = File::open(path).unwrap();
+    for number in synced.saturating_sub(64)..synced {
+        let mut block = [0; BLOCK];
+        file.read_exact_at(&mut block, number % 64 * BLOCK as u64)
+            .unwrap();
+        let found = u64::from_le_bytes(block[..8].try_into().unwrap());
+        assert!(
+            found > number,
+            "of {synced} synced blocks {number} has {found}"
+        );
+        assert!(block == found.to_le_bytes().repeat(BLOCK / 8)[..]);
+    }
+}
+
+/// A program that is there and is not small.
+fn program() -> &'static Path {
+    let known = ["/usr/bin/git", "/bin/bash"].map(Path::new);
+    known
+        .into_iter()
+        .find(|path| path.exists())
+        .unwrap_or(Path::new("/bin/sh"))
+}
+
+/// Programs that were compressed in the background are launched from a log, which hands their pages to the kernel.
+fn kill_daemons_of_logs(kills: u32, seed: u64) {
+    let mut random = Random(seed);
+    let shop = log_shop("256M");
+    let mut daemon = mount(&shop, "log mount log mnt");
+    let (started, numbers) = (shop.path("mnt/program"), shop.path("mnt/numbers"));
+    fs::create_dir(shop.path("mnt/lib")).unwrap();
+    let lib = shop.path("mnt/lib/lib.so");
+    fs::write(&lib, words(random.next(), 3 << 20)).unwrap();
+    fs::write(&numbers, "").unwrap();
+    assert_eq!(
+        run(Command::new("cp").arg(program()).arg(&started)).status,
+        Some(0)
+    );
+    assert_eq!(
+        run(Command::new("sync").arg(&lib).arg(&started)).status,
+        Some(0)
+    );
+    shop.good("log compact mnt");
+    umount(&shop);
+    daemon.wait().unwrap();
+    let files = [lib, started.clone()];
+    let synced = AtomicU64::new(0);
+    let mut longest = Duration::ZERO;
+    for _ in 0..kills {
+        let daemon = mount(&shop, "log mount log mnt");
+        assert_numbers(&numbers, synced.load(Ordering::Relaxed));
+        let has_ended = &AtomicBool::new(false);
+        let (numbers, started, synced) = (&numbers, &started, &synced);
+        let took = kill_under_readers(&shop, daemon, &files, &mut random, has_ended, |scope| {
+            scope.spawn(move || write_numbers(numbers, synced, has_ended));
+            scope.spawn(move || launch(started, has_ended));
+        });
+        longest = longest.max(took);
+    }
+    let checked = shop.good("log check log");
+    assert!(checked.contains("; 0 faults"), "{checked}");
+    let synced = synced.into_inner();
+    eprintln!(
+        "{kills} kills of daemons of logs, {synced} synced blocks; the longest end took {longest:?}"
+    );
+}
+
+/// Starts a program again and again, until it cannot be started.
+fn launch(program: &Path, has_ended: &AtomicBool) {
+    while !has_ended.load(Ordering::Relaxed) {
+        let mut command = Command::new(program);
+        command.arg("--version").stdin(Stdio::null());
+        let started = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !started.is_ok_and(|status| status.success()) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_killed_daemon_of_an_image_freezes_nobody() {
+    if judge::has_fuse() {
+        kill_daemons_of_images(8, 1);
+    }
+}
+
+#[test]
+fn a_killed_daemon_of_a_log_freezes_nobody_and_keeps_what_was_synced() {
+    if judge::has_fuse() {
+        kill_daemons_of_logs(6, 2);
+    }
+}
+
+#[test]
+#[ignore = "takes some minutes"]
+fn two_hundred_kills() {
+    if judge::has_fuse() {
+        kill_daemons_of_images(200, 3);
+        kill_daemons_of_logs(200, 4);
+    }
+}
