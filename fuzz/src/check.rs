@@ -44,6 +44,7 @@ fn report(image: &Image) -> CheckReport {
         data: true,
         findings_max: FINDINGS_MAX,
         work_bytes_max: CHECK_BYTES,
+        ..CheckOptions::default()
     };
     anteros_image::check(image, &options, &(), &AtomicBool::new(false))
 }

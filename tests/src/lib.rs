@@ -19,6 +19,7 @@ pub mod large;
 pub mod manifest;
 pub mod model;
 pub mod mount;
+pub mod names;
 pub mod peers;
 pub mod recorded;
 pub mod trees;

@@ -17,6 +17,7 @@ mod lock;
 mod occupant;
 mod page;
 mod size;
+mod sorted;
 mod writable;
 mod writable_device;
 
@@ -29,6 +30,7 @@ pub use fs::{
 pub use occupant::{Occupant, marked};
 pub use page::{PAGE_BYTES, begin_on_page};
 pub use size::{ParseSizeError, parse_size};
+pub use sorted::{Record, Sorted, Sorter};
 pub use writable::{
     AtomicStep, Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable,
 };

@@ -12,17 +12,21 @@
 //! [`CheckOptions::work_bytes_max`], and both are told in the report. Paths are looked up afterwards,
 //! for the findings alone.
 //!
-//! Memory is proportional to the number of different inodes and extents, whatever an image claims:
-//! extents of many files on the same bytes are one entry of the map, a directory that repeats itself
-//! is given up, and of findings [`CheckOptions::findings_max`] are kept. Time is not: an index may
-//! truly have so many entries, and `work_bytes_max` is there for those who will not wait.
+//! Memory is bounded by [`CheckOptions::memory_bytes`] and the buffers of the workers, whatever an
+//! image claims. Notes beyond it are sorted in a temporary file (`TMPDIR`), which is proportional to
+//! the number of different inodes and extents: extents of many files on the same bytes are one entry
+//! of the map, a directory that repeats itself is given up, and of findings
+//! [`CheckOptions::findings_max`] are kept. Time is not bounded: an index may truly have so many
+//! entries, and `work_bytes_max` is there for those who will not wait.
 //!
 //! | module | job |
 //! |---|---|
 //! | `header` | superblock, configurations, devices |
 //! | `walk` | directories, links, the tree |
+//! | `pending` | the directories that are still to be read |
+//! | `names` | the names of each inode |
 //! | `inspect` | one inode: attributes, index, extents |
-//! | `space` | the map of the image: overlaps, unreachable blocks |
+//! | `space`, `stored` | the map of the image: overlaps, unreachable blocks |
 //! | `data` | decoding |
 //! | `paths` | paths of findings |
 
@@ -30,12 +34,18 @@ mod data;
 mod finding;
 mod header;
 mod inspect;
+mod names;
 mod paths;
+mod pending;
 mod space;
+mod stored;
 mod walk;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use anteros_core::Sorter;
 
 pub use finding::{Finding, FindingKind, Severity};
 
@@ -53,16 +63,19 @@ pub struct CheckOptions {
     pub findings_max: usize,
     /// How many bytes of metadata and decoded data are looked at before the check gives up.
     pub work_bytes_max: u64,
+    /// How many bytes of notes are kept in memory; more are written to a temporary file.
+    pub memory_bytes: usize,
 }
 
 impl Default for CheckOptions {
-    /// All data, on all processors, 10,000 findings, however long it takes.
+    /// All data, on all processors, 10,000 findings, however long it takes, with 8 MiB for notes.
     fn default() -> Self {
         Self {
             workers: 0,
             data: true,
             findings_max: 10_000,
             work_bytes_max: u64::MAX,
+            memory_bytes: 8 << 20,
         }
     }
 }
@@ -128,15 +141,24 @@ pub fn check(
     cancel: &AtomicBool,
 ) -> CheckReport {
     let run = Run::new(image, options, observer, cancel);
-    let mut parts = header::check(&run);
-    let tree = walk::walk(&run, &mut parts);
-    header::check_totals(&run, tree.len() as u64);
-    space::sort(&mut parts);
-    let unreachable_bytes = space::check(&run, &parts);
-    if options.data {
-        data::check(&run, &parts);
+    run.take_parts(&mut header::check(&run));
+    let names = walk::walk(&run);
+    let unreachable_bytes = check_space(&run);
+    run.finish(names.as_ref(), unreachable_bytes)
+}
+
+/// Checks the map of the image, and the data on it.
+fn check_space(run: &Run<'_>) -> u64 {
+    let empty = Sorter::new(0);
+    let gathered = std::mem::replace(&mut *lock(&run.parts), empty);
+    let Some(parts) = run.scratch(gathered.finish()) else {
+        return 0;
+    };
+    let unreachable_bytes = space::check(run, &parts);
+    if run.options.data {
+        data::check(run, &parts);
     }
-    run.finish(&tree, unreachable_bytes)
+    unreachable_bytes
 }
 
 /// What all parts of a check share.
@@ -146,6 +168,7 @@ struct Run<'a> {
     observer: &'a dyn CheckObserver,
     cancel: &'a AtomicBool,
     findings: Mutex<Findings>,
+    parts: Mutex<Sorter<space::Part>>,
     exhausted: AtomicBool,
     work_bytes: AtomicU64,
     inodes: AtomicU64,
@@ -176,6 +199,7 @@ impl<'a> Run<'a> {
             observer,
             cancel,
             findings: Mutex::default(),
+            parts: Mutex::new(Sorter::new(options.memory_bytes / 2)),
             exhausted: AtomicBool::new(false),
             work_bytes: AtomicU64::new(0),
             inodes: AtomicU64::new(0),
@@ -199,7 +223,7 @@ impl<'a> Run<'a> {
             path: None,
             kind,
         };
-        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut findings = lock(&self.findings);
         findings.worst = findings.worst.max(Some(finding.severity()));
         if findings.kept.len() < self.options.findings_max {
             findings.kept.push(finding);
@@ -215,6 +239,29 @@ impl<'a> Run<'a> {
     /// Notes an error, or returns the value.
     fn ok<T>(&self, result: crate::Result<T>) -> Option<T> {
         result.map_err(|error| self.note_error(error)).ok()
+    }
+
+    /// Takes the parts that a worker gathered.
+    fn take_parts(&self, parts: &mut Vec<space::Part>) {
+        let mut all = lock(&self.parts);
+        let taken = parts.drain(..).try_for_each(|part| all.push(part));
+        drop(all);
+        self.scratch(taken);
+    }
+
+    /// Ends the check if its temporary file fails, or returns the value.
+    fn scratch<T>(&self, result: io::Result<T>) -> Option<T> {
+        let failed = |source| {
+            if !self.exhausted.swap(true, Ordering::Relaxed) {
+                let device = format!("temporary file in {}", std::env::temp_dir().display());
+                self.note_error(Error::Io {
+                    place: Place::Image,
+                    device,
+                    source,
+                });
+            }
+        };
+        result.map_err(failed).ok()
     }
 
     fn is_ended(&self) -> bool {
@@ -249,7 +296,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn finish(self, tree: &walk::Tree, unreachable_bytes: u64) -> CheckReport {
+    fn finish(self, names: Option<&names::Names>, unreachable_bytes: u64) -> CheckReport {
         let findings = self
             .findings
             .into_inner()
@@ -258,7 +305,10 @@ impl<'a> Run<'a> {
         // The same fault may have been met on two ways.
         kept.sort_by_cached_key(|finding| (finding.place, finding.kind.to_string()));
         kept.dedup_by_key(|finding| (finding.place, finding.kind.to_string()));
-        paths::fill_in(self.image, tree, &mut kept);
+        if let Some(names) = names {
+            // Findings without paths are better than none.
+            let _ = paths::fill_in(self.image, names, &mut kept);
+        }
         CheckReport {
             findings: kept,
             findings_omitted: findings.omitted,
@@ -270,4 +320,8 @@ impl<'a> Run<'a> {
             unreachable_bytes,
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

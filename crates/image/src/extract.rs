@@ -14,8 +14,8 @@
 
 mod privileges;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::num::NonZero;
@@ -38,7 +38,7 @@ use rustix::io::Errno;
 use crate::descent::{Descent, Identity, identity, open_dir};
 use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
-use crate::{DirCursor, Error, Image, ImagePath, OwnedDirent, Result, Xattr};
+use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result, Xattr};
 use privileges::{is_device, is_privileged_attribute, permitted, withheld};
 
 /// Which extended attributes matter.
@@ -696,12 +696,15 @@ struct Walker<'a> {
     descent: Descent,
     /// The directories of the descent.
     levels: Vec<Level>,
-    entered: HashSet<Nid>,
+    entered: NidSet,
     links: HashMap<Nid, FirstName>,
     /// Directories that will not let their owner in, innermost first: finished when nothing is left
     /// to be linked from them.
     shut: Vec<(Arc<Trail>, Level)>,
 }
+
+/// What the set of the directories that were made takes in memory.
+const ENTERED_BYTES: usize = 1 << 20;
 
 /// Entries of a directory that are read at a time.
 const PAGE_ENTRIES: usize = 4096;
@@ -731,7 +734,7 @@ impl<'a> Walker<'a> {
             feeder,
             descent: Descent::new(root, target),
             levels: Vec::new(),
-            entered: HashSet::new(),
+            entered: NidSet::new(ENTERED_BYTES),
             links: HashMap::new(),
             shut: Vec::new(),
         }
@@ -747,7 +750,8 @@ impl<'a> Walker<'a> {
                 }
             }
             None => {
-                self.entered.insert(inode.nid);
+                // The set is empty, so nothing of it is in a file.
+                let _ = self.entered.insert(inode.nid);
                 self.levels.push(Level::new(
                     inode.clone(),
                     hands_down_acl(self.descent.dir()),
@@ -809,7 +813,8 @@ impl<'a> Walker<'a> {
     }
 
     fn enter(&mut self, trail: &Arc<Trail>, inode: Inode) -> Result<(), ExtractProblem> {
-        if !self.entered.insert(inode.nid) {
+        let is_new = self.entered.insert(inode.nid);
+        if !is_new.map_err(os("note it in a temporary file"))? {
             return Err(ExtractProblem::DirectoryTwice { nid: inode.nid });
         }
         let inherits_acl = self.levels.last().is_some_and(|level| level.hands_down_acl);

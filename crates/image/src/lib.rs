@@ -21,6 +21,7 @@ mod extract;
 mod find;
 mod image;
 mod map;
+mod nids;
 mod parts;
 mod pins;
 mod profile;
@@ -44,6 +45,7 @@ pub use extract::{
 };
 pub use image::{DeviceInfo, Image, OpenOptions};
 pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
+pub use nids::NidSet;
 pub use pins::PinReport;
 pub use profile::{HotRange, Profile, ProfileError, ProfileFault};
 pub use serve::Strategy;

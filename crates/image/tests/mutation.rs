@@ -37,6 +37,7 @@ fn examine(fixture: &Fixture) -> bool {
         work_bytes_max: 64 << 20,
         findings_max: 100,
         data: true,
+        ..CheckOptions::default()
     };
     check(&image, &options, &(), &AtomicBool::new(false)).is_clean()
 }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::measure::take_turns;
+use super::names::names;
+use super::part;
 use super::report::{Comparison, Unit};
 use super::{Findings, Options};
 use crate::Outcome;
@@ -34,11 +36,21 @@ const FIXED: [&str; 3] = [
     "--all-root",
 ];
 
+/// A part of the benchmark.
+#[derive(Clone, Copy)]
+enum Part {
+    Trees,
+    Names,
+}
+
+const PARTS: [(&str, Part); 2] = [("trees", Part::Trees), ("names", Part::Names)];
+
 /// Runs the benchmark.
 ///
 /// # Errors
 /// When a program or a corpus cannot be had, or a command fails.
 pub(super) fn image(options: &Options) -> Outcome<Findings> {
+    let parts = part::chosen(&PARTS, &options.only)?;
     peers::make()?;
     let bench = Bench {
         anteros: options.anteros()?,
@@ -48,13 +60,11 @@ pub(super) fn image(options: &Options) -> Outcome<Findings> {
     clear(&bench.scratch)?;
     fs::create_dir_all(&bench.scratch)?;
     let mut comparisons = Vec::new();
-    for name in options.corpora_or(&["minbase"]) {
-        let corpus = super::corpus(&name)?;
-        for configuration in CONFIGURATIONS {
-            let subject = format!("{name} {}", configuration.join(" "));
-            eprintln!("bench image: {subject}");
-            comparisons.extend(bench.compare(&corpus, configuration, &subject)?);
-        }
+    for (_, part) in parts {
+        comparisons.extend(match part {
+            Part::Trees => bench.trees(options)?,
+            Part::Names => names(&bench.anteros, &bench.scratch, bench.runs)?,
+        });
     }
     clear(&bench.scratch)?;
     Ok(Findings {
@@ -73,6 +83,20 @@ struct Bench {
 }
 
 impl Bench {
+    /// Everything about all trees.
+    fn trees(&self, options: &Options) -> Outcome<Vec<Comparison>> {
+        let mut comparisons = Vec::new();
+        for name in options.corpora_or(&["minbase"]) {
+            let corpus = super::corpus(&name)?;
+            for configuration in CONFIGURATIONS {
+                let subject = format!("{name} {}", configuration.join(" "));
+                eprintln!("bench image: {subject}");
+                comparisons.extend(self.compare(&corpus, configuration, &subject)?);
+            }
+        }
+        Ok(comparisons)
+    }
+
     /// Everything about one corpus with one configuration.
     fn compare(
         &self,
@@ -154,14 +178,14 @@ fn scratch() -> PathBuf {
 }
 
 /// An option with its value in one word.
-fn joined(option: &str, path: &Path) -> OsString {
+pub(super) fn joined(option: &str, path: &Path) -> OsString {
     let mut word = OsStr::new(option).to_owned();
     word.push(path);
     word
 }
 
 /// Removes a directory with all that is in it, if it is there.
-fn clear(directory: &Path) -> Outcome {
+pub(super) fn clear(directory: &Path) -> Outcome {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(format!("{}: {error}", directory.display()).into())

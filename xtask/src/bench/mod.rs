@@ -17,6 +17,7 @@ mod log;
 mod machine;
 mod measure;
 mod mounted;
+mod names;
 mod part;
 mod place;
 pub(crate) mod random;

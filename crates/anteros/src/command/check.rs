@@ -41,15 +41,19 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        // Half of it is for notes.
+        let memory = usize::try_from(self.image.memory).unwrap_or(usize::MAX);
         // A wrong checksum is one finding among others.
         let image = self.image.open_with(OpenOptions {
             verify_checksum: false,
+            cache_bytes: memory / 2,
             ..self.image.options()
         })?;
         let cancel = interrupt::flag()?;
         let options = CheckOptions {
             workers: self.workers.count(),
             data: !self.no_data,
+            memory_bytes: memory / 2,
             ..CheckOptions::default()
         };
         let bar = output::progress(self.quiet || self.json, "checking");

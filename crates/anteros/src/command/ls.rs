@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use anteros_core::FileKind;
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
-use anteros_image::{Error, Image};
+use anteros_image::{DirCursor, Error, Image, NidSet, OwnedDirent};
 use serde::Serialize;
 
 use crate::args::ImageArgs;
@@ -60,73 +61,177 @@ impl Args {
     pub fn run(self) -> Outcome {
         let image = self.image.open()?;
         let path = self.path.as_bytes();
-        let failure = |error| {
-            Failure::image(
-                format_args!("{}: {}", image.name(), output::name(path)),
-                &error,
-            )
+        let start = image.find(path).map_err(|error| {
+            let place = format_args!("{}: {}", image.name(), output::name(path));
+            Failure::image(place, &error)
+        })?;
+        let mut listing = Listing {
+            image: &image,
+            out: BufWriter::new(std::io::stdout().lock()),
+            is_long: self.long,
+            is_json: self.json,
+            entries: 0,
         };
-        let start = image.find(path).map_err(failure)?;
-        let mut entries = Vec::new();
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let is_bare = start.kind == FileKind::Directory && !self.recursive;
-        let prefix = if is_bare { Vec::new() } else { path.to_vec() };
-        let mut pending = vec![(prefix, start)];
-        let mut visited = std::collections::HashSet::new();
-        while let Some((prefix, inode)) = pending.pop() {
-            if !visited.insert(inode.nid) {
-                let message = format!(
-                    "{}: directory {} is part of itself",
-                    image.name(),
-                    inode.nid
-                );
-                return Err(Failure::new(Kind::Corrupt, message));
-            }
-            let mut below = Vec::new();
-            for (path, inode) in list(&image, &prefix, &inode).map_err(failure)? {
-                let entry = entry(&image, &path, &inode).map_err(failure)?;
-                if self.json {
-                    entries.push(entry);
-                } else {
-                    print(&mut out, &entry, self.long.then_some(&inode))?;
-                }
-                if self.recursive && inode.kind == FileKind::Directory {
-                    below.push((path, inode));
-                }
-            }
-            pending.extend(below.into_iter().rev());
+        listing.begin()?;
+        match start.kind {
+            FileKind::Directory => listing.tree(path, start, self.recursive)?,
+            _ => listing.entry(path, &start)?,
         }
-        out.flush()?;
-        drop(out);
-        if self.json {
-            output::json(&entries)?;
-        }
+        listing.end()?;
         Ok(Verdict::Good)
     }
 }
 
-/// What a directory holds, or the file itself.
-fn list(image: &Image, prefix: &[u8], inode: &Inode) -> Result<Vec<(Vec<u8>, Inode)>, Error> {
-    if inode.kind != FileKind::Directory {
-        return Ok(vec![(prefix.to_vec(), inode.clone())]);
+/// What the set of the directories that were listed takes in memory.
+const LISTED_BYTES: usize = 1 << 20;
+
+/// Entries are printed as they are read, so however many there are, they take no memory.
+struct Listing<'a, W: Write> {
+    image: &'a Image,
+    out: W,
+    is_long: bool,
+    is_json: bool,
+    /// How many were printed.
+    entries: u64,
+}
+
+/// A directory on the way.
+struct Level {
+    inode: Inode,
+    /// The length of its path.
+    path_bytes: usize,
+    /// Where to go on looking for directories in it.
+    cursor: DirCursor,
+}
+
+impl<W: Write> Listing<'_, W> {
+    fn begin(&mut self) -> Result<(), Failure> {
+        if self.is_json {
+            write!(self.out, "[")?;
+        }
+        Ok(())
     }
-    let entries = image.read_dir(inode)?;
-    let named = entries
-        .into_iter()
-        .filter(|e| !matches!(&e.name[..], b"." | b".."));
-    named
-        .map(|entry| {
-            let slash: &[u8] = if prefix.is_empty() || prefix.ends_with(b"/") {
-                b""
-            } else {
-                b"/"
+
+    fn end(&mut self) -> Result<(), Failure> {
+        if self.is_json {
+            let end = if self.entries == 0 { "]" } else { "\n]" };
+            writeln!(self.out, "{end}")?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn tree(&mut self, path: &[u8], start: Inode, recursive: bool) -> Result<(), Failure> {
+        let mut path = if recursive { path.to_vec() } else { Vec::new() };
+        self.directory(&path, &start)?;
+        if !recursive {
+            return Ok(());
+        }
+        let mut listed = NidSet::new(LISTED_BYTES);
+        listed.insert(start.nid)?;
+        let mut levels = vec![Level::new(start, path.len())];
+        while let Some(level) = levels.last_mut() {
+            path.truncate(level.path_bytes);
+            let Some(below) = self.next_directory(&path, level)? else {
+                levels.pop();
+                continue;
             };
-            Ok((
-                [prefix, slash, &entry.name].concat(),
-                image.inode(entry.nid)?,
-            ))
-        })
-        .collect()
+            path = joined(&path, &below.name);
+            let inode = self.inode(&path, below.nid)?;
+            if !listed.insert(inode.nid)? {
+                let (image, nid) = (self.image.name(), inode.nid);
+                let message = format!("{image}: directory {nid} is part of itself");
+                return Err(Failure::new(Kind::Corrupt, message));
+            }
+            self.directory(&path, &inode)?;
+            levels.push(Level::new(inode, path.len()));
+        }
+        Ok(())
+    }
+
+    /// Prints what a directory holds.
+    fn directory(&mut self, path: &[u8], dir: &Inode) -> Result<(), Failure> {
+        let mut printed = Ok(());
+        let image = self.image;
+        let read = image.visit_dir(dir, DirCursor::default(), |entry, _| {
+            if !matches!(entry.name, b"." | b"..") {
+                let path = joined(path, entry.name);
+                let inode = self.inode(&path, entry.nid);
+                printed = inode.and_then(|inode| self.entry(&path, &inode));
+            }
+            go_on_if(printed.is_ok())
+        });
+        read.map_err(|error| self.failure(path, &error))?;
+        printed
+    }
+
+    /// The next directory in one.
+    fn next_directory(
+        &self,
+        path: &[u8],
+        level: &mut Level,
+    ) -> Result<Option<OwnedDirent>, Failure> {
+        let mut found = None;
+        let from = level.cursor;
+        let read = self.image.visit_dir(&level.inode, from, |entry, next| {
+            let is_dot = matches!(entry.name, b"." | b"..");
+            if entry.kind == FileKind::Directory && !is_dot {
+                let (nid, kind, name) = (entry.nid, entry.kind, entry.name.to_vec());
+                found = Some(OwnedDirent { nid, kind, name });
+                level.cursor = next;
+            }
+            go_on_if(found.is_none())
+        });
+        read.map_err(|error| self.failure(path, &error))?;
+        Ok(found)
+    }
+
+    fn inode(&self, path: &[u8], nid: Nid) -> Result<Inode, Failure> {
+        let inode = self.image.inode(nid);
+        inode.map_err(|error| self.failure(path, &error))
+    }
+
+    fn entry(&mut self, path: &[u8], inode: &Inode) -> Result<(), Failure> {
+        let entry = entry(self.image, path, inode).map_err(|error| self.failure(path, &error))?;
+        if self.is_json {
+            let text = serde_json::to_string_pretty(&entry).map_err(std::io::Error::from)?;
+            let comma = if self.entries == 0 { "" } else { "," };
+            write!(self.out, "{comma}\n  {}", text.replace('\n', "\n  "))?;
+        } else {
+            print(&mut self.out, &entry, self.is_long.then_some(inode))?;
+        }
+        self.entries += 1;
+        Ok(())
+    }
+
+    fn failure(&self, path: &[u8], error: &Error) -> Failure {
+        let place = format_args!("{}: {}", self.image.name(), output::name(path));
+        Failure::image(place, error)
+    }
+}
+
+impl Level {
+    fn new(inode: Inode, path_bytes: usize) -> Self {
+        let cursor = DirCursor::default();
+        Self {
+            inode,
+            path_bytes,
+            cursor,
+        }
+    }
+}
+
+/// The path of a name in a directory.
+fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let is_apart = path.is_empty() || path.ends_with(b"/");
+    let slash: &[u8] = if is_apart { b"" } else { b"/" };
+    [path, slash, name].concat()
+}
+
+fn go_on_if(condition: bool) -> ControlFlow<()> {
+    match condition {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    }
 }
 
 fn entry(image: &Image, path: &[u8], inode: &Inode) -> Result<Entry, Error> {

@@ -1,5 +1,7 @@
 //! Decoding: the second pass, over the map of the image.
 
+use std::io;
+use std::iter::Peekable;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
@@ -8,18 +10,18 @@ use crate::map::{Location, Pcluster};
 use crate::{Image, Place, Result};
 
 use super::Run;
-use super::space::{Encoded, Part, What};
+use super::space::{Encoded, Part, Parts, What};
 
 /// Bytes of the image that a worker takes at a time, about.
 const BATCH_BYTES: u64 = 1 << 20;
+/// And no more extents.
+const BATCH_PARTS: usize = 1024;
 
-/// Decodes and reads all parts that are data, each byte once. `parts` are sorted.
-pub(super) fn check(run: &Run<'_>, parts: &[Part]) {
-    run.data_bytes_total.store(
-        Tasks::new(parts).map(|task| task.bytes()).sum(),
-        Ordering::Relaxed,
-    );
-    let tasks = Mutex::new(Tasks::new(parts));
+/// Decodes and reads all parts that are data, each byte once.
+pub(super) fn check(run: &Run<'_>, parts: &Parts) {
+    let total = Tasks::new(run, parts.iter()).map(|task| task.bytes()).sum();
+    run.data_bytes_total.store(total, Ordering::Relaxed);
+    let tasks = Mutex::new(Tasks::new(run, parts.iter()));
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         let mut buffers = Buffers::default();
@@ -37,9 +39,9 @@ pub(super) fn check(run: &Run<'_>, parts: &[Part]) {
 }
 
 /// What a worker takes at a time.
-enum Task<'p> {
-    /// Decodes these, see [`distinct`].
-    Decode(&'p [Part]),
+enum Task {
+    /// Decodes these.
+    Decode(Vec<(Part, Encoded)>),
     /// Reads bytes as they are.
     Read {
         place: Place,
@@ -48,10 +50,11 @@ enum Task<'p> {
     },
 }
 
-impl Task<'_> {
+impl Task {
     fn bytes(&self) -> u64 {
         match self {
-            Self::Decode(parts) => distinct(parts)
+            Self::Decode(parts) => parts
+                .iter()
                 .map(|(_, encoded)| u64::from(encoded.len))
                 .sum(),
             Self::Read { bytes, .. } => *bytes,
@@ -59,35 +62,25 @@ impl Task<'_> {
     }
 
     fn run(&self, run: &Run<'_>, buffers: &mut Buffers) {
-        match *self {
+        match self {
             Self::Decode(parts) => {
-                for (part, encoded) in distinct(parts) {
-                    run.ok(decode(run.image, buffers, part, encoded));
+                for (part, encoded) in parts {
+                    run.ok(decode(run.image, buffers, part, *encoded));
                 }
             }
             Self::Read { place, from, bytes } => {
-                buffers.decoded.resize(bytes as usize, 0);
-                run.ok(run.image.read_raw(place, from, &mut buffers.decoded));
+                buffers.decoded.resize(*bytes as usize, 0);
+                run.ok(run.image.read_raw(*place, *from, &mut buffers.decoded));
             }
         }
     }
 }
 
-/// The extents to decode: not those of which decoding the one before has shown that they decode.
-fn distinct(parts: &[Part]) -> impl Iterator<Item = (&Part, Encoded)> {
-    let mut before: Option<(&Part, Encoded)> = None;
-    parts.iter().filter_map(move |part| {
-        let What::Encoded(encoded) = part.what else {
-            return None;
-        };
-        let is_shown = before.is_some_and(|(other, shown)| {
-            part.is_on_same_bytes(other)
-                && encoded.encoding == shown.encoding
-                && (encoded.partial || encoded.len == shown.len)
-        });
-        before = before.filter(|_| is_shown).or(Some((part, encoded)));
-        (!is_shown).then_some((part, encoded))
-    })
+/// Whether decoding one extent has shown that another decodes.
+fn is_shown_by(part: &Part, encoded: Encoded, (other, shown): &(Part, Encoded)) -> bool {
+    part.is_on_same_bytes(other)
+        && encoded.encoding == shown.encoding
+        && (encoded.partial || encoded.len == shown.len)
 }
 
 /// The memory of a worker.
@@ -121,37 +114,38 @@ fn decode(image: &Image, buffers: &mut Buffers, part: &Part, encoded: Encoded) -
 }
 
 /// The tasks in the order of their addresses.
-struct Tasks<'p> {
-    parts: &'p [Part],
+struct Tasks<'r, 'i, P: Iterator<Item = io::Result<Part>>> {
+    run: &'r Run<'i>,
+    parts: Peekable<P>,
+    /// The plain part that is being handed out.
+    plain: Option<Part>,
     /// Everything plain in front of this has been handed out.
     covered: Location,
+    /// The extent that was handed out last.
+    decoded: Option<(Part, Encoded)>,
 }
 
-impl<'p> Tasks<'p> {
-    const fn new(parts: &'p [Part]) -> Self {
+impl<'r, 'i, P: Iterator<Item = io::Result<Part>>> Tasks<'r, 'i, P> {
+    fn new(run: &'r Run<'i>, parts: P) -> Self {
+        let covered = Location::Device {
+            device: 0,
+            address: 0,
+        };
         Self {
-            parts,
-            covered: Location::Device {
-                device: 0,
-                address: 0,
-            },
+            run,
+            parts: parts.peekable(),
+            plain: None,
+            covered,
+            decoded: None,
         }
-    }
-
-    fn take(&mut self, count: usize) -> &'p [Part] {
-        let (taken, rest) = self.parts.split_at(count);
-        self.parts = rest;
-        taken
     }
 
     /// The next piece of a plain part that was not handed out yet.
-    fn piece(&mut self, part: &Part) -> Option<Task<'p>> {
+    fn piece(&mut self, part: Part) -> Option<Task> {
         let from = part.location.max(self.covered);
         let left = part.end().saturating_sub(from.address());
         let bytes = left.min(BATCH_BYTES);
-        if bytes == left {
-            self.take(1);
-        }
+        self.plain = (bytes < left).then_some(part);
         self.covered = from.with_address(from.address() + bytes);
         (bytes > 0).then_some(Task::Read {
             place: part.place,
@@ -159,40 +153,63 @@ impl<'p> Tasks<'p> {
             bytes,
         })
     }
+
+    /// Extents to decode, `first` in front; `None` if those before have shown that they decode.
+    fn batch(&mut self, first: (Part, Encoded)) -> Option<Task> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some((part, encoded)) = next {
+            let shown = self.decoded.as_ref();
+            if !shown.is_some_and(|shown| is_shown_by(&part, encoded, shown)) {
+                batch.push((part, encoded));
+                self.decoded = Some((part, encoded));
+            }
+            bytes += part.bytes;
+            let has_room = bytes < BATCH_BYTES && batch.len() < BATCH_PARTS;
+            let goes_on = |next: &io::Result<Part>| {
+                has_room
+                    && matches!(
+                        next,
+                        Ok(Part {
+                            what: What::Encoded(_),
+                            ..
+                        })
+                    )
+            };
+            let more = self.parts.next_if(goes_on);
+            next = more.and_then(Result::ok).and_then(extent);
+        }
+        (!batch.is_empty()).then_some(Task::Decode(batch))
+    }
 }
 
-impl<'p> Iterator for Tasks<'p> {
-    type Item = Task<'p>;
+fn extent(part: Part) -> Option<(Part, Encoded)> {
+    match part.what {
+        What::Encoded(encoded) => Some((part, encoded)),
+        _ => None,
+    }
+}
 
-    fn next(&mut self) -> Option<Task<'p>> {
+impl<P: Iterator<Item = io::Result<Part>>> Iterator for Tasks<'_, '_, P> {
+    type Item = Task;
+
+    fn next(&mut self) -> Option<Task> {
         loop {
-            let part = self.parts.first()?;
-            match part.what {
-                What::Metadata | What::SharedXattr => {
-                    self.take(1);
+            let part = match self.plain.take() {
+                Some(part) => part,
+                None => {
+                    let part = self.parts.next()?;
+                    self.run.scratch(part)?
                 }
-                What::Flat | What::Chunk => {
-                    if let Some(task) = self.piece(part) {
-                        return Some(task);
-                    }
-                }
-                What::Encoded(_) => {
-                    let is_encoded = |p: &&Part| matches!(p.what, What::Encoded(_));
-                    let mut bytes = 0;
-                    let is_taken = |p: &&Part| {
-                        let has_room = bytes < BATCH_BYTES;
-                        bytes += p.bytes;
-                        has_room && is_encoded(p)
-                    };
-                    let count = self.parts.iter().take_while(is_taken).count();
-                    // What shares a pcluster stays together, or it would be decoded again.
-                    let last = &self.parts[count - 1];
-                    let more = self.parts[count..].iter();
-                    let more = more
-                        .take_while(|p| is_encoded(p) && p.is_on_same_bytes(last))
-                        .count();
-                    return Some(Task::Decode(self.take(count + more)));
-                }
+            };
+            let task = match part.what {
+                What::Metadata | What::SharedXattr => None,
+                What::Flat | What::Chunk => self.piece(part),
+                What::Encoded(encoded) => self.batch((part, encoded)),
+            };
+            if task.is_some() {
+                return task;
             }
         }
     }

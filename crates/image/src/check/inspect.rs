@@ -15,7 +15,7 @@ use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
 use crate::{Error, Place};
 
 use super::header::algorithm_bit;
-use super::space::{self, Encoded, Part, What};
+use super::space::{Encoded, Part, What};
 use super::{FindingKind, Run};
 
 /// An inode to be checked; only its extents in the range, unless that begins at 0.
@@ -34,8 +34,8 @@ const BROKEN_EXTENTS_MAX: u32 = 16;
 const INDEX_WORK_BYTES: u64 = 8;
 /// What looking up an extent counts as, in bytes.
 const EXTENT_WORK_BYTES: u64 = 64;
-/// With so many parts, a worker looks for the first time which of them are the same.
-const PARTS_BEFORE_SORT: usize = 1 << 18;
+/// A worker hands over so many parts at a time.
+const PARTS_MAX: usize = 1 << 10;
 
 impl Job {
     /// The jobs that check an inode.
@@ -60,8 +60,6 @@ impl Job {
 pub(super) struct Inspector<'r, 'i> {
     run: &'r Run<'i>,
     parts: Vec<Part>,
-    /// The number of parts at which to forget what is there twice.
-    parts_max: usize,
 }
 
 impl<'r, 'i> Inspector<'r, 'i> {
@@ -69,12 +67,12 @@ impl<'r, 'i> Inspector<'r, 'i> {
         Self {
             run,
             parts: Vec::new(),
-            parts_max: PARTS_BEFORE_SORT,
         }
     }
 
-    pub(super) fn into_parts(self) -> Vec<Part> {
-        self.parts
+    /// Hands over the parts that are left.
+    pub(super) fn finish(mut self) {
+        self.run.take_parts(&mut self.parts);
     }
 
     pub(super) fn inspect(&mut self, job: &Job) {
@@ -352,9 +350,8 @@ impl<'r, 'i> Inspector<'r, 'i> {
     }
 
     fn push_new(&mut self, part: Part) {
-        if self.parts.len() >= self.parts_max {
-            space::sort(&mut self.parts);
-            self.parts_max = self.parts_max.max(2 * self.parts.len());
+        if self.parts.len() >= PARTS_MAX {
+            self.run.take_parts(&mut self.parts);
         }
         self.parts.push(part);
     }

@@ -4,35 +4,62 @@
 //! the root are read again, for the inodes that something was found about: each directory once.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 
 use anteros_format::Nid;
 
 use crate::Image;
 
 use super::Finding;
-use super::walk::{BROKEN_BLOCKS_MAX, Tree};
+use super::names::Names;
+use super::walk::BROKEN_BLOCKS_MAX;
 
 /// Longer paths are not told.
 const PATH_BYTES_MAX: usize = 4096;
 
-pub(super) fn fill_in(image: &Image, tree: &Tree, findings: &mut [Finding]) {
-    let names = names(image, wanted(tree, findings));
+/// Directories on the way to the root, and on all such ways together.
+const DEPTH_MAX: usize = PATH_BYTES_MAX / 2;
+const WANTED_MAX: usize = 1 << 16;
+
+/// The directory in which each inode was met that something was found about, or that is above one.
+type Parents = HashMap<Nid, Nid>;
+
+pub(super) fn fill_in(image: &Image, all: &Names, findings: &mut [Finding]) -> io::Result<()> {
+    let parents = parents(all, findings)?;
+    let names = names(image, wanted(&parents));
     for finding in findings {
-        let nid = finding.place.nid().filter(|nid| tree.contains_key(nid));
-        finding.path = nid.and_then(|nid| path(image, tree, &names, nid));
+        let nid = finding.place.nid();
+        finding.path = nid.and_then(|nid| path(image, &parents, &names, nid));
     }
+    Ok(())
+}
+
+fn parents(all: &Names, findings: &[Finding]) -> io::Result<Parents> {
+    let mut parents = Parents::new();
+    for finding in findings {
+        let mut next = finding.place.nid();
+        for _ in 0..DEPTH_MAX {
+            let Some(nid) = next.filter(|nid| !parents.contains_key(nid)) else {
+                break;
+            };
+            let Some(parent) = super::names::parent(all, nid)? else {
+                break;
+            };
+            if parents.len() == WANTED_MAX {
+                return Ok(parents);
+            }
+            parents.insert(nid, parent);
+            next = Some(parent);
+        }
+    }
+    Ok(parents)
 }
 
 /// The inodes whose names are wanted, by the directory that has them.
-fn wanted(tree: &Tree, findings: &[Finding]) -> HashMap<Nid, HashSet<Nid>> {
+fn wanted(parents: &Parents) -> HashMap<Nid, HashSet<Nid>> {
     let mut wanted: HashMap<Nid, HashSet<Nid>> = HashMap::new();
-    for finding in findings {
-        let mut next = finding.place.nid();
-        while let Some(nid) = next {
-            let parent = tree.get(&nid).map(|known| known.parent);
-            next = parent
-                .filter(|&parent| parent != nid && wanted.entry(parent).or_default().insert(nid));
-        }
+    for (&nid, &parent) in parents.iter().filter(|(nid, parent)| nid != parent) {
+        wanted.entry(parent).or_default().insert(nid);
     }
     wanted
 }
@@ -81,7 +108,7 @@ fn read_names(
 /// The path from the root, which itself has the empty one; `None` for inodes that no directory names.
 fn path(
     image: &Image,
-    tree: &Tree,
+    parents: &Parents,
     names: &HashMap<Nid, Vec<u8>>,
     mut nid: Nid,
 ) -> Option<Vec<u8>> {
@@ -94,7 +121,7 @@ fn path(
             return None;
         }
         components.push(name);
-        nid = tree.get(&nid)?.parent;
+        nid = *parents.get(&nid)?;
     }
     components.reverse();
     Some(components.join(&b'/'))

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 
+use anteros_core::Sorted;
 use anteros_format::Nid;
 
-use crate::map::Location;
-use crate::{Encoding, Place};
+use crate::Place;
+use crate::map::{Encoding, Location};
 
 use super::{FindingKind, Run};
 
 /// A run of bytes that something takes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) location: Location,
     pub(super) bytes: u64,
@@ -92,6 +93,11 @@ impl Part {
         (self.location, self.bytes) == (other.location, other.bytes)
     }
 
+    /// Whether one of both is enough, as they say the same of the same bytes.
+    pub(super) fn is_repeated_by(&self, other: &Self) -> bool {
+        self.is_on_same_bytes(other) && self.what == other.what && self.may_share(other)
+    }
+
     /// Whether both may lie on the same bytes.
     fn may_share(&self, other: &Self) -> bool {
         let same = self.is_on_same_bytes(other);
@@ -103,27 +109,34 @@ impl Part {
     }
 }
 
-/// Sorts parts by address. What several files share in the same way is kept once, with the first of
-/// their places: however many extents an index claims, the map has no more parts than the image has
-/// different ones.
-pub(super) fn sort(parts: &mut Vec<Part>) {
-    parts.sort_unstable_by_key(Part::sort_key);
-    parts.dedup_by(|part, before| {
-        part.is_on_same_bytes(before) && part.what == before.what && part.may_share(before)
-    });
+/// The map of the image, by address. What several files share in the same way is kept once, with the
+/// first of their places: however many extents an index claims, the map has no more parts than the
+/// image has different ones.
+pub(super) type Parts = Sorted<Part>;
+
+impl Ord for Part {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.sort_key().cmp(&other.sort_key())
+    }
 }
 
-/// Notes all overlaps, and returns how many bytes lie in blocks that nothing refers to. `parts` are
-/// sorted.
-pub(super) fn check(run: &Run<'_>, parts: &[Part]) -> u64 {
+impl PartialOrd for Part {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Notes all overlaps, and returns how many bytes lie in blocks that nothing refers to.
+pub(super) fn check(run: &Run<'_>, parts: &Parts) -> u64 {
     let sb = run.image.superblock();
-    let mut furthest: Option<&Part> = None;
+    let mut furthest: Option<Part> = None;
     let mut reached_block = 0;
     let mut used_blocks = 0;
-    for part in parts.iter().filter(|part| !part.is_inline()) {
+    let known = parts.iter().map_while(|part| run.scratch(part));
+    for part in known.filter(|part| !part.is_inline()) {
         let before = furthest.filter(|before| before.device() == part.device());
         if let Some(before) = before.filter(|before| before.end() > part.location.address()) {
-            note_overlap(run, before, part);
+            note_overlap(run, &before, &part);
         }
         if before.is_none_or(|before| before.end() <= part.end()) {
             furthest = Some(part);
@@ -167,6 +180,8 @@ fn note_unreachable(run: &Run<'_>, used_blocks: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use anteros_core::Sorter;
+
     use super::*;
 
     fn part(address: u64, nid: u64, what: What) -> Part {
@@ -191,14 +206,15 @@ mod tests {
         let whole = encoded(9000, Encoding::Compressed(anteros_core::Algorithm::Lz4));
         let shorter = encoded(8000, Encoding::Compressed(anteros_core::Algorithm::Lz4));
         let other = encoded(9000, Encoding::Compressed(anteros_core::Algorithm::Zstd));
-        let mut parts = Vec::new();
+        let mut sorter = Sorter::new(0);
         for nid in [3, 1, 2] {
             for what in [whole, other, shorter, What::Chunk, What::Flat] {
-                parts.push(part(4096, nid, what));
+                sorter.push(part(4096, nid, what)).unwrap();
             }
         }
-        sort(&mut parts);
-        let kept: Vec<_> = parts.iter().map(|part| (part.what, part.nid())).collect();
+        let parts = sorter.finish().unwrap();
+        let parts = parts.iter().map(Result::unwrap);
+        let kept: Vec<_> = parts.map(|part| (part.what, part.nid())).collect();
         let first = Some(Nid(1));
         // Flat data cannot be shared: each place is told of.
         let expected = [

@@ -1,33 +1,22 @@
 //! The directories: each is read once, each inode is handed to the workers once.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
-use anteros_core::FileKind;
+use anteros_core::{FileKind, Sorter};
 use anteros_format::dirent::{DirBlock, Dirent};
 use anteros_format::inode::Inode;
 use anteros_format::{Corrupt, Nid};
 use crossbeam_channel::Sender;
 
-use crate::{Error, Place};
+use crate::{Error, Map, NidSet, Place};
 
+use super::header;
 use super::inspect::{Inspector, Job};
-use super::space::Part;
+use super::names::{self, First, Name, Names};
+use super::pending::{Directory, Pending};
 use super::{FindingKind, Run};
-
-/// What the walk knows of every inode it met.
-pub(super) type Tree = HashMap<Nid, Known>;
-
-/// What is known of an inode.
-#[derive(Debug)]
-pub(super) struct Known {
-    /// The directory in which its first name was found; of the root and nameless inodes, itself.
-    pub(super) parent: Nid,
-    /// `None` if it cannot be read.
-    kind: Option<FileKind>,
-    nlink: u32,
-    names: u64,
-}
 
 /// A directory is given up after so many blocks that are unreadable or not in order. As names
 /// ascend, what repeats itself for ever is not in order.
@@ -36,10 +25,13 @@ pub(super) const BROKEN_BLOCKS_MAX: u32 = 64;
 const BATCH_JOBS: usize = 32;
 /// Batches that may wait.
 const BATCHES_MAX: usize = 64;
+/// Unreadable inodes that are remembered, so that each is told of once.
+const UNREADABLE_MAX: usize = 1 << 14;
 
-/// Walks the tree while workers check what it meets; their parts are added to `parts`.
-pub(super) fn walk(run: &Run<'_>, parts: &mut Vec<Part>) -> Tree {
-    std::thread::scope(|scope| {
+/// Walks the tree while workers check what it meets. Returns the names that it met, unless the
+/// temporary file failed.
+pub(super) fn walk(run: &Run<'_>) -> Option<Names> {
+    let names = std::thread::scope(|scope| {
         let (sender, receiver) = crossbeam_channel::bounded::<Vec<Job>>(BATCHES_MAX);
         let work = || {
             let receiver = receiver.clone();
@@ -49,24 +41,38 @@ pub(super) fn walk(run: &Run<'_>, parts: &mut Vec<Part>) -> Tree {
                     .iter()
                     .flatten()
                     .for_each(|job| inspector.inspect(&job));
-                inspector.into_parts()
+                inspector.finish();
             })
         };
-        let workers: Vec<_> = (0..run.workers()).map(|_| work()).collect();
-        let tree = Walker::new(run, sender).walk();
-        for worker in workers {
-            parts.extend(worker.join().expect("a worker does not panic"));
+        for _ in 0..run.workers() {
+            work();
         }
-        tree
-    })
+        Walker::new(run, sender).walk()
+    });
+    let names = run.scratch(names?.finish())?;
+    if !run.is_ended() {
+        check_inodes(run, &names);
+    }
+    Some(names)
 }
 
 struct Walker<'r, 'i> {
     run: &'r Run<'i>,
     jobs: Sender<Vec<Job>>,
     batch: Vec<Job>,
-    tree: Tree,
-    pending: Vec<Arc<Inode>>,
+    /// The inodes that were met and can be read.
+    met: NidSet,
+    unreadable: HashSet<Nid>,
+    names: Sorter<Name>,
+    pending: Pending,
+}
+
+/// An inode that was met.
+struct Met {
+    /// `None` if it cannot be read.
+    kind: Option<FileKind>,
+    /// Whether this was its first name.
+    is_new: bool,
 }
 
 /// What is gathered while a directory is read.
@@ -86,63 +92,78 @@ impl<'r, 'i> Walker<'r, 'i> {
             run,
             jobs,
             batch: Vec::new(),
-            tree: Tree::new(),
-            pending: Vec::new(),
+            met: NidSet::new(run.options.memory_bytes / 8),
+            unreadable: HashSet::new(),
+            names: Sorter::new(run.options.memory_bytes / 4),
+            pending: Pending::default(),
         }
     }
 
-    fn walk(mut self) -> Tree {
+    fn walk(mut self) -> Option<Sorter<Name>> {
+        let walked = self.walk_tree();
+        self.send_batch();
+        self.run.scratch(walked)?;
+        Some(self.names)
+    }
+
+    fn walk_tree(&mut self) -> io::Result<()> {
         let sb = self.run.image.superblock();
-        let root = self.meet(sb.root, sb.root);
+        let root = self.meet(sb.root, sb.root)?.kind;
         if let Some(kind) = root.filter(|&kind| kind != FileKind::Directory) {
             self.run
                 .note(Place::Inode(sb.root), FindingKind::RootKind { kind });
         }
-        while let Some(dir) = self.pending.pop() {
-            self.read_directory(&dir);
-        }
-        if !self.run.is_ended() {
-            self.check_links();
+        while let Some(dir) = self.pending.pop()? {
+            self.read_directory(dir)?;
         }
         for special in [sb.packed, sb.metabox].into_iter().flatten() {
-            if !self.tree.contains_key(&special) {
-                self.meet(special, special);
+            if !self.met.contains(special)? {
+                self.meet(special, special)?;
             }
         }
-        self.send_batch();
-        self.tree
+        Ok(())
     }
 
-    /// Meets an inode, perhaps for the first time; `None` if it cannot be read.
-    fn meet(&mut self, nid: Nid, parent: Nid) -> Option<FileKind> {
-        if let Some(known) = self.tree.get_mut(&nid) {
-            known.names += 1;
-            return known.kind;
+    /// Meets an inode, perhaps for the first time.
+    fn meet(&mut self, nid: Nid, parent: Nid) -> io::Result<Met> {
+        if self.met.contains(nid)? {
+            let inode = self.run.image.inode(nid).ok();
+            return self.name(nid, parent, inode.as_ref(), false);
         }
-        if !self.run.spend(anteros_format::inode::EXTENDED_BYTES as u64) {
-            return None;
+        let bytes = anteros_format::inode::EXTENDED_BYTES as u64;
+        if self.unreadable.contains(&nid) || !self.run.spend(bytes) {
+            return self.name(nid, parent, None, false);
         }
-        let inode = self.run.ok(self.run.image.inode(nid)).map(Arc::new);
-        let kind = inode.as_ref().map(|inode| inode.kind);
-        let nlink = inode.as_ref().map_or(0, |inode| inode.nlink);
-        self.tree.insert(
-            nid,
-            Known {
-                parent,
-                kind,
-                nlink,
-                names: 1,
-            },
-        );
-        if let Some(inode) = inode {
-            if inode.kind == FileKind::Directory {
-                self.pending.push(inode.clone());
+        let Some(inode) = self.run.ok(self.run.image.inode(nid)) else {
+            if self.unreadable.len() < UNREADABLE_MAX {
+                self.unreadable.insert(nid);
             }
-            for job in Job::split(inode) {
-                self.send(job);
-            }
+            return self.name(nid, parent, None, true);
+        };
+        self.met.insert(nid)?;
+        let met = self.name(nid, parent, Some(&inode), true)?;
+        if inode.kind == FileKind::Directory {
+            self.pending.push(Directory { nid, parent })?;
         }
-        kind
+        for job in Job::split(Arc::new(inode)) {
+            self.send(job);
+        }
+        Ok(met)
+    }
+
+    /// Notes a name of an inode.
+    fn name(
+        &mut self,
+        nid: Nid,
+        parent: Nid,
+        inode: Option<&Inode>,
+        is_new: bool,
+    ) -> io::Result<Met> {
+        let kind = inode.map(|inode| inode.kind);
+        let nlink = inode.map_or(0, |inode| inode.nlink);
+        let first = is_new.then_some(First { kind, nlink });
+        self.names.push(Name { nid, parent, first })?;
+        Ok(Met { kind, is_new })
     }
 
     fn send(&mut self, job: Job) {
@@ -157,11 +178,12 @@ impl<'r, 'i> Walker<'r, 'i> {
         let _ = self.jobs.send(std::mem::take(&mut self.batch));
     }
 
-    fn read_directory(&mut self, dir: &Inode) {
+    fn read_directory(&mut self, directory: Directory) -> io::Result<()> {
         // Whatever is wrong with its index, the worker that has its job will tell.
-        let Ok(map) = self.run.image.map(dir) else {
-            return;
+        let Some((dir, map)) = self.open(directory.nid) else {
+            return Ok(());
         };
+        let dir = &dir;
         let mut gathered = Gathered {
             whole: true,
             ..Gathered::default()
@@ -173,7 +195,7 @@ impl<'r, 'i> Walker<'r, 'i> {
                 .run
                 .spend(self.run.image.superblock().block_bytes().into())
             {
-                return;
+                return Ok(());
             }
             let place = Place::Directory {
                 nid: dir.nid,
@@ -181,7 +203,7 @@ impl<'r, 'i> Walker<'r, 'i> {
             };
             let block = self.run.image.dir_block(dir, &map, number, &mut buf);
             let is_sound = match self.run.ok(block) {
-                Some(block) => self.take_block(dir, place, &block, &mut gathered),
+                Some(block) => self.take_block(directory, place, &block, &mut gathered)?,
                 None => {
                     gathered.whole = false;
                     false
@@ -191,43 +213,50 @@ impl<'r, 'i> Walker<'r, 'i> {
             if broken == BROKEN_BLOCKS_MAX {
                 self.run
                     .note(place, FindingKind::DirectoryAbandoned { broken });
-                return;
+                return Ok(());
             }
         }
         self.finish_directory(dir, &gathered);
+        Ok(())
+    }
+
+    fn open(&self, nid: Nid) -> Option<(Inode, Map)> {
+        let dir = self.run.image.inode(nid).ok()?;
+        let map = self.run.image.map(&dir).ok()?;
+        Some((dir, map))
     }
 
     /// Takes the entries of a block; `false` if not all of them are as they should be.
     fn take_block(
         &mut self,
-        dir: &Inode,
+        dir: Directory,
         place: Place,
         block: &DirBlock<'_>,
         gathered: &mut Gathered,
-    ) -> bool {
+    ) -> io::Result<bool> {
         let mut is_sound = true;
         for index in 0..block.len() {
             let entry = block.entry(index).map_err(Error::corrupt(place));
             is_sound &= match self.run.ok(entry) {
-                Some(entry) => self.take_entry(dir, place, index, &entry, gathered),
+                Some(entry) => self.take_entry(dir, place, index, &entry, gathered)?,
                 None => {
                     gathered.whole = false;
                     false
                 }
             };
         }
-        is_sound
+        Ok(is_sound)
     }
 
     /// Takes an entry; `false` if it is not in order.
     fn take_entry(
         &mut self,
-        dir: &Inode,
+        dir: Directory,
         place: Place,
         index: usize,
         entry: &Dirent<'_>,
         gathered: &mut Gathered,
-    ) -> bool {
+    ) -> io::Result<bool> {
         let ascends = entry.name > gathered.previous.as_slice();
         if !ascends {
             let name = entry.name.escape_ascii().to_string();
@@ -248,21 +277,16 @@ impl<'r, 'i> Walker<'r, 'i> {
             }
             b".." => {
                 gathered.dot_dot = true;
-                let parent = self
-                    .tree
-                    .get(&dir.nid)
-                    .map_or(dir.nid, |known| known.parent);
-                self.check_dot(place, "..", entry, parent);
+                self.check_dot(place, "..", entry, dir.parent);
             }
             _ => {
-                let is_new = !self.tree.contains_key(&entry.nid);
-                let kind = self.meet(entry.nid, dir.nid);
-                self.check_entry(place, entry, kind, is_new);
-                let is_dir = kind.unwrap_or(entry.kind) == FileKind::Directory;
+                let met = self.meet(entry.nid, dir.nid)?;
+                self.check_entry(place, entry, &met);
+                let is_dir = met.kind.unwrap_or(entry.kind) == FileKind::Directory;
                 gathered.subdirectories += u64::from(is_dir);
             }
         }
-        ascends
+        Ok(ascends)
     }
 
     fn check_dot(&self, place: Place, name: &'static str, entry: &Dirent<'_>, expected: Nid) {
@@ -290,8 +314,8 @@ impl<'r, 'i> Walker<'r, 'i> {
         }
     }
 
-    fn check_entry(&self, place: Place, entry: &Dirent<'_>, kind: Option<FileKind>, is_new: bool) {
-        let Some(is) = kind else { return };
+    fn check_entry(&self, place: Place, entry: &Dirent<'_>, met: &Met) {
+        let Some(is) = met.kind else { return };
         let (nid, says) = (entry.nid, entry.kind);
         let name = || entry.name.escape_ascii().to_string();
         if is != says {
@@ -305,7 +329,7 @@ impl<'r, 'i> Walker<'r, 'i> {
                 },
             );
         }
-        if is == FileKind::Directory && !is_new {
+        if is == FileKind::Directory && !met.is_new {
             self.run.note(
                 place,
                 FindingKind::DirectoryNamedTwice { name: name(), nid },
@@ -342,15 +366,23 @@ impl<'r, 'i> Walker<'r, 'i> {
             );
         }
     }
+}
 
-    fn check_links(&self) {
-        for (&nid, known) in &self.tree {
-            let counted = known.kind.is_some_and(|kind| kind != FileKind::Directory);
-            if counted && u64::from(known.nlink) != known.names {
-                let (recorded, found) = (known.nlink, known.names);
-                self.run
-                    .note(Place::Inode(nid), FindingKind::Links { recorded, found });
-            }
+/// Checks the number of inodes, and of the names of each.
+fn check_inodes(run: &Run<'_>, names: &Names) {
+    let mut found = 0;
+    let inodes = names::inodes(names);
+    for inode in inodes.map_while(|inode| run.scratch(inode)) {
+        found += 1;
+        let First { kind, nlink } = inode.first;
+        let counted = kind.is_some_and(|kind| kind != FileKind::Directory);
+        if counted && u64::from(nlink) != inode.names && !inode.is_nameless {
+            let (recorded, found) = (nlink, inode.names);
+            run.note(
+                Place::Inode(inode.nid),
+                FindingKind::Links { recorded, found },
+            );
         }
     }
+    header::check_totals(run, found);
 }
