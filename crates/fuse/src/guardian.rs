@@ -134,7 +134,7 @@ pub fn is_guardian() -> bool {
 ///
 /// # Errors
 ///
-/// When this process was not started by [`Guardian::start`].
+/// When this process was not started by `Guardian::start`.
 pub fn guard() -> io::Result<()> {
     ioctl::close_beyond_streams()?;
     let _ = rustix::thread::set_name(SHORT_NAME);
