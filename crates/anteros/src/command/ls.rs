@@ -62,7 +62,7 @@ impl Args {
         let image = self.image.open()?;
         let path = self.path.as_bytes();
         let start = image.find(path).map_err(|error| {
-            let place = format_args!("{}: {}", image.name(), output::name(path));
+            let place = format!("{}: {}", image.name(), output::name(path));
             Failure::image(place, &error)
         })?;
         let mut listing = Listing {
@@ -204,7 +204,7 @@ impl<W: Write> Listing<'_, W> {
     }
 
     fn failure(&self, path: &[u8], error: &Error) -> Failure {
-        let place = format_args!("{}: {}", self.image.name(), output::name(path));
+        let place = format!("{}: {}", self.image.name(), output::name(path));
         Failure::image(place, error)
     }
 }
