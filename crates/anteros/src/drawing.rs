@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 
 use crate::failure::{Failure, Kind};
 
-/// How a file begins that is a drawing.
+/// The first bytes of a drawing.
 const BEGIN: &[u8] = b"<svg ";
 
 /// Writes a drawing into a file: one that is not there yet, is empty, or holds a drawing already; or into a pipe or terminal. Whatever

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Kind};
 
-/// How the kinds of file system begin that are served by this program.
+/// The first letters of the kinds of file system that this program serves.
 const OURS: &str = "fuse.anteros";
 /// What a mounted log is.
 pub const LOG: &str = "fuse.anteros-log";

@@ -703,7 +703,7 @@ struct Walker<'a> {
     shut: Vec<(Arc<Trail>, Level)>,
 }
 
-/// What the set of the directories that were made takes in memory.
+/// Memory for the set of directories that were made, in bytes.
 const ENTERED_BYTES: usize = 1 << 20;
 
 /// Entries of a directory that are read at a time.

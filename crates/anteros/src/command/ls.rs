@@ -82,7 +82,7 @@ impl Args {
     }
 }
 
-/// What the set of the directories that were listed takes in memory.
+/// Memory for the set of directories that were listed, in bytes.
 const LISTED_BYTES: usize = 1 << 20;
 
 /// Entries are printed as they are read, so however many there are, they take no memory.
@@ -91,7 +91,7 @@ struct Listing<'a, W: Write> {
     out: W,
     is_long: bool,
     is_json: bool,
-    /// How many were printed.
+    /// The number of entries printed.
     entries: u64,
 }
 
@@ -100,7 +100,7 @@ struct Level {
     inode: Inode,
     /// The length of its path.
     path_bytes: usize,
-    /// Where to go on looking for directories in it.
+    /// The position from which its directories are looked for.
     cursor: DirCursor,
 }
 

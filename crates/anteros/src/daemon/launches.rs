@@ -16,7 +16,7 @@ use crate::output;
 /// How often a record is written, if anything is new.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 
-/// How many temporary files were named.
+/// The number of temporary files that were named.
 static TEMPORARIES: AtomicU64 = AtomicU64::new(0);
 
 /// The file that a mount records launches in.

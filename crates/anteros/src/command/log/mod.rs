@@ -22,7 +22,7 @@ use anteros_log::LogError;
 
 use crate::failure::{Failure, Kind, Outcome};
 
-/// How long a log may be in use until it is refused for that, and how often that is asked.
+/// The time to wait for a log that is in use, and the time between two tries.
 const PATIENCE: Duration = Duration::from_secs(2);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
