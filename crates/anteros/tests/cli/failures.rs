@@ -205,7 +205,7 @@ fn an_interrupted_build_leaves_nothing() {
     endless.set_len(1 << 40).unwrap();
     for signal in [Signal::INT, Signal::TERM] {
         let child = shop
-            .command("mkfs image src -zlz4 --holes compress")
+            .heeding("mkfs image src -zlz4 --holes compress")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

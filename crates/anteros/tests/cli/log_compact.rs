@@ -78,7 +78,7 @@ fn it_may_be_stopped_and_keeps_what_is_done() {
     let daemon = mount(&shop, "--policy record");
     let program = install(&shop);
     let compact = shop
-        .command("log compact mnt/bin --rate 2M")
+        .heeding("log compact mnt/bin --rate 2M")
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_secs(2));

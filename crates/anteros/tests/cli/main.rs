@@ -20,6 +20,7 @@ mod places;
 mod refusals;
 mod semantics;
 mod set_ids;
+mod signals;
 mod soak;
 mod stat;
 mod targets;
@@ -103,6 +104,20 @@ impl Workshop {
     fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
+            .args(arguments.split_whitespace())
+            .current_dir(self.dir.path())
+            .env_remove("SOURCE_DATE_EPOCH")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The program as a terminal starts it: it heeds the signals that end a process, even where the tests themselves
+    /// were started to ignore them, as in the background of a script.
+    fn heeding(&self, arguments: &str) -> Command {
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal=INT,TERM,HUP,QUIT")
+            .arg(&self.program)
             .args(arguments.split_whitespace())
             .current_dir(self.dir.path())
             .env_remove("SOURCE_DATE_EPOCH")

@@ -131,7 +131,7 @@ fn a_daemon_in_the_foreground_unmounts_when_told_to_stop() {
     let mount = shop.path("mnt");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut child = shop
-            .command("mount --fuse --foreground image mnt")
+            .heeding("mount --fuse --foreground image mnt")
             .spawn()
             .unwrap();
         wait_for(&mount, true);
