@@ -10,6 +10,13 @@ msrv=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 # The installer of Rust toolchains for this machine.
 rustup_init=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
 
+# The Rust whose formatter and linter judge a change, whatever Rust is the newest: those of others only warn.
+lints_rust=1.95.0
+
+# A bare environment has none of these, and programs count on them.
+[ -n "${HOME-}" ] || HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
+export HOME="${HOME:-/}" USER="${USER:-$(id -un)}" TERM="${TERM:-dumb}"
+
 export DEBIAN_FRONTEND=noninteractive
 export ANTEROS_PEERS=${ANTEROS_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/anteros/peers}
 PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
@@ -79,12 +86,35 @@ need_rust() {
     return 1
 }
 
-# The formatter and the linter of the toolchain.
+# Whether a cargo has a formatter and a linter: has_lints CARGO...
+has_lints() { "$@" fmt --version >/dev/null 2>&1 && "$@" clippy --version >/dev/null 2>&1; }
+
+# The formatter and the linter of $lints_rust. Sets lints, the cargo that has them, or that of the present toolchain,
+# and lints_are_pinned, which is no when it is the latter.
 need_rust_lints() {
-    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    lints=(cargo) lints_are_pinned=yes
+    if [ "$(cargo_version)" = "$lints_rust" ]; then
+        has_lints cargo || add_lints
+        return
+    fi
     if have rustup; then
-        say 'installing rustfmt and clippy by rustup (for the style checks)'
-        rustup component add rustfmt clippy </dev/null
+        lints=(rustup run "$lints_rust" cargo)
+        has_lints "${lints[@]}" && return
+        say "installing rustfmt and clippy of Rust $lints_rust by rustup (for the style checks)"
+        timeout 600 rustup toolchain install "$lints_rust" --profile minimal --component rustfmt,clippy \
+            --no-self-update </dev/null >/dev/null 2>&1
+        has_lints "${lints[@]}" && return
+    fi
+    say "without Rust $lints_rust, formatter and linter are those of cargo $(cargo_version), and only warn"
+    lints=(cargo) lints_are_pinned=no
+    has_lints cargo || add_lints
+}
+
+# The formatter and the linter of the present toolchain.
+add_lints() {
+    if have rustup; then
+        say "installing rustfmt and clippy of Rust $(cargo_version) by rustup (for the style checks)"
+        timeout 600 rustup component add rustfmt clippy </dev/null
     else
         add_packages 'for the style checks' rustfmt rust-clippy
     fi
@@ -96,8 +126,20 @@ need_cc() { have cc || add_packages 'the linker that Rust uses' gcc libc6-dev; }
 # A C++ compiler, for libFuzzer.
 need_cxx() { have c++ || add_packages 'libFuzzer is C++' g++; }
 
-# The helper that lets users mount FUSE file systems.
-need_fuse() { have fusermount3 || add_packages 'fusermount3, to mount without being root' fuse3; }
+# The helper that lets users mount FUSE file systems, and the device, which udev would open to all.
+need_fuse() {
+    [ ! -e /dev/fuse ] || open_to_all /dev/fuse
+    have fusermount3 || add_packages 'fusermount3, to mount without being root' fuse3
+}
+
+# Opens a device to all users unless it is: open_to_all DEVICE
+open_to_all() {
+    local mode
+    mode=$(stat -c %a "$1") || return
+    [ $((0$mode & 6)) != 6 ] || return 0
+    say "opening $1 to all users; its mode was $mode (it is 666 where udev runs)"
+    as_root chmod 666 "$1"
+}
 
 # Commands to set and read attributes and access control lists, and to compare trees.
 need_tree_tools() {
