@@ -3,7 +3,7 @@
 //! Nothing here installs anything, asks the network or compiles.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -72,6 +72,57 @@ fn the_test_command_tells_its_options_and_refuses_others() {
         refused.text.contains("unknown argument: --fast"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn the_demo_tells_its_options_and_refuses_what_is_no_directory() {
+    let help = run(Command::new("./demo").arg("--help"));
+    assert_eq!(help.status, Some(0), "{help:?}");
+    assert!(help.text.contains("./demo [DIRECTORY]"), "{help:?}");
+    for (arguments, told) in [
+        (&["--quick"][..], "unknown option: --quick"),
+        (&["/none/such"], "no such directory: /none/such"),
+        (&["/", "/"], "one directory at most"),
+    ] {
+        let refused = run(Command::new("./demo").args(arguments));
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(refused.text.contains(told), "{told}: {refused:?}");
+    }
+}
+
+/// A directory for PATH that has these programs of the machine, and nothing else yet.
+fn programs(names: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        let found = bash(&format!("command -v {name}"));
+        symlink(found.text.trim(), dir.path().join(name)).unwrap();
+    }
+    dir
+}
+
+fn write_program(path: &Path, lines: &str) {
+    fs::write(path, lines).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Without sudo and without apt-get there is no way to get a compiler: nothing is built, and the status says so.
+#[test]
+fn the_demo_ends_where_no_compiler_can_be_had() {
+    let bin = programs(&[
+        "bash", "cat", "cut", "dirname", "env", "getent", "head", "id", "realpath", "sed", "sort",
+        "uname",
+    ]);
+    let built = bin.path().join("built");
+    let cargo = "#!/bin/sh\ncase $1 in --version) echo cargo 1.95.0;; *) echo \"$@\" >>\"${0%/*}/built\";; esac\n";
+    // A program that was written by this process may be busy in what another thread starts; a shell reads this one.
+    write_program(&bin.path().join("cargo.sh"), cargo);
+    symlink("cargo.sh", bin.path().join("cargo")).unwrap();
+    let said = run(Command::new("./demo")
+        .env("PATH", bin.path())
+        .env("CARGO_HOME", bin.path()));
+    assert_eq!(said.status, Some(1), "{said:?}");
+    assert!(said.text.contains("please install gcc"), "{said:?}");
+    assert!(!built.exists(), "{said:?}");
 }
 
 #[test]
