@@ -82,6 +82,7 @@ pub(crate) fn duplicate(error: &FsError) -> FsError {
         FsError::NameTooLong => FsError::NameTooLong,
         FsError::TooManyLinks => FsError::TooManyLinks,
         FsError::ReadOnly => FsError::ReadOnly,
+        FsError::Later => FsError::Later,
         FsError::Host(error) => FsError::Host(duplicate_io(error)),
     }
 }

@@ -212,6 +212,10 @@ pub enum FsError {
     /// Nothing can be changed, or nothing any more.
     #[error("read-only file system")]
     ReadOnly,
+    /// Others keep it from being done for now, for as long as they like perhaps. Nothing was changed: the same call may be made
+    /// again.
+    #[error("resource temporarily unavailable")]
+    Later,
     /// What is stored is broken; the text says where and how.
     #[error("{0}")]
     Corrupt(String),

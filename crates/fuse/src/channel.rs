@@ -9,7 +9,10 @@ use crate::device::{Device, Request};
 use crate::ring::Ring;
 
 /// A worker's way to the kernel.
-pub trait Channel {
+pub trait Channel<'device> {
+    /// Where an answer may also go, from another thread and while this one receives the next request.
+    fn device(&self) -> Option<&'device Device>;
+
     /// Waits for a request, for which a buffer of `len_max` bytes is taken; `false` when the mount is gone.
     fn receive(&mut self, request: &mut Request, len_max: usize) -> io::Result<bool>;
 
@@ -50,7 +53,11 @@ impl<'device> Line<'device> {
     }
 }
 
-impl Channel for Line<'_> {
+impl<'device> Channel<'device> for Line<'device> {
+    fn device(&self) -> Option<&'device Device> {
+        Some(self.device)
+    }
+
     fn receive(&mut self, request: &mut Request, len_max: usize) -> io::Result<bool> {
         self.device.receive(request, len_max)
     }
@@ -69,7 +76,12 @@ impl Channel for Line<'_> {
     }
 }
 
-impl Channel for Ring<'_> {
+impl<'device> Channel<'device> for Ring<'device> {
+    /// Nowhere: the place of a request is its own until it is answered.
+    fn device(&self) -> Option<&'device Device> {
+        None
+    }
+
     fn receive(&mut self, request: &mut Request, len_max: usize) -> io::Result<bool> {
         self.receive(request, len_max)
     }

@@ -37,6 +37,14 @@ impl Request {
         &self.buffer[self.start..]
     }
 
+    /// The same request, in a buffer no larger than it.
+    pub fn copy(&self) -> Self {
+        Self {
+            buffer: self.bytes().to_vec(),
+            start: 0,
+        }
+    }
+
     /// A part of it, in its buffer, which may be kept.
     ///
     /// # Panics

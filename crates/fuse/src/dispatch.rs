@@ -34,6 +34,10 @@ use crate::readahead::ByFile;
 /// largest time it can count.
 const FOREVER: Duration = Duration::from_secs(i64::MAX as u64);
 
+/// Stands for the error of a request that is to be answered later, when it is made once more. The kernel has this number
+/// for the same (`ERESTARTSYS`); no program ever sees it.
+pub const LATER: Errno = Errno::from_raw_os_error(512);
+
 /// The longest name of a directory entry, in bytes.
 const NAME_LEN_MAX: usize = 255;
 
@@ -602,6 +606,7 @@ impl Dispatcher {
             FsError::NameTooLong => Errno::NAMETOOLONG,
             FsError::TooManyLinks => Errno::MLINK,
             FsError::ReadOnly => Errno::ROFS,
+            FsError::Later => LATER,
             FsError::Corrupt(_) => self.fault(ino, error, Errno::UCLEAN),
             FsError::Io(_) => self.fault(ino, error, Errno::IO),
             FsError::Host(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),

@@ -71,6 +71,7 @@ mod readahead;
 mod request;
 mod ring;
 mod session;
+mod waiting;
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

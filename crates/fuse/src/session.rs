@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::thread::{self, Scope};
 use std::time::Instant;
 
 use anteros_core::{FileKind, FileSystem, FsError, Ino};
@@ -20,7 +20,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use crate::backing::{Backing, Passthrough};
 use crate::channel::{Channel, Line};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
-use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, Reply};
+use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, LATER, Reply};
 use crate::error::{MountError, UnmountError};
 use crate::guardian::Guardian;
 use crate::init::{Terms, handshake, read_len, request_len_limit};
@@ -29,9 +29,13 @@ use crate::notify::Notifier;
 use crate::readahead;
 use crate::request::Answered;
 use crate::ring::Ring;
+use crate::waiting::{self, Limits, Waiting, WaitingRoom};
 
 /// Told of every answer.
 type AnswerHook = Box<dyn Fn(&Answered) + Send + Sync>;
+
+/// What a request asked for, and since when.
+type Watch = (Option<Answered>, Instant);
 
 /// A mounted file system.
 pub struct Session {
@@ -51,6 +55,7 @@ pub struct Session {
     on_answer: Option<AnswerHook>,
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
+    waiting: WaitingRoom,
     mounted: Mounted,
     /// Goes last: until then it is needed.
     guardian: Option<io::Result<Guardian>>,
@@ -132,6 +137,7 @@ impl Session {
             readahead,
             on_answer: None,
             failure: OnceLock::new(),
+            waiting: WaitingRoom::default(),
             mounted,
             guardian,
         })
@@ -229,20 +235,21 @@ impl Session {
         thread::scope(|scope| {
             for post in &posts {
                 let worker = thread::Builder::new().name("fuse".into());
-                if let Err(error) = worker.spawn_scoped(scope, || self.work(post)) {
+                if let Err(error) = worker.spawn_scoped(scope, || self.work(post, scope)) {
                     self.give_up(error);
                 }
             }
-            self.work(&Post::Device(&self.device));
+            self.work(&Post::Device(&self.device), scope);
+            self.waiting.close();
         });
         self.mounted.0.live.store(false, Ordering::Relaxed);
         self.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    fn work(&self, post: &Post<'_>) {
-        let served = match post {
-            Post::Device(device) => self.serve(Line::new(device, self.read_len_max)),
-            Post::Queue(queue) => self.serve_queue(*queue),
+    fn work<'scope>(&'scope self, post: &Post<'scope>, scope: &'scope Scope<'scope, '_>) {
+        let served = match *post {
+            Post::Device(device) => self.serve(Line::new(device, self.read_len_max), scope),
+            Post::Queue(queue) => self.serve_queue(queue, scope),
         };
         if let Err(error) = served {
             self.give_up(error);
@@ -250,23 +257,42 @@ impl Session {
     }
 
     /// Answers what comes by a queue.
-    fn serve_queue(&self, queue: u16) -> io::Result<()> {
+    fn serve_queue<'scope>(
+        &'scope self,
+        queue: u16,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> io::Result<()> {
         let device = self.device.as_fd();
-        self.serve(Ring::new(device, queue, self.ring_payload_len)?)
+        let ring = Ring::new(device, queue, self.ring_payload_len)?;
+        self.serve(ring, scope)
     }
 
     /// Answers requests that come over one channel until the mount is gone.
-    fn serve(&self, mut channel: impl Channel) -> io::Result<()> {
+    fn serve<'scope>(
+        &'scope self,
+        mut channel: impl Channel<'scope>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> io::Result<()> {
         let mut request = Request::default();
         while channel.receive(&mut request, self.request_len_max)? {
             let watch = self
                 .on_answer
                 .as_ref()
                 .map(|_| self.look_at(request.bytes()));
-            let Some(reply) = self.dispatcher.answer(&mut request, channel.payload()) else {
+            let Some(mut reply) = self.dispatcher.answer(&mut request, channel.payload()) else {
+                self.waiting.interrupt(request.bytes());
                 channel.pass()?;
                 continue;
             };
+            if reply.payload == Err(LATER) {
+                reply.payload = match channel.device() {
+                    Some(device) => match self.answer_aside(&request, watch, device, scope) {
+                        Ok(()) => continue,
+                        Err(errno) => Err(errno),
+                    },
+                    None => self.answer_in_place(&mut request, channel.payload()),
+                };
+            }
             let at_once = self.dispatcher.goes_on_after(&reply);
             channel.answer(reply.unique, reply.payload, at_once)?;
             watch
@@ -277,14 +303,73 @@ impl Session {
         Ok(())
     }
 
+    /// Has a thread of its own answer what has to wait for others: whoever asks for it waits, and nobody else.
+    fn answer_aside<'scope>(
+        &'scope self,
+        request: &Request,
+        watch: Option<Watch>,
+        device: &'scope Device,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Result<(), Errno> {
+        let place = self.waiting.enter(request.bytes(), waiting::ASIDE)?;
+        let mut request = request.copy();
+        let wait = move || {
+            let mut payload = vec![0; waiting::PAYLOAD_LEN];
+            let reply = Reply {
+                unique: place.unique(),
+                payload: self.wait(&place, &mut request, &mut payload),
+                written: None,
+            };
+            drop(place);
+            if let Err(error) = device.send(reply.unique, reply.payload.map(|len| &payload[..len]))
+            {
+                self.give_up(error);
+            }
+            watch
+                .into_iter()
+                .for_each(|watch| self.answered(watch, &reply));
+        };
+        let thread = thread::Builder::new().name("fuse-waits".into());
+        let begun = thread.spawn_scoped(scope, wait);
+        begun.map(drop).map_err(|_| Errno::AGAIN)
+    }
+
+    /// Answers what has to wait for others where it cannot be left alone. Some places are left to others.
+    fn answer_in_place(&self, request: &mut Request, payload: &mut [u8]) -> Result<usize, Errno> {
+        let (_, places) = self.queues.unwrap_or((1, self.workers));
+        let limits = Limits {
+            of_user: (places / 2).max(1),
+            of_all: places - 1,
+        };
+        let place = self.waiting.enter(request.bytes(), limits)?;
+        self.wait(&place, request, payload)
+    }
+
+    /// Answers a request again and again until nobody is in the way.
+    fn wait(
+        &self,
+        place: &Waiting<'_>,
+        request: &mut Request,
+        payload: &mut [u8],
+    ) -> Result<usize, Errno> {
+        loop {
+            place.pause()?;
+            let reply = self.dispatcher.answer(request, payload);
+            match reply.map_or(Err(Errno::IO), |reply| reply.payload) {
+                Err(LATER) => {}
+                result => return result,
+            }
+        }
+    }
+
     /// What a request asks for, and since when: it may be gone when it is answered.
-    fn look_at(&self, request: &[u8]) -> (Option<Answered>, Instant) {
+    fn look_at(&self, request: &[u8]) -> Watch {
         let answered = Answered::new(request, self.dispatcher.nodes());
         (answered, Instant::now())
     }
 
     /// Tells the observer of an answer, if there is one; should it panic, the worker lives on.
-    fn answered(&self, (answered, start): (Option<Answered>, Instant), reply: &Reply) {
+    fn answered(&self, (answered, start): Watch, reply: &Reply) {
         if let (Some(hook), Some(mut answered)) = (&self.on_answer, answered) {
             answered.error = reply.payload.err();
             answered.took = start.elapsed();

@@ -1,6 +1,7 @@
 //! Attributes.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use anteros_core::{
     Attr, Changes, FileKind, FsError, FsResult, Ino, OpenFile, Rdev, SetTime, StatFs, Timestamp,
@@ -15,6 +16,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::HostFs;
 use crate::host::{self, refused};
 use crate::identity::Identity;
+use crate::open::HostFile;
 use crate::table::Node;
 
 const FILE_CAPABILITIES: &[u8] = b"security.capability";
@@ -81,15 +83,19 @@ pub(crate) fn change(
     changes: &Changes,
 ) -> FsResult<Attr> {
     let node = fs.table.get(ino)?;
+    // Before anything is changed: it may have to be tried again.
+    let cut = match changes.size {
+        Some(size) => Some((to_cut(fs, &node, file)?, size)),
+        None => None,
+    };
     if changes.drops_privileges && node.kind == FileKind::Regular && fs.identity.is_root() {
-        let fd = fs.proc_fds.reopen(node.as_fd(), OFlags::RDONLY);
-        drop_privileges(&fs.identity, fd.map_err(refused)?.as_fd())?;
+        drop_privileges(&fs.identity, to_change(fs, &node, file)?.as_fd())?;
     }
     if changes.uid.is_some() || changes.gid.is_some() {
         change_owner(fs, &node, changes.uid, changes.gid)?;
     }
-    if let Some(size) = changes.size {
-        change_size(fs, &node, file, size)?;
+    if let Some((file, size)) = cut {
+        retry_on_intr(|| ftruncate(file.as_fd(), size)).map_err(refused)?;
     }
     if let Some(perm) = changes.perm {
         change_mode(fs, &node, perm)?;
@@ -125,9 +131,24 @@ fn change_mode(fs: &HostFs, node: &Node, perm: u16) -> FsResult<()> {
     chmodat(fs.proc_fds.dir(), name, mode, AtFlags::empty()).map_err(refused)
 }
 
-/// `open` with `O_RDONLY | O_TRUNC` arrives here with a file that was opened to be read alone, which the
-/// host does not cut off through that descriptor.
-fn change_size(fs: &HostFs, node: &Node, file: Option<OpenFile>, size: u64) -> FsResult<()> {
+/// A file that is open.
+enum Opened {
+    Already(Arc<HostFile>),
+    Now(OwnedFd),
+}
+
+impl AsFd for Opened {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Already(file) => file.fd(),
+            Self::Now(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// Opens what is to be cut off. `open` with `O_RDONLY | O_TRUNC` arrives here with a file that was opened to be read alone, which
+/// the host does not cut off through that descriptor.
+fn to_cut(fs: &HostFs, node: &Node, file: Option<OpenFile>) -> FsResult<Opened> {
     match node.kind {
         FileKind::Regular => {}
         FileKind::Directory => return Err(FsError::IsDirectory),
@@ -136,12 +157,23 @@ fn change_size(fs: &HostFs, node: &Node, file: Option<OpenFile>, size: u64) -> F
     if let Some(file) = file {
         let file = fs.files.get(file.handle)?;
         if file.is_writable() {
-            return retry_on_intr(|| ftruncate(file.fd(), size)).map_err(refused);
+            return Ok(Opened::Already(file));
         }
     }
-    let fd = fs.proc_fds.reopen(node.as_fd(), OFlags::WRONLY);
-    let fd = fd.map_err(refused)?;
-    retry_on_intr(|| ftruncate(&fd, size)).map_err(refused)
+    opened(fs, node, OFlags::WRONLY).map(Opened::Now)
+}
+
+/// The file whose mode and attributes are to be changed, by the descriptor that there is, or another.
+fn to_change(fs: &HostFs, node: &Node, file: Option<OpenFile>) -> FsResult<Opened> {
+    match file {
+        Some(file) => fs.files.get(file.handle).map(Opened::Already),
+        None => opened(fs, node, OFlags::RDONLY).map(Opened::Now),
+    }
+}
+
+fn opened(fs: &HostFs, node: &Node, flags: OFlags) -> FsResult<OwnedFd> {
+    let fd = fs.proc_fds.reopen(node.as_fd(), flags);
+    fd.map_err(|errno| host::not_opened(errno, flags))
 }
 
 fn change_times(

@@ -19,6 +19,15 @@ pub(crate) fn refused(errno: Errno) -> FsError {
     }
 }
 
+/// As [`refused`], of opening a file with these flags: where a lease is in the way, it is to be tried again, unless that is not
+/// wanted.
+pub(crate) fn not_opened(errno: Errno, flags: OFlags) -> FsError {
+    match errno {
+        Errno::AGAIN if !flags.contains(OFlags::NONBLOCK) => FsError::Later,
+        errno => refused(errno),
+    }
+}
+
 /// `fstat`, for descriptors of any kind.
 pub(crate) fn stat_of(fd: BorrowedFd<'_>) -> rustix::io::Result<Stat> {
     statat(fd, c"", AtFlags::EMPTY_PATH)
@@ -42,9 +51,11 @@ impl ProcFds {
         }
     }
 
-    /// Opens the inode of a descriptor anew.
+    /// Opens the inode of a descriptor anew. Should somebody have a lease of it, they are told, and this fails with EAGAIN: it
+    /// may take as long as they like, up to `/proc/sys/fs/lease-break-time`.
     pub fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let name = DecInt::from_fd(fd);
+        let flags = flags | OFlags::NONBLOCK;
         retry_on_intr(|| {
             openat(
                 &self.0,

@@ -15,6 +15,9 @@
 //! mount (`default_permissions`), not here. What is made belongs to the caller all the same, see the
 //! module `identity`.
 //!
+//! No call waits for what others do with a file as long as they like, where the host can be asked not to: see
+//! [`FsError::Later`](anteros_core::FsError::Later). `docs/passthru.md` lists the calls that may.
+//!
 //! What it costs: a descriptor for each known inode. The limit of the process is raised as far as it
 //! goes; when most of that is taken, a [`Crowd`] says which names the kernel may drop. Beyond it, lookups
 //! fail with EMFILE.

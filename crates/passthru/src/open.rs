@@ -10,8 +10,11 @@ use rustix::fs::{
 use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 
 use crate::HostFs;
-use crate::host::refused;
+use crate::host::{not_opened, refused};
 use crate::table::Node;
+
+/// The most that is copied by one call, in bytes: who wants more asks again, and others are answered in between.
+const COPIED_MAX: u64 = 64 << 20;
 
 /// A regular file that is open.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ pub(crate) fn open_node(fs: &HostFs, node: &Node, flags: u32) -> FsResult<HostFi
     }
     let flags = kept_flags(flags);
     let fd = fs.with_room(|| fs.proc_fds.reopen(node.as_fd(), flags));
-    let fd = fd.map_err(refused)?;
+    let fd = fd.map_err(|errno| not_opened(errno, flags))?;
     Ok(HostFile::new(fd, flags))
 }
 
@@ -146,7 +149,7 @@ impl HostFile {
     }
 
     pub fn copy_to(&self, from: u64, target: &Self, to: u64, len: u64) -> FsResult<u64> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = len.min(COPIED_MAX) as usize;
         let copied = retry_on_intr(|| {
             let (mut from, mut to) = (from, to);
             copy_file_range(&self.fd, Some(&mut from), &target.fd, Some(&mut to), len)

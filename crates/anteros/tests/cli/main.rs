@@ -22,6 +22,7 @@ mod semantics;
 mod set_ids;
 mod signals;
 mod soak;
+mod stalls;
 mod stat;
 mod targets;
 mod trace;

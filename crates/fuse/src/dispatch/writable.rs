@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use zerocopy::FromZeros;
 
 use super::write_back::{self, WriteBack};
-use super::{Args, AttributeOrder, Dispatcher, put};
+use super::{Args, AttributeOrder, Dispatcher, LATER, put};
 use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::proto::{
@@ -207,9 +207,15 @@ impl Writing<'_> {
             open_flags,
         } = args.take()?;
         let new = self.new_name(args.name()?, REGULAR | mode & 0o7777, umask);
-        let ((attr, handle), cached) = self.opened_by(flags, |flags| match self.header.opcode {
+        let created = self.opened_by(flags, |flags| match self.header.opcode {
             op::TMPFILE => self.fs.create_unnamed(&new, flags),
             _ => self.fs.create(&new, flags),
+        });
+        // The kernel has the directory locked meanwhile, so whoever looks there would wait as well. It looks up the name once
+        // more, and opens what is there.
+        let ((attr, handle), cached) = created.map_err(|errno| match errno {
+            LATER => Errno::STALE,
+            errno => errno,
         })?;
         let file = OpenFile {
             ino: attr.ino,
