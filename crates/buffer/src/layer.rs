@@ -97,6 +97,17 @@ fn truncates(flags: u32) -> bool {
     OFlags::from_bits_retain(flags).contains(OFlags::TRUNC)
 }
 
+impl<F: Writable + 'static> Buffered<F> {
+    /// Who replaces a file by another relies on the content being there when the name is.
+    fn drain_renamed(&self, from: (Ino, &[u8]), to: (Ino, &[u8])) {
+        for (parent, name) in [from, to] {
+            if let Some(ino) = self.shared.peek(parent, name) {
+                self.shared.drain_ino(ino, Reason::Change);
+            }
+        }
+    }
+}
+
 impl<F: Writable + 'static> FileSystem for Buffered<F> {
     fn root(&self) -> Ino {
         self.shared.inner.root()
@@ -344,13 +355,19 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
     }
 
     fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()> {
-        // Who replaces a file by another relies on the content being there when the name is.
-        for (parent, name) in [from, to] {
-            if let Some(ino) = self.shared.peek(parent, name) {
-                self.shared.drain_ino(ino, Reason::Change);
-            }
-        }
+        self.drain_renamed(from, to);
         self.shared.inner.rename(from, to, flags)
+    }
+
+    fn rename_leaving(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+        caller: Caller,
+    ) -> FsResult<()> {
+        self.drain_renamed(from, to);
+        self.shared.inner.rename_leaving(from, to, flags, caller)
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {

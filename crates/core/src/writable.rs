@@ -275,6 +275,18 @@ pub trait Writable: FileSystem {
     /// Renames as `renameat2(2)` does with these flags.
     fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()>;
 
+    /// As [`rename`](Self::rename), where something is left behind: with `RENAME_WHITEOUT`, a device of the caller that stands
+    /// for a name that is gone.
+    fn rename_leaving(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+        _caller: Caller,
+    ) -> FsResult<()> {
+        self.rename(from, to, flags)
+    }
+
     /// Sets an extended attribute as `setxattr(2)` does with these flags.
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()>;
 

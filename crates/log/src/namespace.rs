@@ -340,15 +340,17 @@ impl State {
         Ok(())
     }
 
-    /// Renames as `renameat2(2)` does.
+    /// Renames as `renameat2(2)` does; what is to be left behind takes the old name.
     pub(crate) fn rename(
         &mut self,
         from: (u32, &[u8]),
         to: (u32, &[u8]),
         flags: u32,
+        left: Option<&Birth<'_>>,
     ) -> FsResult<()> {
         if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0
             || flags == RENAME_NOREPLACE | RENAME_EXCHANGE
+            || flags == RENAME_EXCHANGE && left.is_some()
         {
             return Err(FsError::Invalid);
         }
@@ -374,7 +376,27 @@ impl State {
             }
             self.check_replaceable(moved.ino, target.ino)?;
         }
-        self.move_name(from, to, moved, target)
+        match left {
+            Some(birth) => self.move_name_leaving(from, to, moved, target, birth),
+            None => self.move_name(from, to, moved, target, None),
+        }
+    }
+
+    /// As [`move_name`](Self::move_name); something new takes the old name.
+    fn move_name_leaving(
+        &mut self,
+        from: (u32, &[u8]),
+        to: (u32, &[u8]),
+        moved: Named,
+        target: Option<Named>,
+        birth: &Birth<'_>,
+    ) -> FsResult<()> {
+        self.check_numbers()?;
+        let ino = self.give_birth(from.0, birth)?;
+        self.live(ino)?.attributes().nlink = 1;
+        let kind = type_of(birth.kind);
+        let moved = self.move_name(from, to, moved, target, Some(Named { ino, kind }));
+        self.unless_stillborn(ino, moved)
     }
 
     fn check_replaceable(&mut self, moved: u32, target: u32) -> FsResult<()> {
@@ -413,9 +435,13 @@ impl State {
         to: (u32, &[u8]),
         moved: Named,
         target: Option<Named>,
+        left: Option<Named>,
     ) -> FsResult<()> {
         let is_directory = self.live(moved.ino)?.kind() == FileKind::Directory;
-        self.remove_name(from.0, from.1)?;
+        match left {
+            Some(left) => self.replace_name(from.0, from.1, left)?,
+            None => self.remove_name(from.0, from.1)?,
+        }
         match target {
             Some(_) => self.replace_name(to.0, to.1, moved)?,
             None => self.add_name(to.0, to.1, moved)?,

@@ -38,6 +38,9 @@ const TARGET_MAX: u64 = 4096;
 /// Reads note the time only if that is older than the last change, or than this.
 const ATIME_SECS: i64 = 24 * 3600;
 
+/// `renameat2(2)`: a device 0, 0 takes the old name, for overlayfs to see that something below is hidden.
+const RENAME_WHITEOUT: u32 = 4;
+
 const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
 const CAPABILITY: &[u8] = b"security.capability";
@@ -565,7 +568,32 @@ impl Writable for Log {
 
     fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()> {
         let (from, to) = ((number(from.0)?, from.1), (number(to.0)?, to.1));
-        Log::change(self, |state| state.rename(from, to, flags))
+        Log::change(self, |state| state.rename(from, to, flags, None))
+    }
+
+    fn rename_leaving(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+        caller: Caller,
+    ) -> FsResult<()> {
+        let (parent, name) = from;
+        let (from, to) = ((number(parent)?, name), (number(to.0)?, to.1));
+        let new = New {
+            parent,
+            name,
+            mode: FileKind::CharDevice.mode_bits(),
+            umask: 0,
+            caller,
+        };
+        Log::change(self, |state| {
+            let whiteout = match flags & RENAME_WHITEOUT {
+                0 => None,
+                _ => Some(state.birth(from.0, &new, Rdev::default(), b"")?),
+            };
+            state.rename(from, to, flags & !RENAME_WHITEOUT, whiteout.as_ref())
+        })
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {

@@ -126,6 +126,57 @@ fn what_is_cut_off_reads_as_zeros_when_it_comes_back() {
     assert_eq!(tree.read("f").unwrap(), wanted);
 }
 
+/// A whiteout is left behind whole or not at all, and is the caller's.
+#[test]
+fn a_whiteout_takes_the_old_name() {
+    const NOREPLACE: u32 = 1;
+    const EXCHANGE: u32 = 2;
+    const WHITEOUT: u32 = 4;
+    let device = device(64 * MIB);
+    let tree = open(device.clone());
+    tree.mkdir("d").unwrap();
+    for name in ["a", "b", "c"] {
+        tree.put(name, name.as_bytes()).unwrap();
+        tree.fsync(name).unwrap();
+    }
+    let used = tree.0.statfs().unwrap().files_free;
+    assert!(is(
+        tree.rename_leaving("a", "b", NOREPLACE | WHITEOUT),
+        FsError::Exists
+    ));
+    assert!(is(
+        tree.rename_leaving("a", "b", EXCHANGE | WHITEOUT),
+        FsError::Invalid
+    ));
+    assert!(is(
+        tree.rename_leaving("none", "b", WHITEOUT),
+        FsError::NotFound
+    ));
+    assert_eq!(tree.0.statfs().unwrap().files_free, used);
+    tree.rename_leaving("a", "d/a", WHITEOUT).unwrap();
+    tree.rename_leaving("b", "c", WHITEOUT).unwrap();
+    tree.fsync("d").unwrap();
+    let check = |tree: &Tree| {
+        assert_eq!(tree.list("").unwrap(), ["a", "b", "c", "d"]);
+        for name in ["a", "b"] {
+            let left = tree.attr(name).unwrap();
+            assert_eq!((left.kind, left.perm), (FileKind::CharDevice, 0));
+            assert_eq!((left.rdev.major, left.rdev.minor), (0, 0));
+            assert_eq!((left.uid, left.gid, left.nlink), (7, 8, 1));
+        }
+        assert_eq!(tree.read("d/a").unwrap(), b"a");
+        assert_eq!(tree.read("c").unwrap(), b"b");
+    };
+    check(&tree);
+    // What was synced is replayed.
+    drop(tree);
+    let tree = open(device.clone());
+    check(&tree);
+    tree.0.close().unwrap();
+    drop(tree);
+    check(&open(device));
+}
+
 #[test]
 fn names_can_be_moved_and_exchanged() {
     let device = device(64 * MIB);

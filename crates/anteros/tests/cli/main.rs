@@ -11,6 +11,7 @@ mod log_eviction;
 mod log_io;
 mod log_judges;
 mod log_launches;
+mod log_layers;
 mod log_resize;
 mod log_tools;
 mod mirror;

@@ -27,6 +27,8 @@ use crate::proto::{
 const REGULAR: u32 = 0o100_000;
 /// `O_TRUNC`.
 const TRUNCATE: u32 = 0o1000;
+/// `renameat2(2)`: a whiteout takes the old name.
+const RENAME_WHITEOUT: u32 = 4;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
@@ -510,7 +512,11 @@ impl Writing<'_> {
     fn rename(&self, newdir: u64, flags: u32, args: &mut Args<'_>) -> Answer {
         let newdir = self.dispatcher.nodes.ino(newdir).ok_or(Errno::INVAL)?;
         let (old, new) = (args.name()?, args.name()?);
-        self.done(self.fs.rename((self.ino, old), (newdir, new), flags))
+        let (from, to) = ((self.ino, old), (newdir, new));
+        self.done(match flags & RENAME_WHITEOUT {
+            0 => self.fs.rename(from, to, flags),
+            _ => self.fs.rename_leaving(from, to, flags, self.caller()),
+        })
     }
 
     fn setxattr(&self, args: &mut Args<'_>) -> Answer {

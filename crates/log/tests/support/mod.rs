@@ -292,6 +292,17 @@ impl Tree {
         self.0.rename(self.place(from)?, self.place(to)?, flags)
     }
 
+    /// As [`rename`](Self::rename), by the user 7 of group 8.
+    pub fn rename_leaving(&self, from: &str, to: &str, flags: u32) -> FsResult<()> {
+        let caller = Caller {
+            uid: 7,
+            gid: 8,
+            pid: 0,
+        };
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        self.0.rename_leaving(from, to, flags, caller)
+    }
+
     pub fn link(&self, from: &str, to: &str) -> FsResult<()> {
         let (parent, name) = self.place(to)?;
         let attr = self.0.link(self.ino(from)?, parent, name)?;
