@@ -150,9 +150,10 @@ pub fn guard() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end of what `pidfd` is of, or until the directory `thread`, which is there now, is so no more.
+/// Waits for the end of what `pidfd` is of, or until the directory `thread`, if it has a name, is there no more.
 fn wait(pidfd: impl AsFd, thread: &Path) -> io::Result<()> {
-    let looks = thread.exists().then_some(&LOOK_EVERY);
+    // That it is there now proves nothing: the thread may have ended before this process began.
+    let looks = (!thread.as_os_str().is_empty()).then_some(&LOOK_EVERY);
     let ends = || poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], looks);
     while retry_on_intr(ends)? == 0 {
         if !thread.exists() {
@@ -214,5 +215,11 @@ mod tests {
         drop(stays);
         witness.join().unwrap();
         waiter.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_before_is_noticed_by_looking() {
+        let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+        wait(&pidfd, Path::new("/proc/self/task/0")).unwrap();
     }
 }
