@@ -125,15 +125,15 @@ impl<F: Writable> Shared<F> {
         if !is_alone {
             return;
         }
-        let more = |count| (!in_flight && count < HELPERS_MAX).then_some(count + 1);
-        let helpers = &self.helpers;
-        match helpers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
-            Ok(_) => {
-                self.drain(&inode, Reason::Full);
-                helpers.fetch_sub(1, Ordering::SeqCst);
-            }
-            Err(_) => self.signal.raise(Reason::Full),
+        if in_flight {
+            return self.signal.raise(Reason::Full);
         }
+        let others = self.helpers.fetch_add(1, Ordering::SeqCst);
+        match others < HELPERS_MAX {
+            true => _ = self.drain(&inode, Reason::Full),
+            false => self.signal.raise(Reason::Full),
+        }
+        self.helpers.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Drains the inode with this number, if anything is known of it.

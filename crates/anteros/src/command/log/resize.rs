@@ -39,7 +39,7 @@ impl Args {
         let bytes = self.size.unwrap_or(file.size());
         // What is no log, or cannot have that size, does not become longer.
         plan_resize(&device, bytes, &options).map_err(fail)?;
-        let length = Some(file.size()).filter(|_| path.is_file());
+        let length = path.is_file().then(|| file.size());
         let set_length = |bytes| {
             let set = file.set_len(bytes);
             set.map_err(|error| Failure::system(path, &error))
