@@ -19,7 +19,8 @@ judges() {
     say "the judges are there: erofs-utils $(sed -n '/^Package: erofs-utils$/,/^$/s/^Version: //p' "$tree/var/lib/dpkg/status")"
 }
 
-# apt-get with the lists of Debian sid, which lie in the current directory; the mirror is that of the judges' tree.
+# apt-get with the lists of Debian sid, which lie in the current directory; the mirror is that of the judges' tree, and
+# may lag behind, as it may for debootstrap.
 apt_sid() {
     local key=/usr/share/keyrings/debian-archive-keyring.gpg mirror
     mirror=$(sed -n 's/^deb \([^ ]*\) sid .*/\1/p' "$tree/etc/apt/sources.list")
@@ -27,7 +28,8 @@ apt_sid() {
     printf '%s\n' "deb [signed-by=$key] $mirror sid main" "deb-src [signed-by=$key] $mirror sid main" >sources.list
     apt-get -qq -o Dir::Etc::sourcelist="$PWD/sources.list" -o Dir::Etc::sourceparts=/dev/null \
         -o Dir::State::lists="$PWD/lists" -o Dir::State::status=/dev/null -o Dir::Cache="$PWD/cache" \
-        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User=root "$@" </dev/null
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User=root \
+        -o Acquire::Check-Valid-Until=false "$@" </dev/null
 }
 
 # Builds the mirrors of libfuse in the current directory, from the source of Debian sid and with its library, whose

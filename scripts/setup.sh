@@ -126,9 +126,14 @@ need_cc() { have cc || add_packages 'the linker that Rust uses' gcc libc6-dev; }
 # A C++ compiler, for libFuzzer.
 need_cxx() { have c++ || add_packages 'libFuzzer is C++' g++; }
 
-# The helper that lets users mount FUSE file systems, and the device, which udev would open to all.
+# The helper that lets users mount FUSE file systems; the device, which udev would open to all; and the list of
+# mounts, without which the helper does not unmount.
 need_fuse() {
     [ ! -e /dev/fuse ] || open_to_all /dev/fuse
+    if [ ! -e /etc/mtab ]; then
+        say 'linking /etc/mtab to /proc/self/mounts, where fusermount3 looks for mounts'
+        as_root ln -sf ../proc/self/mounts /etc/mtab
+    fi
     have fusermount3 || add_packages 'fusermount3, to mount without being root' fuse3
 }
 
