@@ -354,12 +354,20 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.inner.rmdir(parent, name)
     }
 
+    fn unlink_as(&self, parent: Ino, name: &[u8], caller: Caller) -> FsResult<()> {
+        self.shared.inner.unlink_as(parent, name, caller)
+    }
+
+    fn rmdir_as(&self, parent: Ino, name: &[u8], caller: Caller) -> FsResult<()> {
+        self.shared.inner.rmdir_as(parent, name, caller)
+    }
+
     fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()> {
         self.drain_renamed(from, to);
         self.shared.inner.rename(from, to, flags)
     }
 
-    fn rename_leaving(
+    fn rename_as(
         &self,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
@@ -367,7 +375,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         caller: Caller,
     ) -> FsResult<()> {
         self.drain_renamed(from, to);
-        self.shared.inner.rename_leaving(from, to, flags, caller)
+        self.shared.inner.rename_as(from, to, flags, caller)
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {

@@ -20,6 +20,8 @@ pub struct Caller {
     pub gid: u32,
     /// The process; 0 if there is none to name.
     pub pid: u32,
+    /// Another group that they are in: that of the directory, where something is made.
+    pub also_in: Option<u32>,
 }
 
 /// A file or directory that someone has open.
@@ -275,9 +277,20 @@ pub trait Writable: FileSystem {
     /// Renames as `renameat2(2)` does with these flags.
     fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()>;
 
-    /// As [`rename`](Self::rename), where something is left behind: with `RENAME_WHITEOUT`, a device of the caller that stands
-    /// for a name that is gone.
-    fn rename_leaving(
+    /// As [`unlink`](Self::unlink), by a caller. The kernel has checked that they may, by what it knows of the name; it may
+    /// mean something else by now that is not theirs to remove.
+    fn unlink_as(&self, parent: Ino, name: &[u8], _caller: Caller) -> FsResult<()> {
+        self.unlink(parent, name)
+    }
+
+    /// As [`rmdir`](Self::rmdir), by a caller as [`unlink_as`](Self::unlink_as).
+    fn rmdir_as(&self, parent: Ino, name: &[u8], _caller: Caller) -> FsResult<()> {
+        self.rmdir(parent, name)
+    }
+
+    /// As [`rename`](Self::rename), by a caller as [`unlink_as`](Self::unlink_as). What is left in the old place, if the flags
+    /// want something there, is theirs.
+    fn rename_as(
         &self,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),

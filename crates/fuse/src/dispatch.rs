@@ -90,6 +90,8 @@ pub struct AttributeRequest<'a> {
     pub name: &'a [u8],
     /// Whether the kernel has the file.
     pub loan: Loan,
+    /// The user who asks.
+    pub uid: u32,
 }
 
 /// Answers for attributes of the mount itself.
@@ -265,7 +267,7 @@ impl Dispatcher {
         }
         let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
         if let Some(answer) = self
-            .writing(header, ino)
+            .writing(header, ino, args.0)
             .and_then(|w| w.serve(Args(args.0), out))
         {
             return answer;
@@ -280,7 +282,7 @@ impl Dispatcher {
             op::READ => self.read(ino, args, out),
             op::READDIR => self.readdir(ino, args, out),
             op::READDIRPLUS => self.readdirplus(ino, args, out),
-            op::GETXATTR => self.getxattr(ino, args, out),
+            op::GETXATTR => self.getxattr(header.uid, ino, args, out),
             op::LISTXATTR => self.listxattr(ino, args, out),
             op::LSEEK => self.lseek(ino, &mut args, out, |wanted, what| {
                 self.fs.seek(ino, wanted.offset, what)
@@ -305,12 +307,13 @@ impl Dispatcher {
         }
     }
 
-    fn writing<'a>(&'a self, header: &'a InHeader, ino: Ino) -> Option<Writing<'a>> {
+    fn writing<'a>(&'a self, header: &'a InHeader, ino: Ino, body: &[u8]) -> Option<Writing<'a>> {
         self.fs.writable().map(|fs| Writing {
             dispatcher: self,
             fs,
             header,
             ino,
+            also_in: writable::named_group(header, body),
         })
     }
 
@@ -321,7 +324,7 @@ impl Dispatcher {
         out: &mut [u8],
     ) -> Result<usize, Errno> {
         let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
-        let writing = self.writing(header, ino).ok_or(Errno::ROFS)?;
+        let writing = self.writing(header, ino, &[]).ok_or(Errno::ROFS)?;
         writing.write(request, out)
     }
 
@@ -485,10 +488,16 @@ impl Dispatcher {
         }
     }
 
-    fn getxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+    fn getxattr(
+        &self,
+        uid: u32,
+        ino: Ino,
+        mut args: Args<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, Errno> {
         let XattrSize { size, .. } = args.take()?;
         let name = args.name()?;
-        let value = match self.own_attribute(ino, name) {
+        let value = match self.own_attribute(uid, ino, name) {
             Some(value) => value,
             None => self.ask_of_all(ino, self.fs.getxattr(ino, name))?,
         };
@@ -496,11 +505,16 @@ impl Dispatcher {
     }
 
     /// What the mount says of itself.
-    fn own_attribute(&self, ino: Ino, name: &[u8]) -> Option<Vec<u8>> {
+    fn own_attribute(&self, uid: u32, ino: Ino, name: &[u8]) -> Option<Vec<u8>> {
         let answer = self.on_attribute.as_ref()?;
         let lender = self.file_lender.as_ref();
         let loan = lender.map_or(Loan::Never, |lender| lender.loan(ino));
-        answer(&AttributeRequest { ino, name, loan })
+        answer(&AttributeRequest {
+            ino,
+            name,
+            loan,
+            uid,
+        })
     }
 
     fn listxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {

@@ -46,14 +46,17 @@ const WANTED: u64 = init_flag::ASYNC_READ
 
 /// What we take besides for a file system that can be written to. Privileges are dropped by whoever
 /// writes, when the kernel says so: otherwise it would ask for a file's capabilities before each write. Whether an access
-/// list takes the set-group-id bit along, only the kernel knows, which knows all groups of the caller.
+/// list takes the set-group-id bit along, only the kernel knows, which knows all groups of the caller; whether that of the
+/// directory is among them it says when something is made.
 /// Cached pages go when size or time of a file have changed behind the kernel's back. `ATOMIC_O_TRUNC` is not
 /// taken: it would have us cut off a program that runs before the kernel refuses to.
 const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::DONT_MASK
     | init_flag::AUTO_INVAL_DATA
     | init_flag::HANDLE_KILLPRIV_V2
-    | init_flag::SETXATTR_EXT;
+    | init_flag::SETXATTR_EXT
+    | init_flag::INIT_EXT
+    | init_flag::CREATE_SUPP_GROUP;
 
 /// What of [`WANTED`] is for a file system that never changes: to do without opens, to find inodes that were forgotten, and
 /// direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be

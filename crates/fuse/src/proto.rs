@@ -111,6 +111,7 @@ pub mod init_flag {
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
+    pub const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub const PASSTHROUGH: u64 = 1 << 37;
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
@@ -162,6 +163,19 @@ pub struct InHeader {
     pub pid: u32,
     pub total_extlen: u16,
     pub padding: u16,
+}
+
+/// The kind of an [`Extension`] that names further groups of the caller: their number, and each.
+pub const EXTENSION_GROUPS: u32 = 32;
+
+/// What each of the extensions begins with that follow a request's arguments: so many units of 8 bytes as its
+/// [`InHeader::total_extlen`] says.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Extension {
+    /// Bytes, with this and what fills it up to 8.
+    pub size: u32,
+    pub kind: u32,
 }
 
 /// What every reply begins with.

@@ -571,7 +571,7 @@ impl Writable for Log {
         Log::change(self, |state| state.rename(from, to, flags, None))
     }
 
-    fn rename_leaving(
+    fn rename_as(
         &self,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),

@@ -141,20 +141,17 @@ fn a_whiteout_takes_the_old_name() {
     }
     let used = tree.0.statfs().unwrap().files_free;
     assert!(is(
-        tree.rename_leaving("a", "b", NOREPLACE | WHITEOUT),
+        tree.rename_as("a", "b", NOREPLACE | WHITEOUT),
         FsError::Exists
     ));
     assert!(is(
-        tree.rename_leaving("a", "b", EXCHANGE | WHITEOUT),
+        tree.rename_as("a", "b", EXCHANGE | WHITEOUT),
         FsError::Invalid
     ));
-    assert!(is(
-        tree.rename_leaving("none", "b", WHITEOUT),
-        FsError::NotFound
-    ));
+    assert!(is(tree.rename_as("none", "b", WHITEOUT), FsError::NotFound));
     assert_eq!(tree.0.statfs().unwrap().files_free, used);
-    tree.rename_leaving("a", "d/a", WHITEOUT).unwrap();
-    tree.rename_leaving("b", "c", WHITEOUT).unwrap();
+    tree.rename_as("a", "d/a", WHITEOUT).unwrap();
+    tree.rename_as("b", "c", WHITEOUT).unwrap();
     tree.fsync("d").unwrap();
     let check = |tree: &Tree| {
         assert_eq!(tree.list("").unwrap(), ["a", "b", "c", "d"]);

@@ -6,7 +6,7 @@
 //! does what it does for them. Real and saved ids stay, so no caller can signal or trace the thread.
 //!
 //! The kernel in front of the mount has checked permissions already, by the caller's supplementary
-//! groups too, which nobody knows here. Hence the capabilities that override the host's own checks are
+//! groups too, of which at most one is known here. Hence the capabilities that override the host's own checks are
 //! raised again: they went with the effective user, but are still permitted. `CAP_FSETID` and
 //! `CAP_SYS_RESOURCE` are not among them, so that set-gid bits and quotas are treated as the caller's.
 //!
@@ -32,6 +32,9 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::MKNOD);
+
+/// As [`KEPT`], where the owner of what has a name now is to be looked at: the kernel may have looked at another.
+const KEPT_ON_NAMES: CapabilitySet = KEPT.difference(CapabilitySet::FOWNER);
 
 /// Who the process is.
 #[derive(Debug)]
@@ -77,6 +80,15 @@ impl Identity {
 
     /// As [`assume`](Self::assume), where a caller who is the same as the process has fewer rights all the same.
     pub fn assume_wholly(&self, caller: Caller) -> rustix::io::Result<Assumed<'_>> {
+        self.assume_with(caller, KEPT)
+    }
+
+    /// As [`assume_wholly`](Self::assume_wholly), without the right to remove what belongs to others from sticky directories.
+    pub fn assume_on_names(&self, caller: Caller) -> rustix::io::Result<Assumed<'_>> {
+        self.assume_with(caller, KEPT_ON_NAMES)
+    }
+
+    fn assume_with(&self, caller: Caller, kept: CapabilitySet) -> rustix::io::Result<Assumed<'_>> {
         let mut assumed = self.assumed();
         if !self.is_root() {
             return Ok(assumed);
@@ -86,7 +98,12 @@ impl Identity {
             return Err(Errno::OVERFLOW);
         }
         assumed.changed = true;
-        self.become_caller(caller)?;
+        assumed.also_in = caller.also_in.filter(|&group| group != u32::MAX);
+        let caller = Caller {
+            also_in: assumed.also_in,
+            ..caller
+        };
+        self.become_caller(caller, kept)?;
         Ok(assumed)
     }
 
@@ -94,24 +111,32 @@ impl Identity {
         Assumed {
             process: self,
             changed: false,
+            also_in: None,
             of_this_thread: PhantomData,
         }
     }
 
-    fn become_caller(&self, caller: Caller) -> rustix::io::Result<()> {
+    fn become_caller(&self, caller: Caller, kept: CapabilitySet) -> rustix::io::Result<()> {
+        if let Some(group) = caller.also_in {
+            set_thread_groups(&[Gid::from_raw(group)])?;
+        }
         set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
         set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
         let sets = CapabilitySets {
-            effective: self.capabilities.effective & KEPT,
+            effective: self.capabilities.effective & kept,
             ..self.capabilities
         };
         set_capabilities(None, sets)
     }
 
-    fn become_process(&self) -> rustix::io::Result<()> {
+    fn become_process(&self, was_also_in: Option<u32>) -> rustix::io::Result<()> {
         set_thread_res_uid(None, self.uid, None)?;
         set_capabilities(None, self.capabilities)?;
-        set_thread_res_gid(None, self.gid, None)
+        set_thread_res_gid(None, self.gid, None)?;
+        match was_also_in {
+            Some(_) => set_thread_groups(&[]),
+            None => Ok(()),
+        }
     }
 }
 
@@ -119,13 +144,14 @@ impl Identity {
 pub(crate) struct Assumed<'a> {
     process: &'a Identity,
     changed: bool,
+    also_in: Option<u32>,
     /// Another thread would restore itself instead.
     of_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Assumed<'_> {
     fn drop(&mut self) {
-        if self.changed && self.process.become_process().is_err() {
+        if self.changed && self.process.become_process(self.also_in).is_err() {
             // A thread that stays somebody else would go on to answer for others.
             std::process::abort();
         }

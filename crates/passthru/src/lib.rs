@@ -47,7 +47,7 @@ use anteros_core::{
     Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New,
     OpenFile, Rdev, Seek, StatFs, Timestamp, Writable,
 };
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
@@ -390,6 +390,27 @@ impl Writable for HostFs {
 
     fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()> {
         names::rename(self, from, to, flags)
+    }
+
+    fn unlink_as(&self, parent: Ino, name: &[u8], caller: Caller) -> FsResult<()> {
+        names::acting_on(self, [parent], caller, false, || self.unlink(parent, name))
+    }
+
+    fn rmdir_as(&self, parent: Ino, name: &[u8], caller: Caller) -> FsResult<()> {
+        names::acting_on(self, [parent], caller, false, || self.rmdir(parent, name))
+    }
+
+    fn rename_as(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+        caller: Caller,
+    ) -> FsResult<()> {
+        let makes = RenameFlags::from_bits_retain(flags).contains(RenameFlags::WHITEOUT);
+        names::acting_on(self, [from.0, to.0], caller, makes, || {
+            self.rename(from, to, flags)
+        })
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use anteros_core::{Attr, FileKind, FsError, FsResult, Ino};
+use anteros_core::{Attr, Caller, FileKind, FsError, FsResult, Ino};
 use rustix::fs::{
     AtFlags, Mode, OFlags, RenameFlags, linkat, openat, readlinkat, renameat_with, statat, unlinkat,
 };
@@ -137,6 +137,33 @@ pub(crate) fn rename(
         RenameFlags::from_bits_retain(flags),
     )
     .map_err(refused)
+}
+
+/// Calls what removes or changes names in directories. In a sticky one that is for the owner of what has the name now, and the
+/// kernel has only looked at what had it when it last asked: the host is to look itself. What is `made` besides is the caller's.
+pub(crate) fn acting_on<const N: usize>(
+    fs: &HostFs,
+    dirs: [Ino; N],
+    caller: Caller,
+    made: bool,
+    call: impl FnOnce() -> FsResult<()>,
+) -> FsResult<()> {
+    if caller.uid == 0 || !fs.identity.is_root() {
+        return call();
+    }
+    let mut is_sticky = false;
+    for dir in dirs {
+        let mode = host::stat_of(fs.table.get(dir)?.as_fd())
+            .map_err(refused)?
+            .st_mode;
+        is_sticky |= Mode::from_raw_mode(mode).contains(Mode::SVTX);
+    }
+    let _assumed = match (is_sticky, made) {
+        (false, false) => None,
+        (true, _) => Some(fs.identity.assume_on_names(caller).map_err(refused)?),
+        (false, true) => Some(fs.identity.assume_wholly(caller).map_err(refused)?),
+    };
+    call()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ const ALICE: Caller = Caller {
     uid: 12_345,
     gid: 23_456,
     pid: 0,
+    also_in: None,
 };
 
 fn dir_mode(perm: u32) -> u32 {
@@ -90,7 +91,7 @@ fn what_is_made_belongs_to_the_caller() {
     let of_root_in_a_group = Caller {
         uid: 0,
         gid: 5,
-        pid: 0,
+        ..Caller::default()
     };
     let (attr, _) = fs
         .create(&new_by(of_root_in_a_group, root, b"g", 0o600), RDWR)
@@ -307,7 +308,7 @@ fn many_threads_act_for_many_callers() {
                     let caller = Caller {
                         uid: thread * 1000 + step,
                         gid: thread + 50,
-                        pid: 0,
+                        ..Caller::default()
                     };
                     let name = format!("{thread}-{step}");
                     let new = new_by(caller, root, name.as_bytes(), 0o600);

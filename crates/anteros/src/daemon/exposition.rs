@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use rustix::process::geteuid;
+
 use super::faults::Faults;
 use super::latencies::Latencies;
 
@@ -81,9 +83,12 @@ impl Exposition {
         }
     }
 
-    /// The text, with the last faults in words.
-    pub fn finish(mut self, faults: &Faults) -> String {
-        for fault in faults.latest() {
+    /// The text for a user, with the last faults in words for those who may know: they have names of files, of which others
+    /// may not be allowed to know that they are there.
+    pub fn finish(mut self, faults: &Faults, uid: u32) -> String {
+        let may_know = uid == 0 || uid == geteuid().as_raw();
+        let faults = may_know.then(|| faults.latest());
+        for fault in faults.unwrap_or_default() {
             let _ = writeln!(self.0, "# fault {}", fault.replace('\n', " "));
         }
         self.0

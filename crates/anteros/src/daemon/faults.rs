@@ -6,6 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anteros_core::{FsError, Ino};
 
@@ -20,11 +21,39 @@ const WAITING_MAX: usize = 64;
 /// How many files' names are remembered.
 const NAMES_MAX: usize = 256;
 
+/// How many of the faults that users run into are told in a while, in words: they can be made to come without an end.
+const TOLD_MAX: u32 = 20;
+const WHILE: Duration = Duration::from_secs(60);
+
 /// Where daemons log: syslog's socket, which the journal serves as well.
 const SYSLOG: &str = "/dev/log";
 
 /// An error of a daemon (facility 3, severity 3), in syslog's numbers.
 const PRIORITY: u8 = 3 << 3 | 3;
+
+/// How many were told of late.
+#[derive(Debug, Default)]
+struct Rate {
+    since: Option<Instant>,
+    told: u32,
+    untold: u64,
+}
+
+impl Rate {
+    /// Counts a fault, and says whether to tell of it, and of how many nobody was told before.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        let is_over = |since| now.saturating_duration_since(since) >= WHILE;
+        if self.since.is_none_or(is_over) {
+            (self.since, self.told) = (Some(now), 0);
+        }
+        if self.told == TOLD_MAX {
+            self.untold += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
 
 /// The faults so far.
 #[derive(Default)]
@@ -32,6 +61,7 @@ pub struct Faults {
     count: AtomicU64,
     latest: Mutex<VecDeque<String>>,
     in_background: AtomicBool,
+    rate: Mutex<Rate>,
 }
 
 impl Faults {
@@ -65,7 +95,8 @@ impl Faults {
             .name("faults".into())
             .spawn(move || {
                 for (ino, error) in receiver {
-                    faults.tell(format!("{}: {error}", name(ino, path_of(ino))));
+                    let text = format!("{}: {error}", name(ino, path_of(ino)));
+                    faults.tell_seldom(text, Instant::now());
                 }
             });
         move |ino, error| {
@@ -82,10 +113,32 @@ impl Faults {
 
     /// Tells whoever listens.
     pub fn tell(&self, text: String) {
-        match self.in_background.load(Ordering::Relaxed) {
-            true => log(&text),
-            false => output::complain("fault", &text),
+        self.say(&text);
+        self.keep(text);
+    }
+
+    /// As [`tell`](Self::tell), unless many were told of late: then it is only kept.
+    fn tell_seldom(&self, text: String, now: Instant) {
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = rate.admit(now);
+        drop(rate);
+        if let Some(untold) = admitted {
+            if untold > 0 {
+                self.say(&format!("{untold} faults more were not told"));
+            }
+            self.say(&text);
         }
+        self.keep(text);
+    }
+
+    fn say(&self, text: &str) {
+        match self.in_background.load(Ordering::Relaxed) {
+            true => log(text),
+            false => output::complain("fault", text),
+        }
+    }
+
+    fn keep(&self, text: String) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.len() == KEPT_MAX {
             latest.pop_front();
@@ -134,5 +187,15 @@ mod tests {
         let kept = faults.latest();
         assert_eq!(kept.first().map(String::as_str), Some("24"));
         assert_eq!(kept.last().map(String::as_str), Some("39"));
+    }
+    #[test]
+    fn faults_without_an_end_are_told_seldom() {
+        let mut rate = Rate::default();
+        let start = Instant::now();
+        let told = (0..1000).filter_map(|_| rate.admit(start)).count();
+        assert_eq!(told, TOLD_MAX as usize);
+        assert_eq!(rate.admit(start + WHILE / 2), None);
+        assert_eq!(rate.admit(start + WHILE), Some(1001 - u64::from(TOLD_MAX)));
+        assert_eq!(rate.admit(start + WHILE), Some(0));
     }
 }

@@ -198,7 +198,8 @@ impl LogDaemon {
             .on_answer(move |answered| self.latencies.note(answered))
             .on_attribute(move |asked| {
                 let is_root = asked.ino == teller.log.root();
-                teller.attribute(std::str::from_utf8(asked.name).ok().filter(|_| is_root)?)
+                let name = std::str::from_utf8(asked.name).ok().filter(|_| is_root)?;
+                teller.attribute(name, asked.uid)
             })
             .on_order(move |order| LogDaemon::order(&cleaner, order))
     }
@@ -213,9 +214,9 @@ impl LogDaemon {
         }
     }
 
-    fn attribute(&self, name: &str) -> Option<Vec<u8>> {
+    fn attribute(&self, name: &str, uid: u32) -> Option<Vec<u8>> {
         match name {
-            ATTRIBUTE => Some(self.text().into_bytes()),
+            ATTRIBUTE => Some(self.text(uid).into_bytes()),
             CLEANING => Some(lock(&self.cleaning).progress.text().into_bytes()),
             COMPACTION => Some(lock(&self.compaction).progress.text().into_bytes()),
             _ => self.segments(name.strip_prefix(SEGMENTS)?.parse().ok()?),
@@ -332,7 +333,7 @@ impl LogDaemon {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, uid: u32) -> String {
         let condition = self.log.condition();
         let layout = self.log.layout();
         let mut text = Exposition::default();
@@ -394,7 +395,7 @@ impl LogDaemon {
             text.counters(&format!("log_class_{name}"), &classes);
         }
         text.latencies(&self.latencies);
-        text.finish(&self.faults)
+        text.finish(&self.faults, uid)
     }
 }
 

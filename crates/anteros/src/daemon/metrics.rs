@@ -37,7 +37,7 @@ impl Metrics {
     }
 
     /// The text that `anteros stat` shows.
-    pub fn text(&self, fs: &ImageFs, recording: Option<&Recording>) -> String {
+    pub fn text(&self, fs: &ImageFs, recording: Option<&Recording>, uid: u32) -> String {
         let mut text = Exposition::default();
         let stats = fs.image().read_statistics();
         text.gauge("up_seconds", self.started.elapsed().as_secs_f64());
@@ -62,6 +62,6 @@ impl Metrics {
         if let Some(recording) = recording {
             recording.count(&mut text);
         }
-        text.finish(&self.faults)
+        text.finish(&self.faults, uid)
     }
 }

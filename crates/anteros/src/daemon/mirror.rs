@@ -15,8 +15,9 @@ use super::faults::Faults;
 use super::latencies::Latencies;
 use super::recording::{self, Recording};
 
-/// The attribute of a regular file that says who moves its content and why, a line each.
-pub const FILE_ATTRIBUTE: &str = "user.anteros.data";
+/// The attribute of a regular file that says who moves its content and why, a line each. No file of the source can have one
+/// of that name: file systems know names that begin with `user.` and a few others, and refuse all the rest.
+pub const FILE_ATTRIBUTE: &str = "anteros.data";
 
 /// A mirrored directory, through a buffer or not.
 #[derive(Clone)]
@@ -146,7 +147,7 @@ impl MirrorDaemon {
         let is_root = asked.ino == self.mirror.host().root();
         let is = |name: &str| asked.name == name.as_bytes();
         if is_root && is(ATTRIBUTE) {
-            return Some(self.text().into_bytes());
+            return Some(self.text(asked.uid).into_bytes());
         }
         if is_root && is(recording::ATTRIBUTE) {
             return self.recording.as_ref().map(Recording::told);
@@ -160,7 +161,7 @@ impl MirrorDaemon {
         self.recording.iter().for_each(Recording::finish);
     }
 
-    fn text(&self) -> String {
+    fn text(&self, uid: u32) -> String {
         let mut text = Exposition::default();
         let Serving { way, why } = &self.serving;
         text.info("mirror_info", &[("way", way), ("why", why)]);
@@ -181,7 +182,7 @@ impl MirrorDaemon {
             recording.count(&mut text);
         }
         text.latencies(&self.latencies);
-        text.finish(&self.faults)
+        text.finish(&self.faults, uid)
     }
 }
 

@@ -113,7 +113,7 @@ impl Daemon {
             .on_attribute(move |asked| {
                 let is = |name: &str| asked.ino == image.root() && asked.name == name.as_bytes();
                 let recording = (*told).as_ref();
-                let text = || teller.text(&image, recording).into_bytes();
+                let text = || teller.text(&image, recording, asked.uid).into_bytes();
                 let told = recording.filter(|_| is(recording::ATTRIBUTE));
                 told.map(Recording::told)
                     .or_else(|| is(ATTRIBUTE).then(text))

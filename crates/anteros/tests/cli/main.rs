@@ -25,6 +25,7 @@ mod signals;
 mod soak;
 mod stalls;
 mod stat;
+mod sticky;
 mod targets;
 mod trace;
 mod trees;

@@ -9,26 +9,24 @@ use anteros_core::{
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use zerocopy::FromZeros;
+use zerocopy::{FromBytes, FromZeros};
 
 use super::write_back::{self, WriteBack};
 use super::{Args, AttributeOrder, Dispatcher, LATER, put};
 use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::proto::{
-    CopyFileRangeIn, CreateIn, EntryOut, FSYNC_DATA_ONLY, FallocateIn, FlushIn, ForgetOne, FsyncIn,
-    InHeader, IoctlIn, IoctlOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn,
-    ReleaseIn, Rename2In, SETXATTR_ACL_KILL_SGID, SetattrIn, SetxattrIn, WRITE_CACHE,
-    WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, f2fs, op, open_flag, setattr,
-    unpack_rdev,
+    CopyFileRangeIn, CreateIn, EXTENSION_GROUPS, EntryOut, Extension, FSYNC_DATA_ONLY, FallocateIn,
+    FlushIn, ForgetOne, FsyncIn, InHeader, IoctlIn, IoctlOut, MkdirIn, MknodIn, OPEN_KILL_SUIDGID,
+    OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, SETXATTR_ACL_KILL_SGID, SetattrIn, SetxattrIn,
+    WRITE_CACHE, WRITE_HEAD_LEN, WRITE_KILL_SUIDGID, WriteIn, WriteOut, XattrSize, f2fs, op,
+    open_flag, setattr, unpack_rdev,
 };
 
 /// `S_IFREG`.
 const REGULAR: u32 = 0o100_000;
 /// `O_TRUNC`.
 const TRUNCATE: u32 = 0o1000;
-/// `renameat2(2)`: a whiteout takes the old name.
-const RENAME_WHITEOUT: u32 = 4;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: u32 = 1;
 
@@ -38,6 +36,23 @@ pub(super) struct Writing<'a> {
     pub(super) fs: &'a dyn Writable,
     pub(super) header: &'a InHeader,
     pub(super) ino: Ino,
+    /// A further group of the caller, that of the directory in which something is made.
+    pub(super) also_in: Option<u32>,
+}
+
+/// The group that the extensions of a request name, which lie at the end of its `body`.
+pub(super) fn named_group(header: &InHeader, body: &[u8]) -> Option<u32> {
+    let len = usize::from(header.total_extlen) * 8;
+    let mut rest = body.get(body.len().checked_sub(len)?..)?;
+    while let Ok((extension, after)) = Extension::read_from_prefix(rest) {
+        if extension.kind == EXTENSION_GROUPS {
+            let ([count, group], _) = <[u32; 2]>::read_from_prefix(after).ok()?;
+            return (count > 0).then_some(group);
+        }
+        let size = (extension.size as usize).max(size_of::<Extension>());
+        rest = rest.get(size..)?;
+    }
+    None
 }
 
 type Answer = Result<usize, Errno>;
@@ -68,10 +83,10 @@ impl Writing<'_> {
             op::LINK => self.link(args, out),
             op::UNLINK => args
                 .name()
-                .and_then(|name| self.done(self.fs.unlink(self.ino, name))),
+                .and_then(|name| self.done(self.fs.unlink_as(self.ino, name, self.caller(None)))),
             op::RMDIR => args
                 .name()
-                .and_then(|name| self.done(self.fs.rmdir(self.ino, name))),
+                .and_then(|name| self.done(self.fs.rmdir_as(self.ino, name, self.caller(None)))),
             op::RENAME => args
                 .take::<u64>()
                 .and_then(|newdir| self.rename(newdir, 0, args)),
@@ -237,21 +252,22 @@ impl Writing<'_> {
         Ok(len + put(&mut out[len..], &self.opened(file, cached))?)
     }
 
-    const fn new_name<'n>(&self, name: &'n [u8], mode: u32, umask: u32) -> New<'n> {
+    fn new_name<'n>(&self, name: &'n [u8], mode: u32, umask: u32) -> New<'n> {
         New {
             parent: self.ino,
             name,
             mode,
             umask,
-            caller: self.caller(),
+            caller: self.caller(self.also_in),
         }
     }
 
-    const fn caller(&self) -> Caller {
+    const fn caller(&self, also_in: Option<u32>) -> Caller {
         Caller {
             uid: self.header.uid,
             gid: self.header.gid,
             pid: self.header.pid,
+            also_in,
         }
     }
 
@@ -512,11 +528,11 @@ impl Writing<'_> {
     fn rename(&self, newdir: u64, flags: u32, args: &mut Args<'_>) -> Answer {
         let newdir = self.dispatcher.nodes.ino(newdir).ok_or(Errno::INVAL)?;
         let (old, new) = (args.name()?, args.name()?);
-        let (from, to) = ((self.ino, old), (newdir, new));
-        self.done(match flags & RENAME_WHITEOUT {
-            0 => self.fs.rename(from, to, flags),
-            _ => self.fs.rename_leaving(from, to, flags, self.caller()),
-        })
+        let caller = self.caller(None);
+        let renamed = self
+            .fs
+            .rename_as((self.ino, old), (newdir, new), flags, caller);
+        self.done(renamed)
     }
 
     fn setxattr(&self, args: &mut Args<'_>) -> Answer {
@@ -546,7 +562,7 @@ impl Writing<'_> {
             0 => self.fs.setxattr(self.ino, name, value, flags),
             _ => self
                 .fs
-                .setxattr_by_outsider(self.ino, name, value, flags, self.caller()),
+                .setxattr_by_outsider(self.ino, name, value, flags, self.caller(None)),
         };
         self.done_for_all(set)
     }

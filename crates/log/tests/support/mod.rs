@@ -293,14 +293,14 @@ impl Tree {
     }
 
     /// As [`rename`](Self::rename), by the user 7 of group 8.
-    pub fn rename_leaving(&self, from: &str, to: &str, flags: u32) -> FsResult<()> {
+    pub fn rename_as(&self, from: &str, to: &str, flags: u32) -> FsResult<()> {
         let caller = Caller {
             uid: 7,
             gid: 8,
-            pid: 0,
+            ..Caller::default()
         };
         let (from, to) = (self.place(from)?, self.place(to)?);
-        self.0.rename_leaving(from, to, flags, caller)
+        self.0.rename_as(from, to, flags, caller)
     }
 
     pub fn link(&self, from: &str, to: &str) -> FsResult<()> {

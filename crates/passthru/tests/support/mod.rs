@@ -37,7 +37,7 @@ pub fn myself() -> Caller {
     Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        pid: 0,
+        ..Caller::default()
     }
 }
 

@@ -133,7 +133,7 @@ impl Args {
         let owner = Caller {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
-            pid: 0,
+            ..Caller::default()
         };
         anteros_log::mkfs(&device, shape, owner, &Options::new(system_clock))
             .map_err(|error| super::failure(self.device.display(), &error))?;
