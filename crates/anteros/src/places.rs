@@ -1,18 +1,19 @@
-//! What is mounted at a place, as the kernel lists it: asking the place itself would wait for a daemon that has died.
+//! Mounts and their places, as the kernel lists them: asking the place itself would wait for a daemon that has died.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use anteros_core::unescaped;
 
 use crate::failure::{Failure, Kind};
 
 /// The first letters of the kinds of file system that this program serves.
 const OURS: &str = "fuse.anteros";
-/// What a mounted log is.
+/// The kind of a mounted log.
 pub const LOG: &str = "fuse.anteros-log";
-/// What the kernel mounts for it.
+/// The kind of an image that the kernel has mounted.
 const IMAGE: &str = "erofs";
 
 /// A mount.
@@ -27,7 +28,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What is mounted on a directory, on top of whatever is there besides; `None` if it is none that something is mounted on.
+    /// The mount on a directory, on top of whatever is there besides; `None` if nothing is mounted on it.
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ impl Place {
         Ok(top(&places, &point).cloned())
     }
 
-    /// Whether it is, by its kind, what this program mounts.
+    /// Tells by its kind whether it is one that this program mounts.
     pub fn is_ours(&self) -> bool {
         self.kind.starts_with(OURS) || self.kind == IMAGE
     }
@@ -85,24 +86,6 @@ fn top<'a>(places: &'a [Place], point: &Path) -> Option<&'a Place> {
     let is_hidden =
         |place: &Place| there().any(|other| other.parent == place.id && other.id != place.id);
     there().find(|place| !is_hidden(place))
-}
-
-/// A path, in which blanks and their like are written in octal.
-fn unescaped(text: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(text.len());
-    let mut left = text;
-    while let [first, rest @ ..] = left {
-        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
-        let escaped = (*first == b'\\')
-            .then(|| rest.get(..3).and_then(octal))
-            .flatten();
-        path.push(escaped.unwrap_or(*first));
-        left = match escaped {
-            Some(_) => rest.get(3..).unwrap_or_default(),
-            None => rest,
-        };
-    }
-    OsString::from_vec(path).into()
 }
 
 /// Refuses to mount where something that this program serves, or an image that the kernel has mounted, would be hidden, unless

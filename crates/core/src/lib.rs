@@ -12,6 +12,7 @@
 mod algorithm;
 mod counted;
 mod device;
+mod escape;
 mod fs;
 mod lock;
 mod occupant;
@@ -24,6 +25,7 @@ mod writable_device;
 pub use algorithm::Algorithm;
 pub use counted::{Counted, DeviceCounts};
 pub use device::{Device, FileDevice, Window};
+pub use escape::unescaped;
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };

@@ -22,6 +22,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
 use rustix::io::Errno;
 
+use crate::escape::unescaped;
+
 /// How often, and how long in between, the lock of a block device is tried: those who look what is on it, as udev does, have it
 /// for a moment.
 const TRIES: usize = 20;
@@ -331,24 +333,6 @@ impl Mounts {
     }
 }
 
-/// A path of mountinfo, where blanks and their like are written in octal.
-fn unescaped(text: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(text.len());
-    let mut left = text;
-    while let [first, rest @ ..] = left {
-        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
-        let escaped = (*first == b'\\')
-            .then(|| rest.get(..3).and_then(octal))
-            .flatten();
-        path.push(escaped.unwrap_or(*first));
-        left = match escaped {
-            Some(_) => &rest[3..],
-            None => rest,
-        };
-    }
-    OsString::from_vec(path).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,11 +346,6 @@ mod tests {
             within(u64::MAX - 1..u64::MAX, Some(5..9)),
             u64::MAX..u64::MAX
         );
-    }
-
-    #[test]
-    fn blanks_in_paths_are_written_in_octal() {
-        assert_eq!(unescaped(b"/a\\040b\\134\\x\\9"), Path::new("/a b\\\\x\\9"));
     }
 
     #[test]

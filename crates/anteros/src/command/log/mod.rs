@@ -90,7 +90,7 @@ fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
     Ok(open_file(path)?)
 }
 
-/// The same, of which the length can be changed.
+/// Opens a device likewise, whose length can be changed.
 fn open_file(path: &Path) -> Result<Arc<FileDevice>, Failure> {
     let device = FileDevice::open_writable(path).map_err(Failure::os)?;
     // What a mount is asked for, the kernel keeps for those who asked.
