@@ -6,8 +6,9 @@
 # their parent, its group and its session. All that a step makes for a while lies in two directories of its own, one
 # of them in memory, so what is mounted there and the loop devices of its files are the step's as well.
 
-# The time for all steps together, in seconds since the script began.
-steps_seconds_max=$((${ANTEROS_TEST_MINUTES:-80} * 60))
+# The time for all steps together, in seconds since the script began. What each may take itself goes with it.
+steps_minutes=${ANTEROS_TEST_MINUTES:-80}
+steps_seconds_max=$((steps_minutes * 60))
 
 # How long what a step has started may take to end by itself, then when it is asked to, then when it is killed.
 patience_seconds=${ANTEROS_TEST_PATIENCE:-10}
@@ -146,7 +147,8 @@ limited() {
     return "$status"
 }
 
-# Runs one step, at most as long as it may, and tells how long it took: step NAME SECONDS COMMAND...
+# Runs one step, at most as long as it may, and tells how long it took: step NAME SECONDS COMMAND...; the seconds are
+# those of 80 minutes for all.
 #
 # With only_warns=yes its failure is told and counts for nothing.
 step() {
@@ -156,6 +158,7 @@ step() {
         echo "== no time is left: all steps together may take $((steps_seconds_max / 60)) minutes"
         status=124
     else
+        limit=$((limit * steps_minutes / 80))
         limited $((limit < left ? limit : left)) "$@" || status=$?
     fi
     if [ "$status" != 0 ] && [ "${only_warns-}" = yes ]; then
