@@ -21,6 +21,8 @@ use rustix::thread::{
 use crate::device::Device;
 use crate::dispatch::{FileLender, Loan};
 use crate::ioctl;
+use crate::node::Nodes;
+use crate::notify::Notifier;
 
 /// The last number that a group can have.
 const NOBODYS_GROUP: u32 = u32::MAX - 1;
@@ -42,6 +44,7 @@ pub enum Passthrough {
 #[derive(Debug)]
 pub struct Backing {
     device: Arc<Device>,
+    notifier: Notifier,
     /// The backing id of each memory file opened so far, if the kernel took it.
     ids: Mutex<BTreeMap<Ino, Option<i32>>>,
     /// The files that are open, with what was decided.
@@ -53,16 +56,19 @@ pub struct Backing {
 struct Decision {
     id: Result<i32, Loan>,
     opened: u64,
+    /// How many of them write.
+    writers: u64,
 }
 
 impl Backing {
     /// The loans of a mount that agreed to passthrough. It fails if the kernel will not have them from
     /// us, for which it wants `CAP_SYS_ADMIN`. An empty file tells.
-    pub fn new(device: Arc<Device>) -> rustix::io::Result<Self> {
+    pub fn new(device: Arc<Device>, nodes: Nodes) -> rustix::io::Result<Self> {
         let sample = memfd_create("anteros", MemfdFlags::CLOEXEC)?;
         let id = ioctl::lend(device.as_fd(), sample.as_fd())?;
         ioctl::take_back(device.as_fd(), id)?;
         Ok(Self {
+            notifier: Notifier::new(&device, nodes),
             device,
             ids: Mutex::default(),
             open: Mutex::default(),
@@ -114,7 +120,7 @@ fn opened(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
 }
 
 impl FileLender for Backing {
-    fn lend(&self, ino: Ino, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32> {
+    fn lend(&self, ino: Ino, writes: bool, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32> {
         let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let decision = loans.entry(ino).or_insert_with(|| {
             let file = open().ok_or(Loan::NoFile);
@@ -124,10 +130,24 @@ impl FileLender for Backing {
                     id.map_err(Loan::Refused)
                 }),
                 opened: 0,
+                writers: 0,
             }
         });
         decision.opened += 1;
-        decision.id.ok()
+        decision.writers += u64::from(writes);
+        let (id, is_first) = (decision.id.ok(), writes && decision.writers == 1);
+        drop(loans);
+        if id.is_some() && is_first {
+            // What the kernel was told before it may believe for a while. If it does not know the inode, there is nothing.
+            let _ = self.notifier.forget_attributes(ino);
+        }
+        id
+    }
+
+    fn is_written(&self, ino: Ino) -> bool {
+        let loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let decision = loans.get(&ino);
+        decision.is_some_and(|decision| decision.writers > 0 && decision.id.is_ok())
     }
 
     fn loan(&self, ino: Ino) -> Loan {
@@ -139,12 +159,13 @@ impl FileLender for Backing {
         }
     }
 
-    fn take_back(&self, ino: Ino) {
+    fn take_back(&self, ino: Ino, writes: bool) {
         let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(decision) = loans.get_mut(&ino) else {
             return;
         };
         decision.opened -= 1;
+        decision.writers = decision.writers.saturating_sub(u64::from(writes));
         if decision.opened == 0 {
             let decision = loans.remove(&ino);
             if let Some(id) = decision.and_then(|decision| decision.id.ok()) {

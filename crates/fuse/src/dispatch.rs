@@ -55,11 +55,14 @@ pub type Lender = Box<dyn Fn(Ino, BorrowedFd<'_>) -> Option<i32> + Send + Sync>;
 pub trait FileLender: Send + Sync {
     /// Counts an open file of an inode, and returns the id to name the file behind it by; `None` if the
     /// kernel has to ask. `open` is called for the first of them; the answer holds for all that are open
-    /// at a time.
-    fn lend(&self, ino: Ino, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32>;
+    /// at a time. One that `writes` may do so by a mapping, of which the kernel tells nobody.
+    fn lend(&self, ino: Ino, writes: bool, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32>;
 
     /// An open file of the inode is released.
-    fn take_back(&self, ino: Ino);
+    fn take_back(&self, ino: Ino, writes: bool);
+
+    /// Whether a file of the inode is lent to one who writes.
+    fn is_written(&self, ino: Ino) -> bool;
 
     /// What was decided of an inode.
     fn loan(&self, ino: Ino) -> Loan;
@@ -367,9 +370,10 @@ impl Dispatcher {
     fn statx(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
         let born = self.ask_of_all(ino, self.fs.born(ino))?;
         let attr = self.ask(ino, self.fs.getattr(ino))?;
+        let trusted_for = self.attributes_trusted_for(ino);
         let known = StatxOut {
-            attr_valid: self.trusted_for.as_secs(),
-            attr_valid_nsec: self.trusted_for.subsec_nanos(),
+            attr_valid: trusted_for.as_secs(),
+            attr_valid_nsec: trusted_for.subsec_nanos(),
             mask: statx::BASIC_STATS | born.map_or(0, |_| statx::BTIME),
             blksize: attr.block_size,
             nlink: attr.nlink,
@@ -390,10 +394,19 @@ impl Dispatcher {
         put(out, &known)
     }
 
+    /// For how long the kernel may trust attributes. It does not look at what is written by a mapping of a file that it was lent.
+    fn attributes_trusted_for(&self, ino: Ino) -> Duration {
+        match &self.file_lender {
+            Some(lender) if lender.is_written(ino) => Duration::ZERO,
+            _ => self.trusted_for,
+        }
+    }
+
     fn attr_out(&self, attr: &Attr) -> AttrOut {
+        let trusted_for = self.attributes_trusted_for(attr.ino);
         AttrOut {
-            attr_valid: self.trusted_for.as_secs(),
-            attr_valid_nsec: self.trusted_for.subsec_nanos(),
+            attr_valid: trusted_for.as_secs(),
+            attr_valid_nsec: trusted_for.subsec_nanos(),
             padding: 0,
             attr: raw_attr(attr),
         }
@@ -570,11 +583,12 @@ impl Dispatcher {
     /// What LOOKUP and READDIRPLUS say of an inode; `None` for the one without a node number.
     fn entry(&self, attr: &Attr) -> Option<EntryOut> {
         let write_back = self.write_back.as_ref();
+        let trusted_for = self.attributes_trusted_for(attr.ino);
         Some(EntryOut {
             nodeid: self.nodes.node(attr.ino)?,
             generation: write_back.map_or(0, |files| files.introduce(attr)),
-            attr_valid: self.trusted_for.as_secs(),
-            attr_valid_nsec: self.trusted_for.subsec_nanos(),
+            attr_valid: trusted_for.as_secs(),
+            attr_valid_nsec: trusted_for.subsec_nanos(),
             attr: raw_attr(attr),
             ..self.missing()
         })

@@ -73,6 +73,21 @@ impl Notifier {
         Ok(device.notify(notify::INVAL_INODE, all.as_bytes(), &[])?)
     }
 
+    /// Has the kernel forget attributes of an inode, but no content. It waits for nobody.
+    ///
+    /// # Errors
+    ///
+    /// As [`invalidate`](Self::invalidate).
+    pub fn forget_attributes(&self, ino: Ino) -> io::Result<()> {
+        let device = self.device.upgrade().ok_or(Errno::NODEV)?;
+        let none = NotifyInvalInode {
+            nodeid: self.nodes.node(ino).ok_or(Errno::NOENT)?,
+            offset: -1,
+            len: 0,
+        };
+        Ok(device.notify(notify::INVAL_INODE, none.as_bytes(), &[])?)
+    }
+
     /// Has the kernel forget those of the inodes that nobody uses. It waits for nobody.
     ///
     /// # Errors

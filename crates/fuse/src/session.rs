@@ -103,7 +103,10 @@ impl Session {
         if agreed.writes_back {
             dispatcher.set_write_back();
         }
-        let (loans, passthrough) = match agreed.lends.then(|| Backing::new(device.clone())) {
+        let (loans, passthrough) = match agreed
+            .lends
+            .then(|| Backing::new(device.clone(), dispatcher.nodes()))
+        {
             Some(Ok(loans)) => (Some(Arc::new(loans)), Passthrough::Taken),
             Some(Err(errno)) => (None, Passthrough::Refused(errno)),
             None if terms.passthrough => (None, Passthrough::NotOffered),

@@ -14,6 +14,7 @@ mod log_launches;
 mod log_layers;
 mod log_resize;
 mod log_tools;
+mod mapped;
 mod mirror;
 mod mounts;
 mod passthru;

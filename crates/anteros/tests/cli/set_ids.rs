@@ -25,10 +25,10 @@ use crate::mirror::{Mirror, WAYS};
 const SECRET: u32 = 4242;
 
 /// Entries of access lists: tag, permissions, id.
-type Entries<'a> = &'a [(u16, u16, u32)];
+pub type Entries<'a> = &'a [(u16, u16, u32)];
 
 /// What the mode says, as a list.
-const PLAIN: Entries<'_> = &[(1, 7, u32::MAX), (4, 5, u32::MAX), (0x20, 5, u32::MAX)];
+pub const PLAIN: Entries<'_> = &[(1, 7, u32::MAX), (4, 5, u32::MAX), (0x20, 5, u32::MAX)];
 
 /// A list that lets another user execute as well.
 const NAMED: Entries<'_> = &[
@@ -94,7 +94,7 @@ fn list(entries: Entries<'_>) -> Vec<u8> {
     list
 }
 
-fn set_list(path: &Path, entries: Entries<'_>) {
+pub fn set_list(path: &Path, entries: Entries<'_>) {
     let name = "system.posix_acl_access";
     setxattr(path, name, &list(entries), XattrFlags::empty()).unwrap();
 }

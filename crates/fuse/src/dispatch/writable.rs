@@ -132,7 +132,7 @@ impl Writing<'_> {
         let open: OpenIn = args.take()?;
         self.refuse_stale()?;
         let (handle, cached) = self.opened_by(open.flags, |flags| self.fs.open(self.ino, flags))?;
-        put(out, &self.opened(self.file(handle), cached))
+        put(out, &self.opened(self.file(handle), cached, open.flags))
     }
 
     /// Has the kernel look up a name once more, and open what it finds, if others have changed the file.
@@ -193,7 +193,7 @@ impl Writing<'_> {
 
     /// What the kernel is told of a file just opened: to read and write by itself where it may, and
     /// whether it may cache.
-    fn opened(&self, file: OpenFile, cached: bool) -> OpenOut {
+    fn opened(&self, file: OpenFile, cached: bool, flags: u32) -> OpenOut {
         if let Some(files) = self.write_back() {
             files.opened(file.ino);
         }
@@ -201,7 +201,8 @@ impl Writing<'_> {
             readahead.suit(self.fs.is_read_in_jumps(file.ino));
         }
         let lender = self.dispatcher.file_lender.as_ref();
-        let loan = lender.and_then(|lender| lender.lend(file.ino, &|| self.fs.backing(file)));
+        let loan = lender
+            .and_then(|lender| lender.lend(file.ino, writes(flags), &|| self.fs.backing(file)));
         OpenOut {
             fh: file.handle,
             open_flags: match loan {
@@ -238,10 +239,15 @@ impl Writing<'_> {
             ino: attr.ino,
             handle,
         };
-        let Ok(len) = self.entry(&attr, out) else {
+        let Some(mut entry) = self.known(&attr) else {
             self.fs.release(file);
             return Err(Errno::IO);
         };
+        if self.dispatcher.file_lender.is_some() && writes(flags) {
+            // It is lent in a moment.
+            (entry.attr_valid, entry.attr_valid_nsec) = (0, 0);
+        }
+        let len = put(out, &entry)?;
         // What the kernel believed missing may have been there.
         if flags & TRUNCATE != 0 && open_flags & OPEN_KILL_SUIDGID != 0 {
             self.drop_privileges(file).inspect_err(|_| {
@@ -249,7 +255,7 @@ impl Writing<'_> {
                 self.fs.forget(file.ino, 1);
             })?;
         }
-        Ok(len + put(&mut out[len..], &self.opened(file, cached))?)
+        Ok(len + put(&mut out[len..], &self.opened(file, cached, flags))?)
     }
 
     fn new_name<'n>(&self, name: &'n [u8], mode: u32, umask: u32) -> New<'n> {
@@ -341,7 +347,7 @@ impl Writing<'_> {
         let release: ReleaseIn = args.take()?;
         // The file system comes last: once it lets go of a removed file, another may get its number.
         if let Some(lender) = &self.dispatcher.file_lender {
-            lender.take_back(self.ino);
+            lender.take_back(self.ino, writes(release.flags));
         }
         if let Some(files) = self.write_back() {
             files.released(self.ino);
@@ -655,6 +661,11 @@ impl Dispatcher {
             one(nodeid, nlookup);
         }
     }
+}
+
+/// Whether a file opened with these flags can be written to.
+const fn writes(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags).intersects(OFlags::WRONLY.union(OFlags::RDWR))
 }
 
 /// A count of bytes as WRITE replies with it.
