@@ -6,7 +6,7 @@ use anteros_codec::{
 
 /// The most bytes that are wanted of a stream.
 const WANTED_MAX: usize = 300_000;
-/// What the output holds before, once each: nothing of it may be there afterwards.
+/// States what the output holds before, once each: nothing of it may be there afterwards.
 const CANARIES: [u8; 2] = [0x55, 0xAA];
 
 /// Decodes a stream in every way there is, each twice into outputs that held something else before: byte 0 says which
@@ -41,7 +41,7 @@ pub fn decode(input: &[u8]) {
     }
 }
 
-/// What a way to decode makes of two outputs, if it accepts the stream.
+/// Returns what a way to decode makes of two outputs, if it accepts the stream.
 fn twice(wanted: usize, way: impl Fn(&mut [u8]) -> bool) -> Option<Vec<u8>> {
     let [first, second] = CANARIES.map(|canary| {
         let mut out = vec![canary; wanted];

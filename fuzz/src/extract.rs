@@ -84,7 +84,7 @@ struct Place {
     directory: TempDir,
 }
 
-/// What is known of the files beside the target.
+/// Holds what is known of the files beside the target.
 type Outside = Vec<(PathBuf, [u64; 5], Vec<u8>)>;
 
 impl Place {

@@ -66,7 +66,7 @@ pub(crate) fn inodes(image: &Image) -> Vec<Inode> {
     inodes
 }
 
-/// What may still be done, in bytes.
+/// Holds what may still be done, in bytes.
 pub(crate) struct Budget(pub(crate) u64);
 
 impl Budget {

@@ -2,7 +2,7 @@
 
 use anteros_log::Launches;
 
-/// Where a record has its checksum.
+/// States where a record has its checksum.
 const CRC: std::ops::Range<usize> = 12..16;
 
 /// Reads the bytes as a record of launches, as they are and with the checksum made right: what is taken comes back as it

@@ -1,4 +1,4 @@
-//! What is done with hostile bytes, and what is asserted of it.
+//! Work that is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
 //! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`trace`], [`launches`],

@@ -10,7 +10,7 @@ use super::image::{Budget, inodes, open_image};
 const EXTENTS_MAX: usize = 64;
 /// Bytes that are read at a time, at odd offsets.
 const PIECE_BYTES: usize = 3000;
-/// What a lookup counts as, in bytes.
+/// States what a lookup counts as, in bytes.
 const LOOKUP_BYTES: u64 = 4096;
 /// Bytes that are decoded or copied in all.
 const WORK_BYTES: u64 = 48 << 20;
@@ -34,8 +34,8 @@ pub fn read(input: &[u8]) {
     }
 }
 
-/// Whether its bytes lie on a device. Else they are content of another inode, whose index may be hostile in its turn:
-/// then pieces of it need not fit together.
+/// Returns whether its bytes lie on a device. Else they are content of another inode, whose index may be hostile in its
+/// turn: then pieces of it need not fit together.
 fn is_direct(extent: &Extent) -> bool {
     let location = match extent.source {
         Source::Raw(location) => location,
@@ -129,7 +129,7 @@ impl File<'_> {
         }
     }
 
-    /// What reading a piece costs, about, in bytes.
+    /// Returns what reading a piece costs, about, in bytes.
     fn cost(&self, offset: u64) -> u64 {
         let is_inside = offset < self.inode.size;
         let extent = is_inside.then(|| self.image.extent_at(self.inode, self.map, offset));

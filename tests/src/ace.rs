@@ -28,10 +28,10 @@ const OTHER_FILES: [&str; 3] = ["bar", "A/bar", "A/C/bar"];
 const DIRECTORIES: [&str; 1] = ["A"];
 const OTHER_DIRECTORIES: [&str; 2] = ["B", "A/C"];
 
-/// What a direct write has to be aligned to.
+/// States what a direct write has to be aligned to.
 const ALIGNED: u64 = 4096;
 
-/// What `fallocate` is to do.
+/// Tells what `fallocate` is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Falloc {
     /// Zeros in a range, beyond the end as well.
@@ -123,7 +123,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether something is promised when it has returned.
+    /// Returns whether something is promised when it has returned.
     pub fn is_promise(&self) -> bool {
         matches!(
             self,
@@ -177,7 +177,7 @@ pub fn line(program: &[Step]) -> String {
     steps.join("; ")
 }
 
-/// Where in a file something happens.
+/// Tells where in a file something happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// 32 KiB from the end on.
@@ -206,13 +206,13 @@ enum Operation {
     Truncate(&'static str, u64),
 }
 
-/// What is made lasting after an operation.
+/// Tells what is made lasting after an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Persistence {
     Nothing,
     Fsync(&'static str),
     Fdatasync(&'static str),
-    /// What the operation has written to a mapping.
+    /// Syncs what the operation has written to a mapping.
     Msync,
     Sync,
 }
@@ -284,7 +284,7 @@ impl Operation {
         }
     }
 
-    /// What can be persisted after it in a program that uses these paths.
+    /// Returns what can be persisted after it in a program that uses these paths.
     fn persistences(self, used: &[&'static str]) -> Vec<Persistence> {
         let range = range(used);
         let files = range.iter().filter(|path| !is_directory(path));
@@ -332,7 +332,7 @@ fn is_directory(path: &str) -> bool {
     !path.ends_with("foo") && !path.ends_with("bar")
 }
 
-/// Whether a path is another one, or lies below it.
+/// Returns whether a path is another one, or lies below it.
 fn is_within(path: &str, other: &str) -> bool {
     path.strip_prefix(other)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -392,7 +392,7 @@ fn pick<'a, T>(random: &mut Random, items: &'a [T]) -> &'a T {
 mod tests {
     use super::*;
 
-    /// What `ace.py -l 1` says.
+    /// States what `ace.py -l 1` says.
     const COUNTED_THERE: usize = 435;
 
     /// Directories below themselves, each with the five things that could be persisted then: `A`, `B`, `A/C`, the

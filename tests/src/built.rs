@@ -36,12 +36,12 @@ pub struct Judges {
 pub struct Built {
     dir: TempDir,
     image: PathBuf,
-    /// What the builder said of it.
+    /// Holds what the builder said of it.
     pub summary: Summary,
     offset: u64,
 }
 
-/// What went in: a directory, and its manifest.
+/// Holds what went in: a directory, and its manifest.
 pub struct Source {
     /// The directory.
     pub path: PathBuf,

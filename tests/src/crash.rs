@@ -29,5 +29,5 @@ pub use image::StateDevice;
 pub use plan::{Plan, States};
 pub use recorder::{Mark, Operation, Recorder, Recording, State};
 
-/// What a disk writes as a whole, or not at all.
+/// States what a disk writes as a whole, or not at all.
 pub const SECTOR_BYTES: u64 = 512;

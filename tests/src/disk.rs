@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::judge;
 use crate::mount::{run, undo};
 
-/// How long to wait for the last user of a mount.
+/// States how long to wait for the last user of a mount.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A file system of the kernel.
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What `mount` and `mkfs` call it.
+    /// Returns what `mount` and `mkfs` call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -107,7 +107,7 @@ impl Disk {
         self.dir.path().join("device")
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mounted")
     }
@@ -139,7 +139,7 @@ impl Disk {
         path
     }
 
-    /// How often the device was told to make lasting what it has taken.
+    /// Returns how often the device was told to make lasting what it has taken.
     ///
     /// # Panics
     ///

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use anteros_core::{Device, WritableDevice};
 use rustix::io::Errno;
 
-/// What is asked of a device.
+/// Tells what is asked of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// A read, of one buffer or many.
@@ -20,7 +20,7 @@ pub enum Call {
     Discard,
 }
 
-/// Which calls fail. They are counted from 0 for each kind, since the fault was injected.
+/// Tells which calls fail. They are counted from 0 for each kind, since the fault was injected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
     /// This one.
@@ -40,7 +40,7 @@ struct Fault {
 }
 
 impl Fault {
-    /// Whether it strikes this call, which is counted.
+    /// Returns whether it strikes this call, which is counted.
     fn strikes(&mut self, call: Call, range: &Range<u64>) -> bool {
         if call != self.call {
             return false;

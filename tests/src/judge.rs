@@ -1,4 +1,4 @@
-//! What to do without a judge, and how to tell what was judged.
+//! Advice on what to do without a judge, and how to tell what was judged.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -21,12 +21,12 @@ pub fn missing(what: &str) {
     say(format_args!("MISSING JUDGE: {what}"));
 }
 
-/// Whether this process may mount, own files of others and make device nodes.
+/// Returns whether this process may mount, own files of others and make device nodes.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether the kernel can be the judge: root, and EROFS in the kernel. Says so if not.
+/// Returns whether the kernel can be the judge: root, and EROFS in the kernel. Says so if not.
 pub fn has_kernel() -> bool {
     if !is_root() {
         missing("the kernel's EROFS (only root can mount)");
@@ -35,7 +35,7 @@ pub fn has_kernel() -> bool {
     has_file_system("erofs")
 }
 
-/// Whether the kernel knows a file system that lies on devices. Says so if not.
+/// Returns whether the kernel knows a file system that lies on devices. Says so if not.
 pub fn has_file_system(name: &str) -> bool {
     // What is a module is listed only once it is loaded; a kernel without modules has no modprobe.
     let _ = Command::new("modprobe").arg(name).status();
@@ -47,7 +47,7 @@ pub fn has_file_system(name: &str) -> bool {
     is_known
 }
 
-/// Whether a program of the distribution is there. Says so if not.
+/// Returns whether a program of the distribution is there. Says so if not.
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
@@ -57,7 +57,7 @@ pub fn has_program(name: &str) -> bool {
     is_there
 }
 
-/// Whether FUSE file systems can be mounted. Says so if not.
+/// Returns whether FUSE file systems can be mounted. Says so if not.
 pub fn has_fuse() -> bool {
     let device = std::fs::OpenOptions::new()
         .read(true)

@@ -10,7 +10,7 @@ use crate::mount::run;
 use crate::peers::Peers;
 use crate::trees::{Tree, mixed, words};
 
-/// What LZ4 streams of ours are cut to, in bytes: extents of some pages, of some hundred KiB, of some MiB.
+/// States what LZ4 streams of ours are cut to, in bytes: extents of some pages, of some hundred KiB, of some MiB.
 pub const PCLUSTER_BYTES: [u32; 3] = [4096, 64 << 10, 1 << 20];
 
 /// The codecs that only `mkfs.erofs` encodes, as it likes to be told of them.

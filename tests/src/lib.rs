@@ -1,4 +1,4 @@
-//! What the judges share.
+//! Parts that the judges share.
 //!
 //! A judge compares two views of one tree: a directory it was made from, our reader, the kernel's mount, ours through
 //! FUSE, what `fsck.erofs` extracts. Each view is an [`anteros_core::FileSystem`], and [`manifest`] turns it into
@@ -78,8 +78,8 @@ pub fn try_open(path: &Path, offset: u64, extra: &[PathBuf]) -> anteros_image::R
 /// Free bytes that the trees and images of a test may need.
 const SCRATCH_BYTES: u64 = 4 << 30;
 
-/// Where to keep trees and images that come and go: in memory, if there is room for them and attributes stick there.
-/// Then files can have more names and times than on ext4, too.
+/// Returns where to keep trees and images that come and go: in memory, if there is room for them and attributes stick
+/// there. Then files can have more names and times than on ext4, too.
 pub fn scratch() -> PathBuf {
     memory().unwrap_or_else(std::env::temp_dir)
 }
@@ -95,8 +95,8 @@ pub fn memory() -> Option<PathBuf> {
     fits.then(|| path.to_owned())
 }
 
-/// What mkfs.erofs 1.9.4 keeps of a time in an image with 48-bit addresses, unless the inode is an extended one: whole
-/// seconds modulo 2^32. The kernel shows it so too.
+/// Returns what mkfs.erofs 1.9.4 keeps of a time in an image with 48-bit addresses, unless the inode is an extended
+/// one: whole seconds modulo 2^32. The kernel shows it so too.
 pub fn time_kept_by_48bit(time: &str) -> String {
     let (secs, _) = time.split_once('.').unwrap();
     let secs: i64 = secs.parse().unwrap();

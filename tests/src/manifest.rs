@@ -49,7 +49,7 @@ pub fn manifest_with_faults(fs: &dyn FileSystem) -> FsResult<String> {
     })
 }
 
-/// Whether a line says that its path cannot be read.
+/// Returns whether a line says that its path cannot be read.
 pub fn is_fault(line: &str) -> bool {
     line.ends_with("\t!")
 }

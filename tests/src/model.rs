@@ -19,18 +19,18 @@ use rustix::io::Errno;
 
 use crate::trees::Random;
 
-/// How many files may be open at a time.
+/// States how many files may be open at a time.
 pub const SLOTS: usize = 6;
 
 const FILE_MAX: u64 = 64 << 10;
 
-/// Where copies of ranges go.
+/// States where copies of ranges go.
 pub const SHARED_PLACE: u64 = 4096;
 
 /// Names from the root on.
 pub type PathNames = Vec<&'static str>;
 
-/// What is done.
+/// Tells what is done.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)] // the fields are what the call of that name takes
 pub enum Op {
@@ -150,7 +150,7 @@ pub enum Op {
     },
 }
 
-/// What an operation said, in a form that can be compared.
+/// Tells what an operation said, in a form that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Said {
@@ -164,7 +164,7 @@ pub enum Said {
     Time(i64),
 }
 
-/// What it said, or the error.
+/// Holds what it said, or the error.
 pub type Outcome = Result<Said, Errno>;
 
 /// Draws operations from a seed.

@@ -15,7 +15,7 @@ const ENTRY_BYTES: u64 = 12;
 /// Bytes of a name other than `.` and `..`.
 const NAME_BYTES: u64 = 8;
 
-/// How the names lie.
+/// Tells how the names lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Empty files in one directory.

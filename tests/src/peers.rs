@@ -69,7 +69,7 @@ fn place() -> Option<PathBuf> {
     Some(all()?.join("sid"))
 }
 
-/// Where all peers lie.
+/// Returns where all peers lie.
 fn all() -> Option<PathBuf> {
     if let Some(peers) = std::env::var_os("ANTEROS_PEERS") {
         return Some(peers.into());

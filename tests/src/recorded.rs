@@ -17,13 +17,13 @@ pub use writer::Writer;
 
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
-/// What a record is made of before path and data.
+/// States what a record is made of before path and data.
 const HEADER_BYTES: usize = 32;
 /// The longest path that is taken for one.
 const PATH_BYTES_MAX: u64 = 4096;
 /// The longest write that is taken for one.
 const DATA_BYTES_MAX: u64 = 16 << 20;
-/// What is decoded at once.
+/// States what is decoded at once.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// A call of an application.
@@ -33,18 +33,18 @@ pub struct Record {
     pub micros: u64,
     /// A name in a numbered directory: `d0/name`. Only of [`Action::SyncDirectory`] it is the directory.
     pub path: String,
-    /// What was done there.
+    /// Holds what was done there.
     pub action: Action,
 }
 
-/// What was done.
+/// Tells what was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A write.
     Write {
-        /// Where.
+        /// Tells where.
         offset: u64,
-        /// What.
+        /// Holds what.
         data: Vec<u8>,
     },
     /// `fsync`, of a file; also of a directory, if the path is that of nothing else.
@@ -220,10 +220,10 @@ fn directory_of(path: &str) -> &str {
 struct Decoded<R> {
     encoded: R,
     context: DCtx<'static>,
-    /// What was read, and how much of it is decoded.
+    /// Holds what was read, and how much of it is decoded.
     input: Vec<u8>,
     used: usize,
-    /// Whether the frame is over, or has not begun.
+    /// Tells whether the frame is over, or has not begun.
     is_between_frames: bool,
 }
 

@@ -124,7 +124,7 @@ impl Tree {
         self.dir.path()
     }
 
-    /// Where a name lies.
+    /// Returns where a name lies.
     pub fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.path().join(name.as_ref())
     }

@@ -1,4 +1,5 @@
-//! Whether each small program can be run: file systems of the kernel do every step, and agree on what comes of it.
+//! Tests whether each small program can be run: file systems of the kernel do every step, and agree on what comes of
+//! it.
 
 use std::collections::BTreeSet;
 use std::fs;

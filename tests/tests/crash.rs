@@ -1,5 +1,5 @@
-//! Whether power cuts everywhere find what they are there to find: a small journal survives them all, and each of its
-//! safeguards is missed when it is left out.
+//! Tests whether power cuts everywhere find what they are there to find: a small journal survives them all, and each of
+//! its safeguards is missed when it is left out.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -103,7 +103,7 @@ impl Journal {
         device.flush().unwrap();
     }
 
-    /// What was promised is there, and nothing that nobody wrote.
+    /// Checks that what was promised is there, and nothing that nobody wrote.
     fn judge(self, state: &State) -> Result<(), String> {
         let value = self.get(&state.device())?;
         let noted = |word: &str| {
@@ -251,7 +251,7 @@ fn random_workload(random: &mut Random, size: u64) -> Recorder {
     recorder
 }
 
-/// What the disk holds in a state, byte by byte.
+/// Returns what the disk holds in a state, byte by byte.
 fn plainly(base: &[u8], operations: &[Operation], id: &StateId) -> Vec<u8> {
     let mut bytes = base.to_vec();
     let issued = operations[..id.prefix].iter().enumerate();

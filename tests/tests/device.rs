@@ -1,4 +1,4 @@
-//! Whether a block device can be used as a file can, and by one at a time.
+//! Tests whether a block device can be used as a file can, and by one at a time.
 
 use std::fs::File;
 use std::io;

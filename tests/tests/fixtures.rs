@@ -21,7 +21,7 @@ fn every_fixture_reads_as_its_tree() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// How the image differs from the tree.
+/// Returns how the image differs from the tree.
 fn read(path: &Path, extra: &[PathBuf], expected: &str) -> Option<String> {
     let image = Arc::new(open(path, extra));
     let expected = edit(expected, |columns| {

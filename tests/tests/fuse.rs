@@ -81,8 +81,8 @@ fn paths(root: &Path, path: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What `stat` says, times of access and change included; `statx` alone would add what one file system happens to fill
-/// in beyond that.
+/// Returns what `stat` says, times of access and change included; `statx` alone would add what one file system happens
+/// to fill in beyond that.
 fn text(stat: &Statx) -> String {
     let times =
         [stat.stx_atime, stat.stx_mtime, stat.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));

@@ -12,7 +12,7 @@ use anteros_tests::manifest::{details, difference, holes, listing, manifest};
 use anteros_tests::mount::KernelMount;
 use anteros_tests::{fixtures, open};
 
-/// What the kernel may be unable to mount: options it was built without.
+/// States what the kernel may be unable to mount: options it was built without.
 const MAY_BE_UNKNOWN: [&str; 4] = ["deflate", "lzma", "zstd", "48bit"];
 
 #[test]

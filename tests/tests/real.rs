@@ -17,7 +17,7 @@ use anteros_tests::peers::Peers;
 /// Larger trees take too long.
 const TREE_BYTES_MAX: u64 = 1 << 30;
 
-/// How often to begin anew because the tree has changed meanwhile.
+/// States how often to begin anew because the tree has changed meanwhile.
 const ATTEMPTS: u32 = 3;
 
 fn lz4(effort: Effort, pcluster_bytes: u32) -> Options {

@@ -1,4 +1,4 @@
-//! Whether recorded writes are read in full, and what comes of them is what the applications had.
+//! Tests whether recorded writes are read in full, and what comes of them is what the applications had.
 
 use std::fs;
 use std::io;

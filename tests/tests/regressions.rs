@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What the targets run; `fuzz` itself is no part of the workspace.
+/// Functions that the targets run; `fuzz` itself is no part of the workspace.
 #[path = "../../fuzz/src/lib.rs"]
 mod targets;
 

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anteros_tests::judge;
 
-/// What a script ended with, and all that it said.
+/// Holds what a script ended with, and all that it said.
 #[derive(Debug)]
 struct Said {
     status: Option<i32>,
@@ -43,7 +43,7 @@ fn long(number: u32) -> String {
     format!("300.{number}{}", std::process::id())
 }
 
-/// Whether a process sleeps that long.
+/// Returns whether a process sleeps that long.
 fn sleeps(seconds: &str) -> bool {
     let line = format!("sleep\0{seconds}\0");
     let processes = fs::read_dir("/proc").unwrap();

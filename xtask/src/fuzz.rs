@@ -14,10 +14,10 @@ use std::process::Command;
 use crate::Outcome;
 use crate::run::{cargo, output, run};
 
-/// Where the targets lie.
+/// States where the targets lie.
 const TARGETS: &str = "fuzz/fuzz_targets";
 
-/// What makes the compiler tell libFuzzer which edges run and which values are compared.
+/// States what makes the compiler tell libFuzzer which edges run and which values are compared.
 const INSTRUMENTATION: &str = "\
     --cfg fuzzing \
     -Cpasses=sancov-module \

@@ -1,4 +1,4 @@
-//! What cargo knows about the packages we depend on.
+//! Knowledge of cargo about the packages we depend on.
 
 use std::path::Path;
 

@@ -40,7 +40,7 @@ impl ImageArgs {
         self.open_with(self.options())
     }
 
-    /// How to open the image, as far as these arguments say.
+    /// Returns how to open the image, as far as these arguments say.
     pub fn options(&self) -> OpenOptions {
         OpenOptions {
             verify_checksum: !self.no_checksum,
@@ -106,7 +106,7 @@ pub fn seconds(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("whole seconds from 0 to {most} are wanted"))
 }
 
-/// How many threads work.
+/// Describes how many threads work.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
     /// Threads that work; all cores by default, for a mount at least 4
@@ -115,7 +115,7 @@ pub struct WorkerArgs {
 }
 
 impl WorkerArgs {
-    /// How many threads to use.
+    /// Returns how many threads to use.
     pub fn count(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.count_or_else(cores)
@@ -126,7 +126,7 @@ impl WorkerArgs {
     }
 }
 
-/// How requests of a mount are answered.
+/// Describes how requests of a mount are answered.
 #[derive(Debug, Args)]
 pub struct RequestArgs {
     #[command(flatten)]

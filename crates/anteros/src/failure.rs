@@ -1,4 +1,4 @@
-//! How commands end: what people are told, and the exit status that scripts see.
+//! Ends of commands: what people are told, and the exit status that scripts see.
 
 use std::fmt::Display;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anteros_format::Corrupt;
 
-/// What a command that could do its work found.
+/// Tells what a command that could do its work found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// All is well.
@@ -44,7 +44,7 @@ pub const STATUS_HELP: &str = "\
 Exit status: 0 done, 1 faults or differences found, 2 usage, 3 broken image or record, 4 unsupported,
 5 system error, 6 done in part, 130 interrupted.";
 
-/// Why a command could not do its work.
+/// Tells why a command could not do its work.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,

@@ -1,4 +1,4 @@
-//! What enters the buffer.
+//! Acceptance of content into the buffer.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -10,11 +10,11 @@ use crate::inode::{Content, Extent, Inode, Request, State};
 use crate::statistics::{Reason, add};
 use crate::{Form, Shared, entries, queues};
 
-/// What became of a request that was buffered.
+/// Holds what became of a request that was buffered.
 pub(crate) struct Accepted {
-    /// Whether a region is full.
+    /// Tells whether a region is full.
     full: bool,
-    /// Whether the inode had nothing buffered.
+    /// Tells whether the inode had nothing buffered.
     newly_dirty: bool,
 }
 
@@ -76,14 +76,14 @@ impl<F: Writable> Shared<F> {
             && !self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Whether this is the first write since the inode was opened, closed or synced. Where it stays the only one, it would
-    /// be waited for at once.
+    /// Returns whether this is the first write since the inode was opened, closed or synced. Where it stays the only
+    /// one, it would be waited for at once.
     fn comes_first(&self, inode: &Inode) -> bool {
         let follows = std::mem::replace(&mut inode.lock().follows, true);
         self.options.passes_first && !follows
     }
 
-    /// Whether content would be written by whoever answers, and that would win nothing.
+    /// Returns whether content would be written by whoever answers, and that would win nothing.
     fn is_crowded(&self, content: &Content<'_>) -> bool {
         match content {
             Content::Lent(payload)
@@ -133,7 +133,7 @@ impl<F: Writable> Shared<F> {
         })
     }
 
-    /// Whether the management thread is there to flush.
+    /// Returns whether the management thread is there to flush.
     pub(crate) fn is_managed(&self) -> bool {
         self.options.threaded && !self.stopped.load(Ordering::SeqCst)
     }

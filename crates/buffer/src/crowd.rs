@@ -1,4 +1,4 @@
-//! Who writes at the same time.
+//! Writers at the same time.
 //!
 //! Answering a write before it is written below lets the writer go on meanwhile, on another processor. Where each of them has a
 //! writer of its own, nobody is idle who could, and all that comes of it is that content leaves the caches before it is copied.
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock;
 
-/// How long somebody counts who has written.
+/// States how long somebody counts who has written.
 const RECENT: Duration = Duration::from_millis(5);
 
 /// Those who have written of late.

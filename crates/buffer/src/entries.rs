@@ -11,7 +11,7 @@ use anteros_core::{FsResult, Writable};
 use crate::inode::{Content, Inode, Request};
 use crate::{Accepted, Shared};
 
-/// Whether a request is too large for an entry.
+/// Returns whether a request is too large for an entry.
 pub(crate) fn exceeds(len: usize, region_bytes: usize) -> bool {
     len > region_bytes
 }

@@ -9,7 +9,7 @@ use anteros_core::{FsError, Ino};
 pub struct Unreported {
     /// The inode whose data could not be written.
     pub ino: Ino,
-    /// Why.
+    /// Tells why.
     pub error: FsError,
 }
 
@@ -30,7 +30,7 @@ impl Errors {
         self.number += 1;
     }
 
-    /// What an open file knows of that is opened now: everything.
+    /// Returns what an open file knows of that is opened now: everything.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

@@ -1,4 +1,4 @@
-//! What is buffered of one inode, and who has it open.
+//! Buffered content of one inode, and who has it open.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use anteros_core::{FsError, Ino, OpenFile, Payload};
 use crate::error::Errors;
 use crate::lock;
 
-/// How many extents a request looks at, from the last one back, for one that it continues.
+/// States how many extents a request looks at, from the last one back, for one that it continues.
 const SEARCHED_MAX: usize = 8;
 
-/// How many extents are written together at the most.
+/// States how many extents are written together at the most.
 const BATCHED_MAX: usize = 256;
 
 /// Data that waits to be written, in one piece.
@@ -21,14 +21,14 @@ pub(crate) struct Extent {
     pub(crate) file: OpenFile,
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
-    /// Where in `data` the content begins: on a page, where the form has it so.
+    /// Tells where in `data` the content begins: on a page, where the form has it so.
     pub(crate) start: usize,
-    /// Whether requests that continue it may join it.
+    /// Tells whether requests that continue it may join it.
     pub(crate) gathers: bool,
     /// Written at the end by the file system below, wherever that is by then.
     pub(crate) append: bool,
     pub(crate) drops_privileges: bool,
-    /// What to give back to [`Space`](crate::space::Space).
+    /// Holds what to give back to [`Space`](crate::space::Space).
     pub(crate) charge: u64,
 }
 
@@ -42,7 +42,7 @@ impl Extent {
         self.offset + self.bytes().len() as u64
     }
 
-    /// Whether another one can be written together with this one.
+    /// Returns whether another one can be written together with this one.
     fn is_followed_by(&self, next: &Self) -> bool {
         next.offset == self.end()
             && (next.append, next.drops_privileges) == (self.append, self.drops_privileges)
@@ -59,7 +59,7 @@ pub(crate) struct Open {
     /// The same, as the file system below calls it.
     pub(crate) below: OpenFile,
     pub(crate) append: bool,
-    /// Whether its writes may be buffered.
+    /// Tells whether its writes may be buffered.
     pub(crate) buffers: bool,
     /// The last [error](Errors) it knows of.
     pub(crate) seen: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Request {
     pub(crate) charge: u64,
 }
 
-/// What a write brings.
+/// Tells what a write brings.
 pub(crate) enum Content<'a> {
     Plain(&'a [u8]),
     /// In a buffer that may be kept.
@@ -97,23 +97,23 @@ pub(crate) struct State {
     /// Extents that were ever queued, and those of them that are done with, in the same order.
     pub(crate) queued: u64,
     pub(crate) done: u64,
-    /// Whether an extent is being written: it is counted by `queued`, but neither in the queue nor done.
+    /// Tells whether an extent is being written: it is counted by `queued`, but neither in the queue nor done.
     pub(crate) in_flight: bool,
-    /// Whether that one drops privileges.
+    /// Tells whether that one drops privileges.
     pub(crate) in_flight_drops: bool,
-    /// Whether someone [holds](Hold) the inode.
+    /// Tells whether someone [holds](Hold) the inode.
     pub(crate) held: bool,
-    /// Whether the set of dirty inodes has it.
+    /// Tells whether the set of dirty inodes has it.
     pub(crate) listed: bool,
-    /// Whether the next write follows another one, with no sync or close between.
+    /// Tells whether the next write follows another one, with no sync or close between.
     pub(crate) follows: bool,
-    /// Where the file ends, with all that is buffered; `None` if that is not known.
+    /// Tells where the file ends, with all that is buffered; `None` if that is not known.
     pub(crate) end: Option<u64>,
     pub(crate) errors: Errors,
 }
 
 impl State {
-    /// Where a request goes; `None` if it goes to an end that is not known.
+    /// Returns where a request goes; `None` if it goes to an end that is not known.
     pub(crate) fn place(&self, request: &Request) -> Option<u64> {
         if request.open.append {
             self.end
@@ -183,7 +183,7 @@ impl State {
         batch
     }
 
-    /// Whether data that is not written yet drops privileges.
+    /// Returns whether data that is not written yet drops privileges.
     pub(crate) fn drops_privileges(&self) -> bool {
         self.in_flight && self.in_flight_drops
             || self.queue.iter().any(|extent| extent.drops_privileges)
@@ -267,7 +267,7 @@ impl Inode {
 /// Keeps writers waiting while the inode is changed otherwise; also if that panics, they go on.
 pub(crate) struct Hold<'a> {
     inode: &'a Inode,
-    /// Where the file ends now, if that is known.
+    /// Tells where the file ends now, if that is known.
     pub(crate) end: Option<u64>,
 }
 

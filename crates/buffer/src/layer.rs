@@ -16,7 +16,7 @@ use crate::statistics::Reason;
 use crate::{Buffered, Shared};
 
 impl<F: Writable> Shared<F> {
-    /// What `find` finds under a name and makes known, with the attributes after all that was buffered.
+    /// Returns what `find` finds under a name and makes known, with the attributes after all that was buffered.
     /// Which inode that is turns out too late to drain it first, and by then others may have: if anything
     /// was written since, the attributes are asked for again.
     fn settled<T>(
@@ -37,8 +37,8 @@ impl<F: Writable> Shared<F> {
         Ok(found)
     }
 
-    /// Which inode has this name, without making it known for longer than this. Asked only when
-    /// something is buffered: only then can it make a difference.
+    /// Returns which inode has this name, without making it known for longer than this. Asked only
+    /// when something is buffered: only then can it make a difference.
     fn peek(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
         if self.counters.buffered() == 0 {
             return None;
@@ -98,7 +98,7 @@ fn truncates(flags: u32) -> bool {
 }
 
 impl<F: Writable + 'static> Buffered<F> {
-    /// Who replaces a file by another relies on the content being there when the name is.
+    /// Drains what replaces another file: whoever does that relies on the content being there when the name is.
     fn drain_renamed(&self, from: (Ino, &[u8]), to: (Ino, &[u8])) {
         for (parent, name) in [from, to] {
             if let Some(ino) = self.shared.peek(parent, name) {
@@ -289,7 +289,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.inner.has_atomic_writes()
     }
 
-    /// What was written before belongs to what was before.
+    /// Drains what was written before, as it belongs to what was before.
     fn write_atomically(&self, file: OpenFile, step: AtomicStep) -> FsResult<()> {
         self.shared.finish(file.ino, Reason::Sync);
         match self.shared.tell(file) {

@@ -61,7 +61,7 @@ impl Room {
 }
 
 impl State {
-    /// Whether a request of this size can have room now.
+    /// Returns whether a request of this size can have room now.
     fn fits(&self, bytes: usize, limit: usize) -> bool {
         let is_scarce = self.is_scarce && self.used_bytes > limit - limit / 4;
         !is_scarce && self.used_bytes + bytes <= limit
@@ -178,12 +178,12 @@ impl Pool {
         }
     }
 
-    /// Whether anyone stands in line.
+    /// Returns whether anyone stands in line.
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether the first in line has to wait until memory comes back.
+    /// Returns whether the first in line has to wait until memory comes back.
     pub(crate) fn is_short(&self) -> bool {
         let state = lock(&self.state);
         let first = state.line.front();

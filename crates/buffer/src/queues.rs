@@ -19,7 +19,7 @@ use crate::{Accepted, Form, Shared};
 /// Requests below this are gathered.
 const GATHERED_BELOW: usize = 64 << 10;
 
-/// How much of a buffer must be used for keeping it: what is unused counts as well.
+/// States how much of a buffer must be used for keeping it: what is unused counts as well.
 const KEPT_FROM: usize = 3;
 
 /// By how much a buffer grows: copying what is in it costs a third more in all.
@@ -30,12 +30,12 @@ const fn buffer_bytes(room: usize) -> usize {
     Form::Queues.buffer_bytes(room)
 }
 
-/// Whether a request is too large for what all share.
+/// Returns whether a request is too large for what all share.
 pub(crate) fn exceeds(len: usize, bytes_max: usize) -> bool {
     buffer_bytes(Pool::room_for(len)) > bytes_max
 }
 
-/// Whether a request is too large to be gathered with others.
+/// Returns whether a request is too large to be gathered with others.
 pub(crate) fn stands_alone(len: usize) -> bool {
     len >= GATHERED_BELOW
 }

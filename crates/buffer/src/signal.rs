@@ -1,4 +1,4 @@
-//! What the management thread waits for.
+//! Signals that the management thread waits for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use crate::statistics::Reason;
 pub(crate) struct Signal {
     state: Mutex<State>,
     wake: Condvar,
-    /// Whether a call is on its way, so that only the first of many writers takes the lock.
+    /// Tells whether a call is on its way, so that only the first of many writers takes the lock.
     raised: AtomicBool,
-    /// Whether the thread sleeps without a time limit.
+    /// Tells whether the thread sleeps without a time limit.
     asleep: AtomicBool,
 }
 
@@ -23,7 +23,7 @@ struct State {
     stop: bool,
 }
 
-/// Why the thread goes on.
+/// Tells why the thread goes on.
 pub(crate) enum Call {
     /// Someone wants a flush.
     Flush(Reason),

@@ -1,4 +1,4 @@
-//! How much may be accepted before anyone knows whether it can be written: no more than is free.
+//! Space for what is accepted before anyone knows whether it can be written: no more than is free.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::lock;
 const TRUSTED_FOR: Duration = Duration::from_millis(50);
 
 pub(crate) struct Space {
-    /// What is left alone, for what the file system itself needs to keep track of the data.
+    /// Holds what is left alone, for what the file system itself needs to keep track of the data.
     margin: u64,
     /// Charged for data that was accepted and is not yet written or given up.
     outstanding: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the layer counts.
+//! Counters of the layer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ pub struct Statistics {
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident $field:ident,)*) => {
-        /// Why something was flushed.
+        /// Tells why something was flushed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Reason {
             $($(#[$doc])* $reason,)*

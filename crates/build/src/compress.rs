@@ -18,7 +18,7 @@ pub(crate) struct Extent {
     pub len: u32,
     /// Blocks of the image.
     pub blocks: u16,
-    /// Whether it is stored as it is.
+    /// Tells whether it is stored as it is.
     pub plain: bool,
 }
 

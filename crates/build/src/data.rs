@@ -27,7 +27,7 @@ const BATCH_PIECES: usize = 128;
 /// Bytes of a segment that is not compressed.
 const RAW_SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Where the content of an inode has come to lie.
+/// Tells where the content of an inode has come to lie.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Stored {
     /// Nowhere.
@@ -140,7 +140,7 @@ impl Job<'_> {
             })
     }
 
-    /// Where an inode's content lies before any block has been written: behind the inode, if it fits
+    /// Returns where an inode's content lies before any block has been written: behind the inode, if it fits
     /// there, or nowhere, if it is one hole.
     fn stored_without_blocks(&self, id: NodeId) -> Stored {
         let node = self.tree.node(id);
@@ -186,7 +186,7 @@ impl Job<'_> {
         })
     }
 
-    /// Where the part of a flat file ends that lies in blocks of its own.
+    /// Returns where the part of a flat file ends that lies in blocks of its own.
     fn flat_end(&self, id: NodeId) -> u64 {
         let node = self.tree.node(id);
         node.size - self.plan.inline_bytes(id, node)
@@ -199,7 +199,7 @@ impl Job<'_> {
         }
     }
 
-    /// Whether the compressed form of a file saves enough.
+    /// Returns whether the compressed form of a file saves enough.
     fn is_worth_it(&self, id: NodeId, extents: &[Extent]) -> bool {
         let node = self.tree.node(id);
         let block_bytes = u64::from(self.options.block_bytes());
@@ -212,7 +212,7 @@ impl Job<'_> {
     }
 }
 
-/// What a worker thread has.
+/// Holds what a worker thread has.
 struct Worker<'a> {
     job: &'a Job<'a>,
     compressor: Option<Compressor>,

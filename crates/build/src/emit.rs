@@ -153,7 +153,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Whether some content lies in blocks of its own.
+    /// Returns whether some content lies in blocks of its own.
     fn has_blocks(&self, id: NodeId) -> bool {
         match (&self.stored[id as usize], &self.job.plan.node(id).intent) {
             (Stored::Nothing, _) => false,
@@ -352,7 +352,7 @@ impl Emitter<'_> {
         incompat
     }
 
-    /// Whether compression was asked for, and has saved something.
+    /// Returns whether compression was asked for, and has saved something.
     fn has_compressed_files(&self) -> bool {
         let is_compressed = |stored: &Stored| matches!(stored, Stored::Compressed { .. });
         self.stored.iter().any(is_compressed)
@@ -361,7 +361,7 @@ impl Emitter<'_> {
 
 /// Inodes that follow each other.
 struct Records {
-    /// Where the first one begins.
+    /// Tells where the first one begins.
     start: u64,
     bytes: Vec<u8>,
     /// Regular files among them that are complete with this, and their bytes.
@@ -369,7 +369,7 @@ struct Records {
     file_bytes: u64,
 }
 
-/// What follows the superblock: how LZ4 is configured, where pclusters may exceed a block.
+/// Returns what follows the superblock: how LZ4 is configured, where pclusters may exceed a block.
 fn compr_cfgs(options: &Options) -> Vec<u8> {
     let big = options.compression.filter(|_| options.big_pclusters());
     big.map_or(Vec::new(), |compression| {

@@ -1,11 +1,11 @@
-//! Why there is no image.
+//! Reasons why there is no image.
 
 use std::io;
 use std::path::PathBuf;
 
 use anteros_core::Occupant;
 
-/// Why a build failed. Nothing is left of the image then, unless it was to be written in place.
+/// Tells why a build failed. Nothing is left of the image then, unless it was to be written in place.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An option has an impossible value.
@@ -14,11 +14,11 @@ pub enum Error {
     /// The source could not be read.
     #[error("{path}: cannot {action}: {cause}", path = path.display())]
     Source {
-        /// What could not be read.
+        /// Holds what could not be read.
         path: PathBuf,
-        /// What was tried.
+        /// Holds what was tried.
         action: &'static str,
-        /// What the operating system said.
+        /// Holds what the operating system said.
         cause: io::Error,
     },
     /// A file was not the same any more when its content was read.
@@ -32,7 +32,7 @@ pub enum Error {
     Unstorable {
         /// The file.
         path: PathBuf,
-        /// Which property, and the limit.
+        /// Tells which property, and the limit.
         reason: String,
     },
     /// The image could not be written.
@@ -40,9 +40,9 @@ pub enum Error {
     Image {
         /// The image.
         path: PathBuf,
-        /// What was tried.
+        /// Holds what was tried.
         action: &'static str,
-        /// What the operating system said.
+        /// Holds what the operating system said.
         cause: io::Error,
     },
     /// Something else than an image would be overwritten.
@@ -50,7 +50,7 @@ pub enum Error {
     Occupied {
         /// The file or block device.
         path: PathBuf,
-        /// What it holds.
+        /// Holds what it holds.
         occupant: Occupant,
     },
     /// The image would be packed into itself.

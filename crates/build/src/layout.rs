@@ -27,7 +27,7 @@ const SMALL_SHARE: u64 = 64;
 const NEAR_BLOCKS_MAX: usize = 32;
 const FAR_BLOCKS_MAX: usize = 1024;
 
-/// Where everything lies.
+/// Tells where everything lies.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Origin of node ids: the block in front of the first inode, so that no node id is 0.
@@ -120,7 +120,7 @@ struct Packer {
     /// Blocks with room: those that were opened last, and those before.
     near: OpenBlocks,
     far: OpenBlocks,
-    /// Where the last block that is in use begins; behind it everything is free.
+    /// Tells where the last block that is in use begins; behind it everything is free.
     frontier: u64,
 }
 
@@ -139,7 +139,7 @@ impl Packer {
         packer
     }
 
-    /// Where a record of so many bytes goes.
+    /// Returns where a record of so many bytes goes.
     fn place(&mut self, bytes: u64, whole: bool) -> u64 {
         let bytes = bytes.next_multiple_of(SLOT_BYTES);
         let far = match bytes < self.block_bytes / SMALL_SHARE {

@@ -1,8 +1,8 @@
-//! What a build tells while it runs, and when it is done.
+//! News that a build tells while it runs, and when it is done.
 
 use std::path::Path;
 
-/// How far a build is.
+/// Describes how far a build is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Regular files whose content has been stored.
@@ -30,7 +30,7 @@ pub trait Observer {
 /// Hears nothing.
 impl Observer for () {}
 
-/// What has been built.
+/// Holds what has been built.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Regular files, hard links counted once.

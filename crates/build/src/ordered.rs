@@ -54,7 +54,7 @@ where
 }
 
 impl<J, R> Ordered<J, R> {
-    /// Whether a job of this cost may be submitted; one always may.
+    /// Returns whether a job of this cost may be submitted; one always may.
     pub fn has_room(&self, cost: u64) -> bool {
         self.results.is_empty() || self.under_way + cost <= self.budget
     }

@@ -332,7 +332,7 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Which directory the image will be in; `None` if it is a device, which takes no room there.
+/// Returns which directory the image will be in; `None` if it is a device, which takes no room there.
 fn image_parent(image: &Path) -> Option<(u64, u64)> {
     let is_device = |m: std::fs::Metadata| m.file_type().is_block_device();
     if std::fs::metadata(image).is_ok_and(is_device) {

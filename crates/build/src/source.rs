@@ -160,7 +160,7 @@ impl OpenFile<'_> {
     }
 }
 
-/// What `statx` says of `name` in `dir`.
+/// Returns what `statx` says of `name` in `dir`.
 pub(crate) fn stat(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Statx> {
     let flags = flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(statx(
@@ -171,7 +171,7 @@ pub(crate) fn stat(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<St
     )?)
 }
 
-/// What tells this file from others, and from itself at other times.
+/// Returns what tells this file from others, and from itself at other times.
 pub(crate) fn identity(stat: &Statx) -> Identity {
     let time = |t: rustix::fs::StatxTimestamp| Timestamp {
         secs: t.tv_sec,

@@ -19,7 +19,7 @@ pub(crate) struct ChunkedFile {
     pub runs: Vec<(u64, u64)>,
 }
 
-/// Whether holes are worth more than compression, as far as the allocated space tells.
+/// Returns whether holes are worth more than compression, as far as the allocated space tells.
 pub(crate) fn hole_percentage_is_high(node: &Node) -> bool {
     node.allocated <= node.size / DATA_SHARE
 }

@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub node: NodeId,
 }
 
-/// What tells whether a file is still the one that was scanned.
+/// Holds what tells whether a file is still the one that was scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub device: u64,
@@ -104,7 +104,7 @@ impl Tree {
         &self.entries[range.start as usize..range.end as usize]
     }
 
-    /// Where a node lies relative to the source, without leading slash; empty for the root.
+    /// Returns where a node lies relative to the source, without leading slash; empty for the root.
     pub fn path(&self, id: NodeId) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = id;
@@ -117,7 +117,7 @@ impl Tree {
         names.join(&b'/')
     }
 
-    /// Where a node lies, for messages.
+    /// Returns where a node lies, for messages.
     pub fn full_path(&self, source: &Path, id: NodeId) -> PathBuf {
         source.join(OsStr::from_bytes(&self.path(id)))
     }

@@ -170,7 +170,7 @@ fn names_bits(table: &XattrTable, list: &[u32]) -> u32 {
     })
 }
 
-/// Where a file lies whose attributes are wanted.
+/// Tells where a file lies whose attributes are wanted.
 pub(crate) struct Place<'a> {
     /// Its directory, held open.
     pub directory: RawFd,
@@ -180,7 +180,7 @@ pub(crate) struct Place<'a> {
     pub full: &'a Path,
 }
 
-/// What a file has.
+/// Holds what a file has.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub kept: Vec<Xattr>,

@@ -1,4 +1,4 @@
-//! What a build promises besides a good image: the same bytes, no half images, errors that say what.
+//! Tests what a build promises besides a good image: the same bytes, no half images, errors that say what.
 
 mod common;
 
@@ -354,7 +354,7 @@ const LOSSES: [fn(&Path); 3] = [
     },
 ];
 
-/// How a build fails if something happens to a file of `len` bytes; the file's path comes with it.
+/// Returns how a build fails if something happens to a file of `len` bytes; the file's path comes with it.
 fn meddled(len: usize, meddle: fn(&Path)) -> (Error, PathBuf) {
     let source = TempDir::new().unwrap();
     let dir = TempDir::new().unwrap();

@@ -10,7 +10,7 @@ use crate::lzma::{self, LzmaDecoder};
 use crate::zstd::{self, ZstdDecoder};
 use crate::{Algorithm, DecodeError, Fault, in_place, lz4};
 
-/// What the output's length says about the stream.
+/// Tells what the output's length says about the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// The stream holds exactly as many bytes as the output, and ends where the input ends.
@@ -23,7 +23,7 @@ pub enum Length {
     AtLeast,
 }
 
-/// What an image says about its streams: limits on the memory that decoding them may take.
+/// Holds what an image says about its streams: limits on the memory that decoding them may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// LZMA dictionary in bytes, at most [`Params::LZMA_DICT_BYTES_MAX`]; that much memory is

@@ -13,7 +13,7 @@ use crate::{Fault, Length};
 const WINDOW_BITS: u8 = 15;
 const WITH_ZLIB_HEADER: bool = false;
 
-/// What a decoder holds, rounded up: a window of 32 KiB, and some 10 KiB of code tables.
+/// States what a decoder holds, rounded up: a window of 32 KiB, and some 10 KiB of code tables.
 pub(crate) const MEMORY_BYTES: usize = 48 << 10;
 
 /// zlib's state, reset before each stream.

@@ -12,7 +12,7 @@ use crate::probe::Probe;
 /// The largest ratio of an LZ4 block: one length byte stands for 255 bytes of a match.
 const RATIO_MAX: usize = 255;
 
-/// How hard an [`Lz4Encoder`] tries.
+/// Tells how hard an [`Lz4Encoder`] tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effort {
     /// liblz4's greedy compressor.
@@ -26,7 +26,7 @@ pub enum Effort {
 #[error("LZ4 HC level {0} lies outside 1..=12")]
 pub struct UnknownEffort(pub u8);
 
-/// What one call of [`Lz4Encoder::encode`] did.
+/// Holds what one call of [`Lz4Encoder::encode`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// Bytes of input that the block holds.

@@ -1,4 +1,4 @@
-//! What can be wrong with a stream.
+//! Faults of a stream.
 
 use std::ops::RangeInclusive;
 
@@ -16,7 +16,7 @@ pub struct DecodeError {
     pub stream_len: usize,
     /// Bytes of output that were asked for.
     pub wanted: usize,
-    /// What went wrong.
+    /// Holds what went wrong.
     pub fault: Fault,
 }
 
@@ -56,7 +56,7 @@ pub enum Fault {
     /// The codec does not go with this way of decoding; nothing was decoded.
     #[error("this codec cannot be decoded {0}")]
     NoSuchWay(
-        /// How it was to be decoded.
+        /// Means how it was to be decoded.
         &'static str,
     ),
     /// A buffer is larger than the library can be told.

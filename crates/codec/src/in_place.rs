@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use crate::{Algorithm, Fault, lz4};
 
-/// How far beyond the decoded bytes a stream must end to be decoded over itself.
+/// Returns how far beyond the decoded bytes a stream must end to be decoded over itself.
 ///
 /// `None` for a codec that cannot be decoded this way, which is any but LZ4.
 pub fn in_place_margin(algorithm: Algorithm, stream_len: usize) -> Option<usize> {
@@ -27,8 +27,8 @@ pub fn in_place_margin(algorithm: Algorithm, stream_len: usize) -> Option<usize>
     }
 }
 
-/// Whether a stream that lies at `stream` of a buffer can be decoded over itself into the first
-/// `wanted` bytes.
+/// Returns whether a stream that lies at `stream` of a buffer can be decoded over itself into the
+/// first `wanted` bytes.
 pub fn fits_in_place(algorithm: Algorithm, stream: &Range<usize>, wanted: usize) -> bool {
     in_place_margin(algorithm, stream.len())
         .and_then(|margin| wanted.checked_add(margin))

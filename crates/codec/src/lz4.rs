@@ -104,7 +104,7 @@ pub(crate) unsafe fn decode_raw(
     }
 }
 
-/// Which of liblz4's compressors a [`State`] is for.
+/// Tells which of liblz4's compressors a [`State`] is for.
 #[derive(Clone, Copy)]
 pub(crate) enum Method {
     /// The greedy one.

@@ -21,7 +21,7 @@ use crate::decoder::expect_full;
 const MATCH_MIN: usize = 4;
 /// A nibble of a token with this value is continued in bytes.
 const NIBBLE_MAX: usize = 15;
-/// How far beyond their end copies write where there is room.
+/// States how far beyond their end copies write where there is room.
 const SLACK: usize = 32;
 /// The last bytes of a block are literals, so many at least.
 const LAST_LITERALS: usize = 5;
@@ -151,7 +151,7 @@ unsafe fn copy_literals<const PARTIAL: bool>(
     Ok(goes_on.then_some(token))
 }
 
-/// Where [`decode_middle`] stopped.
+/// Tells where [`decode_middle`] stopped.
 struct Stop {
     read: usize,
     written: usize,
@@ -272,7 +272,7 @@ impl Input {
         u16::from_le(unsafe { self.src.add(at).cast::<u16>().read_unaligned() })
     }
 
-    /// What of a length does not fit its nibble. `behind` bytes must be left after it.
+    /// Writes what of a length does not fit its nibble. `behind` bytes must be left after it.
     #[inline(always)]
     fn more(self, ip: &mut usize, behind: usize) -> Result<usize, Fault> {
         let mut more = 0;

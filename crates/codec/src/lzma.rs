@@ -14,8 +14,8 @@ use crate::{Fault, Length, Params};
 
 /// liblzma makes a smaller dictionary this large.
 const DICT_BYTES_MIN: u32 = 4096;
-/// What liblzma holds besides the dictionary, rounded up: some 28 KiB of probabilities, a buffer of
-/// 4 KiB, and margins of the dictionary.
+/// States what liblzma holds besides the dictionary, rounded up: some 28 KiB of probabilities, a
+/// buffer of 4 KiB, and margins of the dictionary.
 const STATE_BYTES: usize = 48 << 10;
 
 /// liblzma's stream, which keeps its memory from one decoding to the next.
@@ -178,7 +178,7 @@ pub(crate) fn compress(data: &[u8], out: &mut [u8]) -> usize {
     out.len() - encoder.stream.avail_out
 }
 
-/// What liblzma says that a decoder takes, for the tests: 32 KiB of this are a guess of what the heap
+/// Returns what liblzma says that a decoder takes, for the tests: 32 KiB of this are a guess of what the heap
 /// adds.
 #[cfg(test)]
 pub(crate) fn memory_bytes_by_liblzma(dict_bytes: u32) -> u64 {

@@ -1,4 +1,4 @@
-//! Where a stream lies in its pcluster: at the end, with zero bytes in front.
+//! Place of a stream in its pcluster: at the end, with zero bytes in front.
 //!
 //! No stream begins with a zero byte, so the first byte that is not zero is where it starts.
 

@@ -23,7 +23,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Whether the front of `input` may take fewer than `budget` bytes as an LZ4 block.
+    /// Returns whether the front of `input` may take fewer than `budget` bytes as an LZ4 block.
     ///
     /// `false` is right but for repeats that a later string with the same hash hid, and for
     /// matches that cut literal runs so that their lengths take fewer bytes: one byte each.

@@ -13,10 +13,10 @@ use crate::lzma::LzmaDecoder;
 use crate::zstd::ZstdDecoder;
 use crate::{Algorithm, DecodeError, Fault, Params};
 
-/// What [`Stream::skip`] decodes at once.
+/// States what [`Stream::skip`] decodes at once.
 const SKIPPED_AT_ONCE: usize = 8192;
 
-/// How far a codec went in one step.
+/// Describes how far a codec went in one step.
 pub(crate) struct Step {
     /// Bytes of the stream that were read.
     pub(crate) consumed: usize,
@@ -42,7 +42,7 @@ pub struct Stream {
     longest: usize,
     consumed: usize,
     position: usize,
-    /// What a former call met; there is no way on from there.
+    /// Holds what a former call met; there is no way on from there.
     fault: Option<Fault>,
 }
 

@@ -148,7 +148,7 @@ impl Lz4Block {
         self.len += literals.len();
     }
 
-    /// What of a length does not fit its nibble.
+    /// Writes what of a length does not fit its nibble.
     fn length(&mut self, len: usize) {
         if let Some(more) = len.checked_sub(15) {
             self.bytes.extend(std::iter::repeat_n(255, more / 255));

@@ -17,13 +17,13 @@ const CONTEXT_BYTES: usize = 128 << 10;
 
 /// Bytes before the header of a frame.
 const MAGIC_LEN: usize = 4;
-/// What libzstd says of a frame with too large a window.
+/// States what libzstd says of a frame with too large a window.
 const TOO_LARGE: &str = "Frame requires too much memory for decoding";
 
 /// libzstd's decompression context, reset before each frame.
 pub(crate) struct ZstdDecoder {
     context: DCtx<'static>,
-    /// Whether the frame that is decoded in steps is over. libzstd would go on with the next one.
+    /// Tells whether the frame that is decoded in steps is over. libzstd would go on with the next one.
     ended: bool,
 }
 
@@ -113,7 +113,7 @@ impl ZstdDecoder {
         })
     }
 
-    /// What libzstd says that it holds, for the tests.
+    /// Returns what libzstd says that it holds, for the tests.
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
         self.context.sizeof()
@@ -165,7 +165,7 @@ fn check_window_log(window_log: u8) -> Result<(), Fault> {
     })
 }
 
-/// What libzstd checks in steps alone. A header that ends early is left to it.
+/// Checks what libzstd checks in steps alone. A header that ends early is left to it.
 fn check_window(window_log: u8, frame: &[u8]) -> Result<(), Fault> {
     match window_bytes(frame) {
         Some(bytes) if bytes > 1 << window_log => Err(Fault::Malformed(TOO_LARGE)),

@@ -1,4 +1,4 @@
-//! What `Params::memory_bytes` says of DEFLATE, whose memory comes from Rust's heap.
+//! Tests what `Params::memory_bytes` says of DEFLATE, whose memory comes from Rust's heap.
 //!
 //! One test alone, for it counts the whole process.
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Device, WritableDevice};
 
-/// What a [`Counted`] device has done so far. A call of many buffers counts once; what failed, not at all.
+/// Holds what a [`Counted`] device has done so far. A call of many buffers counts once; what failed, not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Reads.

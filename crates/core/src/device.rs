@@ -53,7 +53,7 @@ pub trait Device: Send + Sync {
     /// The size in bytes, as found when the device was opened, or set since.
     fn size(&self) -> u64;
 
-    /// What to call the device in a message: usually its path.
+    /// Returns what to call the device in a message: usually its path.
     fn name(&self) -> String;
 }
 
@@ -75,7 +75,7 @@ pub struct FileDevice {
     size: AtomicU64,
     /// Locks on what lies behind it.
     pub(crate) held: Held,
-    /// Whether the medium has said that it cannot discard.
+    /// Tells whether the medium has said that it cannot discard.
     pub(crate) keeps_all: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What a file system answers.
+//! Answers of a file system.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::Writable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ino(pub u64);
 
-/// What kind of file an inode is.
+/// Tells what kind of file an inode is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// A regular file.
@@ -58,7 +58,7 @@ impl FileKind {
         })
     }
 
-    /// Whether inodes of this kind have content: files, directories and symbolic links.
+    /// Returns whether inodes of this kind have content: files, directories and symbolic links.
     pub const fn may_have_data(self) -> bool {
         matches!(self, Self::Regular | Self::Directory | Self::Symlink)
     }
@@ -95,7 +95,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// What `stat` says of an inode.
+/// Holds what `stat` says of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
     /// The inode.
@@ -133,13 +133,13 @@ pub struct DirEntry<'a> {
     pub ino: Ino,
     /// The kind of that inode.
     pub kind: FileKind,
-    /// Where to resume after this entry; stable while the file system is mounted.
+    /// Tells where to resume after this entry; stable while the file system is mounted.
     pub next: u64,
     /// The name: 1 to 255 bytes, without `/` or NUL.
     pub name: &'a [u8],
 }
 
-/// What `lseek` looks for.
+/// Tells what `lseek` looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
     /// The first byte of data at or after the offset.
@@ -148,7 +148,7 @@ pub enum Seek {
     Hole,
 }
 
-/// What `statfs` says.
+/// Holds what `statfs` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatFs {
     /// Unit of the counts, in bytes.
@@ -167,7 +167,7 @@ pub struct StatFs {
     pub name_max: u32,
 }
 
-/// Why a file system could not answer. `errno` values are chosen at the FUSE edge alone.
+/// Tells why a file system could not answer. `errno` values are chosen at the FUSE edge alone.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
     /// No such name, or no such inode.
@@ -216,13 +216,13 @@ pub enum FsError {
     /// again.
     #[error("resource temporarily unavailable")]
     Later,
-    /// What is stored is broken; the text says where and how.
+    /// Broken content; the text says where and how.
     #[error("{0}")]
     Corrupt(String),
     /// The medium failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What an operating system underneath said of the request: that is the answer, and no fault.
+    /// Means what an operating system underneath said of the request: that is the answer, and no fault.
     #[error("{0}")]
     Host(io::Error),
 }
@@ -230,7 +230,7 @@ pub enum FsError {
 /// The answer of a file system.
 pub type FsResult<T> = Result<T, FsError>;
 
-/// What a file system answers. Calls may come from many threads at once.
+/// Answers of a file system. Calls may come from many threads at once.
 pub trait FileSystem: Send + Sync {
     /// The inode of the root directory.
     fn root(&self) -> Ino;
@@ -241,7 +241,7 @@ pub trait FileSystem: Send + Sync {
     /// The attributes of an inode.
     fn getattr(&self, ino: Ino) -> FsResult<Attr>;
 
-    /// When an inode was made, if that is known; `Unsupported` where it is of none.
+    /// Returns when an inode was made, if that is known; `Unsupported` where it is of none.
     fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
         let _ = ino;
         Err(FsError::Unsupported)
@@ -270,7 +270,7 @@ pub trait FileSystem: Send + Sync {
     /// only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize>;
 
-    /// Whether [`memory_file`](Self::memory_file) has anything to offer. A session that hears so pays
+    /// Returns whether [`memory_file`](Self::memory_file) has anything to offer. A session that hears so pays
     /// for each opening of a file, which is free otherwise.
     fn has_memory_files(&self) -> bool {
         false

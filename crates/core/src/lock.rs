@@ -1,4 +1,4 @@
-//! Who makes use of a file or a block device: whoever writes has it alone, by whatever way others come.
+//! Locks of files and block devices: whoever writes has it alone, by whatever way others come.
 //!
 //! - A lock on the file (`flock`) keeps out whoever asks for it: exclusive for who writes, shared for who reads and relies on
 //!   nobody writing meanwhile.
@@ -24,12 +24,12 @@ use rustix::io::Errno;
 
 use crate::escape::unescaped;
 
-/// How often, and how long in between, the lock of a block device is tried: those who look what is on it, as udev does, have it
-/// for a moment.
+/// States how often, and how long in between, the lock of a block device is tried: those who look what is on it, as
+/// udev does, have it for a moment.
 const TRIES: usize = 20;
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
-/// How deep devices lie on each other at most.
+/// States how deep devices lie on each other at most.
 const DEPTH_MAX: usize = 16;
 
 const SECTOR: u64 = 512;
@@ -208,7 +208,7 @@ fn loops() -> impl Iterator<Item = Loop> {
     loops.filter_map(|disk| Loop::at(&disk.path()))
 }
 
-/// What a device shows of files, by way of loop devices.
+/// Holds what a device shows of files, by way of loop devices.
 #[derive(Default)]
 struct Stack {
     regions: Vec<Region>,
@@ -274,7 +274,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Whether somebody has a disk, or a part of it, for himself.
+/// Returns whether somebody has a disk, or a part of it, for himself.
 fn is_claimed(name: &OsStr, mounts: &Mounts) -> bool {
     let exclusive = OFlags::EXCL.bits() as i32;
     let mut options = OpenOptions::new();
@@ -300,7 +300,7 @@ fn is_seen_in_use(dir: &Path, mounts: &Mounts) -> bool {
     has_holders || mounts.has_device(number.trim())
 }
 
-/// What is mounted here.
+/// Holds what is mounted here.
 struct Mounts(Vec<u8>);
 
 impl Mounts {
@@ -313,13 +313,13 @@ impl Mounts {
         lines.map(|line| line.split(|&byte| byte == b' ').collect())
     }
 
-    /// Whether a device of this number is, as `MAJOR:MINOR`.
+    /// Returns whether a device of this number is, as `MAJOR:MINOR`.
     fn has_device(&self, number: &str) -> bool {
         let mut lines = self.lines();
         lines.any(|words| words.get(2) == Some(&number.as_bytes()))
     }
 
-    /// Whether the kernel has mounted a file without a device.
+    /// Returns whether the kernel has mounted a file without a device.
     fn has_file(&self, file: &Metadata) -> bool {
         let mut lines = self.lines();
         lines.any(|words| {

@@ -1,4 +1,5 @@
-//! What lies on a device, by the marks that file systems and their like leave: whoever is about to write over it asks first.
+//! Occupants of a device, by the marks that file systems and their like leave: whoever is about to write over it asks
+//! first.
 //!
 //! Marks are looked for at both ends, as arrays, partition tables and some others keep one, or all, at the end. Of these, and of what
 //! this project makes, one that is found counts; else the first of the list. That something is found does not say that it is whole.
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::device::{Device, FileDevice, Window};
 
-/// What lies on a device.
+/// Tells what lies on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupant {
     /// An EROFS image.
@@ -154,12 +155,12 @@ const ZFS: [[u8; 8]; 2] = [
     [0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c],
 ];
 
-/// How much of a device is looked at where nothing leaves a mark.
+/// States how much of a device is looked at where nothing leaves a mark.
 const HEAD: u64 = 4096;
-/// How much of a file is read at once.
+/// States how much of a file is read at once.
 const PORTION: u64 = 1 << 20;
 
-/// What a device holds, as far as marks say: `None` for one without any.
+/// Returns what a device holds, as far as marks say: `None` for one without any.
 ///
 /// # Errors
 ///
@@ -190,8 +191,8 @@ pub fn marked(device: &dyn Device) -> io::Result<Option<Occupant>> {
 }
 
 impl FileDevice {
-    /// What lies there. A regular file holds data if a byte of it is not zero; of a block device, only the beginning is looked at
-    /// where no mark is found.
+    /// Returns what lies there. A regular file holds data if a byte of it is not zero; of a block device, only the
+    /// beginning is looked at where no mark is found.
     ///
     /// # Errors
     ///
@@ -200,7 +201,7 @@ impl FileDevice {
         self.occupant_from(0)
     }
 
-    /// What lies there from a byte on.
+    /// Returns what lies there from a byte on.
     ///
     /// # Errors
     ///
@@ -220,7 +221,7 @@ impl FileDevice {
         Ok(holds_data.then_some(Occupant::Data))
     }
 
-    /// Whether any byte of a file from there on is not zero. Holes are not read.
+    /// Returns whether any byte of a file from there on is not zero. Holes are not read.
     fn has_data(&self, mut at: u64) -> io::Result<bool> {
         let size = self.size();
         while at < size {
@@ -421,7 +422,7 @@ mod tests {
 
     const GPT_MARK: (usize, &[u8]) = (512, b"EFI PART");
 
-    /// What holds a part of an array at its end is no image that may be replaced unasked.
+    /// Tests that what holds a part of an array at its end is no image that may be replaced unasked.
     #[test]
     fn ends_count_before_the_beginning() {
         let image = (1024, IMAGE.2);

@@ -1,6 +1,6 @@
 //! Sizes as people write them.
 
-/// Why a size could not be understood.
+/// Tells why a size could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a size; write bytes, or a number with K, M, G or T (powers of 1024)")]
 pub struct ParseSizeError(String);

@@ -27,25 +27,25 @@ pub struct RawChunkIndex {
 
 const _: () = assert!(size_of::<RawChunkIndex>() == 8);
 
-/// How an inode's chunks are described.
+/// Describes how an inode's chunks are described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkFormat {
     /// A chunk has two to this bytes, at most 2^47.
     pub chunk_bits: u32,
-    /// Whether entries are 8-byte indexes instead of 4-byte block numbers.
+    /// Tells whether entries are 8-byte indexes instead of 4-byte block numbers.
     pub indexes: bool,
-    /// Whether addresses have 48 bits.
+    /// Tells whether addresses have 48 bits.
     pub wide: bool,
 }
 
-/// Where a chunk lies.
+/// Tells where a chunk lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chunk {
     /// Nowhere: it reads as zeros.
     Hole,
     /// At this block of this device; device 0 is the unified address space.
     At {
-        /// Which device.
+        /// Tells which device.
         device: u16,
         /// Its first block there.
         block: u64,
@@ -81,7 +81,7 @@ impl ChunkFormat {
         if self.indexes { 8 } else { 4 }
     }
 
-    /// Where entry `chunk` lies, given where inode and xattrs end.
+    /// Returns where entry `chunk` lies, given where inode and xattrs end.
     ///
     /// # Errors
     ///

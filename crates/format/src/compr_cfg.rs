@@ -51,7 +51,7 @@ impl AlgorithmSet {
         self.0
     }
 
-    /// Whether the set has the algorithm.
+    /// Returns whether the set has the algorithm.
     pub const fn contains(self, algorithm: Algorithm) -> bool {
         self.0 & 1 << algorithm as u16 != 0
     }
@@ -69,7 +69,7 @@ impl AlgorithmSet {
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct RawLz4Cfg {
-    /// How far a match may look back, in bytes; 0 means 65,535.
+    /// Tells how far a match may look back, in bytes; 0 means 65,535.
     pub max_distance: U16,
     /// The largest pcluster in blocks; 0 means 1.
     pub max_pclusterblks: U16,
@@ -109,12 +109,12 @@ pub struct RawZstdCfg {
 const _: () = assert!(size_of::<RawLz4Cfg>() == 14 && size_of::<RawLzmaCfg>() == 14);
 const _: () = assert!(size_of::<RawDeflateCfg>() == 6 && size_of::<RawZstdCfg>() == 6);
 
-/// What the decoders need to know, for every algorithm of the image.
+/// Holds what the decoders need to know, for every algorithm of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComprCfgs {
     /// Largest LZ4 pcluster in blocks.
     pub lz4_max_pcluster_blocks: u16,
-    /// How far LZ4 looks back, in bytes.
+    /// Tells how far LZ4 looks back, in bytes.
     pub lz4_max_distance: u16,
     /// LZMA's dictionary in bytes.
     pub lzma_dict_bytes: u32,
@@ -125,7 +125,7 @@ pub struct ComprCfgs {
 }
 
 impl Default for ComprCfgs {
-    /// What holds for images without configurations.
+    /// Returns what holds for images without configurations.
     fn default() -> Self {
         Self {
             lz4_max_pcluster_blocks: 1,

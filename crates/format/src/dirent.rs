@@ -21,7 +21,7 @@ use crate::{Corrupt, Nid};
 #[allow(missing_docs)] // the specification's own names, drawn above
 pub struct RawDirent {
     pub nid: U64,
-    /// Where the name begins, from the start of the block.
+    /// Tells where the name begins, from the start of the block.
     pub nameoff: U16,
     pub file_type: u8,
     pub reserved: u8,
@@ -77,7 +77,7 @@ impl<'a> DirBlock<'a> {
         })
     }
 
-    /// How many entries there are, at least one.
+    /// Returns how many entries there are, at least one.
     pub const fn len(&self) -> usize {
         self.count
     }

@@ -47,7 +47,7 @@ pub struct ExtentRecord {
     pub lstart: u64,
 }
 
-/// How an extent is stored.
+/// Tells how an extent is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtentFormat {
     /// It is a hole.
@@ -77,7 +77,7 @@ impl ExtentRecord {
         }
     }
 
-    /// How the extent is stored; not to be asked of a fragment record.
+    /// Returns how the extent is stored; not to be asked of a fragment record.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl ExtentRecord {
 }
 
 impl ExtentHeader {
-    /// Where the records begin, given where the map header begins. In front of 4-byte records lies
-    /// a 64-bit start address.
+    /// Returns where the records begin, given where the map header begins. In front of 4-byte
+    /// records lies a 64-bit start address.
     ///
     /// # Errors
     ///
@@ -133,12 +133,12 @@ impl ExtentHeader {
             })
     }
 
-    /// Whether every extent but the last has the same size, which the records do not repeat.
+    /// Returns whether every extent but the last has the same size, which the records do not repeat.
     pub const fn is_fixed_size(&self) -> bool {
         self.record_bytes <= 8
     }
 
-    /// How many records a file of `size` bytes has.
+    /// Returns how many records a file of `size` bytes has.
     ///
     /// # Errors
     ///

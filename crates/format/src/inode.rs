@@ -76,7 +76,7 @@ const _: () = assert!(size_of::<RawExtendedInode>() == EXTENDED_BYTES);
 
 /// Format bit: the inode is extended.
 pub const FORMAT_EXTENDED: u16 = 1;
-/// Where the data layout begins in the format.
+/// States where the data layout begins in the format.
 pub const FORMAT_LAYOUT_SHIFT: u16 = 1;
 /// Format bit of a compact inode that is no directory: the link count is 1 and `i_nb` is an address.
 /// Of a directory: it has no `.` entry.
@@ -88,7 +88,7 @@ pub const SYMLINK_BYTES_MAX: u64 = 4096;
 /// Largest directory in bytes: more than 2^36 names.
 pub const DIRECTORY_BYTES_MAX: u64 = 1 << 44;
 
-/// How an inode's data is stored.
+/// Tells how an inode's data is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DataLayout {
@@ -116,7 +116,7 @@ impl DataLayout {
         })
     }
 
-    /// Whether the data is compressed.
+    /// Returns whether the data is compressed.
     pub const fn is_compressed(self) -> bool {
         matches!(self, Self::CompressedFull | Self::CompressedCompact)
     }
@@ -136,13 +136,13 @@ impl DataLayout {
 /// An inode that may be relied on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// Where it lies.
+    /// Tells where it lies.
     pub nid: Nid,
-    /// Whether it takes 64 bytes instead of 32.
+    /// Tells whether it takes 64 bytes instead of 32.
     pub extended: bool,
-    /// How its data is stored.
+    /// Tells how its data is stored.
     pub layout: DataLayout,
-    /// What kind of file it is.
+    /// Holds what kind of file it is.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits.
     pub perm: u16,
@@ -173,7 +173,7 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// How many bytes [`parse`](Self::parse) needs, told by the first two.
+    /// Returns how many bytes [`parse`](Self::parse) needs, told by the first two.
     pub const fn bytes_needed(i_format: [u8; 2]) -> usize {
         if u16::from_le_bytes(i_format) & FORMAT_EXTENDED != 0 {
             EXTENDED_BYTES
@@ -214,7 +214,7 @@ impl Inode {
     }
 }
 
-/// What both forms have in common.
+/// Holds what both forms have in common.
 struct Fields {
     i_format: u16,
     i_xattr_icount: u16,

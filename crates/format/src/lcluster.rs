@@ -43,7 +43,7 @@ const CBLKCNT: u32 = 1 << 11;
 /// Longest distance an entry can give.
 pub const DELTA_MAX: u32 = CBLKCNT - 1;
 
-/// How the extent that a head begins is stored.
+/// Tells how the extent that a head begins is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadKind {
     /// As it is.
@@ -78,7 +78,7 @@ impl HeadKind {
 pub enum Lcluster {
     /// An extent begins here.
     Head {
-        /// How it is stored.
+        /// Tells how it is stored.
         kind: HeadKind,
         /// At which byte of the lcluster it begins.
         clusterofs: u32,
@@ -98,7 +98,7 @@ pub enum Lcluster {
     },
 }
 
-/// Where full indexes begin, given where the map header begins.
+/// Returns where full indexes begin, given where the map header begins.
 ///
 /// # Errors
 ///
@@ -193,8 +193,8 @@ fn check_clusterofs(lcn: u64, clusterofs: u32, lcluster_bits: u8) -> Result<(), 
     Ok(())
 }
 
-/// How compact entries are packed: 4-byte packs up to a multiple of 32 bytes, 2-byte packs as
-/// far as they fit, then 4-byte packs again.
+/// Describes how compact entries are packed: 4-byte packs up to a multiple of 32 bytes, 2-byte
+/// packs as far as they fit, then 4-byte packs again.
 ///
 /// | pack | entries | bytes | bits of an entry |
 /// |---|---|---|---|
@@ -372,7 +372,7 @@ impl CompactLayout {
         })
     }
 
-    /// What stands between the base of a pack and the block of the head at `index`.
+    /// Returns what stands between the base of a pack and the block of the head at `index`.
     fn blocks_before(
         &self,
         lcn: u64,

@@ -56,7 +56,7 @@ pub struct Nid(pub u64);
 impl Nid {
     const METABOX: u64 = 1 << 63;
 
-    /// Whether the inode lies in the metabox.
+    /// Returns whether the inode lies in the metabox.
     pub const fn in_metabox(self) -> bool {
         self.0 & Self::METABOX != 0
     }

@@ -7,7 +7,7 @@ use crate::compr_cfg::AlgorithmSet;
 use crate::features::{Compat, Incompat};
 use crate::{Corrupt, Fault, Nid, Unsupported};
 
-/// Where the superblock begins, in bytes from the start of the primary device.
+/// States where the superblock begins, in bytes from the start of the primary device.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 
 /// The magic number.
@@ -129,9 +129,9 @@ pub struct Superblock {
     pub xattr_prefix_count: u8,
     /// Byte at which the xattr prefixes begin, in whichever space holds them.
     pub xattr_prefix_offset: u64,
-    /// Whether xattr headers carry a bloom filter.
+    /// Tells whether xattr headers carry a bloom filter.
     pub xattr_filter: bool,
-    /// Which long prefix is the name of the digest attribute.
+    /// Tells which long prefix is the name of the digest attribute.
     pub digest_prefix: Option<u8>,
 }
 
@@ -221,7 +221,7 @@ impl Superblock {
         1 << self.block_bits
     }
 
-    /// Whether block addresses have 48 bits.
+    /// Returns whether block addresses have 48 bits.
     pub const fn has_48bit(&self) -> bool {
         self.incompat.contains(Incompat::FORTY_EIGHT_BIT)
     }
@@ -303,7 +303,7 @@ fn special_nid(which: &'static str, nid: u64) -> Result<Option<Nid>, Corrupt> {
     }
 }
 
-/// How many bytes from offset 1024 on the checksum covers.
+/// Returns how many bytes from offset 1024 on the checksum covers.
 pub fn checksum_len(block_bits: u8) -> usize {
     let block = 1usize << block_bits;
     if block > SUPERBLOCK_OFFSET as usize {
@@ -334,7 +334,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 pub struct RawDeviceSlot {
     pub tag: [u8; 64],
     pub blocks_lo: U32,
-    /// Where the device begins in the unified address space, in blocks; 0 means nowhere.
+    /// Tells where the device begins in the unified address space, in blocks; 0 means nowhere.
     pub uniaddr_lo: U32,
     pub blocks_hi: U16,
     pub uniaddr_hi: U16,
@@ -355,7 +355,7 @@ pub struct DeviceSlot {
 }
 
 impl RawDeviceSlot {
-    /// What the slot says; the high parts count only with 48-bit addresses.
+    /// Returns what the slot says; the high parts count only with 48-bit addresses.
     pub fn check(&self, has_48bit: bool) -> DeviceSlot {
         let join = |lo: U32, hi: U16| {
             u64::from(lo.get())

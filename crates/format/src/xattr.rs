@@ -22,7 +22,7 @@ pub struct RawXattrHeader {
     pub reserved: [u8; 7],
 }
 
-/// What precedes the name and the value of an xattr.
+/// Holds what precedes the name and the value of an xattr.
 ///
 /// ```text
 /// | name_len: u8 | name_index: u8 | value_size: u16 | name | value | padding to 4 |
@@ -109,7 +109,7 @@ pub fn icount_for(body_bytes: usize) -> Option<u16> {
 pub struct LongPrefix {
     /// The short prefix it extends; 0 hides the attribute from users.
     pub base: u8,
-    /// What follows the short prefix.
+    /// Holds what follows the short prefix.
     pub infix: Vec<u8>,
 }
 
@@ -176,7 +176,7 @@ impl<'a> XattrEntry<'a> {
         })
     }
 
-    /// How many bytes [`parse`](Self::parse) needs, told by the first four.
+    /// Returns how many bytes [`parse`](Self::parse) needs, told by the first four.
     pub fn bytes_needed(head: [u8; ENTRY_BYTES]) -> usize {
         let raw = RawXattrEntry::read_from_bytes(&head).expect("4 bytes");
         ENTRY_BYTES + usize::from(raw.name_len) + usize::from(raw.value_size.get())

@@ -52,7 +52,7 @@ pub const ADVISE_FRAGMENT_PCLUSTER: u16 = 0x20;
 
 const WHOLE_FRAGMENT: u64 = 1 << 63;
 
-/// What a map header says.
+/// Tells what a map header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapHeader {
     /// The whole file lies at this offset of the packed inode.
@@ -85,11 +85,11 @@ pub struct IndexHeader {
     pub big_pcluster_2: bool,
     /// Plain pclusters are rotated.
     pub interlaced: bool,
-    /// Where the last extent lies.
+    /// Tells where the last extent lies.
     pub tail: Tail,
 }
 
-/// Where the last extent of an indexed inode lies.
+/// Tells where the last extent of an indexed inode lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
     /// In its own pcluster, like the others.
@@ -121,7 +121,7 @@ pub struct ExtentHeader {
     pub fragment: bool,
 }
 
-/// Where the map header lies, given where inode and xattrs end.
+/// Returns where the map header lies, given where inode and xattrs end.
 ///
 /// # Errors
 ///

@@ -27,7 +27,7 @@ use crate::notify::Notifier;
 /// The last number that a group can have.
 const NOBODYS_GROUP: u32 = u32::MAX - 1;
 
-/// Whether the kernel takes files of a mount, to read and write them without asking.
+/// Tells whether the kernel takes files of a mount, to read and write them without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passthrough {
     /// It takes them.
@@ -51,12 +51,12 @@ pub struct Backing {
     open: Mutex<HashMap<Ino, Decision>>,
 }
 
-/// What was decided of an inode, and how many have it open.
+/// Holds what was decided of an inode, and how many have it open.
 #[derive(Debug)]
 struct Decision {
     id: Result<i32, Loan>,
     opened: u64,
-    /// How many of them write.
+    /// Tells how many of them write.
     writers: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How requests come to a worker, and answers go back.
+//! Ways by which requests come to a worker, and answers go back.
 
 use std::io;
 
@@ -10,13 +10,13 @@ use crate::ring::Ring;
 
 /// A worker's way to the kernel.
 pub trait Channel<'device> {
-    /// Where an answer may also go, from another thread and while this one receives the next request.
+    /// Returns where an answer may also go, from another thread and while this one receives the next request.
     fn device(&self) -> Option<&'device Device>;
 
     /// Waits for a request, for which a buffer of `len_max` bytes is taken; `false` when the mount is gone.
     fn receive(&mut self, request: &mut Request, len_max: usize) -> io::Result<bool>;
 
-    /// Where the payload of an answer belongs.
+    /// Returns where the payload of an answer belongs.
     fn payload(&mut self) -> &mut [u8];
 
     /// Answers a request with so many bytes of the payload or an error. With `at_once` it has gone when this returns;

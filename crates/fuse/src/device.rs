@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 use crate::ioctl;
 use crate::proto::{OutHeader, WRITE_HEAD_LEN};
 
-/// Where the kernel offers its side of the protocol.
+/// States where the kernel offers its side of the protocol.
 pub const PATH: &str = "/dev/fuse";
 
 /// Room for a request that writes nothing. The kernel refuses to read into less than 8 KiB plus its
@@ -21,7 +21,7 @@ pub const PATH: &str = "/dev/fuse";
 /// of an extended attribute may have 64 KiB.
 pub const REQUEST_LEN_MAX: usize = 64 << 10;
 
-/// What a request has besides the content that is to be written, and less than a page in front of it.
+/// States what a request has besides the content that is to be written, and less than a page in front of it.
 pub const REQUEST_HEAD_MAX: usize = 16 << 10;
 
 /// A request as it was received.

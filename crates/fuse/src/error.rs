@@ -1,4 +1,4 @@
-//! What can go wrong around a mount, and what a person may do about it.
+//! Errors around a mount, and what a person may do about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::proto;
 
-/// Why a file system could not be mounted.
+/// Tells why a file system could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point cannot be reached.
@@ -16,7 +16,7 @@ pub enum MountError {
     Mountpoint {
         /// As it was given.
         path: PathBuf,
-        /// What the operating system said.
+        /// Holds what the operating system said.
         source: io::Error,
     },
     /// The mount point is no directory.
@@ -36,7 +36,7 @@ pub enum MountError {
     Refused {
         /// The mount point, absolute.
         path: PathBuf,
-        /// What the operating system said.
+        /// Holds what the operating system said.
         source: io::Error,
     },
     /// `fusermount3`, which mounts on behalf of users, could not be run.
@@ -68,7 +68,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// What to do about it, where that is known.
+    /// Returns what to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Mountpoint { source, .. } => match Errno::from_io_error(source)? {
@@ -100,7 +100,7 @@ impl MountError {
     }
 }
 
-/// Why a mount could not be taken away.
+/// Tells why a mount could not be taken away.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
     /// Nothing is mounted there.
@@ -125,13 +125,13 @@ pub enum UnmountError {
     Os {
         /// The mount point.
         path: PathBuf,
-        /// What it said.
+        /// Holds what it said.
         source: io::Error,
     },
 }
 
 impl UnmountError {
-    /// What to do about it, where that is known.
+    /// Returns what to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Busy(_) => Some("`fuser -vm` with the mount point lists who uses it"),

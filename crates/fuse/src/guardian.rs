@@ -46,7 +46,7 @@ const SHORT_NAME: &std::ffi::CStr = c"anteros-guard";
 /// Stands for `PIDFD_THREAD` of `linux/pidfd.h` (Linux 6.9): the thread alone is meant.
 const OF_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
 
-/// How often a kernel is asked that does not tell of a thread.
+/// States how often a kernel is asked that does not tell of a thread.
 const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -109,7 +109,7 @@ fn stay(ended: &Receiver<()>) {
     let _ = ended.recv();
 }
 
-/// What shows that the calling thread has ended: its pidfd; or, of a kernel that knows none of threads, that of
+/// Returns what shows that the calling thread has ended: its pidfd; or, of a kernel that knows none of threads, that of
 /// the process, and the directory that goes with the thread.
 fn watched() -> io::Result<(OwnedFd, String)> {
     match pidfd_open(gettid(), OF_THREAD) {
@@ -122,7 +122,7 @@ fn watched() -> io::Result<(OwnedFd, String)> {
     }
 }
 
-/// Whether this process was started as a guardian: then it is to do nothing but [`guard`].
+/// Returns whether this process was started as a guardian: then it is to do nothing but [`guard`].
 pub fn is_guardian() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }

@@ -24,23 +24,23 @@ use crate::{MountError, UnmountError};
 
 const HELPER: &str = "fusermount3";
 
-/// How to mount.
+/// Describes how to mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the source: usually the image's path.
+    /// Holds what `mount` and `df` show as the source: usually the image's path.
     pub fs_name: String,
     /// The kind of file system: `mount` shows `fuse.` and this. Empty for plain `fuse`.
     pub subtype: String,
-    /// Whether other users than the one who mounts may enter.
+    /// Tells whether other users than the one who mounts may enter.
     pub allow_other: bool,
-    /// Whether the kernel checks owners, modes and ACLs. Without, whoever may enter reads
+    /// Tells whether the kernel checks owners, modes and ACLs. Without, whoever may enter reads
     /// everything: never turn it off together with `allow_other`, unless all of it is public.
     pub default_permissions: bool,
     /// Threads that answer requests, at least 1. Some more than there are processors do no harm: the
     /// kernel wakes the one that waits longest, and of few that one is often on the wrong processor.
     pub workers: usize,
-    /// Whether requests come over io_uring where the kernel has that enabled (Linux 6.14, `enable_uring` of its module
-    /// `fuse`) and there are at least two workers for each processor, to be divided among them.
+    /// Tells whether requests come over io_uring where the kernel has that enabled (Linux 6.14, `enable_uring` of its
+    /// module `fuse`) and there are at least two workers for each processor, to be divided among them.
     pub io_uring: bool,
     /// Bytes of the largest read the kernel may ask for at once: each thread that works has a buffer
     /// of that size. Rounded down to a power of two, from 128 KiB to
@@ -54,15 +54,15 @@ pub struct MountOptions {
     /// Bytes of the largest write the kernel may ask for at once, of a file system that can be written
     /// to: from 4 KiB to [what the kernel is set to send](crate::request_len_limit).
     pub write_len_max: usize,
-    /// Whether the kernel may read and write the files behind those of such a file system by itself,
+    /// Tells whether the kernel may read and write the files behind those of such a file system by itself,
     /// where it can and they are offered ([`Writable::backing`](anteros_core::Writable::backing)).
     pub passthrough: bool,
-    /// Whether the kernel may keep what is written to such a file system, and write it back in large
+    /// Tells whether the kernel may keep what is written to such a file system, and write it back in large
     /// pieces when it likes or someone syncs or closes a file. Taken where it does not write by itself.
     pub write_back: bool,
-    /// Whether another process of this program looks on, and ends the connection when this one is killed: without, a
-    /// thread that a [`Notifier`](crate::Notifier) keeps in the kernel can have every reader of the mount, and every
-    /// `sync` of the machine, wait for ever. The program must call [`guard`](crate::guard) where
+    /// Tells whether another process of this program looks on, and ends the connection when this one is killed:
+    /// without, a thread that a [`Notifier`](crate::Notifier) keeps in the kernel can have every reader of the mount,
+    /// and every `sync` of the machine, wait for ever. The program must call [`guard`](crate::guard) where
     /// [`is_guardian`](crate::is_guardian), before all else. Where it cannot be had, the mount stands without
     /// ([`Session::unguarded`](crate::Session::unguarded)).
     pub guardian: bool,
@@ -91,7 +91,7 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Whether requests come over io_uring, as far as can be told before a mount.
+    /// Returns whether requests come over io_uring, as far as can be told before a mount.
     pub fn over_io_uring(&self) -> bool {
         self.queues().is_some()
     }
@@ -311,7 +311,7 @@ fn unmount_through_helper(mountpoint: &Path, flags: &[&str]) -> Result<(), Unmou
     }
 }
 
-/// What a program wrote, on one line.
+/// Returns what a program wrote, on one line.
 fn words(stderr: &[u8]) -> String {
     String::from_utf8_lossy(stderr).trim().replace('\n', "; ")
 }

@@ -19,7 +19,7 @@ use crate::proto::ROOT_ID;
 /// Translates between the file system's inode numbers and the kernel's node numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Nodes {
-    /// Where the first exchange takes the root.
+    /// Tells where the first exchange takes the root.
     root: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the session tells the kernel unasked: content it will want soon, what it may forget.
+//! Notifications that the session gives the kernel unasked: content it will want soon, what it may forget.
 
 use std::io;
 use std::sync::{Arc, Weak};

@@ -1,5 +1,6 @@
-//! Where a worker runs that answers the requests of one processor: there, for then neither it nor who waits for it is
-//! moved. But while a reader in order is read ahead of, it works; so does the worker then, on another processor.
+//! Processor on which a worker runs that answers the requests of one processor: there, for then neither it nor who waits
+//! for it is moved. But while a reader in order is read ahead of, it works; so does the worker then, on another
+//! processor.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use zerocopy::FromBytes;
@@ -35,7 +36,7 @@ impl Place {
         place
     }
 
-    /// Where to be for what comes after this request.
+    /// Moves to where to be for what comes after this request.
     pub fn after(&mut self, opcode: u32, arguments: &[u8]) {
         self.others = match is_long(opcode, arguments) {
             true => 0,

@@ -66,9 +66,9 @@ pub mod op {
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// What is sent without a request.
+/// Messages that are sent without a request.
 pub mod notify {
-    /// What is cached of an inode is no longer to be believed.
+    /// Invalidates what is cached of an inode.
     pub const INVAL_INODE: i32 = 2;
     /// A name is no longer to be believed.
     pub const INVAL_ENTRY: i32 = 3;
@@ -78,11 +78,11 @@ pub mod notify {
     pub const PRUNE: i32 = 9;
 }
 
-/// How a file is opened.
+/// Flags by which a file is opened.
 pub mod open_flag {
     /// Nothing of it is cached.
     pub const DIRECT_IO: u32 = 1 << 0;
-    /// What is cached of the file stays valid.
+    /// Keeps valid what is cached of the file.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// Closing it is not to be told; only its last close.
     pub const NOFLUSH: u32 = 1 << 5;
@@ -116,7 +116,7 @@ pub mod init_flag {
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// Which fields of [`SetattrIn`] count, and how.
+/// Fields of [`SetattrIn`] that count, and how.
 pub mod setattr {
     pub const MODE: u32 = 1 << 0;
     pub const UID: u32 = 1 << 1;
@@ -148,7 +148,7 @@ pub const SEEK_DATA: u32 = 3;
 /// `lseek`'s `SEEK_HOLE`.
 pub const SEEK_HOLE: u32 = 4;
 
-/// What every request begins with.
+/// Holds what every request begins with.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct InHeader {
@@ -168,7 +168,7 @@ pub struct InHeader {
 /// The kind of an [`Extension`] that names further groups of the caller: their number, and each.
 pub const EXTENSION_GROUPS: u32 = 32;
 
-/// What each of the extensions begins with that follow a request's arguments: so many units of 8 bytes as its
+/// Holds what each of the extensions begins with that follow a request's arguments: so many units of 8 bytes as its
 /// [`InHeader::total_extlen`] says.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -178,7 +178,7 @@ pub struct Extension {
     pub kind: u32,
 }
 
-/// What every reply begins with.
+/// Holds what every reply begins with.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct OutHeader {
@@ -257,7 +257,7 @@ pub struct ReadIn {
 #[repr(C)]
 pub struct Dirent {
     pub ino: u64,
-    /// Where to resume after this record.
+    /// Tells where to resume after this record.
     pub off: u64,
     pub namelen: u32,
     /// A `DT_` value.
@@ -334,7 +334,7 @@ pub struct WriteIn {
     pub padding: u32,
 }
 
-/// Where in a request the content begins that WRITE brings.
+/// States where in a request the content begins that WRITE brings.
 pub const WRITE_HEAD_LEN: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
 /// Reply to WRITE and COPY_FILE_RANGE.
@@ -387,7 +387,7 @@ pub struct StatxOut {
 
 const _: () = assert!(size_of::<StatxOut>() == 288);
 
-/// What of [`StatxOut`] is there (`STATX_BASIC_STATS`, `STATX_BTIME`).
+/// Parts of [`StatxOut`] that are there (`STATX_BASIC_STATS`, `STATX_BTIME`).
 pub mod statx {
     pub const BASIC_STATS: u32 = 0x7ff;
     pub const BTIME: u32 = 0x800;
@@ -467,7 +467,7 @@ pub struct Rename2In {
     pub padding: u32,
 }
 
-/// What FORGET and each record of BATCH_FORGET say.
+/// Holds what FORGET and each record of BATCH_FORGET say.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ForgetOne {
@@ -631,8 +631,8 @@ pub struct InitOut {
     pub map_alignment: u16,
     /// Flags from bit 32 on.
     pub flags2: u32,
-    /// How many file systems may lie on top of each other, this one included; 0 says that none of
-    /// its files is another's.
+    /// Tells how many file systems may lie on top of each other, this one included; 0 says that
+    /// none of its files is another's.
     pub max_stack_depth: u32,
     pub unused: [u32; 6],
 }

@@ -1,4 +1,4 @@
-//! How far the kernel reads ahead of a process: a number of the mount that root may change.
+//! Distance that the kernel reads ahead of a process: a number of the mount that root may change.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-/// What the kernel reads of a file in which whoever opens it jumps about: a page, in KiB.
+/// States what the kernel reads of a file in which whoever opens it jumps about: a page, in KiB.
 const SHORT_KIB: u64 = 4;
 
 /// Sets the readahead of the mount whose root is `root`, if `wanted` (bytes), and returns what it is

@@ -1,4 +1,4 @@
-//! What those who watch a mount are told of a request.
+//! Description of a request, for those who watch a mount.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use crate::node::Nodes;
 use crate::proto::{FsyncIn, InHeader, ReadIn, WriteIn, op};
 
-/// What a request asks for, as far as those who watch a mount tell requests apart.
+/// Tells what a request asks for, as far as those who watch a mount tell requests apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// Finding a name in a directory.
@@ -51,7 +51,7 @@ impl Operation {
 /// A request that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
-    /// What it asked for.
+    /// Holds what it asked for.
     pub operation: Operation,
     /// The inode it was about.
     pub ino: Ino,
@@ -72,7 +72,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// What can be told of `request` by a glance at it, before it is answered.
+    /// Returns what can be told of `request` by a glance at it, before it is answered.
     pub(crate) fn new(request: &[u8], nodes: Nodes) -> Option<Self> {
         let (header, body) = InHeader::read_from_prefix(request).ok()?;
         let answered = Self {

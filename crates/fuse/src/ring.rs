@@ -28,7 +28,7 @@ const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Where a payload begins behind its head: on a page.
+/// States where a payload begins behind its head: on a page.
 const PAYLOAD_START: usize = 4096;
 
 /// `struct fuse_uring_req_header`.
@@ -60,8 +60,8 @@ struct Command {
 
 const _: () = assert!(size_of::<Head>() == 288 && size_of::<Command>() == 24);
 
-/// How many queues the kernel has, one for each processor that there can be; `None` if requests cannot come this way:
-/// the kernel does not have it enabled, or this process may have no rings.
+/// Returns how many queues the kernel has, one for each processor that there can be; `None` if requests cannot come
+/// this way: the kernel does not have it enabled, or this process may have no rings.
 pub fn queues() -> Option<u16> {
     let read = |path| std::fs::read_to_string(path).ok();
     let enabled = read("/sys/module/fuse/parameters/enable_uring")?;
@@ -70,7 +70,7 @@ pub fn queues() -> Option<u16> {
     may.then_some(queues)
 }
 
-/// How many numbers there are in a list like `0-3,8`.
+/// Returns how many numbers there are in a list like `0-3,8`.
 fn count(list: &str) -> Option<u16> {
     let numbers = list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -154,7 +154,7 @@ impl<'device> Ring<'device> {
         Ok(true)
     }
 
-    /// Where the payload of an answer belongs.
+    /// Returns where the payload of an answer belongs.
     pub fn payload(&mut self) -> &mut [u8] {
         self.memory.split().1
     }

@@ -20,7 +20,7 @@ pub const PAYLOAD_LEN: usize = 4096;
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(64);
 
-/// How many may wait.
+/// Describes how many may wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Of one user.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub of_all: usize,
 }
 
-/// How many may wait where each has a thread of its own.
+/// States how many may wait where each has a thread of its own.
 pub const ASIDE: Limits = Limits {
     of_user: 64,
     of_all: 1024,

@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use memory::{ACL, MemoryFs, crowd_name, pattern};
 use sink::Sink;
 
-/// Whether the kernel can judge; says loudly if not.
+/// Returns whether the kernel can judge; says loudly if not.
 fn judge() -> bool {
     let missing = if !rustix::process::geteuid().is_root() {
         "root"
@@ -350,7 +350,7 @@ fn others_may_enter_only_if_asked_and_permissions_hold() {
     assert!(!may_read(65534, &mount.path("big")));
 }
 
-/// Whether another user can read a file.
+/// Returns whether another user can read a file.
 fn may_read(uid: u32, path: &Path) -> bool {
     let ids = [
         format!("--reuid={uid}"),
@@ -740,7 +740,7 @@ fn memory_files_are_read_without_a_request() {
     assert_eq!(list(&mount.path("crowd"), 0).len(), 12);
 }
 
-/// Whether the kernel knows passthrough, which it does from 6.9 on; says loudly if not.
+/// Returns whether the kernel knows passthrough, which it does from 6.9 on; says loudly if not.
 fn passthrough() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release
@@ -965,7 +965,7 @@ $user ./serve point allow_other 2> refused ||
     { grep -q "hint: .*user_allow_other" refused && echo "user_allow_other named"; }
 "#;
 
-/// Whether `fusermount3` can act for users; says loudly if not.
+/// Returns whether `fusermount3` can act for users; says loudly if not.
 fn helper() -> bool {
     let set_uid = fs::metadata("/usr/bin/fusermount3").is_ok_and(|m| m.mode() & 0o4000 != 0);
     set_uid || missing_judge("a set-user-id /usr/bin/fusermount3")

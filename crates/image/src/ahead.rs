@@ -10,7 +10,7 @@ const AHEAD_BYTES_MAX: usize = 128 << 10;
 /// small pclusters do not cost a system call each.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    /// Where the bytes lie; `None` if they are of no use.
+    /// Tells where the bytes lie; `None` if they are of no use.
     start: Option<Location>,
     bytes: Vec<u8>,
 }
@@ -31,7 +31,7 @@ impl ReadAhead {
         Ok(&self.bytes[..len])
     }
 
-    /// How far into the bytes that are there, or to their end, a location is.
+    /// Returns how far into the bytes that are there, or to their end, a location is.
     fn skip(&self, at: Location) -> Option<usize> {
         let start = self.start?;
         let distance = at.address().checked_sub(start.address())?;

@@ -12,7 +12,7 @@ pub(crate) struct Cache<K> {
     state: Mutex<State<K>>,
 }
 
-/// What an entry is taken to cost besides its data.
+/// States what an entry is taken to cost besides its data.
 const ENTRY_BYTES: usize = 128;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         Some(entry.data.clone())
     }
 
-    /// What the entries take.
+    /// Returns what the entries take.
     pub(crate) fn bytes(&self) -> usize {
         self.state
             .lock()

@@ -113,7 +113,7 @@ impl Image {
         self.with_bench(|bench| self.read_with(bench, inode, map, offset, buf))
     }
 
-    /// What is encoded and wanted whole is gathered in runs; all else is read as it comes.
+    /// Gathers what is encoded and wanted whole in runs; all else is read as it comes.
     fn read_with(
         &self,
         bench: &mut Workbench,
@@ -251,7 +251,7 @@ impl Image {
         self.read_plain(place, pcluster.location, skip, rest)
     }
 
-    /// Where the stream begins in the bytes of a pcluster.
+    /// Returns where the stream begins in the bytes of a pcluster.
     pub(crate) fn stream_start(&self, place: Place, encoded: &[u8]) -> Result<usize> {
         let padding_max = self.superblock().block_bytes() as usize - 1;
         let stream = strip_zero_padding(encoded, padding_max).ok_or_else(|| {
@@ -264,7 +264,7 @@ impl Image {
 }
 
 impl Extent {
-    /// What lies behind the first `skip` bytes for a request of so many, if the extent is compressed.
+    /// Returns what lies behind the first `skip` bytes for a request of so many, if the extent is compressed.
     fn part(&self, inode: &Inode, skip: u64, requested: usize) -> Option<Part> {
         let Source::Pcluster(pcluster) = self.source else {
             return None;

@@ -13,13 +13,13 @@ use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 
 use crate::trail::Trail;
 
-/// How many of the innermost directories stay open.
+/// States how many of the innermost directories stay open.
 const OPEN_MAX: usize = 64;
 
-/// What tells a file from every other on the machine: device and inode number.
+/// Holds what tells a file from every other on the machine: device and inode number.
 pub(crate) type Identity = (u64, u64);
 
-/// Who a file is.
+/// Returns who a file is.
 pub(crate) fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }

@@ -18,7 +18,7 @@ pub struct OwnedDirent {
     pub name: Vec<u8>,
 }
 
-/// Where in a directory a reader stands: in front of entry `index` of block `block`.
+/// Tells where in a directory a reader stands: in front of entry `index` of block `block`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirCursor {
     /// The block, counted from the beginning.
@@ -192,7 +192,7 @@ impl Image {
         Ok(target)
     }
 
-    /// How many blocks a directory has.
+    /// Returns how many blocks a directory has.
     pub(crate) fn dir_blocks(&self, dir: &Inode) -> u64 {
         dir.size.div_ceil(self.superblock().block_bytes().into())
     }

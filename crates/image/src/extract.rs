@@ -41,7 +41,7 @@ use crate::trail::Trail;
 use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result, Xattr};
 use privileges::{is_device, is_privileged_attribute, permitted, withheld};
 
-/// Which extended attributes matter.
+/// Tells which extended attributes matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrScope {
     /// None.
@@ -53,7 +53,7 @@ pub enum XattrScope {
 }
 
 impl XattrScope {
-    /// Whether an attribute of this name matters.
+    /// Returns whether an attribute of this name matters.
     pub fn contains(self, name: &[u8]) -> bool {
         match self {
             Self::None => false,
@@ -63,21 +63,21 @@ impl XattrScope {
     }
 }
 
-/// How to extract.
+/// Describes how to extract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtractOptions {
-    /// How many threads write data, 1 to 64; one more creates names.
+    /// Tells how many threads write data, 1 to 64; one more creates names.
     pub workers: usize,
-    /// Whether to replace what exists. Directories are kept, and never replaced by anything else.
+    /// Tells whether to replace what exists. Directories are kept, and never replaced by anything else.
     pub overwrite: bool,
-    /// Whether to go on with the next file after an error.
+    /// Tells whether to go on with the next file after an error.
     pub keep_going: bool,
-    /// Whether to set owners and groups. If not, privileges are withheld as well: set-id bits are
-    /// dropped, devices and attributes of the namespaces `security` and `trusted` left out.
+    /// Tells whether to set owners and groups. If not, privileges are withheld as well: set-id bits
+    /// are dropped, devices and attributes of the namespaces `security` and `trusted` left out.
     pub owners: bool,
-    /// Whether to set modification times; access times are set to the same.
+    /// Tells whether to set modification times; access times are set to the same.
     pub times: bool,
-    /// Which extended attributes to set.
+    /// Tells which extended attributes to set.
     pub xattrs: XattrScope,
     /// Files that are never replaced, by device and inode, as the system numbers them: those that the image lies in.
     pub spared: Vec<(u64, u64)>,
@@ -115,7 +115,7 @@ pub trait ExtractObserver: Sync {
     /// Something was left out, and the extraction goes on.
     fn warning(&self, _warning: &Warning) {}
 
-    /// Whether [`created`](Self::created) should be called at all: paths take time to put together.
+    /// Returns whether [`created`](Self::created) should be called at all: paths take time to put together.
     fn wants_names(&self) -> bool {
         false
     }
@@ -130,13 +130,13 @@ impl ExtractObserver for () {}
 pub struct Warning {
     /// The file.
     pub path: ImagePath,
-    /// What was left out.
+    /// Holds what was left out.
     pub omitted: Omitted,
-    /// What the system says.
+    /// Holds what the system says.
     pub source: io::Error,
 }
 
-/// What may be left out.
+/// Tells what may be left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Omitted {
     /// A device.
@@ -162,7 +162,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What was extracted.
+/// Holds what was extracted.
 #[derive(Debug, Default)]
 pub struct ExtractSummary {
     /// Directories.
@@ -188,27 +188,27 @@ pub struct ExtractSummary {
     pub error_count: u64,
 }
 
-/// How many errors [`ExtractSummary::errors`] keeps.
+/// States how many errors [`ExtractSummary::errors`] keeps.
 pub const ERRORS_KEPT: usize = 100;
 
 impl ExtractSummary {
-    /// Whether all of the tree is there.
+    /// Returns whether all of the tree is there.
     pub const fn is_complete(&self) -> bool {
         self.devices_omitted == 0 && self.xattrs_omitted == 0 && self.error_count == 0
     }
 }
 
-/// Why a file could not be extracted.
+/// Tells why a file could not be extracted.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct ExtractError {
     /// The file.
     pub path: ImagePath,
-    /// Why.
+    /// Tells why.
     pub problem: ExtractProblem,
 }
 
-/// What can go wrong with a file.
+/// Tells what can go wrong with a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtractProblem {
     /// The image could not be read.
@@ -217,7 +217,7 @@ pub enum ExtractProblem {
     /// The system refused something.
     #[error("cannot {action}: {source}")]
     Os {
-        /// What.
+        /// Holds what.
         action: &'static str,
         /// The error.
         source: io::Error,
@@ -267,7 +267,7 @@ pub enum ExtractProblem {
 const PARTS_FAILED_MAX: u32 = 256;
 
 impl ExtractProblem {
-    /// Whether the image itself is broken.
+    /// Returns whether the image itself is broken.
     pub const fn is_corrupt(&self) -> bool {
         match self {
             Self::Image(error) => error.is_corrupt(),
@@ -369,7 +369,7 @@ fn open_target_parent(target: &Path, from: &[u8]) -> io::Result<(OwnedFd, Vec<u8
     Ok((parent, name.as_bytes().to_vec()))
 }
 
-/// What the threads share.
+/// Holds what the threads share.
 struct Run<'a> {
     image: &'a Image,
     options: &'a ExtractOptions,
@@ -386,7 +386,7 @@ struct OpenFile {
     inode: Inode,
     trail: Arc<Trail>,
     inherits_acl: bool,
-    /// How many parts of its data could not be had; if any, it is left as it is.
+    /// Tells how many parts of its data could not be had; if any, it is left as it is.
     parts_failed: AtomicU32,
 }
 
@@ -713,9 +713,9 @@ const PAGE_ENTRIES: usize = 4096;
 struct Level {
     inode: Inode,
     page: std::vec::IntoIter<OwnedDirent>,
-    /// Where the next page begins.
+    /// Tells where the next page begins.
     next_page: Option<DirCursor>,
-    /// Whether what is created here gets an access control list from the directory.
+    /// Tells whether what is created here gets an access control list from the directory.
     hands_down_acl: bool,
 }
 
@@ -1055,7 +1055,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether this is a device that only root may create.
+/// Returns whether this is a device that only root may create.
 fn is_refused_device(inode: &Inode, error: &io::Error) -> bool {
     matches!(inode.kind, FileKind::CharDevice | FileKind::BlockDevice)
         && error.kind() == io::ErrorKind::PermissionDenied

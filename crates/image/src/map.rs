@@ -1,4 +1,4 @@
-//! Where the data of a file lies.
+//! Places where the data of a file lies.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -12,12 +12,12 @@ use anteros_format::{Corrupt, DEVICE_BYTES_MAX};
 use crate::zmap::Zmap;
 use crate::{Error, Image, Place, Result};
 
-/// Where bytes lie.
+/// Tells where bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Location {
     /// At a byte of a device; device 0 is the primary one.
     Device {
-        /// Which device.
+        /// Tells which device.
         device: u16,
         /// Bytes from its start.
         address: u64,
@@ -59,7 +59,7 @@ impl Location {
     }
 }
 
-/// How a pcluster holds its extent.
+/// Tells how a pcluster holds its extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
     /// As it is, from the beginning of the pcluster on.
@@ -73,19 +73,19 @@ pub enum Encoding {
 /// The encoded form of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pcluster {
-    /// Where it begins.
+    /// Tells where it begins.
     pub location: Location,
     /// Its length.
     pub bytes: u32,
-    /// How it is encoded.
+    /// Tells how it is encoded.
     pub encoding: Encoding,
-    /// Whether the extent is only the front of what it decodes to.
+    /// Tells whether the extent is only the front of what it decodes to.
     pub partial: bool,
-    /// Whether it lies behind the index, as tails may.
+    /// Tells whether it lies behind the index, as tails may.
     pub inline: bool,
 }
 
-/// What an extent's bytes are made from.
+/// Tells what an extent's bytes are made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Nothing: zeros.
@@ -104,16 +104,16 @@ pub enum Source {
 /// A run of bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins in the file.
+    /// Tells where it begins in the file.
     pub offset: u64,
-    /// How long it is, at least one byte.
+    /// Tells how long it is, at least one byte.
     pub len: u64,
-    /// What it is made from.
+    /// Holds what it is made from.
     pub source: Source,
 }
 
 impl Extent {
-    /// Where it ends in the file.
+    /// Returns where it ends in the file.
     pub const fn end(&self) -> u64 {
         self.offset + self.len
     }
@@ -132,7 +132,7 @@ impl Extent {
     }
 }
 
-/// How to find the extents of a file: what its inode says about its data, checked.
+/// Describes how to find the extents of a file: what its inode says about its data, checked.
 #[derive(Debug)]
 pub struct Map(Kind);
 
@@ -352,7 +352,7 @@ impl Image {
         }
     }
 
-    /// Where a block of a device lies; device 0 is the unified address space.
+    /// Returns where a block of a device lies; device 0 is the unified address space.
     fn block_location(&self, inode: &Inode, device: u16, block: u64, len: u64) -> Result<Location> {
         let bits = self.superblock().block_bits;
         let end = block
@@ -382,7 +382,7 @@ impl Map {
         }
     }
 
-    /// Where the inline data of a flat file lies.
+    /// Returns where the inline data of a flat file lies.
     pub(crate) const fn inline_location(&self) -> Option<Location> {
         match &self.0 {
             Kind::Flat { inline_at, .. } => *inline_at,
@@ -390,7 +390,7 @@ impl Map {
         }
     }
 
-    /// Where indexes, tables and inline data that follow the inode end.
+    /// Returns where indexes, tables and inline data that follow the inode end.
     pub(crate) fn metadata_end(&self, inode: &Inode, block_bits: u8) -> Option<u64> {
         match &self.0 {
             Kind::Empty
@@ -419,7 +419,7 @@ fn aside(inode: &Inode, end: u64, start: u64) -> Error {
     Error::corrupt(place)(Corrupt::ExtentAside { end, start })
 }
 
-/// Where the inline part of a flat file begins: the last block, which may be full.
+/// Returns where the inline part of a flat file begins: the last block, which may be full.
 fn inline_start(size: u64, block_bits: u8) -> u64 {
     (size - 1) >> block_bits << block_bits
 }

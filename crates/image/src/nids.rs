@@ -48,7 +48,7 @@ impl NidSet {
         }
     }
 
-    /// Whether an inode is in the set.
+    /// Returns whether an inode is in the set.
     ///
     /// # Errors
     ///

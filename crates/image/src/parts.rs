@@ -22,7 +22,7 @@ const PART_BYTES: u64 = 8 << 20;
 /// A batch ends when it holds so many bytes.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// How many parts, and so open files, may be under way.
+/// States how many parts, and so open files, may be under way.
 const PARTS_MAX: usize = 256;
 
 /// More workers than this would only wait for the thread that feeds them.
@@ -37,10 +37,10 @@ pub(crate) struct Part<F> {
     pub(crate) range: Range<u64>,
 }
 
-/// What one thread takes at a time.
+/// Holds what one thread takes at a time.
 pub(crate) type Batch<F> = Vec<Part<F>>;
 
-/// Where the walking thread puts its parts.
+/// Tells where the walking thread puts its parts.
 pub(crate) struct Feeder<F> {
     sender: Sender<Batch<F>>,
     batch: Batch<F>,
@@ -139,7 +139,7 @@ impl<F> Feeder<F> {
     }
 }
 
-/// Where the hole ends that begins at `start`; that is `start` itself if none does.
+/// Returns where the hole ends that begins at `start`; that is `start` itself if none does.
 fn hole_end(image: &Image, inode: &Inode, map: &Map, start: u64) -> Result<u64> {
     let mut end = start;
     while end < inode.size {

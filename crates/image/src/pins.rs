@@ -13,7 +13,7 @@ use crate::serve::PAGE_BYTES;
 use crate::serve::memory::{Buffer, Lease};
 use crate::{Error, Image, Map, Result};
 
-/// What was pinned.
+/// Holds what was pinned.
 #[derive(Debug, Default)]
 pub struct PinReport {
     /// Bytes that are pinned.
@@ -78,7 +78,7 @@ impl Pins {
         }
     }
 
-    /// Whether any file is there as a whole.
+    /// Returns whether any file is there as a whole.
     pub(crate) fn has_whole(&self) -> bool {
         let is_whole = |file: &PinnedFile| matches!(file, PinnedFile::Whole(_));
         self.files.values().any(is_whole)
@@ -111,7 +111,7 @@ impl Pins {
     }
 }
 
-/// What is pinned at an offset.
+/// Tells what is pinned at an offset.
 pub(crate) enum Pinned {
     /// So many bytes, which were copied; 0 at the end of the file.
     Bytes(usize),

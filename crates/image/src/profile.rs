@@ -17,48 +17,48 @@ use std::num::ParseIntError;
 pub struct HotRange {
     /// The path in the image, as bytes.
     pub path: Vec<u8>,
-    /// Where the range begins, in bytes.
+    /// Tells where the range begins, in bytes.
     pub offset: u64,
-    /// How long it is; what lies beyond the end of the file does not count.
+    /// Tells how long it is; what lies beyond the end of the file does not count.
     pub len: u64,
-    /// How often it is read.
+    /// Tells how often it is read.
     pub count: u64,
 }
 
-/// What is read of an image.
+/// Holds what is read of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The ranges, in the order of the text.
     pub ranges: Vec<HotRange>,
 }
 
-/// Why a line is no line of a profile.
+/// Tells why a line is no line of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct ProfileError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Holds what is wrong with it.
     pub fault: ProfileFault,
 }
 
-/// What may be wrong with a line.
+/// Tells what may be wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileFault {
     /// Fields are missing, or there are too many.
     #[error("{found} fields; path, offset, length and count are needed, with tabs between them")]
     Fields {
-        /// How many there are.
+        /// Tells how many there are.
         found: usize,
     },
     /// A field is no number.
     #[error("{what} {value:?}: {source}")]
     Number {
-        /// Which field.
+        /// Tells which field.
         what: &'static str,
-        /// What it says.
+        /// Holds what it says.
         value: String,
-        /// Why that is none.
+        /// Tells why that is none.
         source: ParseIntError,
     },
     /// The path has an unknown escape.

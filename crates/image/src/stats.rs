@@ -10,7 +10,7 @@ use anteros_format::{Corrupt, Nid};
 use crate::map::{Encoding, Extent, Map, Source};
 use crate::{Error, Image, Place, Result};
 
-/// What an image holds, in numbers. An inode counts once, however many names it has.
+/// Holds what an image holds, in numbers. An inode counts once, however many names it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Inodes by kind.
@@ -67,18 +67,18 @@ pub struct Statistics {
 /// Regular files with one extension.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtensionStatistics {
-    /// How many.
+    /// Tells how many.
     pub files: u64,
     /// Their sizes, added up.
     pub bytes: u64,
-    /// What their data takes.
+    /// Holds what their data takes.
     pub stored_bytes: u64,
 }
 
 /// Extents of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtentStatistics {
-    /// How many.
+    /// Tells how many.
     pub extents: u64,
     /// Bytes they decode to.
     pub bytes: u64,
@@ -259,7 +259,7 @@ const fn size_class(size: u64) -> u32 {
     }
 }
 
-/// What follows the last dot, with it, unless the name begins there.
+/// Returns what follows the last dot, with it, unless the name begins there.
 fn extension(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|&b| b == b'.') {
         Some(dot) if dot > 0 => &name[dot..],

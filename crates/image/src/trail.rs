@@ -44,12 +44,12 @@ impl fmt::Display for ImagePath {
 pub(crate) struct Trail {
     pub(crate) parent: Option<Arc<Trail>>,
     pub(crate) name: Box<[u8]>,
-    /// How many directories lie above.
+    /// Tells how many directories lie above.
     pub(crate) depth: usize,
 }
 
 impl Trail {
-    /// Where a walk begins: at a path of the image.
+    /// Returns where a walk begins: at a path of the image.
     pub(crate) fn root(path: &[u8]) -> Arc<Self> {
         let names: Vec<_> = path
             .split(|&b| b == b'/')

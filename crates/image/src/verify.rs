@@ -27,10 +27,10 @@ use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
 use crate::{Error, Image, ImagePath, Result, Xattr};
 
-/// What to compare, and how.
+/// Holds what to compare, and how.
 #[derive(Clone, Copy)]
 pub struct VerifyOptions<'a> {
-    /// How many threads compare data, 1 to 64; one more compares names.
+    /// Tells how many threads compare data, 1 to 64; one more compares names.
     pub workers: usize,
     /// Owner and group that a file of the image should have, told by those of its source; `None`
     /// for any.
@@ -38,14 +38,14 @@ pub struct VerifyOptions<'a> {
     /// The modification time that a file of the image should have, told by that of its source;
     /// `None` for any.
     pub time: &'a (dyn Fn(Timestamp) -> Option<Timestamp> + Sync),
-    /// Which extended attributes to compare.
+    /// Tells which extended attributes to compare.
     pub xattrs: XattrScope,
-    /// Whether names that are hard links of each other must be so in the image, and the reverse.
+    /// Tells whether names that are hard links of each other must be so in the image, and the reverse.
     pub links: bool,
-    /// Whether the image was made without this path of the source and what is below, given without
-    /// a leading `/`.
+    /// Tells whether the image was made without this path of the source and what is below, given
+    /// without a leading `/`.
     pub excluded: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// How many differences to keep; the others are only counted.
+    /// Tells how many differences to keep; the others are only counted.
     pub differences_max: usize,
 }
 
@@ -82,11 +82,11 @@ impl VerifyObserver for () {}
 pub struct Difference {
     /// The path in both.
     pub path: ImagePath,
-    /// How they differ.
+    /// Tells how they differ.
     pub what: Mismatch,
 }
 
-/// How an image and its source differ at a path.
+/// Tells how an image and its source differ at a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the fields are the two sides
 pub enum Mismatch {
@@ -206,7 +206,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// What a comparison found.
+/// Holds what a comparison found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Names that both have, the root included.
@@ -219,17 +219,17 @@ pub struct VerifyReport {
     pub difference_count: u64,
 }
 
-/// Why a comparison could not be finished.
+/// Tells why a comparison could not be finished.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct VerifyError {
-    /// Where.
+    /// Tells where.
     pub path: ImagePath,
-    /// Why.
+    /// Tells why.
     pub problem: VerifyProblem,
 }
 
-/// What can stop a comparison.
+/// Tells what can stop a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyProblem {
     /// The image could not be read.
@@ -287,7 +287,7 @@ fn open_source(source: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(source, flags, Mode::empty())
 }
 
-/// What the threads share.
+/// Holds what the threads share.
 struct Run<'a> {
     image: &'a Image,
     options: &'a VerifyOptions<'a>,
@@ -410,7 +410,7 @@ impl Run<'_> {
     }
 }
 
-/// Where the first byte differs; the end of the shorter one is a difference.
+/// Returns where the first byte differs; the end of the shorter one is a difference.
 fn first_difference(a: &[u8], b: &[u8]) -> Option<u64> {
     if a == b {
         return None;
@@ -433,8 +433,8 @@ fn read_at(file: &OwnedFd, offset: u64, buf: &mut [u8]) -> rustix::io::Result<us
     Ok(done)
 }
 
-/// Where the first byte other than zero lies, counted from `offset`. What the source does not store
-/// is not read.
+/// Returns where the first byte other than zero lies, counted from `offset`. What the source does
+/// not store is not read.
 fn first_data(
     file: &OwnedFd,
     offset: u64,
@@ -465,7 +465,7 @@ struct Walker<'a> {
     run: &'a Run<'a>,
     feeder: Feeder<FilePair>,
     descent: Descent,
-    /// What is still to be compared of the directories of the descent.
+    /// Holds what is still to be compared of the directories of the descent.
     levels: Vec<std::vec::IntoIter<Name>>,
     in_image: HashMap<Nid, Linked<Identity>>,
     in_source: HashMap<Identity, Linked<Nid>>,

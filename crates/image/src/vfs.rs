@@ -27,7 +27,7 @@ pub struct ImageFs {
     files: Mutex<HashMap<Ino, Arc<File>>>,
     pins: Pins,
     pinned_bytes: u64,
-    /// How many directories are still listed with all attributes.
+    /// Tells how many directories are still listed with all attributes.
     eager_lists: AtomicU32,
 }
 
@@ -42,7 +42,7 @@ struct File {
     strides: Strides,
 }
 
-/// How many files are kept in mind.
+/// States how many files are kept in mind.
 const FILES_MAX: usize = 256;
 
 impl ImageFs {

@@ -97,7 +97,7 @@ impl Image {
         Ok(Some(bytes))
     }
 
-    /// Where the shared attribute with this id lies.
+    /// Returns where the shared attribute with this id lies.
     pub(crate) fn shared_xattr_location(&self, id: u32) -> Location {
         let sb = self.superblock();
         let skip = 4 * u64::from(id);

@@ -1,4 +1,4 @@
-//! Where the data of a compressed file lies.
+//! Places where the data of a compressed file lies.
 //!
 //! An index has one entry for each logical cluster; an extent begins at a *head* and ends where the
 //! next head begins. Looking up an offset goes back from its lcluster to the head and ahead to the
@@ -22,13 +22,13 @@ use anteros_format::{
 use crate::map::{Cursor, Encoding, Extent, Location, Pcluster, Source};
 use crate::{Error, Image, Place, Result};
 
-/// How the data of a compressed file is found.
+/// Describes how the data of a compressed file is found.
 #[derive(Debug)]
 pub(crate) struct Zmap {
     pub(crate) header: MapHeader,
     /// The space of the inode, and where its index begins there.
     table: Location,
-    /// Where index and inline tail end.
+    /// Tells where index and inline tail end.
     end: u64,
     /// Logical clusters, or records.
     total: u64,
@@ -126,7 +126,7 @@ impl Zmap {
         Ok(())
     }
 
-    /// Where index and inline tail end, in the space of the inode.
+    /// Returns where index and inline tail end, in the space of the inode.
     pub(crate) const fn metadata_end(&self) -> u64 {
         self.end
     }
@@ -361,7 +361,7 @@ impl Index<'_> {
         })
     }
 
-    /// Where the extent that begins at lcluster `head` ends: at the next head, or with the file.
+    /// Returns where the extent that begins at lcluster `head` ends: at the next head, or with the file.
     fn end_of(&self, place: Place, head: u64, start: u64) -> Result<u64> {
         let corrupt = Error::corrupt(place);
         let bits = self.index.lcluster_bits;
@@ -437,7 +437,7 @@ impl Index<'_> {
         Ok(())
     }
 
-    /// How long an extent may be: a fragment is bounded by what holds it alone.
+    /// Returns how long an extent may be: a fragment is bounded by what holds it alone.
     fn extent_bytes_max(&self) -> u64 {
         match self.index.tail {
             Tail::Fragment { .. } => EXTENT_BYTES_MAX.max(self.image.packed_bytes()),

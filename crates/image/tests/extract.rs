@@ -81,7 +81,7 @@ fn extract_all(image: &Image, target: &Path) -> ExtractSummary {
     try_extract(image, "", target, &ExtractOptions::default()).unwrap()
 }
 
-/// What this user can extract can also be compared.
+/// Returns what this user can extract can also be compared.
 fn verify_options() -> VerifyOptions<'static> {
     let all = VerifyOptions::default();
     if is_root() {

@@ -1,4 +1,4 @@
-//! What reads take of the heap: every allocation counts against a limit, beyond which the process ends.
+//! Tests what reads take of the heap: every allocation counts against a limit, beyond which the process ends.
 //! Mapped memory and that of C libraries is not seen here; the account of the image counts both.
 
 use std::alloc::System;

@@ -1,5 +1,5 @@
-//! What checking images with very many names takes of the heap: every allocation counts against a limit, beyond which
-//! the process ends.
+//! Tests what checking images with very many names takes of the heap: every allocation counts against a limit, beyond
+//! which the process ends.
 
 use std::alloc::System;
 use std::path::Path;

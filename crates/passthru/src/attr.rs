@@ -50,7 +50,7 @@ pub(crate) fn from_stat(ino: Ino, stat: &Stat) -> FsResult<Attr> {
     })
 }
 
-/// When the file was made, if its file system knows.
+/// Returns when the file was made, if its file system knows.
 pub(crate) fn born(node: &Node) -> FsResult<Option<Timestamp>> {
     let found =
         statx(node.as_fd(), c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).map_err(refused)?;

@@ -14,7 +14,7 @@ use crate::open::{HostFile, kept_flags};
 use crate::table::Node;
 use crate::xattr;
 
-/// How often a name may come and go under our hands before the last error is the answer.
+/// States how often a name may come and go under our hands before the last error is the answer.
 const RACES_MAX: u32 = 8;
 
 pub(crate) fn create(fs: &HostFs, new: &New<'_>, flags: u32) -> FsResult<(Attr, HostFile)> {

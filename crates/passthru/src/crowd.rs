@@ -1,4 +1,4 @@
-//! What is done before there are too many known inodes.
+//! Measures against too many known inodes.
 //!
 //! Each of them takes a descriptor, and a process may have only so many. The kernel forgets inodes when it
 //! needs memory, which may be much later. So when most descriptors are taken, it is asked to: whoever
@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, CWD, statat};
 use crate::host::ProcFds;
 use crate::table::{Key, Table};
 
-/// How long, and how often, the kernel's forgetting is waited for: files that it will not forget are
+/// States how long, and how often, the kernel's forgetting is waited for: files that it will not forget are
 /// not looked at all the time.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSES_MAX: usize = 100;

@@ -17,7 +17,7 @@ use crate::HostFs;
 use crate::host::refused;
 use crate::table::{Key, Table};
 
-/// What the host is asked for at once, in bytes.
+/// States what the host is asked for at once, in bytes.
 const BATCH: usize = 32 << 10;
 
 /// A directory that is open.
@@ -29,7 +29,7 @@ pub(crate) struct OpenDir {
     batch: Mutex<Batch>,
 }
 
-/// What the host listed last.
+/// Holds what the host listed last.
 #[derive(Debug, Default)]
 struct Batch {
     /// The position of the first entry.
@@ -99,7 +99,7 @@ impl OpenDir {
         }
     }
 
-    /// What an entry is; `None` if it is gone before that could be told.
+    /// Returns what an entry is; `None` if it is gone before that could be told.
     ///
     /// `..` is asked for, as it may lie on another device, and of the root leads to itself: what is
     /// above is nobody's business.

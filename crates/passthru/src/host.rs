@@ -66,7 +66,7 @@ impl ProcFds {
         })
     }
 
-    /// Where a descriptor leads, as an absolute path. Of a deleted inode it is the last one.
+    /// Returns where a descriptor leads, as an absolute path. Of a deleted inode it is the last one.
     pub fn path(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
         const DELETED: &[u8] = b" (deleted)";
         let mut path = readlinkat(&self.0, entry(fd), Vec::new())?.into_bytes();
@@ -83,7 +83,7 @@ impl ProcFds {
     }
 }
 
-/// Whether an inode has this path.
+/// Returns whether an inode has this path.
 fn leads_to(path: &[u8], fd: BorrowedFd<'_>) -> bool {
     let there = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     match (there, stat_of(fd)) {
@@ -92,7 +92,7 @@ fn leads_to(path: &[u8], fd: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// What leads from one absolute path to another, with a slash in front.
+/// Returns what leads from one absolute path to another, with a slash in front.
 pub(crate) fn below<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     if root == b"/" {
         return Some(path);

@@ -27,7 +27,7 @@ use rustix::thread::{
     set_thread_res_gid, set_thread_res_uid,
 };
 
-/// What a thread keeps that acts as somebody else.
+/// States what a thread keeps that acts as somebody else.
 const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
@@ -36,7 +36,7 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// As [`KEPT`], where the owner of what has a name now is to be looked at: the kernel may have looked at another.
 const KEPT_ON_NAMES: CapabilitySet = KEPT.difference(CapabilitySet::FOWNER);
 
-/// Who the process is.
+/// Describes who the process is.
 #[derive(Debug)]
 pub(crate) struct Identity {
     uid: Uid,
@@ -64,7 +64,7 @@ impl Identity {
         })
     }
 
-    /// Whether it is root: if not, everything made belongs to the process, whoever asked.
+    /// Returns whether it is root: if not, everything made belongs to the process, whoever asked.
     pub fn is_root(&self) -> bool {
         self.uid.is_root()
     }

@@ -59,7 +59,7 @@ use crate::open::HostFile;
 use crate::slab::Slab;
 use crate::table::Table;
 
-/// What can be chosen about a [`HostFs`].
+/// Holds what can be chosen about a [`HostFs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// For how long attributes and names may be believed: others may change the directory meanwhile.
@@ -118,14 +118,14 @@ impl HostFs {
         })
     }
 
-    /// What tells when too many inodes are known; the first who asks gets it.
+    /// Returns what tells when too many inodes are known; the first who asks gets it.
     pub fn crowd(&self) -> Option<Crowd> {
         let mut crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
         crowd.take()
     }
 }
 
-/// How long, and how often, a descriptor is waited for when there is none.
+/// States how long, and how often, a descriptor is waited for when there is none.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSES_MAX: usize = 100;
 
@@ -145,7 +145,7 @@ impl HostFs {
         call()
     }
 
-    /// Whether someone has taken the [`Crowd`].
+    /// Returns whether someone has taken the [`Crowd`].
     fn is_thinned(&self) -> bool {
         let crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
         crowd.is_none()
@@ -163,7 +163,7 @@ impl HostFs {
     }
 }
 
-/// What is held of the host.
+/// Holds what is held of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Inodes that somebody knows.
@@ -175,7 +175,7 @@ pub struct Held {
 }
 
 impl HostFs {
-    /// What is held of the host now.
+    /// Returns what is held of the host now.
     pub fn held(&self) -> Held {
         Held {
             inodes: self.table.len(),
@@ -201,7 +201,7 @@ impl HostFs {
 /// Raises the limit of open files as far as it goes, and returns it. That it cannot be raised is no reason
 /// to fail: it may never be reached.
 fn raise_file_limit() -> usize {
-    /// What is held cannot be reclaimed by a host that runs short of memory.
+    /// Bounds what is held, which cannot be reclaimed by a host that runs short of memory.
     const ENOUGH: u64 = 1 << 20;
     let limit = getrlimit(Resource::Nofile);
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open");

@@ -79,7 +79,7 @@ impl HostFile {
         self.flags.intersects(OFlags::WRONLY | OFlags::RDWR)
     }
 
-    /// Whether what is written is on the device when the host says that it is written.
+    /// Returns whether what is written is on the device when the host says that it is written.
     pub fn syncs_writes(&self, data_only: bool) -> bool {
         self.flags.contains(match data_only {
             true => OFlags::DSYNC,

@@ -1,4 +1,4 @@
-//! What is open, by handle.
+//! Open files, by handle.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
             .ok_or_else(|| FsError::Host(Errno::BADF.into()))
     }
 
-    /// How many things there are.
+    /// Returns how many things there are.
     pub fn len(&self) -> usize {
         let slots = self.0.read().unwrap_or_else(PoisonError::into_inner);
         slots.slots.len() - slots.free.len()

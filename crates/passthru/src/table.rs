@@ -16,7 +16,7 @@ use rustix::fs::Stat;
 /// Set in the numbers of inodes that cannot have the host's number: those of other devices.
 const FOREIGN: u64 = 1 << 63;
 
-/// How the host tells inodes apart.
+/// Describes how the host tells inodes apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub device: u64,
@@ -39,9 +39,9 @@ pub(crate) struct Node {
     pub ino: Ino,
     pub key: Key,
     pub kind: FileKind,
-    /// How many nodes there were before.
+    /// Tells how many nodes there were before.
     pub serial: u64,
-    /// How many times it became known and was not forgotten.
+    /// Tells how many times it became known and was not forgotten.
     known: AtomicU64,
 }
 
@@ -106,7 +106,7 @@ impl Table {
         node.ok_or(FsError::NotFound)
     }
 
-    /// How many nodes there are.
+    /// Returns how many nodes there are.
     pub fn len(&self) -> usize {
         self.read().by_ino.len()
     }
@@ -173,7 +173,7 @@ impl Table {
         let _ = self.crowded.try_send(());
     }
 
-    /// Whether more nodes are held than is good.
+    /// Returns whether more nodes are held than is good.
     pub fn is_crowded(&self) -> bool {
         self.len() > self.crowded_at
     }

@@ -45,7 +45,7 @@ pub(crate) fn list(fs: &HostFs, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
         .collect())
 }
 
-/// What `get` fills a buffer with, however long; it may grow while it is asked for.
+/// Returns what `get` fills a buffer with, however long; it may grow while it is asked for.
 fn sized(
     get: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
     query: impl Fn() -> rustix::io::Result<usize>,
@@ -78,7 +78,7 @@ pub(crate) fn remove(fs: &HostFs, ino: Ino, name: &[u8]) -> FsResult<()> {
     removexattr(proc_path(node.as_fd()), name).map_err(refused_or_missing)
 }
 
-/// Whether what is made in this directory gets an ACL from it.
+/// Returns whether what is made in this directory gets an ACL from it.
 pub(crate) fn has_default_acl(dir: &Node) -> bool {
     getxattr_query(proc_path(dir.as_fd()), DEFAULT_ACL).is_ok()
 }

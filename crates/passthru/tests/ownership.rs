@@ -27,7 +27,7 @@ fn owner(path: &Path) -> (u32, u32, u32) {
     (meta.uid(), meta.gid(), meta.mode() & 0o7777)
 }
 
-/// What the kernel says about the identity of this thread.
+/// Returns what the kernel says about the identity of this thread.
 fn thread_status() -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let is_identity =

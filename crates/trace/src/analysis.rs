@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::report::{FileReport, Flow, ProcessReport, Report, Syncs, Tally, Usage};
 use crate::{Access, Item, Operation, mode};
 
-/// How many accesses wait to be put in order.
+/// States how many accesses wait to be put in order.
 const WAITING_MAX: usize = 4096;
-/// How many files, and how many processes, are told apart. What comes beyond is one file, or one process.
+/// States how many files, and how many processes, are told apart. What comes beyond is one file, or one process.
 const TOLD_APART_MAX: usize = 1 << 20;
 
 /// Takes the items of a record, and reports.
@@ -36,10 +36,10 @@ struct File {
     ino: u64,
     path: Vec<u8>,
     usage: Usage,
-    /// Where the last read and the last write ended.
+    /// Tells where the last read and the last write ended.
     read_end: u64,
     write_end: u64,
-    /// Who made the last access, if that was a buffered write.
+    /// Names who made the last access, if that was a buffered write.
     writer: Option<u32>,
 }
 
@@ -153,7 +153,7 @@ impl Analysis {
             .map_or(&mut self.other_processes, |process| &mut process.usage)
     }
 
-    /// What all of it comes to.
+    /// Returns what all of it comes to.
     pub fn report(mut self) -> Report {
         while !self.waiting.is_empty() {
             self.next();
@@ -178,7 +178,7 @@ fn of(usage: &mut Usage, is_read: bool) -> &mut Tally {
     }
 }
 
-/// What a file is known by: of those beyond the last that is told apart, all by the same.
+/// Returns what a file is known by: of those beyond the last that is told apart, all by the same.
 fn file_key(number: u64) -> u64 {
     number.min(TOLD_APART_MAX as u64)
 }

@@ -14,7 +14,7 @@ const COLOURS: [&str; CLASS_NAMES.len()] = [
     "#c0662a", "#d9a441", "#b9b34a", "#8fb05a", "#6a9f8a", "#4aa3c4", "#1b6e8c", "#12485c",
 ];
 
-/// Where bars begin, how long those are that stand for all, and how high, in units of the drawing.
+/// States where bars begin, how long those are that stand for all, and how high, in units of the drawing.
 const BARS_AT: f64 = 60.0;
 const BARS_LENGTH: f64 = 600.0;
 const BAR_HEIGHT: f64 = 22.0;

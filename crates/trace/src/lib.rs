@@ -32,7 +32,7 @@ pub use report::{
     Usage, top,
 };
 
-/// What was asked for.
+/// Tells what was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// Content of a file.
@@ -43,7 +43,7 @@ pub enum Operation {
     Fsync,
 }
 
-/// How a file was opened. These bits are the same on all machines, which those of `open(2)` are not.
+/// Bits that tell how a file was opened. They are the same on all machines, which those of `open(2)` are not.
 pub mod mode {
     /// With `O_SYNC` or `O_DSYNC`.
     pub const SYNC: u32 = 1;
@@ -54,21 +54,21 @@ pub mod mode {
 /// One request that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
-    /// When it came, since the record was begun.
+    /// Tells when it came, since the record was begun.
     pub at: Duration,
-    /// How long the answer took.
+    /// Tells how long the answer took.
     pub took: Duration,
-    /// What was asked for.
+    /// Holds what was asked for.
     pub operation: Operation,
-    /// Which file: its inode for the [`Recorder`], the number that the record gives it for who reads that.
+    /// Tells which file: its inode for the [`Recorder`], the number that the record gives it for who reads that.
     pub file: u64,
-    /// Who asked; 0 for the kernel.
+    /// Names who asked; 0 for the kernel.
     pub pid: u32,
     /// The first byte.
     pub offset: u64,
-    /// How many bytes were asked for.
+    /// Tells how many bytes were asked for.
     pub len: u64,
-    /// How the file was opened, in the bits of [`mode`].
+    /// Tells how the file was opened, in the bits of [`mode`].
     pub modes: u32,
     /// The error number that it was answered with, or 0.
     pub error: u32,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{Access, Operation};
 
-/// What a record begins with.
+/// States what a record begins with.
 pub const MAGIC: [u8; 8] = *b"ANTTRACE";
 const VERSION: u32 = 1;
 /// Magic, version, four bytes of nothing, and when it was begun.
@@ -19,7 +19,7 @@ pub(crate) const FRAME_LEN: usize = 8;
 const BLOCK_LEN_MAX: u32 = 1 << 20;
 /// The longest path or name: what Linux takes.
 pub(crate) const NAME_LEN_MAX: usize = 4096;
-/// Where a file ends at the latest.
+/// States where a file ends at the latest.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 /// The most bytes of a number of 64 bits.
 const NUMBER_LEN_MAX: usize = 10;
@@ -34,14 +34,14 @@ mod tag {
     pub const END: u8 = 7;
 }
 
-/// What a record says of itself.
+/// Holds what a record says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// When it was begun, since 1970.
+    /// Tells when it was begun, since 1970.
     pub started: Duration,
 }
 
-/// What a record holds.
+/// Tells what a record holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A request that was answered. Its file was named before.
@@ -55,7 +55,7 @@ pub enum Item<'a> {
         /// Its path, from the root of the mount; empty if that is not known.
         path: &'a [u8],
     },
-    /// What a process is called.
+    /// The name of a process.
     Process {
         /// Its number.
         pid: u32,
@@ -68,7 +68,7 @@ pub enum Item<'a> {
     End(Duration),
 }
 
-/// How a record that is right as far as it goes ends.
+/// Tells how a record that is right as far as it goes ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Its recorder closed it.
@@ -77,16 +77,16 @@ pub enum Ending {
     Open,
     /// Within a block: the disk was full, or it was copied meanwhile.
     CutShort {
-        /// Where the block begins.
+        /// Tells where the block begins.
         at: u64,
-        /// How long it would be.
+        /// Tells how long it would be.
         wanted: u64,
-        /// How long it is.
+        /// Tells how long it is.
         found: u64,
     },
 }
 
-/// Why a record cannot be read.
+/// Tells why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The medium.
@@ -95,14 +95,14 @@ pub enum Error {
     /// The content.
     #[error("byte {at}: {fault}")]
     Corrupt {
-        /// Where.
+        /// Tells where.
         at: u64,
-        /// What is wrong there.
+        /// Holds what is wrong there.
         fault: Fault,
     },
 }
 
-/// What can be wrong with a record.
+/// Tells what can be wrong with a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It is something else.
@@ -136,17 +136,17 @@ pub enum Fault {
     Value {
         /// Of what.
         what: &'static str,
-        /// What it is.
+        /// Holds what it is.
         value: u64,
-        /// What it may be.
+        /// Holds what it may be.
         most: u64,
     },
     /// A name does not end within its block.
     #[error("a name of {wanted} bytes, of which {found} are there")]
     Name {
-        /// How long it would be.
+        /// Tells how long it would be.
         wanted: u64,
-        /// What is left of the block.
+        /// Holds what is left of the block.
         found: usize,
     },
     /// An access to something that was never named.
@@ -176,9 +176,9 @@ fn nanos(time: Duration) -> u64 {
 pub(crate) struct Block {
     /// With room for the frame in front.
     bytes: Vec<u8>,
-    /// When the last access came.
+    /// Tells when the last access came.
     last: u64,
-    /// How many accesses there are.
+    /// Tells how many accesses there are.
     pub accesses: u64,
 }
 
@@ -365,7 +365,7 @@ fn fill(source: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// What is known from earlier blocks.
+/// Holds what is known from earlier blocks.
 #[derive(Debug, Default)]
 struct State {
     /// Files are numbered in the order in which they are named first.

@@ -21,21 +21,21 @@ use std::time::{Duration, SystemTime};
 use crate::Access;
 use crate::record::{Block, NAME_LEN_MAX, header};
 
-/// How many accesses may wait: less than a megabyte, and some tenths of a second of small requests.
+/// States how many accesses may wait: less than a megabyte, and some tenths of a second of small requests.
 const WAITING_MAX: usize = 8192;
 /// From how many bytes on a block is written.
 const BLOCK_BYTES: usize = 64 << 10;
-/// How long items stay in memory, and for how long a file is believed to have its name.
+/// States how long items stay in memory, and for how long a file is believed to have its name.
 const AGE_MAX: Duration = Duration::from_secs(1);
 /// For how long accesses may gather in the queue. Names of processes that end sooner are not found out.
 const GATHERING: Duration = Duration::from_millis(1);
-/// How many files and processes are remembered; beyond that, all are forgotten and named anew.
+/// States how many files and processes are remembered; beyond that, all are forgotten and named anew.
 const REMEMBERED_MAX: usize = 1 << 16;
-/// How often, and for how long each time, whoever asks for a flush tries to get into a full queue.
+/// States how often, and for how long each time, whoever asks for a flush tries to get into a full queue.
 const FLUSH_TRIES: u32 = 50;
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
-/// Who knows what files and processes are called. It is asked by the thread alone.
+/// Describes who knows what files and processes are called. It is asked by the thread alone.
 pub trait Names: Send + 'static {
     /// A number that no other file has, as long as the recording lasts; an inode's number may be given out
     /// again. `None` if nobody knows the inode any more.
@@ -48,7 +48,7 @@ pub trait Names: Send + 'static {
     fn process(&mut self, pid: u32) -> Option<Vec<u8>>;
 }
 
-/// What became of a recording so far.
+/// Holds what became of a recording so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Accesses in the record.
@@ -146,7 +146,7 @@ impl Recorder {
         false
     }
 
-    /// What became of the recording so far.
+    /// Returns what became of the recording so far.
     pub fn counts(&self) -> Counts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -172,7 +172,7 @@ struct Known {
     number: u64,
     serial: Option<u64>,
     path: Vec<u8>,
-    /// When it was asked for.
+    /// Tells when it was asked for.
     asked: Duration,
 }
 
@@ -182,9 +182,9 @@ struct Writer<N> {
     on_error: Box<dyn Fn(io::Error) + Send>,
     shared: Arc<Shared>,
     block: Block,
-    /// When the first access of the block came.
+    /// Tells when the first access of the block came.
     begun: Duration,
-    /// How many were dropped that the record tells of, with the block and without.
+    /// Tells how many were dropped that the record tells of, with the block and without.
     dropped_told: u64,
     dropped_written: u64,
     files: HashMap<u64, Known>,

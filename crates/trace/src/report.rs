@@ -1,10 +1,10 @@
-//! What a record says, as plain numbers.
+//! Report of what a record says, as plain numbers.
 
 use std::time::Duration;
 
 /// Accesses are sorted by length into classes: up to 4 KiB, 8 KiB, … 256 KiB, and above.
 pub const CLASSES: usize = 8;
-/// What the classes are called.
+/// States what the classes are called.
 pub const CLASS_NAMES: [&str; CLASSES] = ["4K", "8K", "16K", "32K", "64K", "128K", "256K", ">256K"];
 /// The longest of the first class.
 const FIRST_CLASS_BYTES: u64 = 4 << 10;
@@ -12,7 +12,7 @@ const FIRST_CLASS_BYTES: u64 = 4 << 10;
 /// Answers are sorted by time into classes: up to 1 µs, 2 µs, 4 µs … 2^30 µs (18 min), and above.
 const LATENCY_CLASSES: usize = 32;
 
-/// What a record says.
+/// Holds what a record says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// From the beginning to the end, or to the end of the last access.
@@ -27,9 +27,9 @@ pub struct Report {
     pub writes: Flow,
     /// Times that a file was synced.
     pub fsyncs: Syncs,
-    /// What each file had of it: first those with the most bytes.
+    /// Holds what each file had of it: first those with the most bytes.
     pub files: Vec<FileReport>,
-    /// What each process had of it, in the same order.
+    /// Holds what each process had of it, in the same order.
     pub processes: Vec<ProcessReport>,
 }
 
@@ -40,16 +40,16 @@ pub struct Flow {
     pub tally: Tally,
     /// Those that were answered with an error, which count nowhere else.
     pub failed: u64,
-    /// How long they were.
+    /// Tells how long they were.
     pub sizes: [Class; CLASSES],
-    /// How long the answers took.
+    /// Tells how long the answers took.
     pub latencies: Latencies,
 }
 
-/// What is counted of reads or writes, of all or of one file.
+/// Holds what is counted of reads or writes, of all or of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// How many.
+    /// Tells how many.
     pub count: u64,
     /// Their bytes, as they were asked for.
     pub bytes: u64,
@@ -62,7 +62,7 @@ pub struct Tally {
 /// Accesses of a certain length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Class {
-    /// How many.
+    /// Tells how many.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -75,11 +75,11 @@ pub struct Syncs {
     pub count: u64,
     /// Those that were not.
     pub failed: u64,
-    /// How long the answers took.
+    /// Tells how long the answers took.
     pub latencies: Latencies,
 }
 
-/// What one file or process did or had done.
+/// Holds what one file or process did or had done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Reads.
@@ -97,7 +97,7 @@ pub struct FileReport {
     pub path: Vec<u8>,
     /// Its inode; of several, the last one's. `None` for files beyond those that are told apart.
     pub ino: Option<u64>,
-    /// What was done to it.
+    /// Holds what was done to it.
     pub usage: Usage,
 }
 
@@ -108,11 +108,11 @@ pub struct ProcessReport {
     pub pid: Option<u32>,
     /// Its name; empty if it is not known.
     pub name: Vec<u8>,
-    /// What it did.
+    /// Holds what it did.
     pub usage: Usage,
 }
 
-/// How long answers took, to the power of two above.
+/// Describes how long answers took, to the power of two above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latencies([u64; LATENCY_CLASSES]);
 

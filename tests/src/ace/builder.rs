@@ -1,4 +1,4 @@
-//! What must come before an operation: directories, files, content.
+//! Preparation of an operation: directories, files, content.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use super::{
     parent,
 };
 
-/// How much content a file must have to be overwritten.
+/// States how much content a file must have to be overwritten.
 const OVERWRITTEN: u64 = 8 << 10;
-/// What one `write` appends.
+/// States what one `write` appends.
 const APPENDED: u64 = 32 << 10;
 
 /// The steps of some operations, each with what it needs, and what is persisted after it.
@@ -22,7 +22,7 @@ pub(super) fn build(operations: &[(Operation, Persistence)]) -> Program {
     builder.steps
 }
 
-/// What a program has done so far, to know what its next operation still needs.
+/// Holds what a program has done so far, to know what its next operation still needs.
 #[derive(Default)]
 struct Builder {
     steps: Program,
@@ -166,7 +166,7 @@ impl Builder {
         }
     }
 
-    /// Where in a file, which is there and has what it needs.
+    /// Returns where in a file, which is there and has what it needs.
     fn place(&mut self, path: &str, place: Place) -> (u64, u64) {
         match place {
             Place::Append => self.need(path),

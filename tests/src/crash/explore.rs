@@ -12,20 +12,20 @@ const FAILURES_MAX: usize = 10;
 /// A state that an oracle does not accept.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Which one.
+    /// Tells which one.
     pub id: StateId,
-    /// What is wrong.
+    /// Holds what is wrong.
     pub message: String,
 }
 
-/// What came of looking at the states of a plan.
+/// Holds what came of looking at the states of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Explored {
-    /// How many states were looked at.
+    /// Tells how many states were looked at.
     pub states: usize,
-    /// How many more the plan had asked for that had been there before.
+    /// Tells how many more the plan had asked for that had been there before.
     pub duplicates: usize,
-    /// What was found, by id; after a few, the search ends.
+    /// Holds what was found, by id; after a few, the search ends.
     pub failures: Vec<Failure>,
 }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Sectors of a write, counted from the one in which it begins. In order, without repetition.
 pub type Sectors = Vec<usize>;
 
-/// Which of the recorded operations had reached the disk.
+/// Tells which of the recorded operations had reached the disk.
 ///
 /// ```text
 /// prefix 17 lost {3,5-9} torn 15@3 torn 16@{0,2,5-7}
@@ -18,7 +18,7 @@ pub type Sectors = Vec<usize>;
 /// did, of 16 only the sectors 0, 2 and 5 to 7.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StateId {
-    /// How many operations were asked for.
+    /// Tells how many operations were asked for.
     pub prefix: usize,
     /// Those that did not arrive, in order.
     pub lost: Vec<usize>,

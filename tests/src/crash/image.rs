@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 
 use anteros_core::{Device, WritableDevice, writable_range};
 
-/// How much is copied when a byte of it changes.
+/// States how much is copied when a byte of it changes.
 const CHUNK_BYTES: usize = 4096;
 
 pub(super) type Chunk = [u8; CHUNK_BYTES];
@@ -142,7 +142,7 @@ fn cut(range: Range<u64>) -> impl Iterator<Item = (usize, Range<usize>, usize)> 
     })
 }
 
-/// What a device holds.
+/// Holds what a device holds.
 #[derive(Clone)]
 pub(super) struct Image {
     chunks: Vec<Hashed>,
@@ -218,7 +218,7 @@ impl StateDevice {
         }
     }
 
-    /// What it holds at this moment.
+    /// Returns what it holds at this moment.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Which states to look at, when there are too many for all.
+//! Choice of the states to look at, when there are too many for all.
 //!
 //! A *point* is a number of operations that had been asked for. At every point there is the state in which all of them
 //! have arrived, and those in which the last one is torn. What else may be missing is asked where a promise may have
@@ -11,17 +11,18 @@ use super::recorder::{Epoch, Operation, Recording, State};
 use super::{Sectors, StateId};
 use crate::trees::Random;
 
-/// How far to go.
+/// Describes how far to go.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// All subsets of an open epoch are looked at when there are at most so many, which is 2 to the power of its
     /// operations. Else: each loss, each operation alone, each cut, and random subsets.
     pub subsets_max: u64,
-    /// How many random subsets, and as many with a torn operation, to look at where not all are.
+    /// Tells how many random subsets, and as many with a torn operation, to look at where not all are.
     pub samples: usize,
-    /// How many random mixtures of old and new sectors to make of an operation that is torn. With 0, nothing is torn.
+    /// Tells how many random mixtures of old and new sectors to make of an operation that is torn. With 0, nothing is
+    /// torn.
     pub tears: usize,
-    /// Where chance begins. The same recording and plan give the same states.
+    /// Tells where chance begins. The same recording and plan give the same states.
     pub seed: u64,
 }
 
@@ -90,7 +91,7 @@ impl Iterator for States<'_> {
 }
 
 impl States<'_> {
-    /// How many states have been left out up to now because they had been there before.
+    /// Returns how many states have been left out up to now because they had been there before.
     pub fn duplicates(&self) -> usize {
         self.duplicates
     }
@@ -150,7 +151,7 @@ impl States<'_> {
         all.filter(|_| self.random.below(8) < eighths).collect()
     }
 
-    /// What of the open epoch may be missing.
+    /// Loses what of the open epoch may be missing.
     fn lose(&mut self, point: usize) {
         let open = self.epoch.start..point;
         let subsets = u32::try_from(open.len()).ok();

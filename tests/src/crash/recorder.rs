@@ -1,4 +1,4 @@
-//! What was asked of a device, and the states that may come of it.
+//! Record of what was asked of a device, and the states that may come of it.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,21 +9,21 @@ use anteros_core::{Device, WritableDevice, writable_range};
 use super::image::{Change, Image, Overlay, StateDevice};
 use super::{SECTOR_BYTES, StateId};
 
-/// What was asked of a device.
+/// Tells what was asked of a device.
 #[derive(Clone)]
 pub enum Operation {
     /// A write.
     Write {
-        /// Where.
+        /// Tells where.
         offset: u64,
-        /// What.
+        /// Holds what.
         data: Arc<[u8]>,
     },
     /// A discard.
     Discard {
-        /// Where.
+        /// Tells where.
         offset: u64,
-        /// How much.
+        /// Tells how much.
         len: u64,
     },
     /// A flush that has returned.
@@ -43,7 +43,7 @@ impl Operation {
         matches!(self, Self::Flush)
     }
 
-    /// How many sectors it changes, in whole or in part.
+    /// Returns how many sectors it changes, in whole or in part.
     pub(super) fn sectors(&self) -> usize {
         let (offset, len) = self.range().unwrap_or((0, 0));
         let end = (offset + len).div_ceil(SECTOR_BYTES);
@@ -64,9 +64,9 @@ impl fmt::Debug for Operation {
 /// A note of the test among the operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// How many operations were there before it.
+    /// Tells how many operations were there before it.
     pub at: usize,
-    /// What it says.
+    /// Holds what it says.
     pub label: String,
 }
 
@@ -193,11 +193,11 @@ impl WritableDevice for Recorder {
     }
 }
 
-/// What a [`Recorder`] has recorded.
+/// Holds what a [`Recorder`] has recorded.
 pub struct Recording {
     base: Arc<Image>,
     operations: Vec<Operation>,
-    /// What each operation does; nothing for a flush.
+    /// Holds what each operation does; nothing for a flush.
     changes: Vec<Option<Change>>,
     marks: Arc<[Mark]>,
 }
@@ -230,7 +230,7 @@ impl Recording {
         Ok(base.state(self, id.clone()))
     }
 
-    /// Where the open epoch of an id begins, if the id fits the recording.
+    /// Returns where the open epoch of an id begins, if the id fits the recording.
     fn check(&self, id: &StateId) -> Result<usize, String> {
         let issued = self
             .operations
@@ -261,13 +261,13 @@ impl Recording {
         Ok(start)
     }
 
-    /// How many notes were made before the next operation after `prefix` of them.
+    /// Returns how many notes were made before the next operation after `prefix` of them.
     pub(super) fn marks_before(&self, prefix: usize) -> usize {
         self.marks.partition_point(|mark| mark.at <= prefix)
     }
 }
 
-/// What the disk holds for certain, between two flushes.
+/// Holds what the disk holds for certain, between two flushes.
 pub(super) struct Epoch {
     base: Arc<Image>,
     /// The first operation after the flush.
@@ -335,7 +335,7 @@ impl Epoch {
     }
 }
 
-/// What a disk may hold after the power has failed.
+/// Holds what a disk may hold after the power has failed.
 pub struct State {
     base: Arc<Image>,
     overlay: Overlay,
@@ -351,7 +351,7 @@ impl State {
         &self.id
     }
 
-    /// How many flushes had returned.
+    /// Returns how many flushes had returned.
     pub fn flushes(&self) -> usize {
         self.flushes
     }
@@ -361,7 +361,7 @@ impl State {
         &self.marks[..self.mark_count]
     }
 
-    /// Whether a note had been made.
+    /// Returns whether a note had been made.
     pub fn has_mark(&self, label: &str) -> bool {
         self.marks().iter().any(|mark| mark.label == label)
     }

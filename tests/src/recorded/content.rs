@@ -1,4 +1,4 @@
-//! What recorded calls leave behind, by the plainest means: to judge by what a file system has afterwards.
+//! Content that recorded calls leave behind, by the plainest means: to judge by what a file system has afterwards.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use super::{Action, Record, Trace, malformed};
 pub struct Content(pub BTreeMap<String, Vec<u8>>);
 
 impl Content {
-    /// What a whole trace leaves.
+    /// Returns what a whole trace leaves.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Content {
         file
     }
 
-    /// Where another one is different, if anywhere.
+    /// Returns where another one is different, if anywhere.
     pub fn difference(&self, other: &Self) -> Option<String> {
         for (path, file) in &self.0 {
             match other.0.get(path) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Action, HostDirectory, Record, Target, Trace, directory_of};
 
-/// What a replay has done.
+/// Holds what a replay has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Writes.
@@ -54,7 +54,7 @@ impl<T: Target> Replay<T> {
         }
     }
 
-    /// What was done up to now.
+    /// Returns what was done up to now.
     pub fn done(&self) -> Replayed {
         self.done
     }

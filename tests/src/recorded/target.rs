@@ -1,4 +1,4 @@
-//! Where recorded calls are done again: a directory of the host, and a file system without a mount.
+//! Targets on which recorded calls are done again: a directory of the host, and a file system without a mount.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 use super::{Content, directory_of};
 
-/// What recorded calls are done to. Paths are those of the trace.
+/// Describes what recorded calls are done to. Paths are those of the trace.
 #[allow(clippy::missing_errors_doc)] // what the file system says
 pub trait Target {
     /// A file that is open.

@@ -10,7 +10,7 @@ use super::{Action, HEADER_BYTES, Record, directory_of, malformed};
 /// As in `zstd --long=24`: journals repeat what databases had long ago.
 const WINDOW_LOG: u32 = 24;
 const LEVEL: i32 = 9;
-/// What is encoded at once.
+/// States what is encoded at once.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// A trace that is being written.
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What a record of this has: the operation, offset, length and data.
+/// Returns what a record of this has: the operation, offset, length and data.
 fn fields<'a>(path: &str, action: &'a Action) -> (u8, u64, u64, &'a [u8]) {
     let named = |op, name: &'a str| (op, 0, name.len() as u64, name.as_bytes());
     match action {

@@ -3,7 +3,7 @@
 use super::report::{Comparison, Side, Unit, Yardstick};
 use crate::Outcome;
 
-/// Who takes part in a contest.
+/// Describes who takes part in a contest.
 pub(super) trait Contender {
     fn name(&self) -> &str;
     /// The command as one would type it.
@@ -14,10 +14,10 @@ pub(super) trait Contender {
 pub(super) struct Contest<'a> {
     pub(super) metrics: &'a [(String, Unit)],
     pub(super) subject: &'a str,
-    /// Where the subject lies on the scale of the metrics, if they have one.
+    /// Tells where the subject lies on the scale of the metrics, if they have one.
     pub(super) at: Option<f64>,
     pub(super) yardsticks: &'static [Yardstick],
-    /// How many turns each has.
+    /// Tells how many turns each has.
     pub(super) runs: usize,
 }
 

@@ -13,10 +13,10 @@ use crate::run::{output, run};
 
 /// The unit in which the kernel counts what a device reads.
 const SECTOR: u64 = 512;
-/// How far the kernel reads ahead on a device by default; a loop device may take more from the disk below it.
+/// States how far the kernel reads ahead on a device by default; a loop device may take more from the disk below it.
 const READAHEAD_KB: &str = "128";
 
-/// What a device did so far.
+/// Holds what a device did so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// Requests to read, as they reached the device.
@@ -27,12 +27,13 @@ pub(super) struct Traffic {
     pub(super) bytes_written: u64,
 }
 
-/// What a request takes on a phone's storage (eMMC or UFS), in seconds, and the bytes that come or go in one of them.
+/// States what a request takes on a phone's storage (eMMC or UFS), in seconds, and the bytes that come or go in one of
+/// them.
 const REQUEST_SECONDS: f64 = 120e-6;
 const BYTES_A_SECOND: f64 = 250e6;
 
 impl Traffic {
-    /// How long a phone's storage would take for what has come since.
+    /// Returns how long a phone's storage would take for what has come since.
     pub(super) fn phone_seconds_since(&self, before: &Self) -> f64 {
         let requests = self.reads + self.writes - before.reads - before.writes;
         let bytes = self.bytes_read + self.bytes_written - before.bytes_read - before.bytes_written;
@@ -68,7 +69,7 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// Where the kernel tells of the device.
+    /// Returns where the kernel tells of the device.
     fn facts(&self) -> PathBuf {
         let name = self.node.file_name().unwrap_or_default();
         Path::new("/sys/block").join(name)
@@ -107,7 +108,7 @@ impl LoopDevice {
         Ok(u64::from(major) << 20 | u64::from(minor))
     }
 
-    /// What it did so far.
+    /// Returns what it did so far.
     ///
     /// # Errors
     /// When the kernel does not tell.
@@ -180,7 +181,7 @@ impl Store {
         })
     }
 
-    /// Where the image lies within.
+    /// Returns where the image lies within.
     pub(super) fn image(&self) -> &Path {
         &self.image
     }

@@ -1,11 +1,11 @@
-//! What is to be reached, and whether it was.
+//! Goals, and whether they were reached.
 
 use serde_json::{Value, json};
 
-/// What the columns of a table of goals are called.
+/// States what the columns of a table of goals are called.
 pub(super) const COLUMNS: [&str; 5] = ["goal", "wanted", "met", "worst", "where"];
 
-/// Which figures will do.
+/// Tells which figures will do.
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
     AtLeast(f64),
@@ -25,7 +25,7 @@ impl Bound {
         self.margin(figure) >= 0.0
     }
 
-    /// How far a figure is on the right side.
+    /// Returns how far a figure is on the right side.
     fn margin(self, figure: f64) -> f64 {
         match self {
             Self::AtLeast(bound) => figure - bound,

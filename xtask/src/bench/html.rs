@@ -23,7 +23,7 @@ code { font-size: 12px; overflow-wrap: anywhere }
   .peer { fill: #566 } .ours { fill: #4aa3c4 } td, th { border-color: #333 }
 }";
 
-/// Where the bars begin and how long the longest is, in units of the drawing.
+/// States where the bars begin and how long the longest is, in units of the drawing.
 const BARS_AT: f64 = 320.0;
 const BAR_LENGTH_MAX: f64 = 460.0;
 /// The height of a bar with the space below it, of a subject's name, and of the space below a subject.
@@ -31,7 +31,7 @@ const BAR_HEIGHT: f64 = 17.0;
 const NAME_HEIGHT: f64 = 18.0;
 const GAP_HEIGHT: f64 = 10.0;
 
-/// Where curves are drawn: from the left and the bottom, and how far.
+/// States where curves are drawn: from the left and the bottom, and how far.
 const CURVES_LEFT: f64 = 60.0;
 const CURVES_BOTTOM: f64 = 300.0;
 const CURVES_WIDTH: f64 = 620.0;
@@ -212,7 +212,7 @@ fn table(group: &[&Comparison]) -> String {
     )
 }
 
-/// What was to be reached, and what was.
+/// Returns what was to be reached, and what was.
 fn goals(goals: &[Goal]) -> String {
     if goals.is_empty() {
         return String::new();

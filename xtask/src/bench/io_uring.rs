@@ -36,7 +36,7 @@ impl Drop for IoUring {
     }
 }
 
-/// Whether mounts that are made now may have it.
+/// Returns whether mounts that are made now may have it.
 pub(super) fn is_on() -> bool {
     fs::read_to_string(SETTING).is_ok_and(|value| value.trim() == "Y")
 }

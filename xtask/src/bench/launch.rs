@@ -7,9 +7,9 @@ use std::time::Instant;
 use super::mounted::bind;
 use crate::Outcome;
 
-/// What programs write to that nobody reads.
+/// States what programs write to that nobody reads.
 const NULL: &str = "/dev/null";
-/// What programs must find in their root that a tree of files does not have.
+/// States what programs must find in their root that a tree of files does not have.
 const BOUND: [&str; 2] = [NULL, "/proc"];
 
 /// A program: what it is called, and its words.
@@ -66,7 +66,7 @@ pub(super) const PROGRAMS: [Program; 4] = [
     ),
 ];
 
-/// How long a program takes, whose root is the mount.
+/// Returns how long a program takes, whose root is the mount.
 ///
 /// With a limit, it is one of those that the limit holds for: their numbers go into the file `members`.
 ///

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::io_uring;
 
-/// What one must know of a machine to read its figures.
+/// Holds what one must know of a machine to read its figures.
 pub(super) struct Machine {
     processor: String,
     cores: usize,

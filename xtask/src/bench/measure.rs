@@ -9,7 +9,7 @@ use super::report::{Comparison, Side, Unit};
 use crate::Outcome;
 use crate::run::words;
 
-/// What one run of a command cost.
+/// Holds what one run of a command cost.
 pub(super) struct Cost {
     wall: Duration,
     /// Processor time, of the command and of the system on its behalf.

@@ -38,7 +38,7 @@ use io_uring::IoUring;
 use machine::Machine;
 use report::{Comparison, Report};
 
-/// What a benchmark found out.
+/// Holds what a benchmark found out.
 struct Findings {
     /// Programs and their versions.
     versions: Vec<String>,
@@ -47,7 +47,7 @@ struct Findings {
     goals: Vec<Goal>,
 }
 
-/// What the command line asks for; where it asks for nothing, the lists are empty.
+/// Holds what the command line asks for; where it asks for nothing, the lists are empty.
 struct Options {
     corpora: Vec<String>,
     /// Native file systems.
@@ -59,7 +59,7 @@ struct Options {
     contenders: Vec<String>,
     /// Arguments of our daemon; for each, it takes part once more.
     with: Vec<String>,
-    /// Whether the kernel is to offer FUSE over io_uring, `on` or `off`; else it is left as it is.
+    /// Tells whether the kernel is to offer FUSE over io_uring, `on` or `off`; else it is left as it is.
     io_uring: Option<String>,
     /// The tool that is measured; else it is built.
     anteros: Option<PathBuf>,
@@ -157,7 +157,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Where the tool is; unless it was named, it is built as it is shipped.
+    /// Returns where the tool is; unless it was named, it is built as it is shipped.
     fn anteros(&self) -> Outcome<PathBuf> {
         if let Some(anteros) = &self.anteros {
             return Ok(anteros.clone());

@@ -15,9 +15,9 @@ use rustix::mount::{MountFlags, UnmountFlags, unmount};
 use crate::Outcome;
 use crate::run::words;
 
-/// How long a daemon may take until its mount stands, and until it has ended.
+/// States how long a daemon may take until its mount stands, and until it has ended.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often we look.
+/// States how often we look.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A mount, until dropped.
@@ -167,7 +167,7 @@ impl Daemon {
         }
     }
 
-    /// What it wrote to its standard error, once it has ended.
+    /// Returns what it wrote to its standard error, once it has ended.
     fn complaint(&mut self) -> String {
         let mut complaint = Vec::new();
         if let Some(stderr) = &mut self.child.stderr {

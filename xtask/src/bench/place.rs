@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use super::mounted::{clear, sweep};
 use crate::Outcome;
 
-/// Where all benchmarks keep what they make.
+/// States where all benchmarks keep what they make.
 const HOME: &str = "target/bench";
 
 /// A place to mount in, for one who is alone.

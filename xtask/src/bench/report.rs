@@ -1,4 +1,4 @@
-//! What a benchmark tells: figures beside figures, as a table, as JSON and as a page.
+//! Reports of benchmarks: figures beside figures, as a table, as JSON and as a page.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::html;
 use super::machine::Machine;
 use crate::Outcome;
 
-/// What a figure counts.
+/// Tells what a figure counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -20,13 +20,13 @@ pub(super) enum Unit {
     PerSecond,
     Count,
     Percent,
-    /// How many times as much, of which less is better.
+    /// A multiple, of which less is better.
     Times,
 }
 
 /// The figures of one side of a comparison, one per turn.
 pub(super) struct Side {
-    /// Who it is, such as `erofsfuse`.
+    /// Names who it is, such as `erofsfuse`.
     pub(super) name: String,
     /// The command as one would type it.
     pub(super) command: String,
@@ -44,7 +44,7 @@ pub(super) struct Spread {
 /// A side that others are measured by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Yardstick {
-    /// What the column is called.
+    /// Holds what the column is called.
     pub(super) label: &'static str,
     /// The name of the side.
     pub(super) side: &'static str,
@@ -52,11 +52,11 @@ pub(super) struct Yardstick {
 
 /// The same work done by anteros, which comes first, and by its peers.
 pub(super) struct Comparison {
-    /// What is compared, such as `build: wall time`; comparisons of one metric share a plot.
+    /// Holds what is compared, such as `build: wall time`; comparisons of one metric share a plot.
     pub(super) metric: String,
     /// On what, such as `minbase -zlz4`.
     pub(super) subject: String,
-    /// Where the subject lies on a scale that the whole metric shares; such a metric is drawn as curves.
+    /// Tells where the subject lies on a scale that the whole metric shares; such a metric is drawn as curves.
     pub(super) at: Option<f64>,
     pub(super) unit: Unit,
     /// The sides that all are measured by; where there are none, anteros is by each of its peers.
@@ -70,7 +70,7 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     /// Programs and their versions.
     pub(super) versions: Vec<String>,
-    /// What one must know to read the figures: above all what is missing.
+    /// Holds what one must know to read the figures: above all what is missing.
     pub(super) notes: Vec<String>,
     pub(super) comparisons: Vec<Comparison>,
     pub(super) goals: Vec<Goal>,
@@ -89,7 +89,7 @@ impl Unit {
         }
     }
 
-    /// How to read a figure and a ratio: the ratio is our figure in units of the peer's.
+    /// Returns how to read a figure and a ratio: the ratio is our figure in units of the peer's.
     pub(super) fn direction(self) -> &'static str {
         match self {
             Self::Bytes | Self::Seconds => "less is better, a ratio below 1 favours anteros",
@@ -170,7 +170,7 @@ impl Comparison {
         share.is_finite().then_some(share)
     }
 
-    /// What the columns of ratios are called.
+    /// Returns what the columns of ratios are called.
     pub(super) fn columns(&self) -> Vec<&'static str> {
         match self.yardsticks {
             [] => vec!["ratio"],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 
-/// What an inode takes in ext4, at the most.
+/// States what an inode takes in ext4, at the most.
 const INODE_BYTES: u64 = 4096;
 
 /// Calls a function with each regular file that holds data, in the order in which directories list them.

@@ -27,7 +27,7 @@ pub(super) struct Recording {
     tape: Mutex<Tape>,
 }
 
-/// What was written down so far.
+/// Holds what was written down so far.
 struct Tape {
     writer: Option<Writer<BufWriter<File>>>,
     start: Instant,
@@ -38,7 +38,7 @@ struct Tape {
     failure: Option<io::Error>,
 }
 
-/// How much was recorded.
+/// Describes how much was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) records: u64,
@@ -149,7 +149,7 @@ impl Recording {
         Ok(tape.count)
     }
 
-    /// What the files hold now, by their names in the trace.
+    /// Returns what the files hold now, by their names in the trace.
     ///
     /// # Errors
     /// When a file cannot be read.

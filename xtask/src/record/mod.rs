@@ -77,7 +77,7 @@ impl Recorder {
         })
     }
 
-    /// Where one writes.
+    /// Returns where one writes.
     pub(crate) fn directory(&self) -> PathBuf {
         self.scratch.path().join("mount")
     }
@@ -130,7 +130,7 @@ impl Recorder {
     }
 }
 
-/// Where a trace is written until it is whole.
+/// Returns where a trace is written until it is whole.
 fn partial(trace: &Path) -> PathBuf {
     let mut name = trace.as_os_str().to_owned();
     name.push(".partial");

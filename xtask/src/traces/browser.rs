@@ -24,16 +24,16 @@ use crate::record::Recorder;
 use crate::run::run;
 
 const PAGES: usize = 100;
-/// How long all pages may take.
+/// States how long all pages may take.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What is still to be written when the last page is there.
+/// States what is still to be written when the last page is there.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// A browser, as the distribution has it.
 pub(super) struct Browser {
     program: &'static str,
     arguments: fn(&Path, SocketAddr) -> Vec<String>,
-    /// What is put into `user.js` of the profile.
+    /// Holds what is put into `user.js` of the profile.
     settings: Option<fn(SocketAddr) -> String>,
 }
 
@@ -174,7 +174,7 @@ impl Site {
         }
     }
 
-    /// What there is under a path: its type and the bytes.
+    /// Returns what there is under a path: its type and the bytes.
     fn get(&self, path: &str) -> Option<(&'static str, Vec<u8>)> {
         if let Some(number) = path.strip_prefix("/picture/") {
             let picture = self.pictures.get(number.parse::<usize>().ok()?)?;

@@ -63,7 +63,7 @@ pub(crate) fn print(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Where the trace of an application is; it is recorded if need be.
+/// Returns where the trace of an application is; it is recorded if need be.
 ///
 /// # Errors
 /// When there is no such application, or what it needs is missing.

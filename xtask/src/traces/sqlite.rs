@@ -164,7 +164,7 @@ fn news(script: &mut String, text: &Text, random: &mut Random, date: u64) {
     );
 }
 
-/// What a map has shown: tiles, which are pictures, and when each was seen last.
+/// Returns what a map has shown: tiles, which are pictures, and when each was seen last.
 ///
 /// # Errors
 /// When a picture cannot be asked for its size.

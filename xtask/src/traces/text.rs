@@ -8,7 +8,7 @@ use crate::bench::corpus;
 use crate::bench::random::Random;
 use crate::bench::tree;
 
-/// Where the languages lie in the source of Linux; English is all else.
+/// States where the languages lie in the source of Linux; English is all else.
 const TRANSLATIONS: &str = "Documentation/translations";
 const LANGUAGES: [&str; 5] = ["it_IT", "ja_JP", "ko_KR", "zh_CN", "zh_TW"];
 const ENGLISH: &str = "Documentation/process";
@@ -20,7 +20,7 @@ const LENGTHS: std::ops::Range<usize> = 30..600;
 pub(super) struct Text(Vec<Vec<String>>);
 
 impl Text {
-    /// What the source of Linux has to say of itself.
+    /// Returns what the source of Linux has to say of itself.
     ///
     /// # Errors
     /// When it cannot be had.

@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
-    /// How many files to name; the others are told in one sum
+    /// Number of files to name; the others are told in one sum
     #[arg(long, value_name = "COUNT", default_value = "10")]
     top: usize,
 
@@ -47,7 +47,7 @@ struct Told {
     path: PathBuf,
     header: Header,
     ending: Ending,
-    /// Whether it is still being written.
+    /// Tells whether it is still being written.
     is_live: bool,
     report: Report,
 }
@@ -176,7 +176,7 @@ impl Told {
         output::name(self.path.as_os_str().as_encoded_bytes())
     }
 
-    /// Whether nothing is missing at its end. Of a record that is being written, the last block may be.
+    /// Returns whether nothing is missing at its end. Of a record that is being written, the last block may be.
     fn is_whole(&self) -> bool {
         self.is_live || !matches!(self.ending, Ending::CutShort { .. })
     }
@@ -197,7 +197,7 @@ impl Told {
         }
     }
 
-    /// What is to be known of the record itself.
+    /// Returns what is to be known of the record itself.
     fn lines(&self) -> Vec<String> {
         let report = &self.report;
         let nanos = i128::try_from(self.header.started.as_nanos()).unwrap_or(i128::MAX);

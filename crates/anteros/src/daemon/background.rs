@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 
-/// What the background process says when the mount stands.
+/// States what the background process says when the mount stands.
 const READY: &str = "ready";
 
 /// Runs this program again as a daemon and waits until the mount stands.

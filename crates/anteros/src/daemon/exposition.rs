@@ -1,4 +1,4 @@
-//! What a daemon tells of itself: one text, in the format that Prometheus reads.
+//! Numbers that a daemon tells of itself: one text, in the format that Prometheus reads.
 //!
 //! `anteros stat` gets it from the root of the mount as an extended attribute, so that whoever may
 //! read the mount may read its numbers, without a socket or a file to find.

@@ -12,26 +12,27 @@ use anteros_core::{FsError, Ino};
 
 use crate::output;
 
-/// How many faults are kept in words.
+/// States how many faults are kept in words.
 const KEPT_MAX: usize = 16;
 
-/// How many may wait to be put into words; the rest is only counted.
+/// States how many may wait to be put into words; the rest is only counted.
 const WAITING_MAX: usize = 64;
 
-/// How many files' names are remembered.
+/// States how many files' names are remembered.
 const NAMES_MAX: usize = 256;
 
-/// How many of the faults that users run into are told in a while, in words: they can be made to come without an end.
+/// States how many of the faults that users run into are told in a while, in words: they can be made to come without an
+/// end.
 const TOLD_MAX: u32 = 20;
 const WHILE: Duration = Duration::from_secs(60);
 
-/// Where daemons log: syslog's socket, which the journal serves as well.
+/// States where daemons log: syslog's socket, which the journal serves as well.
 const SYSLOG: &str = "/dev/log";
 
 /// An error of a daemon (facility 3, severity 3), in syslog's numbers.
 const PRIORITY: u8 = 3 << 3 | 3;
 
-/// How many were told of late.
+/// Describes how many were told of late.
 #[derive(Debug, Default)]
 struct Rate {
     since: Option<Instant>,
@@ -65,7 +66,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// How many there were.
+    /// Returns how many there were.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! How long answers took, by operation.
+//! Times that answers took, by operation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Histogram {
     pub operation: &'static str,
     /// For each class its limit in seconds, and how many answers kept within it.
     pub within: [(f64, u64); CLASSES],
-    /// What they took together, in seconds.
+    /// Holds what they took together, in seconds.
     pub sum: f64,
 }
 
@@ -51,7 +51,7 @@ impl Latencies {
         self.0[index.unwrap_or(OPERATIONS.len() - 1)].note(took);
     }
 
-    /// What was noted so far.
+    /// Returns what was noted so far.
     pub fn histograms(&self) -> impl Iterator<Item = Histogram> {
         let names = OPERATIONS.iter().map(|(_, name)| *name);
         names

@@ -13,7 +13,7 @@ use super::faults::Faults;
 use crate::failure::{Failure, Kind};
 use crate::output;
 
-/// How often a record is written, if anything is new.
+/// States how often a record is written, if anything is new.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
 
 /// The number of temporary files that were named.
@@ -24,7 +24,7 @@ pub struct LaunchFile {
     path: PathBuf,
     /// [`Launches::changes`] as the file has it.
     saved: AtomicU64,
-    /// Whether the last attempt to write it failed.
+    /// Tells whether the last attempt to write it failed.
     fails: AtomicBool,
 }
 

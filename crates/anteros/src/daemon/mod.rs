@@ -50,7 +50,7 @@ impl Workers {
         }
     }
 
-    /// What `anteros stat` shows of them.
+    /// Returns what `anteros stat` shows of them.
     pub fn gauges(&self) -> [(&'static str, f64); 2] {
         let over_io_uring = if self.over_io_uring { 1.0 } else { 0.0 };
         [
@@ -60,7 +60,7 @@ impl Workers {
     }
 }
 
-/// What serves a mount.
+/// Holds what serves a mount.
 pub struct Daemon {
     fs: Arc<ImageFs>,
     metrics: Arc<Metrics>,
@@ -159,7 +159,7 @@ pub fn guard() -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// Why a mount did not come about, in words for people.
+/// Returns why a mount did not come about, in words for people.
 pub fn mount_failure(error: MountError) -> Failure {
     Failure::new(Kind::System, &error).hint_if(error.hint())
 }

@@ -16,7 +16,7 @@ use super::metrics::Metrics;
 /// The most bytes that are pushed at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How many pieces may wait.
+/// States how many pieces may wait.
 const WAITING_MAX: usize = 15;
 
 /// The most memory that pieces take, the one being pushed included.
@@ -27,17 +27,17 @@ pub const BYTES_MAX: usize = (WAITING_MAX + 1) * PIECE_BYTES;
 pub enum Neighbours {
     /// None
     Off,
-    /// What had to be decoded on the way to what was asked for
+    /// Pages that had to be decoded on the way to what was asked for
     Passed,
     /// Also the rest of short LZ4 extents, which are decoded whole for that
     All,
 }
 
-/// What is to be pushed.
+/// Tells what is to be pushed.
 enum Job {
     /// Pages of a file, from an offset on.
     Pages(Ino, u64, Vec<u8>),
-    /// What is left of a long extent.
+    /// The rest of a long extent.
     Rest(Rest),
 }
 

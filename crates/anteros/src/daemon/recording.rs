@@ -171,7 +171,7 @@ pub struct ImageNames {
     paths: Option<HashMap<u64, Vec<u8>>>,
 }
 
-/// How many names of an image are looked at, and how long a path may be. Files beyond are told by their inodes.
+/// States how many names of an image are looked at, and how long a path may be. Files beyond are told by their inodes.
 const NAMES_MAX: usize = 1 << 17;
 const PATH_LEN_MAX: usize = 4096;
 

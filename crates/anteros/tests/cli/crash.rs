@@ -1,4 +1,4 @@
-//! What is left when the power fails, or a daemon is killed, in the middle of things.
+//! Tests what is left when the power fails, or a daemon is killed, in the middle of things.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -192,7 +192,7 @@ impl Transactions {
     }
 }
 
-/// What a query says of a database.
+/// Returns what a query says of a database.
 fn query(database: &Path, text: &str) -> String {
     let found = run(Command::new("sqlite3").arg(database).arg(text));
     assert_eq!(found.status, Some(0), "{text}: {found:?}");

@@ -297,7 +297,7 @@ fn a_busy_mount_is_kept_and_goes_when_its_readers_are_done() {
     assert!(!is_mounted(&mounted.path("")));
 }
 
-/// What is open stays readable; nothing can be opened any more; and the daemon ends with the last reader.
+/// Tests that what is open stays readable; nothing can be opened any more; and the daemon ends with the last reader.
 #[test]
 fn a_busy_daemon_that_is_told_to_stop_serves_who_is_there() {
     let Some(shop) = shop() else { return };

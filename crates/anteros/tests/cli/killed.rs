@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags, minor, open, stat, syncfs};
 use crate::log::{shop as log_shop, umount};
 use crate::{Signal, Workshop, is_mounted, kill, run, wait_until};
 
-/// What the kernel may take to end everything behind a daemon that was killed.
+/// States what the kernel may take to end everything behind a daemon that was killed.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The longest time that a daemon serves before it is killed.
@@ -53,7 +53,7 @@ impl Watchdog {
         Self { done, waits }
     }
 
-    /// Whether all that was watched went on by itself.
+    /// Returns whether all that was watched went on by itself.
     fn ends_content(self) -> bool {
         drop(self.done);
         !self.waits.join().unwrap()
@@ -163,7 +163,7 @@ fn write_numbers(path: &Path, synced: &AtomicU64, has_ended: &AtomicBool) {
     }
 }
 
-/// Whether each of the last numbers that were synced is there, or a later one in its place.
+/// Checks that each of the last numbers that were synced is there, or a later one in its place.
 fn assert_numbers(path: &Path, synced: u64) {
     let file = File::open(path).unwrap();
     for number in synced.saturating_sub(64)..synced {

@@ -386,7 +386,8 @@ fn a_database_that_is_written_atomically_outlives_a_daemon_that_is_killed() {
     }
 }
 
-/// What others have read of a file meanwhile is not in the kernel's cache any more when atomic writes are given up.
+/// Tests that what others have read of a file meanwhile is not in the kernel's cache any more when atomic writes are
+/// given up.
 #[test]
 fn atomic_writes_that_are_given_up_leave_nothing_behind() {
     const PROGRAM: &str = r#"

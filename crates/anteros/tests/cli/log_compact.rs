@@ -91,7 +91,7 @@ fn it_may_be_stopped_and_keeps_what_is_done() {
     unmount(&shop, daemon);
 }
 
-/// What the kernel reads ahead of a file that is opened now; whoever may mount as root may change it.
+/// Returns what the kernel reads ahead of a file that is opened now; whoever may mount as root may change it.
 fn readahead_kib(shop: &Workshop) -> u64 {
     let device = rustix::fs::stat(shop.path("mnt")).unwrap().st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

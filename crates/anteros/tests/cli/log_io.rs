@@ -124,8 +124,8 @@ fn xfs_io(path: &Path, commands: &[&str]) -> String {
     done.out
 }
 
-/// What is written to a shared mapping is seen by those who read, what they write in the mapping; and after `msync`
-/// or `fsync` it outlives the daemon.
+/// Tests that what is written to a shared mapping is seen by those who read, what they write in the mapping; and after
+/// `msync` or `fsync` it outlives the daemon.
 #[test]
 fn a_mapping_is_the_file() {
     if !judge::has_fuse() || !judge::has_program("xfs_io") {

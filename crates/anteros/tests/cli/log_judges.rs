@@ -35,7 +35,7 @@ const SQLITE_TESTS: [&str; 18] = [
     "walmode.test",
 ];
 
-/// What SQLite's tests found.
+/// Holds what SQLite's tests found.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     tests: u64,
@@ -74,8 +74,8 @@ fn judged_by_sqlite(tests: &Path, place: &Path, chosen: &[String]) -> Verdict {
     }
 }
 
-/// What SQLite's tests find in a log they find in a directory as well. `ANTEROS_SQLITE=all` has all of those run that
-/// SQLite calls very quick: some ten minutes.
+/// Tests that what SQLite's tests find in a log they find in a directory as well. `ANTEROS_SQLITE=all` has all of those
+/// run that SQLite calls very quick: some ten minutes.
 #[test]
 fn sqlite_s_tests_find_nothing_in_a_log() {
     if !judge::has_fuse() {

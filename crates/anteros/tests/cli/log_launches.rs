@@ -84,7 +84,7 @@ fn launches_are_recorded_to_the_block_and_survive_a_remount() {
     assert_eq!(said["launches_recorded"], 2);
 }
 
-/// What a program reads of itself and its own when it starts is nearly the same each time.
+/// Tests that what a program reads of itself and its own when it starts is nearly the same each time.
 #[test]
 fn a_program_starts_as_it_did_before() {
     if !judge::has_fuse() {

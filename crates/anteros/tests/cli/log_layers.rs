@@ -10,7 +10,7 @@ use rustix::fs::getxattr;
 use crate::log::{mount, mounted, unmount};
 use crate::{Workshop, run};
 
-/// What overlayfs does to its upper directory: copying up, whiteouts, opaque directories, files without a name.
+/// States what overlayfs does to its upper directory: copying up, whiteouts, opaque directories, files without a name.
 const FIRST: &str = "
     echo more >> below/changed
     chmod 600 below/mode
@@ -98,7 +98,8 @@ fn fill(lower: &Path) {
     );
 }
 
-/// Whether the names and the contents of both are the same, and the marks that overlayfs has left in the upper directories.
+/// Checks that the names and the contents of both are the same, and the marks that overlayfs has left in the upper
+/// directories.
 fn agree(shop: &Workshop, [one, other]: [&str; 2]) {
     for part in [".merged", "/upper"] {
         let [one, other] = [one, other].map(|name| listed(&shop.path(&format!("{name}{part}"))));
@@ -106,7 +107,7 @@ fn agree(shop: &Workshop, [one, other]: [&str; 2]) {
     }
 }
 
-/// What overlayfs does on tmpfs it does on a log, also when both are mounted anew in between.
+/// Tests that what overlayfs does on tmpfs it does on a log, also when both are mounted anew in between.
 #[test]
 fn a_log_is_an_upper_directory() {
     if !judge::has_fuse() {

@@ -15,7 +15,7 @@ use crate::mirror::{Mirror, WAYS};
 use crate::set_ids::{PLAIN, set_list};
 use crate::wait_until;
 
-/// What a program asks for that wants to know only this.
+/// Returns what a program asks for that wants to know only this.
 fn times(path: &Path) -> [(i64, u32); 2] {
     let mask = StatxFlags::MTIME | StatxFlags::CTIME;
     let found = statx(CWD, path, AtFlags::empty(), mask).unwrap();

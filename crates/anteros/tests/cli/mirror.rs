@@ -11,17 +11,17 @@ use crate::{Signal, is_mounted, kill, run, wait_until};
 /// A way to move the content of files, and what it promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
-    /// What `--data` calls it.
+    /// Holds what `--data` calls it.
     pub name: &'static str,
-    /// Whether what a `write` took is in the source when it returns, and so outlives the daemon.
+    /// Tells whether what a `write` took is in the source when it returns, and so outlives the daemon.
     pub writes_at_once: bool,
-    /// Whether it gathers data in the memory that `--buffer` bounds.
+    /// Tells whether it gathers data in the memory that `--buffer` bounds.
     pub has_buffer: bool,
-    /// Whether a `write` fails itself for which the device has no room, rather than a later call.
+    /// Tells whether a `write` fails itself for which the device has no room, rather than a later call.
     pub fails_at_write: bool,
-    /// Whether set-id bits stay when root writes to a file.
+    /// Tells whether set-id bits stay when root writes to a file.
     pub root_keeps_set_ids: bool,
-    /// Whether the kernel looks at the source for what it knows of an open file: changes, holes.
+    /// Tells whether the kernel looks at the source for what it knows of an open file: changes, holes.
     pub looks_at_source: bool,
 }
 

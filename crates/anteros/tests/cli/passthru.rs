@@ -34,7 +34,7 @@ fn unmount(shop: &Workshop) {
     wait_until(|| shop.run("umount mnt").status == Some(0));
 }
 
-/// What programs do with files, which they must not see any difference in.
+/// States what programs do with files, which they must not see any difference in.
 pub const SCRIPTS: [&str; 10] = [
     "umask 027; mkdir -p a/b; echo one >a/f; echo two >>a/f; cp a/f a/b/g; ln a/f a/h; ln -s b a/s; stat -c '%n %A %h %s' a/* a/b/*",
     "mv a/f a/b/f; mv -T a/b a/c; cat a/c/f a/h; mv a/c/f a/c/g; ls -lR a | sed 's/ [A-Z].*:.. / /'; rmdir a/c",
@@ -48,7 +48,7 @@ pub const SCRIPTS: [&str; 10] = [
     "cp -a a copy; diff -r a copy && tar cf - a | tar tf - | sort; mkdir x y; mv x y; mv y x; mv x x/y",
 ];
 
-/// What a shell script prints, run in a directory, with its status.
+/// Returns what a shell script prints, run in a directory, with its status.
 pub fn script(directory: &Path, text: &str) -> String {
     let result = run(Command::new("sh")
         .args(["-c", text])
@@ -259,7 +259,7 @@ fn more_files_are_known_than_descriptors_allowed() {
     unmount(&shop);
 }
 
-/// Whether the kernel forgets inodes that it is told the numbers of. Older ones forget names, and that only
+/// Returns whether the kernel forgets inodes that it is told the numbers of. Older ones forget names, and that only
 /// while nobody looks anything up in their directory.
 fn forgets_by_number() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -325,7 +325,7 @@ fn fsx_finds_nothing() {
     }
 }
 
-/// What POSIX says of names, owners, permissions, times and errors.
+/// Tests what POSIX says of names, owners, permissions, times and errors.
 #[test]
 fn pjdfstest_finds_nothing() {
     if !has_pjdfstest() {
@@ -339,7 +339,7 @@ fn pjdfstest_finds_nothing() {
     }
 }
 
-/// Whether pjdfstest can be run.
+/// Returns whether pjdfstest can be run.
 pub fn has_pjdfstest() -> bool {
     let is_there = judge::has_fuse() && posix_judge("pjdfstest").is_some();
     if is_there && !judge::is_root() {

@@ -1,4 +1,4 @@
-//! Where things are mounted, and what is taken away.
+//! Tests where things are mounted, and what is taken away.
 
 use std::fs;
 use std::process::Command;

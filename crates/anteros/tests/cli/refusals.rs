@@ -37,7 +37,7 @@ impl Drop for Flagged {
 
 type Refusal = (&'static str, String);
 
-/// What becomes of changes to a file.
+/// Returns what becomes of changes to a file.
 fn changes(path: &Path) -> Vec<Refusal> {
     let time = |tv_nsec| Timespec {
         tv_sec: 1_000_000_000,

@@ -1,4 +1,4 @@
-//! What `docs/semantics.md` promises: its examples, run as they stand, and what the shell cannot show.
+//! Tests what `docs/semantics.md` promises: its examples, run as they stand, and what the shell cannot show.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -95,7 +95,7 @@ fn script(text: &str) -> String {
     script
 }
 
-/// What a session looks like that runs where `src` is mirrored at `mnt`.
+/// Returns what a session looks like that runs where `src` is mirrored at `mnt`.
 fn session(example: &Example, way: Way, source: &Path) -> String {
     let place = TempDir::new().unwrap();
     let mirror = Mirror::new(source, way, &example.options);

@@ -27,7 +27,7 @@ const SECRET: u32 = 4242;
 /// Entries of access lists: tag, permissions, id.
 pub type Entries<'a> = &'a [(u16, u16, u32)];
 
-/// What the mode says, as a list.
+/// States what the mode says, as a list.
 pub const PLAIN: Entries<'_> = &[(1, 7, u32::MAX), (4, 5, u32::MAX), (0x20, 5, u32::MAX)];
 
 /// A list that lets another user execute as well.
@@ -39,7 +39,7 @@ const NAMED: Entries<'_> = &[
     (0x20, 5, u32::MAX),
 ];
 
-/// Who changes files.
+/// Tells who changes files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Actor {
     User,
@@ -48,7 +48,7 @@ enum Actor {
     LesserRoot,
 }
 
-/// What is done to a file, by its name.
+/// Holds what is done to a file, by its name.
 type Change = (&'static str, fn(&Path));
 
 const CHANGES: [Change; 11] = [
@@ -155,7 +155,7 @@ fn outcomes(dir: &Path, actor: Actor, changes: &[Change]) -> String {
     text
 }
 
-/// What someone does who wants a program to run with the group of a directory that all may write to.
+/// Returns what someone does who wants a program to run with the group of a directory that all may write to.
 fn group_gained(dir: &Path) -> String {
     chown(dir, None, Some(SECRET)).unwrap();
     fs::set_permissions(dir, fs::Permissions::from_mode(0o2777)).unwrap();

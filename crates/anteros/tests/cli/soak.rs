@@ -11,15 +11,15 @@ use rustix::fs::Advice;
 
 use crate::{Signal, Workshop, is_mounted, kill, wait_until};
 
-/// What the daemon may take, in bytes.
+/// States what the daemon may take, in bytes.
 const MEMORY: u64 = 32 << 20;
 
-/// What a process takes besides that for its threads and for answers under way.
+/// States what a process takes besides that for its threads and for answers under way.
 const SLACK: u64 = 4 << 20;
 
 const READS: usize = 150;
 
-/// How a reader goes through a file.
+/// Tells how a reader goes through a file.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     InOrder,

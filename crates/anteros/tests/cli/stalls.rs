@@ -71,7 +71,7 @@ fn can_hold() -> bool {
     judge::has_fuse() && judge::has_program("perl")
 }
 
-/// Whether requests may come over rings, where less can wait.
+/// Returns whether requests may come over rings, where less can wait.
 fn has_rings() -> bool {
     let setting = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     setting.is_ok_and(|setting| setting.trim() == "Y")
@@ -89,7 +89,7 @@ fn open(path: PathBuf) -> JoinHandle<io::Result<File>> {
     thread::spawn(move || OpenOptions::new().read(true).write(true).open(path))
 }
 
-/// What people do with other files.
+/// Does what people do with other files.
 fn work(root: &Path) {
     let path = root.join("new");
     fs::write(&path, "content").unwrap();

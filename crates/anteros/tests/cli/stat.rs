@@ -1,4 +1,4 @@
-//! What a daemon that mirrors a directory tells of itself, and of a file. Of an image, see `daemon`.
+//! Tests what a daemon that mirrors a directory tells of itself, and of a file. Of an image, see `daemon`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -75,7 +75,7 @@ fn who_moves_the_content_is_told_with_the_reason() {
     }
 }
 
-/// Where the kernel offers passthrough. It takes no file that it would have to pass twice.
+/// Needs a kernel that offers passthrough. It takes no file that it would have to pass twice.
 #[test]
 fn what_the_kernel_moves_by_itself_is_not_told_to_be_nothing() {
     if !judge::has_fuse() {
@@ -152,7 +152,7 @@ $user ./anteros stat --json mnt
 $user ./anteros umount mnt
 "#;
 
-/// What a listing told the kernel of is forgotten as often as it was told.
+/// Tests that what a listing told the kernel of is forgotten as often as it was told.
 #[test]
 fn what_is_listed_with_attributes_is_known_until_it_is_gone() {
     const FILES: u64 = 1000;

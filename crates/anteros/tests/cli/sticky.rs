@@ -1,4 +1,4 @@
-//! Who may do what to a mirrored directory, and who may know what of a mount: as where there is none.
+//! Tests who may do what to a mirrored directory, and who may know what of a mount: as where there is none.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -50,7 +50,8 @@ fn open_to_all() -> TempDir {
     dir
 }
 
-/// What a test finds in a directory itself and, by every way, in one that is mirrored: both are given what is behind it.
+/// Returns what a test finds in a directory itself and, by every way, in one that is mirrored: both are given what is
+/// behind it.
 fn everywhere(options: &str, find: impl Fn(&Path, &Path) -> String) {
     let plain = open_to_all();
     let wanted = find(plain.path(), plain.path());

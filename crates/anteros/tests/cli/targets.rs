@@ -1,4 +1,5 @@
-//! What commands write to: nothing is changed before it is clear that it may be, and that nobody else makes use of it.
+//! Tests what commands write to: nothing is changed before it is clear that it may be, and that nobody else makes use
+//! of it.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! What is recorded of reads and writes, and what `anteros trace` tells of it.
+//! Tests what is recorded of reads and writes, and what `anteros trace` tells of it.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{Workshop, run, wait_until};
 
-/// Who moves the content of files while it is recorded.
+/// States who moves the content of files while it is recorded.
 const WAYS: [&str; 3] = ["daemon", "buffer", "entries"];
 
 /// A directory `behind`, mirrored at `mnt` and recorded in `record`.
@@ -70,7 +70,7 @@ fn pattern(shop: &Workshop) {
     }
 }
 
-/// What a flow of accesses is told to be: count, bytes, in order, synchronous.
+/// Returns what a flow of accesses is told to be: count, bytes, in order, synchronous.
 fn tally(of: &Value) -> [u64; 4] {
     let [count, bytes, sequential, synchronous, buffered] =
         ["count", "bytes", "sequential", "synchronous", "buffered"]
@@ -398,7 +398,7 @@ fn a_record_takes_no_other_files_place() {
     assert_eq!(told(&shop, "record")["accesses"], 0);
 }
 
-/// What the kernel reads and writes by itself could not be recorded.
+/// Tests that what the kernel reads and writes by itself could not be recorded.
 #[test]
 fn the_kernel_is_kept_from_passing_by() {
     if !judge::has_fuse() {

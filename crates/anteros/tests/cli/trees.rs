@@ -27,7 +27,7 @@ fn place(names: &[&str]) -> TempDir {
     place
 }
 
-/// What a mirror can be compared by to a directory.
+/// Returns what a mirror can be compared by to a directory.
 fn ops(seed: u64, way: Way) -> Ops {
     let ops = Ops::new(seed).without_collapsing();
     let ops = match way.root_keeps_set_ids {

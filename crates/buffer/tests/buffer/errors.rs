@@ -53,7 +53,7 @@ fn each_open_file_is_told_once() {
     }
 }
 
-/// Who closes one copy of a descriptor may not have looked.
+/// Tests that an error stays: who closes one copy of a descriptor may not have looked.
 #[test]
 fn a_close_tells_and_does_not_use_up() {
     for form in FORMS {

@@ -53,7 +53,7 @@ pub struct Model {
     pub short: AtomicBool,
     /// Writes that wait at the gate, or are through.
     pub entered: AtomicU64,
-    /// Where in memory what was written lay, and how long it was.
+    /// Tells where in memory what was written lay, and how long it was.
     pieces: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -169,7 +169,7 @@ impl State {
         self.next
     }
 
-    /// How many of so many bytes go well, before an injected failure.
+    /// Returns how many of so many bytes go well, before an injected failure.
     fn allowed(&mut self, len: usize) -> FsResult<usize> {
         let Some((after, number, times)) = &mut self.failure else {
             return Ok(len);

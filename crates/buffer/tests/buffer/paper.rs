@@ -221,7 +221,7 @@ fn whoever_answered_writes_what_nothing_joins() {
     }
 }
 
-/// Where there is a writer for each processor, none of them goes on sooner for an early answer.
+/// Tests that where there is a writer for each processor, none of them goes on sooner for an early answer.
 #[test]
 fn in_a_crowd_of_writers_large_content_goes_down_at_once() {
     let fs = buffered(untimed(Form::Queues));

@@ -1,4 +1,4 @@
-//! What others see of data that is buffered.
+//! Tests what others see of data that is buffered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -48,7 +48,7 @@ fn the_margin_is_enough_for_borderline_streams() {
     }
 }
 
-/// What makes the output gain on the input most: literals of lengths that just take one byte more.
+/// Tries what makes the output gain on the input most: literals of lengths that just take one byte more.
 #[test]
 fn the_margin_is_enough_for_streams_that_grow() {
     let mut random = Random::new(0x640);

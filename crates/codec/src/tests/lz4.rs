@@ -19,7 +19,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What liblz4 makes of a block, if that is as much as wanted.
+/// Returns what liblz4 makes of a block, if that is as much as wanted.
 fn reference(stream: &[u8], wanted: usize, length: Length) -> Option<Vec<u8>> {
     let mut out = vec![0xAA; wanted.max(1)];
     let (src, dst) = (stream.as_ptr().cast(), out.as_mut_ptr().cast());
@@ -151,7 +151,7 @@ fn a_match_of_distance_0_is_refused_in_every_way_to_decode() {
     assert!(decode(&stream, len, Length::AtLeast).is_err());
 }
 
-/// What a decoder gives is made of the stream alone, whatever the output held before.
+/// Tests that what a decoder gives is made of the stream alone, whatever the output held before.
 #[test]
 fn nothing_of_the_output_is_left_as_it_was() {
     let mut random = Random::new(0xCA9A47);

@@ -57,9 +57,9 @@ pub struct MemoryFs {
     pub reads: AtomicUsize,
     /// The most bytes that a `read` asked for.
     pub read_len_max: AtomicUsize,
-    /// Where readers of `gated` wait.
+    /// Tells where readers of `gated` wait.
     pub gate: Gate,
-    /// What `big` contains, if the file system has memory files.
+    /// Holds what `big` contains, if the file system has memory files.
     lent: Option<OwnedFd>,
 }
 

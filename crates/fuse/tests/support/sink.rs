@@ -25,11 +25,11 @@ pub struct Arrival {
 #[derive(Default)]
 pub struct Sink {
     pub arrivals: Mutex<Vec<Arrival>>,
-    /// How often it was told that a write had been answered.
+    /// Tells how often it was told that a write had been answered.
     pub handed_on: AtomicUsize,
     /// Bytes that the file seems to have.
     pub size: u64,
-    /// How many writes had come when it was last told to make them durable.
+    /// Tells how many writes had come when it was last told to make them durable.
     pub durable: AtomicUsize,
     kept: Mutex<Vec<Vec<u8>>>,
 }

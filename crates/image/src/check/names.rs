@@ -11,11 +11,11 @@ pub(super) struct Name {
     pub(super) nid: Nid,
     /// The directory that has the name; of the root and nameless inodes, the inode itself.
     pub(super) parent: Nid,
-    /// What the inode says, told with its first name.
+    /// Holds what the inode says, told with its first name.
     pub(super) first: Option<First>,
 }
 
-/// What an inode says of itself.
+/// Holds what an inode says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct First {
     /// `None` if it cannot be read.
@@ -86,7 +86,7 @@ pub(super) struct Counted {
     pub(super) nid: Nid,
     pub(super) first: First,
     pub(super) names: u64,
-    /// Whether no directory names it.
+    /// Tells whether no directory names it.
     pub(super) is_nameless: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Part {
     pub(super) what: What,
 }
 
-/// What takes a run of bytes.
+/// Tells what takes a run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     /// The superblock, a table, or an inode with all that follows it.
@@ -34,7 +34,7 @@ pub(super) enum What {
     Encoded(Encoded),
 }
 
-/// How to decode an extent.
+/// Describes how to decode an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Encoded {
     pub(super) len: u32,
@@ -73,7 +73,7 @@ impl Part {
         }
     }
 
-    /// Whether it goes on where another one of its kind and file ends.
+    /// Returns whether it goes on where another one of its kind and file ends.
     pub(super) fn continues(&self, before: &Self) -> bool {
         let joinable = matches!(self.what, What::Flat | What::Chunk) && self.what == before.what;
         joinable
@@ -93,12 +93,12 @@ impl Part {
         (self.location, self.bytes) == (other.location, other.bytes)
     }
 
-    /// Whether one of both is enough, as they say the same of the same bytes.
+    /// Returns whether one of both is enough, as they say the same of the same bytes.
     pub(super) fn is_repeated_by(&self, other: &Self) -> bool {
         self.is_on_same_bytes(other) && self.what == other.what && self.may_share(other)
     }
 
-    /// Whether both may lie on the same bytes.
+    /// Returns whether both may lie on the same bytes.
     fn may_share(&self, other: &Self) -> bool {
         let same = self.is_on_same_bytes(other);
         match (self.what, other.what) {

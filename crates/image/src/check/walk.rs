@@ -71,18 +71,18 @@ struct Walker<'r, 'i> {
 struct Met {
     /// `None` if it cannot be read.
     kind: Option<FileKind>,
-    /// Whether this was its first name.
+    /// Tells whether this was its first name.
     is_new: bool,
 }
 
-/// What is gathered while a directory is read.
+/// Holds what is gathered while a directory is read.
 #[derive(Default)]
 struct Gathered {
     previous: Vec<u8>,
     subdirectories: u64,
     dot: bool,
     dot_dot: bool,
-    /// Whether all entries could be read.
+    /// Tells whether all entries could be read.
     whole: bool,
 }
 

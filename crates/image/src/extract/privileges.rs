@@ -22,20 +22,20 @@ pub(super) const fn permitted(inode: &Inode, owners: bool) -> u16 {
     }
 }
 
-/// Whether an attribute of this name has a say in what is permitted: capabilities, labels.
+/// Returns whether an attribute of this name has a say in what is permitted: capabilities, labels.
 pub(super) fn is_privileged_attribute(name: &[u8]) -> bool {
     name.starts_with(b"security.") || name.starts_with(b"trusted.")
 }
 
-/// Whether this is a device that gives access to something. The character device 0:0, which stands
-/// for a removed file in layers of overlayfs, is none: everybody may create it.
+/// Returns whether this is a device that gives access to something. The character device 0:0, which
+/// stands for a removed file in layers of overlayfs, is none: everybody may create it.
 pub(super) fn is_device(inode: &Inode) -> bool {
     let whiteout =
         inode.kind == FileKind::CharDevice && (inode.rdev.major, inode.rdev.minor) == (0, 0);
     matches!(inode.kind, FileKind::CharDevice | FileKind::BlockDevice) && !whiteout
 }
 
-/// Why something was left out.
+/// Returns why something was left out.
 pub(super) fn withheld() -> io::Error {
     io::Error::other("owners are not set, so no privileges are")
 }

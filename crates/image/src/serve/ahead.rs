@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::map::Location;
 
-/// How many readers in order are told apart.
+/// States how many readers in order are told apart.
 const STREAMS: usize = 8;
 
 /// A read that begins so near to where the last one ended continues it: readers' requests come in any
@@ -23,7 +23,7 @@ const NEAR_BYTES: u64 = 256 << 10;
 /// So many reads make a stream.
 const READS_MIN: u32 = 4;
 
-/// What is fetched ahead grows from the least to the most as long as reads continue.
+/// Bounds what is fetched ahead, which grows from the least to the most as long as reads continue.
 const WINDOW_MIN: u64 = 64 << 10;
 const WINDOW_MAX: u64 = 1 << 20;
 
@@ -39,11 +39,11 @@ struct State {
 
 #[derive(Default, Clone, Copy)]
 struct Stream {
-    /// Where the first read began, and how much was read since.
+    /// Tells where the first read began, and how much was read since.
     start: u64,
     read: u64,
     reads: u32,
-    /// Where the last read ended.
+    /// Tells where the last read ended.
     end: Option<Location>,
     /// Up to where it was fetched.
     fetched: u64,
@@ -110,7 +110,7 @@ impl Stream {
     }
 }
 
-/// How far the offsets of a file's small reads are apart, and how often that was so.
+/// Describes how far the offsets of a file's small reads are apart, and how often that was so.
 #[derive(Default)]
 pub(crate) struct Strides(Mutex<Stride>);
 
@@ -129,7 +129,7 @@ const SMALL_BYTES_MAX: usize = 16 << 10;
 /// Steps of the same length that make a pattern.
 const TIMES_MIN: u32 = 3;
 
-/// How many steps are fetched ahead at the most.
+/// States how many steps are fetched ahead at the most.
 const STEPS_MAX: u64 = 16;
 
 impl Strides {

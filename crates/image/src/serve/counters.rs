@@ -1,4 +1,4 @@
-//! What serving costs, in numbers.
+//! Costs of serving, in numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ macro_rules! counters {
             $(pub(crate) $name: AtomicU64,)*
         }
 
-        /// What reading an image has cost since it was opened.
+        /// Holds what reading an image has cost since it was opened.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct ReadStatistics {
             $($(#[$doc])* pub $name: u64,)*

@@ -29,9 +29,9 @@ struct Used {
     limit: usize,
     now: usize,
     peak: usize,
-    /// How often bytes may have become free.
+    /// Tells how often bytes may have become free.
     changes: u64,
-    /// How many wait for that: telling nobody costs a system call too.
+    /// Tells how many wait for that: telling nobody costs a system call too.
     waiting: usize,
 }
 
@@ -73,7 +73,7 @@ impl Memory {
         }
     }
 
-    /// How many bytes there are in all.
+    /// Returns how many bytes there are in all.
     pub(crate) fn limit(&self) -> usize {
         self.lock().limit
     }
@@ -167,7 +167,7 @@ impl Buffer {
         })
     }
 
-    /// What a buffer of so many bytes takes. Mapped ones come in the powers of two and one size
+    /// Returns what a buffer of so many bytes takes. Mapped ones come in the powers of two and one size
     /// between each two of them, so that one can be used again for another length: its pages are there already.
     pub(crate) const fn room(len: usize) -> usize {
         match len {

@@ -43,7 +43,7 @@ use memory::{Lease, Memory};
 use parked::Rest;
 use pclusters::Pclusters;
 
-/// How pclusters are decoded (EROFS paper, §3.3).
+/// Tells how pclusters are decoded (EROFS paper, §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
     /// As the policy of §4.2 says: in place where the margin allows, through a small buffer where
@@ -62,7 +62,7 @@ pub enum Strategy {
     InPlace,
 }
 
-/// What serves reads: the cache, and what decoding needs.
+/// Holds what serves reads: the cache, and what decoding needs.
 pub(crate) struct Serve {
     pub(crate) strategy: Strategy,
     pub(crate) memory: Arc<Memory>,
@@ -71,7 +71,7 @@ pub(crate) struct Serve {
     streams: Streams,
     pub(crate) on_neighbours: OnceLock<NeighbourHook>,
     pub(crate) on_rest: OnceLock<RestHook>,
-    /// Whether short extents, which cost little to decode, are decoded whole for their neighbours.
+    /// Tells whether short extents, which cost little to decode, are decoded whole for their neighbours.
     pub(crate) neighbours_of_all: AtomicBool,
     benches: Mutex<Vec<Workbench>>,
     /// Threads at work.
@@ -87,13 +87,13 @@ pub(crate) type NeighbourHook = Box<dyn Fn(Nid, u64, &[u8]) -> bool + Send + Syn
 /// Told of the rest of a long extent to which readers came back.
 pub(crate) type RestHook = Box<dyn Fn(Rest) + Send + Sync>;
 
-/// What one thread works with: decoders and small buffers that are used again and again.
+/// Holds what one thread works with: decoders and small buffers that are used again and again.
 #[derive(Default)]
 pub(crate) struct Workbench {
     pub(crate) decoder: Decoder,
     /// Encoded bytes of a run.
     pub(crate) encoded: Vec<u8>,
-    /// What comes out of a decoder when only a part of it is wanted.
+    /// Holds what comes out of a decoder when only a part of it is wanted.
     pub(crate) buffer: Vec<u8>,
     /// Made when it is first needed.
     rolling: Option<RollingWindow>,
@@ -103,7 +103,7 @@ pub(crate) struct Workbench {
 /// window.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
-/// What readers ask for is pages, of this size or a multiple of it.
+/// Sizes what readers ask for: pages, of this size or a multiple of it.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Encoded bytes that a run gathers, besides those that lie in the reader's buffer. A single larger
@@ -196,7 +196,7 @@ impl Image {
         }
     }
 
-    /// What the image says about its streams.
+    /// Returns what the image says about its streams.
     pub(crate) const fn params(&self) -> Params {
         Params {
             lzma_dict_bytes: self.compr_cfgs().lzma_dict_bytes,
@@ -241,7 +241,7 @@ impl Image {
         bytes.min(PCLUSTER_BYTES_MAX as usize)
     }
 
-    /// What the decoders for the algorithms of the image take, if so many bytes are decoded at once.
+    /// Returns what the decoders for the algorithms of the image take, if so many bytes are decoded at once.
     fn decoder_bytes(&self, longest: usize) -> usize {
         let listed = |algorithm: &Algorithm| self.superblock().algorithms.contains(*algorithm);
         let algorithms = Algorithm::ALL.into_iter().filter(listed);
@@ -261,7 +261,7 @@ impl Image {
         add(&self.serve.counters.pinned_hits, 1);
     }
 
-    /// What reading has cost since the image was opened.
+    /// Returns what reading has cost since the image was opened.
     pub fn read_statistics(&self) -> ReadStatistics {
         let serve = &self.serve;
         let (now, peak) = serve.memory.used();

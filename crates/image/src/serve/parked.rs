@@ -19,10 +19,10 @@ const REST_PIECE_BYTES: usize = 64 << 10;
 /// A suspended decoder with its input.
 pub(crate) struct Parked {
     encoded: Buffer,
-    /// Where the stream begins in there.
+    /// Tells where the stream begins in there.
     start: usize,
     stream: Stream,
-    /// Where the extent begins in the file, and its length.
+    /// Tells where the extent begins in the file, and its length.
     offset: u64,
     len: usize,
     /// The bytes decoded last, each where its place in the file modulo the length says, so that pages
@@ -30,7 +30,7 @@ pub(crate) struct Parked {
     recent: Buffer,
     /// The first position of which `recent` holds all up to the decoder's.
     recent_from: usize,
-    /// Whether someone was asked to decode the rest.
+    /// Tells whether someone was asked to decode the rest.
     pub(crate) is_offered: bool,
     _lease: Lease,
 }
@@ -120,7 +120,7 @@ impl Parked {
         Ok(place)
     }
 
-    /// Where the bytes from `at` in the extent on are in `recent`, as many of `len` as lie side by side.
+    /// Returns where the bytes from `at` in the extent on are in `recent`, as many of `len` as lie side by side.
     fn place(&self, at: usize, len: usize) -> Range<usize> {
         let start = ((self.offset + at as u64) % self.recent.len() as u64) as usize;
         start..self.recent.len().min(start + len)

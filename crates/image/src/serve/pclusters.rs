@@ -14,7 +14,7 @@ use crate::map::Pcluster;
 /// A pcluster and the length of the extent it is decoded to: the same one may serve several.
 pub(crate) type Key = (Pcluster, u64);
 
-/// What an entry takes besides its bytes.
+/// States what an entry takes besides its bytes.
 pub(crate) const ENTRY_BYTES: usize = 384;
 
 /// Bytes that were paid for.
@@ -40,7 +40,7 @@ pub(crate) enum Held {
     Parked(Arc<Mutex<Parked>>),
 }
 
-/// What a reader finds.
+/// Tells what a reader finds.
 pub(crate) enum Found<'a> {
     /// An entry, and how often readers came back in it to what lies before the end of an earlier part.
     Held(Held, u32),
@@ -68,7 +68,7 @@ struct State {
     given_up: VecDeque<Key>,
 }
 
-/// How many of those given up are kept in mind.
+/// States how many of those given up are kept in mind.
 const GIVEN_UP_MAX: usize = 256;
 
 enum Slot {
@@ -79,7 +79,7 @@ enum Slot {
 /// An entry that is being made.
 #[derive(Clone, Copy, Default)]
 struct Made {
-    /// Whether anyone waits for it.
+    /// Tells whether anyone waits for it.
     awaited: bool,
     /// Bytes of the extent that were handed out before.
     taken: u64,
@@ -89,7 +89,7 @@ struct Entry {
     held: Held,
     number: u64,
     asked_again: bool,
-    /// How often a reader came back, and where the part ends that reached farthest.
+    /// Tells how often a reader came back, and where the part ends that reached farthest.
     came_back: u32,
     reached: u64,
     /// Bytes of the extent that were handed out.
@@ -200,7 +200,7 @@ impl Pclusters {
         false
     }
 
-    /// How often a reader waited for another one.
+    /// Returns how often a reader waited for another one.
     pub(crate) fn waits(&self) -> u64 {
         self.lock().waits
     }
@@ -211,7 +211,7 @@ impl Pclusters {
 }
 
 impl State {
-    /// Whether someone waits for an entry that is being made.
+    /// Returns whether someone waits for an entry that is being made.
     fn is_awaited(&self, key: &Key) -> bool {
         matches!(self.slots.get(key), Some(Slot::Making(made)) if made.awaited)
     }
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Whether that is kept in mind; no longer then.
+    /// Returns whether that is kept in mind; no longer then.
     fn forget(&mut self, key: &Key) -> bool {
         let found = self.given_up.iter().position(|given_up| given_up == key);
         found.and_then(|at| self.given_up.remove(at)).is_some()
@@ -267,12 +267,12 @@ pub(crate) struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Whether another reader waits for it.
+    /// Returns whether another reader waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.cache.lock().is_awaited(&self.key)
     }
 
-    /// Whether there was a suspended decoder a while ago, or just now, so that someone comes back.
+    /// Returns whether there was a suspended decoder a while ago, or just now, so that someone comes back.
     pub(crate) fn was_given_up(&self) -> bool {
         self.was_given_up
     }

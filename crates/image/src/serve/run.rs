@@ -39,11 +39,11 @@ pub(crate) struct Run {
 struct Piece {
     /// All of the extent.
     part: Part,
-    /// Where it goes in the reader's buffer.
+    /// Tells where it goes in the reader's buffer.
     out: Range<usize>,
 }
 
-/// Where encoded bytes are put.
+/// Tells where encoded bytes are put.
 enum Target {
     /// In the reader's buffer, over the end of the extent.
     InPlace(Range<usize>),
@@ -98,8 +98,8 @@ impl Image {
         decoded
     }
 
-    /// How many threads should decode pieces: one, unless that takes long and other cores are free
-    /// (EROFS paper, §4.3). What lies in the reader's buffer must be decoded in order.
+    /// Returns how many threads should decode pieces: one, unless that takes long and other cores
+    /// are free (EROFS paper, §4.3). What lies in the reader's buffer must be decoded in order.
     fn ways(&self, pieces: &[(&Piece, &Target)]) -> usize {
         let is_aside = |(_, target): &(&Piece, &Target)| matches!(target, Target::Aside(_));
         let nanos = |(piece, _): &(&Piece, &Target)| {
@@ -275,7 +275,7 @@ const fn decoding_nanos_per_byte(algorithm: Algorithm) -> u64 {
 }
 
 impl Pcluster {
-    /// What the length of the extent says about the stream.
+    /// Returns what the length of the extent says about the stream.
     pub(crate) const fn length(&self) -> Length {
         match self.partial {
             true => Length::AtLeast,

@@ -130,7 +130,7 @@ impl Fixture {
         self.open().unwrap().find(path.as_bytes()).unwrap()
     }
 
-    /// Where an inode begins.
+    /// Returns where an inode begins.
     pub fn inode_offset(&self, path: &str) -> usize {
         self.nid_offset(self.inode(path).nid)
     }
@@ -161,12 +161,12 @@ impl Fixture {
         self.edit(at, change)
     }
 
-    /// Where an inode's xattr region begins.
+    /// Returns where an inode's xattr region begins.
     pub fn xattr_offset(&self, path: &str) -> usize {
         self.inode_offset(path) + self.inode(path).body_bytes() as usize
     }
 
-    /// Where an inode's map header begins.
+    /// Returns where an inode's map header begins.
     pub fn map_offset(&self, path: &str) -> usize {
         (self.inode_offset(path) + self.inode(path).head_bytes() as usize).next_multiple_of(8)
     }
@@ -176,7 +176,7 @@ impl Fixture {
         self.edit(at, change)
     }
 
-    /// Where an inode's chunk table begins, the entries of which have 8 bytes, or 4.
+    /// Returns where an inode's chunk table begins, the entries of which have 8 bytes, or 4.
     pub fn chunk_table_offset(&self, path: &str) -> usize {
         let inode = self.inode(path);
         let entry = inode.chunk_format.unwrap().entry_bytes() as usize;
@@ -248,7 +248,7 @@ impl Fixture {
         image.extents(&inode, &map).collect::<Result<_>>().unwrap()
     }
 
-    /// Where the first byte of a file lies, as it is or encoded.
+    /// Returns where the first byte of a file lies, as it is or encoded.
     pub fn data_offset(&self, path: &str) -> usize {
         match self.extents(path)[0].source {
             Source::Raw(location) => location.address() as usize,
@@ -263,14 +263,14 @@ impl Fixture {
         self.edit(at, change)
     }
 
-    /// Where the name of such an entry begins.
+    /// Returns where the name of such an entry begins.
     pub fn name_offset(&self, dir: &str, index: usize) -> usize {
         let block = self.data_offset(dir);
         let entry = &self.bytes[block + DIRENT_BYTES * index..][..DIRENT_BYTES];
         block + usize::from(RawDirent::read_from_bytes(entry).unwrap().nameoff.get())
     }
 
-    /// Which entry of the first block of a directory has a name.
+    /// Returns which entry of the first block of a directory has a name.
     pub fn entry_index(&self, dir: &str, name: &str) -> usize {
         let entries = self.open().unwrap().read_dir(&self.inode(dir)).unwrap();
         entries
@@ -327,7 +327,7 @@ impl Fixture {
         )
     }
 
-    /// What a check finds, as people read it, notes left out.
+    /// Returns what a check finds, as people read it, notes left out.
     pub fn faults(&self) -> Vec<String> {
         let findings = self.check().findings.into_iter();
         findings

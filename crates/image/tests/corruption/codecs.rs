@@ -30,7 +30,7 @@ fn pclusters_of_zeros() {
     }
 }
 
-/// What decoding says of a file after a change of its bytes.
+/// Checks what decoding says of a file after a change of its bytes.
 #[track_caller]
 fn undecodable(image: &Fixture, algorithm: Algorithm) {
     match image.content(FILE).unwrap_err() {

@@ -146,7 +146,7 @@ fn long_content() -> Vec<u8> {
     words.take(LONG + 3).collect()
 }
 
-/// What a look at both ends of a file gives.
+/// Returns what a look at both ends of a file gives.
 fn ends(image: &Fixture) -> [Vec<u8>; 2] {
     let opened = image.open().unwrap();
     let inode = image.inode(FILE);

@@ -1,5 +1,5 @@
-//! What a hostile image may try, rule by rule: one field of a sound image is changed, and the entry
-//! that meets it must refuse it by the rule that is broken.
+//! Tries all that a hostile image may, rule by rule: one field of a sound image is changed, and the
+//! entry that meets it must refuse it by the rule that is broken.
 
 #[path = "../common/mod.rs"]
 mod common;

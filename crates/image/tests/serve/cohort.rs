@@ -13,7 +13,7 @@ const READERS: usize = 8;
 
 const FILE: &str = "/data/words";
 
-/// Where an extent lies on the device.
+/// Returns where an extent lies on the device.
 pub fn place(extent: &Extent) -> Range<u64> {
     match extent.source {
         Source::Pcluster(pcluster) => {

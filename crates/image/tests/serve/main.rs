@@ -1,4 +1,4 @@
-//! What is served from bounded memory, by many threads and in any order, is what the plain way reads.
+//! Tests that what is served from bounded memory, by many threads and in any order, is what the plain way reads.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anteros_core::Device;
 
-/// What [`Medium`] is called.
+/// States what [`Medium`] is called.
 pub const NAME: &str = "the medium";
 
 pub struct Medium {
@@ -17,13 +17,13 @@ pub struct Medium {
 }
 
 pub struct State {
-    /// What was read.
+    /// Holds what was read.
     pub reads: Vec<Range<u64>>,
     /// Reads of these bytes wait.
     pub closed: Range<u64>,
     /// Reads of these bytes fail.
     pub bad: Range<u64>,
-    /// Where the device ends now.
+    /// Tells where the device ends now.
     pub len: u64,
 }
 
@@ -47,7 +47,7 @@ impl Medium {
         self.changed.notify_all();
     }
 
-    /// How many reads touched these bytes.
+    /// Returns how many reads touched these bytes.
     pub fn reads_of(&self, range: &Range<u64>) -> usize {
         let state = self.state();
         state.reads.iter().filter(|read| meet(read, range)).count()

@@ -1,4 +1,4 @@
-//! What is decoded beyond what was asked for: whole pages, of the right bytes.
+//! Tests what is decoded beyond what was asked for: whole pages, of the right bytes.
 
 use std::sync::{Arc, Mutex};
 

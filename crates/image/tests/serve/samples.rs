@@ -121,7 +121,7 @@ impl File {
         );
     }
 
-    /// What a read gives.
+    /// Returns what a read gives.
     pub fn at(&self, offset: u64, len: usize) -> &[u8] {
         let start = self.content.len().min(offset as usize);
         &self.content[start..self.content.len().min(start + len)]

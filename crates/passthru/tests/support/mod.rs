@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Parts that the tests of this crate share.
 
 #![allow(dead_code)]
 
@@ -23,7 +23,7 @@ pub fn host_fs() -> (TempDir, HostFs) {
     (dir, fs)
 }
 
-/// Whether the test runs as root. If not, says what is left out.
+/// Returns whether the test runs as root. If not, says what is left out.
 pub fn is_root_or_says(left_out: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -117,7 +117,7 @@ pub struct Entry {
     pub next: u64,
 }
 
-/// What a directory lists from a position on, at most `count` entries.
+/// Returns what a directory lists from a position on, at most `count` entries.
 pub fn list_some(fs: &HostFs, dir: OpenFile, from: u64, count: usize) -> Vec<Entry> {
     let mut entries = Vec::new();
     fs.read_dir(dir, from, &mut |entry| {

@@ -35,7 +35,7 @@ fn sample() -> Vec<u8> {
     record
 }
 
-/// What a record holds, in words, with its end.
+/// Returns what a record holds, in words, with its end.
 fn told(record: &[u8]) -> (Vec<String>, Result<Ending, (u64, Fault)>) {
     let mut items = Vec::new();
     let read = read(record, &mut |item| items.push(format!("{item:?}")));

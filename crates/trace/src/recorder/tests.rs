@@ -52,7 +52,7 @@ fn recorder(tree: &Tree) -> (Recorder, File) {
     (recorder.unwrap(), file)
 }
 
-/// What a record tells, a line for each item, and how it ends.
+/// Returns what a record tells, a line for each item, and how it ends.
 fn told(file: &File) -> (Vec<String>, Ending) {
     let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();

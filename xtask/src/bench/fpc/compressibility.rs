@@ -21,9 +21,9 @@ const FILE_BYTES: usize = 100 << 20;
 const PIECES: [usize; 2] = [32 << 10, 128 << 10];
 /// In tenths.
 const RATIOS: std::ops::RangeInclusive<u64> = 1..=10;
-/// What is compressed to the ratio: the noise lies at its front.
+/// States what is compressed to the ratio: the noise lies at its front.
 const UNIT: usize = 512;
-/// What an encoder needs to say that the rest of a unit repeats itself.
+/// States what an encoder needs to say that the rest of a unit repeats itself.
 const TOLD: usize = 8;
 /// By these bytes a database is known.
 const MAGIC: &[u8] = b"SQLite format 3\0";

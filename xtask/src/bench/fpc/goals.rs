@@ -1,4 +1,4 @@
-//! What compression is to reach: what the paper found (sections 5.2 and 5.3), and more.
+//! Goals that compression is to reach: what the paper found (sections 5.2 and 5.3), and more.
 
 use super::executables::{AMPLIFIED, LEFT};
 use super::{packing, programs};
@@ -7,27 +7,27 @@ use crate::bench::log::system::OURS;
 use crate::bench::log::traces::{ON_A_PHONE, SYNCED, UNMOUNTED};
 use crate::bench::report::Comparison;
 
-/// What policies are to write of what is written without: the paper's own 47.5 % less, its mean over five applications, all but
-/// for what its figures leave open; and ours.
+/// States what policies are to write of what is written without: the paper's own 47.5 % less, its mean over five
+/// applications, all but for what its figures leave open; and ours.
 const WRITTEN: [(&str, f64); 2] = [("--policy paper", 0.55), ("--policy record", 0.38)];
 
-/// What codecs are to leave of executables. The paper has 23.7 % less, of all that an application is.
+/// States what codecs are to leave of executables. The paper has 23.7 % less, of all that an application is.
 const EXECUTABLES: [(&str, f64); 2] = [("lz4", 0.58), ("zstd", 0.44)];
 
 /// Blocks that compressed pages are to lie in, for each that would do, with these policies.
 const PACKED: [&str; 2] = ["--policy paper", "--policy record"];
 const PACKED_MAX: f64 = 1.1;
 
-/// What the metadata of rollback journals is to save beside their data, of what is written without compression, and whose journals
-/// those are.
+/// States what the metadata of rollback journals is to save beside their data, of what is written without compression,
+/// and whose journals those are.
 const METADATA_MIN: f64 = 0.08;
 const ROLLED_BACK: [&str; 3] = ["app_DELETE", "messages-delete", "messages-persist"];
 
 /// Pages that are decompressed for each that is read, after compaction.
 const AMPLIFIED_MAX: f64 = 1.2;
 
-/// What starting cold is to take with executables that were compacted after launches, in units of without: requests and bytes,
-/// and how fast it is to be on a phone's storage and here.
+/// States what starting cold is to take with executables that were compacted after launches, in units of without:
+/// requests and bytes, and how fast it is to be on a phone's storage and here.
 const STARTED: [(&str, Bound); 4] = [
     (programs::REQUESTS, Bound::AtMost(0.15)),
     (programs::READ, Bound::AtMost(0.5)),

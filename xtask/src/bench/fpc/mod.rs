@@ -33,7 +33,7 @@ const POLICIES: [&str; 5] = [
     "--policy record",
 ];
 
-/// How file systems of the kernel take part that can compress, beside as they are.
+/// States how file systems of the kernel take part that can compress, beside as they are.
 const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ("btrfs", c"nodiscard,compress-force=lzo"),
     ("btrfs", c"nodiscard,compress-force=zstd:3"),

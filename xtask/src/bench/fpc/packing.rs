@@ -14,7 +14,7 @@ use crate::bench::write::native::Memory;
 /// The goals look for it.
 pub(super) const AMPLIFIED: &str = "packing: blocks for each that would do";
 
-/// What SQLite writes.
+/// States what SQLite writes.
 const CLASSES: [&str; 2] = ["database", "journal"];
 
 /// Runs the part.

@@ -1,4 +1,4 @@
-//! What a trace is like.
+//! Portrait of a trace.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::bench::log::traces::{Filter, Recorded};
 
 const PAGE: usize = 4096;
-/// What the paper calls small, in pages.
+/// States what the paper calls small, in pages.
 const SMALL_PAGES: usize = 4;
 
 /// Bytes before and after compression, each page for itself.
@@ -19,7 +19,7 @@ pub(super) struct Squeezed {
     pub(super) after: u64,
 }
 
-/// What SQLite did in a trace, and what part of it all that was.
+/// Holds what SQLite did in a trace, and what part of it all that was.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Portrait {
     pub(super) writes: u64,
@@ -34,7 +34,7 @@ pub(super) struct Portrait {
     pub(super) small_batches: u64,
     pub(super) databases: Squeezed,
     pub(super) journals: Squeezed,
-    /// What everybody wrote.
+    /// Holds what everybody wrote.
     pub(super) all_bytes: u64,
 }
 
@@ -71,10 +71,10 @@ struct Painter {
     encoder: Lz4Encoder,
 }
 
-/// What is to be known of a file.
+/// Holds what is to be known of a file.
 #[derive(Default)]
 struct Changed {
-    /// Where the last write ended.
+    /// Tells where the last write ended.
     end: u64,
     pages: BTreeSet<usize>,
 }
@@ -122,7 +122,7 @@ impl Painter {
             .extend(offset as usize / PAGE..(end as usize).div_ceil(PAGE));
     }
 
-    /// What is cut off need not be written any more.
+    /// Drops what is cut off, which need not be written any more.
     fn truncate(&mut self, path: &str, size: u64) {
         if let Some(file) = self.files.get_mut(path) {
             drop(file.pages.split_off(&(size as usize).div_ceil(PAGE)));
@@ -155,7 +155,7 @@ impl Painter {
         sum.after += after as u64;
     }
 
-    /// What nobody synced is written some day.
+    /// Writes what nobody synced, which happens some day.
     fn finish(&mut self) {
         let paths: Vec<String> = self.files.keys().cloned().collect();
         for path in paths {

@@ -27,7 +27,7 @@ pub(super) const LAUNCHES: usize = 3;
 /// Policies that go with compression in the background: those that leave executables alone as they are written.
 const COMPACTED: [&str; 2] = [" --policy paper", " --policy record"];
 
-/// What of a program's start is measured; the goals look for it.
+/// States what of a program's start is measured; the goals look for it.
 pub(super) const START: &str = "start";
 pub(super) const REQUESTS: &str = "requests to read";
 pub(super) const READ: &str = "read";

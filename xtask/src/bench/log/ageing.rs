@@ -36,7 +36,7 @@ const HOT_ONE_OF: u64 = 5;
 /// Of a hundred writes, those that go to hot blocks.
 const HOT_WRITES: u64 = 80;
 
-/// What a turn finds.
+/// States what a turn finds.
 pub(in crate::bench) const METRICS: [(&str, Unit); 3] = [
     ("bytes written to the device for each byte", Unit::Times),
     ("overwritten", Unit::BytesPerSecond),
@@ -47,10 +47,10 @@ pub(super) const AMPLIFICATION: &str = "ageing: bytes written to the device for 
 /// The share of which the goal speaks.
 pub(super) const FULLEST: &str = "90 % full";
 
-/// What files are.
+/// Holds what files are.
 #[derive(Clone, Copy)]
 pub(in crate::bench) struct Kind {
-    /// How their names end.
+    /// Tells how their names end.
     pub(in crate::bench) suffix: &'static str,
     /// Of each 512 bytes, those that look random; the others are all the same.
     pub(in crate::bench) noise: usize,
@@ -62,7 +62,7 @@ const FILES: Kind = Kind {
 };
 const UNIT: usize = 512;
 
-/// Where writes go.
+/// Tells where writes go.
 #[derive(Clone, Copy)]
 pub(in crate::bench) enum Pattern {
     Uniform,
@@ -70,7 +70,7 @@ pub(in crate::bench) enum Pattern {
     Mixed,
 }
 
-/// What the figures must be seen beside.
+/// States what the figures must be seen beside.
 const THEORY: &str = "ageing: where writes go anywhere, greedy cleaning is the best there is, and it writes 1 / (1 - u) blocks for each, with u from \
     (1 - u) / -ln u = U, the share of all blocks of the device that is valid: 2.2 for U = 0.75, 2.7 for 0.8, 3.5 for 0.85, 5.2 for 0.9. \
     A share of what statfs says is a smaller share of the device, by what is held in reserve; `filled` says how much it was";
@@ -126,10 +126,10 @@ pub(in crate::bench) fn turn(
     Ok(vec![written / bytes, bytes / seconds, filled as f64])
 }
 
-/// What files hold.
+/// Holds what files hold.
 struct Content {
     kind: Kind,
-    /// How often each block of each file was written.
+    /// Tells how often each block of each file was written.
     files: Vec<Vec<u32>>,
     /// The first block of each file, if all were one.
     starts: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What the log is to reach, beside what F2FS wrote for the same traces and beside ext4 in the same run.
+//! Goals that the log is to reach, beside what F2FS wrote for the same traces and beside ext4 in the same run.
 
 use super::ageing::{AMPLIFICATION, FULLEST};
 use super::memory::PEAK;
@@ -14,7 +14,7 @@ const RECOVERY_SECONDS_MAX: f64 = 1.0;
 const SEQUENTIAL_MIN: f64 = 0.7;
 /// The ceiling of a mount that is told nothing, in MiB.
 const CEILING: f64 = 32.0;
-/// What a daemon may hold besides: its program and stacks, a buffer of 1 MiB for each worker, 4 MiB on their way
+/// States what a daemon may hold besides: its program and stacks, a buffer of 1 MiB for each worker, 4 MiB on their way
 /// to the device, and the tables.
 const BESIDES: f64 = 16.0;
 const MIB: f64 = (1 << 20) as f64;
@@ -78,7 +78,7 @@ fn ours(one: &Comparison) -> Option<f64> {
     side.name.starts_with(OURS).then(|| side.median())?
 }
 
-/// What comparisons tell, and where.
+/// Returns what comparisons tell, and where.
 fn found<'a>(
     comparisons: impl Iterator<Item = &'a Comparison>,
     figure: impl Fn(&Comparison) -> Option<f64>,

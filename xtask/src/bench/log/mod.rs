@@ -44,7 +44,7 @@ const PARTS: [Part; 6] = [
     ("memory", memory::memory),
 ];
 
-/// What everybody is measured by.
+/// States what everybody is measured by.
 const YARDSTICKS: [Yardstick; 5] = [
     Yardstick {
         label: "of ext4",
@@ -70,7 +70,7 @@ const YARDSTICKS: [Yardstick; 5] = [
 
 /// A benchmark of logs that runs.
 pub(super) struct Bench<'a> {
-    /// What it is called.
+    /// Holds what it is called.
     name: &'static str,
     pub(super) options: &'a Options,
     pub(super) anteros: PathBuf,
@@ -83,7 +83,7 @@ pub(super) struct Bench<'a> {
     pub(super) comparisons: Vec<Comparison>,
 }
 
-/// What makes a benchmark: parts, who takes part in it, what all are measured by, and what is to be reached.
+/// Holds what makes a benchmark: parts, who takes part in it, what all are measured by, and what is to be reached.
 pub(super) struct Plan {
     pub(super) name: &'static str,
     pub(super) parts: &'static [Part],
@@ -188,7 +188,7 @@ impl Bench<'_> {
         self.systems = systems;
     }
 
-    /// Whether somebody takes part.
+    /// Returns whether somebody takes part.
     pub(in crate::bench) fn is_asked_for(&self, name: &str) -> bool {
         let words = &self.options.contenders;
         words.is_empty() || words.iter().any(|word| name.contains(&**word))

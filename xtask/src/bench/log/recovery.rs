@@ -18,7 +18,7 @@ use crate::run::run;
 const DEVICE_BYTES: u64 = 4 << 30;
 /// Such a time that no checkpoint comes by itself.
 const NO_CHECKPOINT: [&str; 2] = ["--checkpoint", "3600"];
-/// How many files of how many bytes: 200 MB.
+/// States how many files of how many bytes: 200 MB.
 const FILES: [(u64, usize); 2] = [(200, 1_000_000), (12_500, 16_000)];
 
 /// The goals look for it.

@@ -1,4 +1,4 @@
-//! Who takes part: our log, file systems of the kernel, and mirrors of a directory on one of them.
+//! Participants: our log, file systems of the kernel, and mirrors of a directory on one of them.
 
 use std::ffi::{CStr, OsString};
 use std::fs::{self, File};
@@ -140,7 +140,7 @@ impl System {
         self.ask(&["log", "compact", "--json"], directory)
     }
 
-    /// What a mounted log of ours has counted.
+    /// Returns what a mounted log of ours has counted.
     ///
     /// # Errors
     /// When it is no log, or does not answer.
@@ -148,7 +148,7 @@ impl System {
         self.ask(&["stat", "--json"], directory)
     }
 
-    /// What our program answers of something, as JSON.
+    /// Returns what our program answers of something, as JSON.
     ///
     /// # Errors
     /// When this is none of ours, or it fails.
@@ -244,7 +244,7 @@ impl System {
         }
     }
 
-    /// What mounts our log.
+    /// Returns what mounts our log.
     fn log_mount(&self, node: &Path, directory: &Path) -> Outcome<Command> {
         let How::Log(program, arguments) = &self.how else {
             return Err("no log".into());
@@ -292,7 +292,7 @@ pub(in crate::bench) struct Stand {
 }
 
 impl Stand {
-    /// Where one writes.
+    /// Returns where one writes.
     pub(in crate::bench) fn directory(&self) -> &Path {
         &self.directory
     }

@@ -23,11 +23,11 @@ pub(in crate::bench) struct Recorded {
     pub(in crate::bench) source: Source,
     /// Nothing but the databases, their journals, and the syncs of directories behind those.
     pub(in crate::bench) is_sqlite_alone: bool,
-    /// What F2FS wrote for it until it was replayed and synced, in MiB (`mode=lfs`, Linux 6.1 in a guest).
+    /// Holds what F2FS wrote for it until it was replayed and synced, in MiB (`mode=lfs`, Linux 6.1 in a guest).
     pub(in crate::bench) f2fs_mib: Option<f64>,
 }
 
-/// Where a trace comes from.
+/// Tells where a trace comes from.
 pub(in crate::bench) enum Source {
     /// The repository.
     Kept(&'static str),
@@ -68,7 +68,7 @@ pub(in crate::bench) const UNMOUNTED: &str = "traces: written to the device unti
 /// The same.
 pub(in crate::bench) const SYNCED: &str = "traces: writes and the fsync behind them, mean";
 
-/// What it took, and what a phone's storage would take for what the device was sent.
+/// States what it took, and what a phone's storage would take for what the device was sent.
 pub(in crate::bench) const ON_A_PHONE: &str = "traces: replay on a phone's storage";
 
 /// Enough for all of them.
@@ -144,7 +144,7 @@ impl Recorded {
         Ok(Trace::open(path)?)
     }
 
-    /// What of the trace is done.
+    /// Returns what of the trace is done.
     fn filter(&self) -> Outcome<Filter> {
         match self.is_sqlite_alone {
             true => Filter::sqlite(self.open()?),
@@ -153,14 +153,14 @@ impl Recorded {
     }
 }
 
-/// What of a trace is done.
+/// Tells what of a trace is done.
 pub(in crate::bench) enum Filter {
     All,
     Sqlite {
         databases: HashSet<String>,
         /// Everything that was written to: what else is synced is a directory.
         files: HashSet<String>,
-        /// Whether the call before was one of SQLite.
+        /// Tells whether the call before was one of SQLite.
         is_behind: bool,
     },
 }
@@ -186,7 +186,7 @@ impl Filter {
         })
     }
 
-    /// Whether a record is done, the ones before it having been asked about.
+    /// Returns whether a record is done, the ones before it having been asked about.
     pub(in crate::bench) fn passes(&mut self, record: &Record) -> bool {
         let Self::Sqlite {
             databases,
@@ -215,7 +215,7 @@ fn database_of_journal(path: &str) -> Option<&str> {
     endings.iter().find_map(|ending| path.strip_suffix(ending))
 }
 
-/// How long calls took, in seconds.
+/// Describes how long calls took, in seconds.
 struct Times {
     /// Each call that syncs, the shortest first.
     syncs: Vec<f64>,

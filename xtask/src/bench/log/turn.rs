@@ -11,7 +11,7 @@ use crate::bench::place::Place;
 use crate::bench::read::drop_caches;
 use crate::bench::write::tally::{Tally, Tracing};
 
-/// What the log discards at once, in sectors: a segment.
+/// States what the log discards at once, in sectors: a segment.
 const DISCARD_SECTORS: u64 = 4096;
 
 /// A system that has its turn. Its device is gone when it is dropped.
@@ -24,7 +24,7 @@ pub(in crate::bench) struct Turn<'a> {
     device: LoopDevice,
 }
 
-/// What a device had written at some moment, and the discards from then on.
+/// Holds what a device had written at some moment, and the discards from then on.
 struct Counted {
     before: u64,
     discards: Option<Tally>,
@@ -73,7 +73,7 @@ impl Bench<'_> {
 }
 
 impl Turn<'_> {
-    /// What is mounted.
+    /// Returns what is mounted.
     ///
     /// # Errors
     /// When it is not, now.
@@ -81,7 +81,7 @@ impl Turn<'_> {
         Ok(self.stand.as_ref().ok_or("nothing is mounted")?)
     }
 
-    /// Where one writes.
+    /// Returns where one writes.
     ///
     /// # Errors
     /// When nothing is mounted, now.

@@ -1,4 +1,4 @@
-//! What is written and read.
+//! Workloads of reading and writing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::bench::write::workload::{content, in_turns};
 pub(super) struct Workload {
     pub(super) name: &'static str,
     pub(super) unit: Unit,
-    /// What must be there before, if anything.
+    /// Holds what must be there before, if anything.
     pub(super) prepare: Option<fn(&Path) -> Outcome>,
     /// Does it, and says how much: bytes, or pieces.
     pub(super) work: fn(&Path) -> Outcome<f64>,

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::bench::report::Unit;
 use crate::bench::tree;
 
-/// What is asked for.
+/// States what is asked for.
 const REQUESTED_BYTES: u64 = 16 << 20;
 
 const PATTERNS: [(&str, Pattern); 3] = [

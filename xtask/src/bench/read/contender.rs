@@ -1,4 +1,4 @@
-//! Who takes part: an image with a way to mount it.
+//! Participants: an image with a way to mount it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +22,7 @@ pub(super) struct Contender {
     pub(super) how: How,
 }
 
-/// How an image is mounted.
+/// Tells how an image is mounted.
 #[derive(Clone)]
 pub(super) enum How {
     /// By a daemon: its command, but for the image and the directory, which come last.
@@ -151,7 +151,7 @@ impl contest::Contender for Contender {
 }
 
 impl Served {
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }

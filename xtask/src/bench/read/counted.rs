@@ -9,13 +9,13 @@ use super::{Bench, State};
 use crate::Outcome;
 use crate::bench::device::Store;
 
-/// How long we wait for what the kernel reads ahead after the last read.
+/// States how long we wait for what the kernel reads ahead after the last read.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// An image with such a device.
 pub(super) struct Counted {
     image: PathBuf,
-    /// Where the mount itself has no loop device.
+    /// Tells where the mount itself has no loop device.
     store: Option<Store>,
 }
 

@@ -29,7 +29,7 @@ pub(super) const EROFS_64K: Format = Format::Erofs(&["-zlz4hc", "-C65536"]);
 /// Pclusters of up to 1 MiB with the slowest codec.
 pub(super) const EROFS_LZMA_1M: Format = Format::Erofs(&["-zlzma", "-C1048576"]);
 
-/// What ext4 needs beside the data: a share of it, and bytes besides.
+/// States what ext4 needs beside the data: a share of it, and bytes besides.
 const EXT4_SHARE: u64 = 4;
 const EXT4_BYTES: u64 = 64 << 20;
 
@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// What the kernel calls the file system.
+    /// Returns what the kernel calls the file system.
     pub(super) fn kernel_name(&self) -> &'static str {
         match self {
             Self::Erofs(_) => "erofs",
@@ -112,7 +112,7 @@ impl Format {
     }
 }
 
-/// How large an ext4 must be for a tree.
+/// Returns how large an ext4 must be for a tree.
 fn ext4_bytes(corpus: &Path) -> Outcome<u64> {
     let bytes = crate::bench::tree::stored_bytes(corpus)?;
     Ok(bytes + bytes / EXT4_SHARE + EXT4_BYTES)

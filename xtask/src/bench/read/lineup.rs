@@ -1,4 +1,4 @@
-//! Which contenders meet.
+//! Contenders that meet.
 
 use std::env;
 use std::path::Path;

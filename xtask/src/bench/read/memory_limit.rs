@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a program has, its page cache included.
+/// States what a program has, its page cache included.
 const LIMIT_BYTES: u64 = 32 << 20;
 
-/// Where control groups that limit memory are made, and the file of a group that holds the limit: version 2, then 1.
+/// States where control groups that limit memory are made, and the file of a group that holds the limit: version 2,
+/// then 1.
 const HIERARCHIES: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup", "cgroup.controllers", "memory.max"),
     (

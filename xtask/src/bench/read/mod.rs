@@ -50,7 +50,7 @@ const PARTS: [Part; 7] = [
     ("walk", walk::walk),
 ];
 
-/// What of the image is in the page cache when reading begins.
+/// Tells what of the image is in the page cache when reading begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Cold,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench::random::Random;
 
-/// What one call reads.
+/// States what one call reads.
 pub(super) const BLOCK: usize = 4096;
 /// A stride reads one block of so many.
 const STRIDE_BLOCKS: u64 = 32;
@@ -25,7 +25,7 @@ pub(super) enum Pattern {
     Stride,
 }
 
-/// What was read.
+/// Holds what was read.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
     pub(super) bytes: u64,

@@ -17,14 +17,14 @@ use crate::bench::tree;
 
 /// The most that is read one after the other.
 const SEQUENTIAL_BYTES: u64 = 512 << 20;
-/// What is read at random places, which a warm image yields much faster.
+/// States what is read at random places, which a warm image yields much faster.
 const RANDOM_COLD_BYTES: u64 = 16 << 20;
 const RANDOM_WARM_BYTES: u64 = 64 << 20;
 /// The same from large pclusters, each of which may have to be decoded for each block.
 const RANDOM_BIG_BYTES: u64 = 8 << 20;
 /// Files up to this length are put into images with large pclusters too, which take long to make.
 const BIG_FILE_BYTES_MAX: u64 = 256 << 20;
-/// How many blocks are read at random places of a tree.
+/// States how many blocks are read at random places of a tree.
 const RANDOM_TREE_BLOCKS: u64 = 16_384;
 
 /// Each pattern with its number of readers.

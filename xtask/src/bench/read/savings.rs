@@ -23,13 +23,13 @@ use crate::run::output;
 
 /// The savings that are wanted, in percent.
 const LEVELS: [f64; 10] = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0];
-/// How far a block's savings may be from them.
+/// States how far a block's savings may be from them.
 const TOLERANCE: f64 = 2.0;
-/// How many blocks of a kind take turns, at the most.
+/// States how many blocks of a kind take turns, at the most.
 const KINDS_MAX: usize = 256;
 /// The size of each file.
 const FILE_BYTES: u64 = 256 << 20;
-/// What is read at random places.
+/// States what is read at random places.
 const RANDOM_BYTES: u64 = 16 << 20;
 
 /// A part of a file that one pcluster holds.

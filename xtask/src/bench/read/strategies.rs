@@ -16,7 +16,7 @@ use crate::run::output;
 
 /// The first is what the daemon does by itself, which the others are compared with.
 const STRATEGIES: [&str; 5] = ["auto", "vmap", "buffer", "rolling", "in-place"];
-/// How much is read.
+/// States how much is read.
 const BYTES: u64 = 512 << 20;
 
 /// Runs the part on each corpus that is one file.
@@ -66,7 +66,7 @@ pub(super) fn strategies(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// How many of the extents that the daemon has decoded it decoded in place.
+/// Returns how many of the extents that the daemon has decoded it decoded in place.
 fn in_place_percent(anteros: &Path, mount: &Path) -> Outcome<f64> {
     let stat = output(Command::new(anteros).args(["stat", "--json"]).arg(mount))?;
     let share = in_place_share(&serde_json::from_str(&stat)?);

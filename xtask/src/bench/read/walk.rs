@@ -12,7 +12,7 @@ use crate::bench::report::Unit;
 use crate::bench::tree;
 use crate::run::output;
 
-/// What is run in the mount. Each tells on its output how much it found.
+/// States what is run in the mount. Each tells on its output how much it found.
 const WALKS: [(&str, &str); 3] = [
     ("find", "find . | wc -l"),
     ("ls -lR", "ls -lR . | wc -l"),

@@ -91,7 +91,7 @@ fn writes() -> [(&'static str, String); 4] {
     WRITES.map(|(event, filter)| (event, filter.to_owned()))
 }
 
-/// What is counted without tracing, which would cost something itself.
+/// Returns what is counted without tracing, which would cost something itself.
 fn costs(bench: &Bench, native: &Native, way: &Way) -> Outcome<Vec<f64>> {
     let (_, counters) = bench.counted(native, way, &SEQUENTIAL)?;
     let Counters {

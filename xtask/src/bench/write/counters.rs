@@ -1,4 +1,4 @@
-//! What the kernel counts while something is written.
+//! Counters of the kernel while something is written.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) struct Counters {
     pub(super) device: Traffic,
 }
 
-/// What the threads of a process did, as far as they live.
+/// Holds what the threads of a process did, as far as they live.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Threads {
     pub(super) switches: u64,
@@ -36,7 +36,7 @@ impl Counters {
         })
     }
 
-    /// What was counted since an earlier moment.
+    /// Returns what was counted since an earlier moment.
     pub(super) fn since(&self, before: &Self) -> Self {
         let (daemon, device) = (&before.daemon, &before.device);
         Self {

@@ -48,7 +48,7 @@ pub(super) fn creation(bench: &mut Bench) -> Outcome {
 }
 
 impl Bench<'_> {
-    /// How fast the daemon is that does nothing.
+    /// Returns how fast the daemon is that does nothing.
     fn idle(&self, workload: &Workload, io_uring: bool) -> Outcome<f64> {
         let directory = self.place.directory("mount")?;
         let options = MountOptions {

@@ -1,4 +1,5 @@
-//! What writing through a mirror is to reach, beside the native file system, the paper's starting point and libfuse.
+//! Goals that writing through a mirror is to reach, beside the native file system, the paper's starting point and
+//! libfuse.
 
 use super::calls::WRITE_CALLS;
 use super::throttled::TO_THE_DEVICE;
@@ -10,12 +11,12 @@ use crate::bench::report::Comparison;
 
 /// Beginnings of the metrics that are patterns of writing.
 const PATTERNS: [&str; 3] = ["throughput: ", "sqlite: ", "trees: "];
-/// What counts as not slower.
+/// States what counts as not slower.
 const LEVEL: f64 = 0.95;
 /// The write calls of the paper's buffer.
 const PAPER_CALLS: f64 = 249.0;
 
-/// What a goal is about.
+/// Tells what a goal is about.
 #[derive(Clone, Copy)]
 enum On {
     LargeRecords,
@@ -26,7 +27,7 @@ enum On {
     AnyPattern,
 }
 
-/// How fast the best of some ways is to be, in units of another way.
+/// Describes how fast the best of some ways is to be, in units of another way.
 struct Wanted(&'static [&'static str], &'static str, On, f64);
 
 const WANTED: [Wanted; 11] = [
@@ -99,7 +100,7 @@ fn place(one: &Comparison) -> String {
     format!("{}, {}", one.subject, one.metric)
 }
 
-/// How fast the best of some ways is, in units of another way.
+/// Returns how fast the best of some ways is, in units of another way.
 fn best(one: &Comparison, ways: &[&str], than: &str) -> Option<f64> {
     let shares = ways
         .iter()

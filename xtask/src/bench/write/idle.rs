@@ -21,7 +21,7 @@ const REFUSED: FsError = FsError::Unsupported;
 /// The file system.
 pub(super) struct Idle {
     made: AtomicU64,
-    /// Where all that is written goes.
+    /// Tells where all that is written goes.
     file: File,
 }
 

@@ -1,4 +1,4 @@
-//! Which ways and which native file systems take part.
+//! Ways and native file systems that take part.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ const OURS: [&str; 6] = [
     "--data daemon --unit 4K",
 ];
 
-/// Where the kernel offers FUSE over io_uring, which ours take: as it would be without.
+/// States where the kernel offers FUSE over io_uring, which ours take: as it would be without.
 const OURS_WITHOUT_RINGS: &str = "--no-io-uring";
 
 /// The same for libfuse's, which takes it only if told to.

@@ -46,7 +46,7 @@ use way::Way;
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
-/// What makes a native file system.
+/// Holds what makes a native file system.
 type MakeNative = fn(&Place, &'static Kind) -> Outcome<Native>;
 
 const PARTS: [Part; 10] = [
@@ -62,7 +62,7 @@ const PARTS: [Part; 10] = [
     ("trees", trees::trees),
 ];
 
-/// What every way is measured by.
+/// States what every way is measured by.
 const YARDSTICKS: [Yardstick; 4] = [
     Yardstick {
         label: "of native",
@@ -82,7 +82,7 @@ const YARDSTICKS: [Yardstick; 4] = [
     },
 ];
 
-/// What is compared: on what, where that lies on the metrics' scale if they have one, and the metrics.
+/// Holds what is compared: on what, where that lies on the metrics' scale if they have one, and the metrics.
 struct Subject<'a> {
     name: &'a str,
     at: Option<f64>,

@@ -22,7 +22,7 @@ const DEVICE_BYTES: u64 = 3 << 30;
 /// A kind of native file system.
 pub(in crate::bench) struct Kind {
     pub(in crate::bench) name: &'static str,
-    /// What makes one, which leaves nothing to be done later and discards nothing.
+    /// Holds what makes one, which leaves nothing to be done later and discards nothing.
     mkfs: &'static [&'static str],
     options: Option<&'static CStr>,
 }
@@ -109,7 +109,7 @@ impl Kind {
         mount(node, directory, self.name, MountFlags::empty(), options)
     }
 
-    /// Why it cannot take part, if so.
+    /// Returns why it cannot take part, if so.
     pub(in crate::bench) fn missing(&self) -> Option<String> {
         load(self.name);
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -178,7 +178,7 @@ impl Native {
         })
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }

@@ -52,7 +52,7 @@ pub(super) fn sqlite(bench: &mut Bench) -> Outcome {
     })
 }
 
-/// What SQLite is told to do.
+/// Returns what SQLite is told to do.
 pub(in crate::bench) fn text(journal: &str, rows: usize) -> Outcome<String> {
     let mut script = format!(
         "pragma journal_mode={journal};\ncreate table t(number integer primary key, word text);\n"
@@ -66,7 +66,7 @@ pub(in crate::bench) fn text(journal: &str, rows: usize) -> Outcome<String> {
     Ok(script)
 }
 
-/// How long it takes; afterwards all rows must be there.
+/// Returns how long it takes; afterwards all rows must be there.
 pub(in crate::bench) fn seconds(
     sqlite3: &Path,
     script: &Path,

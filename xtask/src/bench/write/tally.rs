@@ -79,7 +79,7 @@ impl Tally {
         Ok(fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))?)
     }
 
-    /// How many there were.
+    /// Returns how many there were.
     ///
     /// # Errors
     /// When the kernel does not tell.

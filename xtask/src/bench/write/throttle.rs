@@ -15,7 +15,7 @@ use super::here::Here;
 use crate::Outcome;
 use crate::bench::place::Place;
 
-/// What the paper's device writes, in bytes per second.
+/// States what the paper's device writes, in bytes per second.
 pub(super) const PAPER_RATE: f64 = 40e6;
 
 /// A mount of a directory that writes slowly, until dropped.
@@ -54,13 +54,13 @@ impl Throttle {
         })
     }
 
-    /// Where the files of the source are written slowly.
+    /// Returns where the files of the source are written slowly.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 }
 
-/// When what was written so far is done.
+/// Tells when what was written so far is done.
 struct Pace {
     rate: f64,
     done: Instant,
@@ -74,7 +74,7 @@ impl Pace {
         }
     }
 
-    /// When some more bytes are done. Sleeping too long is made up for by the next ones, idling is not.
+    /// Returns when some more bytes are done. Sleeping too long is made up for by the next ones, idling is not.
     fn due(&mut self, bytes: u64, now: Instant) -> Instant {
         let since = self.done.max(now - SLACK);
         self.done = since + Duration::from_secs_f64(bytes as f64 / self.rate);
@@ -82,7 +82,7 @@ impl Pace {
     }
 }
 
-/// How much too long a sleep may be and still be made up for.
+/// States how much too long a sleep may be and still be made up for.
 const SLACK: Duration = Duration::from_millis(20);
 
 fn sleep_until(when: Instant) {

@@ -16,7 +16,7 @@ const NAME: &str = "one file of 256 MiB in records of 512 KiB";
 const WORKLOAD: Workload = one_file(NAME, 256 << 20, |directory| {
     in_turns(directory, 1, 512 << 10, 256 << 20)
 });
-/// What is written to the device itself, in MiB.
+/// States what is written to the device itself, in MiB.
 const RAW_MIB: u64 = 128;
 
 /// The goals look for it.
@@ -55,7 +55,7 @@ pub(super) fn throttled(bench: &mut Bench) -> Outcome {
     })
 }
 
-/// How fast the device is without a file system.
+/// Returns how fast the device is without a file system.
 fn raw_rate(bench: &Bench) -> Outcome<f64> {
     let memory = Memory::new(bench.place, None)?;
     let throttle = Throttle::mount(bench.place, &memory.directory, PAPER_RATE)?;

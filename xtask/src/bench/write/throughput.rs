@@ -31,7 +31,7 @@ pub(super) fn throughput(bench: &mut Bench) -> Outcome {
     })
 }
 
-/// What the comparison of a workload is called.
+/// Returns what the comparison of a workload is called.
 pub(super) fn metric(workload: &str, state: &str) -> String {
     format!("throughput: {workload}, {state}")
 }

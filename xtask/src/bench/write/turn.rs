@@ -14,16 +14,16 @@ use crate::Outcome;
 use crate::bench::mounted::Daemon;
 use crate::bench::place::Place;
 
-/// How long nothing is done before the time is taken: daemons go on starting when the mount stands, and those of the
-/// turn before go on ending.
+/// States how long nothing is done before the time is taken: daemons go on starting when the mount stands, and those of
+/// the turn before go on ending.
 pub(super) const REST: Duration = Duration::from_millis(100);
 
 /// A directory that is written to in some way, until dropped.
 pub(super) struct Served {
     daemon: Option<Daemon>,
-    /// Where one writes.
+    /// Tells where one writes.
     pub(super) directory: PathBuf,
-    /// Where it comes to lie.
+    /// Tells where it comes to lie.
     pub(super) source: PathBuf,
 }
 

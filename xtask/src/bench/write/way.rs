@@ -59,7 +59,7 @@ impl Way {
         }
     }
 
-    /// Whether it is that, and if so, how it is asked.
+    /// Returns whether it is that, and if so, how it is asked.
     pub(super) fn is_idle(&self) -> Option<bool> {
         match self.how {
             How::Idle { io_uring } => Some(io_uring),

@@ -1,4 +1,4 @@
-//! What is written.
+//! Workloads of writing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -14,9 +14,9 @@ use crate::bench::random::Random;
 /// Something to write.
 pub(super) struct Workload {
     pub(super) name: &'static str,
-    /// How it is told.
+    /// Tells how it is told.
     pub(super) unit: Unit,
-    /// What must be there before, made in the native file system.
+    /// Holds what must be there before, made in the native file system.
     pub(super) prepare: fn(&Path) -> Outcome,
     /// Writes in a directory, and says how much: bytes, or pieces.
     pub(super) work: fn(&Path) -> Outcome<f64>,
@@ -207,7 +207,7 @@ fn synced(directory: &Path) -> Outcome<f64> {
     Ok(SYNCED_RECORDS as f64)
 }
 
-/// What records are made of, as long as the longest.
+/// States what records are made of, as long as the longest.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     (0..1 << 20)
         .map(|index| ((index * 31) >> 3) as u8)

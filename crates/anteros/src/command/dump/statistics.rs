@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::row;
 use crate::output;
 
-/// How many file name extensions are printed for people.
+/// States how many file name extensions are printed for people.
 const EXTENSIONS_SHOWN: usize = 15;
 
 /// The statistics as scripts see them.

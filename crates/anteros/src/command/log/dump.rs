@@ -572,7 +572,7 @@ fn run_text(run: &Run) -> String {
     }
 }
 
-/// Where so many logical blocks lie.
+/// Returns where so many logical blocks lie.
 fn pointer_text(pointer: Pointer, count: u32) -> String {
     match pointer {
         Pointer::Hole => "a hole".into(),

@@ -22,12 +22,12 @@ const STEP: usize = 12;
 const CELL: usize = 10;
 /// Cells of a row.
 const COLUMNS: usize = 64;
-/// Where cells begin.
+/// States where cells begin.
 const TOP: usize = 30;
 /// From one entry of the legend to the next: across, and down.
 const LEGEND_STEP: (usize, usize) = (190, 18);
 const LEGEND_COLUMNS: usize = 4;
-/// What is least valid is still seen.
+/// Opacity by which what is least valid is still seen.
 const FAINTEST: f64 = 0.15;
 
 /// Draws segments as SVG under a title.

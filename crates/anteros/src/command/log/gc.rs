@@ -12,7 +12,7 @@ use crate::daemon::log::{CLEAN_ALL, CLEANING, Progress};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
-/// How often a daemon is asked whether it is done.
+/// States how often a daemon is asked whether it is done.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Clean a log until no segment is worth it, and write a checkpoint
@@ -104,7 +104,7 @@ pub fn wait(
     }
 }
 
-/// How far work is that was ordered.
+/// Returns how far work is that was ordered.
 pub fn progress(directory: &Path, name: &str) -> Result<Progress, Failure> {
     let told = attribute(directory, name).map_err(|e| Failure::system(directory, &e))?;
     told.as_deref()
@@ -112,7 +112,7 @@ pub fn progress(directory: &Path, name: &str) -> Result<Progress, Failure> {
         .ok_or_else(|| no_log(directory))
 }
 
-/// What is said of a directory where no log is mounted.
+/// Returns what is said of a directory where no log is mounted.
 pub fn no_log(directory: &Path) -> Failure {
     let message = format!("{}: no log is mounted here", directory.display());
     Failure::new(Kind::System, message)

@@ -18,7 +18,7 @@ pub struct Args {
     /// The file or block device
     device: PathBuf,
 
-    /// How large it is to be (K, M, G, T); else as large as the file or device is
+    /// Size that it is to have (K, M, G, T); else as large as the file or device is
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
 }

@@ -32,7 +32,7 @@ pub fn json(numbers: &Numbers) -> Value {
     object.into()
 }
 
-/// What became of the content of each class.
+/// Returns what became of the content of each class.
 fn classes(numbers: &Numbers) -> impl Iterator<Item = (Class, ClassStatistics)> {
     let number = |what: &str, class: Class| {
         let class = class.name();
@@ -77,7 +77,7 @@ fn class_json(of: &ClassStatistics) -> Value {
     })
 }
 
-/// What was written and read of the content of a class, in a line; `None` if nothing was.
+/// Returns what was written and read of the content of a class, in a line; `None` if nothing was.
 fn class_line(class: Class, of: &ClassStatistics) -> Option<String> {
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     let mut said = Vec::new();
@@ -103,7 +103,7 @@ fn class_line(class: Class, of: &ClassStatistics) -> Option<String> {
     (!said.is_empty()).then(|| format!("{:<10} {}", class.name(), said.join("; ")))
 }
 
-/// Why bytes were written to the device, and how many.
+/// Returns why bytes were written to the device, and how many.
 fn causes(numbers: &Numbers) -> impl Iterator<Item = (String, u64)> {
     numbers
         .labelled("log_device_bytes_total")
@@ -120,7 +120,7 @@ fn amplification(numbers: &Numbers) -> Option<f64> {
     (user > 0).then(|| device as f64 / user as f64)
 }
 
-/// How full the packed blocks are, if there are any.
+/// Returns how full the packed blocks are, if there are any.
 pub fn packed_line(blocks: u64, slots: u64) -> Option<String> {
     (blocks > 0).then(|| {
         format!(

@@ -26,8 +26,8 @@ use numbers::Numbers;
 /// written and why, syncs, latencies, faults.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where `anteros mount --fuse`, `anteros passthru` or `anteros log mount` has mounted something, or a file that the
-    /// second of these shows
+    /// Directory on which `anteros mount --fuse`, `anteros passthru` or `anteros log mount` has mounted something, or a
+    /// file that the second of these shows
     path: PathBuf,
 
     /// As JSON
@@ -130,7 +130,7 @@ impl Args {
     }
 }
 
-/// What a mount tells of itself under this name; `None` if there is no such thing.
+/// Returns what a mount tells of itself under this name; `None` if there is no such thing.
 pub fn attribute(directory: &Path, name: &str) -> io::Result<Option<String>> {
     // Longer than the text ever is, and the most that an attribute may have.
     let mut value = vec![0; 64 << 10];
@@ -141,7 +141,7 @@ pub fn attribute(directory: &Path, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// What is recorded, if anything is.
+/// Returns what is recorded, if anything is.
 fn trace_line(numbers: &Numbers) -> Option<String> {
     numbers.has("trace_bytes").then(|| {
         format!(

@@ -39,7 +39,7 @@ impl Numbers {
         self.get(&format!("{name}_total")) as u64
     }
 
-    /// How many workers answer, and where they get their requests.
+    /// Returns how many workers answer, and where they get their requests.
     pub fn workers(&self) -> String {
         let over = match self.get("over_io_uring") {
             0.0 => "",
