@@ -9,9 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anteros_image::{Image, ImageFs};
+use anteros_image::{Image, ImageFs, check};
 use anteros_tests::combine::{combinations, in_parallel};
 use anteros_tests::host::HostFs;
 use anteros_tests::judge::{has_kernel, say};
@@ -167,6 +168,50 @@ fn what_mkfs_makes_reads_as_its_tree() {
         wrong.join("\n")
     );
     assert!(read >= 150, "only {read} images were judged");
+}
+
+/// What makes tails: compressed into the inode's block, into the packed inode, or into a block that they do not fill.
+const TAILS: [&str; 6] = [
+    "-zlz4 -Eztailpacking",
+    "-zlz4hc -Eztailpacking,legacy-compress",
+    "-zlz4 -b512 -Eztailpacking",
+    "-zlz4hc -C16384 -Eztailpacking",
+    "-zlz4 -Efragments",
+    "-zzstd,level=3 -Eztailpacking",
+];
+
+/// Files of a text that hardly shrinks, of all lengths from 20,000 bytes over two blocks in steps of 37.
+fn tails(dir: &Path) {
+    let mut state = 1_u64;
+    let mut text = |len: usize| -> Vec<u8> {
+        let mut letter = || {
+            state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+            33 + (state >> 16) as u8 % 64
+        };
+        (0..len).map(|_| letter()).collect()
+    };
+    for len in (20_000..20_000 + 2 * 4096).step_by(37) {
+        std::fs::write(dir.join(len.to_string()), text(len)).unwrap();
+    }
+}
+
+#[test]
+fn tails_of_every_length_are_clean() {
+    let Some(peers) = Peers::find() else { return };
+    let dir = TempDir::new_in(scratch()).unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    tails(&source);
+    for options in TAILS {
+        let image = dir.path().join("image");
+        let mut command = peers.command("mkfs.erofs");
+        command.args(["--quiet", "-d1"]).args(options.split(' '));
+        run(command.arg(&image).arg(&source)).unwrap();
+        let image = try_open(&image, 0, &[]).unwrap();
+        let report = check(&image, &Default::default(), &(), &AtomicBool::new(false));
+        assert!(report.is_clean(), "{options}: {:#?}", report.findings);
+        assert!(report.inodes > 200, "{options}");
+    }
 }
 
 /// The options of all combinations.
@@ -456,6 +501,10 @@ fn read(
     expected: &str,
 ) -> Result<Option<String>, String> {
     let image = open(image, extra, words).map_err(|e| e.to_string())?;
+    let report = check(&image, &Default::default(), &(), &AtomicBool::new(false));
+    if !report.is_clean() {
+        return Err(format!("a check finds {:?}", report.findings));
+    }
     let is_48bit = image.superblock().has_48bit();
     let found = manifest(&ImageFs::new(Arc::new(image))).map_err(|e| e.to_string())?;
     let expected = with_times_kept(expected, &found, words, is_48bit);

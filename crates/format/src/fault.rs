@@ -188,7 +188,9 @@ pub enum Corrupt {
     ExtentLength { offset: u64, len: u64 },
     #[error("the plain extent at {offset} has {len} bytes, its pcluster only {encoded}")]
     PlainLength { offset: u64, len: u64, encoded: u64 },
-    #[error("the extent at {offset} is compressed to {encoded} bytes, more than its {len}")]
+    #[error(
+        "the extent at {offset} is compressed to {encoded} bytes, more blocks than its {len} bytes fill"
+    )]
     Inflated { offset: u64, len: u64, encoded: u64 },
     #[error("the inline pcluster has {len} bytes and lies at {at:#x}, across the end of a block")]
     InlinePcluster { len: u64, at: u64 },

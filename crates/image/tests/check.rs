@@ -6,10 +6,11 @@ mod common;
 use std::sync::atomic::AtomicBool;
 
 use anteros_format::Nid;
-use anteros_format::inode::FORMAT_NLINK_1;
+use anteros_format::inode::{DataLayout, FORMAT_NLINK_1};
 use anteros_format::superblock::{RawDeviceSlot, SUPERBLOCK_OFFSET};
 use anteros_image::{CheckOptions, Severity, check};
-use common::{FIXTURES, Fixture};
+use common::{FIXTURES, Fixture, file_inode};
+use zerocopy::IntoBytes;
 
 #[test]
 fn sound_images_have_no_faults() {
@@ -293,6 +294,57 @@ fn streams_that_are_longer_than_one_of_their_extents() {
         second.offset
     );
     assert!(faults[0].starts_with(&words), "{faults:?}");
+}
+
+/// An image of a file of full indexes, which has one lz4 pcluster of literals in a block, zeros in front of them.
+fn tail_in_a_block(content: &[u8]) -> Fixture {
+    let mut stream = vec![0xf0];
+    let mut more = content.len() - 15;
+    while more >= 255 {
+        stream.push(255);
+        more -= 255;
+    }
+    stream.push(more as u8);
+    stream.extend(content);
+    let mut block = vec![0; 4096 - stream.len()];
+    block.extend(stream);
+    let (image, at) = Fixture::read("lz4hc-full-16k").append(&block);
+    let mut inode = file_inode(DataLayout::CompressedFull, content.len() as u64);
+    // The count of what follows the block's number belongs to compressed files.
+    inode.i_u = 1.into();
+    let mut inode = inode.as_bytes().to_vec();
+    inode.extend([0; 16]); // map header: lz4, lclusters of a block
+    inode.extend([1, 0, 0, 0]); // a head at byte 0
+    inode.extend(at.to_le_bytes());
+    image.with_inode("data/words", &inode)
+}
+
+#[test]
+fn tails_shorter_than_the_block_that_they_are_compressed_to() {
+    for len in [15, 100, 4000, 4074, 4078] {
+        let content: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
+        let image = tail_in_a_block(&content);
+        assert_eq!(image.content("data/words").unwrap(), content, "{len}");
+        let faults = image.sealed().faults();
+        let about_it = faults
+            .iter()
+            .filter(|fault| fault.contains("compressed to"));
+        assert_eq!(about_it.count(), 0, "{len} bytes: {faults:?}");
+    }
+}
+
+#[test]
+fn extents_that_take_more_blocks_than_they_would_as_they_are() {
+    let image = Fixture::read("lz4hc-full-16k");
+    let words = "compressed to 32768 bytes, more blocks than its 28131 bytes fill";
+    let image = image.index("data/words", 1, |entry| {
+        entry.di_u = (1 << 11 | 8 | 6 << 16).into();
+    });
+    let faults = image.sealed().faults();
+    assert!(
+        faults.iter().any(|fault| fault.contains(words)),
+        "{faults:?}"
+    );
 }
 
 #[test]

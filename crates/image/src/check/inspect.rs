@@ -304,7 +304,11 @@ impl<'r, 'i> Inspector<'r, 'i> {
             self.run
                 .algorithms
                 .fetch_or(algorithm_bit(algorithm), Ordering::Relaxed);
-            if bytes > extent.len && !pcluster.partial && !pcluster.inline {
+            // Whole blocks are written: a tail may well be shorter than the one block that it is compressed to. It may
+            // not take more blocks than it would take as it is.
+            let block = u64::from(self.run.image.superblock().block_bytes());
+            let plain_bytes = extent.len.next_multiple_of(block);
+            if bytes > plain_bytes && !pcluster.partial && !pcluster.inline {
                 let (offset, len) = (extent.offset, extent.len);
                 let fault = Corrupt::Inflated {
                     offset,
