@@ -39,6 +39,8 @@ pub struct Options {
     pub inode_form: InodeForm,
     /// Gives every file the time of the image where keeping its own would take an extended inode.
     pub ignore_mtime: bool,
+    /// The time of the image, in seconds since 1970. Without it, that is the one which most files have.
+    pub image_time: Option<i64>,
     /// Gives every file this time, in seconds since 1970.
     pub fixed_time: Option<i64>,
     /// Lowers newer times to this one, in seconds since 1970 (`SOURCE_DATE_EPOCH`).
@@ -90,6 +92,7 @@ impl Default for Options {
             chunk_bytes: None,
             inode_form: InodeForm::Auto,
             ignore_mtime: false,
+            image_time: None,
             fixed_time: None,
             clamp_time: None,
             uuid: UuidChoice::FromContent,

@@ -1,16 +1,17 @@
 //! The image file.
 //!
 //! A new image is written beside its final name and renamed when it is complete, so that nobody
-//! ever sees half of one under that name; whatever goes wrong before removes it. Only block devices, and
+//! ever sees half of one under that name; whatever goes wrong before removes it. It gets the owner and the permissions
+//! of the file whose place it takes, but not its further names, which keep the old image. Only block devices, and
 //! files that keep something in front of the image, are written in place. There the superblock's
 //! block is cleared first and written last, so that what is unfinished is no image.
 //!
 //! All bytes pass through a hash, from which the image's UUID is made.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anteros_core::{FileDevice, Occupant};
@@ -125,6 +126,23 @@ fn refuse_occupied(path: &Path, device: &FileDevice, options: &Options) -> Resul
     }
 }
 
+/// Gives a new file the owner and the permissions of the one whose place it takes, as far as that is allowed: nobody else may
+/// read the new image than might read the old one.
+fn resemble(new: &File, old: &Path) {
+    let Ok(old) = std::fs::metadata(old) else {
+        return;
+    };
+    // Only root gives files away.
+    let _ = fchown(new, Some(old.uid()), Some(old.gid()));
+    let Ok(made) = new.metadata() else { return };
+    // What was meant for another group is not for this one.
+    let kept = match made.gid() == old.gid() {
+        true => 0o777,
+        false => 0o707,
+    };
+    let _ = new.set_permissions(Permissions::from_mode(old.mode() & kept));
+}
+
 impl Output {
     /// Opens the image; the first `reserved` bytes are left for the superblock.
     pub fn create(path: &Path, options: &Options, reserved: u64) -> Result<Self, Error> {
@@ -141,6 +159,7 @@ impl Output {
         } else {
             let temporary = temporary_name(path).map_err(fail)?;
             let device = FileDevice::create_writable(&temporary).map_err(fail)?;
+            resemble(device.file(), path);
             (device, Some(temporary))
         };
         let mut output = Self {

@@ -148,9 +148,9 @@ impl Plan {
     }
 }
 
-/// The time that most inodes have, the earliest of several such.
+/// The time that was asked for, else that which most inodes have, the earliest of several such.
 fn epoch(tree: &Tree, options: &Options) -> Timestamp {
-    if let Some(secs) = options.fixed_time {
+    if let Some(secs) = options.fixed_time.or(options.image_time) {
         return Timestamp { secs, nanos: 0 };
     }
     let mut counts: HashMap<Timestamp, u64> = HashMap::new();
