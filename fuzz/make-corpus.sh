@@ -100,8 +100,8 @@ theirs metabox -b512 -zlz4hc -C1024 -m1024
 theirs metabox-lzma -b512 -zlz4hc:lzma -C1024 -m1024:lzma --MZ=i
 theirs prefixes -b512 -x1 --xattr-prefix=user.org.example. --xattr-prefix=trusted.overlay.
 theirs prefixes-packed -b512 -zlz4hc -Efragments --xattr-prefix=user.org.example. --xattr-prefix=trusted.overlay.
-own plain -b512
-own lz4 -b512 -zlz4
+own plain -b512 -znone
+own lz4 -b512 -zlz4 -C512
 own lz4-full -b512 -zlz4hc -C2048 -Elegacy-compress
 own chunks -b512 --chunksize=1024 --holes=keep
 

@@ -20,9 +20,17 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Outcome;
 
-/// Build, mount, check and extract EROFS images.
+/// Build, mount, check and extract EROFS images; mirror directories; keep files in a log.
+///
+/// Of an option that is given more than once the last one counts.
 #[derive(Debug, Parser)]
-#[command(name = "anteros", version, max_term_width = 100, after_help = failure::STATUS_HELP)]
+#[command(
+    name = "anteros",
+    version,
+    max_term_width = 100,
+    args_override_self = true,
+    after_help = failure::STATUS_HELP
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,8 +59,11 @@ fn main() -> ExitCode {
     if anteros_fuse::is_guardian() {
         return failure::exit(daemon::guard());
     }
-    let cli =
-        Cli::try_parse_from(command::by_name(std::env::args_os())).unwrap_or_else(|e| e.exit());
+    let args: Vec<_> = std::env::args_os().collect();
+    if let Some(outcome) = command::peer::run(&args) {
+        return failure::exit(outcome);
+    }
+    let cli = Cli::try_parse_from(args).unwrap_or_else(|e| e.exit());
     failure::exit(run(cli.command))
 }
 

@@ -21,10 +21,10 @@ use crate::peers;
 
 /// The options of the images.
 const CONFIGURATIONS: [&[&str]; 6] = [
-    &["-zlz4"],
+    &["-zlz4", "-C4096"],
     &["-zlz4", "-C16384"],
     &["-zlz4", "-C65536"],
-    &["-zlz4hc,9"],
+    &["-zlz4hc,9", "-C4096"],
     &["-zlz4hc,9", "-C16384"],
     &["-zlz4hc,9", "-C65536"],
 ];

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use anteros_format::Nid;
-use anteros_format::features::Compat;
+use anteros_format::features::{Compat, Incompat};
 use anteros_format::inode::Inode;
 use anteros_image::{Encoding, Extent, Image, Location, Source};
 use serde::Serialize;
@@ -204,14 +204,26 @@ impl SuperblockView {
             label: output::name(sb.label()),
             compat: sb.compat.names(),
             incompat: sb.incompat.names(),
-            algorithms: sb.algorithms.iter().map(|a| a.name()).collect(),
-            largest_lz4_pcluster: u64::from(image.compr_cfgs().lz4_max_pcluster_blocks)
-                << sb.block_bits,
+            algorithms: algorithms(image),
+            largest_lz4_pcluster: match algorithms(image).contains(&"lz4") {
+                true => u64::from(image.compr_cfgs().lz4_max_pcluster_blocks) << sb.block_bits,
+                false => 0,
+            },
             xattr_prefixes: prefixes
                 .map(|p| format!("{}+{}", p.base, output::name(&p.infix)))
                 .collect(),
             devices: devices.into_iter().skip(1).map(DeviceView::new).collect(),
         }
+    }
+}
+
+/// The algorithms that the image may use. One that announces none may use LZ4, but says so by the place of its streams.
+fn algorithms(image: &Image) -> Vec<&'static str> {
+    let sb = image.superblock();
+    let announced = Incompat::COMPR_CFGS | Incompat::ZERO_PADDING;
+    match sb.incompat.intersects(announced) {
+        true => sb.algorithms.iter().map(|a| a.name()).collect(),
+        false => Vec::new(),
     }
 }
 
@@ -390,7 +402,10 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Resul
     row(out, "compatible features", list(&sb.compat))?;
     row(out, "incompatible features", list(&sb.incompat))?;
     row(out, "algorithms", list(&sb.algorithms))?;
-    row(out, "largest LZ4 pcluster", sb.largest_lz4_pcluster)?;
+    match sb.largest_lz4_pcluster {
+        0 => row(out, "largest LZ4 pcluster", "none"),
+        bytes => row(out, "largest LZ4 pcluster", bytes),
+    }?;
     for prefix in &sb.xattr_prefixes {
         row(out, "xattr prefix", prefix)?;
     }

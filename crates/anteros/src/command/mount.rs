@@ -92,6 +92,9 @@ impl Args {
     pub fn run(self) -> Outcome {
         // Whoever mounts it, the image is one that we can read.
         let image = self.open()?;
+        // Neither the kernel nor a daemon could say as well what is wrong with it.
+        let root = image.root();
+        root.map_err(|error| Failure::image(self.image.image.display(), &error))?;
         if !self.directory.is_dir() {
             let message = format!("{}: not a directory to mount on", self.directory.display());
             return Err(Failure::new(Kind::System, message));

@@ -89,7 +89,8 @@ impl Args {
             output::json(&Report::new(&report))?;
             return Ok(verdict(&report));
         }
-        print(&image.name(), &self.source, &report, self.quiet)
+        print(&image.name(), &self.source, &report, self.quiet)?;
+        Ok(verdict(&report))
     }
 }
 
@@ -100,7 +101,7 @@ pub fn built(
     options: &Options,
     quiet: bool,
     cancel: &AtomicBool,
-) -> Outcome {
+) -> Result<VerifyReport, Failure> {
     let device = FileDevice::open(image).map_err(|e| Failure::system(image, &e))?;
     let device = Arc::new(Window::new(device, options.offset));
     let opened = Image::open(device, Vec::new(), OpenOptions::default());
@@ -118,8 +119,7 @@ pub fn built(
         excluded: &excluded,
         ..defaults
     };
-    let report = compare(&opened, source, &verify_options, quiet, cancel)?;
-    print(&image.display().to_string(), source, &report, quiet)
+    compare(&opened, source, &verify_options, quiet, cancel)
 }
 
 /// The time that a file should have in the image; `None` if that may be any.
@@ -153,7 +153,10 @@ impl VerifyObserver for Watch {
 fn failure(image: &str, source: &Path, error: &VerifyError) -> Failure {
     let kind = match &error.problem {
         VerifyProblem::Image(error) => kind_of(error),
-        VerifyProblem::Cancelled => Kind::Interrupted,
+        VerifyProblem::Cancelled => {
+            let text = format!("{image}: interrupted; not all of it was compared");
+            return Failure::new(Kind::Interrupted, text);
+        }
         VerifyProblem::Source(cause) => {
             let text = format!("{}: {}: {cause}", source.display(), error.path);
             return Failure::new(Kind::System, text);
@@ -162,7 +165,8 @@ fn failure(image: &str, source: &Path, error: &VerifyError) -> Failure {
     Failure::new(kind, format_args!("{image}: {error}"))
 }
 
-const fn verdict(report: &VerifyReport) -> Verdict {
+/// The status that a report ends with.
+pub const fn verdict(report: &VerifyReport) -> Verdict {
     if report.difference_count == 0 {
         Verdict::Good
     } else {
@@ -172,7 +176,7 @@ const fn verdict(report: &VerifyReport) -> Verdict {
 
 /// The report as scripts see it.
 #[derive(Serialize)]
-struct Report {
+pub struct Report {
     equal: bool,
     names: u64,
     bytes: u64,
@@ -187,7 +191,7 @@ struct View {
 }
 
 impl Report {
-    fn new(report: &VerifyReport) -> Self {
+    pub fn new(report: &VerifyReport) -> Self {
         let differences = report.differences.iter();
         Self {
             equal: report.difference_count == 0,
@@ -204,7 +208,13 @@ impl Report {
     }
 }
 
-fn print(image: &str, source: &Path, report: &VerifyReport, quiet: bool) -> Outcome {
+/// Tells people.
+pub fn print(
+    image: &str,
+    source: &Path,
+    report: &VerifyReport,
+    quiet: bool,
+) -> std::io::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for difference in &report.differences {
         writeln!(out, "{difference}")?;
@@ -225,6 +235,5 @@ fn print(image: &str, source: &Path, report: &VerifyReport, quiet: bool) -> Outc
             source.display()
         )?;
     }
-    out.flush()?;
-    Ok(verdict(report))
+    out.flush()
 }

@@ -108,7 +108,7 @@ fn the_same_source_gives_the_same_image() {
 #[test]
 fn it_answers_to_the_name_that_scripts_call() {
     let shop = Workshop::new();
-    shop.good("mkfs ours src -zlz4hc,12 -T0 -Uclear --all-root");
+    shop.good("mkfs ours src -zlz4hc,12 -C4096 -T0 -Uclear --all-root");
     symlink(&shop.program, shop.path("mkfs.erofs")).unwrap();
     let mut called = std::process::Command::new(shop.path("mkfs.erofs"));
     called.current_dir(shop.path(""));

@@ -2,6 +2,7 @@
 
 mod crash;
 mod daemon;
+mod defaults;
 mod failures;
 mod images;
 mod killed;
@@ -18,6 +19,7 @@ mod mapped;
 mod mirror;
 mod mounts;
 mod passthru;
+mod peer_names;
 mod places;
 mod refusals;
 mod semantics;

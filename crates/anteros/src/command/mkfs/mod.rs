@@ -10,6 +10,7 @@ use anteros_core::parse_size;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+pub use self::options::{ALGORITHMS_ONLY_READ, EXTENDED_ONLY_READ};
 use self::options::{Compressor, Extended, Uuid};
 use crate::args::WorkerArgs;
 use crate::command::verify;
@@ -18,23 +19,27 @@ use crate::{interrupt, output};
 
 /// Build an image of a directory
 ///
-/// The short options are those of mkfs.erofs and mean the same. The same source gives the same
-/// bytes, whatever the number of workers, the order of directories and the time of day.
+/// Files are compressed by lz4hc in clusters of 64K, unless -z and -C say otherwise; -znone leaves them as they are. The
+/// short options are those of mkfs.erofs and mean the same; called by that name, the defaults are that one's as well: no
+/// compression without -z, clusters of a block without -C. The same source gives the same bytes, whatever the number of
+/// workers, the order of directories and, unless times are dropped, the time of day. Of a repeated option the last one
+/// counts.
 #[derive(Debug, clap::Args)]
 #[command(next_line_help = true)]
 pub struct Args {
-    /// The image to write; an existing image is replaced once the new one is complete
+    /// The image to write; an existing image is replaced once the new one is complete, which gets its owner and its
+    /// permissions
     image: PathBuf,
 
     /// The directory to pack
     source: PathBuf,
 
-    /// Compress with lz4 or lz4hc; lz4hc takes a level from 1 to 12, 9 by default: `lz4hc,12`
+    /// Compress with lz4 or lz4hc, the default, or none; lz4hc takes a level from 1 to 12, 9 by default: `lz4hc,12`
     #[arg(short = 'z', long = "compress", value_name = "ALGORITHM[,LEVEL]")]
     compressor: Option<Compressor>,
 
     /// Largest compressed cluster: whole blocks, up to 1M; larger is smaller on disk and slower to
-    /// read at random. One block by default
+    /// read at random. 64K by default; called as mkfs.erofs one block
     #[arg(short = 'C', long = "cluster", value_name = "BYTES", value_parser = parse_size)]
     cluster: Option<u64>,
 
@@ -61,9 +66,10 @@ pub struct Args {
     min_gain: u8,
 
     /// What becomes of holes: keep them in uncompressed chunks, compress them like zeros, or (auto)
-    /// keep those of files that are at least seven eighths hole
-    #[arg(long, value_enum, default_value_t = options::Holes::Auto)]
-    holes: options::Holes,
+    /// keep those of files that are at least seven eighths hole, or of all if files are not compressed. Auto is the
+    /// default, but compress with -Elegacy-compress: chunks need Linux 5.15
+    #[arg(long, value_enum, value_name = "WHICH")]
+    holes: Option<options::Holes>,
 
     /// Store files uncompressed in chunks of so many bytes, a power of two
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
@@ -79,19 +85,20 @@ pub struct Args {
     time: Option<i64>,
 
     /// With -T: for every file, which is the default
-    #[arg(long)]
+    #[arg(long, overrides_with = "mkfs_time")]
     all_time: bool,
 
-    /// With -T: not for files, which keep their times
-    #[arg(long, conflicts_with = "all_time")]
+    /// With -T: for the image, not for files, which keep their times
+    #[arg(long, overrides_with = "all_time")]
     mkfs_time: bool,
 
-    /// Drop the times of files where keeping them takes a larger inode
-    #[arg(long, conflicts_with = "preserve_mtime")]
+    /// Drop the times of files where keeping them takes a larger inode: they get the image's, which is that of -T, of
+    /// SOURCE_DATE_EPOCH, or of the build
+    #[arg(long, overrides_with = "preserve_mtime")]
     ignore_mtime: bool,
 
     /// Keep the times of files, which is the default
-    #[arg(long)]
+    #[arg(long, overrides_with = "ignore_mtime")]
     preserve_mtime: bool,
 
     /// A UUID, `clear` for none, or `random`; by default it is derived from the content
@@ -174,6 +181,10 @@ pub struct Args {
     /// For mkfs.erofs' sake: how much that one prints
     #[arg(short = 'd', hide = true, value_name = "LEVEL")]
     _debug: Option<u8>,
+
+    /// Whether the program was called by the name of mkfs.erofs, the defaults of which then hold.
+    #[arg(skip)]
+    pub is_peer: bool,
 }
 
 impl Args {
@@ -181,27 +192,28 @@ impl Args {
         let options = self.options()?;
         self.check_source()?;
         let cancel = interrupt::flag()?;
-        let observer = Watch::new(self.quiet);
+        let before = Before::of(&self.image, &options);
+        let observer = Watch::new(self.quiet || self.json);
         let start = std::time::Instant::now();
         let built = build(&self.image, &self.source, &options, &observer, &cancel);
         observer.bar.finish_and_clear();
-        let summary = built.map_err(|e| failure(&e))?;
+        let summary = built.map_err(|e| failure(&self.image, before, &e))?;
         let seconds = start.elapsed().as_secs_f64();
-        if self.json {
-            output::json(&Report::new(&self.image, &summary, seconds))?;
-        } else if !self.quiet {
+        if !self.quiet && !self.json {
             print(&self.image, &summary, seconds)?;
         }
-        if !self.verify {
-            return Ok(Verdict::Good);
+        let quiet = self.quiet || self.json;
+        let compare = || verify::built(&self.image, &self.source, &options, quiet, &cancel);
+        let compared = self.verify.then(compare).transpose()?;
+        if self.json {
+            let compared = compared.as_ref().map(verify::Report::new);
+            let report = Report::new(&self.image, &summary, seconds, compared);
+            output::json(&report)?;
+        } else if let Some(compared) = &compared {
+            let name = self.image.display().to_string();
+            verify::print(&name, &self.source, compared, self.quiet)?;
         }
-        verify::built(
-            &self.image,
-            &self.source,
-            &options,
-            self.quiet || self.json,
-            &cancel,
-        )
+        Ok(compared.as_ref().map_or(Verdict::Good, verify::verdict))
     }
 
     fn check_source(&self) -> Result<(), Failure> {
@@ -250,12 +262,42 @@ impl Observer for Watch {
     }
 }
 
-fn failure(error: &Error) -> Failure {
+/// What is there before the image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// A file that stays until the new one is complete.
+    File,
+    /// What is written in place.
+    Place,
+}
+
+impl Before {
+    fn of(image: &Path, options: &anteros_build::Options) -> Self {
+        match std::fs::metadata(image).map(|found| found.is_file()) {
+            Err(_) => Self::Nothing,
+            Ok(true) if options.offset == 0 => Self::File,
+            Ok(_) => Self::Place,
+        }
+    }
+
+    /// What is there after a build that came to no end.
+    const fn left(self) -> &'static str {
+        match self {
+            Self::Nothing => "there is no image",
+            Self::File => "the file that was there before is as it was",
+            Self::Place => "no image is left where it was being written",
+        }
+    }
+}
+
+fn failure(image: &Path, before: Before, error: &Error) -> Failure {
     let kind = match error {
         Error::Option(_) | Error::Occupied { .. } | Error::ImageInsideSource { .. } => Kind::Usage,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
         Error::Cancelled => {
-            return Failure::new(Kind::Interrupted, "interrupted; there is no image");
+            let message = format!("{}: interrupted; {}", image.display(), before.left());
+            return Failure::new(Kind::Interrupted, message);
         }
         _ => Kind::System,
     };
@@ -264,7 +306,12 @@ fn failure(error: &Error) -> Failure {
         Error::Changed { .. } => failure.hint("pack a snapshot, or a tree that nobody writes to"),
         Error::Occupied { .. } => failure.hint("--force overwrites it"),
         Error::Image { cause, .. } if cause.kind() == std::io::ErrorKind::StorageFull => {
-            failure.hint("the new image needs its place beside the old one until it is complete")
+            failure.hint(match before {
+                Before::File => {
+                    "the new image needs its place beside the old one, which is as it was, until it is complete"
+                }
+                _ => before.left(),
+            })
         }
         _ => failure,
     }
@@ -291,10 +338,13 @@ struct Report<'a> {
     warnings: u64,
     seconds: f64,
     version: &'a str,
+    /// How it compares with its source, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify: Option<verify::Report>,
 }
 
 impl Report<'_> {
-    fn new(image: &Path, summary: &Summary, seconds: f64) -> Self {
+    fn new(image: &Path, summary: &Summary, seconds: f64, verify: Option<verify::Report>) -> Self {
         Self {
             image: image.display().to_string(),
             uuid: output::uuid(&summary.uuid),
@@ -314,6 +364,7 @@ impl Report<'_> {
             warnings: summary.warnings,
             seconds,
             version: env!("CARGO_PKG_VERSION"),
+            verify,
         }
     }
 }
@@ -321,16 +372,9 @@ impl Report<'_> {
 fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    let percent = 100.0 * summary.image_bytes as f64 / summary.input_bytes.max(1) as f64;
-    let (input, size) = (
-        output::bytes(summary.input_bytes),
-        output::bytes(summary.image_bytes),
-    );
-    writeln!(
-        out,
-        "{}: {size}, {percent:.1} % of {input}, in {seconds:.2} s",
-        image.display()
-    )?;
+    let size = output::bytes(summary.image_bytes);
+    let share = share(summary.image_bytes, summary.input_bytes);
+    writeln!(out, "{}: {size}{share}, in {seconds:.2} s", image.display())?;
     let count = output::count;
     writeln!(
         out,
@@ -348,4 +392,14 @@ fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
         output::bytes(summary.metadata_bytes),
         output::uuid(&summary.uuid)
     )
+}
+
+/// How large an image is beside its source. Nothing is a part of nothing, and of little no percentage says much.
+fn share(image_bytes: u64, input_bytes: u64) -> String {
+    let input = output::bytes(input_bytes);
+    match 100.0 * image_bytes as f64 / input_bytes as f64 {
+        percent if percent < 1000.0 => format!(", {percent:.1} % of {input}"),
+        _ if input_bytes == 0 => String::new(),
+        _ => format!(" of {input}"),
+    }
 }

@@ -9,9 +9,30 @@ use clap::ValueEnum;
 use super::Args;
 use crate::failure::{Failure, Kind};
 
-/// `-z`
+/// `-z`: nothing for `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compressor(Effort);
+pub struct Compressor(Option<Effort>);
+
+/// Clusters of images that are compressed by default: small on disk, and still quick to read in part.
+const CLUSTER_BYTES: u64 = 64 << 10;
+/// What compresses by default.
+const EFFORT: Effort = Effort::High(9);
+
+/// Algorithms that this version reads, but does not write.
+pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
+
+/// Options of `-E` that this version reads in images, but does not build.
+pub const EXTENDED_ONLY_READ: [&str; 9] = [
+    "ztailpacking",
+    "fragments",
+    "all-fragments",
+    "dedupe",
+    "fragdedupe",
+    "48bit",
+    "dot-omitted",
+    "force-chunk-indexes",
+    "plain-xattr-prefixes",
+];
 
 impl FromStr for Compressor {
     type Err = String;
@@ -22,6 +43,7 @@ impl FromStr for Compressor {
             None => (text, None),
         };
         let effort = match (name, level) {
+            ("none", None) => return Ok(Self(None)),
             ("lz4", None) => Effort::Fast,
             ("lz4", Some(_)) => return Err("lz4 has no levels; lz4hc has".into()),
             // Level 0 is mkfs.erofs' word for the default.
@@ -30,22 +52,22 @@ impl FromStr for Compressor {
                 Ok(level @ 1..=12) => Effort::High(level),
                 _ => return Err(format!("`{level}` is no level of lz4hc; 1 to 12 are")),
             },
-            ("lzma" | "deflate" | "libdeflate" | "zstd", _) => {
+            (name, _) if ALGORITHMS_ONLY_READ.contains(&name) => {
                 return Err(format!(
                     "{name} images can be read, but not yet built; lz4 and lz4hc can"
                 ));
             }
             _ if text.contains(':') => return Err("one algorithm at a time".into()),
-            _ => return Err("lz4 and lz4hc are known".into()),
+            _ => return Err("lz4 and lz4hc are known, and none".into()),
         };
-        Ok(Self(effort))
+        Ok(Self(Some(effort)))
     }
 }
 
 /// An option of `-E`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extended {
-    LegacyCompress,
+    LegacyCompress(bool),
     InlineData(bool),
     InodeForm(InodeForm),
     /// Chunks are always stored so; for mkfs.erofs' sake.
@@ -59,7 +81,8 @@ impl FromStr for Extended {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Ok(match text {
-            "legacy-compress" | "legacy_compress" => Self::LegacyCompress,
+            "legacy-compress" | "legacy_compress" => Self::LegacyCompress(true),
+            "^legacy-compress" | "^legacy_compress" => Self::LegacyCompress(false),
             "inline_data" => Self::InlineData(true),
             "^inline_data" | "noinline_data" => Self::InlineData(false),
             "force-inode-compact" => Self::InodeForm(InodeForm::Compact),
@@ -70,17 +93,7 @@ impl FromStr for Extended {
             "^xattr-name-filter" => Self::XattrFilter(false),
             _ => {
                 let name = text.split('=').next().unwrap_or(text);
-                let known = [
-                    "ztailpacking",
-                    "fragments",
-                    "all-fragments",
-                    "dedupe",
-                    "fragdedupe",
-                    "48bit",
-                    "dot-omitted",
-                    "force-chunk-indexes",
-                    "plain-xattr-prefixes",
-                ];
+                let known = EXTENDED_ONLY_READ;
                 return Err(match known.contains(&name) {
                     true => "images with it can be read, but not yet built".into(),
                     false => "there is no such extended option; --help lists them".into(),
@@ -138,18 +151,22 @@ impl Args {
     /// What the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
     pub fn options(&self) -> Result<Options, Failure> {
         let block_bits = self.block_bits.unwrap_or(12);
+        let source_date_epoch = source_date_epoch()?;
         let mut options = Options {
             block_bits,
             compression: self.compression(block_bits)?,
             holes: match self.holes {
-                Holes::Auto => anteros_build::Holes::Auto,
-                Holes::Keep => anteros_build::Holes::Keep,
-                Holes::Compress => anteros_build::Holes::Ignore,
+                // Chunks with holes need Linux 5.15, which whoever asks for the old indexes does not have.
+                None if self.is_legacy() => anteros_build::Holes::Ignore,
+                None | Some(Holes::Auto) => anteros_build::Holes::Auto,
+                Some(Holes::Keep) => anteros_build::Holes::Keep,
+                Some(Holes::Compress) => anteros_build::Holes::Ignore,
             },
             chunk_bytes: self.chunksize,
             ignore_mtime: self.ignore_mtime,
             fixed_time: self.time.filter(|_| !self.mkfs_time),
-            clamp_time: source_date_epoch()?,
+            clamp_time: source_date_epoch,
+            image_time: self.image_time(source_date_epoch),
             uuid: self.uuid_choice()?,
             label: self.label.clone().into_bytes(),
             xattr_share_above: match self.xattr_share {
@@ -174,21 +191,58 @@ impl Args {
         Ok(options)
     }
 
+    fn is_legacy(&self) -> bool {
+        let told = self.extended.iter().rev().find_map(|option| match option {
+            Extended::LegacyCompress(legacy) => Some(*legacy),
+            _ => None,
+        });
+        told.unwrap_or(false)
+    }
+
+    /// The time of the image and of the files that keep none of their own; `None` leaves it to the builder.
+    fn image_time(&self, source_date_epoch: Option<i64>) -> Option<i64> {
+        let form = self.extended.iter().rev().find_map(|option| match option {
+            Extended::InodeForm(form) => Some(*form),
+            _ => None,
+        });
+        let drops_times = self.ignore_mtime || form == Some(InodeForm::Compact);
+        self.time
+            .or(source_date_epoch.filter(|_| drops_times))
+            .or_else(|| drops_times.then(now))
+    }
+
+    /// How hard to compress, if at all, and whether that was asked for.
+    fn effort(&self) -> (Option<Effort>, bool) {
+        match self.compressor {
+            Some(Compressor(effort)) => (effort, true),
+            None if self.is_peer => (None, false),
+            // Chunks are uncompressed.
+            None if self.chunksize.is_some() => (None, true),
+            None => (Some(EFFORT), false),
+        }
+    }
+
     fn compression(&self, block_bits: u8) -> Result<Option<Compression>, Failure> {
         let usage = |text: &str| Failure::new(Kind::Usage, text);
-        let Some(Compressor(effort)) = self.compressor else {
+        let (effort, is_told) = self.effort();
+        let Some(effort) = effort else {
             return match self.cluster {
-                Some(_) => Err(usage("-C has no meaning without -z").hint("try -zlz4hc")),
-                None => Ok(None),
+                Some(_) if is_told => Err(usage("-C has no meaning without compression")
+                    .hint("leave -znone or --chunksize away")),
+                _ => Ok(None),
             };
         };
-        let cluster = self.cluster.unwrap_or(1 << block_bits);
+        let default = match self.is_peer {
+            true => 1 << block_bits,
+            false => CLUSTER_BYTES,
+        };
+        let cluster = self.cluster.unwrap_or(default);
         let too_large = |_| usage("clusters have at most 1M");
         Ok(Some(Compression {
             pcluster_bytes: cluster.try_into().map_err(too_large)?,
             window_bytes: u32::try_from(self.window).unwrap_or(u32::MAX),
             min_gain_percent: self.min_gain,
-            legacy_index: self.extended.contains(&Extended::LegacyCompress),
+            legacy_index: self.is_legacy(),
             ..Compression::new(effort)
         }))
     }
@@ -216,7 +270,7 @@ impl Args {
 
 fn apply(option: Extended, options: &mut Options) {
     match option {
-        Extended::LegacyCompress | Extended::BlockMap => {}
+        Extended::LegacyCompress(_) | Extended::BlockMap => {}
         Extended::InlineData(on) => options.inline_data = on,
         Extended::InodeForm(form) => options.inode_form = form,
         Extended::NoChecksum => options.checksum = false,
@@ -234,6 +288,12 @@ fn random_uuid() -> Result<[u8; 16], Failure> {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     Ok(bytes)
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 fn source_date_epoch() -> Result<Option<i64>, Failure> {
@@ -258,17 +318,22 @@ mod tests {
 
     #[test]
     fn compressors() {
-        assert_eq!("lz4".parse(), Ok(Compressor(Effort::Fast)));
+        assert_eq!("lz4".parse(), Ok(Compressor(Some(Effort::Fast))));
+        assert_eq!("none".parse(), Ok(Compressor(None)));
         for (text, level) in [
             ("lz4hc", 9),
             ("lz4hc,12", 12),
             ("lz4hc,level=3", 3),
             ("lz4hc,0", 9),
         ] {
-            assert_eq!(text.parse(), Ok(Compressor(Effort::High(level))), "{text}");
+            assert_eq!(
+                text.parse(),
+                Ok(Compressor(Some(Effort::High(level)))),
+                "{text}"
+            );
         }
         for bad in [
-            "", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",
+            "", "none,1", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",
         ] {
             assert!(bad.parse::<Compressor>().is_err(), "{bad}");
         }

@@ -1,0 +1,125 @@
+//! What holds when nothing else is asked for, and when it is asked for more than once.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use anteros_tests::judge;
+use serde_json::Value;
+
+use crate::{Workshop, same};
+
+#[test]
+fn files_are_compressed_unless_told_otherwise() {
+    let shop = Workshop::new();
+    let told: Value = serde_json::from_str(&shop.good("mkfs default src --json")).unwrap();
+    assert_eq!(told["compressed_files"], 1, "{told}");
+    shop.good("mkfs named src -zlz4hc,9 -C65536");
+    assert!(same(&shop.path("default"), &shop.path("named")));
+    let told: Value = serde_json::from_str(&shop.good("mkfs plain src -znone --json")).unwrap();
+    assert_eq!(told["compressed_files"], 0, "{told}");
+    let size = |name: &str| fs::metadata(shop.path(name)).unwrap().len();
+    assert!(size("default") < size("plain"));
+    // Chunks are uncompressed.
+    let told = shop.good("mkfs chunks src --chunksize 4096 --json");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        (&told["compressed_files"], &told["chunked_files"]),
+        (&0.into(), &1.into())
+    );
+    let help = shop.good("mkfs --help");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["lz4hc in clusters of 64K", "-znone leaves them as they are"] {
+        assert!(help.contains(words), "{help}");
+    }
+}
+
+#[test]
+fn a_dump_names_no_algorithm_where_nothing_is_compressed() {
+    let shop = Workshop::new();
+    shop.good("mkfs plain src -znone");
+    shop.good("mkfs compressed src");
+    let row = |image: &str| {
+        let dump = shop.good(&format!("dump {image}"));
+        let mut rows = dump
+            .lines()
+            .filter_map(|line| line.strip_prefix("algorithms"));
+        rows.next().unwrap().trim().to_owned()
+    };
+    assert_eq!(
+        (row("plain").as_str(), row("compressed").as_str()),
+        ("none", "lz4")
+    );
+}
+
+#[test]
+fn an_empty_tree_is_no_percentage_of_anything() {
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("empty")).unwrap();
+    let told = shop.good("mkfs image empty");
+    let first = told.lines().next().unwrap();
+    assert!(
+        first.starts_with("image: ") && !first.contains('%'),
+        "{told}"
+    );
+    fs::write(shop.path("empty/little"), "x").unwrap();
+    let told = shop.good("mkfs image empty");
+    assert!(
+        told.contains(" of 1 B, in") && !told.contains('%'),
+        "{told}"
+    );
+    assert!(shop.good("mkfs image src").contains(" % of "));
+}
+
+#[test]
+fn of_a_repeated_option_the_last_one_counts() {
+    let shop = Workshop::new();
+    shop.good(
+        "mkfs twice src --quiet -znone -zlz4 -C8192 -C4096 -T0 -T5 -La -L b --all-root --all-root",
+    );
+    shop.good("mkfs once src --quiet -zlz4 -C4096 -T5 -L b --all-root");
+    assert!(same(&shop.path("once"), &shop.path("twice")));
+    assert_eq!(
+        shop.good("ls --memory 1M --memory 2M once --json --json"),
+        shop.good("ls once --json")
+    );
+    shop.good("extract once out --workers 1 --workers 2 --quiet --quiet");
+    shop.good("log mkfs log --size 1M --size 64M --label a --label b");
+    assert_eq!(fs::metadata(shop.path("log")).unwrap().len(), 64 << 20);
+    // Each of these counts.
+    shop.good("mkfs without src --exclude-path sub --exclude-path symlink --quiet");
+    assert_eq!(shop.good("ls without"), "hello\n");
+}
+
+#[test]
+fn a_new_image_has_the_owner_and_the_permissions_of_the_old_one() {
+    let shop = Workshop::new();
+    let image = shop.path("image");
+    shop.good("mkfs image src --quiet");
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o6640)).unwrap();
+    let is_root = judge::is_root();
+    if is_root {
+        chown(&image, Some(1234), Some(5678)).unwrap();
+        fs::set_permissions(&image, fs::Permissions::from_mode(0o6640)).unwrap();
+    }
+    fs::hard_link(&image, shop.path("further")).unwrap();
+    let before = fs::metadata(&image).unwrap();
+    shop.good("mkfs image src --quiet -T1");
+    let after = fs::metadata(&image).unwrap();
+    assert_eq!(after.mode() & 0o7777, 0o640);
+    assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+    // Whoever reads the old image goes on to.
+    assert!(after.ino() != before.ino());
+    assert!(!same(&image, &shop.path("further")));
+}
+
+#[test]
+fn a_verdict_is_part_of_the_report_for_scripts() {
+    let shop = Workshop::new();
+    let told = shop.good("mkfs image src --verify --json");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["verify"]["equal"], true, "{told}");
+    assert_eq!(told["verify"]["names"], 6, "{told}");
+    let told = shop.good("mkfs image src --json");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert!(told.get("verify").is_none(), "{told}");
+}

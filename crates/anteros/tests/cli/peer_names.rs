@@ -1,0 +1,232 @@
+//! The program under the names of other tools: what scripts for these expect of it, and which options it refuses by name.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use anteros_tests::peers::Peers;
+use serde_json::Value;
+
+use crate::{Run, Workshop, run, same};
+
+/// A workshop with a link of this name to the program.
+fn called(name: &str) -> Workshop {
+    let shop = Workshop::new();
+    symlink(&shop.program, shop.path(name)).unwrap();
+    shop
+}
+
+/// Runs the program under another name.
+fn call(shop: &Workshop, name: &str, arguments: &str) -> Run {
+    let mut command = Command::new(shop.path(name));
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(shop.path(""))
+        .env_remove("SOURCE_DATE_EPOCH");
+    run(&mut command)
+}
+
+#[test]
+fn it_tells_its_version_under_the_name_of_the_peer() {
+    let shop = called("mkfs.erofs");
+    for option in ["-V", "--version"] {
+        let told = call(&shop, "mkfs.erofs", option);
+        assert_eq!((told.status, &told.err[..]), (Some(0), ""), "{told:?}");
+        let mut lines = told.out.lines();
+        assert!(lines.next().unwrap().starts_with("mkfs.erofs "), "{told:?}");
+        let algorithms = "available compressors: lz4, lz4hc";
+        assert_eq!(lines.next(), Some(algorithms), "{told:?}");
+    }
+    let help = call(&shop, "mkfs.erofs", "--help");
+    assert_eq!(help.status, Some(0));
+    assert!(help.out.contains("Usage: mkfs.erofs ["), "{}", help.out);
+}
+
+/// Options of mkfs.erofs 1.9.4 that this version has not, as they are given and as they are named.
+const MISSING: [(&str, &str); 46] = [
+    ("-Eztailpacking", "-Eztailpacking"),
+    ("-Efragments", "-Efragments"),
+    ("-Efragments=65536", "-Efragments"),
+    ("-Eall-fragments", "-Eall-fragments"),
+    ("-Ededupe", "-Ededupe"),
+    ("-E^fragdedupe", "-Efragdedupe"),
+    ("-Efragdedupe=inode", "-Efragdedupe"),
+    ("-Enosbcrc,48bit", "-E48bit"),
+    ("-Edot-omitted", "-Edot-omitted"),
+    ("-Eforce-chunk-indexes", "-Eforce-chunk-indexes"),
+    ("-Eplain-xattr-prefixes", "-Eplain-xattr-prefixes"),
+    ("-zlzma,level=6", "-zlzma"),
+    ("-zdeflate", "-zdeflate"),
+    ("-zlibdeflate,9", "-zlibdeflate"),
+    ("-zzstd:lz4", "-zzstd"),
+    ("-m4096", "-m"),
+    ("--zD", "--zD"),
+    ("--zD=1", "--zD"),
+    ("--MZ=i", "--MZ"),
+    ("--async-queue-limit=7", "--async-queue-limit"),
+    ("--blobdev=x", "--blobdev"),
+    ("--clean=data", "--clean"),
+    ("--incremental=data", "--incremental"),
+    ("--compress-hints=x", "--compress-hints"),
+    ("--dsunit=4", "--dsunit"),
+    ("--file-contexts=x", "--file-contexts"),
+    ("--fsalignblks=8", "--fsalignblks"),
+    ("--mount-point=/x", "--mount-point"),
+    ("--root-xattr-isize=300", "--root-xattr-isize"),
+    ("--aufs", "--aufs"),
+    ("--sort=none", "--sort"),
+    ("--s3=x", "--s3"),
+    ("--oci", "--oci"),
+    ("--tar=f", "--tar"),
+    ("--ovlfs-strip", "--ovlfs-strip"),
+    ("--ungzip", "--ungzip"),
+    ("--gzip", "--gzip"),
+    ("--unxz=x", "--unxz"),
+    ("--unlzma", "--unlzma"),
+    ("--gzinfo=x", "--gzinfo"),
+    ("--vmdk-desc=x", "--vmdk-desc"),
+    ("--xattr-inode-digest=x", "--xattr-inode-digest"),
+    ("--xattr-prefix=user.x.", "--xattr-prefix"),
+    ("--zfeature-bits=2", "--zfeature-bits"),
+    ("--product-out=x", "--product-out"),
+    ("--fs-config-file=x", "--fs-config-file"),
+];
+
+#[test]
+fn each_option_of_the_peer_that_is_missing_is_named() {
+    let shop = called("mkfs.erofs");
+    for (given, named) in MISSING {
+        let refused = call(&shop, "mkfs.erofs", &format!("{given} image src"));
+        let said = format!("error: mkfs.erofs: option {named} is not supported yet\n");
+        assert_eq!((refused.status, refused.err), (Some(2), said), "{given}");
+    }
+    let refused = call(&shop, "mkfs.erofs", "--nonsense image src");
+    assert!(
+        refused.err.contains("there is no option --nonsense"),
+        "{refused:?}"
+    );
+    for nonsense in ["--nonsense image src", "-Enonsense image src", ""] {
+        let refused = call(&shop, "mkfs.erofs", nonsense);
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(!refused.err.contains("mkfs.erofs mkfs"), "{refused:?}");
+    }
+    assert_eq!(shop.left(), ["mkfs.erofs"]);
+}
+
+/// Asks the peer for its own list, so that none is forgotten.
+#[test]
+fn each_option_in_the_help_of_the_peer_is_known_or_named() {
+    let Some(peers) = Peers::find() else { return };
+    let shop = called("mkfs.erofs");
+    let help = run(peers.command("mkfs.erofs").arg("--help")).out;
+    let options = help.lines().filter_map(|line| {
+        let line = line.trim_start().strip_prefix("--")?;
+        line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+            .next()
+    });
+    let options: Vec<_> = options.filter(|option| !option.is_empty()).collect();
+    assert!(options.len() > 30, "{help}");
+    for option in options {
+        let told = call(&shop, "mkfs.erofs", &format!("--{option}"));
+        assert!(!told.err.contains("there is no option"), "{told:?}");
+    }
+}
+
+#[test]
+fn other_tools_of_the_peer_are_not_answered_for() {
+    for (tool, instead) in [
+        ("fsck.erofs", "anteros check"),
+        ("dump.erofs", "anteros dump"),
+        ("erofsfuse", "anteros mount"),
+        ("mount.erofs", "anteros mount"),
+    ] {
+        let shop = called(tool);
+        let refused = call(&shop, tool, "image mnt");
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        let said = format!("error: {tool}: anteros does not answer to this name\n");
+        assert!(refused.err.starts_with(&said), "{refused:?}");
+        assert!(refused.err.contains(instead), "{refused:?}");
+    }
+}
+
+/// The time of the image and of a file in it, as the program dumps them.
+fn times(shop: &Workshop, image: &str) -> (Value, Value) {
+    let dump = shop.good(&format!("dump --json -s --path sub/text {image}"));
+    let dump: Value = serde_json::from_str(&dump).unwrap();
+    (
+        dump["superblock"]["epoch"].clone(),
+        dump["inode"]["mtime"].clone(),
+    )
+}
+
+#[test]
+fn the_time_of_the_image_is_the_one_that_the_peer_gives_it() {
+    let shop = called("mkfs.erofs");
+    let own = 1_000_000;
+    let touched = Command::new("touch")
+        .args(["-d", "@1000000"])
+        .arg(shop.path("src/sub/text"))
+        .status();
+    assert!(touched.unwrap().success());
+    let peers = Peers::find();
+    for (options, image, file) in [
+        ("-T77 --mkfs-time", 77, own),
+        ("-T77 --mkfs-time --all-time", 77, 77),
+        ("-T77 --ignore-mtime", 77, 77),
+        ("-T77 --mkfs-time --ignore-mtime", 77, 77),
+        ("-T77 --mkfs-time -Eforce-inode-compact", 77, 77),
+    ] {
+        let made = call(&shop, "mkfs.erofs", &format!("--quiet {options} ours src"));
+        assert_eq!((made.status, &made.err[..]), (Some(0), ""), "{options}");
+        assert_eq!(
+            times(&shop, "ours"),
+            (image.into(), file.into()),
+            "{options}"
+        );
+        let Some(peers) = &peers else { continue };
+        let mut theirs = peers.command("mkfs.erofs");
+        theirs.args(["--quiet", "-d1"]).args(options.split(' '));
+        theirs.current_dir(shop.path("")).args(["theirs", "src"]);
+        assert_eq!(run(&mut theirs).status, Some(0), "{options}");
+        assert_eq!(times(&shop, "theirs"), times(&shop, "ours"), "{options}");
+    }
+    // Without a number it is the time of the build, not that of a file.
+    for options in ["--ignore-mtime", "-Eforce-inode-compact"] {
+        call(&shop, "mkfs.erofs", &format!("{options} ours src"));
+        let (image, file) = times(&shop, "ours");
+        assert_eq!(image, file, "{options}");
+        assert!(image.as_i64().unwrap() > 1_700_000_000, "{options}");
+    }
+}
+
+#[test]
+fn a_sparse_file_does_not_need_a_newer_kernel_than_the_old_indexes() {
+    let shop = called("mkfs.erofs");
+    let sparse = std::fs::File::create(shop.path("src/sparse")).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    let features = |options: &str| {
+        let made = call(&shop, "mkfs.erofs", &format!("{options} image src"));
+        assert_eq!(made.status, Some(0), "{made:?}");
+        let dump = shop.good("dump --json image");
+        let dump: Value = serde_json::from_str(&dump).unwrap();
+        dump["superblock"]["incompat"].to_string()
+    };
+    let legacy = features("-zlz4hc -Elegacy-compress");
+    assert_eq!(legacy, "[\"0padding\"]");
+    shop.good("verify image src");
+    let kept = features("-zlz4hc -Elegacy-compress --holes keep");
+    assert!(kept.contains("chunked_file"), "{kept}");
+    let unsaid = features("-zlz4hc -Elegacy-compress,^legacy-compress");
+    assert!(unsaid.contains("chunked_file"), "{unsaid}");
+}
+
+#[test]
+fn the_peers_defaults_hold_under_its_name() {
+    let shop = called("mkfs.erofs");
+    let made = call(&shop, "mkfs.erofs", "--quiet theirs src -C65536");
+    assert_eq!((made.status, &made.err[..]), (Some(0), ""), "{made:?}");
+    shop.good("mkfs --quiet ours src -znone");
+    assert!(same(&shop.path("ours"), &shop.path("theirs")));
+    call(&shop, "mkfs.erofs", "--quiet theirs src -zlz4");
+    shop.good("mkfs --quiet ours src -zlz4 -C4096");
+    assert!(same(&shop.path("ours"), &shop.path("theirs")));
+}
