@@ -335,11 +335,17 @@ impl<R: Record + Clone> Sorted<R> {
     /// The records in their order.
     pub fn iter(&self) -> impl Iterator<Item = io::Result<R>> {
         let step = self.memory.clamp(STEP_BYTES, 1 << 20).max(R::BYTES);
-        let spilled = self
-            .file
-            .as_ref()
-            .map(|(file, range)| Reader::new(file, range.clone(), step));
-        let in_memory = self.records.iter().cloned().map(Ok);
+        self.iter_from(0, step)
+    }
+
+    /// The records from that number on, read so many bytes at a time.
+    pub fn iter_from(&self, first: u64, step: usize) -> impl Iterator<Item = io::Result<R>> {
+        let first = first.min(self.len());
+        let step = step.max(R::BYTES);
+        let spilled = self.file.as_ref().map(|(file, range)| {
+            Reader::new(file, range.start + first * R::BYTES as u64..range.end, step)
+        });
+        let in_memory = self.records.iter().skip(first as usize).cloned().map(Ok);
         spilled.into_iter().flatten().chain(in_memory)
     }
 
@@ -366,6 +372,15 @@ impl<R: Record + Clone> Sorted<R> {
     ///
     /// Those of the temporary file.
     pub fn first_from(&self, is_before: impl Fn(&R) -> bool) -> io::Result<Option<R>> {
+        self.get(self.partition_point(is_before)?)
+    }
+
+    /// The number of records for which `is_before` is true; it is true of the first of them and of no other.
+    ///
+    /// # Errors
+    ///
+    /// Those of the temporary file.
+    pub fn partition_point(&self, is_before: impl Fn(&R) -> bool) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -374,7 +389,7 @@ impl<R: Record + Clone> Sorted<R> {
                 false => high = middle,
             }
         }
-        self.get(low)
+        Ok(low)
     }
 }
 
@@ -431,6 +446,8 @@ mod tests {
             Some(wanted)
         );
         assert_eq!(sorted.first_from(|_| true).unwrap(), None);
+        let behind = sorted.iter_from(count - 100, 0).map(Result::unwrap);
+        assert!(behind.eq(expected[count as usize - 100..].iter().copied()));
     }
 
     #[test]

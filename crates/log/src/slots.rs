@@ -144,9 +144,9 @@ impl Slots {
             .collect();
     }
 
-    /// Segments that may have valid slots.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = u32> + '_ {
-        self.entries.keys().copied()
+    /// Whether blocks of a segment may have valid slots.
+    pub(crate) fn has(&self, segment: u32) -> bool {
+        self.entries.contains_key(&segment)
     }
 
     /// How many blocks have valid slots, and how many slots these are.

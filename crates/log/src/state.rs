@@ -334,6 +334,12 @@ impl State {
         self.inodes.get(&ino).map(|live| &**live)
     }
 
+    /// Another node than an inode that is in memory already, as it is.
+    pub(crate) fn loaded_node(&self, nid: u32) -> Option<(&NodeHeader, &Block)> {
+        let node = self.nodes.get(&nid)?;
+        Some((node.header(), node.block()))
+    }
+
     /// The inodes with content that has to be written.
     pub(crate) fn dirty_inos(&self) -> Vec<u32> {
         self.inos(|live| live.dirty_pages > 0)

@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 
 use anteros_core::{FileKind, FsError, FsResult};
 
-use crate::check::{Bitmap, Numbers};
+use crate::check::Numbers;
 use crate::dir::{Named, type_of};
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::pointer::{Pointer, Slotted};
@@ -53,6 +53,31 @@ pub(crate) struct Names {
 pub(crate) struct Claim {
     pub(crate) owner: Owner,
     pub(crate) is_node: bool,
+}
+
+/// A bit for each block of the main area.
+pub(crate) struct Bitmap(Vec<[u64; 8]>);
+
+impl Bitmap {
+    pub(crate) fn new(segments: u32) -> Self {
+        Self(vec![[0; 8]; segments as usize])
+    }
+
+    pub(crate) fn get(&self, segment: u32, index: u16) -> bool {
+        let words = self.0.get(segment as usize);
+        let word = words.and_then(|words| words.get(usize::from(index / 64)));
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Says whether the bit was set before.
+    pub(crate) fn set(&mut self, segment: u32, index: u16) -> bool {
+        let was = self.get(segment, index);
+        let words = self.0.get_mut(segment as usize);
+        if let Some(word) = words.and_then(|words| words.get_mut(usize::from(index / 64))) {
+            *word |= 1 << (index % 64);
+        }
+        was
+    }
 }
 
 /// What all is to be known of.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use anteros_core::{FsError, FsResult};
 
+use crate::layout::Block;
 use crate::layout::node::{
     self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path,
 };
@@ -56,14 +57,35 @@ fn kind_of(level: usize) -> NodeKind {
 
 /// A node of the tree and what lies below it.
 #[derive(Debug, Clone, Copy)]
-struct Subtree {
-    nid: u32,
-    level: usize,
-    position: u32,
-    first: u32,
+pub(crate) struct Subtree {
+    pub(crate) nid: u32,
+    /// Levels above the nodes with pointers.
+    pub(crate) level: usize,
+    pub(crate) position: u32,
+    /// The first logical block below it.
+    pub(crate) first: u32,
 }
 
 impl Subtree {
+    /// The five of an inode, of those that are there.
+    pub(crate) fn of(nids: [u32; 5]) -> impl Iterator<Item = Self> {
+        let subtrees = ROOTS.into_iter().zip(nids);
+        let subtrees = subtrees.map(|((level, first, position), nid)| Self {
+            nid,
+            level,
+            position,
+            first,
+        });
+        subtrees.filter(|subtree| subtree.nid != 0)
+    }
+
+    /// Those one level below, of an indirect node.
+    pub(crate) fn children<'a>(&'a self, block: &'a Block) -> impl Iterator<Item = Self> + 'a {
+        let nids = (0..INDIRECT_NIDS).map(|index| (index, node::nid(block, index as u16)));
+        nids.filter(|(_, nid)| *nid != 0)
+            .map(|(index, nid)| self.child(nid, index))
+    }
+
     fn end(&self) -> u32 {
         self.first + SPANS[self.level]
     }

@@ -4,7 +4,7 @@ use anteros_core::{FsError, FsResult};
 
 use crate::layout::node::{INLINE_XATTR_BYTES, NodeKind};
 use crate::layout::xattr::Xattrs;
-use crate::layout::{BLOCK_BYTES, Corrupt};
+use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::state::State;
 
 /// Where the attributes begin in their node: a length of two bytes, and then they.
@@ -15,6 +15,17 @@ const BYTES_MAX: usize = BLOCK_BYTES - AT;
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
+/// The attributes in their node.
+pub(crate) fn stored(block: &Block, nid: u32) -> Result<&[u8], Corrupt> {
+    let len = usize::from(u16::from_le_bytes([block[AT - 2], block[AT - 1]]));
+    let bytes = block.get(AT..AT + len);
+    bytes.ok_or(Corrupt::Node {
+        nid,
+        rule: "the attributes exceed their node",
+        found: len as u64,
+    })
+}
+
 impl State {
     /// All attributes, as they are stored.
     pub(crate) fn xattr_bytes(&mut self, ino: u32) -> FsResult<Vec<u8>> {
@@ -24,14 +35,7 @@ impl State {
             return Ok(live.inode().xattrs.clone());
         }
         let block = self.node(ino, nid, NodeKind::Attributes, 0)?.block();
-        let len = usize::from(u16::from_le_bytes([block[AT - 2], block[AT - 1]]));
-        let bytes = block.get(AT..AT + len);
-        let bytes = bytes.ok_or(Corrupt::Node {
-            nid,
-            rule: "the attributes exceed their node",
-            found: len as u64,
-        })?;
-        Ok(bytes.to_vec())
+        Ok(stored(block, nid)?.to_vec())
     }
 
     /// All attributes.

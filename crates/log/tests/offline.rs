@@ -146,3 +146,45 @@ fn a_log_is_made_and_grown_where_discarded_blocks_read_as_anything() {
     mkfs(&writable, &shape, Caller::default(), &options()).unwrap();
     judge(0);
 }
+
+/// Each finding of a check tells the path that it concerns, and the block.
+#[test]
+fn what_a_check_finds_is_named_by_its_path_and_its_block() {
+    let device = device(64 * MIB);
+    let tree = open_plainly(device.clone());
+    tree.mkdir("dir").unwrap();
+    tree.mkdir("dir/sub").unwrap();
+    for name in ["dir/a", "dir/b", "dir/sub/c", "dir/sub/d"] {
+        tree.put(name, &bytes(1, 20_000)).unwrap();
+    }
+    let ino = |path: &str| tree.ino(path).unwrap().0 as u32;
+    let (dir, sub) = (ino("dir"), ino("dir/sub"));
+    let (a, b, c, d) = (
+        ino("dir/a"),
+        ino("dir/b"),
+        ino("dir/sub/c"),
+        ino("dir/sub/d"),
+    );
+    tree.0.close().unwrap();
+    let surgeon = Surgeon::new(device.clone());
+    let (node, shared) = (surgeon.place(c), surgeon.pointer(a, 1));
+    surgeon.write(node, &[0; BLOCK as usize]);
+    surgeon.set_pointer(b, 1, shared);
+    surgeon.remove_name(sub, b"d");
+    surgeon.add_name(dir, b"gone", 999, 8);
+    let report = check(device, options()).unwrap();
+    let mut expected = [
+        format!("\"/dir/sub/c\" (inode {c}): block {node}: node {c}: the magic number is wrong"),
+        format!(
+            "\"/dir/b\" (inode {b}): logical block 1 in block {shared}: belongs to something else as well, inode {a}"
+        ),
+        format!("inode {d}: no name leads to it"),
+        "\"/dir/gone\": names inode 999, which is not there".to_owned(),
+    ]
+    .to_vec();
+    for fault in &report.faults {
+        expected.retain(|expected| !fault.starts_with(expected.as_str()));
+    }
+    assert_eq!(expected, [""; 0], "{:#?}", report.faults);
+    assert!(report.faults.len() <= 5, "{:#?}", report.faults);
+}

@@ -357,7 +357,7 @@ fn a_damaged_log_is_repaired() {
     unmount(&shop, daemon);
     let said = shop.good("log check --repair log");
     assert!(
-        said.contains("; 0 faults") && !said.contains("repaired: "),
+        said.ends_with("; 0 faults: clean\n") && !said.contains("repaired: "),
         "{said}"
     );
 
@@ -379,6 +379,10 @@ fn a_damaged_log_is_repaired() {
     drop(file);
     let before = shop.run("log check log");
     assert_eq!(before.status, Some(1), "{before:?}");
+    let verdict = before.out.lines().last().unwrap();
+    assert!(verdict.contains(" faults: NOT clean: "), "{before:?}");
+    let place = format!("\"/dir\" (inode 2): block {block}: ");
+    assert!(before.out.contains(&place), "{before:?}");
     let after = shop.run("log check --repair log");
     assert_eq!(after.status, Some(1), "{after:?}");
     assert!(

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anteros_core::parse_size;
 use anteros_log::{Options, Repaired, Report, check, repair, repair_going_back, system_clock};
 
 use crate::failure::{Outcome, Verdict};
@@ -22,6 +23,10 @@ pub struct Args {
     #[arg(long, requires = "repair")]
     go_back: bool,
 
+    /// Most memory for what a check notes: beyond, it goes to a temporary file, in TMPDIR (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_size)]
+    memory: u64,
+
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -30,6 +35,10 @@ pub struct Args {
 impl Args {
     pub fn run(self) -> Outcome {
         let fail = |error| super::failure(self.device.display(), &error);
+        let options = Options {
+            memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            ..Options::new(system_clock)
+        };
         let (device, repaired) = match self.repair {
             true => {
                 let device = super::open(&self.device)?;
@@ -37,12 +46,12 @@ impl Args {
                     true => repair_going_back,
                     false => repair,
                 };
-                let repaired = repair(device.clone(), Options::new(system_clock)).map_err(fail)?;
+                let repaired = repair(device.clone(), options.clone()).map_err(fail)?;
                 (device, Some(repaired))
             }
             false => (super::open_unchanging(&self.device)?, None),
         };
-        let report = check(device, Options::new(system_clock)).map_err(fail)?;
+        let report = check(device, options).map_err(fail)?;
         match self.json {
             true => output::json(&json(&report, repaired.as_ref()))?,
             false => {
@@ -72,8 +81,13 @@ impl Args {
                 recovery.groups
             );
         }
+        let verdict = match (report.fault_count, self.repair) {
+            (0, _) => "clean",
+            (_, true) => "NOT clean: what is told above is left",
+            (_, false) => "NOT clean: `anteros log check --repair` sets right what it can",
+        };
         println!(
-            "{}: {} files, {} directories, {} others; {} of data, {} nodes; {} faults",
+            "{}: {} files, {} directories, {} others; {} of data, {} nodes; {} faults: {verdict}",
             self.device.display(),
             report.files,
             report.directories,
@@ -98,6 +112,7 @@ fn json(report: &Report, repaired: Option<&Repaired>) -> serde_json::Value {
     serde_json::json!({
         "repairs": repaired.map(|repaired| &repaired.repairs),
         "left": repaired.map(|repaired| &repaired.left),
+        "clean": report.fault_count == 0,
         "faults": report.faults,
         "fault_count": report.fault_count,
         "was_clean": report.recovery.was_clean,
