@@ -257,6 +257,7 @@ impl<'a> Run<'a> {
                 self.note_error(Error::Io {
                     place: Place::Image,
                     device,
+                    at: None,
                     source,
                 });
             }

@@ -96,12 +96,14 @@ pub enum Error {
         fault: DecodeError,
     },
     /// The medium failed.
-    #[error("{place}: {device}: {source}")]
+    #[error("{place}: {device}{}: {source}", Block(.at))]
     Io {
         /// What was being read.
         place: Place,
         /// The device's name.
         device: String,
+        /// Where on the device the first block begins that cannot be read, if it is one that fails.
+        at: Option<u64>,
         /// The error of the operating system.
         source: io::Error,
     },
@@ -134,6 +136,16 @@ pub enum Error {
     /// An inode whose target was asked for is no symbolic link.
     #[error("not a symbolic link")]
     NotSymlink,
+}
+
+/// The block that cannot be read, behind the name of its device.
+pub(crate) struct Block<'a>(pub &'a Option<u64>);
+
+impl fmt::Display for Block<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .map_or(Ok(()), |at| write!(f, ", block at byte {at:#x}"))
+    }
 }
 
 /// The answer of an image.

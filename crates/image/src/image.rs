@@ -1,6 +1,7 @@
 //! Opening an image, and finding things in its metadata.
 
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
 use std::sync::Arc;
 
 use anteros_core::{Device, FileKind};
@@ -76,6 +77,9 @@ pub struct Image {
 /// Metadata is read and cached in runs of so many bytes.
 const META_CHUNK: u64 = 4 << 10;
 
+/// What a medium loses at a time, where it does not say so itself.
+const FAULTY_BLOCK: u64 = 4 << 10;
+
 /// The most bytes of metadata in the cache.
 const META_CACHE_BYTES_MAX: usize = 3 << 20;
 
@@ -98,7 +102,7 @@ impl Image {
         let head = read_head(&*primary)?;
         let sb = Superblock::parse(&head).map_err(Error::at(Place::Superblock))?;
         if options.verify_checksum {
-            verify_checksum(&sb, &head)?;
+            verify_checksum(&*primary, &sb, &head)?;
         }
         let devices = std::iter::once(primary).chain(extra).collect();
         let meta_bytes = (options.cache_bytes / 8).min(META_CACHE_BYTES_MAX);
@@ -292,9 +296,10 @@ impl Image {
         self.check_bounds(place, "it", at, buf.len() as u64)?;
         let source = &self.devices[usize::from(device)];
         self.count_read(buf.len());
+        let len = buf.len() as u64;
         source
             .read_at(address, buf)
-            .map_err(|error| io_error(place, &**source, error))
+            .map_err(|error| io_error(place, &**source, address..address + len, error))
     }
 
     /// As [`read_raw`](Self::read_raw), into several buffers, one after the other.
@@ -314,7 +319,7 @@ impl Image {
         self.count_read(len);
         source
             .read_vectored_at(address, bufs)
-            .map_err(|error| io_error(place, &**source, error))
+            .map_err(|error| io_error(place, &**source, address..address + len as u64, error))
     }
 
     fn count_read(&self, bytes: usize) {
@@ -500,7 +505,8 @@ impl Image {
 
     /// Checks the superblock's checksum, if it has one.
     pub(crate) fn verify_checksum(&self) -> Result<()> {
-        verify_checksum(&self.sb, &read_head(&*self.devices[0])?)
+        let primary = &*self.devices[0];
+        verify_checksum(primary, &self.sb, &read_head(primary)?)
     }
 
     /// Reads a record that begins with its size, at the next multiple of 4.
@@ -641,26 +647,36 @@ fn read_head(primary: &dyn Device) -> Result<Vec<u8>> {
         .size()
         .saturating_sub(SUPERBLOCK_OFFSET)
         .min(longest);
-    let mut head = vec![0; len as usize];
-    primary
-        .read_at(SUPERBLOCK_OFFSET, &mut head)
-        .or_else(|source| {
-            // An empty rest is for the superblock's own check to report.
-            if head.is_empty() { Ok(()) } else { Err(source) }
-        })
-        .map_err(|source| Error::Io {
-            place: Place::Superblock,
-            device: primary.name(),
-            source,
-        })?;
-    Ok(head)
+    // An empty rest is for the superblock's own check to report.
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    let read = |len: u64| {
+        let mut head = vec![0; len as usize];
+        primary.read_at(SUPERBLOCK_OFFSET, &mut head).map(|()| head)
+    };
+    read(len).or_else(|error| {
+        // What cannot be read may lie behind the block of the superblock.
+        let shorter = superblock::BLOCK_BITS.rev().map(superblock::checksum_len);
+        let found = shorter
+            .filter(|&less| (less as u64) < len)
+            .find_map(|less| read(less as u64).ok());
+        let range = SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + len;
+        found.ok_or_else(|| io_error(Place::Superblock, primary, range, error))
+    })
 }
 
-fn verify_checksum(sb: &Superblock, head: &[u8]) -> Result<()> {
+fn verify_checksum(primary: &dyn Device, sb: &Superblock, head: &[u8]) -> Result<()> {
     if !sb.compat.contains(Compat::SB_CHKSUM) {
         return Ok(());
     }
     let len = superblock::checksum_len(sb.block_bits);
+    let range = SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + len as u64;
+    if head.len() < len && range.end <= primary.size() {
+        // It could not be read.
+        let read = primary.read_at(range.start, &mut vec![0; len]);
+        read.map_err(|error| io_error(Place::Superblock, primary, range, error))?;
+    }
     let covered = head.get(..len).ok_or_else(|| {
         let end = SUPERBLOCK_OFFSET + len as u64;
         let size = SUPERBLOCK_OFFSET + head.len() as u64;
@@ -689,10 +705,20 @@ fn verify_checksum(sb: &Superblock, head: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn io_error(place: Place, device: &dyn Device, source: std::io::Error) -> Error {
+/// The error of a read of bytes of a device, with the first block of them that cannot be read.
+fn io_error(place: Place, device: &dyn Device, bytes: Range<u64>, source: io::Error) -> Error {
+    let is_readable = |at: u64| {
+        let (start, end) = (at.max(bytes.start), (at + FAULTY_BLOCK).min(bytes.end));
+        device
+            .read_at(start, &mut vec![0; (end - start) as usize])
+            .is_ok()
+    };
+    let first = bytes.start / FAULTY_BLOCK * FAULTY_BLOCK;
+    let mut blocks = (first..bytes.end).step_by(FAULTY_BLOCK as usize);
     Error::Io {
         place,
         device: device.name(),
+        at: blocks.find(|&at| !is_readable(at)),
         source,
     }
 }

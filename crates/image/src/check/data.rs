@@ -16,6 +16,8 @@ use super::space::{Encoded, Part, Parts, What};
 const BATCH_BYTES: u64 = 1 << 20;
 /// And no more extents.
 const BATCH_PARTS: usize = 1024;
+/// Bytes that are read at a time where more cannot be read.
+const PIECE_BYTES: u64 = 4 << 10;
 
 /// Decodes and reads all parts that are data, each byte once.
 pub(super) fn check(run: &Run<'_>, parts: &Parts) {
@@ -70,9 +72,24 @@ impl Task {
             }
             Self::Read { place, from, bytes } => {
                 buffers.decoded.resize(*bytes as usize, 0);
-                run.ok(run.image.read_raw(*place, *from, &mut buffers.decoded));
+                read(run, *place, *from, &mut buffers.decoded);
             }
         }
+    }
+}
+
+/// Reads bytes as they are; where that fails, block by block, so that each is told that cannot be read.
+fn read(run: &Run<'_>, place: Place, from: Location, buf: &mut [u8]) {
+    if run.image.read_raw(place, from, buf).is_ok() {
+        return;
+    }
+    let mut at = from.address();
+    let end = at + buf.len() as u64;
+    while at < end && !run.is_ended() {
+        let next = (at / PIECE_BYTES + 1).saturating_mul(PIECE_BYTES).min(end);
+        let piece = &mut buf[..(next - at) as usize];
+        run.ok(run.image.read_raw(place, from.with_address(at), piece));
+        at = next;
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use anteros_core::{Algorithm, FileKind};
 use anteros_format::Nid;
 
+use crate::error::Block;
 use crate::{Error, Place};
 
 /// How bad a finding is.
@@ -127,7 +128,9 @@ impl fmt::Display for Reason<'_> {
             Error::Corrupt { fault, .. } => fault.fmt(f),
             Error::Unsupported { fault, .. } => fault.fmt(f),
             Error::Decode { fault, .. } => fault.fmt(f),
-            Error::Io { device, source, .. } => write!(f, "{device}: {source}"),
+            Error::Io {
+                device, at, source, ..
+            } => write!(f, "{device}{}: {source}", Block(at)),
             error => error.fmt(f),
         }
     }

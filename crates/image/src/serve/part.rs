@@ -515,6 +515,7 @@ impl Image {
         Error::Io {
             place,
             device: "memory".into(),
+            at: None,
             source,
         }
     }
