@@ -26,6 +26,7 @@
 //! | `pending` | the directories that are still to be read |
 //! | `names` | the names of each inode |
 //! | `inspect` | one inode: attributes, index, extents |
+//! | `values` | attributes that the kernel reads itself |
 //! | `space`, `stored` | the map of the image: overlaps, unreachable blocks |
 //! | `data` | decoding |
 //! | `paths` | paths of findings |
@@ -39,6 +40,7 @@ mod paths;
 mod pending;
 mod space;
 mod stored;
+mod values;
 mod walk;
 
 use std::io;

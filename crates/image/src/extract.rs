@@ -245,6 +245,14 @@ pub enum ExtractProblem {
         /// The inode.
         nid: Nid,
     },
+    /// A directory entry says otherwise than its inode.
+    #[error("the directory says that this is a {}, but it is a {}", .says.name(), .is.name())]
+    Kind {
+        /// What the directory says.
+        says: FileKind,
+        /// What the inode is.
+        is: FileKind,
+    },
     /// The name is one that no directory entry may have.
     #[error("a file cannot have this name")]
     Name,
@@ -271,7 +279,7 @@ impl ExtractProblem {
     pub const fn is_corrupt(&self) -> bool {
         match self {
             Self::Image(error) => error.is_corrupt(),
-            Self::DirectoryTwice { .. } | Self::Name => true,
+            Self::DirectoryTwice { .. } | Self::Kind { .. } | Self::Name => true,
             _ => false,
         }
     }
@@ -770,7 +778,7 @@ impl<'a> Walker<'a> {
             match level.next(self.run.image) {
                 Some(Ok(entry)) => {
                     let trail = self.descent.trail().child(&entry.name);
-                    let done = self.entry(&trail, entry.nid);
+                    let done = self.entry(&trail, &entry);
                     done.unwrap_or_else(|problem| self.run.fail(&trail, problem));
                 }
                 Some(Err(error)) => self.run.fail(self.descent.trail(), error.into()),
@@ -779,9 +787,18 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn entry(&mut self, trail: &Arc<Trail>, nid: Nid) -> Result<(), ExtractProblem> {
+    fn entry(&mut self, trail: &Arc<Trail>, entry: &OwnedDirent) -> Result<(), ExtractProblem> {
         self.run.check_cancel()?;
+        let nid = entry.nid;
         let inode = self.run.image.inode(nid)?;
+        if inode.kind != entry.kind {
+            // The inode is what readers go by.
+            let (says, is) = (entry.kind, inode.kind);
+            self.run.fail(trail, ExtractProblem::Kind { says, is });
+            if self.run.stopped() {
+                return Ok(());
+            }
+        }
         if inode.kind == FileKind::Directory {
             return self.enter(trail, inode);
         }

@@ -108,6 +108,7 @@ impl Args {
         match &error.problem {
             ExtractProblem::Image(_)
             | ExtractProblem::DirectoryTwice { .. }
+            | ExtractProblem::Kind { .. }
             | ExtractProblem::Name => format!("{image}: {error}"),
             _ => format!("{}: {error}", self.target.display()),
         }

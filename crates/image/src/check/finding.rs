@@ -64,6 +64,14 @@ pub enum FindingKind {
     RootKind { kind: FileKind },
     #[error("the name filter excludes the attribute `{name}`, which is there")]
     NameFilter { name: String },
+    #[error("the value of the attribute `{name}` {what}")]
+    XattrValue { name: String, what: &'static str },
+    #[error("the owner or the group is 4294967295, which is nobody")]
+    Owner,
+    #[error(
+        "{count} long prefixes of attributes are recorded without the feature, and the kernel reads them"
+    )]
+    PrefixesWithoutFeature { count: u8 },
     #[error("the attribute `{name}` is there twice")]
     XattrTwice { name: String },
     #[error("shares {bytes} bytes at {at:#x} with {other}")]

@@ -28,6 +28,11 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Part> {
         run.note(Place::Superblock, FindingKind::VolumeName);
     }
     let start = SUPERBLOCK_OFFSET + u64::from(sb.superblock_bytes);
+    let count = sb.xattr_prefix_count;
+    if count > 0 && !sb.incompat.contains(Incompat::XATTR_PREFIXES) {
+        let kind = FindingKind::PrefixesWithoutFeature { count };
+        run.note(Place::Superblock, kind);
+    }
     // What lies in front of the superblock is not for data either.
     let mut parts = vec![metadata(Place::Superblock, 0, start)];
     if sb.incompat.contains(Incompat::COMPR_CFGS) {

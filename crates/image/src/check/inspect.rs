@@ -16,7 +16,7 @@ use crate::{Error, Place};
 
 use super::header::algorithm_bit;
 use super::space::{Encoded, Part, What};
-use super::{FindingKind, Run};
+use super::{FindingKind, Run, values};
 
 /// An inode to be checked; only its extents in the range, unless that begins at 0.
 pub(super) struct Job {
@@ -108,6 +108,7 @@ impl<'r, 'i> Inspector<'r, 'i> {
         self.run.inodes.fetch_add(1, Ordering::Relaxed);
         self.run.report_progress();
         self.check_reserved(inode);
+        self.check_owner(inode);
         self.take_metadata(inode, map);
         let xattrs = self.inspect_xattrs(inode);
         self.run.ok(xattrs);
@@ -136,6 +137,13 @@ impl<'r, 'i> Inspector<'r, 'i> {
         };
         if !is_zero {
             self.run.note(place, FindingKind::Reserved);
+        }
+    }
+
+    /// The largest number is nobody: the kernel shows another in its place.
+    fn check_owner(&self, inode: &Inode) {
+        if inode.uid == u32::MAX || inode.gid == u32::MAX {
+            self.run.note(Place::Inode(inode.nid), FindingKind::Owner);
         }
     }
 
@@ -218,6 +226,10 @@ impl<'r, 'i> Inspector<'r, 'i> {
         if names.contains(&name) {
             self.run
                 .note(place, FindingKind::XattrTwice { name: shown() });
+        }
+        if let Some(what) = values::fault(&name, entry.value) {
+            let name = shown();
+            self.run.note(place, FindingKind::XattrValue { name, what });
         }
         names.insert(name);
     }

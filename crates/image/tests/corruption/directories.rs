@@ -144,3 +144,28 @@ fn sizes_that_are_not_plausible() {
     };
     refused(image.open().unwrap().inode(nid), Place::Inode(nid), fault);
 }
+
+#[test]
+fn an_entry_of_another_kind_is_told_by_an_extraction() {
+    let image = Fixture::read("plain");
+    let index = image.entry_index("data", "hello");
+    let image = image.dirent("data", index, |entry| entry.file_type = 5);
+    for keep_going in [false, true] {
+        let place = tempfile::tempdir().unwrap();
+        let options = ExtractOptions {
+            keep_going,
+            owners: false,
+            ..ExtractOptions::default()
+        };
+        let never = AtomicBool::new(false);
+        let opened = image.open().unwrap();
+        let errors = match extract(&opened, b"data", place.path(), &options, &(), &never) {
+            Ok(summary) => summary.errors,
+            Err(error) => vec![error],
+        };
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let words = "the directory says that this is a fifo, but it is a file";
+        assert!(errors.len() == 1 && errors[0].contains(words), "{errors:?}");
+        assert_eq!(place.path().join("hello").exists(), keep_going);
+    }
+}

@@ -134,3 +134,17 @@ fn unknown_inodes_do_not_speak_for_the_file_system() {
         assert!(error.to_string().starts_with("inode "), "{error}");
     }
 }
+
+#[test]
+fn owners_that_are_nobody() {
+    for change in [
+        (|inode| inode.i_uid = u32::MAX.into()) as fn(&mut anteros_format::inode::RawExtendedInode),
+        |inode| inode.i_gid = u32::MAX.into(),
+    ] {
+        let image = Fixture::read("lz4hc-extended").extended("data/size-511", change);
+        check_finds(
+            &image,
+            "(/data/size-511): the owner or the group is 4294967295",
+        );
+    }
+}

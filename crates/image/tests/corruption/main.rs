@@ -21,6 +21,7 @@ mod xattrs;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anteros_core::{Algorithm, FileKind, FileSystem, FsError, Ino, Seek};
 use anteros_format::extent::RawExtent;
@@ -34,7 +35,8 @@ use anteros_format::zmap::{
 };
 use anteros_format::{Corrupt, EXTENT_BYTES_MAX, Fault, Nid, Unsupported};
 use anteros_image::{
-    Encoding, Error, Extent, ImageFs, Location, OpenOptions, Place, Result, Source, Xattr,
+    Encoding, Error, Extent, ExtractOptions, ImageFs, Location, OpenOptions, Place, Result, Source,
+    Xattr, extract,
 };
 use common::{Fixture, file_inode};
 use zerocopy::{FromZeros, IntoBytes};

@@ -286,3 +286,13 @@ fn devices_that_overlap() {
         "extra devices 1 and 2 overlap in the unified address space",
     );
 }
+
+/// The kernel reads the table that the number promises, feature or not.
+#[test]
+fn prefixes_without_their_feature() {
+    let image = Fixture::read("plain").superblock(|sb| sb.xattr_prefix_count = 3);
+    check_finds(
+        &image,
+        "superblock: 3 long prefixes of attributes are recorded without the feature",
+    );
+}

@@ -207,3 +207,81 @@ fn shared_attributes_that_are_nothing_but_zeros() {
     let place = at(&image, "xattrs/shared-a");
     refused(image.xattrs("xattrs/shared-a"), place, fault);
 }
+
+/// An image in which `xattrs/one` has one attribute more: of a namespace, with the rest of a name and a value.
+fn with_value(index: u8, rest: &[u8], value: &[u8]) -> Fixture {
+    let image = Fixture::read("plain");
+    let mut inode = file_inode(DataLayout::FlatPlain, 0);
+    let mut entry = [
+        &[rest.len() as u8, index][..],
+        &(value.len() as u16).to_le_bytes(),
+        rest,
+        value,
+    ]
+    .concat();
+    entry.resize(entry.len().next_multiple_of(4), 0);
+    inode.i_xattr_icount = anteros_format::xattr::icount_for(entry.len())
+        .unwrap()
+        .into();
+    image
+        .with_inode("xattrs/one", &[inode.as_bytes(), &[0; 12], &entry].concat())
+        .sealed()
+}
+
+#[test]
+fn access_lists_that_the_kernel_does_not_give() {
+    const OWNER: [u8; 8] = [1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff];
+    const USER: [u8; 8] = [2, 0, 6, 0, 0xe8, 3, 0, 0];
+    let list = |entries: &[&[u8]]| [&[2, 0, 0, 0][..], &entries.concat()].concat();
+    let words = "the value of the attribute `system.posix_acl_";
+    for index in [2, 3] {
+        assert_eq!(
+            with_value(index, b"", &list(&[&OWNER, &USER])).faults(),
+            [""; 0]
+        );
+        for value in [
+            vec![],
+            vec![1, 0, 0, 0],
+            list(&[]),
+            list(&[&OWNER[..7]]),
+            list(&[&[3, 0, 6, 0, 0, 0, 0, 0]]),
+            list(&[&[1, 0, 6, 0, 0, 0, 0, 0]]),
+            list(&[&OWNER, &[2, 0, 6, 0, 0xff, 0xff, 0xff, 0xff]]),
+        ] {
+            check_finds(&with_value(index, b"", &value), words);
+        }
+    }
+}
+
+#[test]
+fn capabilities_that_the_kernel_does_not_give() {
+    let caps = |version: u32, len: usize, root: u8| {
+        let mut value = version.to_le_bytes().to_vec();
+        value.resize(len, 1);
+        if len == 24 {
+            value[20..].copy_from_slice(&[root, 0, 0, 0]);
+        }
+        with_value(6, b"capability", &value)
+    };
+    for sound in [
+        caps(0x0200_0000, 20, 0),
+        caps(0x0200_0001, 20, 0),
+        caps(0x0300_0001, 24, 5),
+    ] {
+        assert_eq!(sound.faults(), [""; 0]);
+    }
+    for (version, len, root) in [
+        (0x0200_0000, 24, 5),
+        (0x0300_0000, 20, 0),
+        (0x0100_0000, 12, 0),
+        (0x0200_0002, 20, 0),
+        (0x0300_0000, 24, 0),
+        (0, 2, 0),
+    ] {
+        let value = caps(version, len.max(4), root);
+        check_finds(
+            &value,
+            "the value of the attribute `security.capability` is ",
+        );
+    }
+}
