@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings in the judges: a small tree of Debian unstable with erofs-utils, squashfs-tools, squashfuse and fio; with
 # the argument libfuse also the mirrors among libfuse's examples, passthrough_hp and passthrough_ll; with the argument
-# sqlite also SQLite's own tests.
+# sqlite also SQLite's own tests; with the argument kernel also a Linux kernel and QEMU, for a virtual machine in which
+# a kernel may die.
 #
 # The tree lies in $ANTEROS_PEERS/sid, by default ~/.cache/anteros/peers/sid. It is made once, in about a minute,
 # and takes 250 MB; delete it to be rid of it, or to have newer judges. Its programs run with its own libraries and
@@ -103,8 +104,42 @@ sqlite() {
     fi
 }
 
+# Unpacks the newest kernel of Debian sid, in the flavour for virtual machines, in the current directory.
+unpack_kernel() {
+    local packages deb
+    apt_sid update && packages=$(apt_sid -s install --no-install-recommends linux-image-cloud-amd64 |
+        sed -n 's/^Inst \(linux-\(image\|binary\|modules\)-[0-9][^ ]*\) .*/\1/p') && [ -n "$packages" ] || return
+    # shellcheck disable=SC2086 # each is a word
+    apt_sid download $packages || return
+    for deb in ./*.deb; do dpkg-deb -x "$deb" root || return; done
+    mkdir tree && mv "$(dirname "$(find root -type d -path '*/lib/modules')")" tree/lib &&
+        mkdir tree/boot && find root tree -name 'vmlinuz*' -type f -exec mv {} tree/boot/ \;
+}
+
+# In $ANTEROS_PEERS/kernel: boot/vmlinuz-* and lib/modules of a kernel; QEMU comes as a package.
+kernel() {
+    local place=$ANTEROS_PEERS/kernel partial
+    [ "$(uname -m)" = x86_64 ] || { say 'the virtual machine with a kernel of Debian is for x86_64 alone' && return 1; }
+    have qemu-system-x86_64 || add_packages 'a virtual machine in which a kernel may die' qemu-system-x86 || return
+    { have losetup && have ldd; } || add_packages 'what a virtual machine is made of' mount libc-bin || return
+    [ -d "$place/lib/modules" ] && return
+    have apt-get && have dpkg-deb || { say 'the kernel comes from Debian, by apt-get and dpkg-deb' && return 1; }
+    say "unpacking the newest kernel of Debian sid into $place (it judges images in a virtual machine)"
+    partial=$(mktemp -d "$place.XXXXXX")
+    if (cd "$partial" && unpack_kernel) >"$place.log" 2>&1; then
+        rm -rf "$place"
+        mv "$partial/tree" "$place"
+        rm -r "$partial"
+    else
+        say "the kernel could not be had: $(tail -n1 "$place.log") (all of it in $place.log)"
+        rm -r "$partial"
+        return 1
+    fi
+}
+
 judges
 case ${1-} in
+kernel) kernel ;;
 libfuse) libfuse ;;
 sqlite) sqlite ;;
 esac

@@ -99,8 +99,9 @@ fn time(time: StatxTimestamp) -> Timestamp {
     }
 }
 
-fn kind(kind: rustix::fs::FileType) -> FileKind {
-    FileKind::from_mode(kind.as_raw_mode()).unwrap()
+fn kind(kind: rustix::fs::FileType) -> FsResult<FileKind> {
+    let known = FileKind::from_mode(kind.as_raw_mode());
+    known.ok_or_else(|| FsError::Io(io::Error::other("an entry of no known kind")))
 }
 
 impl FileSystem for HostFs {
@@ -133,7 +134,7 @@ impl FileSystem for HostFs {
             let entry = entry.map_err(fault)?;
             let entry = DirEntry {
                 ino: Ino(entry.ino()),
-                kind: kind(entry.file_type()),
+                kind: kind(entry.file_type())?,
                 next: entry.next_entry_cookie(),
                 name: entry.file_name().to_bytes(),
             };

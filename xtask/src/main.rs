@@ -4,6 +4,7 @@
 //! calls programs and little else; a chore here calls it. What reads, judges or measures is written in Rust.
 
 mod bench;
+mod compare;
 mod fuzz;
 mod licenses;
 mod metadata;
@@ -28,6 +29,8 @@ usage: cargo xtask <chore>
                                  four run as root and know [--contender WORD]...; read, log and fpc know
                                  [--with DAEMON-ARGUMENTS]..., write and log [--filesystem NAME]...; with
                                  --anteros PROGRAM that tool is measured, else it is built
+  compare [--mutants N] [--seed N]  what the kernel, in a virtual machine, and check make of mutated images
+                                 (default 2000); writes target/compare
   corpus NAME                    make a corpus for the benchmarks and print where it is
   fixtures                       make the images of tests/fixtures again
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
@@ -39,6 +42,9 @@ usage: cargo xtask <chore>
   trace NAME                     record an application, unless that was done before, and print where the trace is";
 
 fn main() -> ExitCode {
+    if std::process::id() == 1 {
+        compare::judge_in_virtual_machine();
+    }
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match chore(&words) {
@@ -54,6 +60,7 @@ fn chore(words: &[&str]) -> Outcome {
     env::set_current_dir(run::root())?;
     match words {
         ["bench", name, options @ ..] => bench::bench(name, options),
+        ["compare", options @ ..] => compare::compare(options),
         ["corpus", name] => bench::print_corpus(name),
         ["fixtures"] => peers::fixtures(),
         ["fuzz", options @ ..] => fuzz::fuzz(options),

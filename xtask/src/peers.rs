@@ -46,6 +46,15 @@ pub(crate) fn libfuse(program: &str) -> Outcome<Command> {
     Ok(command)
 }
 
+/// Where the kernel lies that judges in a virtual machine, `boot` and `lib/modules` of it; brings it in if need be.
+///
+/// # Errors
+/// When it is not there and cannot be brought in.
+pub(crate) fn kernel() -> Outcome<PathBuf> {
+    run(Command::new("scripts/peers.sh").arg("kernel"))?;
+    Ok(peers()?.join("kernel"))
+}
+
 /// The version of libfuse that its mirrors were built with.
 ///
 /// # Errors
