@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use self::writable::Writing;
-use self::write_back::WriteBack;
+use self::write_back::{Moment, WriteBack};
 use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
@@ -317,6 +317,7 @@ impl Dispatcher {
             header,
             ino,
             also_in: writable::named_group(header, body),
+            since: self.now(),
         })
     }
 
@@ -336,6 +337,7 @@ impl Dispatcher {
         if name.len() > NAME_LEN_MAX {
             return Err(Errno::NAMETOOLONG);
         }
+        let since = self.now();
         let found = match name {
             // Asked of any kind of inode, to find it again by its node number alone (file handles).
             b"." => self.fs.getattr(parent),
@@ -343,7 +345,7 @@ impl Dispatcher {
             _ => self.fs.lookup(parent, name),
         };
         match found {
-            Ok(attr) => put(out, &self.entry(&attr).ok_or(Errno::IO)?),
+            Ok(attr) => put(out, &self.entry(&attr, since).ok_or(Errno::IO)?),
             Err(FsError::NotFound) => put(out, &self.missing()),
             Err(error) => Err(self.errno(parent, &error)),
         }
@@ -471,7 +473,7 @@ impl Dispatcher {
         })?;
         page.fill_entries(|listed| {
             let attr = self.fs.getattr_listed(listed.ino, listed.kind);
-            attr.and_then(|attr| self.entry(&attr))
+            attr.and_then(|attr| self.entry(&attr, Moment::default()))
                 .unwrap_or_else(EntryOut::new_zeroed)
         });
         Ok(page.len())
@@ -580,13 +582,20 @@ impl Dispatcher {
         put(out, &reply)
     }
 
-    /// What LOOKUP and READDIRPLUS say of an inode; `None` for the one without a node number.
-    fn entry(&self, attr: &Attr) -> Option<EntryOut> {
+    /// To be looked at before attributes are asked for.
+    fn now(&self) -> Moment {
+        let files = self.write_back.as_ref();
+        files.map(WriteBack::now).unwrap_or_default()
+    }
+
+    /// What LOOKUP and READDIRPLUS say of an inode, whose attributes were asked for since a moment; `None` for the one without
+    /// a node number.
+    fn entry(&self, attr: &Attr, since: Moment) -> Option<EntryOut> {
         let write_back = self.write_back.as_ref();
         let trusted_for = self.attributes_trusted_for(attr.ino);
         Some(EntryOut {
             nodeid: self.nodes.node(attr.ino)?,
-            generation: write_back.map_or(0, |files| files.introduce(attr)),
+            generation: write_back.map_or(0, |files| files.introduce(attr, since)),
             attr_valid: trusted_for.as_secs(),
             attr_valid_nsec: trusted_for.subsec_nanos(),
             attr: raw_attr(attr),

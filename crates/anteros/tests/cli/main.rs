@@ -1,5 +1,6 @@
 //! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
 
+mod appends;
 mod crash;
 mod daemon;
 mod defaults;

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros};
 
-use super::write_back::{self, WriteBack};
+use super::write_back::{self, Moment, Using, WriteBack};
 use super::{Args, AttributeOrder, Dispatcher, LATER, put};
 use crate::device::Request;
 use crate::dirpage::DirPage;
@@ -38,6 +38,8 @@ pub(super) struct Writing<'a> {
     pub(super) ino: Ino,
     /// A further group of the caller, that of the directory in which something is made.
     pub(super) also_in: Option<u32>,
+    /// Before anything was asked for.
+    pub(super) since: Moment,
 }
 
 /// The group that the extensions of a request name, which lie at the end of its `body`.
@@ -130,20 +132,21 @@ impl Writing<'_> {
 
     fn open(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let open: OpenIn = args.take()?;
-        self.refuse_stale()?;
+        let using = self.refuse_stale()?;
         let (handle, cached) = self.opened_by(open.flags, |flags| self.fs.open(self.ino, flags))?;
+        using.into_iter().for_each(Using::stays);
         put(out, &self.opened(self.file(handle), cached, open.flags))
     }
 
-    /// Has the kernel look up a name once more, and open what it finds, if others have changed the file.
-    fn refuse_stale(&self) -> Result<(), Errno> {
+    /// Has the kernel look up a name once more, and open what it finds, if others have changed the file. If not, it counts as
+    /// open.
+    fn refuse_stale(&self) -> Result<Option<Using<'_>>, Errno> {
         let Some(files) = self.write_back() else {
-            return Ok(());
+            return Ok(None);
         };
-        match files.is_stale(&self.ask(self.fs.getattr(self.ino))?) {
-            true => Err(Errno::STALE),
-            false => Ok(()),
-        }
+        let attr = self.ask(self.fs.getattr(self.ino))?;
+        let using = files.using(&attr, self.since);
+        using.map(Some).ok_or(Errno::STALE)
     }
 
     fn write_back(&self) -> Option<&WriteBack> {
@@ -194,9 +197,6 @@ impl Writing<'_> {
     /// What the kernel is told of a file just opened: to read and write by itself where it may, and
     /// whether it may cache.
     fn opened(&self, file: OpenFile, cached: bool, flags: u32) -> OpenOut {
-        if let Some(files) = self.write_back() {
-            files.opened(file.ino);
-        }
         if let Some(readahead) = &self.dispatcher.readahead {
             readahead.suit(self.fs.is_read_in_jumps(file.ino));
         }
@@ -255,6 +255,9 @@ impl Writing<'_> {
                 self.fs.forget(file.ino, 1);
             })?;
         }
+        if let Some(files) = self.write_back() {
+            files.opened(file.ino);
+        }
         Ok(len + put(&mut out[len..], &self.opened(file, cached, flags))?)
     }
 
@@ -284,7 +287,7 @@ impl Writing<'_> {
 
     /// What the kernel is told of an inode that became known; if there is nothing, it is forgotten again.
     fn known(&self, attr: &Attr) -> Option<EntryOut> {
-        let entry = self.dispatcher.entry(attr);
+        let entry = self.dispatcher.entry(attr, self.since);
         if entry.is_none() {
             self.fs.forget(attr.ino, 1);
         }
@@ -310,7 +313,7 @@ impl Writing<'_> {
         let written = self.fs.write_payload(file, write.offset, payload, drops);
         let written = self.ask(written)?;
         self.sync_written(&write)?;
-        self.reaches(self.ino, write.offset.saturating_add(written as u64));
+        self.wrote(self.ino, write.offset.saturating_add(written as u64))?;
         put(out, &counted(written as u64))
     }
 
@@ -326,10 +329,12 @@ impl Writing<'_> {
         self.ask(self.fs.sync_written(self.file(write.fh), data_only))
     }
 
-    fn reaches(&self, ino: Ino, end: u64) {
+    /// Takes note that the file was written to, and that it reaches at least to `end`.
+    fn wrote(&self, ino: Ino, end: u64) -> Result<(), Errno> {
         if let Some(files) = self.write_back() {
-            files.reaches(ino, end);
+            files.wrote(ino, end, self.ask(self.fs.getattr(ino))?.mtime);
         }
+        Ok(())
     }
 
     fn flush(&self, args: &mut Args<'_>) -> Answer {
@@ -366,9 +371,11 @@ impl Writing<'_> {
         } = args.take()?;
         let allocated = self.fs.allocate(self.file(fh), offset, length, mode);
         self.done_for_all(allocated)?;
-        if mode & KEEP_SIZE == 0 {
-            self.reaches(self.ino, offset.saturating_add(length));
-        }
+        let end = match mode & KEEP_SIZE {
+            0 => offset.saturating_add(length),
+            _ => 0,
+        };
+        self.wrote(self.ino, end)?;
         self.drop_privileges_of_users(self.file(fh)).map(|()| 0)
     }
 
@@ -418,7 +425,7 @@ impl Writing<'_> {
         };
         let copied = self.fs.copy_range(from, to, len);
         let copied = self.dispatcher.ask_of_all(self.ino, copied)?;
-        self.reaches(to.file.ino, to.offset.saturating_add(copied));
+        self.wrote(to.file.ino, to.offset.saturating_add(copied))?;
         self.drop_privileges_of_users(to.file)?;
         match wide {
             true => put(out, &copied),
@@ -448,6 +455,7 @@ impl Writing<'_> {
             drops_privileges: Self::drops_privileges(set.valid),
         };
         let file = has(setattr::FH).then(|| self.file(set.fh));
+        let _using = self.write_back().map(|files| files.changing(self.ino));
         let changed = match self.fs.change(self.ino, file, &changes) {
             // Who may write to a file of someone else may not set its times; the host's own time of the write stands.
             Err(FsError::Host(error))

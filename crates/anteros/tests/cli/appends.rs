@@ -1,0 +1,55 @@
+//! Files of a mirror that many open, append to and close again and again.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+
+use anteros_tests::judge;
+use tempfile::TempDir;
+
+use crate::mirror::{Mirror, WAYS};
+
+const ROUNDS: usize = 5;
+const OPENED: usize = 20;
+const WRITES: usize = 3;
+
+fn append(path: &Path, piece: &[u8]) {
+    for _ in 0..OPENED {
+        let mut file = OpenOptions::new().append(true).create(true).open(path);
+        for _ in 0..WRITES {
+            file.as_mut().unwrap().write_all(piece).unwrap();
+        }
+    }
+}
+
+/// The time that the kernel gives a file is not always that of the last write to it: so it must not seem to be changed
+/// by others, who have nothing to do with it, and be taken for another file than the one that somebody is writing to.
+#[test]
+fn what_is_appended_between_opening_and_closing_is_there() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let source = TempDir::new().unwrap();
+        let mirror = Mirror::new(source.path(), way, "--timeout 0");
+        for round in 0..ROUNDS {
+            let name = round.to_string();
+            let path = mirror.path(&name);
+            thread::scope(|scope| {
+                for piece in [[b'a'; 100], [b'b'; 100], [b'c'; 100]] {
+                    let path = &path;
+                    scope.spawn(move || append(path, &piece));
+                }
+            });
+            let text = fs::read(source.path().join(&name)).unwrap();
+            assert_eq!(text.len(), 3 * OPENED * WRITES * 100, "{way}");
+            let mut pieces = text.chunks(100);
+            assert!(
+                pieces.all(|piece| piece.iter().all(|byte| *byte == piece[0])),
+                "{way}"
+            );
+        }
+        mirror.unmount();
+    }
+}
