@@ -10,7 +10,7 @@ use anteros_core::unescaped;
 use crate::failure::{Failure, Kind};
 
 /// The first letters of the kinds of file system that this program serves.
-const OURS: &str = "fuse.anteros";
+pub const OURS: &str = "fuse.anteros";
 /// The kind of a mounted log.
 pub const LOG: &str = "fuse.anteros-log";
 /// The kind of an image that the kernel has mounted.

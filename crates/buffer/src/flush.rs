@@ -284,13 +284,18 @@ impl<F: Writable> Shared<F> {
         }
     }
 
+    /// Writes all that is buffered, and keeps the errors that nobody was told of.
+    pub(crate) fn drain_all(&self, reason: Reason) {
+        for inode in self.table.all() {
+            self.drain(&inode, reason);
+            self.keep_untold(&inode);
+        }
+    }
+
     /// Buffers nothing any more, and writes all that was.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        for inode in self.table.all() {
-            self.drain(&inode, Reason::Shutdown);
-            self.keep_untold(&inode);
-        }
+        self.drain_all(Reason::Shutdown);
         self.dirty.take_all();
         self.pool.trim();
     }

@@ -263,6 +263,13 @@ impl<F: Writable + 'static> Buffered<F> {
         self.shared.tick(now);
     }
 
+    /// Writes all that is buffered, and goes on. Returns the errors that no open file was told of, as
+    /// [`shutdown`](Self::shutdown) does, which does not return them again.
+    pub fn write_all(&self) -> Vec<Unreported> {
+        self.shared.drain_all(statistics::Reason::Sync);
+        std::mem::take(&mut *lock(&self.shared.unreported))
+    }
+
     /// Writes all that is buffered and ends the management thread; from then on writes are not buffered.
     /// Returns the errors that no open file was told of, the first 64 of them:
     /// [`Statistics::errors_unreported`] counts all.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anteros_buffer::{BUFFER_BYTES_MIN, Buffered, Form, ROOM_BYTES_MIN};
+use anteros_buffer::{BUFFER_BYTES_MIN, Buffered, Form, ROOM_BYTES_MIN, Unreported};
 use anteros_core::{Ino, parse_size};
 use anteros_fuse::{MountOptions, Notifier, Passthrough, Session, request_len_limit};
 use anteros_passthru::{Crowd, HostFs, Options};
@@ -159,9 +159,8 @@ impl Args {
         let faults = Arc::default();
         let mirror = Mirror::Buffered(buffered.clone());
         let served = self.mount(source, mirror.clone(), crowd, &faults);
-        for lost in buffered.shutdown() {
-            let name = faults::name(lost.ino, path(&mirror, source, lost.ino));
-            faults.note(format!("{name}: not all was written: {}", lost.error));
+        for error in buffered.shutdown() {
+            faults.note(lost(&mirror, source, &error));
         }
         served
     }
@@ -198,13 +197,16 @@ impl Args {
         let terms = self.terms(Workers::of(&options));
         let (named, root) = (mirror.clone(), source.to_owned());
         let path_of = move |ino| path(&named, &root, ino);
-        let daemon = MirrorDaemon::new(mirror, serving, terms, faults.clone(), recording);
+        let (written, root) = (mirror.clone(), source.to_owned());
+        let lost = move |error: &_| lost(&written, &root, error);
+        let daemon = MirrorDaemon::new(mirror, serving, terms, faults.clone(), recording, lost);
         let daemon = Arc::new(daemon);
-        let (watcher, teller) = (daemon.clone(), daemon.clone());
+        let (watcher, teller, taker) = (daemon.clone(), daemon.clone(), daemon.clone());
         let session = session
             .on_fault(faults.clone().listen(path_of))
             .on_answer(move |answered| watcher.answered(answered))
-            .on_attribute(move |asked| teller.attribute(asked));
+            .on_attribute(move |asked| teller.attribute(asked))
+            .on_order(move |order| taker.order(order));
         let served = daemon::run(session, || {
             if self.detach {
                 background::detach().map_err(Failure::os)?;
@@ -307,6 +309,12 @@ fn path(mirror: &Mirror, source: &Path, ino: Ino) -> Option<String> {
     let below = mirror.host().path_of(ino)?;
     let path = [source.as_os_str().as_encoded_bytes(), &below].concat();
     Some(output::name(&path))
+}
+
+/// What is said of data that could not be written.
+fn lost(mirror: &Mirror, source: &Path, error: &Unreported) -> String {
+    let name = faults::name(error.ino, path(mirror, source, error.ino));
+    format!("{name}: not all was written: {}", error.error)
 }
 
 /// The absolute path of a directory.

@@ -1,21 +1,24 @@
 //! `anteros umount`
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{major, minor};
-use rustix::io::retry_on_intr;
+use rustix::fs::{Mode, OFlags, XattrFlags, major, minor, setxattr, syncfs};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::stat::attribute;
 use super::stat::numbers::Numbers;
 use crate::daemon::exposition::{ATTRIBUTE, PROCESS, pid_namespace};
+use crate::daemon::log::WRITE_ALL;
+use crate::daemon::{log, mirror};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
-use crate::places::Place;
+use crate::places::{LOG, OURS, Place};
 
 /// How long nobody wonders what is waited for.
 const PATIENCE: Timespec = Timespec {
@@ -32,11 +35,18 @@ pub struct Args {
     /// Neither ask the daemon who it is nor wait for it, for one that does not answer
     #[arg(long)]
     no_wait: bool,
+
+    /// Unmount also where not all that was written could be stored, which is lost then
+    #[arg(long)]
+    force: bool,
 }
 
 impl Args {
     pub fn run(self) -> Outcome {
-        self.check()?;
+        let place = self.check()?;
+        if let (Some(place), false) = (place, self.no_wait || self.force) {
+            self.write(&place)?;
+        }
         let daemon = (!self.no_wait).then(|| Daemon::of(&self.directory));
         anteros_fuse::unmount(&self.directory)
             .map_err(|error| Failure::new(Kind::System, &error).hint_if(error.hint()))?;
@@ -50,14 +60,14 @@ impl Args {
 
 impl Args {
     /// Refuses to take away what others have mounted.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<Option<Place>, Failure> {
         // What cannot be looked up, the kernel refuses with its reason.
         let Ok(found) = Place::at(&self.directory) else {
-            return Ok(());
+            return Ok(None);
         };
         let name = self.directory.display();
         match found {
-            Some(place) if place.is_ours() => Ok(()),
+            Some(place) if place.is_ours() => Ok(Some(place)),
             Some(place) => {
                 let kind = place.kind;
                 let message = format!("{name}: what is mounted here is not anteros' ({kind})");
@@ -68,6 +78,49 @@ impl Args {
                 format_args!("{name}: nothing is mounted here"),
             )),
         }
+    }
+
+    /// Has the daemon store all that was written, as long as there is somebody who can be told that it cannot.
+    fn write(&self, place: &Place) -> Result<(), Failure> {
+        let writing = match place.kind.as_str() {
+            LOG => log::WRITING,
+            OURS => mirror::WRITING,
+            _ => return Ok(()),
+        };
+        // A daemon that has died stores nothing, and what does not know the order must not get an attribute.
+        if !matches!(attribute(&self.directory, writing), Ok(Some(_))) {
+            return Ok(());
+        }
+        let written = self.order(writing);
+        match written {
+            Ok(()) => Ok(()),
+            // Who may not ask for it may not unmount it either, and what is mounted for reading has nothing to be stored.
+            Err(
+                Errno::PERM | Errno::ACCESS | Errno::ROFS | Errno::NOTCONN | Errno::CONNABORTED,
+            ) => Ok(()),
+            Err(errno) => Err(self.unwritten(writing, errno)),
+        }
+    }
+
+    /// Has what the kernel has still, of mappings, written first. Whether it failed to write some, it has told those who sync,
+    /// and would tell that again here.
+    fn order(&self, writing: &str) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(directory) = rustix::fs::open(&self.directory, flags, Mode::empty()) {
+            let _ = syncfs(directory);
+        }
+        setxattr(&self.directory, writing, WRITE_ALL, XattrFlags::empty())
+    }
+
+    fn unwritten(&self, writing: &str, errno: Errno) -> Failure {
+        let name = self.directory.display();
+        let told = attribute(&self.directory, writing).ok().flatten();
+        let why = told
+            .filter(|why| !why.is_empty())
+            .unwrap_or_else(|| io::Error::from(errno).to_string());
+        let message = format!("{name}: not all that was written could be stored: {why}");
+        Failure::new(Kind::System, message)
+            .hint("it is still mounted; --force unmounts it, and what is not stored is lost")
     }
 }
 

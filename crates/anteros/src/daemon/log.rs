@@ -30,6 +30,12 @@ pub const CLEANING: &str = "user.anteros.cleaning";
 /// What it is set to.
 pub const CLEAN_ALL: &[u8] = b"all";
 
+/// The attribute that orders a checkpoint when it is set, which has been written when that returns; and tells why nothing is
+/// written any more, if so.
+pub const WRITING: &str = "user.anteros.writing";
+/// What it is set to.
+pub const WRITE_ALL: &[u8] = b"all";
+
 /// The attribute that orders compression in the background: `add` with the numbers of inodes, then `go` with the most bytes of
 /// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`].
 pub const COMPACTION: &str = "user.anteros.compaction";
@@ -90,6 +96,8 @@ pub struct LogDaemon {
     compaction: Mutex<Work<Compaction>>,
     /// No work any more: the log is closed.
     stops: AtomicBool,
+    /// It was told that nothing is written any more.
+    told_failure: AtomicBool,
 }
 
 /// Work that is ordered, and done by a thread of its own.
@@ -188,6 +196,7 @@ impl LogDaemon {
             cleaning: Mutex::default(),
             compaction: Mutex::default(),
             stops: AtomicBool::new(false),
+            told_failure: AtomicBool::new(false),
         })
     }
 
@@ -214,10 +223,20 @@ impl LogDaemon {
         }
     }
 
+    /// Counts and tells, once, that nothing is written any more, and says why, if so.
+    pub fn note_failure(&self) -> Option<String> {
+        let why = self.log.failure()?;
+        if !self.told_failure.swap(true, Ordering::Relaxed) {
+            self.faults.note(format!("read-only from here on: {why}"));
+        }
+        Some(why)
+    }
+
     fn attribute(&self, name: &str, uid: u32) -> Option<Vec<u8>> {
         match name {
             ATTRIBUTE => Some(self.text(uid).into_bytes()),
             CLEANING => Some(lock(&self.cleaning).progress.text().into_bytes()),
+            WRITING => Some(self.note_failure().unwrap_or_default().into_bytes()),
             COMPACTION => Some(lock(&self.compaction).progress.text().into_bytes()),
             _ => self.segments(name.strip_prefix(SEGMENTS)?.parse().ok()?),
         }
@@ -240,6 +259,7 @@ impl LogDaemon {
         let take = match std::str::from_utf8(order.name) {
             Ok(CLEANING) => Self::order_cleaning,
             Ok(COMPACTION) => Self::order_compaction,
+            Ok(WRITING) => Self::order_writing,
             _ => return None,
         };
         let may = order.uid == 0 || order.uid == geteuid().as_raw();
@@ -255,6 +275,22 @@ impl LogDaemon {
         }
         let worker = self.clone();
         lock(&self.cleaning).begin("cleaner", move || worker.clean())
+    }
+
+    fn order_writing(self: &Arc<Self>, value: &[u8]) -> Result<(), Errno> {
+        if value != WRITE_ALL {
+            return Err(Errno::INVAL);
+        }
+        let written = self.log.checkpoint();
+        match self.note_failure() {
+            Some(_) => Err(Errno::IO),
+            // A log that is mounted for reading has nothing to write.
+            None => match written {
+                Ok(()) | Err(FsError::ReadOnly) => Ok(()),
+                Err(FsError::NoSpace) => Err(Errno::NOSPC),
+                Err(_) => Err(Errno::IO),
+            },
+        }
     }
 
     fn order_compaction(self: &Arc<Self>, value: &[u8]) -> Result<(), Errno> {
@@ -334,6 +370,7 @@ impl LogDaemon {
     }
 
     fn text(&self, uid: u32) -> String {
+        self.note_failure();
         let condition = self.log.condition();
         let layout = self.log.layout();
         let mut text = Exposition::default();

@@ -1,23 +1,29 @@
 //! What a daemon that mirrors a directory counts and tells.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anteros_buffer::{Buffered, Flushes, Statistics};
-use anteros_core::{FileSystem, Ino};
-use anteros_fuse::{Answered, AttributeRequest, Loan};
+use anteros_buffer::{Buffered, Flushes, Statistics, Unreported};
+use anteros_core::{FileSystem, FsError, Ino};
+use anteros_fuse::{Answered, AttributeOrder, AttributeRequest, Loan};
 use anteros_passthru::HostFs;
 use anteros_trace::Names;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
 use super::latencies::Latencies;
+use super::log::WRITE_ALL;
 use super::recording::{self, Recording};
 
 /// The attribute of a regular file that says who moves its content and why, a line each. No file of the source can have one
 /// of that name: file systems know names that begin with `user.` and a few others, and refuse all the rest.
 pub const FILE_ATTRIBUTE: &str = "anteros.data";
+
+/// The attribute of the root that orders, when it is set, that all is written which is buffered, and answers whether nobody
+/// was told of an error meanwhile or before; and tells what could not be written, as far as it was asked so.
+pub const WRITING: &str = "anteros.writing";
 
 /// A mirrored directory, through a buffer or not.
 #[derive(Clone)]
@@ -42,6 +48,10 @@ pub struct MirrorDaemon {
     latencies: Latencies,
     faults: Arc<Faults>,
     recording: Option<Recording>,
+    /// Says of an error that nobody was told of what it means.
+    lost: Box<dyn Fn(&Unreported) -> String + Send + Sync>,
+    /// What it last said when all was to be written.
+    unwritten: Mutex<String>,
 }
 
 impl Mirror {
@@ -58,6 +68,14 @@ impl Mirror {
         match self {
             Self::Plain(host) => host,
             Self::Buffered(buffered) => buffered.inner(),
+        }
+    }
+
+    /// Writes all that is buffered, and says what could not be written without anybody's being told.
+    fn write_all(&self) -> Vec<Unreported> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Buffered(buffered) => buffered.write_all(),
         }
     }
 
@@ -122,8 +140,11 @@ impl MirrorDaemon {
         terms: Vec<(&'static str, f64)>,
         faults: Arc<Faults>,
         recording: Option<Recording>,
+        lost: impl Fn(&Unreported) -> String + Send + Sync + 'static,
     ) -> Self {
         Self {
+            lost: Box::new(lost),
+            unwritten: Mutex::default(),
             started: Instant::now(),
             mirror,
             serving,
@@ -149,11 +170,51 @@ impl MirrorDaemon {
         if is_root && is(ATTRIBUTE) {
             return Some(self.text(asked.uid).into_bytes());
         }
+        if is_root && is(WRITING) {
+            return Some(self.unwritten().clone().into_bytes());
+        }
         if is_root && is(recording::ATTRIBUTE) {
             return self.recording.as_ref().map(Recording::told);
         }
         let (way, why) = is(FILE_ATTRIBUTE).then(|| self.serving.of_file(asked.loan))?;
         Some(format!("{way}\n{why}").into_bytes())
+    }
+
+    /// Takes an order, if it is one.
+    pub fn order(&self, order: &AttributeOrder<'_>) -> Option<Result<(), Errno>> {
+        if order.ino != self.mirror.host().root() || order.name != WRITING.as_bytes() {
+            return None;
+        }
+        let may = order.uid == 0 || order.uid == geteuid().as_raw();
+        Some(match may {
+            true if order.value == WRITE_ALL => self.write_all(),
+            true => Err(Errno::INVAL),
+            false => Err(Errno::PERM),
+        })
+    }
+
+    fn write_all(&self) -> Result<(), Errno> {
+        let lost = self.mirror.write_all();
+        let said: Vec<String> = lost.iter().map(&self.lost).collect();
+        self.unwritten().clear();
+        let (Some(text), Some(first)) = (said.first(), lost.first()) else {
+            return Ok(());
+        };
+        *self.unwritten() = match said.len() {
+            1 => text.clone(),
+            count => format!("{text}, and {} files more", count - 1),
+        };
+        said.into_iter().for_each(|text| self.faults.note(text));
+        Err(match &first.error {
+            FsError::Host(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+            _ => Errno::IO,
+        })
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, String> {
+        self.unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing more is answered.

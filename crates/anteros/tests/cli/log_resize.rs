@@ -12,11 +12,11 @@ use crate::run;
 const MIB: u64 = 1 << 20;
 
 /// A file as a block device.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
     /// Says so if that cannot be.
-    fn of(file: &Path) -> Option<Self> {
+    pub fn of(file: &Path) -> Option<Self> {
         if !judge::is_root() || !judge::has_program("losetup") {
             judge::missing("a block device of the test's own");
             return None;

@@ -33,6 +33,7 @@ mod sticky;
 mod targets;
 mod trace;
 mod trees;
+mod unmounting;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

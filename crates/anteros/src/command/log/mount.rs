@@ -255,7 +255,8 @@ impl Args {
         let (stop, stopped) = channel::<()>();
         let keeper = std::thread::spawn({
             let (log, faults, launches) = (log.clone(), faults.clone(), launches.clone());
-            move || keep(&log, &faults, (*launches).as_ref(), &stopped)
+            let watch = watch.clone();
+            move || keep(&log, &watch, &faults, (*launches).as_ref(), &stopped)
         });
         let served = daemon::run(session, || {
             if self.detach {
@@ -269,10 +270,11 @@ impl Args {
         watch.finish();
         launches.iter().for_each(|file| file.save(&log, &faults));
         log.close().map_err(|error| {
-            Failure::new(
-                Kind::System,
-                format_args!("{}: {error}", self.device.display()),
-            )
+            let message = format!("{}: {error}", self.device.display());
+            if self.detach {
+                faults.tell(format!("not all was written: {message}"));
+            }
+            Failure::new(Kind::System, message)
         })?;
         served
     }
@@ -287,7 +289,13 @@ fn check_place(path: &Path, directory: &Path) -> Result<(), Failure> {
 }
 
 /// Has a log do what is due, until it is told to stop; and tells, once, what went wrong, and why it cannot go on.
-fn keep(log: &Log, faults: &Faults, launches: Option<&LaunchFile>, stopped: &Receiver<()>) {
+fn keep(
+    log: &Log,
+    watch: &LogDaemon,
+    faults: &Faults,
+    launches: Option<&LaunchFile>,
+    stopped: &Receiver<()>,
+) {
     let mut saved = Instant::now();
     while stopped.recv_timeout(TEND_EVERY) == Err(RecvTimeoutError::Timeout) {
         if saved.elapsed() >= SAVE_EVERY {
@@ -298,10 +306,8 @@ fn keep(log: &Log, faults: &Faults, launches: Option<&LaunchFile>, stopped: &Rec
         log.take_complaints()
             .into_iter()
             .for_each(|complaint| faults.note(complaint));
-        if tended.is_err() {
-            if let Some(why) = log.failure() {
-                return faults.note(format!("read-only from here on: {why}"));
-            }
+        if tended.is_err() && watch.note_failure().is_some() {
+            return;
         }
     }
 }

@@ -1,0 +1,134 @@
+//! What `umount` says where not all that was written can be stored.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use anteros_tests::disk::{Disk, Kind};
+use anteros_tests::judge;
+
+use crate::log_resize::Loop;
+use crate::{Workshop, is_mounted, run, wait_until};
+
+/// A small tmpfs on the directory `full`, and a directory `mnt`. It says so if that cannot be.
+fn small_disk(size: &str) -> Option<Workshop> {
+    if !judge::has_fuse() {
+        return None;
+    }
+    if !judge::is_root() {
+        judge::missing("a small tmpfs (only root can mount)");
+        return None;
+    }
+    let shop = Workshop::new();
+    for name in ["full", "mnt"] {
+        fs::create_dir(shop.path(name)).unwrap();
+    }
+    let options = format!("size={size}");
+    let mut mount = Command::new("mount");
+    mount
+        .args(["-t", "tmpfs", "-o", &options, "none"])
+        .arg(shop.path("full"));
+    assert_eq!(run(&mut mount).status, Some(0));
+    Some(shop)
+}
+
+/// Takes what room a file system has left.
+fn fill(path: &Path) {
+    let file = File::create(path).unwrap();
+    let mut at = 0;
+    while let Ok(count) = file.write_at(&[1; 4096], at) {
+        at += count as u64;
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_stored_stays_mounted() {
+    let Some(shop) = small_disk("48M") else {
+        return;
+    };
+    let file = shop.path("full/log");
+    File::create(&file).unwrap().set_len(64 << 20).unwrap();
+    let Some(device) = Loop::of(&file) else {
+        return;
+    };
+    let name = &device.0;
+    shop.good(&format!("log mkfs --force {name}"));
+    shop.good(&format!("log mount {name} mnt"));
+    fs::write(shop.path("mnt/before"), "there").unwrap();
+    // There is room yet, and nothing is said.
+    shop.good("umount mnt");
+    shop.good(&format!("log mount {name} mnt"));
+    fill(&shop.path("full/fill"));
+    fs::write(shop.path("mnt/file"), vec![7; 8 << 20]).unwrap();
+
+    for _ in 0..2 {
+        let error = shop.bad(5, "umount mnt");
+        assert!(
+            error.contains("mnt: not all that was written could be stored: "),
+            "{error}"
+        );
+        assert!(
+            error.contains("Input/output error") && error.contains("--force"),
+            "{error}"
+        );
+        assert!(is_mounted(&shop.path("mnt")));
+    }
+    assert_eq!(fs::read(shop.path("mnt/before")).unwrap(), b"there");
+    let said = shop.good("log stat mnt");
+    assert!(said.contains("read-only from here on: "), "{said}");
+    let numbers = shop.good("stat --prometheus mnt");
+    assert!(numbers.contains("\nanteros_faults_total 1\n"), "{numbers}");
+
+    wait_until(|| shop.run("umount --force mnt").status == Some(0));
+    assert!(!is_mounted(&shop.path("mnt")));
+    fs::remove_file(shop.path("full/fill")).unwrap();
+    shop.good(&format!("log mount {name} mnt"));
+    assert_eq!(fs::read(shop.path("mnt/before")).unwrap(), b"there");
+    wait_until(|| shop.run("umount mnt").status == Some(0));
+}
+
+/// What nobody was told of is told to who unmounts, once.
+#[test]
+fn a_mirror_that_has_lost_something_says_so() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for form in ["buffer", "entries"] {
+        let Some(disk) = Disk::new(Kind::Btrfs) else {
+            return;
+        };
+        let source = disk.limited_directory("source", 4 << 20);
+        let shop = Workshop::new();
+        fs::create_dir(shop.path("mnt")).unwrap();
+        let options = format!("--data {form} --interval 60000");
+        shop.good(&format!("passthru {} mnt {options}", source.display()));
+        let other = File::create(shop.path("mnt/other")).unwrap();
+        other.write_all_at(&[1; 13 << 18], 0).unwrap();
+        other.sync_all().unwrap();
+        drop(other);
+        let file = shop.path("mnt/disk");
+        File::create(&file).unwrap().set_len(8 << 20).unwrap();
+        let script = format!(
+            "device=$(losetup --find --show {}) && dd if=/dev/zero of=$device bs=512K count=2 oflag=direct status=none; losetup --detach $device",
+            file.display()
+        );
+        let found = run(Command::new("sh").args(["-c", &script]));
+        assert_eq!((found.status, &found.err[..]), (Some(0), ""), "{form}");
+        // The kernel lets go of the file a moment later, and what it holds is busy until then.
+        let said = RefCell::new(String::new());
+        wait_until(|| {
+            let run = shop.run("umount mnt");
+            said.borrow_mut().push_str(&run.err);
+            run.status == Some(0)
+        });
+        let wanted = format!(
+            "mnt: not all that was written could be stored: {}: not all was written: Disk quota exceeded",
+            source.join("disk").display()
+        );
+        let said = said.into_inner();
+        assert_eq!(said.matches(&wanted).count(), 1, "{form}: {said}");
+        assert!(!is_mounted(&shop.path("mnt")));
+    }
+}
