@@ -99,10 +99,10 @@ const NEED_CODEC: &[&str] = &[
     "hints",
 ];
 
-/// What a pattern of a hint refers to, and its pcluster.
+/// States what a pattern of a hint refers to, and its pcluster.
 const HINTS: &str = "4096 ^data/mixed\n32768 ^data/text$\n0 ^data/same-text\n";
 
-/// What goes into the first image where it takes two to make one, and into the second: the tops of the tree.
+/// States what goes into the first image where it takes two to make one, and into the second: the tops of the tree.
 const FIRST: [&str; 4] = ["data", "links", "names", "times"];
 const SECOND: [&str; 6] = ["deep", "many", "modes", "nodes", "owners", "xattrs"];
 
@@ -116,7 +116,7 @@ struct Workshop {
     has_kernel: bool,
 }
 
-/// What became of a combination.
+/// Tells what became of a combination.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Read,
@@ -170,7 +170,8 @@ fn what_mkfs_makes_reads_as_its_tree() {
     assert!(read >= 150, "only {read} images were judged");
 }
 
-/// What makes tails: compressed into the inode's block, into the packed inode, or into a block that they do not fill.
+/// States what makes tails: compressed into the inode's block, into the packed inode, or into a block that they do not
+/// fill.
 const TAILS: [&str; 6] = [
     "-zlz4 -Eztailpacking",
     "-zlz4hc -Eztailpacking,legacy-compress",
@@ -406,7 +407,7 @@ fn without(tops: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Whether a program ends well within half a minute: some combinations send mkfs.erofs round in circles.
+/// Returns whether a program ends well within half a minute: some combinations send mkfs.erofs round in circles.
 fn bounded(command: &mut Command) -> bool {
     let null = std::process::Stdio::null;
     let mut child = command
@@ -427,7 +428,7 @@ fn bounded(command: &mut Command) -> bool {
     }
 }
 
-/// Who is to blame that the image does not hold its tree.
+/// Returns who is to blame that the image does not hold its tree.
 ///
 /// mkfs.erofs, if the kernel sees what we see, and where we see a fault does not see the tree either: it may fail there
 /// as well, or show a file that has lost something.
@@ -467,7 +468,7 @@ fn arbitrate(
     }
 }
 
-/// Whether two manifests are the same, but for faults in `ours` where `theirs` is not as the tree.
+/// Returns whether two manifests are the same, but for faults in `ours` where `theirs` is not as the tree.
 fn agree(ours: &str, theirs: &str, tree: &str) -> bool {
     let tree: HashSet<_> = tree.lines().collect();
     ours.lines().count() == theirs.lines().count()
@@ -478,7 +479,7 @@ fn agree(ours: &str, theirs: &str, tree: &str) -> bool {
         })
 }
 
-/// Whether `mount` failed because of the image: `EINVAL` or `EUCLEAN`.
+/// Returns whether `mount` failed because of the image: `EINVAL` or `EUCLEAN`.
 fn finds_no_image(error: &std::io::Error) -> bool {
     let text = error.to_string();
     text.contains("bad superblock") || text.contains("Structure needs cleaning")

@@ -38,10 +38,10 @@ pub(crate) use guest::main as judge_in_virtual_machine;
 const BATCH: usize = 200;
 /// Bytes of metadata and data that a check of a mutant looks at.
 const WORK_BYTES_MAX: u64 = 64 << 20;
-/// Where mutants and reports go.
+/// States where mutants and reports go.
 const PLACE: &str = "target/compare";
 
-/// How the two sides stand to each other.
+/// Tells how the two sides stand to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Agrees,
@@ -78,9 +78,9 @@ impl Kind {
     }
 }
 
-/// What we make of an image.
+/// Holds what we make of an image.
 struct Ours {
-    /// What `check` complains of, the first of it.
+    /// Holds what `check` complains of, the first of it.
     complaint: Option<String>,
     /// The record, or why it is not opened.
     record: Result<String, String>,

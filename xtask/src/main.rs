@@ -18,7 +18,7 @@ use std::env;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// What a chore gives back: nothing, or what went wrong in words for a person.
+/// Holds what a chore gives back: nothing, or what went wrong in words for a person.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "\

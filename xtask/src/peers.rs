@@ -46,7 +46,8 @@ pub(crate) fn libfuse(program: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Where the kernel lies that judges in a virtual machine, `boot` and `lib/modules` of it; brings it in if need be.
+/// Returns where the kernel lies that judges in a virtual machine, `boot` and `lib/modules` of it; brings it in if need
+/// be.
 ///
 /// # Errors
 /// When it is not there and cannot be brought in.
@@ -114,12 +115,12 @@ pub(crate) fn command(program: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Where the tree lies.
+/// Returns where the tree lies.
 fn tree() -> Outcome<PathBuf> {
     Ok(peers()?.join("sid"))
 }
 
-/// Where the peers lie: `$ANTEROS_PEERS`, or `anteros/peers` under the user's cache.
+/// Returns where the peers lie: `$ANTEROS_PEERS`, or `anteros/peers` under the user's cache.
 fn peers() -> Outcome<PathBuf> {
     if let Some(peers) = env::var_os("ANTEROS_PEERS") {
         return Ok(PathBuf::from(peers));

@@ -1,4 +1,4 @@
-//! What a build may be asked for, and the checks that make it sound.
+//! Deals with what a build may be asked for, and the checks that make it sound.
 
 use std::ops::RangeInclusive;
 
@@ -20,17 +20,17 @@ const PCLUSTER_BLOCKS_MAX: u32 = 256;
 /// Shift limits of a chunk, relative to the block size: the field has 5 bits.
 const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
 
-/// How an image is built. [`Options::default`] builds what needs no explanation: 4 KiB blocks, no
-/// compression, every attribute kept.
+/// Describes how an image is built. [`Options::default`] builds what needs no explanation: 4 KiB
+/// blocks, no compression, every attribute kept.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The block size is two to this, 9 to 16. Linux mounts what does not exceed its page size.
     pub block_bits: u8,
     /// LZ4, or files as they are.
     pub compression: Option<Compression>,
-    /// Whether the last part of a regular file may lie behind its inode.
+    /// Tells whether the last part of a regular file may lie behind its inode.
     pub inline_data: bool,
-    /// What becomes of holes.
+    /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
     /// power of two of at least a block.
@@ -52,7 +52,7 @@ pub struct Options {
     /// An extended attribute that more inodes than this have is stored once. `None` stores no
     /// extended attributes at all.
     pub xattr_share_above: Option<u32>,
-    /// Whether inodes with attributes carry a filter that speeds up looking for absent ones.
+    /// Tells whether inodes with attributes carry a filter that speeds up looking for absent ones.
     pub xattr_filter: bool,
     /// Gives every file this owner.
     pub force_uid: Option<u32>,
@@ -62,7 +62,7 @@ pub struct Options {
     pub uid_offset: u32,
     /// Added to every group, after forcing.
     pub gid_offset: u32,
-    /// What to leave out; an excluded directory is not entered.
+    /// Holds what to leave out; an excluded directory is not entered.
     pub exclude: Vec<Exclude>,
     /// Stores a file once for each of its names.
     pub hard_dereference: bool,
@@ -72,13 +72,13 @@ pub struct Options {
     /// allowed. What is known of each file (some hundred bytes, and 8 for each compressed extent)
     /// comes on top.
     pub memory_bytes: u64,
-    /// Whether the superblock has a checksum.
+    /// Tells whether the superblock has a checksum.
     pub checksum: bool,
     /// Byte of the image file at which the image begins; a multiple of 512.
     pub offset: u64,
-    /// Whether the image is on the medium when the build returns.
+    /// Tells whether the image is on the medium when the build returns.
     pub sync: bool,
-    /// Whether what holds something else than an image may be overwritten.
+    /// Tells whether what holds something else than an image may be overwritten.
     pub overwrite: bool,
 }
 
@@ -115,11 +115,11 @@ impl Default for Options {
     }
 }
 
-/// How files are compressed: LZ4 streams of a fixed length, as much input in each as fits (the
-/// EROFS paper, section 3.1).
+/// Describes how files are compressed: LZ4 streams of a fixed length, as much input in each as fits
+/// (the EROFS paper, section 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compression {
-    /// How hard the encoder tries.
+    /// Tells how hard the encoder tries.
     pub effort: Effort,
     /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
     pub pcluster_bytes: u32,
@@ -148,8 +148,8 @@ impl Compression {
     }
 }
 
-/// What becomes of holes in sparse files. Where they lie is up to the source's file system, so two
-/// copies of a tree may differ there; only [`Holes::Ignore`] makes nothing of it.
+/// Tells what becomes of holes in sparse files. Where they lie is up to the source's file system,
+/// so two copies of a tree may differ there; only [`Holes::Ignore`] makes nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holes {
     /// Sparse files are stored in chunks, uncompressed, and keep their holes.
@@ -181,7 +181,7 @@ pub enum UuidChoice {
     Given([u8; 16]),
 }
 
-/// What to leave out.
+/// Tells what to leave out.
 #[derive(Debug, Clone)]
 pub enum Exclude {
     /// This path, relative to the source; slashes around it do not matter.
@@ -203,7 +203,7 @@ impl Exclude {
             .map_err(|e| Error::Option(format!("the exclusion `{expression}`: {e}")))
     }
 
-    /// Whether it leaves out this path, given relative to the source.
+    /// Returns whether it leaves out this path, given relative to the source.
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Self::Path(excluded) => trim_slashes(excluded) == path,
@@ -253,7 +253,7 @@ impl Options {
         }
     }
 
-    /// Whether compressed files may have pclusters of several blocks.
+    /// Returns whether compressed files may have pclusters of several blocks.
     pub(crate) fn big_pclusters(&self) -> bool {
         self.compression
             .is_some_and(|c| c.pcluster_bytes > self.block_bytes())

@@ -32,7 +32,7 @@ pub(crate) struct Output {
     is_device: bool,
     offset: u64,
     block_bytes: u32,
-    /// Where the buffer's first byte belongs in the image.
+    /// Tells where the buffer's first byte belongs in the image.
     flushed: u64,
     buffer: Vec<u8>,
     hash: Box<Xxh3>,
@@ -53,7 +53,7 @@ pub(crate) fn target(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| beyond())
 }
 
-/// What is there before the image is.
+/// Tells what is there before the image is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Nothing, or a file whose name the image takes.
@@ -62,7 +62,7 @@ enum Place {
     Part,
     /// A block device.
     Device,
-    /// What no image can take the place of.
+    /// Any other that no image can take the place of.
     Other,
 }
 
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// Whether it is written in place.
+    /// Returns whether it is written in place.
     fn is_written(self) -> bool {
         matches!(self, Self::Part | Self::Device)
     }

@@ -1,4 +1,4 @@
-//! How each inode is stored, as far as that can be told before its content has been seen.
+//! Deals with how each inode is stored, as far as that can be told before its content has been seen.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;
 use crate::{Error, Options, directory};
 
-/// How the content of an inode is to be stored.
+/// Tells how the content of an inode is to be stored.
 #[derive(Debug)]
 pub(crate) enum Intent {
     /// There is none.
@@ -28,7 +28,7 @@ pub(crate) enum Intent {
     Chunks(ChunkedFile),
 }
 
-/// What is decided of an inode.
+/// Holds what is decided of an inode.
 #[derive(Debug)]
 pub(crate) struct NodePlan {
     pub extended: bool,
@@ -36,7 +36,7 @@ pub(crate) struct NodePlan {
     pub intent: Intent,
 }
 
-/// What is decided of all inodes.
+/// Holds what is decided of all inodes.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The time of all compact inodes.
@@ -101,13 +101,13 @@ impl Plan {
         }
     }
 
-    /// What a flat inode takes: whole blocks, and the rest behind the inode.
+    /// Returns what a flat inode takes: whole blocks, and the rest behind the inode.
     pub fn flat_bytes(&self, id: NodeId, node: &Node) -> u64 {
         let inline = self.inline_bytes(id, node);
         (node.size - inline).next_multiple_of(self.block_bytes) + inline
     }
 
-    /// What a compressed inode takes beyond its blocks.
+    /// Returns what a compressed inode takes beyond its blocks.
     pub fn index_bytes(&self, id: NodeId, node: &Node) -> u64 {
         self.index.bytes(self.head_bytes(id), node.size)
     }
@@ -187,7 +187,7 @@ fn intent(source: &Source, tree: &Tree, id: NodeId, options: &Options) -> Result
     })
 }
 
-/// What becomes of a file with holes; `None` if it is treated like others.
+/// Returns what becomes of a file with holes; `None` if it is treated like others.
 fn sparse(
     source: &Source,
     tree: &Tree,

@@ -319,7 +319,7 @@ impl<R: Record> Iterator for Reader<'_, R> {
 }
 
 impl<R: Record + Clone> Sorted<R> {
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> u64 {
         match &self.file {
             Some((_, range)) => (range.end - range.start) / R::BYTES as u64,
@@ -327,7 +327,7 @@ impl<R: Record + Clone> Sorted<R> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

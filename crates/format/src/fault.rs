@@ -1,4 +1,4 @@
-//! Why bytes are refused.
+//! Reasons why bytes are refused.
 
 use anteros_core::{Algorithm, FileKind};
 

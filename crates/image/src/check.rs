@@ -53,19 +53,19 @@ pub use finding::{Finding, FindingKind, Severity};
 
 use crate::{Error, Image, Place};
 
-/// What to check, and how hard to work.
+/// Holds what to check, and how hard to work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Threads that check, besides the caller's, which walks the directories; 0 means one for each
     /// processor.
     pub workers: usize,
-    /// Whether to decode and read all data, instead of only checking where it lies.
+    /// Tells whether to decode and read all data, instead of only checking where it lies.
     pub data: bool,
-    /// How many findings are kept; the others are only counted.
+    /// Tells how many findings are kept; the others are only counted.
     pub findings_max: usize,
-    /// How many bytes of metadata and decoded data are looked at before the check gives up.
+    /// Tells how many bytes of metadata and decoded data are looked at before the check gives up.
     pub work_bytes_max: u64,
-    /// How many bytes of notes are kept in memory; more are written to a temporary file.
+    /// Tells how many bytes of notes are kept in memory; more are written to a temporary file.
     pub memory_bytes: usize,
 }
 
@@ -82,7 +82,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// How far a check has come.
+/// Describes how far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Inodes checked.
@@ -95,7 +95,7 @@ pub struct CheckProgress {
     pub data_bytes_total: u64,
 }
 
-/// Who wants to know how far a check has come.
+/// Describes who wants to know how far a check has come.
 pub trait CheckObserver: Sync {
     /// Called from any worker, many times a second.
     fn progress(&self, progress: CheckProgress);
@@ -106,7 +106,7 @@ impl CheckObserver for () {
     fn progress(&self, _: CheckProgress) {}
 }
 
-/// What a check found.
+/// Holds what a check found.
 #[derive(Debug)]
 pub struct CheckReport {
     /// By place; at most [`CheckOptions::findings_max`].
@@ -115,7 +115,7 @@ pub struct CheckReport {
     pub findings_omitted: u64,
     /// The severity of the worst of all findings, omitted ones included.
     pub worst: Option<Severity>,
-    /// Whether the caller ended the check.
+    /// Tells whether the caller ended the check.
     pub cancelled: bool,
     /// Inodes checked.
     pub inodes: u64,
@@ -128,7 +128,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether nothing worse than a note was found, and the check was not ended early.
+    /// Returns whether nothing worse than a note was found, and the check was not ended early.
     pub fn is_clean(&self) -> bool {
         !self.cancelled && self.worst.is_none_or(|worst| worst == Severity::Note)
     }
@@ -163,7 +163,7 @@ fn check_space(run: &Run<'_>) -> u64 {
     unreachable_bytes
 }
 
-/// What all parts of a check share.
+/// Holds what all parts of a check share.
 struct Run<'a> {
     image: &'a Image,
     options: &'a CheckOptions,

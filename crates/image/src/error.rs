@@ -1,4 +1,4 @@
-//! What can go wrong with an image, and where.
+//! Deals with what can go wrong with an image, and where.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use anteros_codec::DecodeError;
 use anteros_format::{Corrupt, Fault, Nid, Unsupported};
 
-/// Where in an image something was found.
+/// Tells where in an image something was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// The superblock and its extensions.
@@ -68,41 +68,41 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why an image could not be read.
+/// Tells why an image could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A rule of the format is broken.
     #[error("{place}: {fault}")]
     Corrupt {
-        /// Where.
+        /// Tells where.
         place: Place,
-        /// Which rule, and by which value.
+        /// Tells which rule, and by which value.
         fault: Corrupt,
     },
     /// Something newer, or stranger, than this code.
     #[error("{place}: {fault}")]
     Unsupported {
-        /// Where.
+        /// Tells where.
         place: Place,
-        /// What.
+        /// Holds what.
         fault: Unsupported,
     },
     /// Compressed data does not decode.
     #[error("{place}: {fault}")]
     Decode {
-        /// Where.
+        /// Tells where.
         place: Place,
-        /// How.
+        /// Tells how.
         fault: DecodeError,
     },
     /// The medium failed.
     #[error("{place}: {device}{}: {source}", Block(.at))]
     Io {
-        /// What was being read.
+        /// Holds what was being read.
         place: Place,
         /// The device's name.
         device: String,
-        /// Where on the device the first block begins that cannot be read, if it is one that fails.
+        /// Tells where on the device the first block begins that cannot be read, if it is one that fails.
         at: Option<u64>,
         /// The error of the operating system.
         source: io::Error,
@@ -110,9 +110,9 @@ pub enum Error {
     /// The image names devices that were not given, or fewer.
     #[error("the image has {needed} extra devices, {given} were given")]
     Devices {
-        /// How many the image names.
+        /// Tells how many the image names.
         needed: u16,
-        /// How many there were.
+        /// Tells how many there were.
         given: usize,
     },
     /// An extra device is smaller than the image says.
@@ -124,7 +124,7 @@ pub enum Error {
         name: String,
         /// Its size in bytes.
         size: u64,
-        /// What the image says.
+        /// Holds what the image says.
         needed: u64,
     },
     /// No such name in a directory.
@@ -165,7 +165,7 @@ impl Error {
         move |fault| Self::Corrupt { place, fault }
     }
 
-    /// Where it was met; [`Place::Image`] for those that belong to no place.
+    /// Returns where it was met; [`Place::Image`] for those that belong to no place.
     pub const fn place(&self) -> Place {
         match *self {
             Self::Corrupt { place, .. }
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Whether the image itself is broken, rather than unknown or unreadable.
+    /// Returns whether the image itself is broken, rather than unknown or unreadable.
     pub const fn is_corrupt(&self) -> bool {
         matches!(
             self,

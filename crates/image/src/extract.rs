@@ -248,9 +248,9 @@ pub enum ExtractProblem {
     /// A directory entry says otherwise than its inode.
     #[error("the directory says that this is a {}, but it is a {}", .says.name(), .is.name())]
     Kind {
-        /// What the directory says.
+        /// Holds what the directory says.
         says: FileKind,
-        /// What the inode is.
+        /// Holds what the inode is.
         is: FileKind,
     },
     /// The name is one that no directory entry may have.

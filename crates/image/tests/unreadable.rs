@@ -106,7 +106,7 @@ impl Whole {
         Image::open(Arc::new(device), extra.collect(), OpenOptions::default())
     }
 
-    /// Whether a block has a part of an inode, its attributes or its index.
+    /// Returns whether a block has a part of an inode, its attributes or its index.
     fn is_head(&self, inode: &Inode, block: u64, image: &Image) -> bool {
         let sb = image.superblock();
         if inode.nid.in_metabox() {
@@ -187,7 +187,7 @@ fn read(whole: &Whole, image: &Image, block: u64) -> usize {
     lost
 }
 
-/// Whether an extent can be read; if not, it lies on the block, or what leads to it does.
+/// Returns whether an extent can be read; if not, it lies on the block, or what leads to it does.
 fn has_extent(
     whole: &Whole,
     image: &Image,

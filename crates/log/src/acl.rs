@@ -107,7 +107,7 @@ impl Acl {
         owner << 6 | group << 3 | other
     }
 
-    /// Whether the permission bits say all of it.
+    /// Returns whether the permission bits say all of it.
     fn is_mode_alone(&self) -> bool {
         self.0.len() == 3
     }
@@ -131,13 +131,13 @@ impl Acl {
     }
 }
 
-/// What a new inode gets from the directory that it is made in.
+/// Holds what a new inode gets from the directory that it is made in.
 pub(crate) struct Inherited {
     pub(crate) perm: u16,
     pub(crate) xattrs: Vec<(&'static [u8], Vec<u8>)>,
 }
 
-/// What is made as `new` inherits from the directory `parent`.
+/// Returns what is made as `new` inherits from the directory `parent`.
 pub(crate) fn inherit(
     state: &mut State,
     parent: u32,

@@ -34,7 +34,7 @@ const NODES: Windows = Windows {
     gap: 8,
 };
 
-/// How many blocks are left of how many, mostly.
+/// States how many blocks are left of how many, mostly.
 const SHRINKS: (u64, u64) = (5, 8);
 
 /// Blocks that cost about as much to read as another request does.
@@ -85,7 +85,7 @@ impl Kept {
     }
 }
 
-/// What is to be done by whoever reads ahead.
+/// Tells what is to be done by whoever reads ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Job {
     /// The second range is to be read, which ends the first; that is to be given to users, as far as it is here.
@@ -94,7 +94,7 @@ pub(crate) enum Job {
     Opened(u32),
 }
 
-/// How many blocks are read ahead.
+/// Describes how many blocks are read ahead.
 #[derive(Debug, Clone, Copy)]
 struct Windows {
     /// Behind a read that goes on with no other.
@@ -103,7 +103,7 @@ struct Windows {
     next: u64,
     /// up to these.
     most: u64,
-    /// How far before the end of what was read ahead a read that goes on may begin, not before its beginning,
+    /// Tells how far before the end of what was read ahead a read that goes on may begin, not before its beginning,
     back: u64,
     /// and how far behind it.
     gap: u64,
@@ -121,7 +121,7 @@ struct Streams {
 struct Stream {
     /// The blocks that were read ahead last, or before anything was, those that were read.
     read: Range<u64>,
-    /// How many come next.
+    /// Tells how many come next.
     window: u64,
 }
 
@@ -134,15 +134,15 @@ struct Inner {
     packed: Streams,
     nodes: Streams,
     waiting: VecDeque<Job>,
-    /// What is being read: ranges that have nothing in common.
+    /// Holds what is being read: ranges that have nothing in common.
     under_way: Vec<Range<u64>>,
-    /// What was read last, here or not: whoever has got that does not want it again.
+    /// Holds what was read last, here or not: whoever has got that does not want it again.
     lately: VecDeque<Range<u64>>,
     asked: Asked,
     has_ended: bool,
 }
 
-/// What is read ahead.
+/// Holds what is read ahead.
 pub(crate) struct Ahead {
     blocks_max: usize,
     inner: Mutex<Inner>,
@@ -230,7 +230,8 @@ impl Ahead {
         done
     }
 
-    /// What is to be read now, for a range of which something is wanted: nobody else reads any of that. Nothing if all is here.
+    /// Returns what is to be read now, for a range of which something is wanted: nobody else reads any of that. Nothing
+    /// if all is here.
     fn claim(&self, wanted: &Range<u64>, near: &Range<u64>) -> Option<Range<u64>> {
         let inner = self.settled(wanted);
         wanted.clone().find(|block| inner.is_missing(*block))?;
@@ -301,7 +302,7 @@ impl Ahead {
         }
     }
 
-    /// What lies in these blocks is given up.
+    /// Gives up what lies in these blocks.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let mut inner = self.lock();
         inner.kept.retain(|block, _| !range.contains(block));
@@ -310,7 +311,7 @@ impl Ahead {
         inner.lately.retain(|other| !overlap(other, &range));
     }
 
-    /// What lies in a block is given up.
+    /// Gives up what lies in a block.
     pub(crate) fn forget_block(&self, block: u64) {
         self.lock().kept.remove(&block);
     }
@@ -360,7 +361,7 @@ impl Ahead {
         }
     }
 
-    /// How far to read, behind a node or a block of a directory that somebody reads.
+    /// Returns how far to read, behind a node or a block of a directory that somebody reads.
     pub(crate) fn nodes_until(&self, place: u64) -> u64 {
         let mut inner = self.lock();
         inner
@@ -380,7 +381,7 @@ impl Ahead {
         }
     }
 
-    /// What is to be done; none when it is over.
+    /// Returns what is to be done; none when it is over.
     pub(crate) fn wait(&self) -> Option<Job> {
         let mut inner = self.lock();
         loop {
@@ -404,13 +405,13 @@ impl Ahead {
     }
 }
 
-/// Whether some block is in both.
+/// Returns whether some block is in both.
 fn overlap(left: &Range<u64>, right: &Range<u64>) -> bool {
     left.start < right.end && right.start < left.end
 }
 
 impl Inner {
-    /// Where there is too much to do, not all of it is done: whoever wants it asks for it. What is to be read goes first.
+    /// Leaves out what is too much to do: whoever wants it asks for it. What is to be read goes first.
     fn ask(&mut self, job: Job) {
         if self.waiting.len() >= WAITING_MAX {
             let only_gives = |job: &Job| !matches!(job, Job::Read(_, rest) if !rest.is_empty());
@@ -439,8 +440,8 @@ impl Inner {
         })
     }
 
-    /// What is to be read behind some packed blocks, before another one. Of what is wanted for certain it is all that belongs
-    /// together.
+    /// Returns what is to be read behind some packed blocks, before another one. Of what is wanted for certain it is
+    /// all that belongs together.
     fn next(&mut self, range: &Range<u64>, until: u64) -> Range<u64> {
         let is_core = self.is_core(range.clone());
         let last = range.end - 1;
@@ -455,13 +456,13 @@ impl Inner {
         self.packed.next(range, least, until.min(end))
     }
 
-    /// Where that ends which launches want together with what begins in a block, if that is known.
+    /// Returns where that ends which launches want together with what begins in a block, if that is known.
     fn together(&self, block: u64) -> Option<u64> {
         let left = self.kept.get(&block)?.left?;
         Some(block + left * SHRINKS.0 / SHRINKS.1)
     }
 
-    /// Whether launches read some of what is here of these blocks again and again.
+    /// Returns whether launches read some of what is here of these blocks again and again.
     fn is_core(&self, range: Range<u64>) -> bool {
         let mut kept = self.kept.range(range);
         kept.any(|(_, kept)| kept.slots.iter().any(|slot| slot.core))
@@ -476,7 +477,7 @@ impl Streams {
         }
     }
 
-    /// What is to be read, after these blocks were, up to one: so many blocks at least.
+    /// Returns what is to be read, after these blocks were, up to one: so many blocks at least.
     fn next(&mut self, range: &Range<u64>, least: u64, until: u64) -> Range<u64> {
         let Windows {
             first,
@@ -638,7 +639,7 @@ mod tests {
         assert_eq!(here(0..100), [30, 31, 40, 50]);
     }
 
-    /// What `read` is asked for.
+    /// Returns what `read` is asked for.
     fn asked(ahead: &Ahead, wanted: Range<u64>, near: Range<u64>) -> Option<Range<u64>> {
         let mut asked = None;
         let read = |first, bytes: &mut [u8]| {

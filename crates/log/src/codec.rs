@@ -9,7 +9,7 @@ use anteros_codec::{Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Par
 use lzokay::compress::{Dict, compress_no_alloc};
 use lzokay::decompress::decompress;
 
-/// How a chunk is compressed; the number is that of its slot.
+/// Tells how a chunk is compressed; the number is that of its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Codec {
     /// An LZ4 block.
@@ -52,7 +52,7 @@ impl Codec {
         }
     }
 
-    /// Whether an encoder takes what fits, if not all does.
+    /// Returns whether an encoder takes what fits, if not all does.
     pub(crate) fn takes_parts(self) -> bool {
         self == Self::Lz4
     }
@@ -67,7 +67,7 @@ fn decode(algorithm: Algorithm, chunk: &[u8], pages: &mut [u8]) -> Option<()> {
     })
 }
 
-/// How hard encoders try.
+/// Tells how hard encoders try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Pace {
     /// Somebody waits for it.

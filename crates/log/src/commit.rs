@@ -88,7 +88,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether there is data that has to be on the device before its records leave. What shares a block with
+    /// Returns whether there is data that has to be on the device before its records leave. What shares a block with
     /// them has not.
     fn data_goes_first(&mut self, packing: &mut Packing, sums: &[(u64, u32)]) -> bool {
         if self.options.order == Order::Together {
@@ -98,7 +98,7 @@ impl State {
         packing.is_sent() || !sums.is_empty()
     }
 
-    /// Whether an inode has content that no group has, and that one should have. That of directories comes
+    /// Returns whether an inode has content that no group has, and that one should have. That of directories comes
     /// with their names.
     fn has_news(&self, ino: u32) -> bool {
         self.loaded(ino).is_some_and(|live| {
@@ -230,7 +230,7 @@ impl State {
     }
 }
 
-/// Whether `pointer` is what a run of `len` beginning with `first` goes on with.
+/// Returns whether `pointer` is what a run of `len` beginning with `first` goes on with.
 fn continues(first: Pointer, len: u32, pointer: Pointer) -> bool {
     match (first, pointer) {
         (Pointer::Plain(start), Pointer::Plain(block)) => start + u64::from(len) == block,

@@ -1,4 +1,4 @@
-//! How a log is used, for whoever wants to see it: segment by segment.
+//! Use of a log, for whoever wants to see it: segment by segment.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::state::State;
 /// Classes of a [`Layout::histogram`].
 pub const TENTHS: usize = 10;
 
-/// How the blocks and the segments of a log are used.
+/// Describes how the blocks and the segments of a log are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// What it is.
+    /// Holds what it is.
     pub superblock: Superblock,
     /// The last checkpoint.
     pub version: u64,
@@ -41,14 +41,14 @@ pub struct Layout {
     pub segments: Vec<SegmentState>,
 }
 
-/// What a segment is used for.
+/// Holds what a segment is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentState {
     /// The head that filled it, or fills it; of a free one the last that did.
     pub kind: HeadKind,
-    /// Whether anything in it counts.
+    /// Tells whether anything in it counts.
     pub state: Use,
-    /// How many of its 511 blocks are valid.
+    /// Tells how many of its 511 blocks are valid.
     pub valid: u16,
 }
 
@@ -78,7 +78,7 @@ impl SegmentState {
         u16::from(self.kind.to_raw()) << 11 | (self.state as u16) << 9 | self.valid & 0x1ff
     }
 
-    /// What [`to_bits`](Self::to_bits) gave; `None` for other numbers.
+    /// Returns what [`to_bits`](Self::to_bits) gave; `None` for other numbers.
     pub fn from_bits(bits: u16) -> Option<Self> {
         Some(Self {
             kind: HeadKind::from_raw((bits >> 11) as u8)?,
@@ -164,7 +164,8 @@ impl Layout {
     }
 }
 
-/// How the log on a device is used, as a mount would find it, and what that would have to replay. Nothing is changed.
+/// Returns how the log on a device is used, as a mount would find it, and what that would have to replay. Nothing is
+/// changed.
 ///
 /// # Errors
 ///
@@ -184,7 +185,7 @@ pub fn describe(
 }
 
 impl Log {
-    /// How it is used at this moment.
+    /// Returns how it is used at this moment.
     pub fn layout(&self) -> Layout {
         Layout::of(&self.lock())
     }

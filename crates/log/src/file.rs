@@ -32,9 +32,9 @@ const ZERO_RANGE: u32 = 16;
 
 /// A part of a buffer that has to be read from the device.
 pub(crate) struct Run {
-    /// Where, in bytes.
+    /// Tells where, in bytes.
     pub(crate) offset: u64,
-    /// Which part of the buffer.
+    /// Tells which part of the buffer.
     pub(crate) part: Range<usize>,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct PackedRun {
     pub(crate) at: Slotted,
     /// From where in the logical block.
     pub(crate) skip: usize,
-    /// Which part of the buffer.
+    /// Tells which part of the buffer.
     pub(crate) part: Range<usize>,
     /// The blocks that may be read with it, if it was compressed in the background; else none.
     pub(crate) near: Range<u64>,
 }
 
 impl PackedRun {
-    /// Whether both lie in the same chunk.
+    /// Returns whether both lie in the same chunk.
     pub(crate) fn is_one_chunk_with(&self, other: &Self) -> bool {
         (self.at.block, self.at.slot) == (other.at.block, other.at.slot)
     }
@@ -65,16 +65,16 @@ impl PackedRun {
     }
 }
 
-/// What has to be read for a buffer.
+/// Holds what has to be read for a buffer.
 #[derive(Default)]
 pub(crate) struct Plan {
-    /// How many bytes there are.
+    /// Tells how many bytes there are.
     pub(crate) len: usize,
     pub(crate) runs: Vec<Run>,
     pub(crate) packed: Vec<PackedRun>,
-    /// What the file counts as, if anything is packed.
+    /// Holds what the file counts as, if anything is packed.
     pub(crate) class: Class,
-    /// Whether what lies around that is not to be read with it.
+    /// Tells whether what lies around that is not to be read with it.
     pub(crate) alone: bool,
 }
 
@@ -499,7 +499,7 @@ impl State {
         Ok(())
     }
 
-    /// How many blocks of an inode have no place yet.
+    /// Returns how many blocks of an inode have no place yet.
     pub(crate) fn unplaced(&mut self, ino: u32) -> FsResult<u64> {
         let dirty = self.live(ino)?.pages.iter().filter(|(_, page)| page.dirty);
         let lblks: Vec<u32> = dirty.map(|(&lblk, _)| lblk).collect();
@@ -673,15 +673,15 @@ impl State {
         Ok(())
     }
 
-    /// Whether a file is one that is compressed later: those that will be lie apart.
+    /// Returns whether a file is one that is compressed later: those that will be lie apart.
     fn is_for_background(&mut self, ino: u32) -> FsResult<bool> {
         Ok(self.options.policy != Policy::None
             && self.live(ino)?.kind() == FileKind::Regular
             && self.file_kind(ino)? == crate::kind::FileKind::Executable)
     }
 
-    /// Where other content goes that is written now: what belongs to a directory, has replaced something young or has a name that
-    /// says so will not last long.
+    /// Returns where other content goes that is written now: what belongs to a directory, has replaced something young
+    /// or has a name that says so will not last long.
     fn data_heat(&mut self, ino: u32, lblk: u32) -> FsResult<HeadKind> {
         let live = self.live(ino)?;
         let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {

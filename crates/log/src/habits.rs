@@ -1,5 +1,5 @@
-//! How files are used of which neither name nor content says what they are (FPC, 4.6): by counters of what is written, in which
-//! order, and read.
+//! Use of files of which neither name nor content says what they are (FPC, 4.6): by counters of what is written, in
+//! which order, and read.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::kind::FileKind;
 /// From so many syncs on something can be said.
 const SYNCS_MIN: u32 = 8;
 
-/// Who is given more pages than these with each sync is copied to, not changed.
+/// Pages that a file is given with each sync at most, unless it is one that is copied to, not changed.
 const BATCH_MAX: u64 = 64;
 
-/// What was done to a file since it came to memory.
+/// Holds what was done to a file since it came to memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Habits {
     /// Syncs that brought something along.
@@ -45,7 +45,8 @@ impl Habits {
         self.written += pages;
     }
 
-    /// What file it is like: one that is written in small pieces and hardly read is a database, or a journal if it only grows.
+    /// Returns what file it is like: one that is written in small pieces and hardly read is a database, or a journal if
+    /// it only grows.
     pub(crate) fn kind(&self) -> FileKind {
         let is_known = self.syncs >= SYNCS_MIN;
         let is_small = self.written <= BATCH_MAX * u64::from(self.syncs);

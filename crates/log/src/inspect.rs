@@ -1,4 +1,5 @@
-//! What lies where, for whoever wants to see it: of whole logs, and of damaged ones as far as they can be read.
+//! Layout of what lies where, for whoever wants to see it: of whole logs, and of damaged ones as far as they can be
+//! read.
 //!
 //! A log that a mount would open is seen as that mount would see it, groups behind the checkpoint included; another
 //! one as its newest whole checkpoint says.
@@ -55,9 +56,9 @@ pub struct InodeView {
     pub xattrs: Vec<(Vec<u8>, usize)>,
     /// Its nodes, itself first.
     pub nodes: Vec<NodeView>,
-    /// Where its content lies, but for holes.
+    /// Tells where its content lies, but for holes.
     pub runs: Vec<Run>,
-    /// What could not be read, and why.
+    /// Holds what could not be read, and why.
     pub faults: Vec<String>,
 }
 
@@ -68,7 +69,7 @@ pub struct NodeView {
     pub nid: u32,
     /// The block that it lies in; `None`: it was made by a group behind the checkpoint.
     pub block: Option<u64>,
-    /// What it is for, and its place in the tree, as its block says.
+    /// Holds what it is for, and its place in the tree, as its block says.
     pub place: Option<(NodeKind, u32)>,
 }
 
@@ -77,9 +78,9 @@ pub struct NodeView {
 pub struct Run {
     /// The first one.
     pub lblk: u32,
-    /// How many there are.
+    /// Tells how many there are.
     pub count: u32,
-    /// Where the first one lies.
+    /// Tells where the first one lies.
     pub pointer: Pointer,
 }
 
@@ -101,27 +102,27 @@ pub enum Area {
     Superblock(u8),
     /// A checkpoint pack.
     Checkpoint {
-        /// Which of the two.
+        /// Tells which of the two.
         pack: u8,
-        /// Which block of it.
+        /// Tells which block of it.
         index: u32,
     },
     /// A copy of a table.
     Table {
         /// Its name.
         name: &'static str,
-        /// Which of the two.
+        /// Tells which of the two.
         copy: u8,
-        /// Which block of it.
+        /// Tells which block of it.
         index: u32,
-        /// Whether this copy of the block counts; `None` without a checkpoint.
+        /// Tells whether this copy of the block counts; `None` without a checkpoint.
         counts: Option<bool>,
     },
     /// The main area.
     Main {
         /// The segment.
         segment: u32,
-        /// Which block of it; 511 is its summary.
+        /// Tells which block of it; 511 is its summary.
         index: u16,
     },
     /// None of these.
@@ -131,21 +132,21 @@ pub enum Area {
 /// A block, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Where it lies.
+    /// Tells where it lies.
     pub area: Area,
     /// Of the main area: what its segment holds, and for what that is used.
     pub segment: Option<(HeadKind, Use)>,
     /// Of the main area: whether it counts.
     pub is_valid: Option<bool>,
-    /// Whose it is, as the summary of its segment says.
+    /// Tells whose it is, as the summary of its segment says.
     pub owner: Option<Owner>,
-    /// Whether the owner says that it lies here.
+    /// Tells whether the owner says that it lies here.
     pub is_owned: Option<bool>,
-    /// What it holds, as far as it says so itself.
+    /// Holds what it holds, as far as it says so itself.
     pub content: Content,
 }
 
-/// What a block says of itself.
+/// Tells what a block says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Nothing but zeros.
@@ -225,7 +226,7 @@ impl Inspector {
         newest(&self.packs)
     }
 
-    /// What a mount would have to replay, or why there could be none.
+    /// Returns what a mount would have to replay, or why there could be none.
     pub fn recovery(&self) -> Result<Recovery, &LogError> {
         self.recovery.as_ref().copied()
     }
@@ -440,7 +441,7 @@ fn newest(packs: &[Result<Checkpoint, Corrupt>; 2]) -> Option<&Checkpoint> {
     packs.iter().flatten().max_by_key(|pack| pack.version)
 }
 
-/// Which of the two copies of an area a block lies in, and where.
+/// Returns which of the two copies of an area a block lies in, and where.
 fn copy_of(block: u64, start: u64, blocks: u32) -> Option<(u8, u32)> {
     let at = block
         .checked_sub(start)
@@ -465,7 +466,7 @@ fn node_view(state: &mut State, nid: u32) -> FsResult<NodeView> {
     })
 }
 
-/// Where the content of an inode lies; what is below a node that cannot be read is left out.
+/// Collects where the content of an inode lies; what is below a node that cannot be read is left out.
 fn find_runs(state: &mut State, ino: u32, view: &mut InodeView) {
     let mut at = 0;
     while at < FILE_BLOCKS && view.faults.len() < FAULTS_MAX {

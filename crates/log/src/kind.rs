@@ -1,4 +1,4 @@
-//! What kind of file something is: from its name, and from its first bytes as soon as there are any.
+//! Kind of a file: from its name, and from its first bytes as soon as there are any.
 //!
 //! How a file is read and written follows from its kind, and that decides how it is compressed (FPC, 3.1): databases and
 //! their journals are written again and again and hardly read; executables are written once, and read a little here
@@ -13,11 +13,11 @@
 pub(crate) enum FileKind {
     /// A database of SQLite.
     Database,
-    /// What SQLite writes before it changes a database: its old content. Read after a crash, if ever.
+    /// Content that SQLite writes before it changes a database: its old content. Read after a crash, if ever.
     RollbackJournal,
-    /// What SQLite writes instead of changing a database: its new content.
+    /// Content that SQLite writes instead of changing a database: its new content.
     WriteAheadLog,
-    /// What programs are run from: machine code, byte code, archives of them with their resources.
+    /// Content that programs are run from: machine code, byte code, archives of them with their resources.
     Executable,
     /// Pictures, music, films, archives: what has been compressed already.
     Compressed,
@@ -26,7 +26,7 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// Whether what is read of it now will soon be something else.
+    /// Returns whether what is read of it now will soon be something else.
     pub(crate) const fn is_rewritten(self) -> bool {
         matches!(
             self,
@@ -35,7 +35,7 @@ impl FileKind {
     }
 }
 
-/// How many of the first bytes of a file are looked at, at most.
+/// States how many of the first bytes of a file are looked at, at most.
 pub(crate) const START_BYTES: usize = 18;
 
 /// Bytes that say what a file is, at some place in it.
@@ -101,13 +101,13 @@ const ELF: &[u8] = b"\x7fELF";
 /// Of ELF files, programs and shared objects; what a compiler leaves for the linker and what crashed is not executed.
 const ELF_EXECUTABLE: [u16; 2] = [2, 3];
 
-/// What SQLite calls the journals of `NAME`.
+/// States what SQLite calls the journals of `NAME`.
 const JOURNALS: [(&[u8], FileKind); 2] = [
     (b"-journal", FileKind::RollbackJournal),
     (b"-wal", FileKind::WriteAheadLog),
 ];
 
-/// What comes behind the last dot of a name, in lower case.
+/// States what comes behind the last dot of a name, in lower case.
 const SUFFIXES: [(&[&str], FileKind); 3] = [
     (&["db", "db3", "sqlite", "sqlite3"], FileKind::Database),
     (
@@ -129,7 +129,7 @@ const SUFFIXES: [(&[&str], FileKind); 3] = [
 ];
 
 impl FileKind {
-    /// What a file is that has this name, and begins with these bytes: none if it is empty, or not known how.
+    /// Returns what a file is that has this name, and begins with these bytes: none if it is empty, or not known how.
     pub(crate) fn of(name: &[u8], start: &[u8]) -> Self {
         if start.starts_with(ZIP) {
             return match Self::by_name(name) {
@@ -143,7 +143,8 @@ impl FileKind {
             .unwrap_or(Self::Other)
     }
 
-    /// Whether it is one of SQLite's journals: these are written over, cut off or removed with almost every transaction.
+    /// Returns whether it is one of SQLite's journals: these are written over, cut off or removed with almost every
+    /// transaction.
     pub(crate) fn is_journal(self) -> bool {
         matches!(self, Self::RollbackJournal | Self::WriteAheadLog)
     }
@@ -195,8 +196,8 @@ fn is_byte_code(start: &[u8]) -> bool {
     head[2..4] == *b"\r\n" && matches!(flags, 0 | 1 | 3) && object & 0x7f == b'c'
 }
 
-/// What is behind the last dot, the version of a shared object aside: `libm.so.6` has `so`. A name that begins with
-/// its only dot has none.
+/// Returns what is behind the last dot, the version of a shared object aside: `libm.so.6` has `so`. A name that begins
+/// with its only dot has none.
 fn suffix(name: &[u8]) -> Option<&[u8]> {
     let mut parts = name.rsplit(|&byte| byte == b'.');
     let last = parts.next()?;

@@ -1,4 +1,5 @@
-//! Which blocks of files programs read when they start (FPC, 3.3.2, has those of executables), and which inodes they look up.
+//! Blocks of files that programs read when they start (FPC, 3.3.2, has those of executables), and which inodes they
+//! look up.
 //!
 //! A *launch* of a file ends when the file has not been read for a second; its next read begins the next launch. Launches of a
 //! file are recorded until [`Launches::rounds`] in a row have read the same: five, where all do (FPC has five at any rate). What
@@ -20,21 +21,21 @@ use crate::layout::node::Attributes;
 
 pub use record::{RECORD_BYTES_MAX, RecordFault};
 
-/// How many launches of a file are recorded that read the same, if nothing else is said (FPC, 4.4).
+/// States how many launches of a file are recorded that read the same, if nothing else is said (FPC, 4.4).
 pub const ROUNDS: u8 = 5;
 
 /// A file that nobody has read for so long is launched anew.
 const LAUNCH_ENDS_MS: u64 = 1000;
 
-/// Where nobody has done anything for so long, numbers go on from the next multiple of this: what lies between two multiples was
-/// started together.
+/// Step of the numbers: where nobody has done anything for so long, they go on from the next multiple of this: what
+/// lies between two multiples was started together.
 pub(crate) const ORDERS_TOGETHER: u64 = 1 << 32;
 
 /// Files that are recorded at most, and inodes that were looked up.
 const FILES_MAX: usize = 1 << 16;
 
-/// Who walks through all files once, such as whoever has them compressed, is no program that starts: only what was looked up in
-/// so many launches counts, in the order of that one.
+/// Bound against who walks through all files once, such as whoever has them compressed, and is no program that starts:
+/// only what was looked up in so many launches counts, in the order of that one.
 const LOOKED_UP_LEAST: u8 = 2;
 
 /// Launches that looked an inode up, beyond which they are not counted.
@@ -43,12 +44,12 @@ const LOOKED_UP_MOST: u8 = 32;
 /// Blocks that are recorded at most, of all files: 4 GiB of what programs start from, in some 30 MB of memory.
 const BLOCKS_MAX: usize = 1 << 20;
 
-/// What tells one content of an inode from another.
+/// Holds what tells one content of an inode from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// How often the number of the inode had been used before.
+    /// Tells how often the number of the inode had been used before.
     pub generation: u32,
-    /// When the content changed last.
+    /// Tells when the content changed last.
     pub mtime: Timestamp,
 }
 
@@ -61,18 +62,18 @@ impl From<&Attributes> for Version {
     }
 }
 
-/// What the launches of a file have read.
+/// Holds what the launches of a file have read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileReads {
-    /// How many launches were recorded. One that is going on counts as far as it is.
+    /// Tells how many launches were recorded. One that is going on counts as far as it is.
     pub rounds: u8,
     /// The logical blocks that all of them read, in the order in which the latest one did.
     pub core: Vec<BlockReads>,
     /// The same of those that only some of them read.
     pub other: Vec<BlockReads>,
-    /// How often blocks were read in all: more often than there are, where the kernel did not keep them.
+    /// Tells how often blocks were read in all: more often than there are, where the kernel did not keep them.
     pub reads: u64,
-    /// Who looked its inode up, and when the second one did, or the only one that is recorded.
+    /// Names who looked its inode up, and when the second one did, or the only one that is recorded.
     pub looked_up: Option<Mark>,
 }
 
@@ -81,7 +82,7 @@ pub struct FileReads {
 pub struct Mark {
     /// A number that grows with the time at which one of them did so first.
     pub order: u64,
-    /// How many they were.
+    /// Tells how many they were.
     pub launches: u8,
 }
 
@@ -90,7 +91,7 @@ pub struct Mark {
 pub struct BlockReads {
     /// Those that did, the latest one for the order.
     pub mark: Mark,
-    /// Which.
+    /// Tells which.
     pub lblk: u32,
 }
 
@@ -105,7 +106,7 @@ pub struct Launches {
     blocks: usize,
     /// That of the next block that a launch reads for the first time.
     order: u64,
-    /// When somebody did something last, in milliseconds.
+    /// Tells when somebody did something last, in milliseconds.
     last: Option<u64>,
     skipped: u64,
     changes: u64,
@@ -123,27 +124,27 @@ struct File {
 struct Lookup {
     generation: u32,
     rounds: Rounds,
-    /// When the second launch did so first.
+    /// Tells when the second launch did so first.
     order: u64,
 }
 
 /// Launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Rounds {
-    /// How many have begun.
+    /// Tells how many have begun.
     begun: u8,
-    /// How many in a row have brought nothing new so far, the latest included.
+    /// Tells how many in a row have brought nothing new so far, the latest included.
     same: u8,
-    /// When the latest one did something last, in milliseconds; none if it has ended.
+    /// Tells when the latest one did something last, in milliseconds; none if it has ended.
     last: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Block {
-    /// When the latest launch that read it did so first.
+    /// Tells when the latest launch that read it did so first.
     order: u64,
     reads: u16,
-    /// How many launches read it.
+    /// Tells how many launches read it.
     launches: u8,
     /// The number of the latest one; 0 if it was before this mount.
     latest: u8,
@@ -180,12 +181,12 @@ impl Launches {
         self.uuid
     }
 
-    /// How many launches of a file are recorded that read the same.
+    /// Returns how many launches of a file are recorded that read the same.
     pub fn rounds(&self) -> u8 {
         self.rounds
     }
 
-    /// How often a block was read that there was no room to record.
+    /// Returns how often a block was read that there was no room to record.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -200,12 +201,13 @@ impl Launches {
         self.files.iter().map(|(&ino, file)| (ino, file.version))
     }
 
-    /// How many inodes were looked up.
+    /// Returns how many inodes were looked up.
     pub fn inode_count(&self) -> usize {
         self.inodes.len()
     }
 
-    /// What the launches of a file have read, if there were any since its content changed, and when it was looked up.
+    /// Returns what the launches of a file have read, if there were any since its content changed, and when it was
+    /// looked up.
     pub fn reads(&self, ino: u32, version: Version) -> Option<FileReads> {
         let lookup = self.inodes.get(&ino);
         let lookup = lookup.filter(|lookup| lookup.generation == version.generation);
@@ -224,7 +226,7 @@ impl Launches {
         }
     }
 
-    /// Whether anything is known of this content of a file.
+    /// Returns whether anything is known of this content of a file.
     fn knows(&self, ino: u32, version: Version) -> bool {
         let file = self.files.get(&ino);
         file.is_some_and(|file| file.version == version)
@@ -384,7 +386,8 @@ impl Lookup {
 }
 
 impl Rounds {
-    /// Whether something is part of a launch that is recorded, and if so, whether it begins one, which it may or may not.
+    /// Returns whether something is part of a launch that is recorded, and if so, whether it begins one, which it may
+    /// or may not.
     fn take_part(&mut self, now: u64, may_begin: bool) -> Option<bool> {
         let goes_on = self.last.is_some_and(|last| is_soon(last, now));
         if !goes_on && (!may_begin || self.begun == u8::MAX) {
@@ -397,7 +400,7 @@ impl Rounds {
     }
 }
 
-/// Whether something belongs to the launch that did something at `last`.
+/// Returns whether something belongs to the launch that did something at `last`.
 fn is_soon(last: u64, now: u64) -> bool {
     now.saturating_sub(last) < LAUNCH_ENDS_MS
 }

@@ -126,22 +126,22 @@ pub(crate) struct Live {
     dirty: Soiled,
     /// Content that is not on the device, and blocks of directories.
     pub(crate) pages: BTreeMap<u32, Page>,
-    /// How many of the pages are dirty.
+    /// Tells how many of the pages are dirty.
     pub(crate) dirty_pages: usize,
-    /// What kind of file its name says that it is.
+    /// Holds what kind of file its name says that it is.
     pub(crate) named: crate::kind::FileKind,
-    /// What its content says.
+    /// Holds what its content says.
     pub(crate) recognized: Option<crate::kind::FileKind>,
-    /// What is done to it.
+    /// Holds what is done to it.
     pub(crate) habits: Habits,
     /// Logical blocks whose pointers neither the checkpoint nor a group has.
     pub(crate) unrecorded: Ranges,
-    /// Whether content or size changed since a group or the checkpoint had them.
+    /// Tells whether content or size changed since a group or the checkpoint had them.
     pub(crate) content_changed: bool,
-    /// When content was written last that is in no group with its checksum; see
+    /// Tells when content was written last that is in no group with its checksum; see
     /// [`State::flushing`](crate::state::State::flushing).
     pub(crate) early: u64,
-    /// Whether extended attributes changed since then.
+    /// Tells whether extended attributes changed since then.
     pub(crate) xattrs_changed: bool,
     pub(crate) stamp: u64,
 }
@@ -250,7 +250,7 @@ impl Live {
         kind
     }
 
-    /// Whether a logical block has content that has no place yet.
+    /// Returns whether a logical block has content that has no place yet.
     pub(crate) fn is_dirty(&self, lblk: u32) -> bool {
         self.pages.get(&lblk).is_some_and(|page| page.dirty)
     }
@@ -272,7 +272,7 @@ impl Live {
         Some(data)
     }
 
-    /// Whether it can be read again as it is.
+    /// Returns whether it can be read again as it is.
     pub(crate) fn is_clean(&self) -> bool {
         !self.needs_writing()
             && self.dirty_pages == 0

@@ -97,7 +97,7 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
     })
 }
 
-/// Where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for
+/// Returns where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for
 /// this one's, even if that had the same UUID.
 fn first_sequence(superblock: &Superblock, made: Timestamp) -> u64 {
     let made = [&made.secs.to_le_bytes()[..], &made.nanos.to_le_bytes()];

@@ -25,7 +25,7 @@ const NODES_OF_A_BIRTH: u32 = 8;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 
-/// What is to be made.
+/// Holds what is to be made.
 pub(crate) struct Birth<'a> {
     pub(crate) kind: FileKind,
     pub(crate) perm: u16,
@@ -50,7 +50,7 @@ impl State {
         Ok(live)
     }
 
-    /// What a name refers to.
+    /// Returns what a name refers to.
     pub(crate) fn named(&mut self, parent: u32, name: &[u8]) -> FsResult<Named> {
         if name.len() > crate::dir::NAME_MAX {
             return Err(FsError::NameTooLong);

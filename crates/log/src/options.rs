@@ -1,4 +1,4 @@
-//! What a mount can be told.
+//! Options of a mount.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anteros_core::Timestamp;
 use crate::codec::Codec;
 use crate::policy::Policy;
 
-/// Which of the data and the records of a group goes first.
+/// Tells which of the data and the records of a group goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// Neither: both leave together, and checksums tell whether all of it arrived. One flush.
@@ -17,7 +17,7 @@ pub enum Order {
     DataFirst,
 }
 
-/// Where content goes (F2FS, FAST'15, 2.6).
+/// Tells where content goes (F2FS, FAST'15, 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// To free segments, and where these are dear, to the holes of others.
@@ -44,7 +44,7 @@ impl Mode {
     }
 }
 
-/// How a log is mounted.
+/// Describes how a log is mounted.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes of memory for content that is not yet written, nodes and directories.
@@ -53,23 +53,23 @@ pub struct Options {
     pub read_only: bool,
     /// See [`Order`].
     pub order: Order,
-    /// What is compressed, and how.
+    /// Holds what is compressed, and how.
     pub policy: Policy,
-    /// Whether files of which neither name nor content says what they are are compressed by how they are used.
+    /// Tells whether files of which neither name nor content says what they are are compressed by how they are used.
     pub learns: bool,
     /// By what, as it is written.
     pub codec: Codec,
     /// By what, in the background.
     pub background_codec: Codec,
-    /// Whether files can be written to atomically.
+    /// Tells whether files can be written to atomically.
     pub atomic_writes: bool,
     /// Bytes of packed blocks that are kept which were read before anyone asked; see [`Log::prefetch`](crate::Log::prefetch).
     pub prefetch_bytes: usize,
     /// See [`Mode`].
     pub mode: Mode,
-    /// How long changes may wait for a checkpoint.
+    /// Tells how long changes may wait for a checkpoint.
     pub checkpoint_interval: Duration,
-    /// Whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
+    /// Tells whether a thread of its own takes content to the device while others go on. Else whoever made it necessary
     /// does.
     pub writes_behind: bool,
     /// All that is clean leaves memory after each operation. For tests: what was not marked as changed is lost then.

@@ -1,4 +1,4 @@
-//! Whose the blocks of a segment are, as its summary says, and whether those whom it names agree.
+//! Owners of the blocks of a segment, as its summary says, and whether those whom it names agree.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -51,7 +51,7 @@ pub(crate) fn named(
     Ok(owners)
 }
 
-/// Whose a block is, as the summary of its segment says.
+/// Returns whose a block is, as the summary of its segment says.
 pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> Option<Owner> {
     let (segment, index) = state.segments.locate(block);
     let owners = named(state, checkpoint, segment).ok()?;
@@ -59,7 +59,7 @@ pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> 
     owner.filter(|owner| *owner != Owner::default())
 }
 
-/// Whether the one that a summary names says that the block is its own. Cleaning asks the same.
+/// Returns whether the one that a summary names says that the block is its own. Cleaning asks the same.
 pub(crate) fn is_owned(state: &mut State, owner: Owner, block: u64) -> FsResult<bool> {
     let (segment, _) = state.segments.locate(block);
     let kind = HeadKind::from_raw(state.segments.segment(segment).kind);

@@ -28,13 +28,13 @@ pub(crate) struct Packing {
     /// Of the group that they belong to.
     sequence: u64,
     open: Option<Filling>,
-    /// Whether there was a block before.
+    /// Tells whether there was a block before.
     begun: bool,
-    /// Whether a block is full and has left.
+    /// Tells whether a block is full and has left.
     sent: bool,
-    /// Whether metadata may share a block with the data.
+    /// Tells whether metadata may share a block with the data.
     mixed: bool,
-    /// Where the chunk before ends: inode and logical block.
+    /// Tells where the chunk before ends: inode and logical block.
     end: Option<(u32, u32)>,
     /// Logical blocks that belong together, from the next chunk on; 0 if that is not known.
     pub(crate) left: u32,
@@ -73,12 +73,12 @@ impl Packing {
         self.head == HeadKind::Packed
     }
 
-    /// Whether anything was packed.
+    /// Returns whether anything was packed.
     pub(crate) fn is_begun(&self) -> bool {
         self.begun
     }
 
-    /// Whether blocks are full and have left.
+    /// Returns whether blocks are full and have left.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent
     }
@@ -95,7 +95,7 @@ impl Packing {
 }
 
 impl State {
-    /// How the content of an inode is compressed when it is written, if it is.
+    /// Returns how the content of an inode is compressed when it is written, if it is.
     pub(crate) fn rules(&mut self, ino: u32) -> FsResult<Option<Rules>> {
         let policy = self.options.policy;
         if policy == Policy::None || self.live(ino)?.kind() != Type::Regular {
@@ -112,8 +112,8 @@ impl State {
         }))
     }
 
-    /// What kind of file it is: by the name that it was found or made by, or else by its content. It is a guess: of what cannot be
-    /// read, nothing is said.
+    /// Returns what kind of file it is: by the name that it was found or made by, or else by its content. It is a
+    /// guess: of what cannot be read, nothing is said.
     pub(crate) fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
         let live = self.live(ino)?;
         let named = live.named;
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// What the content of a file counts as: as far as is known, for nothing is read for it.
+    /// Returns what the content of a file counts as: as far as is known, for nothing is read for it.
     pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
         let live = self.live(ino)?;
         let start = live.pages.get(&0).map(|page| page.data.clone());
@@ -264,7 +264,7 @@ impl State {
         })
     }
 
-    /// How many blocks of its segment lie behind a block.
+    /// Returns how many blocks of its segment lie behind a block.
     fn blocks_behind(&self, block: u64) -> usize {
         let (_, index) = self.segments.locate(block);
         SEGMENT_CONTENT as usize - 1 - usize::from(index)
@@ -383,7 +383,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a slot is valid.
+    /// Returns whether a slot is valid.
     pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
         self.slots.valid(block) >> slot & 1 == 1
     }
@@ -552,7 +552,7 @@ pub(crate) fn chunk(
     Ok((pages, begun.elapsed()))
 }
 
-/// How many compressed pages are in a block, valid or not; those of a chunk are where it begins.
+/// Returns how many compressed pages are in a block, valid or not; those of a chunk are where it begins.
 pub(crate) fn pages_in(block: &Block) -> u64 {
     let slots = packed::parse(block).map_or_else(|_| Vec::new(), |(_, slots)| slots);
     let chunks = slots

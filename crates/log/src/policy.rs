@@ -1,9 +1,9 @@
-//! What is compressed when it is written, and how.
+//! Policies of what is compressed when it is written, and how.
 
 use crate::kind::FileKind;
 use crate::layout::superblock::SLOTS_MAX;
 
-/// Which of the complete ways to compress in the foreground a mount follows.
+/// Tells which of the complete ways to compress in the foreground a mount follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// Nothing is compressed.
@@ -40,7 +40,7 @@ impl Policy {
         found.map(|(_, policy)| *policy)
     }
 
-    /// How a file of this kind is compressed, if it is.
+    /// Returns how a file of this kind is compressed, if it is.
     pub(crate) fn rules(self, kind: FileKind) -> Option<Rules> {
         let is_journal = kind.is_journal();
         let window = if is_journal { WINDOW_MAX } else { 1 };
@@ -87,7 +87,7 @@ const WINDOW_MAX: usize = 32;
 /// Compressed pages of a block, as the paper found best (4.6).
 const PAPER_SLOTS: u8 = 5;
 
-/// Which pages are compressed.
+/// Tells which pages are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
     /// All pages of a write, if the first of them shrinks to a half (FPC, 3.2.2).
@@ -96,26 +96,26 @@ pub(crate) enum Sample {
     Page,
 }
 
-/// How the pages of a file are compressed.
+/// Describes how the pages of a file are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// The most pages of a chunk.
     pub(crate) window: usize,
     pub(crate) sample: Sample,
-    /// Whether a chunk may go on in the next block.
+    /// Tells whether a chunk may go on in the next block.
     pub(crate) straddles: bool,
     /// The most slots of a block.
     pub(crate) slots: u8,
-    /// Whether a block holds only what follows each other in one file.
+    /// Tells whether a block holds only what follows each other in one file.
     pub(crate) sequential: bool,
-    /// Whether the metadata of the file lies in the same block.
+    /// Tells whether the metadata of the file lies in the same block.
     pub(crate) mixed: bool,
-    /// Whether pages that gain nothing come along as they are.
+    /// Tells whether pages that gain nothing come along as they are.
     pub(crate) stores: bool,
 }
 
 impl Rules {
-    /// How chunks are packed that are moved as they are.
+    /// Packing of chunks that are moved as they are.
     pub(crate) const MOVED: Self = Self {
         window: 1,
         sample: Sample::Page,
@@ -126,7 +126,7 @@ impl Rules {
         stores: false,
     };
 
-    /// How executables are compressed in the background (FPC, 4.1).
+    /// Compression of executables in the background (FPC, 4.1).
     pub(crate) const BACKGROUND: Self = Self {
         window: WINDOW_MAX,
         ..Self::MOVED

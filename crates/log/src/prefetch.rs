@@ -205,8 +205,8 @@ impl State {
         Ok(range.start..range.end.min(near.end).max(range.start))
     }
 
-    /// What may be read with a block of a segment that was compressed in the background, in it and the next one; nothing if it
-    /// was not, or not all of it is on the device.
+    /// Returns what may be read with a block of a segment that was compressed in the background, in it and the next
+    /// one; nothing if it was not, or not all of it is on the device.
     pub(crate) fn packed_near(&mut self, block: u64) -> FsResult<Range<u64>> {
         let (segment, _) = self.segments.locate(block);
         let mut near = self.packed_in(segment)?;

@@ -1,4 +1,4 @@
-//! Which slots of packed blocks are valid (the block state table of FPC, 4.2).
+//! Slots of packed blocks that are valid (the block state table of FPC, 4.2).
 //!
 //! In memory are the entries of all segments of packed blocks: 2 KiB for each. What the table on the device does not
 //! have yet is in the journal of each checkpoint until that has grown too long.
@@ -90,7 +90,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Where the copy of a block of the table lies that counts.
+    /// Returns where the copy of a block of the table lies that counts.
     fn place(&self, table_block: u32) -> u64 {
         self.bits.place(self.start, self.blocks, table_block)
     }
@@ -144,12 +144,12 @@ impl Slots {
             .collect();
     }
 
-    /// Whether blocks of a segment may have valid slots.
+    /// Returns whether blocks of a segment may have valid slots.
     pub(crate) fn has(&self, segment: u32) -> bool {
         self.entries.contains_key(&segment)
     }
 
-    /// How many blocks have valid slots, and how many slots these are.
+    /// Returns how many blocks have valid slots, and how many slots these are.
     pub(crate) fn occupancy(&self) -> (u64, u64) {
         let entries = self.entries.values().flat_map(|entries| entries.iter());
         entries
@@ -159,7 +159,7 @@ impl Slots {
             })
     }
 
-    /// What a checkpoint says; where the journal has grown too long, the table is written.
+    /// Returns what a checkpoint says; where the journal has grown too long, the table is written.
     pub(crate) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
         let mut written = 0;
         if self.newer.len() > JOURNAL_MAX || !self.unreadable.is_empty() {

@@ -11,7 +11,7 @@ use crate::layout::{BLOCK_BYTES, Block};
 use crate::pack::CHUNK_BLOCKS_MAX;
 use crate::policy::{Rules, Sample};
 
-/// What a page has to save at least: less is not worth decoding it.
+/// States what a page has to save at least: less is not worth decoding it.
 const GAIN_MIN: usize = 256;
 
 /// Stored as it is, as a slot has it.
@@ -28,7 +28,7 @@ pub(crate) struct Chunk {
     pub(crate) lblk: u32,
     pub(crate) blocks: u8,
     pub(crate) codec: u8,
-    /// Whether each launch that was recorded read it, or more than one.
+    /// Tells whether each launch that was recorded read it, or more than one.
     pub(crate) core: bool,
     pub(crate) bytes: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl Chunk {
         }
     }
 
-    /// Where its pages are, if it begins there.
+    /// Returns where its pages are, if it begins there.
     pub(crate) fn pointers(&self, at: Slotted) -> Vec<Pointer> {
         let pages = 0..self.blocks;
         pages
@@ -68,7 +68,7 @@ impl Chunk {
 }
 
 impl Rules {
-    /// What becomes of pages that gain nothing.
+    /// Returns what becomes of pages that gain nothing.
     fn stored(&self, ino: u32, pages: &[(u32, Arc<Block>)]) -> Vec<Chunk> {
         let pieces = pages.chunks(CHUNK_BLOCKS_MAX as usize);
         let pieces = pieces.filter(|_| self.stores);
@@ -126,7 +126,7 @@ impl Squeezer {
         chunks
     }
 
-    /// Whether the first page shrinks to a half.
+    /// Returns whether the first page shrinks to a half.
     fn halves(&mut self, codec: Codec, pages: &[(u32, Arc<Block>)]) -> bool {
         pages
             .first()
@@ -158,8 +158,9 @@ impl Squeezer {
         })
     }
 
-    /// How many of the pages are in the output now. Where the first gains nothing by itself, it is left, whatever comes behind: trying
-    /// all of them again for each that gains nothing would take much longer than they are worth.
+    /// Returns how many of the pages are in the output now. Where the first gains nothing by itself, it is left,
+    /// whatever comes behind: trying all of them again for each that gains nothing would take much longer than they are
+    /// worth.
     fn fit(&mut self, codec: Codec, input: &[u8], room: usize) -> Option<usize> {
         let mut count = input.len() / BLOCK_BYTES;
         if count > 1 && !self.encode_page(codec, input, room) {
@@ -182,13 +183,13 @@ impl Squeezer {
         self.encode_page(codec, input, room).then_some(1)
     }
 
-    /// Whether the first page gains and fits; then it is the output.
+    /// Returns whether the first page gains and fits; then it is the output.
     fn encode_page(&mut self, codec: Codec, input: &[u8], room: usize) -> bool {
         let page = &input[..BLOCK_BYTES];
         self.encode(codec, page, room.min(BLOCK_BYTES - GAIN_MIN))
     }
 
-    /// Whether all of it fits into so many bytes; then these are the output.
+    /// Returns whether all of it fits into so many bytes; then these are the output.
     fn encode(&mut self, codec: Codec, input: &[u8], room: usize) -> bool {
         self.output.resize(room, 0);
         let encoded = self.encoders.encode(codec, input, &mut self.output);
@@ -199,7 +200,7 @@ impl Squeezer {
     }
 }
 
-/// How many pages may be worth a chunk, if so much of them gains so much: no fewer of them gain more.
+/// Returns how many pages may be worth a chunk, if so much of them gains so much: no fewer of them gain more.
 fn pages_worth(encoded: Encoded) -> usize {
     let gained = encoded.consumed - encoded.written;
     (encoded.consumed / BLOCK_BYTES).min(gained / GAIN_MIN)

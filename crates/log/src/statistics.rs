@@ -1,4 +1,4 @@
-//! What was written to the device, by cause, and what became of content, by its class.
+//! Counters of what was written to the device, by cause, and what became of content, by its class.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use crate::kind::FileKind;
 use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::SLOT_BYTES;
 
-/// Why a block was written.
+/// Tells why a block was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// Content of files, and directories.
     Data,
     /// Nodes.
     Node,
-    /// What a group has besides its data.
+    /// Blocks that a group has besides its data.
     Record,
     /// Owners of the blocks of a segment.
     Summary,
@@ -89,7 +89,7 @@ impl Statistics {
         self.blocks[cause as usize]
     }
 
-    /// What became of the content of a class.
+    /// Returns what became of the content of a class.
     pub fn class(&self, class: Class) -> &ClassStatistics {
         &self.classes[class as usize]
     }
@@ -110,16 +110,16 @@ impl Statistics {
     }
 }
 
-/// What kind of content something is counted as.
+/// Tells what kind of content something is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Class {
     /// Databases of SQLite.
     Database,
     /// Their journals, of either kind.
     Journal,
-    /// What programs are run from.
+    /// Content that programs are run from.
     Executable,
-    /// What has been compressed already: pictures, music, films, archives.
+    /// Content that has been compressed already: pictures, music, films, archives.
     Media,
     /// Everything else.
     #[default]
@@ -160,7 +160,7 @@ impl From<FileKind> for Class {
     }
 }
 
-/// What became of the content of one class since the mount.
+/// Holds what became of the content of one class since the mount.
 ///
 /// A page has 4,096 bytes. A *write* is what leaves of one file at once: by an fsync, a checkpoint, or since memory was short. What
 /// cleaning moves is not counted.

@@ -12,7 +12,7 @@ use crate::layout::pointer::Pointer;
 use crate::medium::vanished;
 use crate::state::State;
 
-/// Where a pointer lies.
+/// Tells where a pointer lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaf {
     /// In the inode.
@@ -200,7 +200,7 @@ impl State {
         Ok(Pointer::decode(raw, &self.superblock, nid, index)?)
     }
 
-    /// Where a logical block lies.
+    /// Returns where a logical block lies.
     pub(crate) fn pointer(&mut self, ino: u32, lblk: u32) -> FsResult<Pointer> {
         let mut found = Pointer::Hole;
         self.for_pointers(ino, lblk..lblk.saturating_add(1), |_, pointer| {
@@ -360,7 +360,7 @@ impl State {
         indexes.zip(raw).map(decode).collect()
     }
 
-    /// What a pointer named lies elsewhere now, or nowhere.
+    /// Notes that what a pointer named lies elsewhere now, or nowhere.
     pub(crate) fn overwritten(&mut self, ino: u32, lblk: u32, old: Pointer) -> FsResult<()> {
         match old {
             Pointer::Hole => {}
@@ -411,7 +411,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether the node itself was given back.
+    /// Returns whether the node itself was given back.
     fn clear_below(&mut self, ino: u32, tree: Subtree, range: &Range<u32>) -> FsResult<bool> {
         if tree.nid == 0 || range.end <= tree.first || range.start >= tree.end() {
             return Ok(false);
@@ -476,7 +476,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether the node itself was given back.
+    /// Returns whether the node itself was given back.
     fn prune_below(&mut self, ino: u32, tree: Subtree, range: &Range<u32>) -> FsResult<bool> {
         if tree.nid == 0 || range.end <= tree.first || range.start >= tree.end() {
             return Ok(false);

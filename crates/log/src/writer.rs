@@ -67,7 +67,7 @@ struct Queue {
     next: u64,
     /// Places whose blocks the device did not take: what lies there is something else.
     lost: BTreeSet<u64>,
-    /// What the device said first.
+    /// Holds what the device said first.
     failure: Option<String>,
     is_ending: bool,
 }
@@ -77,7 +77,7 @@ impl Queue {
         self.begun.iter().chain(&self.waiting)
     }
 
-    /// Whether a job below this number has not come to its end.
+    /// Returns whether a job below this number has not come to its end.
     fn has_below(&self, end: u64) -> bool {
         self.jobs().any(|job| job.number < end)
     }
@@ -234,7 +234,7 @@ impl Writer {
         queue
     }
 
-    /// What the device said, if it did not take something.
+    /// Returns what the device said, if it did not take something.
     pub(crate) fn failure(&self) -> Option<FsError> {
         if !self.has_failed.load(Ordering::Acquire) {
             return None;

@@ -7,7 +7,7 @@ use crate::layout::xattr::Xattrs;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::state::State;
 
-/// Where the attributes begin in their node: a length of two bytes, and then they.
+/// States where the attributes begin in their node: a length of two bytes, and then they.
 const AT: usize = 34;
 const BYTES_MAX: usize = BLOCK_BYTES - AT;
 

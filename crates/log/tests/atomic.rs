@@ -165,7 +165,7 @@ fn a_commit_without_room_changes_nothing_and_can_be_done_again() {
     assert_eq!(tree.read("f").unwrap(), bytes(4, 40 * PAGE));
 }
 
-/// What the file holds after so many batches.
+/// Returns what the file holds after so many batches.
 fn content(batches: u64) -> Vec<u8> {
     let mut content = bytes(0, 40 * PAGE);
     for batch in 1..=batches {

@@ -27,7 +27,7 @@ struct Slow {
     changed: Condvar,
     /// Writes that have come so far.
     begun: AtomicUsize,
-    /// How many more are taken.
+    /// Tells how many more are taken.
     taken: AtomicUsize,
 }
 

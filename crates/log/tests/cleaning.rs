@@ -1,4 +1,4 @@
-//! What cleaning chooses, where it puts what it moves, and what it does when it cannot.
+//! Tests what cleaning chooses, where it puts what it moves, and what it does when it cannot.
 
 mod support;
 

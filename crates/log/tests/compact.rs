@@ -125,7 +125,7 @@ fn every_codec_compresses_in_the_background() {
     assert_sound(&device);
 }
 
-/// Where the logical blocks of a file lie.
+/// Returns where the logical blocks of a file lie.
 fn places(device: &Arc<MemoryDevice>, ino: Ino) -> Vec<u64> {
     let mut inspector = Inspector::open(device.clone(), &with(Policy::Record)).unwrap();
     let runs = inspector.inode(ino.0 as u32).unwrap().runs;
@@ -243,7 +243,7 @@ fn inodes_that_launches_look_up_lie_together() {
     assert_sound(&device);
 }
 
-/// What gains nothing takes a little more than it did, wherever it begins in a block.
+/// Tests that what gains nothing takes a little more than it did, wherever it begins in a block.
 #[test]
 fn content_that_does_not_shrink_comes_along_as_it_is() {
     let device = device(256 * MIB);
@@ -391,7 +391,7 @@ fn launched() -> (Arc<Log>, Ino, Vec<u8>) {
     (Arc::new(tree.0), ino, content)
 }
 
-/// What a cache is given: inode, offset, content.
+/// Holds what a cache is given: inode, offset, content.
 type Given = Receiver<(Ino, u64, Vec<u8>)>;
 
 fn cache(log: &Arc<Log>) -> Given {
@@ -401,7 +401,7 @@ fn cache(log: &Arc<Log>) -> Given {
     receiver
 }
 
-/// What was given until nothing has come for a while.
+/// Returns what was given until nothing has come for a while.
 fn pages(given: &Given, ino: Ino, content: &[u8]) -> BTreeSet<u64> {
     let mut pages = BTreeSet::new();
     while let Ok((whose, offset, data)) = given.recv_timeout(Duration::from_millis(300)) {

@@ -25,9 +25,9 @@ struct Worker<'a> {
     tree: &'a Tree,
     number: u64,
     random: u64,
-    /// What the files of this thread hold, by their names.
+    /// Holds what the files of this thread hold, by their names.
     files: BTreeMap<String, Vec<u8>>,
-    /// What it wrote to its parts.
+    /// Holds what it wrote to its parts.
     parts: Vec<Vec<u8>>,
 }
 

@@ -487,7 +487,8 @@ fn what_only_a_newer_program_may_write_is_mounted_to_be_read() {
     assert_eq!(tree.read("f").unwrap(), b"f");
 }
 
-/// Where heads are many, the reserve that users do not fill was taken to be at least sixteen segments.
+/// Guards against a fault: where heads are many, the reserve that users do not fill was taken to be at least sixteen
+/// segments.
 #[test]
 fn a_log_may_reserve_little() {
     let device = Arc::new(overlay::Overlay::new(

@@ -310,7 +310,7 @@ impl WritableDevice for Deaf {
     }
 }
 
-/// What the other tests find is worth as much as what they would have found.
+/// Tests that what the other tests find is worth as much as what they would have found.
 #[test]
 fn no_flush_can_be_left_out_unnoticed() {
     let base = base(32 * MIB);

@@ -19,7 +19,7 @@ const NAMES: u64 = if cfg!(debug_assertions) {
 };
 const CEILING: usize = 24 << 20;
 
-/// What comes in before it is looked again, and what waits for a checkpoint.
+/// States what comes in before it is looked again, and what waits for a checkpoint.
 const BEYOND: u64 = 8 << 20;
 
 #[test]

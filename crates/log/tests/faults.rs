@@ -13,7 +13,7 @@ use support::history::Snapshot;
 use support::overlay::{Base, Overlay};
 use support::*;
 
-/// What a step promises when it returns.
+/// Tells what a step promises when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
     Nothing,
@@ -107,7 +107,7 @@ fn device_of(base: &Base) -> Arc<Device> {
     Arc::new(Faulty::new(Overlay::new(base, u64::MAX)))
 }
 
-/// What there is after each step, beginning with what was there before.
+/// Returns what there is after each step, beginning with what was there before.
 fn snapshots(base: &Base) -> Vec<Snapshot> {
     let tree = Tree(Log::open(device_of(base), small()).unwrap());
     let mut snapshots = vec![Snapshot::of(&tree).unwrap()];
@@ -118,7 +118,7 @@ fn snapshots(base: &Base) -> Vec<Snapshot> {
     snapshots
 }
 
-/// How often each kind of call is made by the program; the mount is not counted.
+/// Returns how often each kind of call is made by the program; the mount is not counted.
 fn calls(base: &Base) -> [(Call, u64); 4] {
     let device = Arc::new(Counted::new(Overlay::new(base, u64::MAX)));
     let tree = Tree(Log::open(device.clone(), small()).unwrap());
@@ -135,7 +135,7 @@ fn calls(base: &Base) -> [(Call, u64); 4] {
     ]
 }
 
-/// Whether what is found is allowed when the steps up to `done` have returned and the next one may have.
+/// Checks that what is found is allowed when the steps up to `done` have returned and the next one may have.
 fn judge(snapshots: &[Snapshot], done: usize, found: &Snapshot) -> Result<(), String> {
     let last = (done + 1).min(PROGRAM.len());
     let promised = |number: usize| PROGRAM[number - 1].0;
@@ -186,7 +186,7 @@ fn run(tree: &Tree) -> usize {
         .unwrap_or(PROGRAM.len())
 }
 
-/// What the device holds is whole, and what was acknowledged is there.
+/// Checks that what the device holds is whole, and what was acknowledged is there.
 fn judge_device(device: &Arc<Device>, snapshots: &[Snapshot], done: usize) -> Result<(), String> {
     let report = check(device.clone(), options()).map_err(|error| format!("no check: {error}"))?;
     if report.fault_count > 0 {

@@ -201,7 +201,7 @@ fn log(is_clean: bool) -> Base {
     Base::new(&device.to_vec())
 }
 
-/// What a block of the log is.
+/// Tells what a block of the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Superblock,
@@ -315,7 +315,7 @@ fn kind_of(block: u64, bytes: &[u8], superblock: &Superblock) -> Kind {
 }
 
 impl Kind {
-    /// Where to tamper.
+    /// Returns where to tamper.
     fn body(self, len: usize) -> Range<usize> {
         match self {
             Self::Superblock => SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES,
@@ -426,7 +426,7 @@ fn change(bytes: &mut [u8], body: &Range<usize>, fields: &[(usize, usize)], rand
     bytes[at..at + width].copy_from_slice(&new.to_le_bytes()[..width]);
 }
 
-/// Whether an error says where.
+/// Checks that an error says where.
 fn judge(error: &LogError) {
     let is_operation = match error {
         LogError::Fs(error) => !matches!(

@@ -1,4 +1,4 @@
-//! Which blocks of files are read, and which inodes are looked up, as a mounted log records it.
+//! Tests which blocks of files are read, and which inodes are looked up, as a mounted log records it.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn read_block(tree: &Tree, path: &str, lblk: u64) {
     assert_eq!(tree.0.read(ino, lblk * BLOCK, &mut block).unwrap(), 4096);
 }
 
-/// What was read of the content.
+/// Returns what was read of the content.
 fn reads(tree: &Tree, path: &str) -> Option<FileReads> {
     let reads = tree.0.launch_reads(tree.ino(path).unwrap())?;
     (reads.rounds > 0).then_some(FileReads {
@@ -41,7 +41,7 @@ fn reads(tree: &Tree, path: &str) -> Option<FileReads> {
     })
 }
 
-/// What only some launches read, in their order.
+/// Returns what only some launches read, in their order.
 fn others(reads: &FileReads) -> Vec<u32> {
     reads.other.iter().map(|read| read.lblk).collect()
 }

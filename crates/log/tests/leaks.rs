@@ -13,7 +13,7 @@ use support::*;
 const BLOCK: u64 = 4096;
 /// `fallocate(2)`: the size stays.
 const KEEP_SIZE: u32 = 1;
-/// Where the inode has no pointers any more, and where a node of nodes has none.
+/// States where the inode has no pointers any more, and where a node of nodes has none.
 const FAR: u64 = 460 * BLOCK;
 const FARTHER: u64 = (460 + 508 * 1100) * BLOCK;
 

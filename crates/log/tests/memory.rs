@@ -1,4 +1,4 @@
-//! How much memory a log takes. A test of its own process: what others take would count as well.
+//! Tests how much memory a log takes. A test of its own process: what others take would count as well.
 
 mod support;
 

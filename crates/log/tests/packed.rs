@@ -1,4 +1,4 @@
-//! What is compressed when it is written reads as it was written, whatever happens to it.
+//! Tests what is compressed when it is written reads as it was written, whatever happens to it.
 
 mod support;
 
@@ -210,7 +210,7 @@ fn chunks(device: &Arc<MemoryDevice>) -> Vec<(u64, Slot)> {
         .collect()
 }
 
-/// What was written with one codec is read, moved and written over by a mount with another.
+/// Tests that what was written with one codec is read, moved and written over by a mount with another.
 #[test]
 fn codecs_may_change_from_mount_to_mount() {
     let device = device(64 * MIB);
@@ -440,7 +440,7 @@ fn a_log_that_cannot_be_mounted_is_not_written_to() {
     assert!(device.to_vec() == before);
 }
 
-/// What is compressed and lies behind the end of a file was found, and left there.
+/// Guards against a fault: what is compressed and lies behind the end of a file was found, and left there.
 #[test]
 fn packed_content_behind_the_end_of_a_file_is_freed() {
     let device = device(32 * MIB);

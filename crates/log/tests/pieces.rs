@@ -1,4 +1,4 @@
-//! What takes long with large files is done in pieces.
+//! Tests what takes long with large files is done in pieces.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::*;
 
 const GIB: u64 = 1 << 30;
 
-/// How many blocks are in use while something is done: what someone sees who asks all the time.
+/// Returns how many blocks are in use while something is done: what someone sees who asks all the time.
 fn watched(tree: &Tree, work: impl FnOnce()) -> BTreeSet<u64> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

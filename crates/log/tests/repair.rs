@@ -508,7 +508,7 @@ fn owners_in_the_checkpoint_are_held_against_the_pointers() {
     }
 }
 
-/// What a broken summary is for: without a repair, it stands in the way of cleaning.
+/// Shows what a broken summary is for: without a repair, it stands in the way of cleaning.
 #[test]
 fn a_log_can_be_cleaned_after_a_repair() {
     let device = grown();
@@ -651,7 +651,7 @@ fn names_are_saved_from_a_directory_with_a_broken_block() {
     );
 }
 
-/// What cannot be read is not known, and so nothing that may belong to it is freed.
+/// Tests that what cannot be read is not known, and so nothing that may belong to it is freed.
 #[test]
 fn what_cannot_be_read_is_told_and_left() {
     let device = grown();

@@ -1,4 +1,4 @@
-//! What a review found, each with the fault that it was.
+//! Tests what a review found, each with the fault that it was.
 
 mod support;
 
@@ -38,7 +38,7 @@ fn a_node_made_by_recovery_takes_no_number_that_a_record_names() {
     assert_eq!(tree.read("third").unwrap(), b"third");
 }
 
-/// What is deleted in the groups was given back only behind all of them.
+/// Guards against a fault: what is deleted in the groups was given back only behind all of them.
 #[test]
 fn a_full_log_that_was_emptied_and_filled_again_can_be_mounted() {
     let device = device(40 * MIB);
@@ -282,7 +282,7 @@ fn content_that_the_cleaner_moved_is_part_of_the_group_or_on_the_device() {
     explored.expect_none_failed();
 }
 
-/// What could not be written was gone from memory, and read as whatever lay there before.
+/// Guards against a fault: what could not be written was gone from memory, and read as whatever lay there before.
 #[test]
 fn what_could_not_be_written_is_not_read_as_something_else() {
     let faulty = Arc::new(Faulty::new(MemoryDevice::new(device(32 * MIB).to_vec())));

@@ -76,7 +76,7 @@ fn query(database: &Path, text: &str) -> String {
     said.unwrap().trim().to_owned()
 }
 
-/// Whether each transaction is there as a whole or not at all, and all that were said to be done before the crash.
+/// Checks that each transaction is there as a whole or not at all, and all that were said to be done before the crash.
 fn judge_state(state: &State, way: &str) {
     let place = format!("{way}, `{}`", state.id());
     let Some(done) = state.marks().last() else {

@@ -1,4 +1,4 @@
-//! What became of content, by its class: numbers that can be worked out by hand.
+//! Tests what became of content, by its class: numbers that can be worked out by hand.
 
 mod support;
 

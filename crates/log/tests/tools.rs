@@ -1,4 +1,4 @@
-//! What is told of a log: how it is used, and what lies where.
+//! Tests what is told of a log: how it is used, and what lies where.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! How much reaches the device of what an application's SQLite wrote. Not a figure of speed: the same each time.
+//! Tests how much reaches the device of what an application's SQLite wrote. Not a figure of speed: the same each time.
 
 mod support;
 
@@ -46,7 +46,7 @@ fn written(name: &str, policy: Policy) -> u64 {
     bytes
 }
 
-/// What F2FS writes for the same traces, directory syncs included (Linux 6.1, `mode=lfs`), in whole MiB.
+/// Compares with what F2FS writes for the same traces, directory syncs included (Linux 6.1, `mode=lfs`), in whole MiB.
 #[test]
 fn no_more_is_written_than_by_f2fs() {
     for (name, most_mib) in [("app_DELETE", 165), ("app_WAL", 55)] {
@@ -56,7 +56,8 @@ fn no_more_is_written_than_by_f2fs() {
     }
 }
 
-/// What the paper saves on average is 47.5 %; by its rules, with our records instead of its nodes, it is a third at least.
+/// Compares with what the paper saves on average, which is 47.5 %; by its rules, with our records instead of its nodes,
+/// it is a third at least.
 #[test]
 fn every_policy_writes_less_and_the_record_policy_least() {
     for name in ["app_DELETE", "app_WAL"] {

@@ -95,7 +95,7 @@ fn log() -> (Vec<u8>, Contents) {
     (device.to_vec(), contents)
 }
 
-/// What of a log can be read is right; says how many files cannot be.
+/// Returns what of a log can be read is right; says how many files cannot be.
 fn judge(tree: &Tree, contents: &Contents, place: &str) -> usize {
     let mut lost = 0;
     for (path, content) in contents {
@@ -124,7 +124,7 @@ fn names(error: &LogError, block: u64, place: &str) {
     );
 }
 
-/// Whether there is another copy of a block, or nobody needs it.
+/// Returns whether there is another copy of a block, or nobody needs it.
 fn has_another(area: Area, newest: u64) -> bool {
     match area {
         Area::Superblock(_) => true,

@@ -75,7 +75,7 @@ pub(super) fn image(options: &Options) -> Outcome<Findings> {
     })
 }
 
-/// Where things are.
+/// Tells where things are.
 struct Bench {
     anteros: PathBuf,
     scratch: PathBuf,

@@ -20,13 +20,13 @@ use rustix::system::RebootCommand;
 
 use super::walk;
 
-/// How the disk of mutants begins.
+/// States how the disk of mutants begins.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"mutants\n");
 /// The length of an answer that is yet to come.
 pub(crate) const BEGUN: u64 = u64::MAX;
 /// Number of the entry that follows the last mutant.
 pub(crate) const END: u64 = u64::MAX;
-/// What is written of a mutant that the kernel does not mount begins so.
+/// States what is written of a mutant that the kernel does not mount begins so.
 pub(crate) const REFUSED: &str = "refused";
 
 /// The word of the kernel's command line that says with which mutant to begin.

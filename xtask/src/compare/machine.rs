@@ -21,10 +21,10 @@ const ANSWERS_BYTES: u64 = 4 << 30;
 /// The kernel is given up when it has said nothing for so long.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// What the kernel made of a mutant.
+/// Tells what the kernel made of a mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// What it found, or why it refused.
+    /// Means what it found, or why it refused.
     Said(String),
     /// It died, or hung; the last that it said.
     Died(String),
@@ -189,7 +189,7 @@ fn wait(qemu: &mut Child, answers: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a machine has written to its second disk.
+/// Holds what a machine has written to its second disk.
 struct Answers {
     said: Vec<String>,
     /// The one that it had begun and has not answered.

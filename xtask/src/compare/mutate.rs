@@ -13,7 +13,7 @@ use anteros_image::{Image, Location, OpenOptions, Source};
 
 use crate::Outcome;
 
-/// What a field belongs to.
+/// Tells what a field belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Superblock,
@@ -62,7 +62,7 @@ pub(crate) struct Mutant {
     pub(crate) bytes: Vec<u8>,
     /// The part in which the first change was made.
     pub(crate) part: Part,
-    /// What was changed, for a person.
+    /// Holds what was changed, for a person.
     pub(crate) changes: String,
 }
 

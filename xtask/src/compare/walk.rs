@@ -74,7 +74,7 @@ fn walk(
     }
 }
 
-/// What is known of an inode itself.
+/// Returns what is known of an inode itself.
 fn inode(attr: &Attr) -> String {
     let Attr {
         ino,

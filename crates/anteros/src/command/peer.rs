@@ -15,7 +15,7 @@ use crate::output;
 
 const MKFS: &str = "mkfs.erofs";
 
-/// What the program prints under the name of mkfs.erofs for `-V`. Scripts look for the second line.
+/// States what the program prints under the name of mkfs.erofs for `-V`. Scripts look for the second line.
 const VERSION: &str = concat!(
     "mkfs.erofs (anteros) ",
     env!("CARGO_PKG_VERSION"),

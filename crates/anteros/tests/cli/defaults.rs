@@ -1,4 +1,4 @@
-//! What holds when nothing else is asked for, and when it is asked for more than once.
+//! Tests what holds when nothing else is asked for, and when it is asked for more than once.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

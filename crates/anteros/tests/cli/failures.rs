@@ -1,4 +1,4 @@
-//! What goes wrong, what is said about it, and what is left behind.
+//! Tests what goes wrong, what is said about it, and what is left behind.
 
 use std::fs;
 use std::io::Read;

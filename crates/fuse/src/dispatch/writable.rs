@@ -194,8 +194,8 @@ impl Writing<'_> {
         }
     }
 
-    /// What the kernel is told of a file just opened: to read and write by itself where it may, and
-    /// whether it may cache.
+    /// Returns what the kernel is told of a file just opened: to read and write by itself where it
+    /// may, and whether it may cache.
     fn opened(&self, file: OpenFile, cached: bool, flags: u32) -> OpenOut {
         if let Some(readahead) = &self.dispatcher.readahead {
             readahead.suit(self.fs.is_read_in_jumps(file.ino));
@@ -285,7 +285,7 @@ impl Writing<'_> {
         put(out, &self.known(attr).ok_or(Errno::IO)?)
     }
 
-    /// What the kernel is told of an inode that became known; if there is nothing, it is forgotten again.
+    /// Returns what the kernel is told of an inode that became known; if there is nothing, it is forgotten again.
     fn known(&self, attr: &Attr) -> Option<EntryOut> {
         let entry = self.dispatcher.entry(attr, self.since);
         if entry.is_none() {
@@ -473,8 +473,8 @@ impl Writing<'_> {
         put(out, &self.dispatcher.attr_out(&attr))
     }
 
-    /// Whether a SETATTR of what is `valid` tells the time of what the kernel keeps or cuts off, which nobody has asked for: where
-    /// it writes back, and names the open file by which it does, or with a new size.
+    /// Returns whether a SETATTR of what is `valid` tells the time of what the kernel keeps or cuts off, which nobody
+    /// has asked for: where it writes back, and names the open file by which it does, or with a new size.
     const fn invents_times(valid: u32) -> bool {
         const TIMES: u32 = setattr::MTIME | setattr::CTIME;
         const OF_WRITING: u32 = TIMES | setattr::FH | setattr::LOCK_OWNER;
@@ -499,7 +499,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Whether a SETATTR of what is `valid` is to take set-id bits and file capabilities away.
+    /// Returns whether a SETATTR of what is `valid` is to take set-id bits and file capabilities away.
     ///
     /// Where nothing is to be set, that is all that the kernel wants: it says so before someone without the privilege to leave
     /// them changes content, and where `chown` names no owner.
@@ -671,7 +671,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether a file opened with these flags can be written to.
+/// Returns whether a file opened with these flags can be written to.
 const fn writes(flags: u32) -> bool {
     OFlags::from_bits_retain(flags).intersects(OFlags::WRONLY.union(OFlags::RDWR))
 }

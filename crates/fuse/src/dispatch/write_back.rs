@@ -16,13 +16,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anteros_core::{Attr, FileKind, Ino, Timestamp};
 use rustix::fs::OFlags;
 
-/// What is known of the files that the kernel knows.
+/// Holds what is known of the files that the kernel knows.
 #[derive(Debug, Default)]
 pub(super) struct WriteBack(Mutex<Files>);
 
 #[derive(Debug, Default)]
 struct Files {
-    /// How much has happened.
+    /// Tells how much has happened.
     clock: u64,
     known: HashMap<Ino, Known>,
 }
@@ -53,20 +53,21 @@ impl Drop for Using<'_> {
 
 #[derive(Debug)]
 struct Known {
-    /// How often the kernel was told of the inode and has not forgotten it.
+    /// Tells how often the kernel was told of the inode and has not forgotten it.
     lookups: u64,
     opens: u64,
     generation: u64,
-    /// What the kernel believes of the file: its size, and the time that it set or was told. After it
+    /// Holds what the kernel believes of the file: its size, and the time that it set or was told. After it
     /// has written it sets the time, before it lets go of the file.
     size: u64,
     mtime: Timestamp,
-    /// When something last happened to it.
+    /// Tells when something last happened to it.
     touched: Moment,
 }
 
 impl Known {
-    /// Whether others have changed a file, by attributes that were asked for since a moment, and nobody has it open.
+    /// Returns whether others have changed a file, by attributes that were asked for since a moment, and nobody has it
+    /// open.
     fn is_stale(&self, attr: &Attr, since: Moment) -> bool {
         let differs = (self.size, self.mtime) != (attr.size, attr.mtime);
         self.opens == 0 && self.touched <= since && differs
@@ -274,7 +275,7 @@ mod tests {
         assert!(!is_stale(&files, 100));
     }
 
-    /// Who opens a file writes to it at once: it must not become another one then.
+    /// Tests that who opens a file writes to it at once: it must not become another one then.
     #[test]
     fn a_file_that_is_being_opened_is_no_other_one() {
         let files = WriteBack::default();

@@ -40,7 +40,7 @@ pub(super) fn check(run: &Run<'_>, parts: &Parts) {
     });
 }
 
-/// What a worker takes at a time.
+/// Tells what a worker takes at a time.
 enum Task {
     /// Decodes these.
     Decode(Vec<(Part, Encoded)>),
@@ -93,7 +93,7 @@ fn read(run: &Run<'_>, place: Place, from: Location, buf: &mut [u8]) {
     }
 }
 
-/// Whether decoding one extent has shown that another decodes.
+/// Returns whether decoding one extent has shown that another decodes.
 fn is_shown_by(part: &Part, encoded: Encoded, (other, shown): &(Part, Encoded)) -> bool {
     part.is_on_same_bytes(other)
         && encoded.encoding == shown.encoding

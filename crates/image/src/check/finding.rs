@@ -1,4 +1,4 @@
-//! What a check can find.
+//! Deals with what a check can find.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use anteros_format::Nid;
 use crate::error::Block;
 use crate::{Error, Place};
 
-/// How bad a finding is.
+/// Tells how bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Good to know; nothing is wrong.
@@ -22,15 +22,15 @@ pub enum Severity {
 /// Something that is wrong with an image, or worth knowing.
 #[derive(Debug)]
 pub struct Finding {
-    /// Where.
+    /// Tells where.
     pub place: Place,
     /// The path of the inode there, if it has one and it is at most 4,096 bytes long.
     pub path: Option<Vec<u8>>,
-    /// What.
+    /// Holds what.
     pub kind: FindingKind,
 }
 
-/// What was found.
+/// Tells what was found.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // each message says what its fields are
 pub enum FindingKind {
@@ -101,7 +101,7 @@ pub enum FindingKind {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Returns how bad it is.
     pub const fn severity(&self) -> Severity {
         match self.kind {
             FindingKind::Longer { .. }

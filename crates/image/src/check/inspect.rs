@@ -30,9 +30,9 @@ const SPLIT_BYTES: u64 = 16 << 20;
 const SPLIT_JOBS_MAX: u64 = 64;
 /// A file's index is given up after so many broken extents in a job.
 const BROKEN_EXTENTS_MAX: u32 = 16;
-/// What an index entry counts as, in bytes.
+/// States what an index entry counts as, in bytes.
 const INDEX_WORK_BYTES: u64 = 8;
-/// What looking up an extent counts as, in bytes.
+/// States what looking up an extent counts as, in bytes.
 const EXTENT_WORK_BYTES: u64 = 64;
 /// A worker hands over so many parts at a time.
 const PARTS_MAX: usize = 1 << 10;

@@ -14,7 +14,7 @@ const CAPS_3: (u32, usize) = (0x0300_0000, 24);
 /// The one flag beside the version.
 const CAPS_EFFECTIVE: u32 = 1;
 
-/// What is wrong with the value of an attribute, if it is one of those.
+/// Returns what is wrong with the value of an attribute, if it is one of those.
 pub(super) fn fault(name: &[u8], value: &[u8]) -> Option<&'static str> {
     match name {
         b"system.posix_acl_access" | b"system.posix_acl_default" => acl_fault(value),

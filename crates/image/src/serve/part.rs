@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) algorithm: Algorithm,
     /// Length of the extent.
     pub(crate) len: u64,
-    /// How far into the extent the part begins.
+    /// Tells how far into the extent the part begins.
     pub(crate) skip: u64,
     /// Bytes of the whole request.
     pub(crate) requested: usize,
@@ -66,7 +66,7 @@ impl Part {
         self.skip as usize + out.len()
     }
 
-    /// Whether the front up to there is the whole extent, and must then be the whole stream.
+    /// Returns whether the front up to there is the whole extent, and must then be the whole stream.
     const fn length_of(&self, front: usize) -> Length {
         match front as u64 == self.len {
             true => self.pcluster.length(),
@@ -74,7 +74,7 @@ impl Part {
         }
     }
 
-    /// Where the extent begins in the file.
+    /// Returns where the extent begins in the file.
     pub(super) const fn extent_offset(&self) -> u64 {
         match self.place {
             Place::Data { offset, .. } => offset,
@@ -82,7 +82,7 @@ impl Part {
         }
     }
 
-    /// Whether the rest of the extent is wanted next.
+    /// Returns whether the rest of the extent is wanted next.
     fn is_in_order(&self, out: &[u8]) -> bool {
         self.requested >= IN_ORDER_BYTES_MIN && (self.front(out) as u64) < self.len
     }
@@ -159,8 +159,8 @@ impl Image {
         Ok(true)
     }
 
-    /// Whether an extent should be decoded whole for readers that came back to it so often. One in
-    /// file order takes its end, and then nothing is left to come back for.
+    /// Returns whether an extent should be decoded whole for readers that came back to it so often.
+    /// One in file order takes its end, and then nothing is left to come back for.
     fn is_worth_keeping(&self, part: &Part, asked: u32, out: &[u8]) -> bool {
         let takes_the_end = part.front(out) as u64 == part.len && out.len() > PAGE_BYTES as usize;
         let comes_back =
@@ -208,7 +208,7 @@ impl Image {
         }
     }
 
-    /// What decoding the whole extent takes besides what is kept of it.
+    /// Returns what decoding the whole extent takes besides what is kept of it.
     fn working_bytes(&self, part: &Part) -> usize {
         let memory = self
             .params()
@@ -319,7 +319,7 @@ impl Image {
         Ok(())
     }
 
-    /// Whether someone decodes the rest of the extent if it is offered.
+    /// Returns whether someone decodes the rest of the extent if it is offered.
     fn is_finished_elsewhere(&self, part: &Part) -> bool {
         let is_file = matches!(part.place, Place::Data { nid, .. } if !self.is_special(nid));
         part.is_streamed() && is_file && self.serve.on_rest.get().is_some()
@@ -432,7 +432,7 @@ impl Image {
         }
     }
 
-    /// Where there is no memory for a scratch mapping: by pieces, each with its front before it.
+    /// Decodes where there is no memory for a scratch mapping: by pieces, each with its front before it.
     fn decode_piecewise(
         &self,
         rolling: &mut Option<RollingWindow>,

@@ -118,7 +118,7 @@ fn names_that_are_there_twice() {
     );
 }
 
-/// What `xattrs/one` has when this is what follows the header of its region.
+/// Returns what `xattrs/one` has when this is what follows the header of its region.
 fn with_entries(entries: &[u8]) -> Fixture {
     let image = Fixture::read("plain");
     let at = image.xattr_offset("xattrs/one");

@@ -1,4 +1,4 @@
-//! What a check has found, in words, with the path that it concerns.
+//! Findings of a check, in words, with the path that it concerns.
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ const KEPT_MAX: usize = 1000;
 /// Directories on a way to the root, behind which it is not looked for any more.
 const DEPTH_MAX: usize = 1000;
 
-/// Where something is wrong.
+/// Tells where something is wrong.
 pub(super) enum Place {
     Inode(u32),
     /// A name in this directory.

@@ -448,7 +448,7 @@ impl Wanted {
         }
     }
 
-    /// Whether the node is the one that is named.
+    /// Checks that the node is the one that is named.
     fn check(&self, header: &NodeHeader) -> Result<(), Corrupt> {
         let nid = self.nid;
         let fault = |rule, found| Corrupt::Node { nid, rule, found };

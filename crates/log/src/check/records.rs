@@ -76,7 +76,7 @@ impl Wanted {
 }
 
 record! {
-    /// What is known of an inode. Parts of that are added up.
+    /// Knowledge of an inode. Parts of that are added up.
     About, absorbs by About::add {
         ino: u32,
         /// 0 in the part that its node tells, if that can be read, 1 in others.
@@ -132,7 +132,7 @@ record! {
     Edge, absorbs by never {
         ino: u32,
         parent: u32,
-        /// Where it stands in the directory.
+        /// Tells where it stands in the directory.
         position: u64,
         kind: u8,
     }
@@ -167,7 +167,7 @@ record! {
         ino: u32,
         /// The logical block that it begins with.
         first: u32,
-        /// Which of its logical blocks are in use.
+        /// Tells which of its logical blocks are in use.
         sequences: u32,
     }
 }
@@ -188,7 +188,7 @@ impl Chunk {
 }
 
 record! {
-    /// Where a block of a directory lies.
+    /// Place of a block of a directory.
     DirBlock, absorbs by never {
         ino: u32,
         lblk: u32,
@@ -200,7 +200,7 @@ record! {
 record! {
     /// A block of a directory that is to be looked at.
     WantedDir, absorbs by never {
-        /// Where it lies; 0: in memory, or not known yet.
+        /// Tells where it lies; 0: in memory, or not known yet.
         place: u64,
         ino: u32,
         lblk: u32,

@@ -10,7 +10,7 @@ use anteros_core::Timestamp;
 use super::{BLOCKS_MAX, Block, FILES_MAX, File, Launches, Lookup, Rounds, Version};
 use crate::layout::{crc_around, seal};
 
-/// What a record begins with.
+/// States what a record begins with.
 const MAGIC: [u8; 8] = *b"ANTSTART";
 const VERSION: u32 = 2;
 const CRC_AT: usize = 12;
@@ -21,7 +21,7 @@ pub const RECORD_BYTES_MAX: usize = size_of::<RawHeader>()
     + FILES_MAX * (size_of::<RawFile>() + size_of::<RawLookup>())
     + BLOCKS_MAX * size_of::<RawBlock>();
 
-/// What a record begins with, as it lies in its file.
+/// Holds what a record begins with, as it lies in its file.
 ///
 /// ```text
 ///      0        4        8        c
@@ -105,7 +105,7 @@ const _: () = assert!(size_of::<RawLookup>() == 24);
 const _: () = assert!(size_of::<RawFile>() == 32);
 const _: () = assert!(size_of::<RawBlock>() == 16);
 
-/// Why bytes are no record of launches.
+/// Tells why bytes are no record of launches.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     /// It is something else.
@@ -119,21 +119,21 @@ pub enum RecordFault {
         "damaged or cut short: byte {CRC_AT} has the checksum {stored:#010x}, but that of its {bytes} bytes is {computed:#010x}"
     )]
     Checksum {
-        /// What the record says.
+        /// Holds what the record says.
         stored: u32,
-        /// What it should say.
+        /// Holds what it should say.
         computed: u32,
-        /// How long it is.
+        /// Tells how long it is.
         bytes: usize,
     },
     /// A number breaks a rule.
     #[error("byte {at}: {rule}, found {found}")]
     Rule {
-        /// Where.
+        /// Tells where.
         at: usize,
-        /// What should be there.
+        /// Holds what should be there.
         rule: &'static str,
-        /// What is there.
+        /// Holds what is there.
         found: u64,
     },
 }
@@ -388,7 +388,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a number is greater than all that were read before.
+/// Checks that a number is greater than all that were read before.
 fn ascends<T>(
     read: &BTreeMap<u32, T>,
     number: u32,

@@ -16,7 +16,7 @@ impl Bits {
         }
     }
 
-    /// How many bytes so many bits take.
+    /// Returns how many bytes so many bits take.
     pub const fn bytes_of(len: usize) -> usize {
         len.div_ceil(64) * 8
     }
@@ -40,12 +40,12 @@ impl Bits {
         &self.bytes
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -84,7 +84,7 @@ impl Bits {
         self.bytes[index / 8] ^= 1 << (index % 8);
     }
 
-    /// How many are set.
+    /// Returns how many are set.
     pub fn count(&self) -> usize {
         let ones = self.bytes.iter().map(|byte| byte.count_ones() as usize);
         ones.sum()

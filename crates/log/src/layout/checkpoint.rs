@@ -45,7 +45,7 @@ const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 const _: () = assert!(size_of::<RawHead>() == 16);
 const _: () = assert!(HeadKind::ALL.len() <= HEADS);
 
-/// What an open segment is filled with.
+/// Tells what an open segment is filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeadKind {
     /// Inodes and direct nodes of directories.
@@ -58,7 +58,7 @@ pub enum HeadKind {
     HotData,
     /// Content.
     WarmData,
-    /// What cleaning moved, and what hardly changes.
+    /// Content that cleaning moved, and what hardly changes.
     ColdData,
     /// Packed blocks: groups, and what is compressed in the foreground.
     Packed,
@@ -111,17 +111,17 @@ impl HeadKind {
         }
     }
 
-    /// Whether it holds nodes.
+    /// Returns whether it holds nodes.
     pub const fn has_nodes(self) -> bool {
         matches!(self, Self::HotNode | Self::WarmNode | Self::ColdNode)
     }
 
-    /// Whether it holds content as it is.
+    /// Returns whether it holds content as it is.
     pub const fn has_plain_data(self) -> bool {
         !self.has_nodes() && !self.is_packed()
     }
 
-    /// Whether its blocks say themselves whose they are; then its segments have no summaries.
+    /// Returns whether its blocks say themselves whose they are; then its segments have no summaries.
     pub const fn is_packed(self) -> bool {
         matches!(self, Self::Packed | Self::Background | Self::Moved)
     }
@@ -192,18 +192,18 @@ pub struct Head {
     pub segment: u32,
     /// Its block that is written next; 511: none.
     pub next: u16,
-    /// What it is filled with.
+    /// Holds what it is filled with.
     pub kind: HeadKind,
     /// The number it was opened with.
     pub serial: u32,
     /// Of the packed log: the segment in which it goes on.
     pub next_segment: Option<u32>,
-    /// Whether it fills the holes of a segment that was full: blocks behind `next` may be valid.
+    /// Tells whether it fills the holes of a segment that was full: blocks behind `next` may be valid.
     pub threaded: bool,
 }
 
 impl Head {
-    /// How many owners its summary has in a pack.
+    /// Returns how many owners its summary has in a pack.
     fn owners(&self) -> u16 {
         match self.threaded {
             true => SEGMENT_CONTENT as u16,
@@ -212,16 +212,16 @@ impl Head {
     }
 }
 
-/// What a pack says.
+/// Holds what a pack says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Grows by one with each checkpoint; tells in which pack it lies.
     pub version: u64,
-    /// Whether nothing was written behind it.
+    /// Tells whether nothing was written behind it.
     pub clean: bool,
-    /// Whether a newer one was on the device: what this one names may have been overwritten.
+    /// Tells whether a newer one was on the device: what this one names may have been overwritten.
     pub superseded: bool,
-    /// When it was written.
+    /// Tells when it was written.
     pub time: Timestamp,
     /// Valid blocks of the main area.
     pub used_blocks: u64,
@@ -231,7 +231,7 @@ pub struct Checkpoint {
     pub inodes: u32,
     /// Nodes in use, inodes included.
     pub nodes: u32,
-    /// Where to look for a free nid first.
+    /// Tells where to look for a free nid first.
     pub next_nid: u32,
     /// The sequence number of the next group.
     pub next_sequence: u64,
@@ -239,15 +239,15 @@ pub struct Checkpoint {
     pub serial: u32,
     /// The open segments, by their kinds.
     pub heads: Vec<Head>,
-    /// Which copy of each block of the node address table counts.
+    /// Tells which copy of each block of the node address table counts.
     pub nat_bits: Bits,
-    /// Which copy of each block of the segment table counts.
+    /// Tells which copy of each block of the segment table counts.
     pub sit_bits: Bits,
-    /// Which copy of each block of the block state table counts.
+    /// Tells which copy of each block of the block state table counts.
     pub bst_bits: Bits,
     /// Inodes without a name that were open.
     pub orphans: Vec<u32>,
-    /// Whether these were more than the pack has room for: any inode without a link is one then.
+    /// Tells whether these were more than the pack has room for: any inode without a link is one then.
     pub orphans_left_out: bool,
     /// Newer entries of the node address table, each with its nid.
     pub nat_journal: Vec<(u32, NatEntry)>,
@@ -268,7 +268,7 @@ fn fault(rule: &'static str, found: impl Into<u64>) -> Corrupt {
     Corrupt::Checkpoint { rule, found }
 }
 
-/// What is left to read of a pack.
+/// Holds what is left to read of a pack.
 struct Streams<'a>(&'a [u8]);
 
 impl<'a> Streams<'a> {
@@ -307,7 +307,7 @@ fn first_u32(bytes: &[u8]) -> u32 {
 }
 
 impl Checkpoint {
-    /// How many blocks the pack says it has whose first block this is; `None` if that is no first block.
+    /// Returns how many blocks the pack says it has whose first block this is; `None` if that is no first block.
     /// Nothing is checked but the magic number: hold it to the blocks of a pack before more is read.
     pub fn header_blocks(first_block: &Block) -> Option<u32> {
         let (raw, _) = RawHeader::read_from_prefix(first_block).ok()?;

@@ -140,12 +140,12 @@ fn split_entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
 /// Goes through entries and checks them, those before included.
 struct Entries<'a> {
     rest: &'a [u8],
-    /// Where `rest` begins.
+    /// Tells where `rest` begins.
     at: usize,
     last: Option<Entry<'a>>,
-    /// How many entries up to `last` have its hash.
+    /// Tells how many entries up to `last` have its hash.
     same_hash: usize,
-    /// How many must still come, where that is known.
+    /// Tells how many must still come, where that is known.
     left: Option<u16>,
 }
 
@@ -288,12 +288,12 @@ pub fn check(block: &Block, lblk: u32) -> Result<(), Corrupt> {
     Ok(())
 }
 
-/// How many levels there are below a block; 0: it is a leaf.
+/// Returns how many levels there are below a block; 0: it is a leaf.
 pub fn level(block: &Block) -> u16 {
     header(block).level.get()
 }
 
-/// What a name refers to, and its file type, in a leaf.
+/// Returns what a name refers to, and its file type, in a leaf.
 ///
 /// # Errors
 ///
@@ -302,7 +302,7 @@ pub fn find(block: &Block, hash: u64, name: &[u8]) -> Result<Option<(u32, u8)>, 
     find_in(leaf_bytes(block)?, HEADER_BYTES, hash, name)
 }
 
-/// What a name refers to, and its file type, in an inline directory.
+/// Returns what a name refers to, and its file type, in an inline directory.
 ///
 /// # Errors
 ///
@@ -527,7 +527,7 @@ pub struct Index {
     pub items: Vec<(u64, u32)>,
 }
 
-/// Whether an index block has no room for one more item.
+/// Returns whether an index block has no room for one more item.
 pub fn is_full(index: &Block) -> bool {
     index_items(index)
         .is_ok_and(|items| HEADER_BYTES + (items.len() + 1) * ITEM_BYTES > BLOCK_BYTES)

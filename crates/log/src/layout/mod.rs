@@ -64,13 +64,13 @@ pub(crate) fn seal(bytes: &mut [u8], crc_at: usize) {
     bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Whether a name may stand in a directory.
+/// Returns whether a name may stand in a directory.
 fn is_name(name: &[u8]) -> bool {
     let is_special = matches!(name, b"" | b"." | b"..");
     name.len() <= 255 && !is_special && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
-/// Whether a file type of a directory entry is that of some file.
+/// Returns whether a file type of a directory entry is that of some file.
 fn is_file_type(file_type: u8) -> bool {
     file_type < 16 && anteros_core::FileKind::from_mode(u32::from(file_type) << 12).is_some()
 }

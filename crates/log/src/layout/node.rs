@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 const _: () = assert!(size_of::<RawAttributes>() == ATTRIBUTES_BYTES);
 const _: () = assert!(size_of::<RawInode>() == XATTR_AT - HEADER_BYTES);
 
-/// What a node is for.
+/// Tells what a node is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeKind {
     /// Attributes, and content or the first pointers.
@@ -88,7 +88,7 @@ struct RawHeader {
     position: U32,
 }
 
-/// Which node a block is.
+/// Tells which node a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeHeader {
     /// Its number.
@@ -97,14 +97,14 @@ pub struct NodeHeader {
     pub ino: u32,
     /// The version of the checkpoint that follows it.
     pub version: u64,
-    /// What it is for.
+    /// Holds what it is for.
     pub kind: NodeKind,
     /// Its place in the tree of the inode.
     pub position: u32,
 }
 
 impl NodeHeader {
-    /// What the block says of itself, which must be `nid`.
+    /// Returns what the block says of itself, which must be `nid`.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl NodeHeader {
         Ok(header)
     }
 
-    /// What the block says of itself, whatever node it is; else the rule that is broken, and by what.
+    /// Returns what the block says of itself, whatever node it is; else the rule that is broken, and by what.
     pub fn parse(block: &Block) -> Result<Self, (&'static str, u64)> {
         let (raw, _) =
             RawHeader::read_from_prefix(block).map_err(|_| ("the block is too short", 0))?;
@@ -179,16 +179,16 @@ struct RawAttributes {
     minor: U32,
 }
 
-/// What is known of an inode besides its content and its extended attributes.
+/// Holds what is known of an inode besides its content and its extended attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Holds what it is.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits.
     pub perm: u16,
-    /// Whether the content lies in the inode.
+    /// Tells whether the content lies in the inode.
     pub is_inline: bool,
-    /// Whether what launches read of it lies in the order in which they do.
+    /// Tells whether what launches read of it lies in the order in which they do.
     pub is_launched: bool,
     /// Names that refer to it.
     pub nlink: u32,
@@ -206,9 +206,9 @@ pub struct Attributes {
     pub mtime: Timestamp,
     /// Last change of anything.
     pub ctime: Timestamp,
-    /// When it was made.
+    /// Tells when it was made.
     pub btime: Timestamp,
-    /// How often its number had been used before.
+    /// Tells how often its number had been used before.
     pub generation: u32,
     /// Of a directory: its parent; else the directory of the newest name.
     pub parent: u32,
@@ -335,7 +335,7 @@ struct RawInode {
 /// An inode, but for its pointers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// What is known of it.
+    /// Holds what is known of it.
     pub attributes: Attributes,
     /// The node with its extended attributes; 0: they lie in the inode.
     pub xattr_nid: u32,
@@ -465,22 +465,22 @@ pub fn set_nid(block: &mut Block, index: u16, nid: u32) {
 /// The way from an inode to the pointer of a logical block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
-    /// Which of the inode's five nids; `None`: the pointer lies in the inode.
+    /// Tells which of the inode's five nids; `None`: the pointer lies in the inode.
     pub root: Option<u8>,
-    /// How many nodes lie between the inode and the pointer, the one with the pointer included.
+    /// Tells how many nodes lie between the inode and the pointer, the one with the pointer included.
     pub depth: u8,
-    /// What to take in each of them, beginning with the inode if the pointer lies there.
+    /// Holds what to take in each of them, beginning with the inode if the pointer lies there.
     pub indexes: [u16; 3],
     /// The place of each of these nodes in the tree.
     pub positions: [u32; 3],
     /// The first logical block whose pointer lies in the last node.
     pub first: u32,
-    /// How many pointers the last node has.
+    /// Tells how many pointers the last node has.
     pub count: u32,
 }
 
 impl Path {
-    /// What to take in the last node.
+    /// Returns what to take in the last node.
     pub fn index(&self) -> u16 {
         self.indexes[usize::from(self.depth.saturating_sub(1))]
     }

@@ -66,27 +66,27 @@ struct RawSlot {
     lblk: U32,
 }
 
-/// Which group a packed block belongs to.
+/// Tells which group a packed block belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PackedHeader {
     /// The number of the group.
     pub sequence: u64,
     /// The lowest bits of the version of the checkpoint that it follows.
     pub checkpoint: u32,
-    /// Where the log goes on behind this segment.
+    /// Tells where the log goes on behind this segment.
     pub next_segment: u32,
     /// Groups below `sequence - lag` were durable when this was written.
     pub lag: u16,
-    /// Whether the group begins here.
+    /// Tells whether the group begins here.
     pub first: bool,
-    /// Whether it ends here.
+    /// Tells whether it ends here.
     pub last: bool,
     /// Of what launches read: logical blocks of those that were started together, from the first one that begins here on; 0 if
     /// that is not known.
     pub left: u16,
 }
 
-/// What a slot holds.
+/// Tells what a slot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotKind {
     /// A part of the group's records.
@@ -108,21 +108,21 @@ impl SlotKind {
 /// A slot of a packed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// What it holds.
+    /// Holds what it holds.
     pub kind: SlotKind,
-    /// How: 0 stored, 1 LZ4, 2 LZO, 3 zstd.
+    /// Tells how: 0 stored, 1 LZ4, 2 LZO, 3 zstd.
     pub codec: u8,
-    /// Where its bytes begin, from the start of the block; [`PackedBlock::push`] sets it.
+    /// Tells where its bytes begin, from the start of the block; [`PackedBlock::push`] sets it.
     pub start: u16,
-    /// How many bytes it has here; [`PackedBlock::push`] sets it.
+    /// Tells how many bytes it has here; [`PackedBlock::push`] sets it.
     pub len: u16,
     /// Of data: logical blocks in the chunk, 1 to 32.
     pub blocks: u8,
-    /// Whether it goes on in slot 0 of the block behind.
+    /// Tells whether it goes on in slot 0 of the block behind.
     pub continues: bool,
-    /// Whether it began in the block before.
+    /// Tells whether it began in the block before.
     pub continued: bool,
-    /// Whether each launch that was recorded read it, or more than one.
+    /// Tells whether each launch that was recorded read it, or more than one.
     pub core: bool,
     /// The inode.
     pub ino: u32,
@@ -196,7 +196,7 @@ impl PackedBlock {
         &mut self.header
     }
 
-    /// How many slots there are.
+    /// Returns how many slots there are.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -256,7 +256,7 @@ fn flag(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// What a packed block says of itself.
+/// Returns what a packed block says of itself.
 ///
 /// # Errors
 ///

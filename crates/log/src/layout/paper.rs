@@ -53,7 +53,7 @@ impl PaperPointer {
         }
     }
 
-    /// What 36 bits say; `None` if there are more, or a slot of what is not compressed.
+    /// Returns what 36 bits say; `None` if there are more, or a slot of what is not compressed.
     pub fn decode(bits: u64) -> Option<Self> {
         let block = bits as u32;
         let slot = (bits >> BLOCK_BITS) as u8 & (SLOTS - 1);

@@ -1,4 +1,4 @@
-//! Where a logical block lies: 64 bits that can name a block, a slot in it, and a chunk that goes on in those behind.
+//! Place of a logical block: 64 bits that can name a block, a slot in it, and a chunk that goes on in those behind.
 //!
 //! Source: `docs/format/log.md`, section 7.
 
@@ -16,7 +16,7 @@ const PACKED: u64 = 2;
 const PACKED_ON: u64 = 3;
 const PROMISED: u64 = 4;
 
-/// Where a logical block lies.
+/// Tells where a logical block lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pointer {
     /// Nowhere: it reads as zeros.
@@ -37,7 +37,7 @@ pub struct Slotted {
     pub block: u64,
     /// The slot, below 32.
     pub slot: u8,
-    /// How many logical blocks of the chunk come before, below 32.
+    /// Tells how many logical blocks of the chunk come before, below 32.
     pub sequence: u8,
     /// In how many of the blocks behind the chunk goes on, in slot 0 of each: up to 32.
     pub behind: u8,
@@ -57,7 +57,7 @@ impl Slotted {
 }
 
 impl Pointer {
-    /// What a pointer of node `nid` says, at its position `index` there.
+    /// Returns what a pointer of node `nid` says, at its position `index` there.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Pointer {
         })
     }
 
-    /// What bits say that lie nowhere in particular: whether there is such a block is not known.
+    /// Returns what bits say that lie nowhere in particular: whether there is such a block is not known.
     pub fn from_raw(raw: u64) -> Option<Self> {
         Self::from_bits(raw).filter(|pointer| pointer.encode() == raw)
     }
@@ -117,7 +117,7 @@ impl Pointer {
         }
     }
 
-    /// Whether all that it names is content of one segment.
+    /// Returns whether all that it names is content of one segment.
     fn lies_in(self, superblock: &Superblock) -> bool {
         let segment = |block| superblock.locate(block).map(|(segment, _)| segment);
         match self {
@@ -130,7 +130,7 @@ impl Pointer {
         }
     }
 
-    /// Whether a block is set aside for it alone.
+    /// Returns whether a block is set aside for it alone.
     pub fn has_block(self) -> bool {
         matches!(self, Self::Plain(_) | Self::Promised)
     }

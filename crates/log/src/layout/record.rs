@@ -83,7 +83,7 @@ pub enum Record<'a> {
     NameAdded {
         /// The directory.
         parent: u32,
-        /// What the name refers to.
+        /// Holds what the name refers to.
         ino: u32,
         /// The file type of that.
         kind: u8,
@@ -101,23 +101,23 @@ pub enum Record<'a> {
     Attributes {
         /// The inode.
         ino: u32,
-        /// Whether size, times and content count too.
+        /// Tells whether size, times and content count too.
         whole: bool,
         /// As in the inode: whoever needs them checks them.
         attributes: &'a [u8; ATTRIBUTES_BYTES],
     },
-    /// Where a run of logical blocks lies.
+    /// Place of a run of logical blocks.
     Map {
         /// The inode.
         ino: u32,
         /// The first logical block.
         lblk: u32,
-        /// How many there are, at least one.
+        /// Tells how many there are, at least one.
         count: u32,
         /// As in the inode: whoever needs it decodes it.
         pointer: u64,
     },
-    /// What blocks must hold that are part of the group.
+    /// Content that blocks must hold that are part of the group.
     Checksums {
         /// The first block.
         block: u64,

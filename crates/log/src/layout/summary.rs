@@ -1,4 +1,4 @@
-//! Who owns the blocks of a full segment.
+//! Owners of the blocks of a full segment.
 //!
 //! ```text
 //! 0x000 |    crc    |  serial   | 511 × ( ino u32, logical block u32 ) |
@@ -36,7 +36,7 @@ struct RawSummary {
     owners: [RawOwner; SEGMENT_CONTENT as usize],
 }
 
-/// Whose a block is. Both are zero for a packed block, which says so itself.
+/// Tells whose a block is. Both are zero for a packed block, which says so itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Owner {
     /// The inode.

@@ -52,16 +52,16 @@ struct RawSitEntry {
     bits: [u8; 64],
 }
 
-/// Which blocks of a segment are valid, and what it was filled with.
+/// Tells which blocks of a segment are valid, and what it was filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SitEntry {
-    /// How many blocks are valid.
+    /// Tells how many blocks are valid.
     pub valid: u16,
     /// The head that filled it.
     pub kind: u8,
     /// The number it was opened with.
     pub serial: u32,
-    /// When a block of it changed last, in seconds.
+    /// Tells when a block of it changed last, in seconds.
     pub seconds: u64,
     /// The valid blocks, lowest bit of a byte first.
     pub bits: [u8; 64],
@@ -177,14 +177,14 @@ struct RawNatEntry {
     generation: U32,
 }
 
-/// Where a node lies.
+/// Tells where a node lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NatEntry {
     /// As it is stored: whoever follows it decodes it.
     pub pointer: u64,
     /// The inode that the node belongs to.
     pub ino: u32,
-    /// How often the number had been used before.
+    /// Tells how often the number had been used before.
     pub generation: u32,
 }
 

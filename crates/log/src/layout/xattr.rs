@@ -95,7 +95,7 @@ impl Xattrs {
         bytes
     }
 
-    /// How many bytes they are stored in.
+    /// Returns how many bytes they are stored in.
     pub fn encoded_len(&self) -> usize {
         let entries = self.0.iter();
         entries
@@ -103,7 +103,7 @@ impl Xattrs {
             .sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a file system held after each step of a program, and whether what is left after a crash is allowed.
+//! Tests what a file system held after each step of a program, and whether what is left after a crash is allowed.
 //!
 //! Names and attributes are those of one moment, no earlier than the last promise; the content of each file is
 //! that of one moment, no earlier than the last promise about it.
@@ -32,8 +32,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether as many blocks are in use as the files have. What is compressed takes fewer, but where some slots of a block are not
-    /// needed any more, it counts as long as others are.
+    /// Returns whether as many blocks are in use as the files have. What is compressed takes fewer, but where some
+    /// slots of a block are not needed any more, it counts as long as others are.
     pub fn adds_up(&self, used: u64) -> bool {
         match options().policy {
             Policy::None => used == self.blocks,
@@ -41,7 +41,7 @@ impl Snapshot {
         }
     }
 
-    /// What a file system holds now.
+    /// Returns what a file system holds now.
     pub fn of(tree: &Tree) -> Result<Self, String> {
         let mut snapshot = Self::default();
         let mut inodes = BTreeMap::new();
@@ -94,7 +94,7 @@ impl Snapshot {
 
 /// A program that ran, and what it left.
 pub struct History {
-    /// What there was before the first step, and after each.
+    /// Holds what there was before the first step, and after each.
     snapshots: Vec<Snapshot>,
     steps: Vec<Step>,
     /// The inode that a promise is about; `None`: all of them.
@@ -148,7 +148,7 @@ impl History {
         history
     }
 
-    /// Whether each state that a crash could leave is allowed.
+    /// Returns whether each state that a crash could leave is allowed.
     pub fn explore(&self, plan: &Plan) -> Explored {
         self.recorder
             .recording()
@@ -170,7 +170,7 @@ impl History {
         &self.recorder
     }
 
-    /// What had been promised at a state, judged by what a log on `device` holds.
+    /// Checks what had been promised at a state, judged by what a log on `device` holds.
     fn judge(&self, state: &State, device: Arc<dyn WritableDevice>) -> Result<(), String> {
         judge_whole(&device)?;
         let opened = Log::open(device.clone(), options());

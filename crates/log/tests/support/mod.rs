@@ -115,7 +115,7 @@ pub fn open_to_read(device: Arc<dyn WritableDevice>) -> Tree {
     Tree(Log::open(device, options).unwrap())
 }
 
-/// What launches read of a file: something that is not in order, something that only some did.
+/// Returns what launches read of a file: something that is not in order, something that only some did.
 pub fn reads(ino: Ino) -> FileReads {
     let core = [70, 3, 4, 5, 40, 0, 41, 9, 33].into_iter().zip(0..);
     FileReads {
@@ -322,7 +322,7 @@ impl Tree {
     }
 }
 
-/// Whether an answer is this error.
+/// Returns whether an answer is this error.
 pub fn is<T>(answer: FsResult<T>, error: FsError) -> bool {
     matches!(answer, Err(found) if std::mem::discriminant(&found) == std::mem::discriminant(&error))
 }

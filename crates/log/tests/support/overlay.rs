@@ -12,7 +12,7 @@ pub const BLOCK: usize = 4096;
 
 type Block = [u8; BLOCK];
 
-/// What a device holds: all blocks that are not zero.
+/// Holds what a device holds: all blocks that are not zero.
 #[derive(Debug, Clone, Default)]
 pub struct Base {
     pub blocks: HashMap<u64, Arc<Block>>,
@@ -64,7 +64,7 @@ impl Overlay {
         }
     }
 
-    /// Whether more was read than there may be.
+    /// Returns whether more was read than there may be.
     pub fn is_exhausted(&self) -> bool {
         self.reads.load(Ordering::Relaxed) > self.reads_max
     }

@@ -176,7 +176,7 @@ impl Surgeon {
         self.node(ino, |block| inode.store(block));
     }
 
-    /// Where a logical block lies that is among the first of its file.
+    /// Returns where a logical block lies that is among the first of its file.
     pub fn pointer(&self, ino: u32, lblk: u16) -> u64 {
         let raw = node::pointer(&self.read(self.place(ino)), NodeKind::Inode, lblk);
         Pointer::decode(raw, &self.superblock, ino, lblk)

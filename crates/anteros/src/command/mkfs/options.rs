@@ -15,7 +15,7 @@ pub struct Compressor(Option<Effort>);
 
 /// Clusters of images that are compressed by default: small on disk, and still quick to read in part.
 const CLUSTER_BYTES: u64 = 64 << 10;
-/// What compresses by default.
+/// States what compresses by default.
 const EFFORT: Effort = Effort::High(9);
 
 /// Algorithms that this version reads, but does not write.
@@ -148,7 +148,7 @@ pub fn block_bits(text: &str) -> Result<u8, String> {
 }
 
 impl Args {
-    /// What the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
+    /// Returns what the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
     pub fn options(&self) -> Result<Options, Failure> {
         let block_bits = self.block_bits.unwrap_or(12);
         let source_date_epoch = source_date_epoch()?;
@@ -211,7 +211,7 @@ impl Args {
             .or_else(|| drops_times.then(now))
     }
 
-    /// How hard to compress, if at all, and whether that was asked for.
+    /// Returns how hard to compress, if at all, and whether that was asked for.
     fn effort(&self) -> (Option<Effort>, bool) {
         match self.compressor {
             Some(Compressor(effort)) => (effort, true),
