@@ -9,6 +9,7 @@ mod fuzz;
 mod licenses;
 mod metadata;
 mod msrv;
+mod mutants;
 mod peers;
 mod record;
 mod run;
@@ -36,6 +37,8 @@ usage: cargo xtask <chore>
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
   licenses                       refuse dependencies whose licence deny.toml does not allow
   msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
+  mutants [--only WORD | --minutes N]  leave out each statement of the log that marks, flushes, wakes or locks, one at a
+                                 time, and tell which of them no test notices
   peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
   peers                          make the peers' tree
   record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte
@@ -66,6 +69,7 @@ fn chore(words: &[&str]) -> Outcome {
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["licenses"] => licenses::licenses(),
         ["msrv"] => msrv::msrv(),
+        ["mutants", options @ ..] => mutants::mutants(options),
         ["peer", program, arguments @ ..] => peers::peer(program, arguments),
         ["peers"] => peers::make(),
         ["record", trace, command @ ..] if !command.is_empty() => record::record(trace, command),

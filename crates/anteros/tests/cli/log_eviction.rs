@@ -7,6 +7,7 @@ use anteros_tests::model::{Ops, Plain, World, compare};
 use anteros_tests::peers::posix_judge;
 
 use crate::log::{mount, shop, unmount};
+use crate::passthru::{has_pjdfstest, run_pjdfstest};
 use crate::{run, same};
 
 const WAYS: [&str; 2] = ["--evicts-always", "--memory 0"];
@@ -24,6 +25,20 @@ fn fsx_finds_nothing_in_a_log_where_memory_holds_nothing() {
             .current_dir(shop.dir.path());
         let found = run(&mut fsx);
         assert_eq!(found.status, Some(0), "{way}: {}", found.out);
+        unmount(&shop, daemon);
+    }
+}
+
+#[test]
+#[ignore = "a campaign: it takes minutes"]
+fn pjdfstest_finds_nothing_in_a_log_where_memory_holds_nothing() {
+    if !has_pjdfstest() {
+        return;
+    }
+    for way in WAYS {
+        let shop = shop("256M");
+        let daemon = mount(&shop, way);
+        run_pjdfstest(&shop, "log");
         unmount(&shop, daemon);
     }
 }
