@@ -1,15 +1,17 @@
 //! Arguments that several commands take.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anteros_core::{Device, FileDevice, Window, parse_size};
+use anteros_core::{Device, FileDevice, Occupant, Window, parse_size};
+use anteros_format::Corrupt;
 use anteros_fuse::MountOptions;
-use anteros_image::{Image, OpenOptions};
+use anteros_image::{Error, Image, OpenOptions, Place};
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
+use crate::output;
 
 /// An image to read.
 #[derive(Debug, Args)]
@@ -35,9 +37,21 @@ pub struct ImageArgs {
 }
 
 impl ImageArgs {
-    /// Opens the image.
+    /// Opens the image, and warns if its end is missing.
     pub fn open(&self) -> Result<Arc<Image>, Failure> {
-        self.open_with(self.options())
+        let image = self.open_with(self.options())?;
+        self.warn_if_cut_off(&image);
+        Ok(image)
+    }
+
+    /// Says so if the end of an image is missing: what is found of it may be enough, or not.
+    pub fn warn_if_cut_off(&self, image: &Image) {
+        let (recorded, size) = (image.recorded_bytes(), image.primary_size());
+        if recorded > size {
+            let name = self.image.display();
+            let text = format!("{name}: the image is cut off: it has {size} bytes of {recorded}");
+            output::complain("warning", text);
+        }
     }
 
     /// Returns how to open the image, as far as these arguments say.
@@ -79,14 +93,53 @@ impl ImageArgs {
             .map(|path| Ok(Arc::new(device(path)?) as Arc<dyn Device>));
         let extra = extra.collect::<Result<_, Failure>>()?;
         let image = Image::open(primary, extra, options);
-        Ok(Arc::new(
-            image.map_err(|e| Failure::opening(self.image.display(), &e))?,
-        ))
+        Ok(Arc::new(image.map_err(|e| self.opening(&e))?))
+    }
+
+    /// An error of opening the image: if it is none, what it is instead.
+    fn opening(&self, error: &Error) -> Failure {
+        let failure = Failure::opening(self.image.display(), error);
+        let is_image = !matches!(
+            error,
+            Error::Corrupt {
+                fault: Corrupt::Magic { .. } | Corrupt::OutOfBounds { .. },
+                place: Place::Superblock,
+            }
+        );
+        let Some(device) = FileDevice::open(&self.image).ok().filter(|_| !is_image) else {
+            return failure;
+        };
+        let name = self.image.display();
+        let is = |what: &str| Failure::new(Kind::Corrupt, format_args!("{name}: {what}"));
+        match device.occupant_from(self.offset) {
+            _ if device.size() == 0 => is("an empty file is no EROFS image"),
+            Ok(Some(Occupant::Log)) => is("a log, and no EROFS image").hint(format_args!(
+                "`anteros log mount {name} DIRECTORY` mounts it, the other commands of `anteros log` look at it"
+            )),
+            Ok(Some(Occupant::Other(what))) => is(&format!("{what}, and no EROFS image")),
+            Ok(None) => is("holds nothing but zeros, and no EROFS image")
+                .hint("an image that begins further on needs --offset BYTES"),
+            _ => failure,
+        }
+    }
+
+    /// Refuses a directory where an image is expected, if the other argument is none: they were swapped.
+    pub fn check_order(&self, other: &Path, usage: &str) -> Result<(), Failure> {
+        match self.image.is_dir() && !other.is_dir() {
+            true => Err(swapped(&self.image, usage)),
+            false => Ok(()),
+        }
     }
 }
 
-fn open_failure(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    let failure = Failure::new(crate::failure::Kind::System, error);
+/// What is said of a directory that stands where an image should.
+pub fn swapped(directory: &Path, usage: &str) -> Failure {
+    let message = format!("{}: is a directory, not an image", directory.display());
+    Failure::new(Kind::Usage, message).hint(format_args!("the image comes first: anteros {usage}"))
+}
+
+fn open_failure(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::new(Kind::System, error);
     match error.kind() {
         std::io::ErrorKind::IsADirectory => failure.hint(format_args!(
             "an image is a file; `anteros mkfs IMAGE {}` makes one of it",

@@ -116,11 +116,17 @@ impl Failure {
 }
 
 /// The kind of failure that an error of an image is.
-pub const fn kind_of(error: &anteros_image::Error) -> Kind {
+pub fn kind_of(error: &anteros_image::Error) -> Kind {
     match error {
         error if error.is_corrupt() => Kind::Corrupt,
         anteros_image::Error::Unsupported { .. } => Kind::Unsupported,
         anteros_image::Error::Devices { .. } => Kind::Usage,
+        // The image ends where it should go on.
+        anteros_image::Error::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::UnexpectedEof) =>
+        {
+            Kind::Corrupt
+        }
         _ => Kind::System,
     }
 }

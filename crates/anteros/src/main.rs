@@ -3,7 +3,7 @@
 //! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
 //! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
-//! [`places`] (what is mounted where), [`interrupt`] (Ctrl-C).
+//! [`places`] (what is mounted where), [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read).
 
 mod args;
 mod command;
@@ -13,6 +13,7 @@ mod failure;
 mod interrupt;
 mod output;
 mod places;
+mod volume;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use anteros_core::Timestamp;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -64,17 +65,97 @@ pub fn progress(quiet: bool, verb: &'static str) -> ProgressBar {
         bar.set_draw_target(ProgressDrawTarget::hidden());
         return bar;
     }
-    let template = "{msg} [{bar:30}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-    let style = ProgressStyle::with_template(template).expect("a valid template");
-    bar.set_style(style.progress_chars("=> "));
+    bar.set_style(style());
     bar.set_message(verb);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
 
+/// What a line of progress looks like: the bar takes what the numbers leave, so that it never wraps.
+fn style() -> ProgressStyle {
+    let template = "{msg} [{wide_bar}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template).expect("a valid template");
+    style.progress_chars("=> ")
+}
+
+/// A time as people read it, UTC; in seconds where the calendar ends.
+pub fn time(at: Timestamp) -> String {
+    match jiff::Timestamp::new(at.secs, at.nanos as i32) {
+        Ok(time) => time.to_string(),
+        Err(_) => format!("{} s and {} ns after 1970", at.secs, at.nanos),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::TermLike;
+
     use super::*;
+
+    /// A terminal of 80 columns that keeps its longest line.
+    #[derive(Debug, Clone, Default)]
+    struct Terminal(Arc<Mutex<usize>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.write_str(line)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            let mut longest = self.0.lock().unwrap();
+            *longest = text.trim_end().chars().count().max(*longest);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn progress_does_not_wrap() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bar = ProgressBar::with_draw_target(Some(1 << 44), target);
+        bar.set_style(style());
+        bar.set_message("extracting");
+        for position in [0, 1023 << 30, (1 << 44) - 1] {
+            bar.set_position(position);
+            bar.tick();
+        }
+        let longest = *terminal.0.lock().unwrap();
+        assert!((40..=80).contains(&longest), "{longest} columns");
+        bar.finish_and_clear();
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let time = |secs, nanos| time(Timestamp { secs, nanos });
+        assert_eq!(time(1_700_000_000, 0), "2023-11-14T22:13:20Z");
+        assert_eq!(time(0, 5_000_000), "1970-01-01T00:00:00.005Z");
+        assert_eq!(
+            time(i64::MAX, 1),
+            "9223372036854775807 s and 1 ns after 1970"
+        );
+    }
 
     #[test]
     fn names_are_shown_without_control_characters() {

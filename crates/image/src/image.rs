@@ -400,8 +400,15 @@ impl Image {
     }
 
     /// The size of the primary device in bytes.
-    pub(crate) fn primary_size(&self) -> u64 {
+    /// The bytes that there are of the primary device.
+    pub fn primary_size(&self) -> u64 {
         self.devices[0].size()
+    }
+
+    /// The bytes that the superblock says are there.
+    pub fn recorded_bytes(&self) -> u64 {
+        let sb = &self.sb;
+        sb.blocks.saturating_mul(sb.block_bytes().into())
     }
 
     /// Where a unified address lies: on the primary device, unless an extra device has it.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use anteros_core::Timestamp;
 use anteros_format::Nid;
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::inode::Inode;
@@ -387,7 +388,10 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Resul
     row(
         out,
         "epoch",
-        format_args!("{}.{:09}", sb.epoch, sb.epoch_nsec),
+        output::time(Timestamp {
+            secs: sb.epoch,
+            nanos: sb.epoch_nsec,
+        }),
     )?;
     row(out, "UUID", &sb.uuid)?;
     row(
@@ -440,7 +444,10 @@ fn print_inode(out: &mut impl Write, inode: &InodeView) -> std::io::Result<()> {
     row(
         out,
         "modified",
-        format_args!("{}.{:09}", inode.mtime, inode.mtime_nsec),
+        output::time(Timestamp {
+            secs: inode.mtime,
+            nanos: inode.mtime_nsec,
+        }),
     )?;
     for xattr in &inode.xattrs {
         row(

@@ -1,7 +1,7 @@
 //! `anteros extract`
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::{ImageArgs, WorkerArgs};
 use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of};
-use crate::{interrupt, output};
+use crate::{interrupt, output, volume};
 
 /// Write the files of an image into a directory
 ///
@@ -70,9 +70,12 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        self.image
+            .check_order(&self.target, "extract IMAGE DIRECTORY")?;
         let image = self.image.open()?;
         let cancel = interrupt::flag()?;
-        let bar = output::progress(self.quiet || self.verbose, "extracting");
+        let bar = output::progress(self.quiet || self.verbose || self.json, "extracting");
+        volume::tell(&bar, &image, self.path.as_bytes(), &cancel);
         let watch = Watch {
             bar: bar.clone(),
             verbose: self.verbose,
@@ -88,7 +91,7 @@ impl Args {
         );
         bar.finish_and_clear();
         let say = |error: &ExtractError| self.text(&image.name(), error);
-        let summary = done.map_err(|error| failure(say(&error), &error))?;
+        let summary = done.map_err(|error| failure(&self.target, say(&error), &error))?;
         let errors = summary.errors.iter().map(say);
         errors.for_each(|error| output::complain("error", error));
         if self.json {
@@ -140,12 +143,11 @@ struct Watch {
 impl ExtractObserver for Watch {
     fn created(&self, path: &ImagePath, _kind: FileKind) {
         // Somebody who stops listening to the list still wants the files.
-        let _ = writeln!(std::io::stdout(), "{path}");
+        let _ = writeln!(io::stdout(), "{path}");
     }
 
     fn wrote(&self, bytes: u64) {
-        self.bar.inc_length(bytes);
-        self.bar.inc(bytes);
+        volume::advance(&self.bar, bytes);
     }
 
     fn warning(&self, warning: &Warning) {
@@ -157,19 +159,28 @@ impl ExtractObserver for Watch {
     }
 }
 
-fn failure(text: String, error: &ExtractError) -> Failure {
+fn failure(target: &Path, text: String, error: &ExtractError) -> Failure {
+    let target = target.display();
     let kind = match &error.problem {
         ExtractProblem::Image(error) => kind_of(error),
         ExtractProblem::Exists | ExtractProblem::Spared | ExtractProblem::DirectoryInTheWay => {
             Kind::Usage
         }
-        ExtractProblem::Cancelled => Kind::Interrupted,
+        ExtractProblem::Cancelled => {
+            let text = format!("{target}: interrupted; what was extracted until then stays");
+            return Failure::new(Kind::Interrupted, text)
+                .hint("files that were being written are incomplete");
+        }
         problem if problem.is_corrupt() => Kind::Corrupt,
         _ => Kind::System,
     };
     let failure = Failure::new(kind, text);
     match &error.problem {
         ExtractProblem::Exists => failure.hint("--overwrite replaces what exists"),
+        ExtractProblem::Os { source, .. } if source.kind() == io::ErrorKind::StorageFull => failure
+            .hint(format_args!(
+                "what was extracted until then stays in {target}, and is incomplete"
+            )),
         problem if problem.is_corrupt() => failure
             .hint("--keep-going extracts what can be read; `anteros check` lists every fault"),
         _ => failure,
@@ -210,8 +221,8 @@ impl Report {
     }
 }
 
-fn print(target: &Path, summary: &ExtractSummary, seconds: f64) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn print(target: &Path, summary: &ExtractSummary, seconds: f64) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     let count = output::count;
     writeln!(
         out,

@@ -90,8 +90,13 @@ const REQUEST_BYTES: usize = 64 << 10;
 
 impl Args {
     pub fn run(self) -> Outcome {
+        self.image
+            .check_order(&self.directory, "mount IMAGE DIRECTORY")?;
         // Whoever mounts it, the image is one that we can read.
         let image = self.open()?;
+        if !self.detach {
+            self.image.warn_if_cut_off(&image);
+        }
         // Neither the kernel nor a daemon could say as well what is wrong with it.
         let root = image.root();
         root.map_err(|error| Failure::image(self.image.image.display(), &error))?;

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::{ImageArgs, WorkerArgs};
 use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of};
-use crate::{interrupt, output};
+use crate::{interrupt, output, volume};
 
 /// Compare an image with the directory it was made of
 ///
@@ -56,6 +56,8 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        self.image
+            .check_order(&self.source, "verify IMAGE SOURCE")?;
         let image = self.image.open()?;
         let cancel = interrupt::flag()?;
         let defaults = VerifyOptions::default();
@@ -136,6 +138,7 @@ fn compare(
     cancel: &AtomicBool,
 ) -> Result<VerifyReport, Failure> {
     let bar = output::progress(quiet, "comparing");
+    volume::tell(&bar, image, b"", cancel);
     let report = verify(image, source, options, &Watch(bar.clone()), cancel);
     bar.finish_and_clear();
     report.map_err(|e| failure(&image.name(), source, &e))
@@ -145,8 +148,7 @@ struct Watch(ProgressBar);
 
 impl VerifyObserver for Watch {
     fn compared_bytes(&self, bytes: u64) {
-        self.0.inc_length(bytes);
-        self.0.inc(bytes);
+        volume::advance(&self.0, bytes);
     }
 }
 

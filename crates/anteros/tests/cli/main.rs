@@ -17,6 +17,7 @@ mod log_layers;
 mod log_resize;
 mod log_tools;
 mod mapped;
+mod messages;
 mod mirror;
 mod mounts;
 mod passthru;

@@ -1,11 +1,11 @@
 //! `anteros log dump`
 
 use std::ffi::OsString;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use anteros_core::{FileKind, FsError, Timestamp};
+use anteros_core::{FileKind, FsError};
 use anteros_log::layout::checkpoint::Checkpoint;
 use anteros_log::layout::node::{Attributes, NodeHeader, NodeKind};
 use anteros_log::layout::packed::{PackedHeader, Slot, SlotKind};
@@ -16,6 +16,8 @@ use anteros_log::layout::{Corrupt, Superblock};
 use anteros_log::{
     Area, Content, InodeView, Inspector, NodeView, Options, Place, Run, system_clock,
 };
+
+use serde::Serialize;
 
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
@@ -43,6 +45,10 @@ pub struct Args {
     /// The groups behind the checkpoint, which a mount would replay, record by record
     #[arg(long)]
     groups: bool,
+
+    /// As JSON: an array with the name and the text of each line
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -79,7 +85,10 @@ impl Args {
             page.superblocks(&log);
             page.checkpoints(&log);
         }
-        output::text(&page.0)?;
+        match self.json {
+            true => output::json(&page.0)?,
+            false => output::text(&page.to_string())?,
+        }
         Ok(Verdict::Good)
     }
 
@@ -96,18 +105,45 @@ impl Args {
     }
 }
 
+/// A line of its own, and those that belong to it.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    below: Vec<String>,
+}
+
 /// Text, a line for each thing.
 #[derive(Default)]
-struct Page(String);
+struct Page(Vec<Line>);
+
+impl Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Line { name, text, below } in &self.0 {
+            writeln!(f, "{name:<14} {text}")?;
+            for text in below {
+                writeln!(f, "  {text}")?;
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Page {
     fn line(&mut self, name: &str, what: impl Display) {
-        self.0 += &format!("{name:<14} {what}\n");
+        self.0.push(Line {
+            name: name.to_owned(),
+            text: what.to_string(),
+            below: Vec::new(),
+        });
     }
 
     /// A line that belongs to the one above.
     fn below(&mut self, what: impl Display) {
-        self.0 += &format!("  {what}\n");
+        if let Some(line) = self.0.last_mut() {
+            line.below.push(what.to_string());
+        }
     }
 
     fn superblocks(&mut self, log: &Inspector) {
@@ -219,7 +255,10 @@ impl Page {
         } else {
             "the log was in use"
         };
-        self.line("written", format_args!("{}, {cleanly}", time(pack.time)));
+        self.line(
+            "written",
+            format_args!("{}, {cleanly}", output::time(pack.time)),
+        );
         self.line(
             "valid blocks",
             format_args!(
@@ -330,7 +369,7 @@ impl Page {
             ("changed", ctime),
             ("made", btime),
         ] {
-            self.line(name, time(at));
+            self.line(name, output::time(at));
         }
         if rdev.major != 0 || rdev.minor != 0 {
             self.line("device", format_args!("{}:{}", rdev.major, rdev.minor));
@@ -508,13 +547,6 @@ impl Page {
             Ok(_) => self.line("replayed", format_args!("all {}", groups.len())),
             Err(error) => self.line("not mountable", error),
         }
-    }
-}
-
-fn time(at: Timestamp) -> String {
-    match jiff::Timestamp::new(at.secs, at.nanos as i32) {
-        Ok(time) => time.to_string(),
-        Err(_) => format!("{} s and {} ns after 1970", at.secs, at.nanos),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anteros_log::{Log, Options, system_clock};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use serde_json::json;
 
 use crate::command::stat::attribute;
 use crate::daemon::log::{CLEAN_ALL, CLEANING, Progress};
@@ -22,6 +23,10 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 pub struct Args {
     /// The directory where it is mounted; or the file or block device, if it is not
     log: PathBuf,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -30,6 +35,10 @@ impl Args {
             true => order(&self.log)?,
             false => clean(&self.log)?,
         };
+        if self.json {
+            output::json(&json!({ "cleaned_segments": cleaned }))?;
+            return Ok(Verdict::Good);
+        }
         let name = output::name(self.log.as_os_str().as_encoded_bytes());
         output::text(&format!(
             "{name}: {} segments cleaned\n",

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anteros_core::{FileSystem, parse_size};
 use anteros_fuse::{MountOptions, Session};
 use anteros_log::{Codec, Log, Mode, Options, Order, Policy, system_clock};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::args::{RequestArgs, seconds};
 use crate::daemon::faults::Faults;
@@ -59,11 +60,11 @@ pub struct Args {
 
     /// Where content goes: adaptive (to free segments, and to the holes of others where the device is nearly full), lfs (to free
     /// segments alone) or threaded (to holes first); also as -o mode=NAME
-    #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = mode)]
+    #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = among(Mode::ALL))]
     mode: Mode,
 
     /// What is compressed as it is written, and how; also as -o policy=NAME
-    #[arg(long, value_name = "NAME", default_value = "record", value_parser = policy)]
+    #[arg(long, value_name = "NAME", default_value = "record", value_parser = among(Policy::ALL))]
     policy: Policy,
 
     /// Compress what is written in small pieces and hardly read as if it were a database, whatever it is called
@@ -71,11 +72,11 @@ pub struct Args {
     learn: bool,
 
     /// By what it is compressed as it is written; also as -o codec=NAME
-    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = codec)]
+    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = among(Codec::ALL))]
     codec: Codec,
 
     /// By what executables are compressed in the background; also as -o background-codec=NAME
-    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = codec)]
+    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = among(Codec::ALL))]
     background_codec: Codec,
 
     /// Offer no atomic writes: databases that know how to use them keep journals
@@ -127,6 +128,16 @@ enum Choice {
     Policy(Policy),
     Codec(Codec),
     BackgroundCodec(Codec),
+}
+
+/// A parser of one of some names, which help and completions list.
+fn among<T: Copy + Send + Sync + 'static, const COUNT: usize>(
+    all: [(&'static str, T); COUNT],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(|(name, _)| name)).map(move |chosen| {
+        let found = all.iter().find(|(name, _)| *name == chosen);
+        found.expect("one of the possible values").1
+    })
 }
 
 fn mode(name: &str) -> Result<Mode, String> {

@@ -7,6 +7,8 @@ use anteros_core::{Device, WritableDevice, parse_size};
 use anteros_log::layout::{BLOCK_BYTES, Superblock};
 use anteros_log::{LogError, Options, Resized, plan_resize, resize, system_clock};
 
+use serde_json::{Value, json};
+
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -21,6 +23,10 @@ pub struct Args {
     /// Size that it is to have (K, M, G, T); else as large as the file or device is
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -59,9 +65,24 @@ impl Args {
                 set_length(wanted)?;
             }
         }
-        tell(path, &resized.map_err(fail)?)?;
+        let resized = resized.map_err(fail)?;
+        match self.json {
+            true => output::json(&report(&resized))?,
+            false => tell(path, &resized)?,
+        }
         Ok(Verdict::Good)
     }
+}
+
+/// What became of the log, as scripts see it.
+fn report(Resized { old, new, emptied }: &Resized) -> Value {
+    let bytes = |log: &Superblock| log.blocks * BLOCK_BYTES as u64;
+    json!({
+        "old_bytes": bytes(old),
+        "bytes": bytes(new),
+        "capacity_bytes": new.capacity() * BLOCK_BYTES as u64,
+        "emptied_segments": emptied,
+    })
 }
 
 fn tell(path: &Path, resized: &Resized) -> Result<(), Failure> {

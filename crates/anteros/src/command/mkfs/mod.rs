@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use self::options::{ALGORITHMS_ONLY_READ, EXTENDED_ONLY_READ};
 use self::options::{Compressor, Extended, Uuid};
-use crate::args::WorkerArgs;
+use crate::args::{WorkerArgs, swapped};
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
@@ -217,6 +217,9 @@ impl Args {
     }
 
     fn check_source(&self) -> Result<(), Failure> {
+        if self.image.is_dir() && !self.source.is_dir() {
+            return Err(swapped(&self.image, "mkfs IMAGE SOURCE"));
+        }
         let metadata = std::fs::metadata(&self.source);
         let metadata = metadata.map_err(|e| Failure::system(&self.source, &e))?;
         if metadata.is_dir() {
@@ -224,10 +227,7 @@ impl Args {
         }
         let message = format!("{}: the source is not a directory", self.source.display());
         let failure = Failure::new(Kind::Usage, message);
-        Err(match self.image.is_dir() {
-            true => failure.hint("the image comes first: anteros mkfs IMAGE SOURCE"),
-            false => failure.hint("only directories can be packed"),
-        })
+        Err(failure.hint("only directories can be packed"))
     }
 }
 

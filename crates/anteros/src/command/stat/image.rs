@@ -12,9 +12,10 @@ pub fn json(numbers: &Numbers) -> Value {
     object.into()
 }
 
-/// Device bytes for each byte served.
-fn amplification(numbers: &Numbers) -> f64 {
-    numbers.count("device_bytes") as f64 / numbers.count("served_bytes").max(1) as f64
+/// Device bytes for each byte served; `None` if none was.
+fn amplification(numbers: &Numbers) -> Option<f64> {
+    let served = numbers.count("served_bytes");
+    (served > 0).then(|| numbers.count("device_bytes") as f64 / served as f64)
 }
 
 /// As text for people.
@@ -46,10 +47,13 @@ pub fn table(numbers: &Numbers) -> String {
             count("pinned_hits"),
         ),
         format!(
-            "device     {} in {} reads: {:.2} bytes for each byte served",
+            "device     {} in {} reads: {}",
             total("device_bytes"),
             count("device_reads"),
-            amplification(numbers),
+            match amplification(numbers) {
+                Some(factor) => format!("{factor:.2} bytes for each byte served"),
+                None => "nobody has read the content of a file".to_owned(),
+            },
         ),
         format!(
             "cache      {} hits, {} misses, {} readers waited for another's; {} given to the kernel unasked",
