@@ -64,6 +64,16 @@ pub trait WritableDevice: Device {
         write_zeros(self, offset, len)
     }
 
+    /// Takes the room that writes to a range will need, where the medium only takes it as it is written. Says whether there is
+    /// anything to take: if not, it need not be asked again. What the range holds stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// `StorageFull` when there is no room; else as [`write_at`](Self::write_at).
+    fn reserve(&self, _offset: u64, _len: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Says that the content of a range is not needed any more. Until it is written again, reads
     /// give anything, and not the same each time.
     ///
@@ -95,6 +105,10 @@ impl<D: WritableDevice + ?Sized> WritableDevice for Arc<D> {
 
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         (**self).zero(offset, len)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<bool> {
+        (**self).reserve(offset, len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -240,6 +254,22 @@ impl WritableDevice for FileDevice {
             }
         }
         write_zeros(self, offset, len)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<bool> {
+        writable_range(offset, len, self.size())?;
+        if len == 0 || !self.file().metadata()?.is_file() {
+            return Ok(false);
+        }
+        loop {
+            match rustix::fs::fallocate(self.file(), FallocateFlags::KEEP_SIZE, offset, len) {
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+                // A quota is no more room than there is.
+                Err(Errno::DQUOT) => return Err(Errno::NOSPC.into()),
+                done => return Ok(done.map(|()| true)?),
+            }
+        }
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

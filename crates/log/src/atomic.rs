@@ -133,6 +133,7 @@ impl State {
             let has_room = self.pointer(ino, lblk)?.has_block() || self.live(ino)?.is_dirty(lblk);
             new += u64::from(!has_room);
         }
+        self.back(new, 0);
         self.space.check(new)
     }
 

@@ -58,6 +58,7 @@ impl State {
     fn write_checkpoint(&mut self, clean: bool) -> FsResult<()> {
         self.write_content()?;
         self.write_nodes()?;
+        self.back_heads();
         self.segments.open_packed().ok_or(FsError::NoSpace)?;
         // They are on their way while the tables follow.
         self.hand_over();
@@ -226,6 +227,9 @@ impl State {
         for segment in released {
             if !self.discards {
                 return;
+            }
+            if !self.gives_back(segment) {
+                continue;
             }
             let at = self.segments.start(segment) * BLOCK_BYTES as u64;
             match self.device.discard(at, bytes) {

@@ -47,6 +47,7 @@ impl State {
             // More than is needed: some are cleaned at once, which makes the checkpoint worth its flushes.
             let spare = self.spare();
             let wanted = self.room_to_clean(blocks) + spare;
+            self.back(blocks as u64, wanted);
             let (free, emptied) = (self.segments.free_count(), self.segments.emptied_count());
             if free >= wanted {
                 return Ok(());

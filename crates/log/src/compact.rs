@@ -356,6 +356,7 @@ impl State {
     ) -> FsResult<()> {
         // What gains nothing, and a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
+        self.back(blocks as u64, 0);
         self.space.check(blocks as u64)?;
         self.make_room(blocks)?;
         let before = self.statistics;

@@ -200,6 +200,7 @@ impl State {
         }
         // All that a split may need, before anything is changed.
         let most = 2 * descent.above.len() as u64 + 4;
+        self.back(most, 0);
         self.space.take(most)?;
         self.space.give(most);
         let (left, right, first) = leaf.split().ok_or(FsError::NoSpace)?;

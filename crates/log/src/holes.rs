@@ -66,6 +66,7 @@ impl State {
         }
         while let Some(segment) = self.threadable() {
             match self.owners(segment) {
+                Ok(_) if !self.is_backed(segment) => return Ok(()),
                 Ok(owners) => {
                     self.segments.thread(kind, segment, owners);
                     self.statistics.threaded += 1;

@@ -48,6 +48,7 @@ mod ranges;
 mod recover;
 mod repair;
 mod resize;
+mod room;
 mod segments;
 mod slots;
 mod space;

@@ -33,6 +33,9 @@ use crate::writer::Writer;
 /// Hears of an inode whose content is not what was read of it.
 type Forget = Box<dyn Fn(Ino) + Send + Sync>;
 
+/// A log that was opened, and what was found.
+type Opened = Result<(State, Recovery), LogError>;
+
 /// What was read, by class.
 type Reads = [ClassStatistics; Class::ALL.len()];
 
@@ -67,6 +70,7 @@ pub struct Log {
     /// How many there had been when [`Log::tend`] looked last.
     changes_seen: AtomicU64,
     recovery: Recovery,
+    is_read_only: bool,
     /// What programs read when they start, if that is recorded.
     launches: OnceLock<Mutex<Launches>>,
     /// See [`Options::atomic_writes`].
@@ -111,11 +115,35 @@ impl Log {
     ///
     /// When there is none, when it is damaged, or when it cannot be read.
     pub fn open(device: Arc<dyn WritableDevice>, options: Options) -> Result<Self, LogError> {
+        Self::begin(device, options, recover::open)
+    }
+
+    /// The same; but where the log can be read and not be written to, as the device is full or fails, it is
+    /// [read-only](Self::is_read_only), which is one of its complaints.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), where it cannot be read.
+    pub fn open_as_possible(
+        device: Arc<dyn WritableDevice>,
+        options: Options,
+    ) -> Result<Self, LogError> {
+        Self::begin(device, options, recover::open_as_possible)
+    }
+
+    fn begin(
+        device: Arc<dyn WritableDevice>,
+        options: Options,
+        open: fn(Arc<dyn WritableDevice>, Options) -> Opened,
+    ) -> Result<Self, LogError> {
         let has_atomic_writes = options.atomic_writes;
         let begins_thread = options.writes_behind && !options.read_only;
-        let (state, recovery) = recover::open(device.clone(), options)?;
+        let (state, recovery) = open(device.clone(), options)?;
         let writer = state.writer.clone();
-        let thread = begins_thread.then(|| begin(writer.clone())).transpose()?;
+        let is_read_only = state.options.read_only;
+        let thread = (begins_thread && !is_read_only)
+            .then(|| begin(writer.clone()))
+            .transpose()?;
         Ok(Self {
             device,
             reading: state.reading.clone(),
@@ -134,6 +162,7 @@ impl Log {
             changes: AtomicU64::new(0),
             changes_seen: AtomicU64::new(0),
             recovery,
+            is_read_only,
             launches: OnceLock::new(),
             has_atomic_writes,
             on_abort: OnceLock::new(),
@@ -143,6 +172,11 @@ impl Log {
     /// What was found when it was opened.
     pub fn recovery(&self) -> Recovery {
         self.recovery
+    }
+
+    /// Whether nothing can be changed from the beginning.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -425,6 +459,9 @@ impl Log {
     ///
     /// When the device fails; then nothing can be changed any more.
     pub fn checkpoint(&self) -> FsResult<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
         let mut state = self.lock();
         state.check_writable()?;
         match state.is_settled() {

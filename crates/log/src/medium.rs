@@ -2,7 +2,7 @@
 
 use std::io;
 
-use anteros_core::{Device, FsError, FsResult};
+use anteros_core::{Device, FsError, FsResult, WritableDevice};
 
 use crate::layout::{BLOCK_BYTES, Block};
 
@@ -23,6 +23,16 @@ pub(crate) fn read_block(device: &(impl Device + ?Sized), block: u64) -> FsResul
 /// The error of a device, with the block that it is about.
 pub(crate) fn named(block: u64, error: &io::Error) -> FsError {
     io::Error::new(error.kind(), format!("block {block}: {error}")).into()
+}
+
+/// Has a device take the room that writes to these blocks will need; says whether there is anything to take.
+pub(crate) fn reserve(device: &dyn WritableDevice, block: u64, blocks: u64) -> FsResult<bool> {
+    let unit = BLOCK_BYTES as u64;
+    let reserved = device.reserve(block * unit, blocks * unit);
+    reserved.map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull => FsError::NoSpace,
+        _ => named(block, &error),
+    })
 }
 
 /// Whether an error says that something on the device is damaged, or cannot be read: other things still can.

@@ -5,7 +5,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub(crate) struct Nat {
     freed: HashSet<u32>,
     cursor: u32,
     used: u32,
+    /// Parts of the table, of [`NEAR`] blocks, that the device has room for; `None` if it has for all.
+    backed: Option<BTreeSet<u32>>,
 }
 
 impl Nat {
@@ -62,7 +64,38 @@ impl Nat {
             freed: HashSet::new(),
             cursor,
             used,
+            backed: None,
         }
+    }
+
+    /// From here on, has the device take the room for a part of the table before a number of it is given to a node; and now
+    /// for those parts where there are some.
+    pub(crate) fn begin_backing(&mut self) -> FsResult<()> {
+        self.backed = Some(BTreeSet::new());
+        let newest = self.newer.keys().next_back().copied().unwrap_or(0);
+        let last = self.cursor.max(self.used).max(newest).min(self.nids - 1);
+        (0..=last / NAT_PER_BLOCK / NEAR).try_for_each(|part| self.back(part))
+    }
+
+    /// Has the device take the room for both copies of a part of the table.
+    fn back(&mut self, part: u32) -> FsResult<()> {
+        let Some(backed) = self
+            .backed
+            .as_mut()
+            .filter(|backed| !backed.contains(&part))
+        else {
+            return Ok(());
+        };
+        let first = u64::from(part * NEAR);
+        let blocks = u64::from(self.blocks)
+            .saturating_sub(first)
+            .min(NEAR.into());
+        for copy in [0, u64::from(self.blocks)] {
+            let start = self.start + copy + first;
+            medium::reserve(&*self.device, start, blocks)?;
+        }
+        backed.insert(part);
+        Ok(())
     }
 
     /// How many nodes there are.
@@ -221,6 +254,10 @@ impl Nat {
                 }
             };
             if entry.ino == 0 {
+                if let Err(error) = self.back(nid / NAT_PER_BLOCK / NEAR) {
+                    self.cursor = nid;
+                    return Err(error);
+                }
                 self.used += 1;
                 return Ok(Some(nid));
             }

@@ -139,8 +139,13 @@ impl Log {
 
     /// Refuses to set blocks aside that there are not, before there are none for others either.
     fn check_room(&self, ino: u32, range: Range<u32>, piece: u32) -> FsResult<()> {
-        let free = self.lock().space.free();
-        if u64::from(range.end - range.start) <= free {
+        let wanted = u64::from(range.end - range.start);
+        let free = {
+            let mut state = self.lock();
+            state.back(wanted, 0);
+            state.space.free()
+        };
+        if wanted <= free {
             return Ok(());
         }
         let (mut holes, mut at) = (0, range.start);

@@ -280,11 +280,68 @@ fn raw_segment_table(
     }
 }
 
+/// Why a log cannot be opened.
+enum OpenError {
+    /// It cannot be read.
+    Read(LogError),
+    /// It could be read, but not written to.
+    Begin(LogError),
+}
+
+impl<E: Into<LogError>> From<E> for OpenError {
+    fn from(error: E) -> Self {
+        Self::Read(error.into())
+    }
+}
+
 /// Opens a log, and replays what is newer than its checkpoint.
 pub(crate) fn open(
     device: Arc<dyn WritableDevice>,
     options: Options,
 ) -> Result<(State, Recovery), LogError> {
+    open_either(device, options).map_err(|error| match error {
+        OpenError::Read(error) | OpenError::Begin(error) => error,
+    })
+}
+
+/// As [`open`]; but a log that can be read, and not be written to as the device is full or fails, is opened for reading alone, and
+/// complains of it.
+pub(crate) fn open_as_possible(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+) -> Result<(State, Recovery), LogError> {
+    let read_only = Options {
+        read_only: true,
+        ..options.clone()
+    };
+    let error = match open_either(device.clone(), options) {
+        Ok(opened) => return Ok(opened),
+        Err(OpenError::Read(error)) => return Err(error),
+        Err(OpenError::Begin(error)) => error,
+    };
+    let is_of_device = matches!(
+        error,
+        LogError::Device(_) | LogError::Fs(FsError::NoSpace | FsError::Io(_))
+    );
+    if !is_of_device {
+        return Err(error);
+    }
+    let Ok((mut state, recovery)) = open(device, read_only) else {
+        return Err(error);
+    };
+    let why = match &error {
+        LogError::Fs(FsError::NoSpace) => "the file system that it lies on is full".into(),
+        error => error.to_string(),
+    };
+    let text = format!("read-only, as it cannot be written to: {why}");
+    state.complaints.push(text);
+    Ok((state, recovery))
+}
+
+fn open_either(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+) -> Result<(State, Recovery), OpenError> {
     let superblock = superblock(&*device)?;
     if !options.read_only {
         superblock.check_writable()?;
@@ -318,13 +375,22 @@ pub(crate) fn open(
     replay.run(&mut state, &checkpoint, &mut recovery)?;
     state.space.relax();
     if !state.options.read_only {
-        replay.go_on(&mut state, &entries)?;
-        admit_packed(&mut state)?;
-        // Another version: a group that did not arrive whole will never be taken for one of ours.
-        state.checkpoint(false)?;
-        agree(&mut state)?;
+        if let Err(error) = begin(&mut state, &replay, &entries) {
+            return Err(OpenError::Begin(error));
+        }
     }
     Ok((state, recovery))
+}
+
+/// Makes a log one to write to.
+fn begin(state: &mut State, replay: &Replay, entries: &[SitEntry]) -> Result<(), LogError> {
+    state.take_room()?;
+    replay.go_on(state, entries)?;
+    state.back_open()?;
+    admit_packed(state)?;
+    // Another version: a group that did not arrive whole will never be taken for one of ours.
+    state.checkpoint(false)?;
+    agree(state)
 }
 
 /// Says in the superblock that content may be compressed, before any is.

@@ -104,6 +104,7 @@ fn mend(
         mender.tell(format_args!("checkpoint {version}"), text);
     }
     let survey = mender.survey()?;
+    mender.state.take_room_to_repair()?;
     mender.settle_blocks(&survey);
     mender.state.options.read_only = false;
     mender.write_summaries(&survey);

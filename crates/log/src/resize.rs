@@ -14,6 +14,7 @@ use crate::LogError;
 use crate::checkpoint::Tables;
 use crate::layout::bits::Bits;
 use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, ROOT, SEGMENT_CONTENT, Superblock};
+use crate::medium::reserve;
 use crate::mkfs::{clear, write_superblock};
 use crate::nat::Nat;
 use crate::options::Options;
@@ -88,6 +89,8 @@ pub fn resize(
     state.tables.journal_max = 0;
     state.checkpoint(true)?;
     if new.tables() != old.tables() {
+        let tables = new.tables();
+        reserve(&**device, tables.start, tables.end - tables.start)?;
         state.move_tables(&new)?;
     }
     write_superblock(&**device, &new)?;

@@ -227,6 +227,10 @@ pub(crate) struct Segments {
     promised: Option<u32>,
     /// Segments that may be opened.
     free: BTreeSet<u32>,
+    /// Segments that are free as well, but that the device may have no room for: see [`room`](crate::room).
+    bare: BTreeSet<u32>,
+    /// Whether the device had no room for one of them when it was asked last.
+    is_store_full: bool,
     emptied: BTreeSet<u32>,
     /// Where to look for a free segment first, so that all wear alike.
     cursor: u32,
@@ -259,6 +263,8 @@ impl Segments {
             heads: Default::default(),
             promised: None,
             free: BTreeSet::new(),
+            bare: BTreeSet::new(),
+            is_store_full: false,
             emptied: BTreeSet::new(),
             cursor: 0,
             serial,
@@ -364,6 +370,59 @@ impl Segments {
     fn claim(&mut self, segment: u32) {
         self.segment_mut(segment).state = Use::Open;
         self.free.remove(&segment);
+        self.bare.remove(&segment);
+    }
+
+    /// Opens no segment that is free before the device was asked whether it has room for it.
+    pub(crate) fn strip(&mut self) {
+        self.bare.append(&mut self.free);
+    }
+
+    /// The segments that the device was not asked for, in the order in which they would be opened.
+    pub(crate) fn bare(&self) -> impl Iterator<Item = u32> + '_ {
+        let behind = self.bare.range(self.cursor..);
+        behind.chain(self.bare.range(..self.cursor)).copied()
+    }
+
+    /// How many these are.
+    pub(crate) fn bare_count(&self) -> u32 {
+        self.bare.len() as u32
+    }
+
+    /// The device has room for a segment.
+    pub(crate) fn back(&mut self, segment: u32) {
+        if self.bare.remove(&segment) {
+            self.free.insert(segment);
+        }
+    }
+
+    /// The room of a segment was given back to the device.
+    pub(crate) fn lay_bare(&mut self, segment: u32) {
+        if self.free.remove(&segment) {
+            self.bare.insert(segment);
+        }
+    }
+
+    /// Notes whether the device has no room for more segments.
+    pub(crate) fn set_store_full(&mut self, is_full: bool) {
+        self.is_store_full = is_full;
+    }
+
+    /// Segments that may be opened now.
+    pub(crate) fn ready_count(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// The segments that heads fill, and those where they go on.
+    pub(crate) fn open_segments(&self) -> Vec<u32> {
+        let open = (0..self.count()).filter(|&segment| self.segment(segment).state == Use::Open);
+        open.collect()
+    }
+
+    /// The segments that are not free.
+    pub(crate) fn in_use(&self) -> Vec<u32> {
+        let used = (0..self.count()).filter(|&segment| self.segment(segment).state != Use::Free);
+        used.collect()
     }
 
     pub(crate) fn segment(&self, segment: u32) -> &Segment {
@@ -389,9 +448,12 @@ impl Segments {
         self.valid
     }
 
-    /// Segments that may be opened.
+    /// Segments that may be opened, those included that the device will have to have room for.
     pub(crate) fn free_count(&self) -> u32 {
-        self.free.len() as u32
+        match self.is_store_full {
+            true => self.ready_count(),
+            false => self.ready_count() + self.bare_count(),
+        }
     }
 
     /// Segments that may be opened as soon as a checkpoint has been written.
@@ -723,7 +785,7 @@ impl Segments {
             .map(|segment| segment / self.per_section);
         sections
             .flat_map(|section| self.section_segments(section))
-            .find(|&segment| self.segment(segment).state == Use::Free)
+            .find(|segment| self.free.contains(segment))
     }
 
     /// Closes a segment: its summary, and where it belongs. Packed blocks say themselves whose they are, and over another summary none
@@ -791,6 +853,7 @@ impl Segments {
     pub(crate) fn keep(&mut self, segment: u32) {
         if self.segment(segment).state == Use::Free {
             self.free.remove(&segment);
+            self.bare.remove(&segment);
             self.segment_mut(segment).state = Use::Full;
             self.note_emptied(segment);
         }
@@ -811,6 +874,7 @@ impl Segments {
     pub(crate) fn retire(&mut self, from: u32) {
         self.usable = from;
         self.free.split_off(&from);
+        self.bare.split_off(&from);
         if let Some(promised) = self.promised.take_if(|promised| *promised >= from) {
             self.segment_mut(promised).state = Use::Full;
             self.note_emptied(promised);

@@ -12,6 +12,10 @@ pub(crate) struct Space {
     capacity: u64,
     /// Up to where it may be filled now.
     limit: u64,
+    /// Up to where the device has room for it, for sure.
+    backed: u64,
+    /// Whether the device has no more.
+    is_store_full: bool,
     used: u64,
     /// Of the used ones: those that are promised and hold nothing yet.
     promised: u64,
@@ -22,6 +26,8 @@ impl Space {
         Self {
             capacity,
             limit: capacity,
+            backed: u64::MAX,
+            is_store_full: false,
             used,
             promised,
         }
@@ -37,9 +43,15 @@ impl Space {
         self.limit = self.capacity;
     }
 
+    /// Notes up to where the device has room for it, and whether it has no more.
+    pub(crate) fn set_backed(&mut self, backed: u64, is_store_full: bool) {
+        self.backed = backed;
+        self.is_store_full = is_store_full;
+    }
+
     /// Whether so many could be taken.
     pub(crate) fn check(&self, blocks: u64) -> FsResult<()> {
-        match self.used + blocks > self.limit {
+        match self.used.saturating_add(blocks) > self.limit.min(self.backed) {
             true => Err(FsError::NoSpace),
             false => Ok(()),
         }
@@ -81,6 +93,10 @@ impl Space {
     }
 
     pub(crate) fn free(&self) -> u64 {
-        self.capacity.saturating_sub(self.used)
+        let limit = match self.is_store_full {
+            true => self.capacity.min(self.backed),
+            false => self.capacity,
+        };
+        limit.saturating_sub(self.used)
     }
 }

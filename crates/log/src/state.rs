@@ -23,6 +23,7 @@ use crate::loaded::{Live, Node};
 use crate::medium::{read_block, vanished};
 use crate::nat::Nat;
 use crate::options::Options;
+use crate::room::Room;
 use crate::segments::{Moment, Segments};
 use crate::slots::Slots;
 use crate::space::Space;
@@ -119,6 +120,8 @@ pub(crate) struct State {
     pub(crate) futile: Option<(u32, u32, u64)>,
     /// The one that is being cleaned.
     pub(crate) victim: Option<u32>,
+    /// What of the device's room is taken.
+    pub(crate) room: Room,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
     /// Whether the device is told of what is free.
@@ -198,6 +201,7 @@ impl State {
             set_aside: BTreeSet::new(),
             futile: None,
             victim: None,
+            room: Room::default(),
             failed: None,
             discards: true,
             complaints: Vec::new(),
@@ -411,10 +415,11 @@ impl State {
     /// Makes a node, empty.
     pub(crate) fn new_node(&mut self, ino: u32, kind: NodeKind, position: u32) -> FsResult<u32> {
         self.space.take(1)?;
-        let Some(nid) = self.nat.allocate()? else {
-            self.space.give(1);
-            return Err(FsError::NoSpace);
-        };
+        let allocated = self
+            .nat
+            .allocate()
+            .and_then(|nid| nid.ok_or(FsError::NoSpace));
+        let nid = allocated.inspect_err(|_| self.space.give(1))?;
         let owner = if kind == NodeKind::Inode { nid } else { ino };
         let generation = self.nat.get(nid)?.generation;
         self.nat.set(
@@ -474,6 +479,7 @@ impl State {
         moment: Moment,
     ) -> FsResult<crate::segments::Placed> {
         self.thread(kind)?;
+        self.back_heads();
         let mut placed = self
             .segments
             .allocate(kind, owner, moment)

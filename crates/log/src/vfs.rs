@@ -346,7 +346,8 @@ impl FileSystem for Log {
     }
 
     fn statfs(&self) -> FsResult<StatFs> {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.look_for_room();
         let free = state.space.free();
         let nids_free = u64::from(state.nat.count_max().saturating_sub(state.nat.used()));
         Ok(StatFs {
@@ -361,7 +362,7 @@ impl FileSystem for Log {
     }
 
     fn writable(&self) -> Option<&dyn Writable> {
-        Some(self)
+        (!self.is_read_only()).then_some(self)
     }
 }
 

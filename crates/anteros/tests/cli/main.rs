@@ -1,6 +1,7 @@
 //! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
 
 mod appends;
+mod backing;
 mod crash;
 mod daemon;
 mod defaults;

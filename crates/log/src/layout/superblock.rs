@@ -662,7 +662,21 @@ impl Superblock {
 
     /// Blocks that users may fill.
     pub fn capacity(&self) -> u64 {
-        u64::from(self.segments - self.reserved_segments) * u64::from(SEGMENT_CONTENT)
+        self.capacity_of(self.segments)
+    }
+
+    /// The same, if it had only so many segments, and as much of them in reserve as a log has that is so small.
+    pub fn capacity_of(&self, segments: u32) -> u64 {
+        let left_out = self.segments.saturating_sub(segments);
+        let needed = if self.segments < SEGMENTS_FEW {
+            RESERVED_OF_FEW
+        } else {
+            RESERVED
+        };
+        let reserved = self.reserved_segments.saturating_sub(left_out / SLACK);
+        let reserved = reserved.max(needed.min(self.reserved_segments));
+        let content = segments.min(self.segments).saturating_sub(reserved);
+        u64::from(content) * u64::from(SEGMENT_CONTENT)
     }
 }
 

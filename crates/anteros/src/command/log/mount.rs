@@ -16,6 +16,7 @@ use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, Workers, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::output;
 use crate::places;
 
 /// How often a log is looked after.
@@ -33,6 +34,10 @@ pub struct Args {
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
+
+    /// Change nothing: for reading alone, also where the device or the file system that it lies on is full or fails
+    #[arg(long)]
+    read_only: bool,
 
     /// Let other users in (root always does)
     #[arg(long)]
@@ -203,7 +208,10 @@ impl Args {
         if let Some(path) = &self.launches {
             check_place(path, &self.directory)?;
         }
-        let device = super::open(&self.device)?;
+        let device = match self.read_only {
+            true => super::open_unchanging(&self.device)?,
+            false => super::open(&self.device)?,
+        };
         let options = Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
             order: match self.order {
@@ -220,10 +228,17 @@ impl Args {
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             evicts_always: self.evicts_always,
+            read_only: self.read_only,
             ..Options::new(system_clock)
         };
-        let log = Log::open(device, options)
+        let log = Log::open_as_possible(device, options)
             .map_err(|error| super::failure(self.device.display(), &error))?;
+        if log.is_read_only() {
+            let complaints = log.take_complaints();
+            complaints
+                .iter()
+                .for_each(|text| output::complain("warning", text));
+        }
         let log = Arc::new(log);
         let launches = self.launches.as_deref();
         let launches = launches.map(|path| LaunchFile::begin(path, &log, self.rounds));
