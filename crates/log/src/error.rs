@@ -69,6 +69,18 @@ pub enum LogError {
         /// Bytes with which it would grow.
         least: u64,
     },
+    /// So much is in the log that a repair would take more memory than it may.
+    #[error(
+        "a repair of all that is in this log would take about {} MiB of memory, and may take {} MiB",
+        needed.div_ceil(1 << 20),
+        memory >> 20
+    )]
+    Memory {
+        /// Bytes that it would take.
+        needed: u64,
+        /// Bytes that it may take.
+        memory: u64,
+    },
     /// A step of the file system failed.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -96,6 +108,7 @@ impl LogError {
             Self::Truncated { .. } => {
                 Some("copy the whole of it, or grow the file with `truncate -s`")
             }
+            Self::Memory { .. } => Some("give it more with --memory"),
             Self::Unsupported(_) => Some("a newer anteros may know it"),
             _ => None,
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use anteros_core::{Caller, FileKind, FsResult, Rdev, WritableDevice};
 
 use crate::LogError;
-use crate::check::check;
+use crate::check::{Report, check};
 use crate::dir::{Named, kind_of, type_of};
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::{ROOT, SEGMENT_CONTENT};
@@ -29,6 +29,13 @@ use crate::survey::{self, Claim, LOST, Name, Survey, Watched};
 
 /// Where inodes go that no name leads to.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// Bytes that a repair notes of each inode, of each directory besides, of each name in one directory, and of each
+/// packed block, with what the heap and trees add.
+const INODE_NOTE: u64 = 40;
+const DIRECTORY_NOTE: u64 = 200;
+const NAME_NOTE: u64 = 300;
+const PACKED_NOTE: u64 = 30;
 
 /// What a repair has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +83,12 @@ fn mend(
                 ..Repaired::default()
             });
         }
+        admit(&report, options.memory_bytes)?;
     }
+    let options = Options {
+        memory_bytes: options.memory_bytes / 2,
+        ..options
+    };
     let Patient {
         mut state,
         checkpoint,
@@ -114,6 +126,24 @@ fn mend(
     mender.told.left.extend(survey.unreadable);
     mender.state.checkpoint(true)?;
     Ok(mender.told)
+}
+
+/// Refuses a repair that would note more than half of the memory that it may take; the other half is for nodes and
+/// directories that it looks at.
+fn admit(report: &Report, memory_bytes: usize) -> Result<(), LogError> {
+    let inodes = report.nodes.max(report.files + report.others) + report.directories;
+    let notes = [
+        (inodes, INODE_NOTE),
+        (report.directories, DIRECTORY_NOTE),
+        (report.names_max, NAME_NOTE),
+        (report.packed_blocks, PACKED_NOTE),
+    ];
+    let needed: u64 = notes.iter().map(|(count, bytes)| 2 * count * bytes).sum();
+    let memory = memory_bytes as u64;
+    match needed <= memory {
+        true => Ok(()),
+        false => Err(LogError::Memory { needed, memory }),
+    }
 }
 
 struct Mender {
@@ -332,6 +362,7 @@ impl Mender {
                 format_args!("inode {ino}"),
                 format_args!("said that it takes {stated} blocks, but takes {counted}"),
             );
+            self.relieve()?;
         }
         for &(ino, lblk) in &survey.beyond {
             self.state.clear_pointers(ino, lblk..lblk + 1)?;
@@ -339,6 +370,7 @@ impl Mender {
                 format_args!("inode {ino}"),
                 format_args!("had a block {lblk} behind its end, which nobody can read"),
             );
+            self.relieve()?;
         }
         for (&ino, &counted) in &survey.entries {
             let live = self.state.live(ino)?;
@@ -347,6 +379,7 @@ impl Mender {
                 format_args!("directory {ino}"),
                 format_args!("said that it has {stated} names, but has {counted}"),
             );
+            self.relieve()?;
         }
         self.mend_links(survey)
     }
@@ -368,6 +401,7 @@ impl Mender {
                     format_args!("said that it has {stated} links, but has {counted}"),
                 );
             }
+            self.relieve()?;
         }
         for (&ino, &(parent, _)) in survey
             .homes
@@ -382,6 +416,7 @@ impl Mender {
                     format_args!("said that it lies in directory {stated}, but lies in {parent}"),
                 );
             }
+            self.relieve()?;
         }
         Ok(())
     }

@@ -375,7 +375,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Looks at a name; says whether it leads to something new.
+    /// Looks at a name; says whether it leads to a new directory.
     fn meet(&mut self, state: &mut State, name: Name) -> FsResult<bool> {
         let ino = name.named.ino;
         let found = match state.live(ino) {
@@ -429,7 +429,7 @@ impl Survey {
         if is_new {
             self.visit(state, ino)?;
         }
-        Ok(is_new)
+        Ok(is_new && found.kind == FileKind::Directory)
     }
 
     /// Whether the way from a directory to the root goes through `ino`.
@@ -606,35 +606,35 @@ impl Survey {
     /// Finds what is in use and no name leads to.
     fn find_lost(&mut self, state: &mut State) -> FsResult<()> {
         let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
-        let (mut used, mut is_known_all) = (Vec::new(), true);
+        let mut is_known_all = true;
         for table_block in 0..state.nat.table_blocks() {
             let found = state.nat.used_in(table_block);
             let found = self.tolerate("node address table", found)?;
             is_known_all &= found.is_some();
-            used.extend(found.unwrap_or_default());
-        }
-        for (nid, entry) in used {
-            self.nodes_stated += 1;
-            self.inodes += u32::from(entry.ino == nid);
-            if self.is_known(nid) {
-                continue;
-            }
-            if entry.ino != nid {
-                loose.push(nid);
-                continue;
-            }
-            match state.live(nid) {
-                Ok(_) => unnamed.push(nid),
-                Err(error) if is_damage(&error) && entry.pointer == 0 => {
-                    self.inodes -= 1;
-                    self.stray.push(nid);
+            for (nid, entry) in found.unwrap_or_default() {
+                self.nodes_stated += 1;
+                self.inodes += u32::from(entry.ino == nid);
+                if self.is_known(nid) {
+                    continue;
                 }
-                Err(error) => {
-                    self.tolerate(
-                        format_args!("inode {nid}, which no name leads to"),
-                        Err::<(), _>(error),
-                    )?;
+                if entry.ino != nid {
+                    loose.push(nid);
+                    continue;
                 }
+                match state.live(nid) {
+                    Ok(_) => unnamed.push(nid),
+                    Err(error) if is_damage(&error) && entry.pointer == 0 => {
+                        self.inodes -= 1;
+                        self.stray.push(nid);
+                    }
+                    Err(error) => {
+                        self.tolerate(
+                            format_args!("inode {nid}, which no name leads to"),
+                            Err::<(), _>(error),
+                        )?;
+                    }
+                }
+                state.shrink();
             }
         }
         if !is_known_all {
@@ -661,6 +661,7 @@ impl Survey {
     fn adopt(&mut self, state: &mut State, unnamed: &[u32]) -> FsResult<()> {
         let mut named = HashSet::new();
         for &ino in unnamed {
+            state.shrink();
             if state.live(ino)?.kind() == FileKind::Directory {
                 named.extend(
                     names(state, ino)?

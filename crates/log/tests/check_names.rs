@@ -7,8 +7,9 @@ use std::alloc::System;
 use std::sync::{Arc, Mutex};
 
 use anteros_core::{Counted, MemoryDevice, WritableDevice};
-use anteros_log::{Report, check};
+use anteros_log::{Report, check, repair};
 use cap::Cap;
+use support::surgeon::Surgeon;
 use support::*;
 
 #[global_allocator]
@@ -97,4 +98,37 @@ fn a_check_keeps_to_the_memory_it_was_given() {
     drop(tree);
     let (report, _) = checked(&device);
     assert_eq!((report.files, report.directories), (1, 4042));
+}
+
+/// Each inode that it had looked at stayed in memory; what it notes of all of them is more than there may be at last.
+#[test]
+fn a_repair_keeps_to_the_memory_it_was_given_or_says_what_it_takes() {
+    const FILES: u64 = 12_000;
+    let _alone = ALONE.lock();
+    let device = device(256 * MIB);
+    let tree = open_plainly(device.clone());
+    for directory in 0..20 {
+        tree.mkdir(&format!("d{directory}")).unwrap();
+    }
+    for n in 0..FILES {
+        tree.create(&format!("d{}/file-{n}", n % 20)).unwrap();
+    }
+    tree.0.close().unwrap();
+    drop(tree);
+    let surgeon = Surgeon::new(device.clone());
+    surgeon.change_inode(100, |inode| inode.attributes.nlink = 7);
+    let refused = repair(device.clone(), options_with(1 << 20)).unwrap_err();
+    assert!(
+        refused.to_string().contains("about 2 MiB of memory"),
+        "{refused}"
+    );
+    assert_eq!(check(device.clone(), options()).unwrap().fault_count, 1);
+    const MEMORY: usize = 8 << 20;
+    // What is on its way to the device, and the tables.
+    let limit = HEAP.allocated() + MEMORY + (8 << 20);
+    HEAP.set_limit(limit).unwrap();
+    let told = repair(device.clone(), options_with(MEMORY)).unwrap();
+    HEAP.set_limit(usize::MAX).unwrap();
+    assert_eq!((told.repairs.len(), told.left.len()), (1, 0), "{told:?}");
+    assert_eq!(check(device, options()).unwrap().fault_count, 0);
 }
