@@ -169,6 +169,17 @@ pub trait Writable: FileSystem {
         false
     }
 
+    /// Whether an inode that is there is found by its number also when it was forgotten, or this is another mount: by a lookup of
+    /// `.`. Its [`generation`](Self::generation) tells it from others that had the number.
+    fn finds_forgotten(&self) -> bool {
+        false
+    }
+
+    /// Which of the inodes that ever had the number of this one it is.
+    fn generation(&self, _ino: Ino) -> u32 {
+        0
+    }
+
     /// Whether whoever opens the file will read here and there, and is given what comes next unasked: what the kernel reads
     /// ahead by itself would mostly not be wanted.
     fn is_read_in_jumps(&self, _ino: Ino) -> bool {

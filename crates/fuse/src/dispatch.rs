@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anteros_core::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Seek, Timestamp};
+use anteros_core::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Seek, Timestamp, Writable};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -338,7 +338,10 @@ impl Dispatcher {
             return Err(Errno::NAMETOOLONG);
         }
         let since = self.now();
+        let finds_forgotten = self.fs.writable().is_some_and(Writable::finds_forgotten);
         let found = match name {
+            // It counts how often the kernel is told of an inode.
+            _ if finds_forgotten => self.fs.lookup(parent, name),
             // Asked of any kind of inode, to find it again by its node number alone (file handles).
             b"." => self.fs.getattr(parent),
             b".." => self.parent(parent),
@@ -591,16 +594,24 @@ impl Dispatcher {
     /// What LOOKUP and READDIRPLUS say of an inode, whose attributes were asked for since a moment; `None` for the one without
     /// a node number.
     fn entry(&self, attr: &Attr, since: Moment) -> Option<EntryOut> {
-        let write_back = self.write_back.as_ref();
         let trusted_for = self.attributes_trusted_for(attr.ino);
         Some(EntryOut {
             nodeid: self.nodes.node(attr.ino)?,
-            generation: write_back.map_or(0, |files| files.introduce(attr, since)),
+            generation: self.generation(attr, since),
             attr_valid: trusted_for.as_secs(),
             attr_valid_nsec: trusted_for.subsec_nanos(),
             attr: raw_attr(attr),
             ..self.missing()
         })
+    }
+
+    /// Which of the inodes that have the number of this one the kernel is told of.
+    fn generation(&self, attr: &Attr, since: Moment) -> u64 {
+        match (&self.write_back, self.fs.writable()) {
+            (Some(files), _) => files.introduce(attr, since),
+            (None, Some(fs)) => fs.generation(attr.ino).into(),
+            (None, None) => 0,
+        }
     }
 
     /// A name that is not there.

@@ -58,13 +58,10 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::INIT_EXT
     | init_flag::CREATE_SUPP_GROUP;
 
-/// What of [`WANTED`] is for a file system that never changes: to do without opens, to find inodes that were forgotten, and
-/// direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be
+/// What of [`WANTED`] is for a file system that never changes: to do without opens, and direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be
 /// synced, nor drops the old content that it has cached.
-const ONLY_TO_READ: u64 = init_flag::EXPORT_SUPPORT
-    | init_flag::NO_OPEN_SUPPORT
-    | init_flag::NO_OPENDIR_SUPPORT
-    | init_flag::ASYNC_DIO;
+const ONLY_TO_READ: u64 =
+    init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT | init_flag::ASYNC_DIO;
 
 /// What is of use where attributes are believed for a while: to learn them from listings. The kernel asks
 /// for them at the beginning of a directory, and where something was looked up in it.
@@ -91,6 +88,8 @@ pub struct Terms {
     pub write_back: bool,
     /// Whether requests may come over io_uring.
     pub rings: bool,
+    /// Whether inodes are found that were forgotten, for file handles.
+    pub exports: bool,
 }
 
 /// What the kernel and we have agreed upon.
@@ -196,6 +195,9 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
     if !terms.believes {
         flags &= !TO_BELIEVE;
     }
+    if !terms.exports {
+        flags &= !init_flag::EXPORT_SUPPORT;
+    }
     if terms.check_permissions {
         flags |= init_flag::POSIX_ACL;
     }
@@ -242,6 +244,7 @@ mod tests {
         passthrough: true,
         write_back: false,
         rings: false,
+        exports: true,
     };
 
     fn offer(major: u32, minor: u32) -> Offer {
@@ -276,6 +279,19 @@ mod tests {
         assert_eq!((answer.max_write, answer.max_pages), (1 << 20, 256));
         assert_eq!(flags & ONLY_TO_READ, 0);
         assert_eq!(flags & WANTED_TO_WRITE, WANTED_TO_WRITE);
+    }
+
+    #[test]
+    fn file_handles_are_for_those_who_find_what_was_forgotten() {
+        for (exports, write_len_max) in [(false, Some(4096)), (true, Some(4096)), (true, None)] {
+            let terms = Terms {
+                exports,
+                write_len_max,
+                ..TERMS
+            };
+            let flags = u64::from(negotiate(&offer(7, 45), terms).unwrap().flags);
+            assert_eq!(flags & init_flag::EXPORT_SUPPORT != 0, exports);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Scope};
 use std::time::Instant;
 
-use anteros_core::{FileKind, FileSystem, FsError, Ino};
+use anteros_core::{FileKind, FileSystem, FsError, Ino, Writable};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -95,6 +95,7 @@ impl Session {
             passthrough: wants_to_lend && may_lend(),
             write_back: write_len_max.is_some() && options.write_back,
             rings: queues.is_some(),
+            exports: fs.writable().is_none_or(Writable::finds_forgotten),
         };
         let agreed = handshake(&device, terms)?;
         let device = Arc::new(device);

@@ -31,6 +31,7 @@ mod holes;
 mod inspect;
 mod kind;
 mod launches;
+mod layers;
 pub mod layout;
 mod loaded;
 mod log;

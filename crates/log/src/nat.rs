@@ -288,11 +288,16 @@ impl Nat {
     }
 
     /// Counts a number that a record names as used.
-    pub(crate) fn claim(&mut self, nid: u32, ino: u32) -> FsResult<()> {
+    pub(crate) fn claim(&mut self, nid: u32, ino: u32, generation: u32) -> FsResult<()> {
         let entry = self.get(nid)?;
         if entry.ino == 0 {
             self.used = self.used.saturating_add(1);
-            self.set(nid, NatEntry { ino, ..entry });
+            let entry = NatEntry {
+                ino,
+                generation,
+                ..entry
+            };
+            self.set(nid, entry);
         }
         Ok(())
     }

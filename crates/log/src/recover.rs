@@ -759,7 +759,7 @@ impl Replay {
         }
         self.touched.insert(ino);
         if state.nat.get(ino)?.ino == 0 {
-            state.nat.claim(ino, ino)?;
+            state.nat.claim(ino, ino, new.generation)?;
             state.space.take(1)?;
             let attributes = Attributes {
                 size: 0,

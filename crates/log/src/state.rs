@@ -421,7 +421,8 @@ impl State {
             .and_then(|nid| nid.ok_or(FsError::NoSpace));
         let nid = allocated.inspect_err(|_| self.space.give(1))?;
         let owner = if kind == NodeKind::Inode { nid } else { ino };
-        let generation = self.nat.get(nid)?.generation;
+        // What a crash takes had a number as well, which no table says. The versions of checkpoints grow with each mount.
+        let generation = self.nat.get(nid)?.generation.max(self.version as u32);
         self.nat.set(
             nid,
             NatEntry {

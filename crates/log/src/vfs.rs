@@ -11,6 +11,7 @@ use anteros_core::{
 
 use crate::acl;
 use crate::dir::{NAME_MAX, kind_of};
+use crate::layers;
 use crate::layout::{BLOCK_BYTES, Corrupt, ROOT};
 use crate::log::Log;
 use crate::namespace::Birth;
@@ -88,6 +89,15 @@ impl State {
             mtime: attributes.mtime,
             ctime: attributes.ctime,
         })
+    }
+
+    /// An inode that was looked for by its number alone. What has no name any more only those have who hold it already.
+    fn found_again(&mut self, ino: u32) -> FsResult<u32> {
+        let is_gone = self.live(ino)?.inode().attributes.nlink == 0;
+        match is_gone && !self.known.contains_key(&ino) {
+            true => Err(FsError::NotFound),
+            false => Ok(ino),
+        }
     }
 
     /// The attributes of an inode that becomes known.
@@ -238,7 +248,7 @@ impl FileSystem for Log {
         let mut state = self.lock();
         state.shrink();
         let ino = match name {
-            b"." => parent,
+            b"." => state.found_again(parent)?,
             b".." => state.live(parent)?.inode().attributes.parent,
             _ => {
                 let ino = state.named(parent, name)?.ino;
@@ -374,6 +384,15 @@ impl Writable for Log {
     /// But where launches are recorded, each is to read anew.
     fn keeps_cached(&self) -> bool {
         !self.records_launches()
+    }
+
+    fn finds_forgotten(&self) -> bool {
+        true
+    }
+
+    fn generation(&self, ino: Ino) -> u32 {
+        let generation = |ino| Ok(self.lock().live(ino)?.inode().attributes.generation);
+        number(ino).and_then(generation).unwrap_or(0)
     }
 
     fn is_read_in_jumps(&self, ino: Ino) -> bool {
@@ -604,7 +623,7 @@ impl Writable for Log {
             if acl::set(state, ino, name, value, 0)? {
                 return Ok(());
             }
-            state.set_xattr_as(ino, name, value, flags)
+            state.set_xattr_as(ino, name, layers::storable(name, value), flags)
         })
     }
 

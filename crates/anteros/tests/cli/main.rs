@@ -11,6 +11,7 @@ mod killed;
 mod log;
 mod log_compact;
 mod log_eviction;
+mod log_handles;
 mod log_io;
 mod log_judges;
 mod log_launches;
