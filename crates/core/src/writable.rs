@@ -226,6 +226,18 @@ pub trait Writable: FileSystem {
         self.write(file, offset, payload.bytes(), drops_privileges)
     }
 
+    /// As [`write_payload`](Self::write_payload), of what the kernel has kept for a while, of whoever wrote it: through any file that
+    /// is open for writing, and at `offset`, also if that one was opened with `O_APPEND`.
+    fn write_kept(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        self.write_payload(file, offset, payload, drops_privileges)
+    }
+
     /// Called by whoever has answered a write to an inode, if nobody waits for that thread: now there is time to hand
     /// on what was accepted.
     fn hand_on(&self, _ino: Ino) {}

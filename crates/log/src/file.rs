@@ -336,10 +336,10 @@ impl State {
         if data.is_empty() {
             return Ok(0);
         }
-        let end = offset
-            .checked_add(data.len() as u64)
-            .filter(|&end| end <= SIZE_MAX)
-            .ok_or(FsError::TooLarge)?;
+        let room = SIZE_MAX.checked_sub(offset).filter(|&room| room > 0);
+        let room = room.ok_or(FsError::TooLarge)?;
+        let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let end = offset + data.len() as u64;
         if self.staged.contains_key(&ino) {
             return self.stage(ino, offset, data);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anteros_core::{
     AtomicStep, Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError,
-    FsResult, Ino, New, OpenFile, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
+    FsResult, Ino, New, OpenFile, Payload, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
 };
 
 use crate::acl;
@@ -495,6 +495,20 @@ impl Writable for Log {
             }
             state.write(ino, offset, data)
         })
+    }
+
+    fn write_kept(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let file = OpenFile {
+            handle: file.handle & !APPENDS,
+            ..file
+        };
+        self.write(file, offset, payload.bytes(), drops_privileges)
     }
 
     fn flush(&self, _file: OpenFile) -> FsResult<()> {

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use anteros_tests::judge;
 use anteros_tests::trees::Random;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::io::Errno;
 
 use crate::log::{kill_daemon, mount, mounted, unmount};
 use crate::{Workshop, run};
@@ -262,5 +263,103 @@ fn a_read_is_noted_if_nothing_was_since_the_last_change() {
         fs::metadata(&path).unwrap().accessed().unwrap() > SystemTime::now() - hour,
         "it is kept"
     );
+    unmount(&shop, daemon);
+}
+
+/// The kernel takes what it has kept for written unless it is told otherwise.
+#[test]
+fn a_mapping_that_finds_room_for_a_part_is_told() {
+    if !judge::has_fuse() || !judge::has_program("xfs_io") {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let path = shop.path("mnt/file");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let free = || {
+        let found = rustix::fs::statvfs(shop.path("mnt")).unwrap();
+        found.f_bavail * found.f_frsize
+    };
+    let filler = File::create(shop.path("mnt/filler")).unwrap();
+    let chunk = vec![7; 64 << 10];
+    let mut at = 0;
+    while free() > 600 << 10 {
+        filler.write_all_at(&chunk, at).unwrap();
+        at += chunk.len() as u64;
+    }
+    let mut writer = Command::new("xfs_io");
+    writer.args([
+        "-c",
+        "mmap 0 1m",
+        "-c",
+        "mwrite -S 2 0 1m",
+        "-c",
+        "msync -s",
+    ]);
+    let said = run(writer.arg(&path));
+    assert!(said.err.contains("No space left"), "{said:?}");
+    drop(filler);
+    unmount(&shop, daemon);
+}
+
+/// What is written back through a file that was opened to append does not go to the end.
+#[test]
+fn a_mapping_of_who_appends_is_written_where_it_lies() {
+    if !judge::has_fuse() || !judge::has_program("xfs_io") {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let path = shop.path("mnt/file");
+    fs::write(&path, vec![1; 12_288]).unwrap();
+    let mut writer = Command::new("xfs_io");
+    writer.args([
+        "-a",
+        "-c",
+        "mmap 0 12288",
+        "-c",
+        "mwrite -S 2 0 8192",
+        "-c",
+        "msync -s",
+    ]);
+    let said = run(writer.arg(&path));
+    assert_eq!((said.status, &said.err[..]), (Some(0), ""));
+    let mut wanted = vec![2; 8192];
+    wanted.extend([1; 4096]);
+    assert_eq!(fs::metadata(&path).unwrap().len(), wanted.len() as u64);
+    assert!(fs::read(&path).unwrap() == wanted);
+    unmount(&shop, daemon);
+}
+
+/// Nor can ranges be inserted or collapsed: the kernel refuses that before a daemon is asked.
+#[test]
+fn extents_are_not_told_and_files_have_a_largest_size() {
+    const LARGEST: u64 = 2_152_119_418_880;
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let path = shop.path("mnt/file");
+    fs::write(&path, vec![1; 12_288]).unwrap();
+    let file = open(&path, OFlags::empty());
+    for mode in [FallocateFlags::INSERT_RANGE, FallocateFlags::COLLAPSE_RANGE] {
+        assert_eq!(fallocate(&file, mode, 4096, 4096), Err(Errno::OPNOTSUPP));
+    }
+    if judge::has_program("xfs_io") {
+        let said = run(Command::new("xfs_io").args(["-c", "fiemap"]).arg(&path));
+        assert!(said.err.contains("not supported"), "{said:?}");
+    }
+    let too_large = |done: std::io::Result<()>| {
+        let errno = done.unwrap_err().raw_os_error();
+        assert_eq!(errno, Some(Errno::FBIG.raw_os_error()));
+    };
+    too_large(file.set_len(LARGEST + 1));
+    too_large(file.write_all_at(b"x", LARGEST));
+    too_large(fallocate(&file, FallocateFlags::empty(), LARGEST, 1).map_err(Into::into));
+    assert_eq!(file.metadata().unwrap().len(), 12_288);
+    assert_eq!(file.write_at(b"end!", LARGEST - 3).unwrap(), 3);
+    file.set_len(LARGEST).unwrap();
+    let mut end = [0; 8];
+    assert_eq!(file.read_at(&mut end, LARGEST - 3).unwrap(), 3);
+    assert_eq!(&end[..3], b"end");
+    drop(file);
     unmount(&shop, daemon);
 }

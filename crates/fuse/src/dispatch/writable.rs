@@ -303,18 +303,32 @@ impl Writing<'_> {
     /// The only request whose buffer may be kept.
     pub(super) fn write(&self, request: &mut Request, out: &mut [u8]) -> Answer {
         let write: WriteIn = Args(&request.bytes()[size_of::<InHeader>()..]).take()?;
-        let end = WRITE_HEAD_LEN + write.size as usize;
-        if end > request.bytes().len() {
-            return Err(Errno::INVAL);
+        let mut written = self.write_from(request, &write, 0)?;
+        // The kernel takes what it kept for written as a whole, unless it is told of an error.
+        while write.write_flags & WRITE_CACHE != 0 && written < write.size as usize {
+            match self.write_from(request, &write, written)? {
+                0 => return Err(Errno::NOSPC),
+                more => written += more,
+            }
         }
-        let payload = request.payload(WRITE_HEAD_LEN..end).by(self.header.pid);
-        let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
-        let file = self.file(write.fh);
-        let written = self.fs.write_payload(file, write.offset, payload, drops);
-        let written = self.ask(written)?;
         self.sync_written(&write)?;
         self.wrote(self.ino, write.offset.saturating_add(written as u64))?;
         put(out, &counted(written as u64))
+    }
+
+    /// Writes what a request brings from this byte on, and says how many bytes.
+    fn write_from(&self, request: &mut Request, write: &WriteIn, at: usize) -> Answer {
+        let content = WRITE_HEAD_LEN + at..WRITE_HEAD_LEN + write.size as usize;
+        if content.end > request.bytes().len() {
+            return Err(Errno::INVAL);
+        }
+        let payload = request.payload(content).by(self.header.pid);
+        let drops = write.write_flags & WRITE_KILL_SUIDGID != 0;
+        let (file, offset) = (self.file(write.fh), write.offset.saturating_add(at as u64));
+        self.ask(match write.write_flags & WRITE_CACHE {
+            0 => self.fs.write_payload(file, offset, payload, drops),
+            _ => self.fs.write_kept(file, offset, payload, drops),
+        })
     }
 
     /// Syncs what the kernel might not: content that does not go through its cache.
