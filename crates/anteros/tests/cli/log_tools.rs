@@ -397,10 +397,14 @@ fn a_damaged_log_is_repaired() {
     assert_eq!(json["repairs"].as_array().unwrap().len(), 0, "{json}");
     assert!(!json["left"].as_array().unwrap().is_empty(), "{json}");
     let mut daemon = mount(&shop, "");
-    let found = fs::read_dir(shop.path("mnt/lost+found")).unwrap();
-    let found: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(fs::read_to_string(&found[0]).unwrap(), "kept");
+    if judge::is_root() {
+        let found = fs::read_dir(shop.path("mnt/lost+found")).unwrap();
+        let found: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(fs::read_to_string(&found[0]).unwrap(), "kept");
+    } else {
+        judge::missing("what is found again, which is root's");
+    }
     umount(&shop);
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }

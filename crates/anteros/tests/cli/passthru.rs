@@ -86,6 +86,10 @@ fn both_sides_see_at_once_what_is_written() {
         return;
     }
     for way in WAYS {
+        if way.to_string() == "auto" && !judge::is_root() {
+            judge::missing("passthrough by the kernel, which only root's mounts have");
+            continue;
+        }
         let shop = mirror(&format!("--data {way} --timeout 0"));
         let (near, far) = (shop.path("mnt/file"), shop.path("behind/file"));
         let mut writer = File::create(&near).unwrap();
@@ -380,6 +384,10 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
         return;
     }
     for way in WAYS {
+        if way.to_string() == "auto" && !judge::is_root() {
+            judge::missing("passthrough by the kernel, which only root's mounts have");
+            continue;
+        }
         let shop = shop();
         fs::write(shop.path("behind/other"), "as it was").unwrap();
         let mut daemon = shop

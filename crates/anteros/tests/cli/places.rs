@@ -52,9 +52,14 @@ fn what_is_mounted_is_hidden_only_when_that_is_asked_for() {
         );
         assert!(error.contains("--stack"), "{command}: {error}");
     }
-    shop.good("passthru --stack src mnt");
-    assert!(shop.path("mnt/hello").exists());
-    wait_until(|| shop.run("umount mnt").status == Some(0));
+    match judge::is_root() {
+        true => {
+            shop.good("passthru --stack src mnt");
+            assert!(shop.path("mnt/hello").exists());
+            wait_until(|| shop.run("umount mnt").status == Some(0));
+        }
+        false => judge::missing("a mount on a mount, which fusermount3 refuses to make"),
+    }
     assert_eq!(fs::read_to_string(shop.path("mnt/file")).unwrap(), "kept");
     unmount(&shop, daemon);
 }
