@@ -11,6 +11,7 @@ mod daemon;
 mod drawing;
 mod failure;
 mod interrupt;
+mod options;
 mod output;
 mod places;
 mod volume;

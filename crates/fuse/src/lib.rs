@@ -82,7 +82,7 @@ pub use dispatch::{AttributeOrder, AttributeRequest, Loan};
 pub use error::{MountError, UnmountError};
 pub use guardian::{guard, is_guardian};
 pub use init::request_len_limit;
-pub use mount::{MountOptions, unmount};
+pub use mount::{Attributes, MountOptions, unmount};
 pub use notify::Notifier;
 pub use request::{Answered, Operation};
 pub use session::{Session, Unmounter};

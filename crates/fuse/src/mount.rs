@@ -24,9 +24,54 @@ use crate::{MountError, UnmountError};
 
 const HELPER: &str = "fusermount3";
 
+/// Describes what holds of everything in a mount, as mount(8) has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// Tells whether nothing can be changed, also where the file system can be written to.
+    pub read_only: bool,
+    /// Tells whether set-id bits count. Only root can have that.
+    pub suid: bool,
+    /// Tells whether device nodes are devices. Only root can have that.
+    pub dev: bool,
+    /// Tells whether nothing can be run.
+    pub noexec: bool,
+    /// Tells whether reading changes no time.
+    pub noatime: bool,
+}
+
+impl Attributes {
+    /// Returns what mount(2) takes.
+    fn flags(self) -> MountFlags {
+        let each = [
+            (self.read_only, MountFlags::RDONLY),
+            (!self.suid, MountFlags::NOSUID),
+            (!self.dev, MountFlags::NODEV),
+            (self.noexec, MountFlags::NOEXEC),
+            (self.noatime, MountFlags::NOATIME),
+        ];
+        let set = each.into_iter().filter_map(|(on, flag)| on.then_some(flag));
+        set.fold(MountFlags::empty(), |all, flag| all | flag)
+    }
+
+    /// Returns the same in words of mount(8).
+    pub fn words(&self) -> String {
+        let mut words = vec![
+            if self.read_only { "ro" } else { "rw" },
+            if self.suid { "suid" } else { "nosuid" },
+            if self.dev { "dev" } else { "nodev" },
+        ];
+        words.extend(self.noexec.then_some("noexec"));
+        words.extend(self.noatime.then_some("noatime"));
+        words.join(",")
+    }
+}
+
 /// Describes how to mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
+    /// Describes what holds of all in it. Without, root's mount heeds set-id bits and devices where nothing can be written,
+    /// and no other does.
+    pub attributes: Option<Attributes>,
     /// Holds what `mount` and `df` show as the source: usually the image's path.
     pub fs_name: String,
     /// The kind of file system: `mount` shows `fuse.` and this. Empty for plain `fuse`.
@@ -74,6 +119,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         let root = geteuid().is_root();
         Self {
+            attributes: None,
             fs_name: "anteros".into(),
             subtype: "anteros".into(),
             allow_other: root,
@@ -166,13 +212,23 @@ fn mount_directly(
         "" => "fuse".into(),
         subtype => format!("fuse.{subtype}"),
     };
-    let flags = match read_only {
-        true => MountFlags::RDONLY,
-        false => MountFlags::NOSUID | MountFlags::NODEV,
-    };
+    let flags = attributes(options, read_only, read_only).flags();
     rustix::mount::mount(&*options.fs_name, mountpoint, kind, flags, data.as_c_str())
         .map_err(refused)?;
     Ok(device)
+}
+
+/// Returns what holds of all in a mount; `trusted` says whether set-id bits and devices count where nothing is asked for.
+fn attributes(options: &MountOptions, read_only: bool, trusted: bool) -> Attributes {
+    let asked = options.attributes.unwrap_or(Attributes {
+        suid: trusted,
+        dev: trusted,
+        ..Attributes::default()
+    });
+    Attributes {
+        read_only: read_only || asked.read_only,
+        ..asked
+    }
 }
 
 fn mount_through_helper(
@@ -219,8 +275,8 @@ fn start_helper(
 }
 
 fn helper_options(options: &MountOptions, read_only: bool) -> String {
-    let access = if read_only { "ro" } else { "rw" };
-    let mut list = format!("{access},nosuid,nodev,fsname={}", escape(&options.fs_name));
+    let words = attributes(options, read_only, false).words();
+    let mut list = format!("{words},fsname={}", escape(&options.fs_name));
     if !options.subtype.is_empty() {
         list.push_str(",subtype=");
         list.push_str(&escape(&options.subtype));

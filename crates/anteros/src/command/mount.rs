@@ -20,6 +20,7 @@ use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
 use crate::daemon::{Daemon, Workers};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::options::{self, Wishes, Word};
 use crate::output;
 use crate::places;
 
@@ -33,7 +34,7 @@ pub struct Args {
     directory: PathBuf,
 
     /// Through the kernel or not at all
-    #[arg(long, conflicts_with = "fuse")]
+    #[arg(long, conflicts_with_all = FUSE_ONLY)]
     kernel: bool,
 
     /// Through FUSE, even where the kernel could
@@ -47,6 +48,10 @@ pub struct Args {
     /// FUSE: let other users in (root always does)
     #[arg(long)]
     allow_other: bool,
+
+    /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …
+    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::word)]
+    options: Vec<Word>,
 
     #[command(flatten)]
     requests: RequestArgs,
@@ -84,6 +89,21 @@ pub struct Args {
     detach: bool,
 }
 
+/// Options that have no meaning where the kernel mounts.
+const FUSE_ONLY: [&str; 11] = [
+    "fuse",
+    "foreground",
+    "allow_other",
+    "memory",
+    "workers",
+    "no_io_uring",
+    "readahead",
+    "profile",
+    "pin",
+    "neighbours",
+    "strategy",
+];
+
 /// The longest read that a worker answers at once, and its longest request.
 const READ_BYTES: usize = 256 << 10;
 const REQUEST_BYTES: usize = 64 << 10;
@@ -92,6 +112,16 @@ impl Args {
     pub fn run(self) -> Outcome {
         self.image
             .check_order(&self.directory, "mount IMAGE DIRECTORY")?;
+        let wishes = self.wishes();
+        if wishes.read_only == Some(false) {
+            let message = "-o rw: an image can only be read";
+            return Err(Failure::new(Kind::Usage, message)
+                .hint("`anteros log` makes what can be written to"));
+        }
+        if self.kernel && wishes.allow_other {
+            let message = "-o allow_other is for FUSE: what the kernel mounts, all may enter";
+            return Err(Failure::new(Kind::Usage, message));
+        }
         // Whoever mounts it, the image is one that we can read.
         let image = self.open()?;
         if !self.detach {
@@ -120,6 +150,11 @@ impl Args {
         } else {
             background::start(&self.image.image)
         }
+    }
+
+    /// Returns what `-o` asks for.
+    fn wishes(&self) -> Wishes {
+        Wishes::of(self.options.iter().copied())
     }
 
     /// Opens the image for a daemon that stays within the memory it was given.
@@ -171,7 +206,15 @@ impl Args {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let options = std::ffi::CString::new(options.join(","))?;
-        let flags = MountFlags::RDONLY;
+        let attributes = self.wishes().attributes();
+        let each = [
+            (!attributes.suid, MountFlags::NOSUID),
+            (!attributes.dev, MountFlags::NODEV),
+            (attributes.noexec, MountFlags::NOEXEC),
+            (attributes.noatime, MountFlags::NOATIME),
+        ];
+        let set = each.into_iter().filter_map(|(on, flag)| on.then_some(flag));
+        let flags = set.fold(MountFlags::RDONLY, |all, flag| all | flag);
         Ok(mount(
             image,
             &self.directory,
@@ -182,7 +225,12 @@ impl Args {
     }
 
     fn mount_loop(&self, image: &Path) -> Result<(), String> {
-        let options = format!("ro,loop,offset={}", self.image.offset);
+        let attributes = anteros_fuse::Attributes {
+            read_only: true,
+            ..self.wishes().attributes()
+        };
+        let words = attributes.words();
+        let options = format!("{words},loop,offset={}", self.image.offset);
         let mut command = Command::new("mount");
         command
             .args(["-i", "-t", "erofs", "-o", &options])
@@ -209,6 +257,7 @@ impl Args {
             readahead: usize::try_from(self.readahead).ok(),
             ..defaults
         };
+        let options = self.wishes().apply(options);
         self.pin(&mut fs)?;
         let metrics = Metrics::new(self.image.memory, Workers::of(&options));
         let fs = Arc::new(fs);

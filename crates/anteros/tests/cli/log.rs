@@ -136,10 +136,10 @@ fn unmounting_one_of_two_places_waits_for_nobody() {
 fn how_to_compress_is_chosen_for_each_mount() {
     let shop = shop("64M");
     for (wrong, reason) in [
-        ("--codec gzip", "no codec gzip; there are lz4, lzo, zstd"),
+        ("--codec gzip", "possible values: lz4, lzo, zstd"),
         ("-o codec=none", "no codec none; there are lz4"),
         ("-o policy=all", "no policy all; there are none, comp"),
-        ("-o ro", "no option ro; there are mode=NAME, policy=NAME"),
+        ("-o rox", "no option rox; there are mode=NAME, policy=NAME"),
     ] {
         let error = shop.bad(2, &format!("log mount log mnt {wrong}"));
         assert!(error.contains(reason), "{wrong}: {error}");

@@ -22,6 +22,7 @@ mod mapped;
 mod messages;
 mod mirror;
 mod mounts;
+mod options;
 mod passthru;
 mod peer_names;
 mod places;

@@ -16,6 +16,7 @@ use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, Workers, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::options::{self, Wishes, Word};
 use crate::output;
 use crate::places;
 
@@ -88,7 +89,8 @@ pub struct Args {
     #[arg(long)]
     no_atomic_writes: bool,
 
-    /// mode=NAME, policy=NAME, codec=NAME and background-codec=NAME as mount(8) takes them; they count for more than the others
+    /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …; also
+    /// mode=NAME, policy=NAME, codec=NAME and background-codec=NAME, which count for more than the options of these names
     #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = choice)]
     options: Vec<Choice>,
 
@@ -133,6 +135,7 @@ enum Choice {
     Policy(Policy),
     Codec(Codec),
     BackgroundCodec(Codec),
+    Word(Word),
 }
 
 /// A parser of one of some names, which help and completions list.
@@ -163,7 +166,9 @@ fn choice(word: &str) -> Result<Choice, String> {
         Some(("policy", name)) => policy(name).map(Choice::Policy),
         Some(("codec", name)) => codec(name).map(Choice::Codec),
         Some(("background-codec", name)) => codec(name).map(Choice::BackgroundCodec),
-        _ => Err(unknown("option", word, &OPTIONS)),
+        _ => Word::named(word)
+            .map(Choice::Word)
+            .ok_or_else(|| options::unknown(word, &OPTIONS)),
     }
 }
 
@@ -198,8 +203,18 @@ impl Args {
                 Choice::Policy(policy) => self.policy = policy,
                 Choice::Codec(codec) => self.codec = codec,
                 Choice::BackgroundCodec(codec) => self.background_codec = codec,
+                Choice::Word(_) => {}
             }
         }
+    }
+
+    /// Returns what else `-o` asks for.
+    fn wishes(&self) -> Wishes {
+        let words = self.options.iter().filter_map(|choice| match choice {
+            Choice::Word(word) => Some(*word),
+            _ => None,
+        });
+        Wishes::of(words.chain(self.read_only.then_some(Word::ReadOnly(true))))
     }
 
     fn serve(&self) -> Outcome {
@@ -208,7 +223,8 @@ impl Args {
         if let Some(path) = &self.launches {
             check_place(path, &self.directory)?;
         }
-        let device = match self.read_only {
+        let mut wishes = self.wishes();
+        let device = match wishes.is_read_only() {
             true => super::open_unchanging(&self.device)?,
             false => super::open(&self.device)?,
         };
@@ -228,12 +244,13 @@ impl Args {
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             evicts_always: self.evicts_always,
-            read_only: self.read_only,
+            read_only: wishes.is_read_only(),
             ..Options::new(system_clock)
         };
         let log = Log::open_as_possible(device, options)
             .map_err(|error| super::failure(self.device.display(), &error))?;
         if log.is_read_only() {
+            wishes.read_only = Some(true);
             let complaints = log.take_complaints();
             complaints
                 .iter()
@@ -259,6 +276,7 @@ impl Args {
             write_back: false,
             ..defaults
         };
+        let options = wishes.apply(options);
         let fs: Arc<dyn FileSystem> = log.clone();
         let session =
             Session::mount(fs, &self.directory, &options).map_err(daemon::mount_failure)?;
