@@ -247,9 +247,11 @@ impl Ops {
         vec![byte; self.below(max) as usize]
     }
 
-    /// Always enough for the owner, so that who is not root can compare the trees.
+    /// Always enough for the owner, so that who is not root can compare the trees. A set-group-id bit comes
+    /// with execution by the group: file systems differ in when it goes without.
     fn mode(&mut self) -> u32 {
         let mode = 0o700 | self.below(0o7777 + 1) as u32;
+        let mode = mode | (mode & 0o2000) >> 7;
         match self.sets_ids {
             true => mode,
             false => mode & !0o6000,
