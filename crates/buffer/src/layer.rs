@@ -259,6 +259,24 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.write(file, offset, content, drops_privileges)
     }
 
+    /// What is buffered of a file that was opened with `O_APPEND` goes to its end, and this does not.
+    fn write_kept(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let open = self.shared.inode(file.ino)?.open(file.handle)?;
+        if !open.append {
+            return self.write_payload(file, offset, payload, drops_privileges);
+        }
+        self.shared.changing(file.ino, || {
+            let inner = &self.shared.inner;
+            inner.write_kept(open.below, offset, payload, drops_privileges)
+        })
+    }
+
     fn hand_on(&self, ino: Ino) {
         self.shared.hand_on(ino);
     }

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use anteros_core::{
     Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New,
-    OpenFile, Rdev, Seek, StatFs, Timestamp, Writable,
+    OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable,
 };
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
@@ -320,6 +320,22 @@ impl Writable for HostFs {
     ) -> FsResult<usize> {
         let file = self.file_to_write(file, drops_privileges)?;
         file.write(offset, data)
+    }
+
+    /// A descriptor with `O_APPEND` writes to the end, whatever offset it is given: another one is opened.
+    fn write_kept(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let opened = self.file_to_write(file, drops_privileges)?;
+        if !opened.appends() {
+            return opened.write(offset, payload.bytes());
+        }
+        let opened = open::open(self, file.ino, OFlags::WRONLY.bits())?;
+        opened.write(offset, payload.bytes())
     }
 
     fn write_pieces(

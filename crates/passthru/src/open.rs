@@ -79,6 +79,11 @@ impl HostFile {
         self.flags.intersects(OFlags::WRONLY | OFlags::RDWR)
     }
 
+    /// Returns whether all that is written goes to the end.
+    pub fn appends(&self) -> bool {
+        self.flags.contains(OFlags::APPEND)
+    }
+
     /// Returns whether what is written is on the device when the host says that it is written.
     pub fn syncs_writes(&self, data_only: bool) -> bool {
         self.flags.contains(match data_only {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::mirror::{Mirror, WAYS};
 use crate::set_ids::{PLAIN, set_list};
-use crate::wait_until;
+use crate::{run, wait_until};
 
 /// Returns what a program asks for that wants to know only this.
 fn times(path: &Path) -> [(i64, u32); 2] {
@@ -56,6 +56,30 @@ impl Drop for Mapper {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_mapping_of_a_file_that_is_appended_to_is_written_where_it_lies() {
+    if !judge::has_fuse() || !judge::has_program("xfs_io") {
+        return;
+    }
+    for way in WAYS {
+        let source = TempDir::new().unwrap();
+        fs::write(source.path().join("file"), [b'.'; 12_288]).unwrap();
+        let mirror = Mirror::new(source.path(), way, "");
+        let mut writer = Command::new("xfs_io");
+        writer.args(["-a", "-c", "mmap 0 12288", "-c", "pwrite -S 0x43 0 100"]);
+        writer.args(["-c", "mwrite -S 0x41 0 8192", "-c", "msync -s"]);
+        let said = run(writer.arg(mirror.path("file")));
+        assert_eq!((said.status, &said.err[..]), (Some(0), ""), "{way}");
+        let wanted = [&[b'A'; 8192][..], &[b'.'; 4096], &[b'C'; 100]].concat();
+        assert!(fs::read(mirror.path("file")).unwrap() == wanted, "{way}");
+        drop(mirror);
+        assert!(
+            fs::read(source.path().join("file")).unwrap() == wanted,
+            "{way}"
+        );
     }
 }
 
