@@ -25,6 +25,8 @@ const NEAR: u32 = 64;
 
 /// Fewer numbers than these are few.
 const FEW: u32 = 64;
+/// With fewer than these, what needs several may find none.
+const NEXT_TO_NONE: u32 = 8;
 
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
@@ -121,9 +123,14 @@ impl Nat {
             .saturating_sub(freed)
     }
 
-    /// Whether a checkpoint would make many numbers available where few are.
+    /// Whether a checkpoint would make many numbers available where few are, or any where next to none is.
     pub(crate) fn needs_checkpoint(&self) -> bool {
-        self.available() < FEW && self.freed.len() >= FEW as usize
+        let many = match self.available() {
+            0..NEXT_TO_NONE => 1,
+            NEXT_TO_NONE..FEW => FEW / 4,
+            _ => return false,
+        };
+        self.freed.len() >= many as usize
     }
 
     /// How many there may be.

@@ -186,8 +186,8 @@ fn files_that_get_no_name_go_when_they_are_closed() {
     judge(device, tree);
 }
 
-#[test]
-fn numbers_of_nodes_come_back_and_what_finds_none_leaves_nothing() {
+/// A log of 300 nodes at most.
+fn with_few_numbers() -> (Arc<MemoryDevice>, Tree) {
     let device = Arc::new(MemoryDevice::new(vec![0; 64 << 20]));
     let shape = Shape {
         nids: Some(300),
@@ -196,6 +196,12 @@ fn numbers_of_nodes_come_back_and_what_finds_none_leaves_nothing() {
     let writable: Arc<dyn anteros_core::WritableDevice> = device.clone();
     mkfs(&writable, &shape, Caller::default(), &options()).unwrap();
     let tree = Tree(Log::open(device.clone(), plainly()).unwrap());
+    (device, tree)
+}
+
+#[test]
+fn numbers_of_nodes_come_back_and_what_finds_none_leaves_nothing() {
+    let (device, tree) = with_few_numbers();
     let before = free(&tree);
     for round in 0..3 {
         let mut made = 0;
@@ -218,6 +224,19 @@ fn numbers_of_nodes_come_back_and_what_finds_none_leaves_nothing() {
             tree.unlink(&name).unwrap();
         }
         assert_eq!(free(&tree), before, "round {round}");
+    }
+    judge(device, tree);
+}
+
+#[test]
+fn numbers_of_what_is_gone_are_had_again_where_there_are_no_others() {
+    let (device, tree) = with_few_numbers();
+    let is_full = |number: &u32| is(tree.create(&number.to_string()), FsError::NoSpace);
+    let full = (0..).find(is_full).unwrap();
+    assert!(full > 250, "{full}");
+    for number in 0..20 {
+        tree.unlink(&number.to_string()).unwrap();
+        tree.create(&(full + number).to_string()).unwrap();
     }
     judge(device, tree);
 }
