@@ -213,7 +213,7 @@ impl Args {
             .on_answer(move |answered| watcher.answered(answered))
             .on_attribute(move |asked| teller.attribute(asked))
             .on_order(move |order| taker.order(order));
-        let served = daemon::run(session, || {
+        let served = daemon::run(session, faults.clone(), || {
             if self.detach {
                 background::detach().map_err(Failure::os)?;
                 faults.go_to_background();

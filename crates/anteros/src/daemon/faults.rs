@@ -112,6 +112,14 @@ impl Faults {
         self.tell(text);
     }
 
+    /// Tells of what is no fault.
+    pub fn warn(&self, text: &str) {
+        match self.in_background.load(Ordering::Relaxed) {
+            true => log(text),
+            false => output::complain("warning", text),
+        }
+    }
+
     /// Tells whoever listens.
     pub fn tell(&self, text: String) {
         self.say(&text);

@@ -21,6 +21,8 @@ pub mod recording;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use anteros_core::FileSystem;
 use anteros_fuse::{MountError, MountOptions, Session};
@@ -30,9 +32,15 @@ use signal_hook::iterator::Signals;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
 use exposition::ATTRIBUTE;
+use faults::Faults;
 use metrics::Metrics;
 use neighbours::Neighbours;
 use recording::Recording;
+
+/// How long after it was unmounted a mount usually ends, if nobody else has it.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+const ELSEWHERE: &str = "unmounted here, but not elsewhere: another mount namespace, or another directory by a bind mount, \
+                         has the mount still; the daemon serves it until it is unmounted there, too";
 
 /// The threads that answer requests.
 #[derive(Debug, Clone, Copy)]
@@ -118,14 +126,18 @@ impl Daemon {
                 told.map(Recording::told)
                     .or_else(|| is(ATTRIBUTE).then(text))
             });
-        let served = run(session, || stands(&metrics));
+        let served = run(session, metrics.faults.clone(), || stands(&metrics));
         recording.iter().for_each(Recording::finish);
         served
     }
 }
 
 /// Calls `stands`, and serves a mount until it goes away; a signal that asks to stop unmounts it.
-pub fn run(session: Session, stands: impl FnOnce() -> Result<(), Failure>) -> Outcome {
+pub fn run(
+    session: Session,
+    faults: Arc<Faults>,
+    stands: impl FnOnce() -> Result<(), Failure>,
+) -> Outcome {
     if let Some(error) = session.unguarded() {
         let text =
             "should this daemon be killed, whoever reads may wait until the connection is aborted";
@@ -134,15 +146,21 @@ pub fn run(session: Session, stands: impl FnOnce() -> Result<(), Failure>) -> Ou
     let unmounter = session.unmounter();
     let mut signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
     let handle = signals.handle();
+    let (serves, is_over) = channel::<()>();
     let waiter = std::thread::spawn(move || {
         for _ in &mut signals {
-            if let Err(error) = unmounter.unmount() {
-                output::complain("error", error);
+            match unmounter.unmount() {
+                Err(error) => faults.warn(&error.to_string()),
+                Ok(()) if is_over.recv_timeout(ENDS_WITHIN) == Err(RecvTimeoutError::Timeout) => {
+                    faults.warn(ELSEWHERE);
+                }
+                Ok(()) => {}
             }
         }
     });
     stands()?;
     let served = session.run();
+    drop(serves);
     handle.close();
     let _ = waiter.join();
     served.map_err(Failure::os)?;

@@ -2,15 +2,16 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anteros_tests::disk::{Disk, Kind};
 use anteros_tests::judge;
 
 use crate::log_resize::Loop;
-use crate::{Workshop, is_mounted, run, wait_until};
+use crate::{Signal, Workshop, is_mounted, kill, run, wait_until};
 
 /// A small tmpfs on the directory `full`, and a directory `mnt`. It says so if that cannot be.
 fn small_disk(size: &str) -> Option<Workshop> {
@@ -131,4 +132,36 @@ fn a_mirror_that_has_lost_something_says_so() {
         assert_eq!(said.matches(&wanted).count(), 1, "{form}: {said}");
         assert!(!is_mounted(&shop.path("mnt")));
     }
+}
+
+#[test]
+fn a_mount_that_others_have_is_served_on_and_the_daemon_says_so() {
+    if !judge::has_fuse() || !judge::is_root() || !judge::has_program("unshare") {
+        return judge::missing("mount namespaces (only root makes them)");
+    }
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    fs::write(shop.path("src/file"), "content").unwrap();
+    let mut daemon = shop.heeding("passthru --foreground src mnt");
+    let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
+    let copied = shop.path("mnt/file");
+    wait_until(|| copied.exists());
+    let mut others = Command::new("unshare");
+    others.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    others.arg("until read line; do :; done; cat \"$0\"");
+    let others = others.arg(&copied).stdin(Stdio::piped());
+    let mut others = others.stdout(Stdio::piped()).spawn().unwrap();
+    let namespace = |pid| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    wait_until(|| namespace(others.id()) != namespace(std::process::id()));
+
+    kill(&daemon, Signal::TERM);
+    let mut said = BufReader::new(daemon.stderr.take().unwrap()).lines();
+    let said = said.find(|line| line.as_ref().unwrap().contains("another mount namespace"));
+    assert!(said.is_some());
+    assert!(!copied.exists());
+    others.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let found = others.wait_with_output().unwrap();
+    assert_eq!(found.stdout, b"content");
+    // The namespace has gone, and the mount with it.
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }

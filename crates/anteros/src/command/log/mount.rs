@@ -302,7 +302,7 @@ impl Args {
             let watch = watch.clone();
             move || keep(&log, &watch, &faults, (*launches).as_ref(), &stopped)
         });
-        let served = daemon::run(session, || {
+        let served = daemon::run(session, faults.clone(), || {
             if self.detach {
                 background::detach().map_err(Failure::os)?;
                 faults.go_to_background();
