@@ -10,6 +10,9 @@ use rustix::process::geteuid;
 use super::faults::Faults;
 use super::latencies::Latencies;
 
+/// Has the memory of the process as the kernel counts it.
+const STATUS: &str = "/proc/self/status";
+
 /// The attribute of the root directory whose value is the text.
 pub const ATTRIBUTE: &str = "user.anteros.metrics";
 
@@ -52,11 +55,12 @@ impl Exposition {
         let pid = std::process::id().to_string();
         let namespace = pid_namespace().unwrap_or_default();
         self.info(PROCESS, &[("pid", &pid), ("namespace", &namespace)]);
-        for (field, name) in [
-            ("VmRSS", "resident_bytes"),
-            ("VmHWM", "resident_peak_bytes"),
+        let peak = process_bytes(STATUS, "VmHWM:");
+        for (name, bytes) in [
+            ("resident_bytes", resident_bytes()),
+            ("resident_peak_bytes", peak),
         ] {
-            if let Some(bytes) = process_bytes(field) {
+            if let Some(bytes) = bytes {
                 self.gauge(name, bytes as f64);
             }
         }
@@ -125,10 +129,48 @@ pub fn pid_namespace() -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// A field of the process's status that counts kilobytes.
-fn process_bytes(field: &str) -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+/// Memory of the process. A page that is mapped at several addresses, as those of a
+/// [`RollingWindow`](anteros_codec::RollingWindow) are, counts once; `VmRSS` and `VmHWM` count each address.
+fn resident_bytes() -> Option<u64> {
+    let status = |field| process_bytes(STATUS, field);
+    // Its share of each page: of one that nobody else has mapped, the page.
+    let shared = process_bytes("/proc/self/smaps_rollup", "Pss_Shmem:");
+    let shared = shared.or_else(|| status("RssShmem:"))?;
+    Some(status("RssAnon:")? + status("RssFile:")? + shared)
+}
+
+/// A field that counts kilobytes.
+fn process_bytes(file: &str, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(file).ok()?;
     let line = status.lines().find(|line| line.starts_with(field))?;
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use anteros_codec::{Effort, Lz4Encoder, RollingWindow};
+
+    use super::*;
+
+    #[test]
+    fn pages_that_lie_at_several_addresses_count_once() {
+        let content = vec![0; 32 << 20];
+        let mut stream = vec![0; 256 << 10];
+        let mut encoder = Lz4Encoder::new(Effort::Fast).unwrap();
+        let block = encoder.encode(&content, &mut stream).unwrap();
+        assert_eq!(block.consumed, content.len());
+        stream.truncate(block.written);
+        drop(content);
+        let mut window = RollingWindow::new(32 << 20, stream.len()).unwrap();
+        window
+            .decode(&stream, (32 << 20) - 16, &mut [0; 16])
+            .unwrap();
+        let by_address = process_bytes(STATUS, "VmRSS:").unwrap();
+        let by_page = resident_bytes().unwrap();
+        assert!(
+            by_page + (24 << 20) < by_address,
+            "{by_page} of {by_address}"
+        );
+    }
 }
