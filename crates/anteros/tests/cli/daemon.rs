@@ -65,7 +65,7 @@ impl Drop for Mounted {
 fn shop() -> Option<Workshop> {
     judge::has_fuse().then(|| {
         let shop = Workshop::new();
-        shop.good("mkfs image src -zlz4hc,9");
+        shop.good("mkfs image src -zlz4hc,9 -C4096");
         fs::create_dir(shop.path("mnt")).unwrap();
         shop
     })
