@@ -398,7 +398,7 @@ mount --rbind dev /dev
 ! dd if=mirror/sub/text of=/dev/null bs=1 count=1 2>/dev/null
 cat
 ./anteros umount mirror
-until ./anteros umount mnt 2>/dev/null; do sleep 0.1; done
+until ./anteros umount mnt 2>/dev/null; do test -x anteros; sleep 0.1; done
 ";
 
 /// A daemon in the background is no child of ours: it and its guardian are found by their program.
