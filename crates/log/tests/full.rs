@@ -87,3 +87,15 @@ fn a_walk_keeps_to_the_ceiling() {
         "{held} bytes are held, but {ceiling} may be"
     );
 }
+
+#[test]
+fn nearly_all_that_is_free_can_be_promised() {
+    for size in [64 * MIB, 512 * MIB] {
+        let tree = open_plainly(device(size));
+        let stat = tree.0.statfs().unwrap();
+        let free = stat.blocks_available * u64::from(stat.block_size);
+        tree.create("f").unwrap();
+        tree.allocate("f", 0, free / 100 * 98, 0).unwrap();
+        assert_eq!(tree.attr("f").unwrap().size, free / 100 * 98);
+    }
+}

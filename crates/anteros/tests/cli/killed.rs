@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anteros_tests::judge;
 use anteros_tests::trees::{Random, words};
 use rustix::fs::{Mode, OFlags, minor, open, stat, syncfs};
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::log::{shop as log_shop, umount};
 use crate::{Signal, Workshop, is_mounted, kill, run, wait_until};
@@ -42,11 +43,15 @@ impl Watchdog {
         let abort = format!("/sys/fs/fuse/connections/{connection}/abort");
         // Opened now, it can mean no other mount later.
         let abort = File::options().write(true).open(abort).ok();
+        let directory = directory.to_owned();
         let (done, ended): (_, Receiver<()>) = channel();
         let waits = thread::spawn(move || {
             let frozen = ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
-            if frozen {
-                abort.map(|mut abort| abort.write_all(b"1"));
+            match abort {
+                Some(mut abort) if frozen => drop(abort.write_all(b"1")),
+                // Without fusectl, by what `umount -f` does.
+                None if frozen => drop(unmount(&directory, UnmountFlags::FORCE)),
+                _ => {}
             }
             frozen
         });
@@ -240,6 +245,40 @@ fn launch(program: &Path, has_ended: &AtomicBool) {
         if !started.is_ok_and(|status| status.success()) {
             return;
         }
+    }
+}
+
+/// Processes that guard the mount here: such a process is named so, and its arguments end with the mount.
+fn guardians(mount: &Path) -> usize {
+    let ends = format!("{}\0", mount.canonicalize().unwrap().display());
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let arguments =
+        processes.filter_map(|process| fs::read_to_string(process.join("cmdline")).ok());
+    arguments
+        .filter(|line| line.starts_with("anteros-guardian\0") && line.ends_with(&ends))
+        .count()
+}
+
+#[test]
+fn each_daemon_has_a_guardian_as_long_as_it_lives() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = log_shop("32M");
+    shop.good("mkfs --quiet image src");
+    let place = shop.path("mnt");
+    for command in [
+        "mount --fuse image mnt",
+        "passthru src mnt",
+        "log mount log mnt",
+    ] {
+        let mut daemon = mount(&shop, command);
+        wait_until(|| guardians(&place) == 1);
+        umount(&shop);
+        assert_eq!(daemon.wait().unwrap().code(), Some(0), "{command}");
+        wait_until(|| guardians(&place) == 0);
     }
 }
 
