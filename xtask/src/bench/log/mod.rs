@@ -10,6 +10,7 @@
 pub(in crate::bench) mod ageing;
 mod goals;
 mod memory;
+mod names;
 mod recovery;
 mod sqlite;
 pub(super) mod system;
@@ -35,13 +36,14 @@ use system::System;
 /// A part of the benchmark: its name and what runs it.
 pub(super) type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("traces", traces::traces),
     ("throughput", throughput::throughput),
     ("sqlite", sqlite::sqlite),
     ("ageing", ageing::ageing),
     ("recovery", recovery::recovery),
     ("memory", memory::memory),
+    ("names", names::names),
 ];
 
 /// States what everybody is measured by.
