@@ -275,7 +275,7 @@ mod tests {
             ..TERMS
         };
         let answer = negotiate(&offer(7, 45), terms).unwrap();
-        let flags = u64::from(answer.flags);
+        let flags = u64::from(answer.flags) | u64::from(answer.flags2) << 32;
         assert_eq!((answer.max_write, answer.max_pages), (1 << 20, 256));
         assert_eq!(flags & ONLY_TO_READ, 0);
         assert_eq!(flags & WANTED_TO_WRITE, WANTED_TO_WRITE);

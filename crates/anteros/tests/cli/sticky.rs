@@ -219,7 +219,7 @@ fn names_of_broken_files_are_told_to_root_alone() {
         return;
     }
     let shop = Workshop::new();
-    shop.good("mkfs image src -zlz4hc,9");
+    shop.good("mkfs image src -zlz4hc,9 -C4096");
     fs::create_dir(shop.path("mnt")).unwrap();
     let image = OpenOptions::new().write(true).open(shop.path("image"));
     image.unwrap().write_all_at(&[0xff; 4096], 4096).unwrap();

@@ -148,7 +148,7 @@ fn pclusters_larger_than_their_extent() {
     let image = first_length(Fixture::read(FIXED), 4 << 28 | 20_000);
     check_finds(
         &image,
-        "the extent at 0 is compressed to 20000 bytes, more than its 16384",
+        "the extent at 0 is compressed to 20000 bytes, more blocks than its 16384 bytes fill",
     );
 }
 

@@ -226,7 +226,7 @@ fn pclusters_larger_than_their_extent() {
     let image = Fixture::read(BIG).compact(FILE, |inode| inode.i_size = 12288.into());
     check_finds(
         &image,
-        "the extent at 0 is compressed to 16384 bytes, more than its 12288",
+        "the extent at 0 is compressed to 16384 bytes, more blocks than its 12288 bytes fill",
     );
 }
 
