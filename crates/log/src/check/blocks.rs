@@ -143,8 +143,7 @@ impl Checker {
                 Some(other) => {
                     other.is_shared = true;
                     let owner = other.owner.ino;
-                    let text =
-                        format_args!("{what}: belongs to something else as well, inode {owner}");
+                    let text = format!("{what}: belongs to something else as well, inode {owner}");
                     self.note_at(Place::Inode(ino), text);
                 }
                 None => {
@@ -156,7 +155,7 @@ impl Checker {
                 }
             }
             if !self.state.segments.segment(segment).is_valid(at as u16) {
-                let text = format_args!("{what}: segment {segment} does not count it as valid");
+                let text = format!("{what}: segment {segment} does not count it as valid");
                 self.note_at(Place::Inode(ino), text);
             }
         }
@@ -192,17 +191,17 @@ impl Checker {
             self.report.data_blocks += u64::from(*claimed == 0);
             self.report.packed_blocks += u64::from(*claimed == 0);
             if *claimed >> slot & 1 == 1 {
-                let text = format_args!("{what}: the slot belongs to something else as well");
+                let text = format!("{what}: the slot belongs to something else as well");
                 self.note_at(Place::Inode(ino), text);
             }
             *claimed |= 1 << slot;
             if let Some(Some(other)) = claims.plain.get(index) {
                 let owner = other.owner.ino;
-                let text = format_args!("{what}: the block belongs to inode {owner} as well");
+                let text = format!("{what}: the block belongs to inode {owner} as well");
                 self.note_at(Place::Inode(ino), text);
             }
             if !self.state.is_occupied(block, slot) {
-                let text = format_args!("{what}: the block state table does not count it as valid");
+                let text = format!("{what}: the block state table does not count it as valid");
                 self.note_at(Place::Inode(ino), text);
             }
         }
@@ -226,7 +225,7 @@ impl Checker {
             }
             if (valid != 0) != is_valid {
                 let (kind, counts) = (entry.kind, entry.is_valid(index));
-                let text = format_args!(
+                let text = format!(
                     "slots {valid:#x} count as valid, but in segment {segment}, kind {kind}, it is so: {counts}"
                 );
                 self.note(&place, text);
@@ -275,7 +274,7 @@ impl Checker {
             });
             if !agrees {
                 let (Owner { ino, lblk }, block) = (owner, claims.start + u64::from(index));
-                let text = format_args!(
+                let text = format!(
                     "its summary says that block {block} is inode {ino}'s, number {lblk}, which it is not"
                 );
                 self.note(format_args!("segment {segment}"), text);

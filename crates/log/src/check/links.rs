@@ -88,7 +88,7 @@ impl Checker {
 
     fn note_dangling(&mut self, edge: Edge) {
         let ino = edge.ino;
-        let text = format_args!("names inode {ino}, which is not there");
+        let text = format!("names inode {ino}, which is not there");
         self.note_at(Place::Position(edge.parent, edge.position), text);
     }
 
@@ -130,14 +130,14 @@ impl Checker {
         }
         let (stated, counted) = (about.blocks, about.counted);
         if stated != counted && about.marks & About::TORN == 0 {
-            let text = format_args!("says that it takes {stated} blocks, but takes {counted}");
+            let text = format!("says that it takes {stated} blocks, but takes {counted}");
             self.note_at(place(), text);
         }
     }
 
     fn note_links(&mut self, about: &About, counted: u64) {
         let stated = about.nlink;
-        let text = format_args!("says that it has {stated} links, but has {counted}");
+        let text = format!("says that it has {stated} links, but has {counted}");
         self.note_at(Place::Inode(about.ino), text);
     }
 
@@ -152,12 +152,12 @@ impl Checker {
         }
         if met.names == 1 && !met.is_at_home && about.ino != ROOT {
             let parent = about.parent;
-            let text = format_args!("says that it lies in directory {parent}, but does not");
+            let text = format!("says that it lies in directory {parent}, but does not");
             self.note_at(place(), text);
         }
         let (stated, counted) = (about.entries, about.names);
         if u64::from(stated) != counted && about.is_listed() {
-            let text = format_args!("says that it has {stated} names, but has {counted}");
+            let text = format!("says that it has {stated} names, but has {counted}");
             self.note_at(place(), text);
         }
     }

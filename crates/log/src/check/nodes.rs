@@ -121,7 +121,7 @@ impl Checker {
         let Wanted { nid, ino, .. } = *wanted;
         self.report.nodes += 1;
         if self.nids.add(nid) {
-            let text = format_args!("node {nid} belongs to something else as well");
+            let text = format!("node {nid} belongs to something else as well");
             self.note_inode(ino, text);
             return Ok(());
         }
@@ -375,9 +375,8 @@ impl Checker {
             if let Some(block) = pointer.block() {
                 let size = of.size;
                 if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
-                    let text = format_args!(
-                        "has a block {lblk} behind its end at {size}, in block {block}"
-                    );
+                    let text =
+                        format!("has a block {lblk} behind its end at {size}, in block {block}");
                     self.note_inode(of.ino, text);
                 }
             }
