@@ -55,11 +55,10 @@ impl Exposition {
         let pid = std::process::id().to_string();
         let namespace = pid_namespace().unwrap_or_default();
         self.info(PROCESS, &[("pid", &pid), ("namespace", &namespace)]);
-        let peak = process_bytes(STATUS, "VmHWM:");
-        for (name, bytes) in [
-            ("resident_bytes", resident_bytes()),
-            ("resident_peak_bytes", peak),
-        ] {
+        let resident = resident_bytes();
+        // The kernel's counters lag behind a little, and it may be at its peak now.
+        let peak = process_bytes(STATUS, "VmHWM:").max(resident);
+        for (name, bytes) in [("resident_bytes", resident), ("resident_peak_bytes", peak)] {
             if let Some(bytes) = bytes {
                 self.gauge(name, bytes as f64);
             }
