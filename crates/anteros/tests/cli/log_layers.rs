@@ -107,15 +107,24 @@ fn agree(shop: &Workshop, [one, other]: [&str; 2]) {
     }
 }
 
+/// Tells whether a log can be mounted below overlayfs here, and says so if it cannot.
+fn has_layers() -> bool {
+    if !judge::has_fuse() {
+        return false;
+    }
+    let kinds = fs::read_to_string("/proc/filesystems").unwrap();
+    let has = judge::is_root() && kinds.contains("\toverlay\n");
+    if !has {
+        judge::missing("overlayfs (only root can mount it)");
+    }
+    has
+}
+
 /// Tests that what overlayfs does on tmpfs it does on a log, also when both are mounted anew in between.
 #[test]
 fn a_log_is_an_upper_directory() {
-    if !judge::has_fuse() {
+    if !has_layers() {
         return;
-    }
-    let kinds = fs::read_to_string("/proc/filesystems").unwrap();
-    if !judge::is_root() || !kinds.contains("\toverlay\n") {
-        return judge::missing("overlayfs (only root can mount it)");
     }
     let (shop, mut daemon) = mounted("64M");
     fs::create_dir(shop.path("plain")).unwrap();
@@ -153,12 +162,8 @@ fn a_log_is_an_upper_directory() {
 /// Both layers in one log, mounted anew in between.
 #[test]
 fn a_log_is_both_layers() {
-    if !judge::has_fuse() {
+    if !has_layers() {
         return;
-    }
-    let kinds = fs::read_to_string("/proc/filesystems").unwrap();
-    if !judge::is_root() || !kinds.contains("\toverlay\n") {
-        return judge::missing("overlayfs (only root can mount it)");
     }
     let (shop, mut daemon) = mounted("64M");
     fs::create_dir(shop.path("mnt.merged")).unwrap();
