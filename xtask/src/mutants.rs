@@ -18,9 +18,9 @@ use crate::Outcome;
 use crate::run::{cargo, output, words};
 
 const PLACE: &str = "target/mutants";
-/// What is put in front of each statement asks this.
+/// The question that is put in front of each statement.
 const QUESTION: &str = r#"
-/// Whether the statement with this number is left out.
+/// Tells whether the statement with this number is left out.
 pub(crate) fn is_left_out(number: u32) -> bool {
     static LEFT_OUT: std::sync::LazyLock<Option<u32>> = std::sync::LazyLock::new(|| {
         std::env::var("ANTEROS_MUTANT").ok()?.parse().ok()
@@ -236,7 +236,7 @@ fn instrument_text(file: &str, text: &str, statements: &mut Vec<Statement>) -> S
     changed
 }
 
-/// Whether a line is a statement of those that are looked for, and nothing else.
+/// Tells whether a line is a statement of those that are looked for, and nothing else.
 fn can_be_left_out(line: &str) -> bool {
     if is_bare_lock(line) {
         return true;
@@ -271,7 +271,7 @@ fn can_be_left_out(line: &str) -> bool {
         })
 }
 
-/// Whether a path of fields and methods ends in a name, and not in a longer one.
+/// Tells whether a path of fields and methods ends in a name, and not in a longer one.
 fn ends_in(path: &str, name: &str) -> bool {
     path.strip_suffix(name)
         .is_some_and(|before| before.is_empty() || before.ends_with(['.', ':']))

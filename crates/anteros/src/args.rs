@@ -132,7 +132,7 @@ impl ImageArgs {
     }
 }
 
-/// What is said of a directory that stands where an image should.
+/// The failure where a directory stands in the place of an image.
 pub fn swapped(directory: &Path, usage: &str) -> Failure {
     let message = format!("{}: is a directory, not an image", directory.display());
     Failure::new(Kind::Usage, message).hint(format_args!("the image comes first: anteros {usage}"))

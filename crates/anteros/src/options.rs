@@ -1,4 +1,4 @@
-//! What `-o` says, as mount(8) takes it.
+//! The options of `-o`, as mount(8) takes them.
 
 use anteros_fuse::{Attributes, MountOptions};
 
@@ -12,7 +12,7 @@ pub enum Word {
     Atime(bool),
     AllowOther,
     DefaultPermissions,
-    /// What says that all is as it is anyway, or is for others to heed.
+    /// An option that changes nothing here, or is for others to heed.
     Nothing,
 }
 
@@ -58,7 +58,7 @@ pub fn unknown(name: &str, others: &[&str]) -> String {
     format!("there is no option {name}; there are {}", known.join(", "))
 }
 
-/// What all options together ask for.
+/// The sum of all options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wishes {
     /// Nothing is to be written, or something is; `None` if that was not said.

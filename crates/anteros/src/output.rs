@@ -71,7 +71,7 @@ pub fn progress(quiet: bool, verb: &'static str) -> ProgressBar {
     bar
 }
 
-/// What a line of progress looks like: the bar takes what the numbers leave, so that it never wraps.
+/// The form of a line of progress: the bar takes what the numbers leave, so that it never wraps.
 fn style() -> ProgressStyle {
     let template = "{msg} [{wide_bar}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
     let style = ProgressStyle::with_template(template).expect("a valid template");

@@ -1,4 +1,4 @@
-//! How much there is to read of an image, for whoever waits and wants to know before it begins.
+//! The amount that is to be read of an image, known before reading begins.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

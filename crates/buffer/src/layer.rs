@@ -259,7 +259,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
         self.shared.write(file, offset, content, drops_privileges)
     }
 
-    /// What is buffered of a file that was opened with `O_APPEND` goes to its end, and this does not.
+    /// Buffered content of a file that was opened with `O_APPEND` goes to its end; this content does not.
     fn write_kept(
         &self,
         file: OpenFile,

@@ -169,13 +169,13 @@ pub trait Writable: FileSystem {
         false
     }
 
-    /// Whether an inode that is there is found by its number also when it was forgotten, or this is another mount: by a lookup of
+    /// Tells whether an inode that is there is found by its number also when it was forgotten, or this is another mount: by a lookup of
     /// `.`. Its [`generation`](Self::generation) tells it from others that had the number.
     fn finds_forgotten(&self) -> bool {
         false
     }
 
-    /// Which of the inodes that ever had the number of this one it is.
+    /// The generation of an inode: it tells apart those that ever had its number.
     fn generation(&self, _ino: Ino) -> u32 {
         0
     }

@@ -61,7 +61,7 @@ pub trait FileLender: Send + Sync {
     /// An open file of the inode is released.
     fn take_back(&self, ino: Ino, writes: bool);
 
-    /// Whether a file of the inode is lent to one who writes.
+    /// Tells whether a file of the inode is lent to one who writes.
     fn is_written(&self, ino: Ino) -> bool;
 
     /// What was decided of an inode.
@@ -591,7 +591,7 @@ impl Dispatcher {
         files.map(WriteBack::now).unwrap_or_default()
     }
 
-    /// What LOOKUP and READDIRPLUS say of an inode, whose attributes were asked for since a moment; `None` for the one without
+    /// The entry that LOOKUP and READDIRPLUS give of an inode, whose attributes were asked for since a moment; `None` for the one without
     /// a node number.
     fn entry(&self, attr: &Attr, since: Moment) -> Option<EntryOut> {
         let trusted_for = self.attributes_trusted_for(attr.ino);
@@ -605,7 +605,7 @@ impl Dispatcher {
         })
     }
 
-    /// Which of the inodes that have the number of this one the kernel is told of.
+    /// The generation that the kernel is told of: it tells apart inodes with one number.
     fn generation(&self, attr: &Attr, since: Moment) -> u64 {
         match (&self.write_back, self.fs.writable()) {
             (Some(files), _) => files.introduce(attr, since),

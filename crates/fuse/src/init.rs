@@ -58,7 +58,7 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
     | init_flag::INIT_EXT
     | init_flag::CREATE_SUPP_GROUP;
 
-/// What of [`WANTED`] is for a file system that never changes: to do without opens, and direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be
+/// The part of [`WANTED`] that is for a file system that never changes: to do without opens, and direct access that nobody waits for. After a write of that kind, the kernel neither syncs a file that was opened to be
 /// synced, nor drops the old content that it has cached.
 const ONLY_TO_READ: u64 =
     init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT | init_flag::ASYNC_DIO;
@@ -88,7 +88,7 @@ pub struct Terms {
     pub write_back: bool,
     /// Whether requests may come over io_uring.
     pub rings: bool,
-    /// Whether inodes are found that were forgotten, for file handles.
+    /// Tells whether inodes are found that were forgotten, for file handles.
     pub exports: bool,
 }
 

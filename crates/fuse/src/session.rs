@@ -34,7 +34,7 @@ use crate::waiting::{self, Limits, Waiting, WaitingRoom};
 /// Told of every answer.
 type AnswerHook = Box<dyn Fn(&Answered) + Send + Sync>;
 
-/// What a request asked for, and since when.
+/// The wish of a request, and its time of arrival.
 type Watch = (Option<Answered>, Instant);
 
 /// A mounted file system.

@@ -77,7 +77,7 @@ pub struct Image {
 /// Metadata is read and cached in runs of so many bytes.
 const META_CHUNK: u64 = 4 << 10;
 
-/// What a medium loses at a time, where it does not say so itself.
+/// The bytes that a medium loses at a time, where it does not say so itself.
 const FAULTY_BLOCK: u64 = 4 << 10;
 
 /// The most bytes of metadata in the cache.

@@ -256,7 +256,7 @@ fn judge(whole: &Whole, image: &Image, block: u64, lost: usize) {
     );
 }
 
-/// What can be read is extracted, and what cannot be is told.
+/// All that can be read is extracted, and the rest is told.
 fn take_out(whole: &Whole, image: &Image, block: u64, lost: usize) {
     let place = tempfile::tempdir().unwrap();
     let options = ExtractOptions {

@@ -1,4 +1,4 @@
-//! What overlayfs keeps in extended attributes of its upper directory.
+//! Extended attributes that overlayfs keeps in its upper directory.
 
 /// Names of the attribute in which it keeps where something was copied up from: a file handle behind a head.
 const ORIGINS: [&[u8]; 2] = [b"trusted.overlay.origin", b"user.overlay.origin"];

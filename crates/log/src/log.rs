@@ -174,7 +174,7 @@ impl Log {
         self.recovery
     }
 
-    /// Whether nothing can be changed from the beginning.
+    /// Tells whether nothing can be changed from the beginning.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }

@@ -123,7 +123,7 @@ impl Nat {
             .saturating_sub(freed)
     }
 
-    /// Whether a checkpoint would make many numbers available where few are, or any where next to none is.
+    /// Tells whether a checkpoint would make many numbers available where few are, or any where next to none is.
     pub(crate) fn needs_checkpoint(&self) -> bool {
         let many = match self.available() {
             0..NEXT_TO_NONE => 1,

@@ -24,12 +24,12 @@ use crate::state::State;
 /// Segments that are asked for when a log is opened and the device is full: some were reserved before.
 const ASKED_MAX: usize = 1024;
 
-/// What of the device's room is reserved.
+/// The room of the device that is reserved.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Whether there is anything to reserve.
+    /// Tells whether there is anything to reserve.
     is_active: bool,
-    /// Whether the device had no more when it was asked last.
+    /// Tells whether the device had no more when it was asked last.
     is_full: bool,
     /// Blocks of the segment table and of the block state table with both their copies.
     segment_table: BTreeSet<u32>,
@@ -164,12 +164,12 @@ impl State {
         }
     }
 
-    /// Whether there is room for what goes to the holes of a segment in use.
+    /// Tells whether there is room for what goes to the holes of a segment in use.
     pub(crate) fn is_backed(&mut self, segment: u32) -> bool {
         !self.room.is_active || self.back_segment(segment).is_ok()
     }
 
-    /// Whether the room of a segment that was emptied may go back to the device, which it then does.
+    /// Tells whether the room of a segment that was emptied may go back to the device, which it then does.
     pub(crate) fn gives_back(&mut self, segment: u32) -> bool {
         if !self.room.is_active {
             return true;

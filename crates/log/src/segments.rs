@@ -229,7 +229,7 @@ pub(crate) struct Segments {
     free: BTreeSet<u32>,
     /// Segments that are free as well, but that the device may have no room for: see [`room`](crate::room).
     bare: BTreeSet<u32>,
-    /// Whether the device had no room for one of them when it was asked last.
+    /// Tells whether the device had no room for one of them when it was asked last.
     is_store_full: bool,
     emptied: BTreeSet<u32>,
     /// Where to look for a free segment first, so that all wear alike.
@@ -384,7 +384,7 @@ impl Segments {
         behind.chain(self.bare.range(..self.cursor)).copied()
     }
 
-    /// How many these are.
+    /// Their number.
     pub(crate) fn bare_count(&self) -> u32 {
         self.bare.len() as u32
     }

@@ -14,7 +14,7 @@ pub(crate) struct Space {
     limit: u64,
     /// Up to where the device has room for it, for sure.
     backed: u64,
-    /// Whether the device has no more.
+    /// Tells whether the device has no more.
     is_store_full: bool,
     used: u64,
     /// Of the used ones: those that are promised and hold nothing yet.

@@ -120,7 +120,7 @@ pub(crate) struct State {
     pub(crate) futile: Option<(u32, u32, u64)>,
     /// The one that is being cleaned.
     pub(crate) victim: Option<u32>,
-    /// What of the device's room is taken.
+    /// The room of the device that is reserved.
     pub(crate) room: Room,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,

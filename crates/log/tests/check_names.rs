@@ -1,4 +1,4 @@
-//! What checking logs with very many names reads, and what it takes of the heap: every allocation counts against a limit,
+//! Reads and heap of checking logs with very many names: every allocation counts against a limit,
 //! beyond which the process ends.
 
 mod support;
@@ -31,7 +31,7 @@ fn counted(bytes: u64) -> Shared {
     device
 }
 
-/// What a check finds, and how many bytes it reads.
+/// The findings of a check, and the bytes that it reads.
 fn checked(device: &Shared) -> (Report, u64) {
     let before = device.counts().read_bytes;
     let limit = HEAP.allocated() + MEMORY_BYTES + REST_BYTES;

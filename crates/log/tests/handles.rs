@@ -5,7 +5,7 @@ mod support;
 use anteros_core::{FileSystem, FsError, FsResult, Ino, Writable};
 use support::*;
 
-/// What a file handle holds.
+/// The content of a file handle.
 type Handle = (Ino, u32);
 
 fn handle(tree: &Tree, path: &str) -> Handle {
@@ -53,7 +53,7 @@ fn a_handle_outlives_the_mount() {
     assert_eq!(find(&tree, handles[1]).unwrap(), handles[1].0);
 }
 
-/// What has no name is found by those alone who hold it.
+/// A file without a name is found only by those who hold it.
 #[test]
 fn a_handle_does_not_bring_back_what_was_removed() {
     let tree = open(device(64 * MIB));

@@ -184,7 +184,7 @@ fn heads(image: &Image, inode: &Inode, parts: &mut Vec<(Part, Range<usize>)>) {
     }
 }
 
-/// Where the content lies.
+/// The place of the content.
 fn content(image: &Image, inode: &Inode, parts: &mut Vec<(Part, Range<usize>)>) -> Outcome {
     let part = match inode.kind {
         FileKind::Directory => Part::Directory,

@@ -317,7 +317,7 @@ fn path(mirror: &Mirror, source: &Path, ino: Ino) -> Option<String> {
     Some(output::name(&path))
 }
 
-/// What is said of data that could not be written.
+/// The message about data that could not be written.
 fn lost(mirror: &Mirror, source: &Path, error: &Unreported) -> String {
     let name = faults::name(error.ino, path(mirror, source, error.ino));
     format!("{name}: not all was written: {}", error.error)

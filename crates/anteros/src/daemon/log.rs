@@ -33,7 +33,7 @@ pub const CLEAN_ALL: &[u8] = b"all";
 /// The attribute that orders a checkpoint when it is set, which has been written when that returns; and tells why nothing is
 /// written any more, if so.
 pub const WRITING: &str = "user.anteros.writing";
-/// What it is set to.
+/// The value it is set to.
 pub const WRITE_ALL: &[u8] = b"all";
 
 /// The attribute that orders compression in the background: `add` with the numbers of inodes, then `go` with the most bytes of

@@ -50,7 +50,7 @@ pub struct MirrorDaemon {
     recording: Option<Recording>,
     /// Says of an error that nobody was told of what it means.
     lost: Box<dyn Fn(&Unreported) -> String + Send + Sync>,
-    /// What it last said when all was to be written.
+    /// Its last answer when all was to be written.
     unwritten: Mutex<String>,
 }
 

@@ -37,7 +37,7 @@ use metrics::Metrics;
 use neighbours::Neighbours;
 use recording::Recording;
 
-/// How long after it was unmounted a mount usually ends, if nobody else has it.
+/// The time within which a mount that nobody else has ends after it was unmounted.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const ELSEWHERE: &str = "unmounted here, but not elsewhere: another mount namespace, or another directory by a bind mount, \
                          has the mount still; the daemon serves it until it is unmounted there, too";

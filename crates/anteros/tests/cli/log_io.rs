@@ -301,7 +301,7 @@ fn a_mapping_that_finds_room_for_a_part_is_told() {
     unmount(&shop, daemon);
 }
 
-/// What is written back through a file that was opened to append does not go to the end.
+/// Content that is written back through a file that was opened to append does not go to the end.
 #[test]
 fn a_mapping_of_who_appends_is_written_where_it_lies() {
     if !judge::has_fuse() || !judge::has_program("xfs_io") {

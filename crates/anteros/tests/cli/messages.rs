@@ -1,4 +1,4 @@
-//! What people and scripts are told: of what is no image, of times, of what was left undone.
+//! Messages to people and scripts: of what is no image, of times, of what was left undone.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What `-o` says, as mount(8) takes it.
+//! The options of `-o`, as mount(8) takes them.
 
 use std::fs;
 use std::process::Command;

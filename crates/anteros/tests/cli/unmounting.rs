@@ -1,4 +1,4 @@
-//! What `umount` says where not all that was written can be stored.
+//! Answers of `umount` where not all that was written can be stored.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -90,7 +90,7 @@ fn a_log_that_cannot_be_stored_stays_mounted() {
     wait_until(|| shop.run("umount mnt").status == Some(0));
 }
 
-/// What nobody was told of is told to who unmounts, once.
+/// An error that nobody was told of is told once, to the one who unmounts.
 #[test]
 fn a_mirror_that_has_lost_something_says_so() {
     if !judge::has_fuse() {

@@ -25,7 +25,7 @@ use crate::segments::Segments;
 struct Claim {
     owner: Owner,
     is_node: bool,
-    /// Whether there is somebody else who says so.
+    /// Tells whether there is somebody else who says so.
     is_shared: bool,
 }
 

@@ -9,12 +9,12 @@ use super::records::{About, Child, Edge, Number};
 use crate::dir::kind_of;
 use crate::layout::ROOT;
 
-/// Where a level of directories is so small a part of all names, each is looked up.
+/// The part of all names below which the directories of a level are looked up one by one.
 const FEW: u64 = 64;
 /// Bytes that are read at once of the names of one directory.
 const STEP_BYTES: usize = 4 << 10;
 
-/// What is known of the names of an inode.
+/// Facts about the names of an inode.
 #[derive(Default)]
 struct Met {
     names: u64,
@@ -164,12 +164,12 @@ impl Checker {
 }
 
 impl About {
-    /// Whether its node could be read.
+    /// Tells whether its node could be read.
     fn is_known(&self) -> bool {
         self.rank == 0 && self.marks & Self::BROKEN == 0
     }
 
-    /// Whether there is no such inode, but something else that claims to belong to it.
+    /// Tells whether there is no such inode, but something else that claims to belong to it.
     fn is_nothing(&self) -> bool {
         self.rank != 0 && self.marks & Self::BROKEN == 0
     }

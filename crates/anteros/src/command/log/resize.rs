@@ -74,7 +74,7 @@ impl Args {
     }
 }
 
-/// What became of the log, as scripts see it.
+/// The outcome for the log, as scripts see it.
 fn report(Resized { old, new, emptied }: &Resized) -> Value {
     let bytes = |log: &Superblock| log.blocks * BLOCK_BYTES as u64;
     json!({

@@ -182,7 +182,7 @@ pub struct Args {
     #[arg(short = 'd', hide = true, value_name = "LEVEL")]
     _debug: Option<u8>,
 
-    /// Whether the program was called by the name of mkfs.erofs, the defaults of which then hold.
+    /// Tells whether the program was called by the name of mkfs.erofs, the defaults of which then hold.
     #[arg(skip)]
     pub is_peer: bool,
 }
@@ -262,13 +262,13 @@ impl Observer for Watch {
     }
 }
 
-/// What is there before the image is.
+/// The target before the image is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
     /// A file that stays until the new one is complete.
     File,
-    /// What is written in place.
+    /// A target that is written in place.
     Place,
 }
 
@@ -281,7 +281,7 @@ impl Before {
         }
     }
 
-    /// What is there after a build that came to no end.
+    /// Says what is left after a build that came to no end.
     const fn left(self) -> &'static str {
         match self {
             Self::Nothing => "there is no image",
@@ -338,7 +338,7 @@ struct Report<'a> {
     warnings: u64,
     seconds: f64,
     version: &'a str,
-    /// How it compares with its source, if that was asked for.
+    /// The comparison with its source, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     verify: Option<verify::Report>,
 }
@@ -394,7 +394,7 @@ fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
     )
 }
 
-/// How large an image is beside its source. Nothing is a part of nothing, and of little no percentage says much.
+/// The size of an image beside its source. Nothing is a part of nothing, and of little no percentage says much.
 fn share(image_bytes: u64, input_bytes: u64) -> String {
     let input = output::bytes(input_bytes);
     match 100.0 * image_bytes as f64 / input_bytes as f64 {
