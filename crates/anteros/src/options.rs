@@ -4,7 +4,7 @@ use anteros_fuse::{Attributes, MountOptions};
 
 /// An option of any mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum CommonOption {
     ReadOnly(bool),
     Suid(bool),
     Dev(bool),
@@ -12,91 +12,91 @@ pub enum Word {
     Atime(bool),
     AllowOther,
     DefaultPermissions,
-    /// An option that changes nothing here, or is for others to heed.
-    Nothing,
+    /// An option that has no effect here, or that is for other programs.
+    Ignored,
 }
 
 /// All of them; the last of those that say the contrary counts.
-const WORDS: [(&str, Word); 18] = [
-    ("ro", Word::ReadOnly(true)),
-    ("rw", Word::ReadOnly(false)),
-    ("nosuid", Word::Suid(false)),
-    ("suid", Word::Suid(true)),
-    ("nodev", Word::Dev(false)),
-    ("dev", Word::Dev(true)),
-    ("noexec", Word::Exec(false)),
-    ("exec", Word::Exec(true)),
-    ("noatime", Word::Atime(false)),
-    ("atime", Word::Atime(true)),
-    ("allow_other", Word::AllowOther),
-    ("default_permissions", Word::DefaultPermissions),
-    ("relatime", Word::Nothing),
-    ("defaults", Word::Nothing),
-    ("async", Word::Nothing),
-    ("auto", Word::Nothing),
-    ("noauto", Word::Nothing),
-    ("_netdev", Word::Nothing),
+const COMMON_OPTIONS: [(&str, CommonOption); 18] = [
+    ("ro", CommonOption::ReadOnly(true)),
+    ("rw", CommonOption::ReadOnly(false)),
+    ("nosuid", CommonOption::Suid(false)),
+    ("suid", CommonOption::Suid(true)),
+    ("nodev", CommonOption::Dev(false)),
+    ("dev", CommonOption::Dev(true)),
+    ("noexec", CommonOption::Exec(false)),
+    ("exec", CommonOption::Exec(true)),
+    ("noatime", CommonOption::Atime(false)),
+    ("atime", CommonOption::Atime(true)),
+    ("allow_other", CommonOption::AllowOther),
+    ("default_permissions", CommonOption::DefaultPermissions),
+    ("relatime", CommonOption::Ignored),
+    ("defaults", CommonOption::Ignored),
+    ("async", CommonOption::Ignored),
+    ("auto", CommonOption::Ignored),
+    ("noauto", CommonOption::Ignored),
+    ("_netdev", CommonOption::Ignored),
 ];
 
-impl Word {
+impl CommonOption {
     /// Returns the option of a name.
     pub fn named(name: &str) -> Option<Self> {
-        let found = WORDS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, word)| *word)
+        let found = COMMON_OPTIONS.iter().find(|(known, _)| *known == name);
+        found.map(|(_, option)| *option)
     }
 }
 
-/// Reads an option of a mount that has no others.
-pub fn word(name: &str) -> Result<Word, String> {
-    Word::named(name).ok_or_else(|| unknown(name, &[]))
+/// Reads an option of a mount that has only the common ones.
+pub fn common_option(name: &str) -> Result<CommonOption, String> {
+    CommonOption::named(name).ok_or_else(|| unknown(name, &[]))
 }
 
-/// Says that there is no such option, and which there are.
+/// Says that there is no such option, and lists those that there are.
 pub fn unknown(name: &str, others: &[&str]) -> String {
-    let known = WORDS.iter().map(|(known, _)| *known);
+    let known = COMMON_OPTIONS.iter().map(|(known, _)| *known);
     let known: Vec<&str> = others.iter().copied().chain(known).collect();
     format!("there is no option {name}; there are {}", known.join(", "))
 }
 
 /// The sum of all options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wishes {
-    /// Nothing is to be written, or something is; `None` if that was not said.
+pub struct CommonOptions {
+    /// `ro` or `rw`; `None` without either.
     pub read_only: Option<bool>,
     suid: bool,
     dev: bool,
     noexec: bool,
     noatime: bool,
-    /// Others are let in.
+    /// Other users have access.
     pub allow_other: bool,
     default_permissions: bool,
 }
 
-impl Wishes {
+impl CommonOptions {
     /// Returns those of some options.
-    pub fn of(words: impl IntoIterator<Item = Word>) -> Self {
-        let mut wishes = Self::default();
-        for word in words {
-            match word {
-                Word::ReadOnly(yes) => wishes.read_only = Some(yes),
-                Word::Suid(yes) => wishes.suid = yes,
-                Word::Dev(yes) => wishes.dev = yes,
-                Word::Exec(yes) => wishes.noexec = !yes,
-                Word::Atime(yes) => wishes.noatime = !yes,
-                Word::AllowOther => wishes.allow_other = true,
-                Word::DefaultPermissions => wishes.default_permissions = true,
-                Word::Nothing => {}
+    pub fn of(given: impl IntoIterator<Item = CommonOption>) -> Self {
+        let mut options = Self::default();
+        for option in given {
+            match option {
+                CommonOption::ReadOnly(yes) => options.read_only = Some(yes),
+                CommonOption::Suid(yes) => options.suid = yes,
+                CommonOption::Dev(yes) => options.dev = yes,
+                CommonOption::Exec(yes) => options.noexec = !yes,
+                CommonOption::Atime(yes) => options.noatime = !yes,
+                CommonOption::AllowOther => options.allow_other = true,
+                CommonOption::DefaultPermissions => options.default_permissions = true,
+                CommonOption::Ignored => {}
             }
         }
-        wishes
+        options
     }
 
-    /// Tells whether nothing is to be written.
+    /// Tells whether the mount is read-only.
     pub fn is_read_only(&self) -> bool {
         self.read_only == Some(true)
     }
 
-    /// Returns what the mount is to be like. Without a word, set-id bits and devices count for nothing.
+    /// Returns what the mount is to be like. Without a option, set-id bits and devices count for nothing.
     pub fn attributes(&self) -> Attributes {
         Attributes {
             read_only: self.is_read_only(),
@@ -107,7 +107,7 @@ impl Wishes {
         }
     }
 
-    /// Returns the options of a mount with these.
+    /// Adds these options to those of a mount.
     pub fn apply(&self, options: MountOptions) -> MountOptions {
         MountOptions {
             allow_other: options.allow_other || self.allow_other,

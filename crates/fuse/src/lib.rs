@@ -54,6 +54,7 @@
 //! - `ioctl`: the calls that need `unsafe`.
 
 mod backing;
+mod blocked;
 mod channel;
 mod device;
 mod dirpage;
@@ -71,7 +72,6 @@ mod readahead;
 mod request;
 mod ring;
 mod session;
-mod waiting;
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

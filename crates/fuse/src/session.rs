@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::backing::{Backing, Passthrough};
+use crate::blocked::{self, BlockedRequest, BlockedRequests, Limits};
 use crate::channel::{Channel, Line};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
 use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, LATER, Reply};
@@ -29,7 +30,6 @@ use crate::notify::Notifier;
 use crate::readahead;
 use crate::request::Answered;
 use crate::ring::Ring;
-use crate::waiting::{self, Limits, Waiting, WaitingRoom};
 
 /// Told of every answer.
 type AnswerHook = Box<dyn Fn(&Answered) + Send + Sync>;
@@ -55,7 +55,7 @@ pub struct Session {
     on_answer: Option<AnswerHook>,
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
-    waiting: WaitingRoom,
+    blocked: BlockedRequests,
     mounted: Mounted,
     /// Goes last: until then it is needed.
     guardian: Option<io::Result<Guardian>>,
@@ -141,7 +141,7 @@ impl Session {
             readahead,
             on_answer: None,
             failure: OnceLock::new(),
-            waiting: WaitingRoom::default(),
+            blocked: BlockedRequests::default(),
             mounted,
             guardian,
         })
@@ -244,7 +244,7 @@ impl Session {
                 }
             }
             self.work(&Post::Device(&self.device), scope);
-            self.waiting.close();
+            self.blocked.close();
         });
         self.mounted.0.live.store(false, Ordering::Relaxed);
         self.failure.into_inner().map_or(Ok(()), Err)
@@ -284,13 +284,13 @@ impl Session {
                 .as_ref()
                 .map(|_| self.look_at(request.bytes()));
             let Some(mut reply) = self.dispatcher.answer(&mut request, channel.payload()) else {
-                self.waiting.interrupt(request.bytes());
+                self.blocked.interrupt(request.bytes());
                 channel.pass()?;
                 continue;
             };
             if reply.payload == Err(LATER) {
                 reply.payload = match channel.device() {
-                    Some(device) => match self.answer_aside(&request, watch, device, scope) {
+                    Some(device) => match self.answer_in_thread(&request, watch, device, scope) {
                         Ok(()) => continue,
                         Err(errno) => Err(errno),
                     },
@@ -307,24 +307,24 @@ impl Session {
         Ok(())
     }
 
-    /// Has a thread of its own answer what has to wait for others: whoever asks for it waits, and nobody else.
-    fn answer_aside<'scope>(
+    /// Answers a blocked request by a thread of its own, so that no other request waits for it.
+    fn answer_in_thread<'scope>(
         &'scope self,
         request: &Request,
         watch: Option<Watch>,
         device: &'scope Device,
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<(), Errno> {
-        let place = self.waiting.enter(request.bytes(), waiting::ASIDE)?;
+        let blocked = self.blocked.add(request.bytes(), blocked::WITH_THREADS)?;
         let mut request = request.copy();
-        let wait = move || {
-            let mut payload = vec![0; waiting::PAYLOAD_LEN];
+        let answer = move || {
+            let mut payload = vec![0; blocked::PAYLOAD_LEN];
             let reply = Reply {
-                unique: place.unique(),
-                payload: self.wait(&place, &mut request, &mut payload),
+                unique: blocked.unique(),
+                payload: self.retry(&blocked, &mut request, &mut payload),
                 written: None,
             };
-            drop(place);
+            drop(blocked);
             if let Err(error) = device.send(reply.unique, reply.payload.map(|len| &payload[..len]))
             {
                 self.give_up(error);
@@ -333,31 +333,31 @@ impl Session {
                 .into_iter()
                 .for_each(|watch| self.answered(watch, &reply));
         };
-        let thread = thread::Builder::new().name("fuse-waits".into());
-        let begun = thread.spawn_scoped(scope, wait);
+        let thread = thread::Builder::new().name("fuse-blocked".into());
+        let begun = thread.spawn_scoped(scope, answer);
         begun.map(drop).map_err(|_| Errno::AGAIN)
     }
 
-    /// Answers what has to wait for others where it cannot be left alone. Some places are left to others.
+    /// Answers a blocked request where it keeps its place in a ring. Half of a user's places, and one of all, stay free.
     fn answer_in_place(&self, request: &mut Request, payload: &mut [u8]) -> Result<usize, Errno> {
         let (_, places) = self.queues.unwrap_or((1, self.workers));
         let limits = Limits {
             of_user: (places / 2).max(1),
             of_all: places - 1,
         };
-        let place = self.waiting.enter(request.bytes(), limits)?;
-        self.wait(&place, request, payload)
+        let blocked = self.blocked.add(request.bytes(), limits)?;
+        self.retry(&blocked, request, payload)
     }
 
-    /// Answers a request again and again until nobody is in the way.
-    fn wait(
+    /// Answers a request again and again until nothing blocks it.
+    fn retry(
         &self,
-        place: &Waiting<'_>,
+        blocked: &BlockedRequest<'_>,
         request: &mut Request,
         payload: &mut [u8],
     ) -> Result<usize, Errno> {
         loop {
-            place.pause()?;
+            blocked.pause()?;
             let reply = self.dispatcher.answer(request, payload);
             match reply.map_or(Err(Errno::IO), |reply| reply.payload) {
                 Err(LATER) => {}

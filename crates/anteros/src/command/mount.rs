@@ -20,7 +20,7 @@ use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
 use crate::daemon::{Daemon, Workers};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::options::{self, Wishes, Word};
+use crate::options::{self, CommonOption, CommonOptions};
 use crate::output;
 use crate::places;
 
@@ -50,8 +50,8 @@ pub struct Args {
     allow_other: bool,
 
     /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …
-    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::word)]
-    options: Vec<Word>,
+    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::common_option)]
+    options: Vec<CommonOption>,
 
     #[command(flatten)]
     requests: RequestArgs,
@@ -112,13 +112,13 @@ impl Args {
     pub fn run(self) -> Outcome {
         self.image
             .check_order(&self.directory, "mount IMAGE DIRECTORY")?;
-        let wishes = self.wishes();
-        if wishes.read_only == Some(false) {
+        let common_options = self.common_options();
+        if common_options.read_only == Some(false) {
             let message = "-o rw: an image can only be read";
             return Err(Failure::new(Kind::Usage, message)
                 .hint("`anteros log` makes what can be written to"));
         }
-        if self.kernel && wishes.allow_other {
+        if self.kernel && common_options.allow_other {
             let message = "-o allow_other is for FUSE: what the kernel mounts, all may enter";
             return Err(Failure::new(Kind::Usage, message));
         }
@@ -153,8 +153,8 @@ impl Args {
     }
 
     /// Returns what `-o` asks for.
-    fn wishes(&self) -> Wishes {
-        Wishes::of(self.options.iter().copied())
+    fn common_options(&self) -> CommonOptions {
+        CommonOptions::of(self.options.iter().copied())
     }
 
     /// Opens the image for a daemon that stays within the memory it was given.
@@ -206,7 +206,7 @@ impl Args {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let options = std::ffi::CString::new(options.join(","))?;
-        let attributes = self.wishes().attributes();
+        let attributes = self.common_options().attributes();
         let each = [
             (!attributes.suid, MountFlags::NOSUID),
             (!attributes.dev, MountFlags::NODEV),
@@ -227,7 +227,7 @@ impl Args {
     fn mount_loop(&self, image: &Path) -> Result<(), String> {
         let attributes = anteros_fuse::Attributes {
             read_only: true,
-            ..self.wishes().attributes()
+            ..self.common_options().attributes()
         };
         let words = attributes.words();
         let options = format!("{words},loop,offset={}", self.image.offset);
@@ -257,7 +257,7 @@ impl Args {
             readahead: usize::try_from(self.readahead).ok(),
             ..defaults
         };
-        let options = self.wishes().apply(options);
+        let options = self.common_options().apply(options);
         self.pin(&mut fs)?;
         let metrics = Metrics::new(self.image.memory, Workers::of(&options));
         let fs = Arc::new(fs);

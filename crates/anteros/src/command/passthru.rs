@@ -20,7 +20,7 @@ use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
 use crate::daemon::recording::Recording;
 use crate::daemon::{self, Workers, background};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::options::{self, Wishes, Word};
+use crate::options::{self, CommonOption, CommonOptions};
 use crate::output;
 use crate::places;
 
@@ -42,8 +42,8 @@ pub struct Args {
     allow_other: bool,
 
     /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …
-    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::word)]
-    options: Vec<Word>,
+    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::common_option)]
+    options: Vec<CommonOption>,
 
     #[command(flatten)]
     requests: RequestArgs,
@@ -193,7 +193,7 @@ impl Args {
             },
             ..defaults
         };
-        let options = Wishes::of(self.options.iter().copied()).apply(options);
+        let options = CommonOptions::of(self.options.iter().copied()).apply(options);
         let session = Session::mount(mirror.fs(), &self.directory, &options)
             .map_err(daemon::mount_failure)?;
         if let Some(crowd) = crowd {

@@ -16,7 +16,7 @@ use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, Workers, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::options::{self, Wishes, Word};
+use crate::options::{self, CommonOption, CommonOptions};
 use crate::output;
 use crate::places;
 
@@ -135,7 +135,7 @@ enum Choice {
     Policy(Policy),
     Codec(Codec),
     BackgroundCodec(Codec),
-    Word(Word),
+    Common(CommonOption),
 }
 
 /// A parser of one of some names, which help and completions list.
@@ -166,8 +166,8 @@ fn choice(word: &str) -> Result<Choice, String> {
         Some(("policy", name)) => policy(name).map(Choice::Policy),
         Some(("codec", name)) => codec(name).map(Choice::Codec),
         Some(("background-codec", name)) => codec(name).map(Choice::BackgroundCodec),
-        _ => Word::named(word)
-            .map(Choice::Word)
+        _ => CommonOption::named(word)
+            .map(Choice::Common)
             .ok_or_else(|| options::unknown(word, &OPTIONS)),
     }
 }
@@ -203,18 +203,18 @@ impl Args {
                 Choice::Policy(policy) => self.policy = policy,
                 Choice::Codec(codec) => self.codec = codec,
                 Choice::BackgroundCodec(codec) => self.background_codec = codec,
-                Choice::Word(_) => {}
+                Choice::Common(_) => {}
             }
         }
     }
 
     /// Returns what else `-o` asks for.
-    fn wishes(&self) -> Wishes {
+    fn common_options(&self) -> CommonOptions {
         let words = self.options.iter().filter_map(|choice| match choice {
-            Choice::Word(word) => Some(*word),
+            Choice::Common(word) => Some(*word),
             _ => None,
         });
-        Wishes::of(words.chain(self.read_only.then_some(Word::ReadOnly(true))))
+        CommonOptions::of(words.chain(self.read_only.then_some(CommonOption::ReadOnly(true))))
     }
 
     fn serve(&self) -> Outcome {
@@ -223,8 +223,8 @@ impl Args {
         if let Some(path) = &self.launches {
             check_place(path, &self.directory)?;
         }
-        let mut wishes = self.wishes();
-        let device = match wishes.is_read_only() {
+        let mut common_options = self.common_options();
+        let device = match common_options.is_read_only() {
             true => super::open_unchanging(&self.device)?,
             false => super::open(&self.device)?,
         };
@@ -244,13 +244,13 @@ impl Args {
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             evicts_always: self.evicts_always,
-            read_only: wishes.is_read_only(),
+            read_only: common_options.is_read_only(),
             ..Options::new(system_clock)
         };
         let log = Log::open_as_possible(device, options)
             .map_err(|error| super::failure(self.device.display(), &error))?;
         if log.is_read_only() {
-            wishes.read_only = Some(true);
+            common_options.read_only = Some(true);
             let complaints = log.take_complaints();
             complaints
                 .iter()
@@ -276,7 +276,7 @@ impl Args {
             write_back: false,
             ..defaults
         };
-        let options = wishes.apply(options);
+        let options = common_options.apply(options);
         let fs: Arc<dyn FileSystem> = log.clone();
         let session =
             Session::mount(fs, &self.directory, &options).map_err(daemon::mount_failure)?;
