@@ -78,6 +78,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     let mut checker = Checker::new(state, memory);
     checker.report.recovery = recovery;
     checker.note_complaints();
+    checker.note_slots();
     checker.note_copies();
     checker.read_nodes()?;
     checker.read_directories()?;
@@ -86,6 +87,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     checker.compare_blocks()?;
     checker.compare_nodes();
     checker.compare_space();
+    checker.note_complaints();
     checker.tell();
     Ok(checker.report)
 }
@@ -170,9 +172,12 @@ impl Checker {
     }
 
     fn note_complaints(&mut self) {
-        for complaint in std::mem::take(&mut self.state.complaints) {
+        for complaint in self.state.take_complaints() {
             self.note("device", complaint);
         }
+    }
+
+    fn note_slots(&mut self) {
         if let Err(error) = self.state.slots.check_readable() {
             self.note("device", error);
         }

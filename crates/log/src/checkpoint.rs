@@ -4,7 +4,7 @@
 //! free is used again. `docs/format/log.md`, section 3.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::PoisonError;
 
 use anteros_core::{FsError, FsResult};
@@ -114,6 +114,10 @@ impl State {
             self.flush()?;
         }
         self.discard_released();
+        if let Some(why) = self.nat.overflow().map(str::to_owned) {
+            let text = "too many blocks of the node address table cannot be written";
+            self.fail(text, &FsError::Io(io::Error::other(why)));
+        }
         Ok(())
     }
 
@@ -205,9 +209,11 @@ impl State {
         }
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         if blocks > room {
-            return Err(FsError::Corrupt(format!(
-                "a checkpoint takes {blocks} blocks, but a pack has {room}"
-            )));
+            let text = format!("a checkpoint takes {blocks} blocks, but a pack has {room}");
+            return Err(match self.nat.unwritten().into_iter().next_back() {
+                Some(why) => FsError::Io(io::Error::other(format!("{text}: {why}"))),
+                None => FsError::Corrupt(text),
+            });
         }
         let place = self.pack_place(pack.version);
         self.statistics.wrote_blocks(Cause::Checkpoint, blocks);

@@ -46,6 +46,7 @@ mod pieces;
 mod policy;
 mod prefetch;
 mod ranges;
+mod rebuild;
 mod recover;
 mod repair;
 mod resize;

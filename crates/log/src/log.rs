@@ -606,7 +606,7 @@ impl Log {
 
     /// What was found to be wrong since this was asked last, and hinders nothing else.
     pub fn take_complaints(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().complaints)
+        self.lock().take_complaints()
     }
 
     /// Why nothing can be changed any more, if so.

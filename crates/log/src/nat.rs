@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use anteros_core::{FsResult, WritableDevice};
+use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::checkpoint::Stated;
 use crate::layout::bits::Bits;
 use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
 use crate::layout::{BLOCK_BYTES, Block, ROOT, Superblock};
 use crate::medium;
+use crate::rebuild::{Rebuilt, rebuild};
 
 /// Blocks of the table that are kept in memory.
 const CACHED_MAX: usize = 128;
@@ -27,6 +28,9 @@ const NEAR: u32 = 64;
 const FEW: u32 = 64;
 /// With fewer than these, what needs several may find none.
 const NEXT_TO_NONE: u32 = 8;
+
+/// Blocks of the table that may stay in the journal for good, with all their entries: a pack has room for these.
+const STUCK_MAX: usize = 3;
 
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
@@ -44,6 +48,15 @@ pub(crate) struct Nat {
     used: u32,
     /// Parts of the table, of [`NEAR`] blocks, that the device has room for; `None` if it has for all.
     backed: Option<BTreeSet<u32>>,
+    superblock: Superblock,
+    /// Blocks of the table that could not be read, all of whose entries are newer: those are what the nodes say.
+    rebuilt: BTreeSet<u32>,
+    /// Blocks of the table that cannot be read, of which some entries nobody knows; and why.
+    unknown: BTreeMap<u32, String>,
+    /// Blocks of the table that cannot be written to: what they lack stays in the journal.
+    stuck: BTreeMap<u32, String>,
+    /// What was found to be wrong since somebody asked.
+    complaints: Vec<String>,
 }
 
 impl Nat {
@@ -67,6 +80,11 @@ impl Nat {
             cursor,
             used,
             backed: None,
+            superblock: superblock.clone(),
+            rebuilt: BTreeSet::new(),
+            unknown: BTreeMap::new(),
+            stuck: BTreeMap::new(),
+            complaints: Vec::new(),
         }
     }
 
@@ -198,8 +216,59 @@ impl Nat {
         if let Some(entry) = self.newer.get(&nid) {
             return Ok(*entry);
         }
-        let block = self.table_block(nid / NAT_PER_BLOCK)?;
-        Ok(NatEntry::read(block, nid % NAT_PER_BLOCK))
+        match self.table_block(nid / NAT_PER_BLOCK) {
+            Ok(block) => Ok(NatEntry::read(block, nid % NAT_PER_BLOCK)),
+            Err(error) => {
+                let error = self.rebuild(nid / NAT_PER_BLOCK, error);
+                self.newer.get(&nid).copied().ok_or(error)
+            }
+        }
+    }
+
+    /// Finds the entries of a block of the table that cannot be read elsewhere, as far as possible: they are newer from here on. Gives
+    /// the error back for those that were not found.
+    fn rebuild(&mut self, table_block: u32, error: FsError) -> FsError {
+        if self.rebuilt.contains(&table_block) {
+            return error;
+        }
+        if let Some(text) = self.unknown.get(&table_block) {
+            return FsError::Io(std::io::Error::other(text.clone()));
+        }
+        let second = self.bits.get(table_block as usize);
+        let rebuilt = rebuild(&*self.device, &self.superblock, table_block, second);
+        let is_whole = rebuilt.as_ref().is_ok_and(|rebuilt| rebuilt.is_whole);
+        let Rebuilt { entries, .. } = rebuilt.unwrap_or_else(|_| Rebuilt::nothing());
+        for (nid, entry) in entries {
+            self.newer.entry(nid).or_insert(entry);
+        }
+        match is_whole {
+            true => {
+                let what = "its entries are those that the nodes tell of";
+                self.complaints
+                    .push(format!("node address table: {error}; {what}"));
+                self.rebuilt.insert(table_block);
+            }
+            false => drop(self.unknown.insert(table_block, error.to_string())),
+        }
+        error
+    }
+
+    /// What was found to be wrong since this was asked last.
+    pub(crate) fn take_complaints(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.complaints)
+    }
+
+    /// Why blocks of the table do not say what is true.
+    pub(crate) fn unwritten(&self) -> Vec<String> {
+        self.stuck.values().cloned().collect()
+    }
+
+    /// Why nothing more may be changed: one more block of the table that cannot be written, and no checkpoint would have
+    /// room for what the table lacks.
+    pub(crate) fn overflow(&self) -> Option<&str> {
+        let is_many = self.stuck.len() > STUCK_MAX;
+        let last = self.stuck.values().next_back().filter(|_| is_many);
+        last.map(String::as_str)
     }
 
     /// Lets go of what the device has.
@@ -213,8 +282,8 @@ impl Nat {
     }
 
     /// The numbers in use among those of a block of the table, and their entries.
-    pub(crate) fn used_in(&self, table_block: u32) -> FsResult<Vec<(u32, NatEntry)>> {
-        let block = medium::read_block(&*self.device, self.place(table_block))?;
+    pub(crate) fn used_in(&mut self, table_block: u32) -> FsResult<Vec<(u32, NatEntry)>> {
+        let block = self.read_whole(table_block)?;
         let first = table_block * NAT_PER_BLOCK;
         let numbers = first.max(ROOT)..self.nids.min(first + NAT_PER_BLOCK);
         let entries = numbers.map(|nid| {
@@ -225,6 +294,17 @@ impl Nat {
             )
         });
         Ok(entries.filter(|(_, entry)| entry.ino != 0).collect())
+    }
+
+    /// A block of the table from the device; if it cannot be read, whatever where all its entries are newer.
+    fn read_whole(&mut self, table_block: u32) -> FsResult<Box<Block>> {
+        medium::read_block(&*self.device, self.place(table_block)).or_else(|error| {
+            let error = self.rebuild(table_block, error);
+            match self.rebuilt.contains(&table_block) {
+                true => Ok(medium::zeroed()),
+                false => Err(error),
+            }
+        })
     }
 
     /// Says where a node lies now.
@@ -314,12 +394,16 @@ impl Nat {
     }
 
     /// What a checkpoint has to say: the entries that are newer than the table, of which there are at most
-    /// `journal_max`; others go to the table, to the copies that do not count yet.
+    /// `journal_max`; others go to the table, to the copies that do not count yet. So do those of a block that cannot be
+    /// read, and nothing but those stays newer of which the block cannot be written either.
     pub(crate) fn checkpoint(&mut self, journal_max: usize) -> FsResult<Stated<(u32, NatEntry)>> {
-        let written = if self.newer.len() > journal_max {
-            self.write_table()?
-        } else {
-            0
+        let has_lost = self
+            .rebuilt
+            .iter()
+            .any(|block| !self.stuck.contains_key(block));
+        let written = match self.newer.len() > journal_max || has_lost {
+            true => self.write_table(),
+            false => 0,
         };
         let journal = self
             .newer
@@ -334,48 +418,66 @@ impl Nat {
     }
 
     /// Writes all that is newer, and says how many blocks of the table that took.
-    fn write_table(&mut self) -> FsResult<u64> {
-        let newer = std::mem::take(&mut self.newer);
-        let written = self.write_entries(&newer);
-        if written.is_err() {
-            // Whoever only reads from here on shall find what was true.
-            self.newer = newer;
+    fn write_table(&mut self) -> u64 {
+        let blocks: BTreeSet<u32> = self.newer.keys().map(|nid| nid / NAT_PER_BLOCK).collect();
+        let mut written = 0;
+        for table_block in blocks {
+            match self.write_block(table_block) {
+                Ok(()) => {
+                    self.rebuilt.remove(&table_block);
+                    self.stuck.remove(&table_block);
+                    written += 1;
+                }
+                // Its entries stay newer than the table.
+                Err(error) => self.note_stuck(table_block, &error),
+            }
         }
         written
     }
 
-    fn write_entries(&mut self, newer: &BTreeMap<u32, NatEntry>) -> FsResult<u64> {
-        let mut written = 0;
-        let mut entries = newer.iter().peekable();
-        while let Some(first) = entries.peek().map(|(nid, _)| **nid) {
-            let index = first / NAT_PER_BLOCK;
-            let Ok(block) = self.table_block(index) else {
-                // What else it says is not known: these stay newer than the table.
-                while let Some((&nid, &entry)) =
-                    entries.next_if(|(nid, _)| *nid / NAT_PER_BLOCK == index)
-                {
-                    self.newer.insert(nid, entry);
+    /// Writes a block of the table with what is newer, to the copy that does not count yet.
+    fn write_block(&mut self, table_block: u32) -> FsResult<()> {
+        let mut block = match self.rebuilt.contains(&table_block) {
+            true => *medium::zeroed(),
+            false => match self.table_block(table_block) {
+                Ok(block) => *block,
+                Err(error) => {
+                    let error = self.rebuild(table_block, error);
+                    match self.rebuilt.contains(&table_block) {
+                        true => *medium::zeroed(),
+                        false => return Err(error),
+                    }
                 }
-                continue;
-            };
-            let mut block = block.to_owned();
-            while let Some((&nid, entry)) =
-                entries.next_if(|(nid, _)| *nid / NAT_PER_BLOCK == index)
-            {
-                entry.write(&mut block, nid % NAT_PER_BLOCK);
-            }
-            self.bits.flip(index as usize);
-            if let Err(error) = self
-                .device
-                .write_at(self.place(index) * BLOCK_BYTES as u64, &block)
-            {
-                self.bits.flip(index as usize);
-                return Err(error.into());
-            }
-            self.cached.insert(index, Box::new(block));
-            written += 1;
+            },
+        };
+        let first = table_block * NAT_PER_BLOCK;
+        let newer: Vec<u32> = self
+            .newer
+            .range(first..=first + (NAT_PER_BLOCK - 1))
+            .map(|(&nid, entry)| {
+                entry.write(&mut block, nid - first);
+                nid
+            })
+            .collect();
+        self.bits.flip(table_block as usize);
+        let place = self.place(table_block);
+        if let Err(error) = self.device.write_at(place * BLOCK_BYTES as u64, &block) {
+            self.bits.flip(table_block as usize);
+            return Err(medium::named(place, &error));
         }
-        Ok(written)
+        self.cached.insert(table_block, Box::new(block));
+        for nid in newer {
+            self.newer.remove(&nid);
+        }
+        Ok(())
+    }
+
+    fn note_stuck(&mut self, table_block: u32, error: &FsError) {
+        let text = format!("node address table: {error}");
+        if self.stuck.insert(table_block, text.clone()).is_none() {
+            let what = "what it lacks is kept in each checkpoint";
+            self.complaints.push(format!("{text}; {what}"));
+        }
     }
 
     /// The highest number that is in use.
@@ -391,8 +493,8 @@ impl Nat {
     }
 
     /// A block of the table with all that is newer.
-    fn current(&self, index: u32) -> FsResult<Box<Block>> {
-        let mut block = medium::read_block(&*self.device, self.place(index))?;
+    fn current(&mut self, index: u32) -> FsResult<Box<Block>> {
+        let mut block = self.read_whole(index)?;
         let first = index * NAT_PER_BLOCK;
         for (nid, entry) in self.newer.range(first..=first + (NAT_PER_BLOCK - 1)) {
             entry.write(&mut block, nid - first);
@@ -404,7 +506,7 @@ impl Nat {
     }
 
     /// Writes the table as it is to where another superblock has it, which reads as zeros there.
-    pub(crate) fn copy_to(&self, superblock: &Superblock) -> FsResult<()> {
+    pub(crate) fn copy_to(&mut self, superblock: &Superblock) -> FsResult<()> {
         for index in 0..self.blocks.min(superblock.nat_blocks) {
             let block = self.current(index)?;
             if block.iter().any(|&byte| byte != 0) {

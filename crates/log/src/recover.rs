@@ -140,7 +140,7 @@ pub(crate) fn superblock_copies(device: &dyn WritableDevice) -> [Copy; 2] {
 }
 
 /// The newer of the checkpoints that are whole, one that a newer one has superseded included.
-fn newest_pack(
+pub(crate) fn newest_pack(
     device: &dyn WritableDevice,
     superblock: &Superblock,
 ) -> Result<(Checkpoint, Option<Corrupt>), LogError> {

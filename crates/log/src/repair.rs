@@ -98,7 +98,7 @@ fn mend(
     state.live(ROOT)?;
     let told = Repaired {
         recovery,
-        left: std::mem::take(&mut state.complaints),
+        left: state.take_complaints(),
         ..Repaired::default()
     };
     let mut mender = Mender {
@@ -116,6 +116,7 @@ fn mend(
         mender.tell(format_args!("checkpoint {version}"), text);
     }
     let survey = mender.survey()?;
+    mender.told.repairs.extend(mender.state.take_complaints());
     mender.state.take_room_to_repair()?;
     mender.settle_blocks(&survey);
     mender.state.options.read_only = false;
@@ -125,6 +126,7 @@ fn mend(
     mender.house_lost(&survey)?;
     mender.told.left.extend(survey.unreadable);
     mender.state.checkpoint(true)?;
+    mender.told.left.extend(mender.state.nat.unwritten());
     Ok(mender.told)
 }
 

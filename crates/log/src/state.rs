@@ -789,6 +789,13 @@ impl State {
         }
     }
 
+    /// What was found to be wrong since this was asked last.
+    pub(crate) fn take_complaints(&mut self) -> Vec<String> {
+        let mut complaints = std::mem::take(&mut self.complaints);
+        complaints.append(&mut self.nat.take_complaints());
+        complaints
+    }
+
     /// Notes that the device did not take a block.
     pub(crate) fn note_failure(&mut self) {
         if let Some(error) = self.writer.failure() {
