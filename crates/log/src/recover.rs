@@ -210,7 +210,8 @@ fn read_part(
     device: &dyn WritableDevice,
     block: u64,
 ) -> Result<Result<Box<Block>, Corrupt>, LogError> {
-    match read_block(device, block) {
+    // Some errors pass.
+    match read_block(device, block).or_else(|_| read_block(device, block)) {
         Ok(found) => Ok(Ok(found)),
         Err(FsError::Io(error)) if error.kind() != ErrorKind::UnexpectedEof => {
             Ok(Err(Corrupt::Checkpoint {
@@ -604,6 +605,8 @@ struct Replay {
     reached: HashMap<u32, u16>,
     /// Where the packed log goes on.
     end: Option<Place>,
+    /// Whether it ends at a block that cannot be read.
+    is_cut: bool,
 }
 
 impl Replay {
@@ -616,6 +619,7 @@ impl Replay {
         let chain = Chain::read(&*state.device, &state.superblock, checkpoint)?;
         recovery.dropped = chain.is_broken;
         if let Some(error) = chain.unreadable {
+            self.is_cut = true;
             if chain.is_torn && !state.options.read_only {
                 return Err(error);
             }
@@ -980,8 +984,11 @@ impl Replay {
         let mut stated: BTreeMap<u32, Vec<Owner>> =
             state.segments.take_rewritten().into_iter().collect();
         let summaries = state.segments.go_on(reached, owner);
-        if let Some(end) = self.end {
-            state.segments.go_on_packed(&end);
+        match self.end {
+            // What is written to that block may not be readable either, and no group behind it would be found.
+            _ if self.is_cut => state.segments.close_packed(),
+            Some(end) => state.segments.go_on_packed(&end),
+            None => {}
         }
         let named = self
             .owners

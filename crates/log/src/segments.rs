@@ -1038,8 +1038,8 @@ impl Segments {
         serial
     }
 
-    /// Closes the segment of the packed log, and the one where it would go on.
-    fn close_packed(&mut self) {
+    /// Closes the segment of the packed log, and the one where it would go on: it begins anew elsewhere.
+    pub(crate) fn close_packed(&mut self) {
         let Some(head) = self.heads[HeadKind::Packed as usize].take() else {
             return;
         };
