@@ -514,6 +514,7 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::layout::packed::{PackedBlock, PackedHeader};
@@ -563,6 +564,34 @@ mod tests {
         ahead.note_opened(8);
         ahead.note_opened(9);
         assert_eq!(ahead.wait(), Some(Job::Opened(9)));
+    }
+
+    #[test]
+    fn whoever_waits_for_work_is_woken() {
+        let ahead = Ahead::new(16 * BLOCK_BYTES);
+        ahead.keep(50, &*core_block(0));
+        let (told, tells) = std::sync::mpsc::channel();
+        let wait = || tells.recv_timeout(Duration::from_secs(60)).unwrap();
+        thread::scope(|scope| {
+            let ahead = &ahead;
+            scope.spawn(move || {
+                while let Some(job) = ahead.wait() {
+                    told.send(Some(job)).unwrap();
+                }
+                told.send(None).unwrap();
+            });
+            // By then it waits, most likely; if not, it finds what there is.
+            let pause = || thread::sleep(Duration::from_millis(30));
+            pause();
+            ahead.note(50..51, 80);
+            assert!(matches!(wait(), Some(Job::Read(..))));
+            pause();
+            ahead.note_opened(0);
+            assert_eq!(wait(), Some(Job::Opened(0)));
+            pause();
+            ahead.end();
+            assert_eq!(wait(), None);
+        });
     }
 
     /// A block of what launches read, with so much to come from its beginning on.
@@ -703,7 +732,7 @@ mod tests {
         };
         let first = |_, _: &mut [u8]| {
             wait.wait();
-            thread::sleep(std::time::Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             Ok(())
         };
         thread::scope(|scope| {

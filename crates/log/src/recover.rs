@@ -676,7 +676,7 @@ impl Replay {
                     pointer,
                 } => self.map(state, (ino, lblk, count), pointer)?,
                 Record::Inline { ino, bytes } => inline(state, ino, bytes)?,
-                Record::Xattrs { ino, bytes } => state.store_xattrs(ino, bytes)?,
+                Record::Xattrs { ino, bytes } => state.put_xattrs(ino, bytes)?,
                 Record::NameAdded {
                     parent,
                     ino,

@@ -86,7 +86,15 @@ impl State {
     }
 
     /// Replaces all attributes.
-    pub(crate) fn store_xattrs(&mut self, ino: u32, bytes: &[u8]) -> FsResult<()> {
+    fn store_xattrs(&mut self, ino: u32, bytes: &[u8]) -> FsResult<()> {
+        self.put_xattrs(ino, bytes)?;
+        let now = self.now();
+        self.live(ino)?.attributes().ctime = now;
+        Ok(())
+    }
+
+    /// The same, at no time: that comes with the record that says so.
+    pub(crate) fn put_xattrs(&mut self, ino: u32, bytes: &[u8]) -> FsResult<()> {
         if bytes.len() > BYTES_MAX {
             return Err(FsError::NoSpace);
         }
@@ -106,10 +114,7 @@ impl State {
             inode.xattr_nid = nid;
             inode.xattrs.clear();
         }
-        let now = self.now();
-        let live = self.live(ino)?;
-        live.xattrs_changed = true;
-        live.attributes().ctime = now;
+        self.live(ino)?.xattrs_changed = true;
         self.touched.insert(ino);
         Ok(())
     }
