@@ -161,8 +161,7 @@ impl State {
 
     /// Entries that are newer than the table; where they are too many, they go there.
     fn sit_journal(&mut self) -> FsResult<Vec<(u32, SitEntry)>> {
-        let changed = self.segments.take_changed();
-        self.tables.newer.extend(changed);
+        self.tables.newer.extend(self.segments.take_changed());
         if self.tables.newer.len() > self.tables.journal_max {
             let blocks: BTreeSet<u32> = std::mem::take(&mut self.tables.newer)
                 .iter()
