@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anteros_tests::judge;
@@ -11,7 +11,7 @@ use anteros_tests::peers::sqlite_tests;
 
 use crate::log::{mount, mounted, shop, unmount};
 use crate::trees::stress;
-use crate::{NOBODY, run};
+use crate::{NOBODY, Workshop, run};
 
 /// Those of SQLite's tests that ask most of a file system, but for the longest: some half a minute.
 const SQLITE_TESTS: [&str; 18] = [
@@ -37,13 +37,22 @@ const SQLITE_TESTS: [&str; 18] = [
 
 /// Holds what SQLite's tests found.
 #[derive(Debug, PartialEq, Eq)]
-struct Verdict {
-    tests: u64,
-    failed: Vec<String>,
+pub struct Verdict {
+    pub tests: u64,
+    pub failed: Vec<String>,
+}
+
+/// Copies SQLite's tests to where others may come: not to where they were built.
+pub fn copy_of(built: &Path, shop: &Workshop) -> PathBuf {
+    let tests = shop.path("sqlite");
+    let mut copy = Command::new("cp");
+    let copied = run(copy.arg("-a").arg(built).arg(&tests));
+    assert_eq!(copied.status, Some(0), "{built:?}");
+    tests
 }
 
 /// Runs SQLite's tests in a directory, as a user without rights: some are of what such a user must not do.
-fn judged_by_sqlite(tests: &Path, place: &Path, chosen: &[String]) -> Verdict {
+pub fn judged_by_sqlite(tests: &Path, place: &Path, chosen: &[String]) -> Verdict {
     fs::create_dir(place).unwrap();
     chown(place, Some(NOBODY), Some(NOBODY)).unwrap();
     let mut testfixture = Command::new(tests.join("testfixture"));
@@ -90,14 +99,7 @@ fn sqlite_s_tests_find_nothing_in_a_log() {
     let shop = shop("2G");
     // Else no journal would be tested.
     let daemon = mount(&shop, "--no-atomic-writes");
-    // Others may not come to where they were built.
-    let tests = shop.path("sqlite");
-    let mut copy = Command::new("cp");
-    assert_eq!(
-        run(copy.arg("-a").arg(&built).arg(&tests)).status,
-        Some(0),
-        "{built:?}"
-    );
+    let tests = copy_of(&built, &shop);
     let script = |name: &str| tests.join("test").join(name).display().to_string();
     let chosen = match std::env::var("ANTEROS_SQLITE").as_deref() {
         Ok("all") => vec![script("veryquick.test")],
