@@ -110,7 +110,7 @@ fn times_of_what_is_written_by_a_mapping_are_seen_at_once() {
             let after = times(&path);
             assert!(after > before && after[1] > before[1], "{way}: {name}");
             assert!(!is_old(), "{way}: {name}");
-            if way.looks_at_source {
+            if way.looks_at_source() {
                 assert_eq!(after, times(&source.path().join(name)), "{way}: {name}");
             }
         }

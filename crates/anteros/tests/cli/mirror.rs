@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -21,8 +22,30 @@ pub struct Way {
     pub fails_at_write: bool,
     /// Tells whether set-id bits stay when root writes to a file.
     pub root_keeps_set_ids: bool,
-    /// Tells whether the kernel looks at the source for what it knows of an open file: changes, holes.
-    pub looks_at_source: bool,
+    /// Tells whether the kernel looks at the source for what it knows of an open file, given passthrough where
+    /// the way is to take it.
+    looks_at_source: bool,
+}
+
+impl Way {
+    /// Tells whether the kernel looks at the source for what it knows of an open file: changes, holes. Without
+    /// passthrough, `auto` is as `cache`.
+    pub fn looks_at_source(self) -> bool {
+        self.looks_at_source && (self.name != "auto" || has_passthrough())
+    }
+}
+
+/// Returns whether the kernel moves the content of files by itself, as it does from Linux 6.9 on in mounts of root.
+pub fn has_passthrough() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let source = TempDir::new().unwrap();
+        let mirror = Mirror::new(source.path(), WAYS[0], "");
+        let mut stat = Command::new(env!("CARGO_BIN_EXE_anteros"));
+        let told = run(stat.args(["stat", "--json"]).arg(mirror.root())).out;
+        mirror.unmount();
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()["way"] == "kernel"
+    })
 }
 
 /// All of them.

@@ -12,7 +12,7 @@ use anteros_tests::judge;
 use anteros_tests::peers::posix_judge;
 use rustix::io::Errno;
 
-use crate::mirror::{WAYS, Way};
+use crate::mirror::{WAYS, Way, has_passthrough};
 use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until};
 
 fn shop() -> Workshop {
@@ -86,8 +86,8 @@ fn both_sides_see_at_once_what_is_written() {
         return;
     }
     for way in WAYS {
-        if way.to_string() == "auto" && !judge::is_root() {
-            judge::missing("passthrough by the kernel, which only root's mounts have");
+        if way.to_string() == "auto" && !has_passthrough() {
+            judge::missing("passthrough (Linux 6.9, root)");
             continue;
         }
         let shop = mirror(&format!("--data {way} --timeout 0"));
@@ -384,8 +384,8 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
         return;
     }
     for way in WAYS {
-        if way.to_string() == "auto" && !judge::is_root() {
-            judge::missing("passthrough by the kernel, which only root's mounts have");
+        if way.to_string() == "auto" && !has_passthrough() {
+            judge::missing("passthrough (Linux 6.9, root)");
             continue;
         }
         let shop = shop();

@@ -176,7 +176,7 @@ fn an_open_file_sees_what_changes_in_the_source() {
         mirror.unmount();
     };
     std::thread::scope(|scope| {
-        for way in WAYS.into_iter().filter(|way| way.looks_at_source) {
+        for way in WAYS.into_iter().filter(|way| way.looks_at_source()) {
             scope.spawn(move || check(way));
         }
     });

@@ -35,7 +35,7 @@ fn ops(seed: u64, way: Way) -> Ops {
         false => ops.without_set_ids(),
     };
     match seed % 2 {
-        0 if way.looks_at_source => ops.without_preallocating(),
+        0 if way.looks_at_source() => ops.without_preallocating(),
         _ => ops.without_seeking(),
     }
 }
