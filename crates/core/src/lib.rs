@@ -19,6 +19,7 @@ mod occupant;
 mod page;
 mod size;
 mod sorted;
+mod table;
 mod writable;
 mod writable_device;
 
@@ -33,6 +34,7 @@ pub use occupant::{Occupant, marked};
 pub use page::{PAGE_BYTES, begin_on_page};
 pub use size::{ParseSizeError, parse_size};
 pub use sorted::{Record, Sorted, Sorter};
+pub use table::Table;
 pub use writable::{
     AtomicStep, Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable,
 };
