@@ -55,10 +55,6 @@ pub struct Report {
     pub data_blocks: u64,
     /// Nodes.
     pub nodes: u64,
-    /// Names in the directory that has most of them.
-    pub(crate) names_max: u64,
-    /// Blocks of packed content.
-    pub(crate) packed_blocks: u64,
 }
 
 /// Checks the log on a device, which is not changed.

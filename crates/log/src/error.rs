@@ -69,11 +69,11 @@ pub enum LogError {
         /// Bytes with which it would grow.
         least: u64,
     },
-    /// So much is in the log that a repair would take more memory than it may.
+    /// So much in the log is damaged that a repair would take more memory than it may.
     #[error(
-        "a repair of all that is in this log would take about {} MiB of memory, and may take {} MiB",
-        needed.div_ceil(1 << 20),
-        memory >> 20
+        "so much is damaged in this log that a repair would take more than {} KiB of memory, and may take {} KiB",
+        needed >> 10,
+        memory >> 10
     )]
     Memory {
         /// Bytes that it would take.

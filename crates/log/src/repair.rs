@@ -6,6 +6,8 @@
 //! until it is whole, the old one holds.
 //!
 //! What cannot be read is left as it is, and so is everything that might belong to it.
+//!
+//! Memory is bounded: half of [`Options::memory_bytes`] is for nodes and directories that are looked at, half for notes.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use anteros_core::{Caller, FileKind, FsResult, Rdev, WritableDevice};
 
 use crate::LogError;
-use crate::check::{Report, check};
+use crate::check::check;
 use crate::dir::{Named, kind_of, type_of};
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::{ROOT, SEGMENT_CONTENT};
@@ -25,23 +27,22 @@ use crate::owners;
 use crate::recover::{self, Patient, Recovery};
 use crate::space::Space;
 use crate::state::State;
-use crate::survey::{self, Claim, LOST, Name, Survey, Watched};
+use crate::survey::listing::{Found, Listing};
+use crate::survey::{Claim, Home, LOST, Name, Survey, Watched};
 
 /// Where inodes go that no name leads to.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// Bytes that a repair notes of each inode, of each directory besides, of each name in one directory, and of each
-/// packed block, with what the heap and trees add.
-const INODE_NOTE: u64 = 40;
-const DIRECTORY_NOTE: u64 = 200;
-const NAME_NOTE: u64 = 300;
-const PACKED_NOTE: u64 = 30;
+/// Repairs that are told in words, and likewise of what is left.
+const TOLD_MAX: usize = 10_000;
 
 /// What a repair has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was wrong and is not any more, in words.
+    /// What was wrong and is not any more, in words: the first ten thousand.
     pub repairs: Vec<String>,
+    /// All repairs.
+    pub repair_count: u64,
     /// What is wrong still.
     pub left: Vec<String>,
     /// What was replayed.
@@ -83,10 +84,10 @@ fn mend(
                 ..Repaired::default()
             });
         }
-        admit(&report, options.memory_bytes)?;
     }
+    let memory = options.memory_bytes / 2;
     let options = Options {
-        memory_bytes: options.memory_bytes / 2,
+        memory_bytes: memory,
         ..options
     };
     let Patient {
@@ -105,23 +106,25 @@ fn mend(
         state,
         checkpoint,
         told,
+        memory,
     };
-    mender
-        .told
-        .repairs
-        .extend(faults.iter().map(ToString::to_string));
+    for fault in &faults {
+        mender.tell_of(fault.to_string());
+    }
     if mender.checkpoint.superseded {
         let text = "counts again: a newer one is damaged, and content that was written since may be lost or mixed up";
         let version = mender.checkpoint.version;
         mender.tell(format_args!("checkpoint {version}"), text);
     }
-    let survey = mender.survey()?;
-    mender.told.repairs.extend(mender.state.take_complaints());
+    let mut survey = mender.survey()?;
+    for complaint in mender.state.take_complaints() {
+        mender.tell_of(complaint);
+    }
     mender.state.take_room_to_repair()?;
-    mender.settle_blocks(&survey);
+    mender.settle_blocks(&mut survey)?;
     mender.state.options.read_only = false;
     mender.write_summaries(&survey);
-    mender.mend_inodes(&survey)?;
+    mender.mend_inodes(&mut survey)?;
     mender.mend_directories(&survey)?;
     mender.house_lost(&survey)?;
     mender.told.left.extend(survey.unreadable);
@@ -130,40 +133,32 @@ fn mend(
     Ok(mender.told)
 }
 
-/// Refuses a repair that would note more than half of the memory that it may take; the other half is for nodes and
-/// directories that it looks at.
-fn admit(report: &Report, memory_bytes: usize) -> Result<(), LogError> {
-    let inodes = report.nodes.max(report.files + report.others) + report.directories;
-    let notes = [
-        (inodes, INODE_NOTE),
-        (report.directories, DIRECTORY_NOTE),
-        (report.names_max, NAME_NOTE),
-        (report.packed_blocks, PACKED_NOTE),
-    ];
-    let needed: u64 = notes.iter().map(|(count, bytes)| 2 * count * bytes).sum();
-    let memory = memory_bytes as u64;
-    match needed <= memory {
-        true => Ok(()),
-        false => Err(LogError::Memory { needed, memory }),
-    }
-}
-
 struct Mender {
     state: State,
     checkpoint: Checkpoint,
     told: Repaired,
+    /// Bytes that notes may take.
+    memory: usize,
 }
 
 impl Mender {
     fn tell(&mut self, place: impl Display, what: impl Display) {
-        self.told.repairs.push(format!("{place}: {what}"));
+        self.tell_of(format!("{place}: {what}"));
+    }
+
+    fn tell_of(&mut self, repair: String) {
+        self.told.repair_count += 1;
+        if self.told.repairs.len() < TOLD_MAX {
+            self.told.repairs.push(repair);
+        }
     }
 
     /// Looks at everything, until no block has two owners of which one can be told to be the right one.
-    fn survey(&mut self) -> FsResult<Survey> {
+    fn survey(&mut self) -> Result<Survey, LogError> {
         let mut watched = Watched::default();
         loop {
-            let mut survey = Survey::take(&mut self.state, &self.checkpoint, &watched)?;
+            let mut survey =
+                Survey::take(&mut self.state, &self.checkpoint, &watched, self.memory)?;
             let is_known = survey.shared.is_subset(&watched.blocks)
                 && survey.unsummarized.is_subset(&watched.segments);
             if !is_known {
@@ -218,7 +213,7 @@ impl Mender {
     }
 
     /// Makes exactly those blocks valid that belong to something, and counts again.
-    fn settle_blocks(&mut self, survey: &Survey) {
+    fn settle_blocks(&mut self, survey: &mut Survey) -> FsResult<()> {
         let seconds = self.state.seconds();
         let mut kept = 0;
         for segment in 0..self.state.segments.count() {
@@ -227,7 +222,7 @@ impl Mender {
             let (mut freed, mut marked, mut slots) = (0, 0, 0);
             for index in 0..SEGMENT_CONTENT as u16 {
                 let block = start + u64::from(index);
-                slots += self.settle_slots(survey, block);
+                slots += self.settle_slots(survey, block)?;
                 match (survey.used.get(segment, index), entry.is_valid(index)) {
                     (true, false) => {
                         self.state.segments.keep(segment);
@@ -262,19 +257,20 @@ impl Mender {
             ));
         }
         self.recount(survey, kept);
+        Ok(())
     }
 
     /// Makes exactly those slots of a block valid that belong to something, and says how many were not, or were.
-    fn settle_slots(&mut self, survey: &Survey, block: u64) -> u32 {
+    fn settle_slots(&mut self, survey: &mut Survey, block: u64) -> FsResult<u32> {
         let stated = self.state.slots.valid(block);
-        let mut valid = survey.slots.get(&block).copied().unwrap_or_default();
+        let mut valid = u32::from_le_bytes(survey.slots.get(block)?);
         if !survey.is_whole() {
             valid |= stated;
         }
         if valid != stated {
             self.state.slots.set(block, valid);
         }
-        (valid ^ stated).count_ones()
+        Ok((valid ^ stated).count_ones())
     }
 
     fn recount(&mut self, survey: &Survey, kept: u64) {
@@ -349,7 +345,7 @@ impl Mender {
         }
     }
 
-    fn mend_inodes(&mut self, survey: &Survey) -> FsResult<()> {
+    fn mend_inodes(&mut self, survey: &mut Survey) -> FsResult<()> {
         for &nid in &survey.stray {
             self.state.nat.free(nid)?;
             self.tell(
@@ -386,14 +382,16 @@ impl Mender {
         self.mend_links(survey)
     }
 
-    fn mend_links(&mut self, survey: &Survey) -> FsResult<()> {
-        let below = survey.below();
-        for (&ino, &names) in &survey.names {
+    fn mend_links(&mut self, survey: &mut Survey) -> FsResult<()> {
+        let mut below = survey.below()?;
+        let mut at = 0;
+        while let Some((index, names)) = survey.names.next(at)? {
+            at = index + 1;
+            let Ok(ino) = u32::try_from(index) else { break };
             let is_directory = self.state.live(ino)?.kind() == FileKind::Directory;
-            let counted = if is_directory {
-                2 + below.get(&ino).copied().unwrap_or(0)
-            } else {
-                names
+            let counted = match is_directory {
+                true => u32::from_le_bytes(below.get(index)?).saturating_add(2),
+                false => u32::from_le_bytes(names),
             };
             let stated = self.state.live(ino)?.inode().attributes.nlink;
             if stated != counted {
@@ -405,11 +403,16 @@ impl Mender {
             }
             self.relieve()?;
         }
-        for (&ino, &(parent, _)) in survey
-            .homes
-            .iter()
-            .filter(|(_, (parent, _))| *parent != LOST)
-        {
+        self.mend_homes(survey)
+    }
+
+    fn mend_homes(&mut self, survey: &mut Survey) -> FsResult<()> {
+        let mut at = 0;
+        while let Some((ino, Home { parent, .. })) = survey.homes.next(at)? {
+            at = ino + 1;
+            if parent == LOST {
+                continue;
+            }
             let stated = self.state.live(ino)?.inode().attributes.parent;
             if stated != parent {
                 self.state.live(ino)?.attributes().parent = parent;
@@ -423,7 +426,7 @@ impl Mender {
         Ok(())
     }
 
-    fn mend_directories(&mut self, survey: &Survey) -> FsResult<()> {
+    fn mend_directories(&mut self, survey: &Survey) -> Result<(), LogError> {
         for (&ino, fault) in &survey.scattered {
             let kept = self.gather(ino)?;
             self.tell(
@@ -475,8 +478,15 @@ impl Mender {
     }
 
     /// Puts the names of a directory into new blocks, and says how many they are.
-    fn gather(&mut self, ino: u32) -> FsResult<usize> {
-        let names = survey::names(&mut self.state, ino)?.names;
+    fn gather(&mut self, ino: u32) -> Result<usize, LogError> {
+        let mut names = Vec::new();
+        Listing::of(&mut self.state, ino, usize::MAX / 4)?.visit(
+            &mut self.state,
+            &mut |_, found| {
+                names.push(found);
+                Ok(())
+            },
+        )?;
         self.state.drop_content(ino)?;
         let live = self.state.live(ino)?;
         live.inode_mut().inline.clear();
@@ -484,7 +494,7 @@ impl Mender {
         let attributes = live.attributes();
         attributes.is_inline = true;
         attributes.size = 0;
-        for (name, named) in &names {
+        for Found { name, named, .. } in &names {
             self.state.add_name(ino, name, *named)?;
         }
         self.relieve()?;

@@ -1,24 +1,34 @@
 //! What is in a log that may be damaged: everything that can be reached, and what is left over.
 //!
 //! Nothing is changed here. What cannot be read is told, and whatever may belong to it counts as used.
+//!
+//! What is noted of everything lies in tables that go to temporary files beyond the memory that they may take. What is
+//! noted of damage is in memory; where it outgrows its share, the survey ends.
 
 #![deny(clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Display;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
-use anteros_core::{FileKind, FsError, FsResult};
+use anteros_core::{FileKind, FsError, FsResult, Table};
 
+use crate::LogError;
 use crate::check::Numbers;
 use crate::dir::{Named, type_of};
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT, dir};
+use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT};
 use crate::medium;
 use crate::owners;
 use crate::state::State;
+use listing::{Found, Listing};
+pub(crate) use notes::Home;
+use notes::{Homes, Memory, Queue};
+
+pub(crate) mod listing;
+mod notes;
 
 /// Stands for the directory that what was lost is put into.
 pub(crate) const LOST: u32 = 0;
@@ -39,13 +49,6 @@ impl Name {
             String::from_utf8_lossy(&self.name)
         )
     }
-}
-
-/// The names in a directory, as far as they can be read.
-pub(crate) struct Names {
-    pub(crate) names: Vec<(Vec<u8>, Named)>,
-    /// Why they have to be put into new blocks.
-    pub(crate) fault: Option<String>,
 }
 
 /// Who says that a block is its own.
@@ -124,9 +127,12 @@ pub(crate) struct Survey {
     pub(crate) used: Bitmap,
     nids: Numbers,
     /// How many names each inode has, but for those of directories that have to go.
-    pub(crate) names: BTreeMap<u32, u32>,
+    pub(crate) names: Table<4>,
     /// The name that each directory keeps.
-    pub(crate) homes: BTreeMap<u32, (u32, Vec<u8>)>,
+    pub(crate) homes: Homes,
+    /// Directories whose names have to be looked at.
+    directories: Queue,
+    memory: Memory,
     /// Names of what is not there.
     pub(crate) dangling: Vec<Name>,
     /// Names of directories beyond the first.
@@ -144,7 +150,7 @@ pub(crate) struct Survey {
     /// Blocks behind the end of files: inode, and logical block.
     pub(crate) beyond: Vec<(u32, u32)>,
     /// Slots of packed blocks that belong to something.
-    pub(crate) slots: BTreeMap<u64, u32>,
+    pub(crate) slots: Table<4>,
     /// Blocks that more than one claims.
     pub(crate) shared: BTreeSet<u64>,
     /// Of the blocks that were asked for: all who claim them.
@@ -168,87 +174,16 @@ pub(crate) struct Survey {
     pub(crate) promised: u64,
 }
 
+/// Adds to a number of a table, and says what it is then.
+fn add(table: &mut Table<4>, index: u64, count: u32) -> FsResult<u32> {
+    let sum = u32::from_le_bytes(table.get(index)?).saturating_add(count);
+    table.set(index, sum.to_le_bytes())?;
+    Ok(sum)
+}
+
 /// Whether an error says that the log is damaged there; others say that it cannot be read at all, or not by us.
 fn is_damage(error: &FsError) -> bool {
     medium::is_damage(error) || matches!(error, FsError::NotFound)
-}
-
-/// The names in a directory: those that can be listed, or else those in each block that can be read.
-pub(crate) fn names(state: &mut State, parent: u32) -> FsResult<Names> {
-    let seed = state.superblock.hash_seed;
-    let (mut names, mut seen): (Vec<_>, HashSet<Vec<u8>>) = Default::default();
-    let (mut misplaced, mut last) = (0, 0);
-    let listed = state.list(parent, 2, &mut |entry, position| {
-        let is_new = seen.insert(entry.name.to_vec());
-        misplaced +=
-            u32::from(!is_new || entry.hash != dir::hash(entry.name, &seed) || position <= last);
-        last = position;
-        if is_new {
-            names.push((
-                entry.name.to_vec(),
-                Named {
-                    ino: entry.ino,
-                    kind: entry.kind,
-                },
-            ));
-        }
-        ControlFlow::Continue(())
-    });
-    match listed {
-        Ok(()) if misplaced == 0 => Ok(Names { names, fault: None }),
-        Ok(()) => Ok(Names {
-            names,
-            fault: Some(format!(
-                "{misplaced} names lie where their hashes do not lead"
-            )),
-        }),
-        Err(error) if is_damage(&error) => Ok(Names {
-            names: salvage(state, parent)?,
-            fault: Some(error.to_string()),
-        }),
-        Err(error) => Err(error),
-    }
-}
-
-/// The names in whatever block of a directory can be read.
-fn salvage(state: &mut State, parent: u32) -> FsResult<Vec<(Vec<u8>, Named)>> {
-    let live = state.live(parent)?;
-    let mut found: BTreeMap<Vec<u8>, Named> = BTreeMap::new();
-    let mut add = |entry: dir::Entry<'_>| {
-        found.entry(entry.name.to_vec()).or_insert(Named {
-            ino: entry.ino,
-            kind: entry.kind,
-        });
-    };
-    if live.inode().attributes.is_inline {
-        dir::entries(&live.inode().inline)
-            .map_while(Result::ok)
-            .for_each(&mut add);
-    }
-    let mut lblks: BTreeSet<u32> = state.live(parent)?.pages.keys().copied().collect();
-    // Below a node that cannot be read there is nothing to be found.
-    let mut at = 0;
-    while let Ok(Some(range)) = state.next_leaf(parent, at) {
-        at = range.end;
-        let add = |lblk, _| {
-            lblks.insert(lblk);
-        };
-        if state.for_pointers(parent, range, add).is_err() {
-            break;
-        }
-    }
-    for lblk in lblks {
-        match state.dir_block(parent, lblk) {
-            Ok(block) => dir::leaf_entries(block)
-                .into_iter()
-                .flatten()
-                .map_while(Result::ok)
-                .for_each(&mut add),
-            Err(error) if is_damage(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found.into_iter().collect())
 }
 
 /// The logical blocks of an inode, node by node.
@@ -271,12 +206,15 @@ impl Survey {
         state: &mut State,
         checkpoint: &Checkpoint,
         watched: &Watched,
-    ) -> FsResult<Self> {
+        memory_bytes: usize,
+    ) -> Result<Self, LogError> {
+        let memory = Memory(memory_bytes);
         let mut survey = Self {
             used: Bitmap::new(state.segments.count()),
             nids: Numbers::new(state.nat.count_max()),
-            names: BTreeMap::new(),
-            homes: BTreeMap::from([(ROOT, (ROOT, Vec::new()))]),
+            names: Table::new(memory.of_table()),
+            homes: Homes::new(memory.of_table()),
+            directories: Queue::new(memory.of_table()),
             dangling: Vec::new(),
             second: Vec::new(),
             misnamed: Vec::new(),
@@ -286,7 +224,7 @@ impl Survey {
             blocks: BTreeMap::new(),
             beyond: Vec::new(),
             shared: BTreeSet::new(),
-            slots: BTreeMap::new(),
+            slots: Table::new(memory.of_table()),
             claims: watched
                 .blocks
                 .iter()
@@ -305,7 +243,15 @@ impl Survey {
             nodes_stated: 0,
             blocks_taken: 0,
             promised: 0,
+            memory,
         };
+        survey.homes.put(
+            ROOT,
+            Home {
+                parent: ROOT,
+                position: 0,
+            },
+        )?;
         survey.walk(state, ROOT)?;
         survey.find_lost(state)?;
         survey.read_summaries(state)?;
@@ -318,12 +264,20 @@ impl Survey {
     }
 
     /// Directories in each directory, of those that keep their names.
-    pub(crate) fn below(&self) -> HashMap<u32, u32> {
-        let mut below = HashMap::new();
-        for (_, (parent, _)) in self.homes.iter().filter(|(ino, _)| **ino != ROOT) {
-            *below.entry(*parent).or_default() += 1;
+    ///
+    /// # Errors
+    ///
+    /// Those of the temporary file.
+    pub(crate) fn below(&mut self) -> FsResult<Table<4>> {
+        let mut below = Table::new(self.memory.of_table());
+        let mut at = ROOT;
+        while let Some((ino, home)) = self.homes.next(at)? {
+            at = ino + 1;
+            if ino != ROOT {
+                add(&mut below, home.parent.into(), 1)?;
+            }
         }
-        below
+        Ok(below)
     }
 
     fn is_known(&self, nid: u32) -> bool {
@@ -343,40 +297,61 @@ impl Survey {
     }
 
     /// Visits an inode that has a name, and everything below.
-    fn walk(&mut self, state: &mut State, from: u32) -> FsResult<()> {
-        *self.names.entry(from).or_default() += 1;
-        let mut directories = VecDeque::from([from]);
+    fn walk(&mut self, state: &mut State, from: u32) -> Result<(), LogError> {
+        add(&mut self.names, from.into(), 1)?;
+        self.directories.push(from)?;
         self.visit(state, from)?;
-        while let Some(parent) = directories.pop_front() {
-            if state.live(parent)?.kind() != FileKind::Directory {
-                continue;
-            }
-            let Names { names, fault } = names(state, parent)?;
-            if !self.torn.contains(&parent) {
-                self.scattered.extend(fault.map(|fault| (parent, fault)));
-                if state.live(parent)?.inode().entries as usize != names.len() {
-                    self.entries.insert(parent, names.len() as u32);
-                }
-            }
-            for (name, named) in names {
-                if self.meet(
-                    state,
-                    Name {
-                        parent,
-                        name,
-                        named,
-                    },
-                )? {
-                    directories.push_back(named.ino);
-                }
-                state.shrink();
+        while let Some(parent) = self.directories.pop()? {
+            if state.live(parent)?.kind() == FileKind::Directory {
+                self.visit_names(state, parent)?;
             }
         }
         Ok(())
     }
 
+    fn visit_names(&mut self, state: &mut State, parent: u32) -> Result<(), LogError> {
+        let listing = Listing::of(state, parent, self.memory.of_directory())?;
+        if !self.torn.contains(&parent) {
+            let fault = listing.fault().map(|fault| (parent, fault.to_owned()));
+            self.scattered.extend(fault);
+            if u64::from(state.live(parent)?.inode().entries) != listing.count() {
+                self.entries.insert(parent, listing.count() as u32);
+            }
+        }
+        listing.visit(state, &mut |state, found| {
+            let Found {
+                name,
+                named,
+                position,
+            } = found;
+            let name = Name {
+                parent,
+                name,
+                named,
+            };
+            if self.meet(state, name, position)? {
+                self.directories.push(named.ino)?;
+            }
+            state.shrink();
+            self.memory.admit(self.damage_bytes())
+        })
+    }
+
+    /// Bytes that notes of damage take, about.
+    fn damage_bytes(&self) -> usize {
+        const NAME: usize = 320;
+        const TEXT: usize = 200;
+        const NUMBER: usize = 32;
+        const OWNERS: usize = SEGMENT_CONTENT as usize * size_of::<Owner>();
+        let names = self.dangling.len() + self.second.len() + self.misnamed.len();
+        let texts = self.scattered.len() + self.unreadable.len();
+        let numbers = self.torn.len() + self.entries.len() + self.blocks.len() + self.beyond.len();
+        let numbers = numbers + self.shared.len() + self.claims.len() + self.lost.len();
+        names * NAME + texts * TEXT + numbers * NUMBER + self.owners.len() * OWNERS
+    }
+
     /// Looks at a name; says whether it leads to a new directory.
-    fn meet(&mut self, state: &mut State, name: Name) -> FsResult<bool> {
+    fn meet(&mut self, state: &mut State, name: Name, position: u64) -> Result<bool, LogError> {
         let ino = name.named.ino;
         let found = match state.live(ino) {
             Ok(live) => live.inode().attributes,
@@ -391,17 +366,25 @@ impl Survey {
                 }
                 return Ok(false);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         if found.kind == FileKind::Directory {
-            if let Some((kept, _)) = self.homes.get(&ino) {
-                let is_better = found.parent == name.parent && *kept != name.parent;
-                if is_better && ino != ROOT && *kept != LOST && !self.is_below(name.parent, ino) {
-                    let kept = self.homes.insert(ino, (name.parent, name.name));
-                    let (parent, name) = kept.unwrap_or_default();
+            let home = Home {
+                parent: name.parent,
+                position,
+            };
+            if let Some(kept) = self.homes.get(ino)? {
+                let is_better = found.parent == name.parent && kept.parent != name.parent;
+                if is_better
+                    && ino != ROOT
+                    && kept.parent != LOST
+                    && !self.is_below(name.parent, ino)?
+                {
+                    self.homes.put(ino, home)?;
+                    let limit = self.memory.of_directory();
                     self.second.push(Name {
-                        parent,
-                        name,
+                        parent: kept.parent,
+                        name: listing::name_of(state, kept, ino, limit)?,
                         named: Named {
                             ino,
                             kind: type_of(found.kind),
@@ -412,7 +395,7 @@ impl Survey {
                 }
                 return Ok(false);
             }
-            self.homes.insert(ino, (name.parent, name.name.clone()));
+            self.homes.put(ino, home)?;
         }
         if type_of(found.kind) != name.named.kind {
             self.misnamed.push(Name {
@@ -423,9 +406,7 @@ impl Survey {
                 ..name
             });
         }
-        let count = self.names.entry(ino).or_default();
-        *count += 1;
-        let is_new = *count == 1;
+        let is_new = add(&mut self.names, ino.into(), 1)? == 1;
         if is_new {
             self.visit(state, ino)?;
         }
@@ -433,19 +414,19 @@ impl Survey {
     }
 
     /// Whether the way from a directory to the root goes through `ino`.
-    fn is_below(&self, directory: u32, ino: u32) -> bool {
+    fn is_below(&mut self, directory: u32, ino: u32) -> FsResult<bool> {
         let mut at = directory;
         // Homes were found from the root on: there is no circle among them, but nobody should hang on it.
         for _ in 0..=self.homes.len() {
             if at == ino {
-                return true;
+                return Ok(true);
             }
-            match self.homes.get(&at) {
-                Some((parent, _)) if *parent != at => at = *parent,
-                _ => return false,
+            match self.homes.get(at)? {
+                Some(home) if home.parent != at => at = home.parent,
+                _ => return Ok(false),
             }
         }
-        true
+        Ok(true)
     }
 
     /// Looks at an inode and all that belongs to it.
@@ -554,12 +535,13 @@ impl Survey {
                 continue;
             }
             let (segment, index) = state.segments.locate(block);
-            let slots = self.slots.entry(block).or_default();
-            if *slots == 0 {
+            let slots = u32::from_le_bytes(self.slots.get(block)?);
+            if slots == 0 {
                 self.used.set(segment, index);
                 self.blocks_taken += 1;
             }
-            *slots |= 1 << slot;
+            let slots = slots | 1 << slot;
+            self.slots.set(block, slots.to_le_bytes())?;
         }
         Ok(())
     }
@@ -604,7 +586,7 @@ impl Survey {
     }
 
     /// Finds what is in use and no name leads to.
-    fn find_lost(&mut self, state: &mut State) -> FsResult<()> {
+    fn find_lost(&mut self, state: &mut State) -> Result<(), LogError> {
         let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
         let mut is_known_all = true;
         for table_block in 0..state.nat.table_blocks() {
@@ -658,25 +640,28 @@ impl Survey {
     }
 
     /// Visits inodes that no name leads to, each from the one that leads to it, if one does.
-    fn adopt(&mut self, state: &mut State, unnamed: &[u32]) -> FsResult<()> {
-        let mut named = HashSet::new();
+    fn adopt(&mut self, state: &mut State, unnamed: &[u32]) -> Result<(), LogError> {
+        let mut named = Numbers::new(state.nat.count_max());
         for &ino in unnamed {
             state.shrink();
             if state.live(ino)?.kind() == FileKind::Directory {
-                named.extend(
-                    names(state, ino)?
-                        .names
-                        .into_iter()
-                        .map(|(_, named)| named.ino),
-                );
+                let listing = Listing::of(state, ino, self.memory.of_directory())?;
+                listing.visit(state, &mut |_, found| {
+                    named.add(found.named.ino);
+                    Ok(())
+                })?;
             }
         }
-        let first = unnamed.iter().filter(|ino| !named.contains(ino));
+        let first = unnamed.iter().filter(|&&ino| !named.has(ino));
         // What is left then lies in circles: it is entered somewhere.
         for &ino in first.chain(unnamed) {
             if !self.is_known(ino) {
                 if state.live(ino)?.kind() == FileKind::Directory {
-                    self.homes.insert(ino, (LOST, Vec::new()));
+                    let home = Home {
+                        parent: LOST,
+                        position: 0,
+                    };
+                    self.homes.put(ino, home)?;
                 }
                 self.lost.push(ino);
                 self.walk(state, ino)?;

@@ -100,9 +100,9 @@ fn a_check_keeps_to_the_memory_it_was_given() {
     assert_eq!((report.files, report.directories), (1, 4042));
 }
 
-/// Each inode that it had looked at stayed in memory; what it notes of all of them is more than there may be at last.
+/// Each inode that it had looked at stayed in memory, and notes of all of them; later, a repair with less was refused.
 #[test]
-fn a_repair_keeps_to_the_memory_it_was_given_or_says_what_it_takes() {
+fn a_repair_keeps_to_the_memory_it_was_given_and_spills_its_notes() {
     const FILES: u64 = 12_000;
     let _alone = ALONE.lock();
     let device = device(256 * MIB);
@@ -116,19 +116,50 @@ fn a_repair_keeps_to_the_memory_it_was_given_or_says_what_it_takes() {
     tree.0.close().unwrap();
     drop(tree);
     let surgeon = Surgeon::new(device.clone());
-    surgeon.change_inode(100, |inode| inode.attributes.nlink = 7);
-    let refused = repair(device.clone(), options_with(1 << 20)).unwrap_err();
-    assert!(
-        refused.to_string().contains("about 2 MiB of memory"),
-        "{refused}"
-    );
-    assert_eq!(check(device.clone(), options()).unwrap().fault_count, 1);
-    const MEMORY: usize = 8 << 20;
-    // What is on its way to the device, and the tables.
-    let limit = HEAP.allocated() + MEMORY + (8 << 20);
-    HEAP.set_limit(limit).unwrap();
-    let told = repair(device.clone(), options_with(MEMORY)).unwrap();
-    HEAP.set_limit(usize::MAX).unwrap();
-    assert_eq!((told.repairs.len(), told.left.len()), (1, 0), "{told:?}");
+    for ino in [100, 5000, 11_000] {
+        surgeon.change_inode(ino, |inode| inode.attributes.nlink = 7);
+    }
+    surgeon.finish();
+    let plenty = Arc::new(MemoryDevice::new(device.to_vec()));
+    let expected = repair(plenty.clone(), options_with(64 << 20)).unwrap();
+    assert_eq!((expected.repairs.len(), expected.left.len()), (3, 0));
+    // What is on its way to the device, and the tables of the log.
+    const REST: usize = 8 << 20;
+    for memory in [64 << 10, 1 << 20] {
+        let copy = Arc::new(MemoryDevice::new(device.to_vec()));
+        let limit = HEAP.allocated() + memory + REST;
+        HEAP.set_limit(limit).unwrap();
+        let told = repair(copy.clone(), options_with(memory)).unwrap();
+        HEAP.set_limit(usize::MAX).unwrap();
+        assert_eq!(told, expected);
+        assert_eq!(check(copy.clone(), options()).unwrap().fault_count, 0);
+        let (found, expected) = (open_plainly(copy), open_plainly(plenty.clone()));
+        for path in ["", "d3", "d19"] {
+            assert_eq!(found.list(path).unwrap(), expected.list(path).unwrap());
+        }
+    }
+}
+
+/// Notes of damage are in memory: beyond their share, nothing is changed.
+#[test]
+fn a_repair_of_more_damage_than_memory_holds_is_refused() {
+    let _alone = ALONE.lock();
+    let device = device(64 * MIB);
+    let tree = open_plainly(device.clone());
+    for n in 0..2000 {
+        tree.create(&format!("file-{n}")).unwrap();
+    }
+    tree.0.close().unwrap();
+    drop(tree);
+    let surgeon = Surgeon::new(device.clone());
+    for ino in 100..1100 {
+        surgeon.change_inode(ino, |inode| inode.attributes.blocks = 9);
+    }
+    let damaged = device.to_vec();
+    let refused = repair(device.clone(), options_with(64 << 10)).unwrap_err();
+    assert!(refused.to_string().contains("may take 64 KiB"), "{refused}");
+    assert!(device.to_vec() == damaged);
+    let told = repair(device.clone(), options_with(4 << 20)).unwrap();
+    assert_eq!((told.repair_count, told.left.len()), (1000, 0));
     assert_eq!(check(device, options()).unwrap().fault_count, 0);
 }

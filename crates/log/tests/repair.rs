@@ -95,8 +95,10 @@ fn mended(damage: impl FnOnce(&mut Surgeon, &Numbers)) -> (Content, Repaired, Co
         check(device.clone(), options()).map_or(1, |report| report.fault_count) > 0,
         "the damage is not seen"
     );
+    let damaged = device.to_vec();
     let told = repair(device.clone(), options()).unwrap();
     let again = check(device.clone(), options()).unwrap();
+    mends_alike_in_little_memory(damaged, &told, &device);
     if told.left.is_empty() {
         assert_eq!(again.faults, [""; 0], "{told:?}");
         assert!(again.recovery.was_clean);
@@ -126,6 +128,20 @@ fn mended(damage: impl FnOnce(&mut Surgeon, &Numbers)) -> (Content, Repaired, Co
     drop(tree);
     assert_eq!(open(device).read("new").unwrap(), bytes(9, 300_000));
     (before, told, after)
+}
+
+/// The same repair, whose notes have to go to temporary files.
+fn mends_alike_in_little_memory(damaged: Vec<u8>, told: &Repaired, repaired: &Arc<MemoryDevice>) {
+    let device = Arc::new(MemoryDevice::new(damaged));
+    assert_eq!(
+        repair(device.clone(), options_with(1 << 20)).unwrap(),
+        *told
+    );
+    assert_eq!(faults(&device), faults(repaired));
+    if told.left.is_empty() {
+        let copy = Arc::new(MemoryDevice::new(repaired.to_vec()));
+        assert!(content(&open(device), "") == content(&open(copy), ""));
+    }
 }
 
 /// Damage after whose repair the log holds what it held, and of which this is said.

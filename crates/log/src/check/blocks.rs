@@ -189,7 +189,6 @@ impl Checker {
                 continue;
             };
             self.report.data_blocks += u64::from(*claimed == 0);
-            self.report.packed_blocks += u64::from(*claimed == 0);
             if *claimed >> slot & 1 == 1 {
                 let text = format!("{what}: the slot belongs to something else as well");
                 self.note_at(Place::Inode(ino), text);

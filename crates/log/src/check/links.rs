@@ -143,7 +143,6 @@ impl Checker {
 
     fn compare_directory(&mut self, about: &About, met: &Met) {
         let place = || Place::Inode(about.ino);
-        self.report.names_max = self.report.names_max.max(about.names);
         let names = met.names + u64::from(about.ino == ROOT);
         if names > 1 {
             self.note_at(place(), format_args!("is a directory with {names} names"));

@@ -103,6 +103,10 @@ fn tell_repairs(repaired: &Repaired) {
     for repair in &repaired.repairs {
         println!("repaired: {repair}");
     }
+    let more = repaired.repair_count - repaired.repairs.len() as u64;
+    if more > 0 {
+        println!("repaired: and {more} more");
+    }
     for left in &repaired.left {
         println!("left: {left}");
     }
@@ -111,6 +115,7 @@ fn tell_repairs(repaired: &Repaired) {
 fn json(report: &Report, repaired: Option<&Repaired>) -> serde_json::Value {
     serde_json::json!({
         "repairs": repaired.map(|repaired| &repaired.repairs),
+        "repair_count": repaired.map(|repaired| repaired.repair_count),
         "left": repaired.map(|repaired| &repaired.left),
         "clean": report.fault_count == 0,
         "faults": report.faults,
