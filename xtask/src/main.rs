@@ -69,6 +69,8 @@ fn chore(words: &[&str]) -> Outcome {
         ["corpus", name] => bench::print_corpus(name),
         ["fixtures"] => peers::fixtures(),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
+        // Called by `bench log --only names`.
+        ["log-of-names", words @ ..] => bench::log_of_names(words),
         ["licenses"] => licenses::licenses(),
         ["msrv"] => msrv::msrv(),
         ["mutants", options @ ..] => mutants::mutants(options),

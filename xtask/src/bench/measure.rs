@@ -22,6 +22,7 @@ pub(super) struct Cost {
 pub(super) struct Turns {
     ours: (String, Vec<Cost>),
     peer: (String, Vec<Cost>),
+    peer_name: &'static str,
 }
 
 /// Runs two commands in turns, each `runs` times; before each turn `prepare` clears the place.
@@ -37,6 +38,7 @@ pub(super) fn take_turns(
     let mut turns = Turns {
         ours: (words(&ours), Vec::new()),
         peer: (words(&peer), Vec::new()),
+        peer_name: "erofs-utils",
     };
     for _ in 0..runs {
         prepare()?;
@@ -48,6 +50,11 @@ pub(super) fn take_turns(
 }
 
 impl Turns {
+    /// Tells who the peer is, if not the peer of all images.
+    pub(super) fn beside(self, peer_name: &'static str) -> Self {
+        Self { peer_name, ..self }
+    }
+
     /// Compares the time from start to end.
     pub(super) fn wall(&self, metric: &str, subject: &str) -> Comparison {
         self.compare(metric, subject, Unit::Seconds, |cost| {
@@ -80,6 +87,7 @@ impl Turns {
     ) -> Comparison {
         let sides = [(&self.ours.0, ours), (&self.peer.0, peer)];
         comparison(
+            self.peer_name,
             metric,
             subject,
             unit,
@@ -97,6 +105,7 @@ impl Turns {
         let sides = [&self.ours, &self.peer];
         let figures = |costs: &[Cost]| costs.iter().map(figure).collect();
         comparison(
+            self.peer_name,
             metric,
             subject,
             unit,
@@ -107,6 +116,7 @@ impl Turns {
 
 /// The commands and figures of anteros and of the peer, side by side.
 fn comparison(
+    peer_name: &str,
     metric: &str,
     subject: &str,
     unit: Unit,
@@ -123,7 +133,7 @@ fn comparison(
         at: None,
         unit,
         yardsticks: &[],
-        sides: vec![side("anteros", ours), side("erofs-utils", peer)],
+        sides: vec![side("anteros", ours), side(peer_name, peer)],
     }
 }
 

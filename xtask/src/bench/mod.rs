@@ -96,6 +96,14 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
     report.write(Path::new("target/bench"))
 }
 
+/// Makes a log for the benchmark of names.
+///
+/// # Errors
+/// When the words say nothing that can be made, or the log cannot be made.
+pub(crate) fn log_of_names(words: &[&str]) -> Outcome {
+    log::names::make(words)
+}
+
 /// Makes a corpus, unless it is there, and prints where it is.
 ///
 /// # Errors

@@ -10,7 +10,7 @@
 pub(in crate::bench) mod ageing;
 mod goals;
 mod memory;
-mod names;
+pub(super) mod names;
 mod recovery;
 mod sqlite;
 pub(super) mod system;
