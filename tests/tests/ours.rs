@@ -29,6 +29,9 @@ const ATOMS: &[Atom] = &[
     ("codec", "lz4hc 12", |o| {
         compression(o).effort = Effort::High(12)
     }),
+    ("codec", "lz4 optimal", |o| {
+        compression(o).effort = Effort::Optimal(64)
+    }),
     ("pcluster", "pcluster 16K", |o| pcluster(o, 16 << 10)),
     ("pcluster", "pcluster 64K", |o| pcluster(o, 64 << 10)),
     ("pcluster", "pcluster 1M", |o| pcluster(o, 1 << 20)),

@@ -53,32 +53,33 @@ impl Compressor {
         extents: &mut Vec<Extent>,
         cancel: &AtomicBool,
     ) -> Result<(), Cancelled> {
-        let mut rest = segment;
-        while !rest.is_empty() {
+        self.encoder.restart();
+        let mut start = 0;
+        while start < segment.len() {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Cancelled);
             }
-            let consumed = match self.stream(rest, out) {
+            start += match self.stream(segment, start, out) {
                 Some(extent) => {
                     extents.push(extent);
                     extent.len as usize
                 }
-                None => self.plain(rest, out, extents),
+                None => self.plain(&segment[start..], out, extents),
             };
-            rest = &rest[consumed..];
         }
         Ok(())
     }
 
-    /// Appends one stream, if anything is gained by it.
-    fn stream(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<Extent> {
-        if rest.len() <= self.block_bytes {
+    /// Appends one stream of what is in the segment from `at` on, if anything is gained by it.
+    fn stream(&mut self, segment: &[u8], at: usize, out: &mut Vec<u8>) -> Option<Extent> {
+        let rest = segment.len() - at;
+        if rest <= self.block_bytes {
             return None;
         }
-        let window = &rest[..rest.len().min(self.window_bytes)];
+        let window = at..at + rest.min(self.window_bytes);
         let start = out.len();
         out.resize(start + self.pcluster_bytes, 0);
-        let encoded = self.encoder.encode(window, &mut out[start..]);
+        let encoded = self.encoder.encode_next(segment, window, &mut out[start..]);
         let gaining = encoded.filter(|e| self.stored_bytes(e) < e.consumed);
         let Some(encoded) = gaining else {
             out.truncate(start);
@@ -173,8 +174,11 @@ mod tests {
     fn segments_decode_to_themselves_and_extents_keep_the_rules() {
         let data = mixture(1 << 20);
         let cancel = AtomicBool::new(false);
-        for (block_bytes, pcluster_bytes) in [(512, 512), (4096, 4096), (4096, 65536)] {
-            let mut options = Compression::new(Effort::High(4));
+        let sizes = [(512, 512), (4096, 4096), (4096, 65536)];
+        let efforts = [Effort::High(4), Effort::Optimal(16)];
+        let all = efforts.map(|effort| sizes.map(|(block, pcluster)| (effort, block, pcluster)));
+        for (effort, block_bytes, pcluster_bytes) in all.into_iter().flatten() {
+            let mut options = Compression::new(effort);
             options.pcluster_bytes = pcluster_bytes;
             let mut compressor = Compressor::new(&options, block_bytes);
             for len in [1, 511, 4096, 4097, 8192, 70_000, data.len() - 1] {

@@ -1,12 +1,16 @@
 //! The fixed-output encoder: as much input as fits into a given number of bytes.
 //!
 //! EROFS cuts a file where a pcluster is full, not the other way round, so that no block is wasted.
-//! liblz4 can do that by itself; what this adds is an early exit for input that LZ4 cannot make
-//! smaller, where liblz4 is slow (see `probe.rs`).
+//! liblz4 can do that by itself; this adds an early exit for input that LZ4 cannot make smaller,
+//! where liblz4 is slow (see `probe.rs`), and an encoder that is as good as its best level in less
+//! time (see `optimal/`).
+
+use std::ops::Range;
 
 use thiserror::Error;
 
 use crate::lz4::{Method, State};
+use crate::optimal::Optimal;
 use crate::probe::Probe;
 
 /// The largest ratio of an LZ4 block: one length byte stands for 255 bytes of a match.
@@ -19,6 +23,8 @@ pub enum Effort {
     Fast,
     /// liblz4's HC compressor with a level of 1..=12; from 10 on it parses optimally.
     High(u8),
+    /// Our own optimal parse, which looks at so many candidates for a match at most.
+    Optimal(u16),
 }
 
 /// An HC level that liblz4 does not have.
@@ -27,7 +33,7 @@ pub enum Effort {
 pub struct UnknownEffort(pub u8);
 
 /// Holds what one call of [`Lz4Encoder::encode`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// Bytes of input that the block holds.
     pub consumed: usize,
@@ -36,11 +42,14 @@ pub struct Encoded {
 }
 
 /// A fixed-output LZ4 compressor with reusable working memory, for one thread.
-///
-/// It remembers nothing of one call in the next.
 pub struct Lz4Encoder {
-    state: State,
+    compressor: Compressor,
     probe: Option<Probe>,
+}
+
+enum Compressor {
+    Liblz4(State),
+    Optimal(Box<Optimal>),
 }
 
 impl Lz4Encoder {
@@ -54,9 +63,15 @@ impl Lz4Encoder {
             Effort::Fast => Method::Fast,
             Effort::High(level @ 1..=12) => Method::High(level),
             Effort::High(level) => return Err(UnknownEffort(level)),
+            Effort::Optimal(candidates) => {
+                return Ok(Self {
+                    compressor: Compressor::Optimal(Optimal::new(candidates.into()).into()),
+                    probe: None,
+                });
+            }
         };
         Ok(Self {
-            state: State::new(method),
+            compressor: Compressor::Liblz4(State::new(method)),
             probe: Some(Probe::default()),
         })
     }
@@ -71,19 +86,45 @@ impl Lz4Encoder {
         }
     }
 
+    /// Begins with other data: nothing is remembered of what came before.
+    pub fn restart(&mut self) {
+        if let Compressor::Optimal(optimal) = &mut self.compressor {
+            optimal.restart();
+        }
+    }
+
     /// Compresses as much of the front of `input` as fits into `out`, as one LZ4 block.
     ///
     /// The block lies at the front of `out` and never begins with a zero byte. `None` when it would
     /// be no shorter than the input it holds, which is then better stored as it is; `out` holds
     /// unspecified bytes in that case.
     pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<Encoded> {
-        if !self.may_gain(input, out.len()) {
+        self.restart();
+        self.encode_next(input, 0..input.len(), out)
+    }
+
+    /// Compresses as much of the front of `data[input]` as fits into `out`, as [`encode`](Self::encode) does.
+    ///
+    /// Between two restarts the data is the same, and no input begins before the one of the last call. The block depends
+    /// on its input alone.
+    pub fn encode_next(
+        &mut self,
+        data: &[u8],
+        input: Range<usize>,
+        out: &mut [u8],
+    ) -> Option<Encoded> {
+        if !self.may_gain(&data[input.clone()], out.len()) {
             return None;
         }
         // No more than this can fit, so no more of it need be read.
         let reach = out.len().saturating_mul(RATIO_MAX).min(input.len());
-        let (consumed, written) = self.state.compress(&input[..reach], out);
-        (written < consumed).then_some(Encoded { consumed, written })
+        let encoded = match &mut self.compressor {
+            Compressor::Liblz4(state) => state.compress(&data[input][..reach], out),
+            Compressor::Optimal(optimal) => {
+                optimal.encode(data, input.start, input.start + reach, out)
+            }
+        };
+        (encoded.written < encoded.consumed).then_some(encoded)
     }
 
     fn may_gain(&mut self, input: &[u8], budget: usize) -> bool {

@@ -22,8 +22,9 @@
 //! - Input is hostile. A decoder fills the whole output and says so, or returns a [`DecodeError`];
 //!   it never panics, never loops without progress, and its memory is bounded by [`Params`].
 //! - The encoder is a pure function of its input, its effort and the budget.
-//! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, and where memory is mapped, in
-//!   `mapping.rs` and `rolling.rs`, and nowhere else.
+//! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, where memory is mapped, in
+//!   `mapping.rs` and `rolling.rs`, in the decoder of `lz4_block.rs`, and where vector registers are
+//!   used, in `optimal/lanes.rs`, and nowhere else.
 
 mod decoder;
 mod deflate;
@@ -34,6 +35,7 @@ mod lz4;
 mod lz4_block;
 mod lzma;
 mod mapping;
+mod optimal;
 mod padding;
 mod probe;
 mod rolling;

@@ -6,7 +6,7 @@ use std::ops::Range;
 // The crate builds and links the library, of which the functions below are missing in its bindings.
 use lz4_sys as _;
 
-use crate::{Fault, Length, lz4_block};
+use crate::{Encoded, Fault, Length, lz4_block};
 
 // Of lz4.h and lz4hc.h of 1.10.
 unsafe extern "C" {
@@ -139,8 +139,8 @@ impl State {
 
     /// Compresses as much of the front of `input` as fits into `out`.
     ///
-    /// Returns the bytes consumed and the bytes written, both zero if nothing fits.
-    pub(crate) fn compress(&mut self, input: &[u8], out: &mut [u8]) -> (usize, usize) {
+    /// Nothing is consumed and nothing written if nothing fits.
+    pub(crate) fn compress(&mut self, input: &[u8], out: &mut [u8]) -> Encoded {
         let mut consumed = input.len().min(INPUT_MAX) as c_int;
         let budget = out.len().min(BUFFER_MAX) as c_int;
         let (src, dst) = (input.as_ptr().cast(), out.as_mut_ptr().cast());
@@ -160,8 +160,8 @@ impl State {
             }
         };
         match (usize::try_from(consumed), usize::try_from(written)) {
-            (Ok(consumed), Ok(written)) if written > 0 => (consumed, written),
-            _ => (0, 0),
+            (Ok(consumed), Ok(written)) if written > 0 => Encoded { consumed, written },
+            _ => Encoded::default(),
         }
     }
 }

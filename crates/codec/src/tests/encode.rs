@@ -3,12 +3,14 @@ use crate::{
     Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Params, UnknownEffort, ZstdEncoder,
 };
 
-const EFFORTS: [Effort; 5] = [
+const EFFORTS: [Effort; 7] = [
     Effort::Fast,
     Effort::High(1),
     Effort::High(3),
     Effort::High(9),
     Effort::High(12),
+    Effort::Optimal(1),
+    Effort::Optimal(64),
 ];
 
 /// Budgets around the short lengths where LZ4 has special rules, and some pclusters.

@@ -48,9 +48,13 @@ impl FromStr for Compressor {
             ("lz4", Some(_)) => return Err("lz4 has no levels; lz4hc has".into()),
             // Level 0 is mkfs.erofs' word for the default.
             ("lz4hc", None | Some("0")) => Effort::High(9),
-            ("lz4hc", Some(level)) => match level.parse() {
+            ("lz4hc", Some("10")) => Effort::Optimal(16),
+            ("lz4hc", Some("11")) => Effort::Optimal(64),
+            ("lz4hc", Some("12")) => Effort::Optimal(256),
+            ("liblz4hc", None) => Effort::High(9),
+            ("lz4hc" | "liblz4hc", Some(level)) => match level.parse() {
                 Ok(level @ 1..=12) => Effort::High(level),
-                _ => return Err(format!("`{level}` is no level of lz4hc; 1 to 12 are")),
+                _ => return Err(format!("`{level}` is no level of {name}; 1 to 12 are")),
             },
             (name, _) if ALGORITHMS_ONLY_READ.contains(&name) => {
                 return Err(format!(
@@ -322,8 +326,9 @@ mod tests {
         assert_eq!("none".parse(), Ok(Compressor(None)));
         for (text, level) in [
             ("lz4hc", 9),
-            ("lz4hc,12", 12),
             ("lz4hc,level=3", 3),
+            ("liblz4hc", 9),
+            ("liblz4hc,12", 12),
             ("lz4hc,0", 9),
         ] {
             assert_eq!(
@@ -331,6 +336,10 @@ mod tests {
                 Ok(Compressor(Some(Effort::High(level)))),
                 "{text}"
             );
+        }
+        for (text, candidates) in [("lz4hc,10", 16), ("lz4hc,level=12", 256)] {
+            let optimal = Effort::Optimal(candidates);
+            assert_eq!(text.parse(), Ok(Compressor(Some(optimal))), "{text}");
         }
         for bad in [
             "", "none,1", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",

@@ -1,0 +1,206 @@
+//! The match finder: chains of positions whose next four bytes have the same hash.
+//!
+//! A chain is kept as distances: each position has the distance to the one before it with the same hash. Positions are
+//! inserted ahead of the one that is searched for, so the chain of *any* four bytes of a match can be walked: a match that
+//! is longer than the best one so far must contain the four bytes that end behind it, and the chain of those is often the
+//! shortest. A candidate counts if it lies in the block, which its distance tells; so nothing is cleared between blocks.
+
+/// Bits of a hash.
+const HASH_BITS: u32 = 16;
+/// Positions whose distances are kept: those that a match can begin at, and those inserted ahead.
+const RING: usize = 1 << 17;
+/// The distance that stands for none; the largest one of LZ4 as well.
+pub(super) const DISTANCE_MAX: usize = u16::MAX as usize;
+/// Positions that are inserted at once.
+const BATCH: usize = 1024;
+/// Bytes of a match that are looked at for the chain with the longest distance.
+const ANCHORS: usize = 16;
+/// Steps of a chain until a candidate beyond the current one is given up.
+const STEPS: usize = 8;
+
+/// A match: so many bytes are those at a distance before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Match {
+    pub len: usize,
+    pub distance: usize,
+}
+
+/// Tells how long is searched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Depth {
+    /// Candidates that are looked at for one position.
+    pub candidates: usize,
+    /// A match of this length ends the search.
+    pub nice: usize,
+}
+
+/// The chains of the data that is encoded.
+pub(super) struct Chains {
+    /// The last position with each hash, plus `base`.
+    head: Box<[u32; 1 << HASH_BITS]>,
+    /// By position, modulo [`RING`].
+    distance: Box<[u16; RING]>,
+    /// What is added to positions: those of earlier data are too far away.
+    base: u32,
+    /// Positions below this one are in chains.
+    inserted: usize,
+}
+
+impl Chains {
+    pub fn new() -> Self {
+        Self {
+            head: zeros(),
+            distance: zeros(),
+            base: DISTANCE_MAX as u32 + 1,
+            inserted: 0,
+        }
+    }
+
+    /// Begins with other data.
+    pub fn restart(&mut self) {
+        self.base += self.inserted as u32 + DISTANCE_MAX as u32 + 1;
+        self.inserted = 0;
+        if self.base > 1 << 30 {
+            self.head.fill(0);
+            self.base = DISTANCE_MAX as u32 + 1;
+        }
+    }
+
+    /// Inserts all positions up to `end` at least, as far as there are four bytes.
+    pub fn insert_to(&mut self, data: &[u8], end: usize) {
+        if self.inserted >= end {
+            return;
+        }
+        let end = (end + BATCH).min(data.len().saturating_sub(3));
+        let Some(strings) = data.get(self.inserted..end.max(self.inserted) + 3) else {
+            return;
+        };
+        let first = self.inserted;
+        for (index, string) in strings.windows(4).enumerate() {
+            let string = u32::from_le_bytes([string[0], string[1], string[2], string[3]]);
+            let at = (first + index) as u32 + self.base;
+            let last = std::mem::replace(&mut self.head[hash(string)], at);
+            let distance = (at - last).min(DISTANCE_MAX as u32);
+            self.distance[(first + index) % RING] = distance as u16;
+        }
+        self.inserted = end.max(first);
+    }
+
+    #[inline(always)]
+    fn distance(&self, position: usize) -> usize {
+        usize::from(self.distance[position % RING])
+    }
+
+    /// Returns the longest match at `at` that begins at `start` or behind and ends before `end`, if there is one that is
+    /// longer than `known` and than three bytes; else `known`.
+    pub fn longest(
+        &self,
+        data: &[u8],
+        start: usize,
+        at: usize,
+        end: usize,
+        depth: Depth,
+        known: Match,
+    ) -> Match {
+        let data = &data[..end];
+        let reach = (at - start).min(DISTANCE_MAX);
+        let mut best = Match {
+            len: known.len.max(3),
+            ..known
+        };
+        if at + best.len >= end {
+            return known;
+        }
+        let mut anchor = best.len - 3;
+        let mut distance = self.distance(at + anchor);
+        for _ in 0..depth.candidates {
+            if distance > reach {
+                break;
+            }
+            let candidate = at - distance;
+            let last = best.len - 3;
+            if string(data, candidate + last) == string(data, at + last)
+                && string(data, candidate) == string(data, at)
+            {
+                let len = common(data, candidate, at);
+                if len > best.len {
+                    best = Match { len, distance };
+                    if len >= depth.nice || at + len >= end {
+                        break;
+                    }
+                    (distance, anchor) = self.beyond(at, best);
+                    continue;
+                }
+            }
+            distance += self.distance(candidate + anchor);
+        }
+        if best.len > known.len.max(3) {
+            best
+        } else {
+            known
+        }
+    }
+
+    /// Returns the next candidate for a longer match: its distance, and the byte of the match whose chain has it.
+    fn beyond(&self, at: usize, found: Match) -> (usize, usize) {
+        let candidate = at - found.distance;
+        // A longer match lies on the chain of each string of this one. The longest step passes by most of the others.
+        let mut step = 0;
+        let mut anchor = 0;
+        for index in 0..ANCHORS.min(found.len - 3) {
+            let distance = self.distance(candidate + index);
+            if distance > step {
+                (step, anchor) = (distance, index);
+            }
+        }
+        let along = found.distance + step;
+        // And on that of the string that ends one byte behind it.
+        let last = found.len - 3;
+        let mut behind = self.distance(at + last);
+        for _ in 0..STEPS {
+            if behind > found.distance {
+                break;
+            }
+            behind += self.distance(at + last - behind);
+        }
+        if behind >= along {
+            (behind, last)
+        } else {
+            (along, anchor)
+        }
+    }
+}
+
+fn zeros<T: Copy + Default, const LEN: usize>() -> Box<[T; LEN]> {
+    let zeros = vec![T::default(); LEN].into_boxed_slice();
+    zeros.try_into().ok().expect("the length is the same")
+}
+
+#[inline(always)]
+fn hash(string: u32) -> usize {
+    (string.wrapping_mul(2_654_435_761) >> (u32::BITS - HASH_BITS)) as usize
+}
+
+#[inline(always)]
+fn string(data: &[u8], at: usize) -> u32 {
+    let bytes = data[at..at + 4].try_into().expect("four bytes");
+    u32::from_le_bytes(bytes)
+}
+
+/// Returns how many bytes are the same from both positions on, to the end of the data.
+#[inline(always)]
+fn common(data: &[u8], candidate: usize, at: usize) -> usize {
+    let ahead = &data[at..];
+    let before = &data[candidate..candidate + ahead.len()];
+    let mut len = 0;
+    for (one, other) in ahead.chunks_exact(8).zip(before.chunks_exact(8)) {
+        let one = u64::from_le_bytes(one.try_into().expect("eight bytes"));
+        let other = u64::from_le_bytes(other.try_into().expect("eight bytes"));
+        if one != other {
+            return len + ((one ^ other).trailing_zeros() / 8) as usize;
+        }
+        len += 8;
+    }
+    let rest = ahead[len..].iter().zip(&before[len..]);
+    len + rest.take_while(|(one, other)| one == other).count()
+}

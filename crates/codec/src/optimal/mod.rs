@@ -1,0 +1,65 @@
+//! An encoder of LZ4 blocks that takes as much input as any can into a given number of bytes.
+//!
+//! The parse is optimal but for what a limited search does not find; `parse.rs` has it, `chains.rs` the search. What the
+//! chains know of the data is kept from block to block.
+
+mod chains;
+mod lanes;
+mod parse;
+mod sequences;
+#[cfg(test)]
+mod tests;
+
+use chains::{Chains, Depth};
+use parse::{Block, Parser};
+
+use crate::Encoded;
+
+/// The working memory of an encoder.
+pub(crate) struct Optimal {
+    chains: Chains,
+    parser: Parser,
+    depth: Depth,
+}
+
+impl Optimal {
+    /// An encoder that looks at so many candidates for a match.
+    pub fn new(candidates: usize) -> Self {
+        Self {
+            chains: Chains::new(),
+            parser: Parser::new(),
+            depth: Depth {
+                candidates,
+                nice: parse::TAKEN,
+            },
+        }
+    }
+
+    /// Begins with other data: nothing is remembered of what came before.
+    pub fn restart(&mut self) {
+        self.chains.restart();
+    }
+
+    /// Compresses as much of `data[start..end]` as fits into `out`.
+    ///
+    /// Blocks of the same data begin one behind the other. The block depends on the bytes from `start` on alone.
+    pub fn encode(&mut self, data: &[u8], start: usize, end: usize, out: &mut [u8]) -> Encoded {
+        let block = Block {
+            data,
+            start,
+            end,
+            budget: u32::try_from(out.len()).unwrap_or(u32::MAX >> 1),
+            depth: self.depth,
+        };
+        if block.budget == 0 || start == end {
+            return Encoded::default();
+        }
+        let end = self.parser.parse(&block, &mut self.chains);
+        let sequences = &self.parser.sequences;
+        let literals = sequences.last().map_or(start, |sequence| sequence.end());
+        Encoded {
+            consumed: end - start,
+            written: sequences::write(data, sequences, literals..end, out),
+        }
+    }
+}
