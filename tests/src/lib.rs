@@ -5,7 +5,7 @@
 //! text. What a judge needs and the machine lacks is reported by [`judge`]; nothing passes silently.
 //!
 //! What is written to a device is judged by cutting the power: [`crash`] makes all that the device may hold then, [`ace`]
-//! and [`recorded`] have what to run meanwhile, and [`faulty`] is a device that fails.
+//! and [`recorded`] have what to run meanwhile, and [`faulty`] is a device that fails. [`medium`] is one for processes.
 
 pub mod ace;
 pub mod built;
@@ -17,6 +17,7 @@ pub mod host;
 pub mod judge;
 pub mod large;
 pub mod manifest;
+pub mod medium;
 pub mod model;
 pub mod mount;
 pub mod names;

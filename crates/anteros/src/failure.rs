@@ -50,6 +50,8 @@ pub struct Failure {
     kind: Kind,
     message: String,
     hint: Option<String>,
+    /// Tells whether people have been told of it.
+    is_told: bool,
 }
 
 impl Failure {
@@ -59,6 +61,7 @@ impl Failure {
             kind,
             message: message.to_string(),
             hint: None,
+            is_told: false,
         }
     }
 
@@ -115,6 +118,50 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Tells people, unless they know, or nobody listens.
+    fn tell(&self) {
+        if self.kind == Kind::BrokenPipe || self.is_told {
+            return;
+        }
+        crate::output::complain("error", &self.message);
+        if let Some(hint) = &self.hint {
+            crate::output::complain("hint", hint);
+        }
+    }
+}
+
+/// Work of several parts, which goes on with the next one when one fails.
+#[derive(Debug, Default)]
+pub struct Parts {
+    is_any_done: bool,
+    /// The first failure of a part.
+    first: Option<Failure>,
+}
+
+impl Parts {
+    /// A part was done.
+    pub fn done(&mut self) {
+        self.is_any_done = true;
+    }
+
+    /// A part was left out: people are told at once.
+    pub fn left_out(&mut self, mut failure: Failure) {
+        failure.tell();
+        failure.is_told = true;
+        self.first.get_or_insert(failure);
+    }
+
+    /// The end of the work: done, done in part, or failed as its first part has.
+    pub fn end(self) -> Outcome {
+        match self.first {
+            None => Ok(Verdict::Good),
+            Some(_) if self.is_any_done => Ok(Verdict::Partial),
+            Some(failure) => Err(failure),
+        }
+    }
+}
+
 /// The kind of failure that an error of an image is.
 pub fn kind_of(error: &anteros_image::Error) -> Kind {
     match error {
@@ -150,11 +197,6 @@ pub fn exit(outcome: Outcome) -> ExitCode {
         Ok(Verdict::Partial) => return ExitCode::from(6),
         Err(failure) => failure,
     };
-    if failure.kind != Kind::BrokenPipe {
-        crate::output::complain("error", &failure.message);
-        if let Some(hint) = &failure.hint {
-            crate::output::complain("hint", hint);
-        }
-    }
+    failure.tell();
     ExitCode::from(failure.kind as u8)
 }

@@ -172,6 +172,8 @@ struct Run<'a> {
     findings: Mutex<Findings>,
     parts: Mutex<Sorter<space::Part>>,
     exhausted: AtomicBool,
+    /// Tells whether the medium has failed somewhere: what is missing may lie there, and is no fault of the image.
+    unread: AtomicBool,
     work_bytes: AtomicU64,
     inodes: AtomicU64,
     extents: AtomicU64,
@@ -203,6 +205,7 @@ impl<'a> Run<'a> {
             findings: Mutex::default(),
             parts: Mutex::new(Sorter::new(options.memory_bytes / 2)),
             exhausted: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             work_bytes: AtomicU64::new(0),
             inodes: AtomicU64::new(0),
             extents: AtomicU64::new(0),
@@ -235,6 +238,9 @@ impl<'a> Run<'a> {
     }
 
     fn note_error(&self, error: Error) {
+        if matches!(error, Error::Io { .. }) {
+            self.unread.store(true, Ordering::Relaxed);
+        }
         self.note(error.place(), FindingKind::Error(error));
     }
 
@@ -269,6 +275,11 @@ impl<'a> Run<'a> {
 
     fn is_ended(&self) -> bool {
         self.cancel.load(Ordering::Relaxed) || self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether all that leads to others was read, up to now.
+    fn is_all_read(&self) -> bool {
+        !self.unread.load(Ordering::Relaxed)
     }
 
     /// Takes so many bytes from the budget; `false` when there is no reason to go on.

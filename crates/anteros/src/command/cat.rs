@@ -8,7 +8,7 @@ use anteros_core::FileKind;
 use anteros_image::{Error, Image, Reader, Source};
 
 use crate::args::ImageArgs;
-use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::failure::{Failure, Kind, Outcome, Parts};
 use crate::output;
 
 /// Print files of an image
@@ -25,16 +25,22 @@ pub struct Args {
 impl Args {
     pub fn run(self) -> Outcome {
         let image = self.image.open()?;
+        let mut parts = Parts::default();
         for path in &self.paths {
-            print(&image, path.as_bytes())?;
+            match print(&image, path.as_bytes())? {
+                Ok(()) => parts.done(),
+                Err(failure) => parts.left_out(failure),
+            }
         }
-        Ok(Verdict::Good)
+        parts.end()
     }
 }
 
 /// Errors of reading an image and of writing what was read.
 enum Trouble {
     Image(Error),
+    /// It is no file.
+    Kind(Failure),
     Output(std::io::Error),
 }
 
@@ -44,33 +50,36 @@ impl From<Error> for Trouble {
     }
 }
 
-fn print(image: &Image, path: &[u8]) -> Result<(), Failure> {
+/// Prints a file. What is wrong with it is no reason not to print the next one; what is wrong with the output is.
+fn print(image: &Image, path: &[u8]) -> Result<Result<(), Failure>, Failure> {
     let name = || format!("{}: {}", image.name(), output::name(path));
-    let failure = |error| Failure::image(name(), &error);
-    let inode = image.find(path).map_err(failure)?;
+    match print_content(image, path, &name) {
+        Ok(()) => Ok(Ok(())),
+        Err(Trouble::Image(error)) => Ok(Err(Failure::image(name(), &error))),
+        Err(Trouble::Kind(failure)) => Ok(Err(failure)),
+        Err(Trouble::Output(error)) => Err(error.into()),
+    }
+}
+
+fn print_content(image: &Image, path: &[u8], name: &dyn Fn() -> String) -> Result<(), Trouble> {
+    let inode = image.find(path)?;
     if inode.kind != FileKind::Regular {
         let message = format!("{} is a {}, not a file", name(), inode.kind.name());
-        return Err(Failure::new(Kind::Usage, message));
+        return Err(Trouble::Kind(Failure::new(Kind::Usage, message)));
     }
-    let map = image.map(&inode).map_err(failure)?;
+    let map = image.map(&inode)?;
     let mut reader = Reader::new(image);
     let mut out = std::io::stdout().lock();
     for extent in image.extents(&inode, &map) {
-        let extent = extent.map_err(failure)?;
+        let extent = extent?;
         if extent.source == Source::Hole {
-            std::io::copy(
-                &mut std::io::Read::take(std::io::repeat(0), extent.len),
-                &mut out,
-            )?;
+            let mut zeros = std::io::Read::take(std::io::repeat(0), extent.len);
+            std::io::copy(&mut zeros, &mut out).map_err(Trouble::Output)?;
             continue;
         }
-        let read = reader.read_extent(&inode, &extent, |_, data| {
+        reader.read_extent(&inode, &extent, |_, data| {
             out.write_all(data).map_err(Trouble::Output)
-        });
-        read.map_err(|trouble| match trouble {
-            Trouble::Image(error) => failure(error),
-            Trouble::Output(error) => error.into(),
         })?;
     }
-    Ok(out.flush()?)
+    out.flush().map_err(Trouble::Output)
 }

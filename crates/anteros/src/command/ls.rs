@@ -12,7 +12,7 @@ use anteros_image::{DirCursor, Error, Image, NidSet, OwnedDirent};
 use serde::Serialize;
 
 use crate::args::ImageArgs;
-use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::failure::{Failure, Kind, Outcome, Parts};
 use crate::output;
 
 /// List a directory of an image
@@ -71,6 +71,8 @@ impl Args {
             is_long: self.long,
             is_json: self.json,
             entries: 0,
+            parts: Parts::default(),
+            start: path,
         };
         listing.begin()?;
         match start.kind {
@@ -78,7 +80,7 @@ impl Args {
             _ => listing.entry(path, &start)?,
         }
         listing.end()?;
-        Ok(Verdict::Good)
+        listing.parts.end()
     }
 }
 
@@ -93,6 +95,10 @@ struct Listing<'a, W: Write> {
     is_json: bool,
     /// The number of entries printed.
     entries: u64,
+    /// Entries, and directories, of which one that cannot be read is no reason to leave out the others.
+    parts: Parts,
+    /// The path that was asked for.
+    start: &'a [u8],
 }
 
 /// A directory on the way.
@@ -131,12 +137,15 @@ impl<W: Write> Listing<'_, W> {
         let mut levels = vec![Level::new(start, path.len())];
         while let Some(level) = levels.last_mut() {
             path.truncate(level.path_bytes);
-            let Some(below) = self.next_directory(&path, level)? else {
+            let Some(below) = self.next_directory(level) else {
                 levels.pop();
                 continue;
             };
             path = joined(&path, &below.name);
-            let inode = self.inode(&path, below.nid)?;
+            // Who listed the directory above has told of one that cannot be read.
+            let Ok(inode) = self.image.inode(below.nid) else {
+                continue;
+            };
             if !listed.insert(inode.nid)? {
                 let (image, nid) = (self.image.name(), inode.nid);
                 let message = format!("{image}: directory {nid} is part of itself");
@@ -155,24 +164,25 @@ impl<W: Write> Listing<'_, W> {
         let read = image.visit_dir(dir, DirCursor::default(), |entry, _| {
             if !matches!(entry.name, b"." | b"..") {
                 let path = joined(path, entry.name);
-                let inode = self.inode(&path, entry.nid);
-                printed = inode.and_then(|inode| self.entry(&path, &inode));
+                match self.image.inode(entry.nid) {
+                    Ok(inode) => printed = self.entry(&path, &inode),
+                    Err(error) => self.left_out(&path, &error),
+                }
             }
             go_on_if(printed.is_ok())
         });
-        read.map_err(|error| self.failure(path, &error))?;
+        match read {
+            Ok(()) => self.parts.done(),
+            Err(error) => self.left_out(path, &error),
+        }
         printed
     }
 
-    /// The next directory in one.
-    fn next_directory(
-        &self,
-        path: &[u8],
-        level: &mut Level,
-    ) -> Result<Option<OwnedDirent>, Failure> {
+    /// The next directory in one, if that can be read: else whoever listed it has told.
+    fn next_directory(&self, level: &mut Level) -> Option<OwnedDirent> {
         let mut found = None;
         let from = level.cursor;
-        let read = self.image.visit_dir(&level.inode, from, |entry, next| {
+        let _ = self.image.visit_dir(&level.inode, from, |entry, next| {
             let is_dot = matches!(entry.name, b"." | b"..");
             if entry.kind == FileKind::Directory && !is_dot {
                 let (nid, kind, name) = (entry.nid, entry.kind, entry.name.to_vec());
@@ -181,17 +191,18 @@ impl<W: Write> Listing<'_, W> {
             }
             go_on_if(found.is_none())
         });
-        read.map_err(|error| self.failure(path, &error))?;
-        Ok(found)
+        found
     }
 
-    fn inode(&self, path: &[u8], nid: Nid) -> Result<Inode, Failure> {
-        let inode = self.image.inode(nid);
-        inode.map_err(|error| self.failure(path, &error))
-    }
-
+    /// Prints an entry, or tells why not; only what cannot be written is an error.
     fn entry(&mut self, path: &[u8], inode: &Inode) -> Result<(), Failure> {
-        let entry = entry(self.image, path, inode).map_err(|error| self.failure(path, &error))?;
+        let entry = match entry(self.image, path, inode) {
+            Ok(entry) => entry,
+            Err(error) => {
+                self.left_out(path, &error);
+                return Ok(());
+            }
+        };
         if self.is_json {
             let text = serde_json::to_string_pretty(&entry).map_err(std::io::Error::from)?;
             let comma = if self.entries == 0 { "" } else { "," };
@@ -200,12 +211,14 @@ impl<W: Write> Listing<'_, W> {
             print(&mut self.out, &entry, self.is_long.then_some(inode))?;
         }
         self.entries += 1;
+        self.parts.done();
         Ok(())
     }
 
-    fn failure(&self, path: &[u8], error: &Error) -> Failure {
+    fn left_out(&mut self, path: &[u8], error: &Error) {
+        let path = if path.is_empty() { self.start } else { path };
         let place = format!("{}: {}", self.image.name(), output::name(path));
-        Failure::image(place, error)
+        self.parts.left_out(Failure::image(place, error));
     }
 }
 

@@ -38,6 +38,7 @@ mod targets;
 mod trace;
 mod trees;
 mod unmounting;
+mod unreadable;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -52,7 +52,7 @@ pub(super) fn check_totals(run: &Run<'_>, found: u64) {
         return;
     }
     let sb = run.image.superblock();
-    if sb.inodes != found {
+    if sb.inodes < found || sb.inodes > found && run.is_all_read() {
         let recorded = sb.inodes;
         run.note(
             Place::Superblock,
@@ -60,7 +60,7 @@ pub(super) fn check_totals(run: &Run<'_>, found: u64) {
         );
     }
     let used = run.algorithms.load(Ordering::Relaxed);
-    let configured = sb.incompat.contains(Incompat::COMPR_CFGS);
+    let configured = sb.incompat.contains(Incompat::COMPR_CFGS) && run.is_all_read();
     for algorithm in sb.algorithms.iter().filter(|_| configured) {
         if used & algorithm_bit(algorithm) == 0 {
             run.note(Place::ComprCfgs, FindingKind::AlgorithmUnused { algorithm });

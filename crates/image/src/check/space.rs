@@ -172,7 +172,7 @@ fn note_unreachable(run: &Run<'_>, used_blocks: u64) -> u64 {
     let present = run.image.primary_size() >> sb.block_bits;
     let blocks = sb.blocks.min(present).saturating_sub(used_blocks);
     let bytes = blocks << sb.block_bits;
-    if blocks > 0 && !run.is_ended() {
+    if blocks > 0 && !run.is_ended() && run.is_all_read() {
         run.note(Place::Image, FindingKind::Unreachable { bytes, blocks });
     }
     bytes
