@@ -90,6 +90,8 @@ pub fn resize(
     state.checkpoint(true)?;
     if new.tables() != old.tables() {
         let tables = new.tables();
+        // What is cleared gives its room back.
+        clear(device, tables.clone())?;
         reserve(&**device, tables.start, tables.end - tables.start)?;
         state.move_tables(&new)?;
     }
@@ -226,9 +228,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the tables and a checkpoint to where they will lie.
+    /// Writes the tables and a checkpoint to where they will lie, which reads as zeros.
     fn move_tables(&mut self, new: &Superblock) -> Result<(), LogError> {
-        clear(&self.device, new.tables())?;
         self.nat.copy_to(new)?;
         let cursor = Some(self.nat.cursor()).filter(|&cursor| cursor < new.nids);
         self.nat = Nat::new(

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use anteros_core::{Device, FileSystem, FsError, FsResult, MemoryDevice, WritableDevice};
 use anteros_log::layout::ROOT;
-use anteros_log::{Log, LogError, Options, check, repair};
+use anteros_log::{Log, LogError, Options, Resized, check, repair, resize};
 use support::surgeon::Surgeon;
 use support::*;
 
@@ -31,6 +31,21 @@ impl Sparse {
             most: AtomicUsize::new(usize::MAX),
         });
         make(device.clone());
+        device
+    }
+
+    /// A device of so many bytes, of which there is what was written, and is no zero.
+    fn holding(log: &[u8], bytes: u64) -> Arc<Self> {
+        let device = Arc::new(Self {
+            inner: Arc::new(MemoryDevice::new(vec![0; bytes as usize])),
+            taken: Mutex::default(),
+            most: AtomicUsize::new(usize::MAX),
+        });
+        for (block, bytes) in (0..).zip(log.chunks(BLOCK as usize)) {
+            if bytes.iter().any(|&byte| byte != 0) {
+                device.write_at(block * BLOCK, bytes).unwrap();
+            }
+        }
         device
     }
 
@@ -352,5 +367,63 @@ fn nothing_is_lost_while_a_store_fills_and_is_emptied() {
         tree.0.close().unwrap();
         drop(tree);
         whole(device, options);
+    }
+}
+
+/// Whatever room there is: a log is resized, or it is said that there is none, and nothing is lost.
+#[test]
+fn a_log_is_resized_or_refused_where_a_store_is_nearly_full() {
+    let all: Vec<u64> = (0..10).collect();
+    let small = device(40 * MIB);
+    let tree = open_plainly(small.clone());
+    for file in &all {
+        put_synced(&tree, &format!("f{file}"), &bytes(*file, 300_000)).unwrap();
+    }
+    tree.0.close().unwrap();
+    drop(tree);
+    let log = small.to_vec();
+    // What moves the tables, and what does not; what needs other segments, and what has enough.
+    for (size, left) in [
+        (36, [0, 400, 10_000]),
+        (48, [0, 7100, 10_000]),
+        (400, [0, 7700, 10_000]),
+    ] {
+        let mut outcomes = BTreeSet::new();
+        for left in left {
+            let place = format!("{size} MiB, {left} blocks left");
+            let device = Sparse::holding(&log, 400 * MIB);
+            device.leave(left * BLOCK);
+            let to = |device: &Arc<Sparse>| {
+                let device: Arc<dyn WritableDevice> = device.clone();
+                resize(&device, size * MIB, &plainly())
+            };
+            let resized = to(&device);
+            match &resized {
+                Ok(resized) => assert_eq!(resized.new.blocks * BLOCK, size * MIB, "{place}"),
+                Err(LogError::Fs(FsError::NoSpace)) => {}
+                Err(error) => panic!("{place}: {error}"),
+            }
+            if let Ok(Resized { old, new, .. }) = &resized {
+                let taken = device.taken();
+                let is_taken = new.tables().all(|block| taken.contains(&block));
+                assert!(
+                    is_taken || new.tables() == old.tables(),
+                    "{place}: no room for tables"
+                );
+            }
+            outcomes.insert(resized.is_ok());
+            let tree = Tree(Log::open_as_possible(device.clone(), plainly()).unwrap());
+            judge(&tree, &all, 300_000);
+            let _ = tree.0.close();
+            drop(tree);
+            whole(device.clone(), plainly());
+            device.leave(400 * MIB);
+            to(&device).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let tree = mounted(&device, &plainly());
+            judge(&tree, &all, 300_000);
+            tree.0.close().unwrap();
+            whole(device, plainly());
+        }
+        assert_eq!(outcomes.len(), 2, "{size} MiB");
     }
 }
