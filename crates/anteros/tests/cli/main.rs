@@ -18,6 +18,7 @@ mod log_launches;
 mod log_layers;
 mod log_resize;
 mod log_tools;
+mod looking;
 mod mapped;
 mod messages;
 mod mirror;

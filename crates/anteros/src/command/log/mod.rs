@@ -21,6 +21,7 @@ use anteros_core::{FileDevice, WritableDevice};
 use anteros_log::LogError;
 
 use crate::failure::{Failure, Kind, Outcome};
+use crate::output;
 
 /// The time to wait for a log that is in use, and the time between two tries.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -62,9 +63,18 @@ impl Args {
     }
 }
 
-/// Opens a device to look at it.
+/// Opens a device to look at it, of which nobody changes anything meanwhile; or, if somebody has it, says so.
 fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
-    Ok(Arc::new(FileDevice::open(path).map_err(Failure::os)?))
+    let device = match FileDevice::open_unchanging(path) {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+            let name = path.display();
+            let text = format!("{name}: is in use: what is told may be of different moments");
+            output::complain("warning", text);
+            FileDevice::open(path)
+        }
+        opened => opened,
+    };
+    Ok(Arc::new(device.map_err(Failure::os)?))
 }
 
 /// Opens a device of which nobody changes anything meanwhile. After a plain `umount`, its daemon may still write for a moment.
