@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::layout::pointer::{Pointer, Slotted};
-use crate::layout::record::{Record, append_checksums};
+use crate::layout::record::{Record, append_checksums, append_xattrs};
 use crate::layout::{Block, crc};
 use crate::options::Order;
 use crate::pack::Packing;
@@ -153,7 +153,7 @@ impl State {
         .append(stream);
         if live.xattrs_changed {
             let bytes = self.xattr_bytes(ino)?;
-            Record::Xattrs { ino, bytes: &bytes }.append(stream);
+            append_xattrs(ino, &bytes, stream);
         }
         if !whole {
             return Ok(());
@@ -224,6 +224,7 @@ impl State {
             live.xattrs_changed = false;
         }
         self.names.clear();
+        self.unrecorded_xattrs = 0;
         self.wanted.clear();
         self.dropped.clear();
         Ok(())

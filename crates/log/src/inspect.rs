@@ -307,7 +307,11 @@ impl Inspector {
             Err(error) => view.faults.push(format!("extended attributes: {error}")),
         }
         let mut nids = vec![ino];
-        nids.extend(Some(inode.xattr_nid).filter(|&nid| nid != 0));
+        match state.xattr_nids(ino) {
+            Ok(further) => nids.extend(further),
+            // Why is told by the attributes themselves.
+            Err(_) => nids.push(inode.xattr_nid),
+        }
         let faults = &mut view.faults;
         state.for_nodes(ino, &mut |nid, read| {
             nids.push(nid);

@@ -265,7 +265,8 @@ impl Log {
             state.write_content()?;
             state.hand_over();
         }
-        let records = state.names.len() + state.dropped.len() * DROPPED_BYTES;
+        let records =
+            state.names.len() + state.dropped.len() * DROPPED_BYTES + state.unrecorded_xattrs;
         let is_much = state.dirty_blocks() > 2 * state.dirty_max() || records > state.records_max();
         if is_much || state.nat.needs_checkpoint() {
             state.checkpoint(false)?;

@@ -31,6 +31,7 @@ use crate::segments::{Place, Segments, Use};
 use crate::slots::Slots;
 use crate::space::Space;
 use crate::state::{Parts, State};
+use crate::xattr::Gathered;
 
 /// Versions that are not used again where an older checkpoint has to do; even, so that the damaged pack is the next.
 const VERSIONS_LEFT_OUT: u64 = 1 << 20;
@@ -607,6 +608,8 @@ struct Replay {
     end: Option<Place>,
     /// Whether it ends at a block that cannot be read.
     is_cut: bool,
+    /// Extended attributes of which a part has come.
+    xattrs: Gathered,
 }
 
 impl Replay {
@@ -663,7 +666,9 @@ impl Replay {
 
     fn apply(&mut self, state: &mut State, group: &Group) -> Result<(), LogError> {
         for record in records(&group.stream) {
-            match record? {
+            let record = record?;
+            self.xattrs.check_next(&record)?;
+            match record {
                 Record::Attributes {
                     ino,
                     whole,
@@ -676,7 +681,11 @@ impl Replay {
                     pointer,
                 } => self.map(state, (ino, lblk, count), pointer)?,
                 Record::Inline { ino, bytes } => inline(state, ino, bytes)?,
-                Record::Xattrs { ino, bytes } => state.put_xattrs(ino, bytes)?,
+                Record::Xattrs {
+                    ino,
+                    goes_on,
+                    bytes,
+                } => self.xattrs.take(state, ino, goes_on, bytes)?,
                 Record::NameAdded {
                     parent,
                     ino,
@@ -709,6 +718,7 @@ impl Replay {
                 }
             }
         }
+        self.xattrs.check_end()?;
         for (block, number, slot) in &group.data {
             self.map_slot(state, *block, *number, slot)?;
         }

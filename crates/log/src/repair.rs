@@ -353,6 +353,14 @@ impl Mender {
                 "was in use and belonged to nothing; the number is free",
             );
         }
+        for (&ino, fault) in &survey.bare {
+            self.state.lose_xattrs(ino)?;
+            self.tell(
+                format_args!("inode {ino}"),
+                format_args!("its extended attributes are lost: {fault}"),
+            );
+            self.relieve()?;
+        }
         for (&ino, &counted) in &survey.blocks {
             let attributes = self.state.live(ino)?.attributes();
             let stated = std::mem::replace(&mut attributes.blocks, counted);

@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) opened: u64,
     /// Changes of names that no group has.
     pub(crate) names: Vec<u8>,
+    /// Bytes of extended attributes that no group has.
+    pub(crate) unrecorded_xattrs: usize,
     /// Inodes whose attributes no group has.
     pub(crate) touched: BTreeSet<u32>,
     /// Inodes whose content has to be in the next group with names.
@@ -154,6 +156,22 @@ pub(crate) struct Parts {
     pub(crate) inode_count: u32,
 }
 
+/// Checks that a node is `kind` of `ino` at this position.
+fn check_node(header: &NodeHeader, ino: u32, kind: NodeKind, position: u32) -> FsResult<()> {
+    let nid = header.nid;
+    let fault = |rule, found| Err(FsError::from(Corrupt::Node { nid, rule, found }));
+    if header.ino != ino {
+        return fault("the node belongs to another inode", header.ino.into());
+    }
+    if header.kind != kind || header.position != position {
+        return fault(
+            "the node has another place in the tree",
+            header.position.into(),
+        );
+    }
+    Ok(())
+}
+
 impl State {
     pub(crate) fn new(parts: Parts) -> Self {
         let prefetch_bytes = parts.options.prefetch_bytes;
@@ -177,6 +195,7 @@ impl State {
             staged: BTreeMap::new(),
             opened: 0,
             names: Vec::new(),
+            unrecorded_xattrs: 0,
             touched: BTreeSet::new(),
             wanted: BTreeSet::new(),
             dropped: Vec::new(),
@@ -394,22 +413,27 @@ impl State {
                 .insert(nid, Node::read(header, block, &self.dirty_nodes));
         }
         let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
-        let fault = |rule, found| FsError::from(Corrupt::Node { nid, rule, found });
-        let header = *node.header();
-        if header.ino != ino {
-            return Err(fault(
-                "the node belongs to another inode",
-                header.ino.into(),
-            ));
-        }
-        if header.kind != kind || header.position != position {
-            return Err(fault(
-                "the node has another place in the tree",
-                header.position.into(),
-            ));
-        }
+        check_node(node.header(), ino, kind, position)?;
         node.stamp = stamp;
         Ok(node)
+    }
+
+    /// A copy of such a node, which does not stay in memory if it is not there already.
+    pub(crate) fn copy_node(
+        &mut self,
+        ino: u32,
+        nid: u32,
+        kind: NodeKind,
+        position: u32,
+    ) -> FsResult<Box<Block>> {
+        if let Some(node) = self.nodes.get(&nid) {
+            let copy = Box::new(*node.block());
+            check_node(node.header(), ino, kind, position)?;
+            return Ok(copy);
+        }
+        let (header, block) = self.read_node(nid)?;
+        check_node(&header, ino, kind, position)?;
+        Ok(block)
     }
 
     /// Makes a node, empty.
@@ -775,6 +799,7 @@ impl State {
             live.xattrs_changed = false;
         }
         self.names.clear();
+        self.unrecorded_xattrs = 0;
         self.touched.clear();
         self.wanted.clear();
         self.dropped.clear();

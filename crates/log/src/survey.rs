@@ -163,6 +163,8 @@ pub(crate) struct Survey {
     pub(crate) lost: Vec<u32>,
     /// Numbers that are in use, and nothing is there or it belongs to nothing.
     pub(crate) stray: Vec<u32>,
+    /// Inodes whose extended attributes are damaged, and how.
+    pub(crate) bare: BTreeMap<u32, String>,
     /// What cannot be read, in words.
     pub(crate) unreadable: Vec<String>,
     /// Inodes, whether they can be read or not.
@@ -238,6 +240,7 @@ impl Survey {
             unsummarized: BTreeSet::new(),
             lost: Vec::new(),
             stray: Vec::new(),
+            bare: BTreeMap::new(),
             unreadable: Vec::new(),
             inodes: 0,
             nodes_stated: 0,
@@ -438,12 +441,9 @@ impl Survey {
 
     fn try_visit(&mut self, state: &mut State, ino: u32) -> FsResult<()> {
         let live = state.live(ino)?;
-        let (attributes, xattr_nid) = (live.inode().attributes, live.inode().xattr_nid);
+        let attributes = live.inode().attributes;
         self.claim_node(state, ino, ino)?;
-        let xattrs = state.xattrs(ino);
-        self.tolerate(format_args!("inode {ino}, extended attributes"), xattrs)?;
-        // One that cannot be is told by what reads the attributes.
-        let mut nids = Vec::from_iter(Some(xattr_nid).filter(|&nid| state.nat.is_valid(nid)));
+        let mut nids = self.visit_xattrs(state, ino)?;
         let mut broken = Vec::new();
         state.for_nodes(ino, &mut |nid, read| match read {
             Ok(()) => nids.push(nid),
@@ -469,6 +469,19 @@ impl Survey {
             self.blocks.insert(ino, blocks + unplaced);
         }
         Ok(())
+    }
+
+    /// Returns the nodes of the extended attributes of an inode, none of which is claimed if these are damaged.
+    fn visit_xattrs(&mut self, state: &mut State, ino: u32) -> FsResult<Vec<u32>> {
+        let place = format!("inode {ino}, extended attributes");
+        let read = state.xattrs(ino).and_then(|_| state.xattr_nids(ino));
+        match read {
+            Err(FsError::Corrupt(fault)) => {
+                self.bare.insert(ino, fault);
+                Ok(Vec::new())
+            }
+            read => Ok(self.tolerate(place, read)?.unwrap_or_default()),
+        }
     }
 
     fn visit_pointers(

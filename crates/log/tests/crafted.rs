@@ -290,7 +290,12 @@ fn a_log_goes_on_in_no_segment_of_something_else() {
             for (index, sequence) in (u32::from(head.next)..=last).zip(header.sequence..) {
                 let mut block = PackedBlock::new(PackedHeader { sequence, ..header });
                 let mut stream = Vec::new();
-                Record::Xattrs { ino: 1, bytes: b"" }.append(&mut stream);
+                Record::Xattrs {
+                    ino: 1,
+                    goes_on: false,
+                    bytes: b"",
+                }
+                .append(&mut stream);
                 block.push(Slot::new(SlotKind::Records), &stream).unwrap();
                 craft.put(start + u64::from(index), &*block.finish());
             }

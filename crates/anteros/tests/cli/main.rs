@@ -9,6 +9,7 @@ mod failures;
 mod images;
 mod killed;
 mod log;
+mod log_attributes;
 mod log_compact;
 mod log_eviction;
 mod log_handles;

@@ -10,11 +10,11 @@ use crate::dir::type_of;
 use crate::layout::node::{self, DIRECT_POINTERS, INODE_POINTERS, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::table::NatEntry;
-use crate::layout::xattr::Xattrs;
+use crate::layout::xattr::{Stored, Xattrs, further_bytes};
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, dir};
 use crate::medium::zeroed;
 use crate::tree::Subtree;
-use crate::xattr;
+use crate::xattr::{check_admitted, positions};
 
 impl Checker {
     /// Looks at all nodes.
@@ -199,12 +199,14 @@ impl Checker {
         }
         match wanted.level {
             Wanted::ATTRIBUTES => {
-                let stored = xattr::stored(&block, wanted.nid);
-                if let Err(fault) = stored.and_then(Xattrs::parse) {
+                let visited = self.visit_xattrs(wanted, &block, below)?;
+                if let Err(fault) = visited {
                     self.note_inode(wanted.ino, format_args!("extended attributes: {fault}"));
                 }
                 Ok(())
             }
+            // Together with the one that names it.
+            Wanted::FURTHER => Ok(()),
             0 => self.visit_pointers(wanted, &block, NodeKind::Direct),
             _ => {
                 let subtree = wanted.subtree();
@@ -214,6 +216,41 @@ impl Checker {
                     .try_for_each(|pushed| Ok(pushed?))
             }
         }
+    }
+
+    /// Looks at the extended attributes that an attribute node has or names.
+    fn visit_xattrs(
+        &mut self,
+        wanted: &Wanted,
+        block: &Block,
+        below: &mut Sorter<Wanted>,
+    ) -> FsResult<Result<(), Corrupt>> {
+        let (len, nids) = match Stored::parse(block, wanted.nid) {
+            Ok(Stored::Here(bytes)) => return Ok(Xattrs::parse(bytes).map(drop)),
+            Ok(Stored::Further { len, nids }) => (len, nids),
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let mut bytes = Vec::with_capacity(len);
+        for (position, nid) in positions().zip(nids) {
+            below.push(Wanted {
+                key: nid.into(),
+                nid,
+                level: Wanted::FURTHER,
+                position,
+                ..*wanted
+            })?;
+            let copy = (self.state).copy_node(wanted.ino, nid, NodeKind::Attributes, position);
+            if let Ok(block) = copy {
+                bytes.extend(further_bytes(&block).iter().take(len - bytes.len()));
+            }
+        }
+        let admitted = check_admitted(&self.state.superblock, wanted.nid, len);
+        // One that cannot be read is told when its turn comes.
+        let is_whole = bytes.len() == len;
+        Ok(admitted.and_then(|()| match is_whole {
+            true => Xattrs::parse(&bytes).map(drop),
+            false => Ok(()),
+        }))
     }
 
     fn meet_inode(
@@ -442,7 +479,7 @@ impl Wanted {
     fn mark(&self) -> u8 {
         match self.level {
             Self::INODE => About::BROKEN,
-            Self::ATTRIBUTES => 0,
+            Self::ATTRIBUTES | Self::FURTHER => 0,
             _ => About::TORN | About::UNLISTED,
         }
     }
@@ -452,7 +489,7 @@ impl Wanted {
         let nid = self.nid;
         let fault = |rule, found| Corrupt::Node { nid, rule, found };
         let kind = match self.level {
-            Self::ATTRIBUTES => NodeKind::Attributes,
+            Self::ATTRIBUTES | Self::FURTHER => NodeKind::Attributes,
             0 => NodeKind::Direct,
             _ => NodeKind::Indirect,
         };

@@ -59,7 +59,7 @@ record! {
         key: u64,
         nid: u32,
         ino: u32,
-        /// One of [`Wanted::INODE`], [`Wanted::ATTRIBUTES`], and else as that of a subtree.
+        /// One of [`Wanted::INODE`], [`Wanted::ATTRIBUTES`], [`Wanted::FURTHER`], and else as that of a subtree.
         level: u8,
         position: u32,
         /// The first logical block below it.
@@ -73,6 +73,8 @@ record! {
 impl Wanted {
     pub(super) const INODE: u8 = 0x10;
     pub(super) const ATTRIBUTES: u8 = 0x11;
+    /// One that an attribute node names.
+    pub(super) const FURTHER: u8 = 0x12;
 }
 
 record! {

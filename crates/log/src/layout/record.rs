@@ -24,8 +24,13 @@ const XATTRS: u8 = 7;
 /// Of attributes: size, times and content too.
 const WHOLE: u8 = 1;
 
+/// Of extended attributes: the next record goes on with them.
+const GOES_ON: u8 = 1;
+
 /// The most checksums of one record.
 const SUMS_MAX: usize = (u16::MAX as usize - 8) / 4;
+/// The most bytes of extended attributes of one record.
+const XATTRS_MAX: usize = 32 << 10;
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 const _: () = assert!(size_of::<RawMap>() == 20);
@@ -131,10 +136,12 @@ pub enum Record<'a> {
         /// The content.
         bytes: &'a [u8],
     },
-    /// All extended attributes of an inode.
+    /// All extended attributes of an inode, or a part of them.
     Xattrs {
         /// The inode.
         ino: u32,
+        /// Tells whether the next record has the part behind this one.
+        goes_on: bool,
         /// As they lie in the inode.
         bytes: &'a [u8],
     },
@@ -186,7 +193,14 @@ impl Record<'_> {
                 put(out, CHECKSUMS, 0, &block.to_le_bytes(), sums.0);
             }
             Self::Inline { ino, bytes } => put(out, INLINE, 0, &ino.to_le_bytes(), bytes),
-            Self::Xattrs { ino, bytes } => put(out, XATTRS, 0, &ino.to_le_bytes(), bytes),
+            Self::Xattrs {
+                ino,
+                goes_on,
+                bytes,
+            } => {
+                let flags = if goes_on { GOES_ON } else { 0 };
+                put(out, XATTRS, flags, &ino.to_le_bytes(), bytes);
+            }
         }
     }
 }
@@ -198,6 +212,25 @@ pub fn append_checksums(block: u64, sums: &[u32], out: &mut Vec<u8>) {
         let bytes: Vec<u8> = part.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         put(out, CHECKSUMS, 0, &first.to_le_bytes(), &bytes);
         first += part.len() as u64;
+    }
+}
+
+/// Writes all extended attributes of an inode, as records behind others.
+pub fn append_xattrs(ino: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    let mut rest = bytes;
+    loop {
+        let (part, behind) = rest.split_at(rest.len().min(XATTRS_MAX));
+        let goes_on = !behind.is_empty();
+        Record::Xattrs {
+            ino,
+            goes_on,
+            bytes: part,
+        }
+        .append(out);
+        if !goes_on {
+            return;
+        }
+        rest = behind;
     }
 }
 
@@ -241,7 +274,11 @@ fn parse(bytes: &[u8]) -> Result<(Record<'_>, usize), Broken> {
     let (header, rest) = RawHeader::read_from_prefix(bytes).map_err(|_| cut_off)?;
     let len = usize::from(header.len.get());
     let body = rest.get(..len).ok_or(cut_off)?;
-    let flags_known = if header.kind == ATTRIBUTES { WHOLE } else { 0 };
+    let flags_known = match header.kind {
+        ATTRIBUTES => WHOLE,
+        XATTRS => GOES_ON,
+        _ => 0,
+    };
     if header.flags & !flags_known != 0 {
         return Err(("a flag is unknown", header.flags.into()));
     }
@@ -290,7 +327,11 @@ fn parse_body<'a>(header: &RawHeader, body: &'a [u8]) -> Result<Record<'a>, Brok
         },
         MAP => parse_map(RawMap::read_from_bytes(body).map_err(|_| wrong_len)?)?,
         INLINE => Record::Inline { ino, bytes: tail },
-        _ => Record::Xattrs { ino, bytes: tail },
+        _ => Record::Xattrs {
+            ino,
+            goes_on: header.flags & GOES_ON != 0,
+            bytes: tail,
+        },
     })
 }
 
@@ -375,7 +416,13 @@ mod tests {
             Record::Inline { ino: 7, bytes: b"" },
             Record::Xattrs {
                 ino: 8,
+                goes_on: true,
                 bytes: b"abc",
+            },
+            Record::Xattrs {
+                ino: 8,
+                goes_on: false,
+                bytes: b"",
             },
         ]
     }
@@ -437,6 +484,30 @@ mod tests {
     }
 
     #[test]
+    fn many_extended_attributes_take_several_records() {
+        for len in [0, 1, XATTRS_MAX, XATTRS_MAX + 1, 3 * XATTRS_MAX] {
+            let all: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let mut bytes = Vec::new();
+            append_xattrs(9, &all, &mut bytes);
+            let (mut found, mut went_on) = (Vec::new(), true);
+            for record in records(&bytes) {
+                let Record::Xattrs {
+                    ino: 9,
+                    goes_on,
+                    bytes,
+                } = record.unwrap()
+                else {
+                    panic!("another record");
+                };
+                assert!(went_on);
+                went_on = goes_on;
+                found.extend_from_slice(bytes);
+            }
+            assert!(found == all && !went_on, "{len} bytes");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let name = |name: &[u8]| [&[1, 0, 0, 0], name].concat();
         refused(&raw(0, 0, &[]), "kind is unknown");
@@ -446,6 +517,7 @@ mod tests {
         refused(&raw(ATTRIBUTES, 0, &[1; 99]), "so many bytes");
         refused(&raw(INLINE, 0, &[1; 3]), "so many bytes");
         refused(&raw(XATTRS, 0, &[0; 4]), "no inode");
+        refused(&raw(XATTRS, 2, &[1; 4]), "flag");
         refused(
             &raw(NAME_ADDED, 0, &[1, 0, 0, 0, 0, 0, 0, 0, 8, b'a']),
             "no inode",

@@ -55,7 +55,9 @@ const SEGMENT_BITS: u8 = 9;
 pub const INCOMPAT_PACKED: u64 = 1;
 /// Segments may be filled where they have holes, and packs have room for their summaries.
 pub const INCOMPAT_THREADED: u64 = 2;
-const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED | INCOMPAT_THREADED;
+/// Extended attributes of an inode may lie in more nodes than one.
+pub const INCOMPAT_LARGE_XATTRS: u64 = 4;
+const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED | INCOMPAT_THREADED | INCOMPAT_LARGE_XATTRS;
 const RO_COMPAT_KNOWN: u64 = 0;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
@@ -507,6 +509,11 @@ impl Superblock {
         (HEADER_BYTES + bits + owners) as u64
     }
 
+    /// Whether extended attributes of an inode may lie in more nodes than one.
+    pub(crate) fn has_large_xattrs(&self) -> bool {
+        self.incompat & INCOMPAT_LARGE_XATTRS != 0
+    }
+
     fn is_threaded(&self) -> bool {
         self.incompat & INCOMPAT_THREADED != 0
     }
@@ -936,7 +943,7 @@ mod tests {
         let broken: [Broken<RawSuperblock>; 20] = [
             ("no log", |raw| raw.magic[0] = 0),
             ("256 bytes", |raw| raw.bytes = 255.into()),
-            ("incompatible features 0x4", |raw| raw.incompat = 4.into()),
+            ("incompatible features 0x8", |raw| raw.incompat = 8.into()),
             ("blocks of 2^13", |raw| raw.block_bits = 13),
             ("segments of 2^8", |raw| raw.segment_bits = 8),
             ("not UTF-8", |raw| raw.label[0] = 0xff),
@@ -1071,10 +1078,10 @@ mod tests {
         );
         let unknown = forged(|raw| {
             raw.generation = 3.into();
-            raw.incompat = 4.into();
+            raw.incompat = 8.into();
         });
         let fault = Superblock::choose(&old_bytes, &unknown).unwrap_err();
-        assert_eq!(fault, Unsupported::Incompat(4).into());
+        assert_eq!(fault, Unsupported::Incompat(8).into());
     }
 
     #[test]

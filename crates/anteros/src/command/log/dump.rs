@@ -694,8 +694,16 @@ fn record_text(record: &Record<'_>) -> String {
             block + sums.len() as u64 - 1
         ),
         Record::Inline { ino, bytes } => format!("inode {ino}: {} bytes of content", bytes.len()),
-        Record::Xattrs { ino, bytes } => {
-            format!("inode {ino}: {} bytes of extended attributes", bytes.len())
+        Record::Xattrs {
+            ino,
+            goes_on,
+            bytes,
+        } => {
+            let part = if goes_on { ", and more" } else { "" };
+            format!(
+                "inode {ino}: {} bytes of extended attributes{part}",
+                bytes.len()
+            )
         }
     }
 }
