@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anteros_core::{
-    Caller, Changes, Device, FileKind, FileSystem, FsResult, MemoryDevice, New, OpenFile,
+    Attr, Caller, Changes, Device, FileKind, FileSystem, FsResult, MemoryDevice, New, OpenFile,
     Timestamp, Writable, WritableDevice,
 };
 use anteros_log::{Cause, Log, Mode, Options, Policy, check};
@@ -217,6 +218,48 @@ fn picture(tree: &Tree) -> Vec<String> {
         picture.push(format!("{path}: {attr:?} {xattrs:?} {content}"));
     }
     picture
+}
+
+/// All inodes with their attributes and with the names that they have and that they hold.
+fn inodes(tree: &Tree) -> BTreeMap<u64, (Attr, BTreeSet<String>, Vec<String>)> {
+    let mut inodes: BTreeMap<u64, (Attr, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
+    let mut pending = vec![String::new()];
+    while let Some(path) = pending.pop() {
+        let attr = tree.attr(&path).unwrap();
+        let mut held = Vec::new();
+        if attr.kind == FileKind::Directory {
+            held = tree.list(&path).unwrap();
+            pending.extend(held.iter().map(|name| format!("{path}/{name}")));
+        }
+        let known = inodes
+            .entry(attr.ino.0)
+            .or_insert((attr, BTreeSet::new(), held));
+        known.1.insert(path);
+    }
+    inodes
+}
+
+/// Whoever gets or loses a name has another time of change, and a directory whose names change one of content as well.
+#[test]
+fn names_that_change_change_times() {
+    let tree = open(device(32 * MIB));
+    let mut before = inodes(&tree);
+    for (what, step) in STEPS.iter().chain(MORE_STEPS) {
+        step(&tree).unwrap();
+        let after = inodes(&tree);
+        for (ino, (attr, names, held)) in &after {
+            let Some((was, had_names, had_held)) = before.get(ino) else {
+                continue;
+            };
+            if held != had_held {
+                assert_ne!(attr.mtime, was.mtime, "{what}: what {names:?} holds");
+            }
+            if held != had_held || names != had_names {
+                assert_ne!(attr.ctime, was.ctime, "{what}: {names:?}");
+            }
+        }
+        before = after;
+    }
 }
 
 /// Whatever is changed is there after the next mount, whether it comes by records or by a checkpoint.
