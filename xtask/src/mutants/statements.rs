@@ -148,7 +148,7 @@ const MARKS: &[&str] = &[
 const FLUSHES: &[&str] = &[
     "flush",
     "submit",
-    "finish",
+    "writer.finish",
     "writer.relieve",
     "self.push",
     "state.push",
@@ -359,7 +359,7 @@ fn form(lines: &[&str], at: usize) -> Option<Form> {
         .and_then(|rest| rest.split_once(" = "))
     {
         let value = value.strip_suffix(';')?;
-        let is_flush = value.contains(".flush()") || value.contains(".finish(");
+        let is_flush = value.contains(".flush()") || value.contains("writer.finish(");
         return (is_flush && is_whole(value)).then_some(Form::Let);
     }
     if let Some((_, value)) = line.split_once(" => ") {
