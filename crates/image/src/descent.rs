@@ -111,6 +111,21 @@ impl Descent {
         Ok(dir)
     }
 
+    /// The trail of these names from the root of this walk on, with as much as can be of where it stands.
+    pub(crate) fn trail_to<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Arc<Trail> {
+        let mut levels = self.levels.iter().map(|level| &level.trail);
+        let mut at = levels.next().expect("the root is there").clone();
+        let mut levels = levels.fuse();
+        let mut is_on_the_way = true;
+        for name in names {
+            let here = levels.next().filter(|_| is_on_the_way);
+            let here = here.filter(|here| &*here.name == name).cloned();
+            is_on_the_way = here.is_some();
+            at = here.unwrap_or_else(|| at.child(name));
+        }
+        at
+    }
+
     fn is_open(&self, trail: &Arc<Trail>) -> Option<BorrowedFd<'_>> {
         let level = self.levels.get(trail.depth)?;
         match &level.dir {

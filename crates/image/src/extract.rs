@@ -12,10 +12,9 @@
 //! What is created is asked for its state, and only what differs is changed. Extracting an ordinary
 //! file takes openat, pwrite, fstat, utimensat and close.
 
+mod links;
 mod privileges;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
 use std::num::NonZero;
@@ -35,10 +34,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::descent::{Descent, Identity, identity, open_dir};
+use crate::descent::{Descent, identity, open_dir};
 use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
 use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result, Xattr};
+use links::{FirstName, Links, NEAR_MAX};
 use privileges::{is_device, is_privileged_attribute, permitted, withheld};
 
 /// Tells which extended attributes matter.
@@ -705,7 +705,7 @@ struct Walker<'a> {
     /// The directories of the descent.
     levels: Vec<Level>,
     entered: NidSet,
-    links: HashMap<Nid, FirstName>,
+    links: Links,
     /// Directories that will not let their owner in, innermost first: finished when nothing is left
     /// to be linked from them.
     shut: Vec<(Arc<Trail>, Level)>,
@@ -713,6 +713,9 @@ struct Walker<'a> {
 
 /// Memory for the set of directories that were made, in bytes.
 const ENTERED_BYTES: usize = 1 << 20;
+
+/// States what fails where a temporary file does.
+const NOTED: &str = "note it in a temporary file";
 
 /// Entries of a directory that are read at a time.
 const PAGE_ENTRIES: usize = 4096;
@@ -727,14 +730,6 @@ struct Level {
     hands_down_acl: bool,
 }
 
-/// The first name of a file that has several.
-struct FirstName {
-    trail: Arc<Trail>,
-    identity: Identity,
-    /// Names that are still to come.
-    left: u32,
-}
-
 impl<'a> Walker<'a> {
     fn new(run: &'a Run<'a>, feeder: Feeder<OpenFile>, root: Arc<Trail>, target: OwnedFd) -> Self {
         Self {
@@ -743,7 +738,7 @@ impl<'a> Walker<'a> {
             descent: Descent::new(root, target),
             levels: Vec::new(),
             entered: NidSet::new(ENTERED_BYTES),
-            links: HashMap::new(),
+            links: Links::new(NEAR_MAX),
             shut: Vec::new(),
         }
     }
@@ -802,7 +797,7 @@ impl<'a> Walker<'a> {
         if inode.kind == FileKind::Directory {
             return self.enter(trail, inode);
         }
-        if self.links.contains_key(&nid) {
+        if self.links.contains(nid).map_err(os(NOTED))? {
             return self.link(trail, nid);
         }
         let inherits_acl = self.levels.last().is_some_and(|level| level.hands_down_acl);
@@ -811,14 +806,12 @@ impl<'a> Walker<'a> {
             let stat = Object::Named(self.descent.dir(), &trail.name).stat();
             let identity = identity(&stat.map_err(os("ask for its state"))?);
             let left = inode.nlink - 1;
-            self.links.insert(
-                nid,
-                FirstName {
-                    trail: trail.clone(),
-                    identity,
-                    left,
-                },
-            );
+            let first = FirstName {
+                trail: trail.clone(),
+                identity,
+                left,
+            };
+            self.links.insert(nid, first).map_err(os(NOTED))?;
         }
         Ok(())
     }
@@ -831,7 +824,7 @@ impl<'a> Walker<'a> {
 
     fn enter(&mut self, trail: &Arc<Trail>, inode: Inode) -> Result<(), ExtractProblem> {
         let is_new = self.entered.insert(inode.nid);
-        if !is_new.map_err(os("note it in a temporary file"))? {
+        if !is_new.map_err(os(NOTED))? {
             return Err(ExtractProblem::DirectoryTwice { nid: inode.nid });
         }
         let inherits_acl = self.levels.last().is_some_and(|level| level.hands_down_acl);
@@ -998,13 +991,10 @@ impl<'a> Walker<'a> {
 
     /// Gives a file a further name.
     fn link(&mut self, trail: &Arc<Trail>, nid: Nid) -> Result<(), ExtractProblem> {
-        let first = &self.links[&nid];
-        let (first_name, expected) = (&*first.trail.name, first.identity);
-        let above = first
-            .trail
-            .parent
-            .as_ref()
-            .expect("it was found in a directory");
+        let found = self.links.get(nid, &self.descent).map_err(os(NOTED))?;
+        let (first, expected) = found.expect("it was just found");
+        let first_name = &*first.name;
+        let above = first.parent.as_ref().expect("it was found in a directory");
         let above = self
             .descent
             .open(above)
@@ -1016,7 +1006,7 @@ impl<'a> Walker<'a> {
             .stat()
             .map_err(os("ask for its state"))?;
         if identity(&stat) != expected {
-            let first = first.trail.path();
+            let first = first.path();
             rustix::fs::unlinkat(dir, &*trail.name, AtFlags::empty())
                 .map_err(os("take back a hard link to what somebody else put there"))?;
             return Err(ExtractProblem::Replaced { first });
@@ -1025,18 +1015,7 @@ impl<'a> Walker<'a> {
         if let Some(kind) = FileKind::from_mode(stat.st_mode) {
             self.report(trail, kind);
         }
-        self.forget_name(nid);
-        Ok(())
-    }
-
-    /// One name less is still to come.
-    fn forget_name(&mut self, nid: Nid) {
-        if let Entry::Occupied(mut first) = self.links.entry(nid) {
-            first.get_mut().left -= 1;
-            if first.get().left == 0 {
-                first.remove();
-            }
-        }
+        self.links.count_down(nid).map_err(os(NOTED))
     }
 
     fn is_spared(&self, name: &[u8]) -> bool {

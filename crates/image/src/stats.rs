@@ -1,14 +1,15 @@
 //! Counting what an image holds.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::io;
 
-use anteros_core::{Algorithm, FileKind};
+use anteros_core::{Algorithm, FileKind, Table};
 use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::xattr::XattrRegion;
 use anteros_format::{Corrupt, Nid};
 
 use crate::map::{Encoding, Extent, Map, Source};
-use crate::{Error, Image, Place, Result};
+use crate::{Error, Image, NidSet, Place, Result};
 
 /// Holds what an image holds, in numbers. An inode counts once, however many names it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub struct Statistics {
     /// Regular files by what their data takes, as [`file_sizes`](Self::file_sizes).
     pub stored_sizes: BTreeMap<u32, u64>,
     /// Regular files by the extension of their first name, with its dot; empty for those without.
+    /// Beyond a few thousand extensions, files with others count as those without.
     pub extensions: BTreeMap<Vec<u8>, ExtensionStatistics>,
     /// Sizes of directories, added up.
     pub directory_bytes: u64,
@@ -101,14 +103,14 @@ impl Statistics {
 pub fn statistics(image: &Image) -> Result<Statistics> {
     let mut counter = Counter {
         image,
-        seen: HashSet::new(),
-        pending: Vec::new(),
+        seen: NidSet::new(SEEN_BYTES),
+        pending: Stack::default(),
         stats: Statistics::default(),
     };
     let root = image.root()?;
     counter.meet(b"", root.nid, FileKind::Directory)?;
-    while let Some(dir) = counter.pending.pop() {
-        counter.directory(&dir)?;
+    while let Some(nid) = counter.pending.pop().map_err(unnoted)? {
+        counter.directory(&image.inode(nid)?)?;
     }
     let sb = image.superblock();
     counter.stats.packed_bytes = counter.special(sb.packed)?;
@@ -116,10 +118,56 @@ pub fn statistics(image: &Image) -> Result<Statistics> {
     Ok(counter.stats)
 }
 
+/// Memory for the set of inodes that were met, in bytes.
+const SEEN_BYTES: usize = 1 << 20;
+/// Extensions that are counted apart.
+const EXTENSIONS_MAX: usize = 8192;
+
+/// Directories that are still to be read.
+struct Stack {
+    nids: Table<8>,
+    count: u64,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            nids: Table::new(SEEN_BYTES),
+            count: 0,
+        }
+    }
+}
+
+impl Stack {
+    fn push(&mut self, Nid(nid): Nid) -> io::Result<()> {
+        self.nids.set(self.count, nid.to_le_bytes())?;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> io::Result<Option<Nid>> {
+        let Some(last) = self.count.checked_sub(1) else {
+            return Ok(None);
+        };
+        self.count = last;
+        Ok(Some(Nid(u64::from_le_bytes(self.nids.get(last)?))))
+    }
+}
+
+/// What was met cannot be noted.
+fn unnoted(source: io::Error) -> Error {
+    Error::Io {
+        place: Place::Image,
+        device: "temporary file".into(),
+        at: None,
+        source,
+    }
+}
+
 struct Counter<'a> {
     image: &'a Image,
-    seen: HashSet<Nid>,
-    pending: Vec<Inode>,
+    seen: NidSet,
+    pending: Stack,
     stats: Statistics,
 }
 
@@ -141,7 +189,7 @@ impl Counter<'_> {
     }
 
     fn meet(&mut self, name: &[u8], nid: Nid, kind: FileKind) -> Result<()> {
-        if !self.seen.insert(nid) {
+        if !self.seen.insert(nid).map_err(unnoted)? {
             self.stats.hard_links += u64::from(kind != FileKind::Directory);
             return Ok(());
         }
@@ -152,7 +200,7 @@ impl Counter<'_> {
         let stored_bytes = self.data(&inode)?;
         match inode.kind {
             FileKind::Regular => self.file(name, &inode, stored_bytes),
-            FileKind::Directory => self.pending.push(inode),
+            FileKind::Directory => self.pending.push(nid).map_err(unnoted)?,
             _ => {}
         }
         Ok(())
@@ -171,10 +219,11 @@ impl Counter<'_> {
             .stored_sizes
             .entry(size_class(stored_bytes))
             .or_default() += 1;
-        let extension = stats
-            .extensions
-            .entry(extension(name).to_vec())
-            .or_default();
+        let mut key = extension(name);
+        if stats.extensions.len() >= EXTENSIONS_MAX && !stats.extensions.contains_key(key) {
+            key = b"";
+        }
+        let extension = stats.extensions.entry(key.to_vec()).or_default();
         extension.files += 1;
         extension.bytes = extension.bytes.saturating_add(inode.size);
         extension.stored_bytes += stored_bytes;

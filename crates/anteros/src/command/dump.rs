@@ -1,7 +1,7 @@
 //! `anteros dump`
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use anteros_core::Timestamp;
@@ -9,7 +9,8 @@ use anteros_format::Nid;
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::inode::Inode;
 use anteros_image::{Encoding, Extent, Image, Location, Source};
-use serde::Serialize;
+use serde::ser::{Error as _, SerializeSeq};
+use serde::{Serialize, Serializer};
 
 use crate::args::ImageArgs;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -49,13 +50,13 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Dump {
+struct Dump<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     superblock: Option<SuperblockView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inode: Option<InodeView>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    extents: Option<Vec<ExtentView>>,
+    extents: Option<Extents<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     statistics: Option<statistics::View>,
 }
@@ -138,7 +139,7 @@ impl Args {
         let only_superblock = inode.is_none() && !self.statistics;
         let superblock = (self.superblock || only_superblock).then(|| SuperblockView::new(&image));
         let extents = match inode.as_ref().filter(|_| self.extents) {
-            Some(inode) => Some(extents(&image, inode).map_err(failure)?),
+            Some(inode) => Some(Extents::of(&image, inode).map_err(failure)?),
             None => None,
         };
         let statistics = match self.statistics {
@@ -245,10 +246,15 @@ impl DeviceView {
 
 impl InodeView {
     fn new(image: &Image, inode: &Inode) -> Result<Self, anteros_image::Error> {
-        let stored = extents(image, inode)?
-            .iter()
-            .map(|extent| extent.stored_bytes)
-            .sum();
+        let mut stored = 0u64;
+        let extents = Extents {
+            image,
+            inode: inode.clone(),
+        };
+        extents.visit(&mut |extent: Viewed| {
+            stored = stored.saturating_add(extent?.stored_bytes);
+            Ok::<_, anteros_image::Error>(())
+        })?;
         let xattrs = image.xattrs(inode)?.into_iter();
         let view = |x: anteros_image::Xattr| XattrView {
             name: output::name(&x.name),
@@ -276,15 +282,63 @@ impl InodeView {
     }
 }
 
-fn extents(image: &Image, inode: &Inode) -> Result<Vec<ExtentView>, anteros_image::Error> {
-    if inode.size == 0 || !inode.kind.may_have_data() {
-        return Ok(Vec::new());
+/// The extents of an inode, read whenever they are shown: a file may have millions.
+struct Extents<'a> {
+    image: &'a Image,
+    inode: Inode,
+}
+
+type Viewed = Result<ExtentView, anteros_image::Error>;
+
+impl<'a> Extents<'a> {
+    /// Looks at all of them, so that nothing is shown if one cannot be read.
+    fn of(image: &'a Image, inode: &Inode) -> Result<Self, anteros_image::Error> {
+        let inode = inode.clone();
+        let extents = Self { image, inode };
+        extents.visit(&mut |extent| extent.map(drop))?;
+        Ok(extents)
     }
-    let map = image.map(inode)?;
-    image
-        .extents(inode, &map)
-        .map(|extent| Ok(ExtentView::new(&extent?)))
-        .collect()
+
+    fn visit<E: From<anteros_image::Error>>(
+        &self,
+        visit: &mut dyn FnMut(Viewed) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.inode.size == 0 || !self.inode.kind.may_have_data() {
+            return Ok(());
+        }
+        let map = self.image.map(&self.inode)?;
+        let mut extents = self.image.extents(&self.inode, &map);
+        extents.try_for_each(|extent| visit(extent.map(|extent| ExtentView::new(&extent))))
+    }
+}
+
+impl Serialize for Extents<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut array = serializer.serialize_seq(None)?;
+        let shown = self.visit(&mut |extent| {
+            let shown = array.serialize_element(&extent?);
+            shown.map_err(Unshown::Serializer)
+        });
+        match shown {
+            Ok(()) => array.end(),
+            Err(Unshown::Serializer(error)) => Err(error),
+            Err(Unshown::Image(error)) => Err(S::Error::custom(error)),
+        }
+    }
+}
+
+/// An extent is not shown.
+enum Unshown<E> {
+    /// It cannot be read any more.
+    Image(anteros_image::Error),
+    /// Nobody takes it.
+    Serializer(E),
+}
+
+impl<E> From<anteros_image::Error> for Unshown<E> {
+    fn from(error: anteros_image::Error) -> Self {
+        Self::Image(error)
+    }
 }
 
 impl ExtentView {
@@ -319,8 +373,8 @@ impl ExtentView {
     }
 }
 
-fn print(dump: &Dump) -> std::io::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+fn print(dump: &Dump) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
     if let Some(sb) = &dump.superblock {
         print_superblock(&mut out, sb)?;
     }
@@ -333,23 +387,30 @@ fn print(dump: &Dump) -> std::io::Result<()> {
             "{:>16} {:>12} {:>12}  storage",
             "offset", "bytes", "stored"
         )?;
-        for extent in extents {
+        let shown = extents.visit(&mut |extent| {
+            let extent = extent?;
             let ExtentView {
                 offset,
                 bytes,
                 storage,
                 stored_bytes,
                 ..
-            } = extent;
+            } = &extent;
             write!(
                 out,
                 "{offset:>16} {bytes:>12} {stored_bytes:>12}  {storage}"
-            )?;
+            )
+            .map_err(Unshown::Serializer)?;
             if let (Some(space), Some(address)) = (&extent.space, extent.address) {
-                write!(out, " in {space} at {address:#x}")?;
+                write!(out, " in {space} at {address:#x}").map_err(Unshown::Serializer)?;
             }
-            writeln!(out, "{}", if extent.partial { ", in part" } else { "" })?;
-        }
+            writeln!(out, "{}", if extent.partial { ", in part" } else { "" })
+                .map_err(Unshown::Serializer)
+        });
+        shown.map_err(|unshown| match unshown {
+            Unshown::Serializer(error) => error,
+            Unshown::Image(error) => io::Error::other(error),
+        })?;
     }
     if let Some(statistics) = &dump.statistics {
         statistics.print(&mut out)?;
@@ -357,11 +418,11 @@ fn print(dump: &Dump) -> std::io::Result<()> {
     out.flush()
 }
 
-fn row(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> std::io::Result<()> {
+fn row(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
     writeln!(out, "{name:<22}{value}")
 }
 
-fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Result<()> {
+fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> io::Result<()> {
     let list = |names: &[&str]| {
         if names.is_empty() {
             "none".into()
@@ -424,7 +485,7 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> std::io::Resul
     Ok(())
 }
 
-fn print_inode(out: &mut impl Write, inode: &InodeView) -> std::io::Result<()> {
+fn print_inode(out: &mut impl Write, inode: &InodeView) -> io::Result<()> {
     row(out, "inode", inode.nid)?;
     row(out, "kind", inode.kind)?;
     row(

@@ -63,8 +63,26 @@ impl Args {
     }
 }
 
+/// Refuses what is no log for a reason that is seen at once, in words that say so.
+fn refuse_others(path: &Path) -> Result<(), Failure> {
+    // What cannot be looked at is told by opening it.
+    let Ok(found) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    let is = |kind, what: &str| Failure::new(kind, format_args!("{}: {what}", path.display()));
+    if found.is_dir() {
+        return Err(is(Kind::System, "is a directory, not a log"));
+    }
+    match found.is_file() && found.len() == 0 {
+        true => Err(is(Kind::Corrupt, "an empty file is no log")
+            .hint("`anteros log mkfs FILE --size SIZE` makes one of it")),
+        false => Ok(()),
+    }
+}
+
 /// Opens a device to look at it, of which nobody changes anything meanwhile; or, if somebody has it, says so.
 fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    refuse_others(path)?;
     let device = match FileDevice::open_unchanging(path) {
         Err(error) if error.kind() == ErrorKind::ResourceBusy => {
             let name = path.display();
@@ -79,6 +97,7 @@ fn open_to_read(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
 
 /// Opens a device of which nobody changes anything meanwhile. After a plain `umount`, its daemon may still write for a moment.
 fn open_unchanging(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    refuse_others(path)?;
     let start = Instant::now();
     loop {
         match FileDevice::open_unchanging(path) {
@@ -97,6 +116,7 @@ fn open_unchanging(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
 
 /// Opens a device for writing, and keeps others from doing the same.
 fn open(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
+    refuse_others(path)?;
     Ok(open_file(path)?)
 }
 

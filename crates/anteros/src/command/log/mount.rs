@@ -187,6 +187,11 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
 impl Args {
     pub fn run(mut self) -> Outcome {
         self.choose();
+        if self.device.is_dir() && !self.directory.is_dir() {
+            let message = format!("{}: is a directory, not a log", self.device.display());
+            let hint = "the log comes first: anteros log mount LOG DIRECTORY";
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
+        }
         places::check_free(&self.directory, self.stack)?;
         if self.foreground || self.detach {
             self.serve()
