@@ -12,11 +12,14 @@ use anteros_tests::trees::Random;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::Errno;
 
-use crate::log::{kill_daemon, mount, mounted, unmount};
+use crate::log::{kill_daemon, mount, mounted, shop, unmount};
 use crate::{Workshop, run};
 
 /// Bytes that direct access is aligned to, in the file and in memory.
 const ALIGNMENT: usize = 4096;
+
+/// Mounts without and with the kernel's write-back cache.
+const WAYS: [&str; 2] = ["", "--writeback"];
 
 /// Bytes of a file.
 const FILE_BYTES: usize = 1 << 20;
@@ -92,8 +95,9 @@ fn direct_access_and_the_cache_agree() {
     if !judge::has_fuse() {
         return;
     }
-    for seed in 0..3 {
-        let (shop, daemon) = mounted("64M");
+    for (seed, way) in [(0, ""), (1, "--writeback"), (2, ""), (2, "--writeback")] {
+        let shop = shop("64M");
+        let daemon = mount(&shop, way);
         let path = shop.path("mnt/file");
         let mut pair = Pair::new(&path);
         let mut random = Random(seed);
@@ -132,7 +136,14 @@ fn a_mapping_is_the_file() {
     if !judge::has_fuse() || !judge::has_program("xfs_io") {
         return;
     }
-    let (shop, daemon) = mounted("64M");
+    for way in WAYS {
+        a_mapping_is_the_file_by(way);
+    }
+}
+
+fn a_mapping_is_the_file_by(way: &str) {
+    let shop = shop("64M");
+    let daemon = mount(&shop, way);
     let path = shop.path("mnt/file");
     fs::write(&path, vec![1; 300_000]).unwrap();
     let reader = File::open(&path).unwrap();
@@ -272,7 +283,14 @@ fn a_mapping_that_finds_room_for_a_part_is_told() {
     if !judge::has_fuse() || !judge::has_program("xfs_io") {
         return;
     }
-    let (shop, daemon) = mounted("64M");
+    for way in WAYS {
+        a_mapping_finds_room_for_a_part_by(way);
+    }
+}
+
+fn a_mapping_finds_room_for_a_part_by(way: &str) {
+    let shop = shop("64M");
+    let daemon = mount(&shop, way);
     let path = shop.path("mnt/file");
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
     let free = || {
@@ -307,7 +325,14 @@ fn a_mapping_of_who_appends_is_written_where_it_lies() {
     if !judge::has_fuse() || !judge::has_program("xfs_io") {
         return;
     }
-    let (shop, daemon) = mounted("64M");
+    for way in WAYS {
+        a_mapping_of_who_appends_by(way);
+    }
+}
+
+fn a_mapping_of_who_appends_by(way: &str) {
+    let shop = shop("64M");
+    let daemon = mount(&shop, way);
     let path = shop.path("mnt/file");
     fs::write(&path, vec![1; 12_288]).unwrap();
     let mut writer = Command::new("xfs_io");

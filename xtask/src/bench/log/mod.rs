@@ -8,6 +8,7 @@
 //! It mounts and attaches loop devices: it must run as root.
 
 pub(in crate::bench) mod ageing;
+mod appends;
 mod goals;
 mod memory;
 pub(super) mod names;
@@ -36,9 +37,10 @@ use system::System;
 /// A part of the benchmark: its name and what runs it.
 pub(super) type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("traces", traces::traces),
     ("throughput", throughput::throughput),
+    ("appends", appends::appends),
     ("sqlite", sqlite::sqlite),
     ("ageing", ageing::ageing),
     ("recovery", recovery::recovery),

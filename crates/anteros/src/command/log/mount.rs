@@ -85,12 +85,17 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = among(Codec::ALL))]
     background_codec: Codec,
 
+    /// Have the kernel keep what is written and hand it over later, in large pieces: fast where programs write little at a
+    /// time. A full log is then told when a file is closed or synced; also as -o writeback
+    #[arg(long)]
+    writeback: bool,
+
     /// Offer no atomic writes: databases that know how to use them keep journals
     #[arg(long)]
     no_atomic_writes: bool,
 
     /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …; also
-    /// mode=NAME, policy=NAME, codec=NAME and background-codec=NAME, which count for more than the options of these names
+    /// writeback, mode=NAME, policy=NAME, codec=NAME and background-codec=NAME, which count for more than the options of these names
     #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = choice)]
     options: Vec<Choice>,
 
@@ -135,6 +140,7 @@ enum Choice {
     Policy(Policy),
     Codec(Codec),
     BackgroundCodec(Codec),
+    Writeback,
     Common(CommonOption),
 }
 
@@ -166,6 +172,7 @@ fn choice(word: &str) -> Result<Choice, String> {
         Some(("policy", name)) => policy(name).map(Choice::Policy),
         Some(("codec", name)) => codec(name).map(Choice::Codec),
         Some(("background-codec", name)) => codec(name).map(Choice::BackgroundCodec),
+        _ if word == "writeback" => Ok(Choice::Writeback),
         _ => CommonOption::named(word)
             .map(Choice::Common)
             .ok_or_else(|| options::unknown(word, &OPTIONS)),
@@ -173,11 +180,12 @@ fn choice(word: &str) -> Result<Choice, String> {
 }
 
 /// What `-o` knows.
-const OPTIONS: [&str; 4] = [
+const OPTIONS: [&str; 5] = [
     "mode=NAME",
     "policy=NAME",
     "codec=NAME",
     "background-codec=NAME",
+    "writeback",
 ];
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
@@ -208,6 +216,7 @@ impl Args {
                 Choice::Policy(policy) => self.policy = policy,
                 Choice::Codec(codec) => self.codec = codec,
                 Choice::BackgroundCodec(codec) => self.background_codec = codec,
+                Choice::Writeback => self.writeback = true,
                 Choice::Common(_) => {}
             }
         }
@@ -278,13 +287,14 @@ impl Args {
                     .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             },
             passthrough: false,
-            write_back: false,
+            write_back: self.writeback,
             ..defaults
         };
         let options = common_options.apply(options);
         let fs: Arc<dyn FileSystem> = log.clone();
         let session =
             Session::mount(fs, &self.directory, &options).map_err(daemon::mount_failure)?;
+        let writes_back = session.writes_back();
         let faults: Arc<Faults> = Arc::default();
         let session = session.on_fault(faults.clone().listen(|_| None));
         let watch = LogDaemon::new(
@@ -295,8 +305,8 @@ impl Args {
         );
         let session = watch.clone().listen(session);
         log.on_abort(daemon::log::forgetter(session.notifier()).map_err(Failure::os)?);
-        // What is recorded is what programs ask for.
-        if self.prefetch > 0 && self.launches.is_none() {
+        // What is recorded is what programs ask for. And what is given must not take the place of what the kernel keeps.
+        if self.prefetch > 0 && self.launches.is_none() && !writes_back {
             let notifier = session.notifier();
             let store = move |ino, offset, data: &[u8]| notifier.store(ino, offset, data).is_ok();
             log.prefetch(store).map_err(Failure::os)?;
