@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use anteros_build::Options;
 use anteros_core::{FileDevice, Timestamp, Window};
 use anteros_image::{
-    Image, OpenOptions, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem, VerifyReport,
-    XattrScope, verify,
+    Image, Mismatch, OpenOptions, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem,
+    VerifyReport, XattrScope, verify,
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -202,11 +202,23 @@ impl Report {
             differences: differences
                 .map(|d| View {
                     path: d.path.to_string(),
-                    text: d.what.to_string(),
+                    text: text(&d.what),
                 })
                 .collect(),
             difference_count: report.difference_count,
         }
+    }
+}
+
+/// Says how an image and its source differ, with times as dates.
+fn text(what: &Mismatch) -> String {
+    let date = |(secs, nanos)| output::time(Timestamp { secs, nanos });
+    match *what {
+        Mismatch::Time { image, expected } => {
+            let (image, expected) = (date(image), date(expected));
+            format!("time {image} in the image instead of {expected}")
+        }
+        _ => what.to_string(),
     }
 }
 
@@ -219,7 +231,7 @@ pub fn print(
 ) -> std::io::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for difference in &report.differences {
-        writeln!(out, "{difference}")?;
+        writeln!(out, "{}: {}", difference.path, text(&difference.what))?;
     }
     let more = report.difference_count - report.differences.len() as u64;
     if more > 0 {

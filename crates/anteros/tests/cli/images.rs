@@ -35,6 +35,16 @@ fn an_image_is_made_read_checked_extracted_and_verified() {
 }
 
 #[test]
+fn times_that_differ_are_told_as_dates() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src -T1700000000");
+    let differing = shop.run("verify image src");
+    assert_eq!(differing.status, Some(1));
+    let dates = "hello: time 2023-11-14T22:13:20Z in the image instead of 20";
+    assert!(differing.out.contains(dates), "{differing:?}");
+}
+
+#[test]
 fn long_listings_show_what_those_of_ls_show() {
     let shop = Workshop::new();
     shop.good("mkfs image src -T1700000000 --all-root");
