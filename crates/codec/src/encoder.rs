@@ -59,24 +59,21 @@ impl Lz4Encoder {
     ///
     /// [`UnknownEffort`] when there is no such HC level.
     pub fn new(effort: Effort) -> Result<Self, UnknownEffort> {
-        let method = match effort {
-            Effort::Fast => Method::Fast,
-            Effort::High(level @ 1..=12) => Method::High(level),
+        let compressor = match effort {
+            Effort::Fast => Compressor::Liblz4(State::new(Method::Fast)),
+            Effort::High(level @ 1..=12) => Compressor::Liblz4(State::new(Method::High(level))),
             Effort::High(level) => return Err(UnknownEffort(level)),
             Effort::Optimal(candidates) => {
-                return Ok(Self {
-                    compressor: Compressor::Optimal(Optimal::new(candidates.into()).into()),
-                    probe: None,
-                });
+                Compressor::Optimal(Optimal::new(candidates.into()).into())
             }
         };
         Ok(Self {
-            compressor: Compressor::Liblz4(State::new(method)),
+            compressor,
             probe: Some(Probe::default()),
         })
     }
 
-    /// The same encoder, but every input is handed to liblz4, hopeless or not.
+    /// The same encoder, but every input is compressed, hopeless or not.
     ///
     /// This is the plain path that the early exit is measured against.
     pub fn without_probe(self) -> Self {
