@@ -44,6 +44,7 @@ mod trace;
 mod trees;
 mod unmounting;
 mod unreadable;
+mod unreadable_log;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
