@@ -18,7 +18,7 @@ use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, ROOT, SEGMENT_CONTENT};
 use crate::log::Log;
-use crate::medium::zeroed;
+use crate::medium::{self, zeroed};
 use crate::pack::{CHUNK_BLOCKS_MAX, Packing};
 use crate::policy::{Policy, Rules};
 use crate::squeeze::{CHUNK_BYTES_MAX, Squeezer};
@@ -513,7 +513,8 @@ impl State {
         let mut content = vec![0; range.len() * BLOCK_BYTES];
         let plan = self.plan_read(ino, u64::from(range.start) * BLOCK, &mut content)?;
         for run in plan.runs {
-            self.device.read_at(run.offset, &mut content[run.part])?;
+            let read = |offset, buf: &mut [u8]| self.device.read_at(offset, buf);
+            medium::read_bytes(read, run.offset, &mut content[run.part])?;
         }
         for runs in plan
             .packed

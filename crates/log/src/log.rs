@@ -21,7 +21,7 @@ use crate::clean::Choice;
 use crate::file::{BLOCK, PackedRun, Plan};
 use crate::launches::{FileReads, Launches};
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::medium::vanished;
+use crate::medium::{self, vanished};
 use crate::options::Options;
 use crate::pack;
 use crate::policy::Policy;
@@ -290,7 +290,8 @@ impl Log {
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
         for run in &plan.runs {
-            self.read_device(&plan, run.offset, &mut buf[run.part.clone()])?;
+            let read = |offset, buf: &mut [u8]| self.read_device(&plan, offset, buf);
+            medium::read_bytes(read, run.offset, &mut buf[run.part.clone()])?;
         }
         self.read_packed(&plan, buf)?;
         Ok(plan.len)

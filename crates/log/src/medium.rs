@@ -20,6 +20,27 @@ pub(crate) fn read_block(device: &(impl Device + ?Sized), block: u64) -> FsResul
     Ok(bytes)
 }
 
+/// Reads bytes by `read`, of which a part may not be readable: that is tried block by block, and the first one is named.
+pub(crate) fn read_bytes(
+    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+    offset: u64,
+    bytes: &mut [u8],
+) -> FsResult<()> {
+    if read(offset, bytes).is_ok() {
+        return Ok(());
+    }
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let block = at / BLOCK_BYTES as u64;
+        let left = BLOCK_BYTES - (at % BLOCK_BYTES as u64) as usize;
+        let (part, behind) = rest.split_at_mut(left.min(rest.len()));
+        read(at, part).map_err(|error| named(block, &error))?;
+        at += part.len() as u64;
+        rest = behind;
+    }
+    Ok(())
+}
+
 /// The error of a device, with the block that it is about.
 pub(crate) fn named(block: u64, error: &io::Error) -> FsError {
     io::Error::new(error.kind(), format!("block {block}: {error}")).into()
