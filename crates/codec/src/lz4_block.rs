@@ -18,13 +18,13 @@ use crate::Fault;
 use crate::decoder::expect_full;
 
 /// A match is at least this long.
-const MATCH_MIN: usize = 4;
+pub(crate) const MATCH_MIN: usize = 4;
 /// A nibble of a token with this value is continued in bytes.
-const NIBBLE_MAX: usize = 15;
+pub(crate) const NIBBLE_MAX: usize = 15;
 /// States how far beyond their end copies write where there is room.
 const SLACK: usize = 32;
 /// The last bytes of a block are literals, so many at least.
-const LAST_LITERALS: usize = 5;
+pub(crate) const LAST_LITERALS: usize = 5;
 /// Literals that end closer to the end of the output are the last ones.
 const OUTPUT_TAIL: usize = 12;
 /// Literals that end closer to the end of the block are the last ones: an offset, a token, and

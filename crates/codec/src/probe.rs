@@ -57,6 +57,7 @@ fn slot_bits(positions: usize) -> u32 {
 }
 
 /// The upper `bits` bits of a product with 2^32 divided by the golden ratio (Knuth).
-fn hash(string: u32, bits: u32) -> usize {
+#[inline(always)]
+pub(crate) fn hash(string: u32, bits: u32) -> usize {
     (string.wrapping_mul(2_654_435_761) >> (u32::BITS - bits)) as usize
 }

@@ -5,6 +5,8 @@
 //! is longer than the best one so far must contain the four bytes that end behind it, and the chain of those is often the
 //! shortest. A candidate counts if it lies in the block, which its distance tells; so nothing is cleared between blocks.
 
+use crate::probe::hash;
+
 /// Bits of a hash.
 const HASH_BITS: u32 = 16;
 /// Positions whose distances are kept: those that a match can begin at, and those inserted ahead.
@@ -40,7 +42,7 @@ pub(super) struct Chains {
     head: Box<[u32; 1 << HASH_BITS]>,
     /// By position, modulo [`RING`].
     distance: Box<[u16; RING]>,
-    /// What is added to positions: those of earlier data are too far away.
+    /// An offset that is added to positions, so that those of earlier data are too far away.
     base: u32,
     /// Positions below this one are in chains.
     inserted: usize,
@@ -79,7 +81,7 @@ impl Chains {
         for (index, string) in strings.windows(4).enumerate() {
             let string = u32::from_le_bytes([string[0], string[1], string[2], string[3]]);
             let at = (first + index) as u32 + self.base;
-            let last = std::mem::replace(&mut self.head[hash(string)], at);
+            let last = std::mem::replace(&mut self.head[hash(string, HASH_BITS)], at);
             let distance = (at - last).min(DISTANCE_MAX as u32);
             self.distance[(first + index) % RING] = distance as u16;
         }
@@ -174,11 +176,6 @@ impl Chains {
 fn zeros<T: Copy + Default, const LEN: usize>() -> Box<[T; LEN]> {
     let zeros = vec![T::default(); LEN].into_boxed_slice();
     zeros.try_into().ok().expect("the length is the same")
-}
-
-#[inline(always)]
-fn hash(string: u32) -> usize {
-    (string.wrapping_mul(2_654_435_761) >> (u32::BITS - HASH_BITS)) as usize
 }
 
 #[inline(always)]

@@ -276,17 +276,10 @@ impl Parser {
             distance: found.distance as u16,
         };
         let least = self.cost + sequence.cost() + last_cost(LAST_LITERALS);
-        let Some(left) = block.budget.checked_sub(least) else {
-            // There is room for a short match at most: the way ends with literals.
-            sequence.len = MATCH_MIN;
-            self.cost += sequence.cost();
-            self.sequences.push(sequence);
-            return;
-        };
-        sequence.len = found.len.min(match left {
-            0 => MATCH_SHORT_MAX,
-            left => MATCH_SHORT_MAX + 255 * left as usize,
-        });
+        // Without room for a short match and the last literals, the way ends with literals: see `finish`.
+        if let Some(left) = block.budget.checked_sub(least) {
+            sequence.len = found.len.min(MATCH_SHORT_MAX + 255 * left as usize);
+        }
         self.cost += sequence.cost();
         self.sequences.push(sequence);
     }
@@ -297,10 +290,7 @@ impl Parser {
         let mut furthest = self.end_of(block, base, self.positions[known].run as usize);
         let mut left = LAST_TRIED;
         for run in (0..=known).rev() {
-            let end = self.end_of(block, base, run);
-            if end > furthest {
-                furthest = end;
-            }
+            furthest = furthest.max(self.end_of(block, base, run));
             left -= usize::from(furthest.is_some());
             if left == 0 {
                 break;

@@ -2,18 +2,15 @@
 
 use std::ops::Range;
 
-/// A match is at least this long.
-pub(super) const MATCH_MIN: usize = 4;
+use crate::lz4_block::NIBBLE_MAX;
+pub(super) use crate::lz4_block::{LAST_LITERALS, MATCH_MIN};
+
 /// A longer one has a byte of length behind its token.
 pub(super) const MATCH_SHORT_MAX: usize = MATCH_MIN + NIBBLE_MAX - 1;
-/// The last bytes of a block are literals, so many at least.
-pub(super) const LAST_LITERALS: usize = 5;
 /// Every match begins so many bytes before the end of the block, at least.
 pub(super) const MATCH_START_MARGIN: usize = 12;
 /// Bytes of a distance.
 pub(super) const DISTANCE_BYTES: u32 = 2;
-
-const NIBBLE_MAX: usize = 15;
 
 /// Literals up to a match, and the match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
