@@ -1,16 +1,17 @@
 //! Judges of a log where nothing that is clean stays in memory, and where memory is as small as can be.
 
 use std::fs;
+use std::path::PathBuf;
 use std::thread;
 
 use anteros_tests::judge;
 use anteros_tests::model::{Ops, Plain, World, compare};
-use anteros_tests::peers::{posix_judge, sqlite_tests};
+use anteros_tests::peers::posix_judge;
 
 use crate::log::{mount, shop, unmount};
-use crate::log_judges::{copy_of, judged_by_sqlite};
+use crate::log_judges::{copy_of, judge_of_sqlite, judged_by_sqlite, some_of};
 use crate::passthru::{has_pjdfstest, run_pjdfstest};
-use crate::{run, same};
+use crate::{Workshop, run, same};
 
 const WAYS: [&str; 2] = ["--evicts-always", "--memory 0"];
 
@@ -45,6 +46,18 @@ fn pjdfstest_finds_nothing_in_a_log_where_memory_holds_nothing() {
     }
 }
 
+/// Changes a directory of the log and one elsewhere at random, and compares them at each step; both, the plain one first.
+fn witness(shop: &Workshop, seed: u64, steps: u32) -> (PathBuf, PathBuf) {
+    let [plain, here] = ["plain", "mnt/here"].map(|name| shop.path(&format!("{name}{seed}")));
+    fs::create_dir(&plain).unwrap();
+    fs::create_dir(&here).unwrap();
+    let mut world = Plain::new(&here);
+    let ops = Ops::new(seed).without_collapsing().without_seeking();
+    let tested = (&mut world as &mut dyn World, &*here);
+    compare(seed, steps, ops, tested, &plain);
+    (plain, here)
+}
+
 #[test]
 fn a_log_does_at_random_what_a_directory_does_where_memory_holds_nothing() {
     const STEPS: u32 = 1500;
@@ -54,15 +67,7 @@ fn a_log_does_at_random_what_a_directory_does_where_memory_holds_nothing() {
     for (seed, way) in (10..).zip(WAYS) {
         let shop = shop("256M");
         let daemon = mount(&shop, way);
-        let [plain, here] = ["plain", "mnt/here"].map(|name| shop.path(name));
-        fs::create_dir(&plain).unwrap();
-        fs::create_dir(&here).unwrap();
-        let mut world = Plain::new(&here);
-        let ops = Ops::new(seed).without_collapsing().without_seeking();
-        let tested = (&mut world as &mut dyn World, &*here);
-        compare(seed, STEPS, ops, tested, &plain);
-        // It has files open.
-        drop(world);
+        let (plain, here) = witness(&shop, seed, STEPS);
         unmount(&shop, daemon);
         let daemon = mount(&shop, way);
         assert!(same(&plain, &here), "{way}, after a mount");
@@ -87,22 +92,14 @@ const CRASHES: [&str; 10] = [
 /// Tests that none of them fails in a log that it would not fail in a directory as well. How many they are depends on when
 /// their programs end.
 fn crash_sqlite(way: &str) {
-    if !judge::has_fuse() {
-        return;
-    }
-    if !judge::is_root() {
-        return judge::missing("SQLite's tests (only root can give them to a user without rights)");
-    }
-    let Some(built) = sqlite_tests() else {
+    let Some(built) = judge_of_sqlite() else {
         return;
     };
     let shop = shop("1G");
     // Else no journal would be tested.
     let daemon = mount(&shop, &format!("{way} --no-atomic-writes"));
     let tests = copy_of(&built, &shop);
-    let script = |name: &str| tests.join("test").join(name).display().to_string();
-    let mut chosen = vec![script("permutations.test"), "full".into()];
-    chosen.extend(CRASHES.map(String::from));
+    let chosen = some_of(&tests, "full", &CRASHES);
     let plain = judged_by_sqlite(&tests, &shop.path("plain"), &chosen);
     let here = judged_by_sqlite(&tests, &shop.path("mnt/here"), &chosen);
     judge::say(format_args!(
@@ -140,17 +137,7 @@ fn witnesses_of_four_at_work_find_nothing_in_a_log_where_memory_holds_nothing() 
     for (round, way) in (0..).zip(WAYS) {
         let shop = shop("512M");
         let daemon = mount(&shop, way);
-        let work = |seed: u64| {
-            let [plain, here] =
-                ["plain", "mnt/here"].map(|name| shop.path(&format!("{name}{seed}")));
-            fs::create_dir(&plain).unwrap();
-            fs::create_dir(&here).unwrap();
-            let mut world = Plain::new(&here);
-            let ops = Ops::new(seed).without_collapsing().without_seeking();
-            let tested = (&mut world as &mut dyn World, &*here);
-            compare(seed, STEPS, ops, tested, &plain);
-            (plain, here)
-        };
+        let work = |seed| witness(&shop, seed, STEPS);
         let seeds = 100 + 4 * round..104 + 4 * round;
         let places: Vec<_> = thread::scope(|scope| {
             let workers: Vec<_> = seeds.map(|seed| scope.spawn(move || work(seed))).collect();

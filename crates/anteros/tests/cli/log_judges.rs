@@ -42,6 +42,33 @@ pub struct Verdict {
     pub failed: Vec<String>,
 }
 
+/// Returns where SQLite's tests were built, if they can judge a log here.
+pub fn judge_of_sqlite() -> Option<PathBuf> {
+    if !judge::has_fuse() {
+        return None;
+    }
+    if !judge::is_root() {
+        judge::missing("SQLite's tests (only root can give them to a user without rights)");
+        return None;
+    }
+    sqlite_tests()
+}
+
+/// Returns the arguments that choose some of SQLite's tests, as one of its permutations runs them.
+pub fn some_of(tests: &Path, permutation: &str, names: &[&str]) -> Vec<String> {
+    let names = names.iter().copied();
+    let script = script(tests, "permutations.test");
+    [script.as_str(), permutation]
+        .into_iter()
+        .chain(names)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn script(tests: &Path, name: &str) -> String {
+    tests.join("test").join(name).display().to_string()
+}
+
 /// Copies SQLite's tests to where others may come: not to where they were built.
 pub fn copy_of(built: &Path, shop: &Workshop) -> PathBuf {
     let tests = shop.path("sqlite");
@@ -87,27 +114,16 @@ pub fn judged_by_sqlite(tests: &Path, place: &Path, chosen: &[String]) -> Verdic
 /// run that SQLite calls very quick: some ten minutes.
 #[test]
 fn sqlite_s_tests_find_nothing_in_a_log() {
-    if !judge::has_fuse() {
-        return;
-    }
-    if !judge::is_root() {
-        return judge::missing("SQLite's tests (only root can give them to a user without rights)");
-    }
-    let Some(built) = sqlite_tests() else {
+    let Some(built) = judge_of_sqlite() else {
         return;
     };
     let shop = shop("2G");
     // Else no journal would be tested.
     let daemon = mount(&shop, "--no-atomic-writes");
     let tests = copy_of(&built, &shop);
-    let script = |name: &str| tests.join("test").join(name).display().to_string();
     let chosen = match std::env::var("ANTEROS_SQLITE").as_deref() {
-        Ok("all") => vec![script("veryquick.test")],
-        _ => {
-            let mut chosen = vec![script("permutations.test"), "veryquick".into()];
-            chosen.extend(SQLITE_TESTS.map(String::from));
-            chosen
-        }
+        Ok("all") => vec![script(&tests, "veryquick.test")],
+        _ => some_of(&tests, "veryquick", &SQLITE_TESTS),
     };
     let plain = judged_by_sqlite(&tests, &shop.path("plain"), &chosen);
     let here = judged_by_sqlite(&tests, &shop.path("mnt/here"), &chosen);
@@ -116,12 +132,7 @@ fn sqlite_s_tests_find_nothing_in_a_log() {
     unmount(&shop, daemon);
     // Those of atomic writes, which do nothing where there are none.
     let daemon = mount(&shop, "");
-    let atomic = [
-        script("permutations.test"),
-        "veryquick".into(),
-        "atomic.test".into(),
-        "atomic2.test".into(),
-    ];
+    let atomic = some_of(&tests, "veryquick", &["atomic.test", "atomic2.test"]);
     let atomic = judged_by_sqlite(&tests, &shop.path("mnt/atomic"), &atomic);
     assert!(atomic.tests > 60 && atomic.failed.is_empty(), "{atomic:?}");
     judge::say(format_args!(

@@ -6,6 +6,7 @@ mod crash;
 mod daemon;
 mod defaults;
 mod failures;
+mod foreground;
 mod images;
 mod killed;
 mod log;

@@ -1,16 +1,13 @@
 //! Media of which one block cannot be read, as each command and each reader of a mount meets them: the block is named,
 //! all else is read, the exit status is right, and once the block can be read again so is all.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::slice;
 use std::sync::Arc;
 
@@ -22,7 +19,8 @@ use anteros_tests::medium::Medium;
 use anteros_tests::mount::FuseMount;
 use rustix::io::Errno;
 
-use crate::{Run, Signal, Workshop, is_mounted, kill, wait_until};
+use crate::foreground::Foreground;
+use crate::{Run, Workshop};
 
 const BLOCK: u64 = 4096;
 const EIO: i32 = 5;
@@ -49,7 +47,7 @@ struct Patient {
     files: Vec<(&'static str, Vec<u8>)>,
     /// The content of each regular file, by path.
     contents: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What lies in it, extracted.
+    /// The directory with all of it, extracted.
     source: PathBuf,
 }
 
@@ -124,13 +122,6 @@ impl Patient {
         self.shop
             .run(&format!("{command} {} {rest}", self.arguments()))
     }
-
-    /// Serves it, and gives what is said meanwhile once it has ended.
-    fn mount(&self, arguments: &str) -> Child {
-        let mounted = format!("mount --fuse --foreground {arguments} mnt");
-        let daemon = self.shop.command(&mounted).stderr(Stdio::piped()).spawn();
-        daemon.unwrap()
-    }
 }
 
 /// Visits each path that can be reached.
@@ -155,7 +146,7 @@ fn walk(image: &Image, visit: &mut dyn FnMut(&[u8], &anteros_format::inode::Inod
     }
 }
 
-/// What can be read of each regular file, as our reader has it.
+/// Returns the ranges of each regular file that our reader can read.
 fn readable(image: &Image) -> BTreeMap<Vec<u8>, Vec<Range<u64>>> {
     let mut found = BTreeMap::new();
     walk(image, &mut |path, inode, image| {
@@ -176,7 +167,7 @@ fn readable(image: &Image) -> BTreeMap<Vec<u8>, Vec<Range<u64>>> {
     found
 }
 
-/// Whether a range lies in others, which are in order.
+/// Tells whether a range lies in others, which are in order.
 fn covered(ranges: &[Range<u64>], wanted: Range<u64>) -> bool {
     let mut from = wanted.start;
     for range in ranges {
@@ -187,7 +178,7 @@ fn covered(ranges: &[Range<u64>], wanted: Range<u64>) -> bool {
     from >= wanted.end
 }
 
-/// What a command says of a block is its name, and it ends as it should.
+/// Judges a run: it names the block, and its exit status is one of those that are right.
 #[track_caller]
 fn judge_run(what: &str, bad: &Bad, place: &str, run: &Run, statuses: &[i32], is_lost: bool) {
     let said = format!("{}{}", run.out, run.err);
@@ -239,11 +230,10 @@ fn below(dir: &Path, path: &[u8]) -> PathBuf {
 /// Reads all through a mount while a block cannot be read, and again when it can.
 fn read_mounted(patient: &Patient, bad: &Bad, good: &BTreeMap<Vec<u8>, Vec<Range<u64>>>) {
     let place = format!("mount, {bad:?}");
-    let daemon = RefCell::new(patient.mount(&patient.arguments()));
+    let command = format!("mount --fuse --foreground {} mnt", patient.arguments());
+    let daemon = Foreground::start(&patient.shop, &command);
+    let is_served = daemon.is_served;
     let mnt = patient.shop.path("mnt");
-    wait_until(|| is_mounted(&mnt) || daemon.borrow_mut().try_wait().unwrap().is_some());
-    let mut daemon = daemon.into_inner();
-    let is_served = is_mounted(&mnt);
     let mut lost = 0;
     if is_served {
         for (path, content) in &patient.contents {
@@ -262,16 +252,8 @@ fn read_mounted(patient: &Patient, bad: &Bad, good: &BTreeMap<Vec<u8>, Vec<Range
             );
             assert_eq!(left, 0, "{healed}");
         }
-        kill(&daemon, Signal::TERM);
     }
-    let mut said = String::new();
-    daemon
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
-    let status = daemon.wait().unwrap().code();
+    let (status, said) = daemon.end();
     let wanted = if is_served { Some(0) } else { Some(5) };
     let name = format!("{}, block at byte {:#x}: ", patient.at(bad.file), bad.at);
     let is_told = said.contains(&name) || is_served && lost == 0;

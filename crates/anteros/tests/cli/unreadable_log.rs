@@ -1,11 +1,9 @@
 //! Logs of which one block cannot be read, as each command and each reader of a mount meets them. Nothing that a command
 //! does takes away what comes back when the block can be read again.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::process::Stdio;
+use std::io::Write;
 use std::sync::Arc;
 
 use anteros_core::{FileSystem, FsResult, Ino, MemoryDevice, Timestamp};
@@ -14,8 +12,9 @@ use anteros_tests::judge;
 use anteros_tests::medium::Medium;
 use anteros_tests::mount::FuseMount;
 
+use crate::foreground::Foreground;
 use crate::log::{kill_daemon, mount, mounted, unmount};
-use crate::{Run, Signal, Workshop, is_mounted, kill, wait_until};
+use crate::{Run, Workshop};
 
 const BLOCK: u64 = 4096;
 const EIO: i32 = 5;
@@ -176,16 +175,9 @@ fn read_mounted(patient: &Patient, block: u64, place: &str, how: &str) -> bool {
     let place = format!("{place}, mounted {how}");
     let path = patient.mount.path().join("log");
     let command = format!("log mount {} mnt --foreground {how}", path.display());
-    let daemon = patient
-        .shop
-        .command(&command)
-        .stderr(Stdio::piped())
-        .spawn();
-    let daemon = RefCell::new(daemon.unwrap());
+    let daemon = Foreground::start(&patient.shop, &command);
+    let is_served = daemon.is_served;
     let mnt = patient.shop.path("mnt");
-    wait_until(|| is_mounted(&mnt) || daemon.borrow_mut().try_wait().unwrap().is_some());
-    let mut daemon = daemon.into_inner();
-    let is_served = is_mounted(&mnt);
     let mut lost = 0;
     if is_served {
         for (name, content) in &patient.contents {
@@ -205,16 +197,8 @@ fn read_mounted(patient: &Patient, block: u64, place: &str, how: &str) -> bool {
             assert!(&found == content, "{place}, healed: {name} is another");
         }
         assert!(!is_written || fs::read(mnt.join("after")).is_ok_and(|found| found == b"more"));
-        kill(&daemon, Signal::TERM);
     }
-    let mut said = String::new();
-    daemon
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
-    let status = daemon.wait().unwrap().code();
+    let (status, said) = daemon.end();
     assert!(!said.contains("panicked"), "{place}: {said}");
     let is_silent = is_served && lost == 0;
     assert!(
