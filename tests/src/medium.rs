@@ -18,7 +18,7 @@ const ROOT: Ino = Ino(1);
 struct Medial {
     name: String,
     bytes: Vec<u8>,
-    /// What of it cannot be read until all of that is written, or it is healed.
+    /// The range that cannot be read until all of it is written, or the medium is healed.
     bad: Option<Range<u64>>,
 }
 

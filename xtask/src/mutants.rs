@@ -35,7 +35,7 @@ const WORKERS: usize = 2;
 /// The judges that take longer than one of these run when all statements have been before those that do not.
 const FAST: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(2)];
 
-/// What became of a statement.
+/// The verdict on a statement.
 #[derive(Debug, Clone)]
 enum Fate {
     Noticed(String),
@@ -44,7 +44,7 @@ enum Fate {
     NotAsked,
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Default)]
 struct Wanted {
     only: Vec<String>,
@@ -126,7 +126,7 @@ impl Wanted {
         }
     }
 
-    /// What is known of the statements before anyone is asked.
+    /// The verdicts that are known before a judge is asked.
     fn fates(&self, statements: &[Statement]) -> Outcome<Vec<Fate>> {
         let known = match self.again {
             true => fs::read_to_string(Path::new(PLACE).join(NOTICED))?,

@@ -73,7 +73,7 @@ impl Lz4Encoder {
         })
     }
 
-    /// The same encoder, but every input is compressed, hopeless or not.
+    /// Compresses every input from here on, hopeless or not.
     ///
     /// This is the plain path that the early exit is measured against.
     pub fn without_probe(self) -> Self {

@@ -154,7 +154,7 @@ impl Stack {
     }
 }
 
-/// What was met cannot be noted.
+/// Makes the error of a note that the temporary file does not take.
 fn unnoted(source: io::Error) -> Error {
     Error::Io {
         place: Place::Image,

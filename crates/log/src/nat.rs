@@ -55,7 +55,7 @@ pub(crate) struct Nat {
     unknown: BTreeMap<u32, String>,
     /// Blocks of the table that cannot be written to: what they lack stays in the journal.
     stuck: BTreeMap<u32, String>,
-    /// What was found to be wrong since somebody asked.
+    /// The faults that were found since somebody asked.
     complaints: Vec<String>,
 }
 
@@ -253,18 +253,18 @@ impl Nat {
         error
     }
 
-    /// What was found to be wrong since this was asked last.
+    /// Takes the faults that were found since this was called last.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
     }
 
-    /// Why blocks of the table do not say what is true.
+    /// Returns the reasons why blocks of the table are not up to date.
     pub(crate) fn unwritten(&self) -> Vec<String> {
         self.stuck.values().cloned().collect()
     }
 
-    /// Why nothing more may be changed: one more block of the table that cannot be written, and no checkpoint would have
-    /// room for what the table lacks.
+    /// Returns the reason why nothing more may be changed: with one more block of the table that cannot be written, no
+    /// checkpoint would have room for what the table lacks.
     pub(crate) fn overflow(&self) -> Option<&str> {
         let is_many = self.stuck.len() > STUCK_MAX;
         let last = self.stuck.values().next_back().filter(|_| is_many);

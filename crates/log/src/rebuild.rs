@@ -25,7 +25,7 @@ use crate::recover;
 pub(crate) struct Rebuilt {
     /// Those of nodes that were found, and of the numbers of which it is known that no node has them.
     pub(crate) entries: BTreeMap<u32, NatEntry>,
-    /// Whether they are all of the block.
+    /// Tells whether these are all entries of the block.
     pub(crate) is_whole: bool,
 }
 
@@ -83,7 +83,7 @@ struct Search<'a> {
     superblock: &'a Superblock,
     checkpoint: &'a Checkpoint,
     wanted: Range<u32>,
-    /// What was found, with the version of the node.
+    /// The entries that were found, each with the version of its node.
     found: BTreeMap<u32, (u64, NatEntry)>,
     is_whole: bool,
 }

@@ -606,7 +606,7 @@ struct Replay {
     reached: HashMap<u32, u16>,
     /// Where the packed log goes on.
     end: Option<Place>,
-    /// Whether it ends at a block that cannot be read.
+    /// Tells whether it ends at a block that cannot be read.
     is_cut: bool,
     /// Extended attributes of which a part has come.
     xattrs: Gathered,

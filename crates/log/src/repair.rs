@@ -39,7 +39,7 @@ const TOLD_MAX: usize = 10_000;
 /// What a repair has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was wrong and is not any more, in words: the first ten thousand.
+    /// The first ten thousand repairs, in words.
     pub repairs: Vec<String>,
     /// All repairs.
     pub repair_count: u64,

@@ -814,7 +814,7 @@ impl State {
         }
     }
 
-    /// What was found to be wrong since this was asked last.
+    /// Takes the faults that were found since this was called last.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         let mut complaints = std::mem::take(&mut self.complaints);
         complaints.append(&mut self.nat.take_complaints());

@@ -106,7 +106,7 @@ fn log() -> Vec<u8> {
     device.to_vec()
 }
 
-/// Where the copies of the blocks of the table lie, those that count first.
+/// Returns the places of the copies of the table's blocks, the valid ones first.
 fn table(bytes: &[u8]) -> Vec<[u64; 2]> {
     let mut inspector = Inspector::open(Broken::new(bytes), &options()).unwrap();
     let mut found: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
@@ -145,7 +145,7 @@ fn read_only() -> Options {
     }
 }
 
-/// What was there before can be read, and so many files that came behind.
+/// Sees that the files of before can be read, and so many that came later.
 fn judge(log: Log, new: u32, place: &str) {
     let tree = Tree(log);
     for n in 0..FILES {
@@ -261,7 +261,7 @@ fn what_is_broken_is_said_once_and_mended_by_the_next_checkpoint() {
     assert_eq!(check(device, options()).unwrap().fault_count, 0);
 }
 
-/// Where more blocks are gone than a checkpoint has room for, it is told before something is lost.
+/// Damages more blocks than a checkpoint has room for: that is told before something is lost.
 #[test]
 fn many_blocks_that_are_gone_are_refused_before_anything_is_lost() {
     let bytes = log();

@@ -16,7 +16,7 @@ use support::surgeon::Surgeon;
 use support::*;
 
 const NAME: &[u8] = b"user.v";
-/// What the entry of an attribute of that name takes besides its value.
+/// Returns the bytes of an attribute's entry besides its value.
 const ENTRY_BYTES: usize = 4 + NAME.len();
 
 fn set(tree: &Tree, path: &str, name: &[u8], value: &[u8]) -> Result<(), FsError> {
@@ -27,7 +27,7 @@ fn get(tree: &Tree, path: &str, name: &[u8]) -> Result<Vec<u8>, FsError> {
     tree.0.getxattr(tree.ino(path)?, name)
 }
 
-/// What a cut of the power leaves of a device that loses nothing.
+/// Returns a device as a cut of the power leaves it that loses nothing.
 fn cut(device: &MemoryDevice) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::new(device.to_vec()))
 }
@@ -325,7 +325,7 @@ fn a_broken_further_node_costs_the_attributes_and_not_the_file() {
     }
 }
 
-/// What no program of ours wrote, with right checksums.
+/// Tries attributes that no program of ours wrote, with right checksums.
 #[test]
 fn lengths_and_numbers_are_not_believed() {
     let (whole, [ino, other]) = with_attributes();

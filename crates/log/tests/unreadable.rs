@@ -21,7 +21,7 @@ const BLOCK: u64 = 4096;
 struct Scratched {
     inner: Overlay,
     block: u64,
-    /// Whether that helps.
+    /// Tells whether a repair helps.
     is_mended: bool,
     is_broken: AtomicBool,
 }

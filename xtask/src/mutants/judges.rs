@@ -11,7 +11,7 @@ use super::PLACE;
 use crate::Outcome;
 use crate::run::{cargo, output, words};
 
-/// What a judge may take beside many times what it takes by itself: others may be at work on the machine.
+/// Time that a judge may take beside a multiple of its own: others may be at work on the machine.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// KiB of addresses that a judge may have: what is left out may have it grow without end.
@@ -26,7 +26,7 @@ pub(super) struct Judge {
     reached: BTreeSet<u32>,
 }
 
-/// What a judge says of a log from which something is missing.
+/// The verdict of a judge on a log from which a statement is missing.
 pub(super) enum Verdict {
     Passes,
     Fails,

@@ -27,7 +27,7 @@ pub(crate) fn is_left_out(number: u32) -> bool {
     *LEFT_OUT == Some(number)
 }
 
-/// What a statement gives back that was left out.
+/// The value of a statement that was left out.
 pub(crate) trait Nothing {
     fn nothing() -> Self;
 }
@@ -204,7 +204,7 @@ const FIELDS: &[&str] = &[
     "has_ended",
 ];
 
-/// How lines begin that are no expression, or the rest of one.
+/// Beginnings of lines that are no expression, or the rest of one.
 const OTHERS: &[&str] = &[
     "let ",
     "return",
@@ -258,7 +258,7 @@ impl fmt::Display for Statement {
     }
 }
 
-/// How a statement is left out.
+/// The way to leave out a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `call();` or `field = value;`, over so many lines.
@@ -308,7 +308,7 @@ fn files(source: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The same for one file; tests stay as they are.
+/// Instruments one file; tests stay as they are.
 fn instrument_text(file: &str, text: &str, statements: &mut Vec<Statement>) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut changed = String::new();
@@ -348,7 +348,7 @@ fn instrument_text(file: &str, text: &str, statements: &mut Vec<Statement>) -> S
     changed
 }
 
-/// How the statement can be left out that begins with a line, if it is one of those that are looked for.
+/// Finds the way to leave out the statement that begins with a line, if it is of a kind that is left out.
 fn form(lines: &[&str], at: usize) -> Option<Form> {
     let line = lines[at].trim();
     if is_bare_lock(line) {

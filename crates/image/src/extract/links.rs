@@ -39,7 +39,7 @@ pub(super) struct Links {
 struct Far {
     file: File,
     end: u64,
-    /// Where each begins in the file, plus one.
+    /// The place in the file at which each begins, plus one.
     places: Table<8>,
 }
 

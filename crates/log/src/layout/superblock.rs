@@ -509,7 +509,7 @@ impl Superblock {
         (HEADER_BYTES + bits + owners) as u64
     }
 
-    /// Whether extended attributes of an inode may lie in more nodes than one.
+    /// Tells whether the extended attributes of an inode may lie in several nodes.
     pub(crate) fn has_large_xattrs(&self) -> bool {
         self.incompat & INCOMPAT_LARGE_XATTRS != 0
     }

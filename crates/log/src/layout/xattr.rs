@@ -38,7 +38,7 @@ const LEN_AT: usize = 0x20;
 const HERE_AT: usize = LEN_AT + 2;
 /// Instead of a length: there are further nodes.
 const LARGE: u16 = u16::MAX;
-/// How many bytes these hold, and which they are.
+/// The length of what the further nodes hold, and their numbers.
 const LARGE_LEN_AT: usize = 0x24;
 const NIDS_AT: usize = 0x28;
 
@@ -63,7 +63,7 @@ impl RawHeader {
     }
 }
 
-/// How many further nodes so many bytes take that one attribute node has no room for.
+/// Returns the number of further nodes for so many bytes; none if the attribute node has room for them.
 pub const fn further_nodes(bytes: usize) -> usize {
     if bytes <= NODE_XATTR_BYTES {
         0
@@ -72,7 +72,7 @@ pub const fn further_nodes(bytes: usize) -> usize {
     }
 }
 
-/// Where an attribute node says that the extended attributes lie.
+/// The place of the extended attributes, as an attribute node gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored<'a> {
     /// In the node itself.
@@ -87,7 +87,7 @@ pub enum Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// What the attribute node `nid` says.
+    /// Reads the attribute node `nid`.
     ///
     /// # Errors
     ///

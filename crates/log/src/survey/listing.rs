@@ -120,7 +120,7 @@ fn names_from(state: &mut State, parent: u32, from: u64, max: usize) -> FsResult
     Ok(names)
 }
 
-/// How many names there are in a directory, if all lie where they should, each once.
+/// Counts the names of a directory, if all lie where they should, each once.
 fn count(state: &mut State, parent: u32) -> FsResult<Option<u64>> {
     let seed = state.superblock.hash_seed;
     let (mut count, mut last, mut is_sound) = (0, 0, true);
