@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anteros_tests::judge;
 
-use crate::{Signal, Workshop, kill, run, same};
+use crate::{Signal, Workshop, kill, run, same, wait_until_heeding};
 
 #[test]
 fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
@@ -210,7 +210,7 @@ fn an_interrupted_build_leaves_nothing() {
             .spawn()
             .unwrap();
         // Whether the work has begun by then or not, the end is the same.
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until_heeding(&child);
         kill(&child, signal);
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();

@@ -200,6 +200,21 @@ fn kill(child: &Child, signal: Signal) {
     rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
 }
 
+/// Waits until a process has come so far that it heeds the signals that ask it to stop: before, they
+/// kill it.
+fn wait_until_heeding(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    // The last one that it sets up.
+    let hangup = 1 << (Signal::HUP.as_raw() - 1);
+    let is_caught = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & hangup != 0
+    };
+    wait_until(is_caught);
+}
+
 fn run(command: &mut Command) -> Run {
     let Output {
         status,

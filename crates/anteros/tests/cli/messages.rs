@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anteros_tests::judge;
 use serde_json::Value;
 
-use crate::{Signal, Workshop, kill, run, wait_until};
+use crate::{Signal, Workshop, kill, run, wait_until, wait_until_heeding};
 
 /// Each command that takes an image, with what it takes besides.
 const COMMANDS: [(&str, &str); 8] = [
@@ -219,12 +218,12 @@ fn what_is_said_of_an_interrupted_build_is_so() {
         ("new", "new: interrupted; there is no image"),
     ] {
         let child = shop
-            .command(&format!("mkfs {image} src -zlz4 --holes compress"))
+            .heeding(&format!("mkfs {image} src -zlz4 --holes compress"))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         // Whether the work has begun by then or not, the end is the same.
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until_heeding(&child);
         kill(&child, Signal::INT);
         let output = child.wait_with_output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
@@ -243,11 +242,12 @@ fn what_is_said_of_an_interrupted_extraction_is_so() {
     long.set_len(256 << 20).unwrap();
     shop.good("mkfs image src --quiet -zlz4 -C1M --holes compress");
     let child = shop
-        .command("extract image out --workers 1")
+        .heeding("extract image out --workers 1")
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
+    // It heeds signals by then.
     wait_until(|| shop.path("out").exists());
     kill(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();

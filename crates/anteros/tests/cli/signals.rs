@@ -9,7 +9,11 @@ use crate::run;
 /// Each of these waits for what a signal does.
 #[test]
 fn tests_of_signals_pass_where_signals_are_ignored() {
-    let mut tests = vec!["failures::an_interrupted_build_leaves_nothing"];
+    let mut tests = vec![
+        "failures::an_interrupted_build_leaves_nothing",
+        "messages::what_is_said_of_an_interrupted_build_is_so",
+        "messages::what_is_said_of_an_interrupted_extraction_is_so",
+    ];
     if judge::has_fuse() {
         tests.push("mounts::a_daemon_in_the_foreground_unmounts_when_told_to_stop");
     }
@@ -17,7 +21,7 @@ fn tests_of_signals_pass_where_signals_are_ignored() {
     ignoring
         .args([
             "-c",
-            "trap '' INT HUP QUIT; exec timeout 60 \"$0\" --exact \"$@\"",
+            "trap '' INT HUP QUIT; exec timeout 300 \"$0\" --exact \"$@\"",
         ])
         .arg(std::env::current_exe().unwrap())
         .args(tests);
