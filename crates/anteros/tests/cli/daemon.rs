@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -350,12 +350,7 @@ fn daemons_in_the_background_log_what_they_meet() {
     }
     let log = UnixDatagram::bind(shop.path("log")).unwrap();
     log.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let mut session = Command::new("unshare")
-        .args(["--mount", "--propagation=private", "sh", "-euc", LOGGED])
-        .current_dir(shop.path(""))
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut session = shop.apart(LOGGED).stdin(Stdio::piped()).spawn().unwrap();
     let place = shop.path("mnt").display().to_string();
     // Each daemon tells when it has found the name, in any order, and more than once where whoever was refused asks again.
     let mut awaited = vec![

@@ -87,6 +87,17 @@ fn prometheus_samples(text: &str) -> usize {
     samples.inspect(|line| check(line)).count()
 }
 
+/// Lets go of what other tests have mounted, in directories of names such as these: a mount
+/// namespace begins with all of it, and what they unmount would be served on for whoever has it there.
+const LET_GO: &str = r#"
+for place in $(sed -n 's,^[^ ]* \([^ ]*/\.tmp[^ ]*\) .*,\1,p' /proc/self/mounts); do
+    case $place in
+    "$PWD"/*) ;;
+    *) umount --lazy --no-canonicalize "$place" 2>/dev/null || true ;;
+    esac
+done
+"#;
+
 /// What a run of the program gave.
 #[derive(Debug)]
 struct Run {
@@ -170,6 +181,20 @@ impl Workshop {
         let run = self.run(arguments);
         assert_eq!(run.status, Some(status), "{arguments}: {run:?}");
         run.err
+    }
+
+    /// A shell that runs a script where the program lies, in a mount namespace of its own.
+    fn apart(&self, script: &str) -> Command {
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--propagation=private", "sh", "-euc"]);
+        shell.arg(format!("{LET_GO}{script}"));
+        shell.current_dir(self.dir.path());
+        shell
+    }
+
+    /// Unmounts as soon as no process that another thread is about to start shares our open files.
+    fn umount(&self, name: &str) {
+        wait_until(|| self.run(&format!("umount {name}")).status == Some(0));
     }
 
     /// The names in the directory, but for the program and the source.

@@ -96,9 +96,7 @@ fn a_user_without_rights_mounts_through_fuse() {
         return judge::missing("a user beside root, and fusermount3");
     }
     let shop = shop_with_image();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation=private", "sh", "-euc", AS_USER]);
-    let mounted = run(command.current_dir(shop.path("")));
+    let mounted = run(&mut shop.apart(AS_USER));
     assert_eq!(mounted.status, Some(0), "{mounted:?}");
     assert_eq!(
         mounted.out.lines().last(),

@@ -125,9 +125,7 @@ fn a_user_without_rights_is_told_why_the_kernel_does_not_help() {
     let shop = Workshop::new();
     fs::create_dir(shop.path("mnt")).unwrap();
     fs::create_dir(shop.path("behind")).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation=private", "sh", "-euc", AS_USER]);
-    let told = run(command.current_dir(shop.path("")));
+    let told = run(&mut shop.apart(AS_USER));
     assert_eq!(told.status, Some(0), "{told:?}");
     let told: Value = serde_json::from_str(&told.out).unwrap();
     assert_eq!(told["way"], "cache");

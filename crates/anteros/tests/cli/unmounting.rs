@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -146,13 +146,13 @@ fn a_mount_that_others_have_is_served_on_and_the_daemon_says_so() {
     let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
     let copied = shop.path("mnt/file");
     wait_until(|| copied.exists());
-    let mut others = Command::new("unshare");
-    others.args(["--mount", "--propagation", "private", "sh", "-c"]);
-    others.arg("read line; cat \"$0\"");
-    let others = others.arg(&copied).stdin(Stdio::piped());
-    let mut others = others.stdout(Stdio::piped()).spawn().unwrap();
-    let namespace = |pid| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
-    wait_until(|| namespace(others.id()) != namespace(std::process::id()));
+    let mut others = shop.apart("echo copied; read line; cat mnt/file");
+    let others = others.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut others = others.spawn().unwrap();
+    let mut heard = BufReader::new(others.stdout.take().unwrap());
+    let mut line = String::new();
+    heard.read_line(&mut line).unwrap();
+    assert_eq!(line, "copied\n");
 
     kill(&daemon, Signal::TERM);
     let mut said = BufReader::new(daemon.stderr.take().unwrap()).lines();
@@ -160,8 +160,10 @@ fn a_mount_that_others_have_is_served_on_and_the_daemon_says_so() {
     assert!(said.is_some());
     assert!(!copied.exists());
     others.stdin.take().unwrap().write_all(b"\n").unwrap();
-    let found = others.wait_with_output().unwrap();
-    assert_eq!(found.stdout, b"content");
+    let mut found = String::new();
+    heard.read_to_string(&mut found).unwrap();
+    assert_eq!(found, "content");
+    assert!(others.wait().unwrap().success());
     // The namespace has gone, and the mount with it.
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
