@@ -15,7 +15,8 @@ use tempfile::TempDir;
 use crate::mirror::{Mirror, WAYS, Way};
 use crate::run;
 
-/// Does something through a mirror, and sees the device told to make it lasting.
+/// Changes something through a mirror and syncs that, and sees the device told to make it lasting. The
+/// file system may do so by itself between the two.
 fn flushing<T>(disk: &Disk, what: &str, act: impl FnOnce() -> std::io::Result<T>) -> T {
     let before = disk.flushes();
     let result = act().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -26,17 +27,23 @@ fn flushing<T>(disk: &Disk, what: &str, act: impl FnOnce() -> std::io::Result<T>
 /// Writes and syncs in all manners.
 fn write_and_sync(disk: &Disk, root: &Path, data: &[u8]) {
     fs::create_dir_all(root.join("dir/below")).unwrap();
-    let sync_dir = |name: &str| {
+    let in_dir = |name: &str, change: &dyn Fn() -> std::io::Result<()>| {
         let dir = File::open(root.join(name)).unwrap();
-        flushing(disk, name, || dir.sync_all());
+        flushing(disk, name, || change().and_then(|()| dir.sync_all()));
     };
     let file = File::create(root.join("file")).unwrap();
-    file.write_all_at(data, 0).unwrap();
-    flushing(disk, "fsync", || file.sync_all());
-    file.write_all_at(b"changed", 70_000).unwrap();
-    flushing(disk, "fdatasync", || file.sync_data());
-    file.write_all_at(data, data.len() as u64).unwrap();
-    flushing(disk, "fdatasync of a longer file", || file.sync_data());
+    flushing(disk, "fsync", || {
+        file.write_all_at(data, 0)?;
+        file.sync_all()
+    });
+    flushing(disk, "fdatasync", || {
+        file.write_all_at(b"changed", 70_000)?;
+        file.sync_data()
+    });
+    flushing(disk, "fdatasync of a longer file", || {
+        file.write_all_at(data, data.len() as u64)?;
+        file.sync_data()
+    });
 
     let mut options = OpenOptions::new();
     options.write(true).create(true);
@@ -45,14 +52,15 @@ fn write_and_sync(disk: &Disk, root: &Path, data: &[u8]) {
     flushing(disk, "O_DSYNC", || direct.write_all_at(data, 0));
 
     let new = File::create(root.join("dir/new")).unwrap();
-    new.write_all_at(b"new", 0).unwrap();
-    flushing(disk, "fsync of a new file", || new.sync_all());
-    fs::rename(root.join("dir/new"), root.join("dir/below/renamed")).unwrap();
-    sync_dir("dir/below");
-    fs::hard_link(root.join("dir/below/renamed"), root.join("dir/linked")).unwrap();
-    sync_dir("dir");
-    fs::remove_file(root.join("dir/linked")).unwrap();
-    sync_dir("dir");
+    flushing(disk, "fsync of a new file", || {
+        new.write_all_at(b"new", 0)?;
+        new.sync_all()
+    });
+    let [made, renamed, linked] =
+        ["dir/new", "dir/below/renamed", "dir/linked"].map(|name| root.join(name));
+    in_dir("dir/below", &|| fs::rename(&made, &renamed));
+    in_dir("dir", &|| fs::hard_link(&renamed, &linked));
+    in_dir("dir", &|| fs::remove_file(&linked));
 }
 
 /// Cuts the power after all was synced, and before a file was that was only written. Says whether that is there.

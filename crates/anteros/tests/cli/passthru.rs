@@ -407,13 +407,15 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
         drop(file);
         wait_until(|| shop.run("umount mnt").status == Some(0));
         let text = fs::read_to_string(shop.path("behind/file")).unwrap();
-        let wanted = match way.to_string().as_str() {
-            _ if way.writes_at_once => "synced, not synced",
+        let wanted: &[&str] = match way.to_string().as_str() {
+            _ if way.writes_at_once => &["synced, not synced"],
             // The first write after a sync does not wait.
-            "buffer" => "synced, not ",
-            _ => "synced, ",
+            "buffer" => &["synced, not "],
+            // The kernel writes what it keeps when it likes to.
+            "cache" => &["synced, ", "synced, not ", "synced, not synced"],
+            _ => &["synced, "],
         };
-        assert_eq!(text, wanted, "{way}");
+        assert!(wanted.contains(&&*text), "{way}: {text}");
         let other = fs::read_to_string(shop.path("behind/other")).unwrap();
         assert_eq!(other, "as it was", "{way}");
     }
