@@ -235,7 +235,9 @@ fn an_error_that_nobody_was_told_of_is_told_by_the_daemon() {
         let source = disk.limited_directory("source", QUOTA_BYTES);
         let complaints = source.with_file_name("complaints");
         let standard_error = File::create(&complaints).unwrap();
-        let mirror = Mirror::started(&source, way, "--interval 60000", |command| {
+        // The loop device has several writers. Several at a time would wait themselves, and be told.
+        let options = "--interval 60000 --flush-by-writers";
+        let mirror = Mirror::started(&source, way, options, |command| {
             command.stderr(standard_error);
         });
         let file = File::create(mirror.path("other")).unwrap();
