@@ -3,24 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 use anteros_tests::judge;
 
-use crate::{Signal, Workshop, file_system_at, kill, run, same};
-
-/// Waits for a mount to come or to go.
-fn wait_for(directory: &Path, mounted: bool) {
-    let start = Instant::now();
-    while file_system_at(directory).is_some() != mounted {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "mounted: {mounted}"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::{Signal, Workshop, file_system_at, is_mounted, kill, run, same, wait_until};
 
 fn shop_with_image() -> Workshop {
     let shop = Workshop::new();
@@ -67,7 +53,7 @@ fn extra_devices_are_mounted_with_the_image() {
         let found = file_system_at(&shop.path("mnt")).unwrap();
         assert!(found.starts_with(kind), "{found}");
         shop.good(&format!("verify {image} mnt --device {extra}"));
-        shop.good("umount mnt");
+        shop.umount("mnt");
     }
 }
 
@@ -81,8 +67,8 @@ fn fuse_serves_in_the_background_until_it_is_unmounted() {
     assert_eq!(shop.good("mount --fuse image mnt"), "");
     assert!(file_system_at(&mount).unwrap().starts_with("fuse"));
     assert!(same(&shop.path("src"), &mount));
-    assert_eq!(shop.good("umount mnt"), "");
-    wait_for(&mount, false);
+    shop.umount("mnt");
+    assert_eq!(file_system_at(&mount), None);
 }
 
 /// Neither `--fuse` nor `--kernel`: what a user cannot have from the kernel comes by FUSE. `/dev/fuse` belongs to root
@@ -132,7 +118,7 @@ fn a_daemon_in_the_foreground_unmounts_when_told_to_stop() {
             .heeding("mount --fuse --foreground image mnt")
             .spawn()
             .unwrap();
-        wait_for(&mount, true);
+        wait_until(|| is_mounted(&mount));
         assert_eq!(fs::read(mount.join("hello")).unwrap(), b"hello\n");
         kill(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{signal:?}");
@@ -152,9 +138,5 @@ fn a_mount_in_use_is_not_torn_away() {
     assert!(said.contains("mnt: in use"), "{said}");
     drop(open);
     // The kernel tells the daemon of the closed file when it likes to.
-    let start = Instant::now();
-    while shop.run("umount mnt").status != Some(0) {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    shop.umount("mnt");
 }
