@@ -14,7 +14,7 @@ use crate::judge;
 use crate::mount::{run, undo};
 
 /// States how long to wait for the last user of a mount.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file system of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

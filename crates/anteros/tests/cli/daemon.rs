@@ -248,16 +248,17 @@ fn an_image_that_is_cut_off_under_a_mount_is_an_error() {
     assert_eq!(mounted.unmount(), Some(0));
 }
 
-/// Lets threads read a file of the mount over and over while `act` goes on. Gives what they met in the end.
-fn while_reading(mounted: &mut Mounted, act: impl FnOnce(&mut Mounted)) -> Vec<Option<Errno>> {
+/// Lets threads read a file of the mount over and over while `act` goes on, which sees how many have
+/// met an error. Gives what they met in the end.
+fn while_reading(
+    mounted: &mut Mounted,
+    act: impl FnOnce(&mut Mounted, &AtomicUsize),
+) -> Vec<Option<Errno>> {
     const READERS: usize = 4;
     let expected = fs::read(mounted.shop.path("src/sub/text")).unwrap();
-    let (path, stop, reads) = (
-        mounted.path("sub/text"),
-        AtomicBool::new(false),
-        AtomicUsize::new(0),
-    );
-    let (path, stop, reads, expected) = (&path, &stop, &reads, &expected);
+    let (path, stop) = (mounted.path("sub/text"), AtomicBool::new(false));
+    let (reads, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (path, stop, reads, failed, expected) = (&path, &stop, &reads, &failed, &expected);
     std::thread::scope(|scope| {
         let reader = move || {
             let file = File::open(path).unwrap();
@@ -266,6 +267,7 @@ fn while_reading(mounted: &mut Mounted, act: impl FnOnce(&mut Mounted)) -> Vec<O
                 let advice = rustix::fs::Advice::DontNeed;
                 rustix::fs::fadvise(&file, 0, None, advice).unwrap();
                 if let Err(error) = file.read_exact_at(&mut found, 0) {
+                    failed.fetch_add(1, Ordering::Relaxed);
                     return Errno::from_io_error(&error);
                 }
                 assert!(found == *expected);
@@ -275,7 +277,7 @@ fn while_reading(mounted: &mut Mounted, act: impl FnOnce(&mut Mounted)) -> Vec<O
         };
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();
         wait_until(|| reads.load(Ordering::Relaxed) >= 2 * READERS);
-        act(mounted);
+        act(mounted, failed);
         stop.store(true, Ordering::Relaxed);
         readers
             .into_iter()
@@ -288,7 +290,7 @@ fn while_reading(mounted: &mut Mounted, act: impl FnOnce(&mut Mounted)) -> Vec<O
 fn a_busy_mount_is_kept_and_goes_when_its_readers_are_done() {
     let Some(shop) = shop() else { return };
     let mut mounted = Mounted::new(shop, "");
-    let met = while_reading(&mut mounted, |mounted| {
+    let met = while_reading(&mut mounted, |mounted, _| {
         let said = mounted.shop.bad(5, "umount mnt");
         assert!(said.contains("mnt: in use"), "{said}");
     });
@@ -302,7 +304,7 @@ fn a_busy_mount_is_kept_and_goes_when_its_readers_are_done() {
 fn a_busy_daemon_that_is_told_to_stop_serves_who_is_there() {
     let Some(shop) = shop() else { return };
     let mut mounted = Mounted::new(shop, "");
-    let met = while_reading(&mut mounted, |mounted| {
+    let met = while_reading(&mut mounted, |mounted, _| {
         kill(&mounted.daemon, Signal::TERM);
         let root = mounted.path("");
         wait_until(|| !is_mounted(&root));
@@ -315,7 +317,7 @@ fn a_busy_daemon_that_is_told_to_stop_serves_who_is_there() {
 fn a_daemon_that_is_killed_leaves_errors_and_a_mount_to_take_away() {
     let Some(shop) = shop() else { return };
     let mut mounted = Mounted::new(shop, "");
-    let met = while_reading(&mut mounted, |mounted| {
+    let met = while_reading(&mut mounted, |mounted, failed| {
         kill(&mounted.daemon, Signal::KILL);
         mounted.daemon.wait().unwrap();
         // At once, or when the kernel has come to take what the daemon had.
@@ -323,8 +325,8 @@ fn a_daemon_that_is_killed_leaves_errors_and_a_mount_to_take_away() {
             let look_up = fs::metadata(mounted.path("never seen")).map(|_| Vec::new());
             errno(look_up) == Errno::NOTCONN
         });
-        // Until the readers have come to what the kernel does not keep.
-        std::thread::sleep(Duration::from_millis(100));
+        // A reader has come to what the kernel does not keep.
+        wait_until(|| failed.load(Ordering::Relaxed) > 0);
     });
     let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::IO];
     assert!(

@@ -451,9 +451,13 @@ fn time_flushes_nothing_where_writers_do() {
         let mut text = writer.stdin.take().unwrap();
         wait_until(|| shop.path("behind/file").exists());
         text.write_all(b"not much, really").unwrap();
+        let behind = || fs::read_to_string(shop.path("behind/file")).unwrap();
+        wait_until(|| {
+            shop.good("stat --prometheus mnt")
+                .contains("\nanteros_buffer_writes_in_total 2\n")
+        });
         // A thread would have had time for it, many times over.
         std::thread::sleep(Duration::from_millis(100));
-        let behind = || fs::read_to_string(shop.path("behind/file")).unwrap();
         assert_eq!(behind(), early, "{way}");
         drop(text);
         writer.wait().unwrap();
