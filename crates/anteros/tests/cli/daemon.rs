@@ -13,7 +13,10 @@ use anteros_tests::judge;
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::{Run, Signal, Workshop, is_mounted, kill, prometheus_samples, same, wait_until};
+use crate::{
+    Run, Signal, Workshop, is_mounted, kill, prometheus_samples, same, wait_until,
+    wait_until_served,
+};
 
 /// A workshop with an image and, while the value lives, its mount.
 struct Mounted {
@@ -27,7 +30,7 @@ impl Mounted {
         let mut command = shop.command(&format!("mount --fuse --foreground {options} image mnt"));
         let daemon = command.spawn().unwrap();
         let mounted = Self { shop, daemon };
-        wait_until(|| is_mounted(&mounted.path("")));
+        wait_until_served(&mounted.path(""));
         mounted
     }
 

@@ -1,6 +1,7 @@
 //! A daemon in the foreground, which may end before it serves anything.
 
 use std::cell::RefCell;
+use std::fs;
 use std::io::Read;
 use std::process::{Child, Stdio};
 
@@ -18,9 +19,14 @@ impl Foreground {
         let daemon = RefCell::new(daemon.unwrap());
         let mnt = shop.path("mnt");
         wait_until(|| is_mounted(&mnt) || daemon.borrow_mut().try_wait().unwrap().is_some());
+        let is_served = is_mounted(&mnt);
+        if is_served {
+            // It heeds signals when it answers, whatever that is.
+            let _ = fs::metadata(&mnt);
+        }
         Self {
             daemon: daemon.into_inner(),
-            is_served: is_mounted(&mnt),
+            is_served,
         }
     }
 

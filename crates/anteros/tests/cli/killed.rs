@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, minor, open, stat, syncfs};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::log::{shop as log_shop, umount};
-use crate::{Signal, Workshop, is_mounted, kill, run, wait_until};
+use crate::{Signal, Workshop, kill, run, wait_until, wait_until_served};
 
 /// States what the kernel may take to end everything behind a daemon that was killed.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -68,7 +68,7 @@ impl Watchdog {
 fn mount(shop: &Workshop, arguments: &str) -> Child {
     let mut command = shop.command(&format!("{arguments} --foreground"));
     let daemon = command.spawn().unwrap();
-    wait_until(|| is_mounted(&shop.path("mnt")));
+    wait_until_served(&shop.path("mnt"));
     daemon
 }
 

@@ -11,7 +11,10 @@ use anteros_tests::trees::Random;
 
 use crate::crash::Transactions;
 use crate::passthru::{SCRIPTS, has_pjdfstest, run_pjdfstest, script};
-use crate::{Signal, Workshop, file_system_at, is_mounted, kill, run, same, trees, wait_until};
+use crate::{
+    Signal, Workshop, file_system_at, is_mounted, kill, run, same, trees, wait_until,
+    wait_until_served,
+};
 
 /// A log in the file `log`, and a directory `mnt`.
 pub fn shop(size: &str) -> Workshop {
@@ -31,7 +34,7 @@ pub fn mounted(size: &str) -> (Workshop, Child) {
 pub fn mount(shop: &Workshop, options: &str) -> Child {
     let mut command = shop.command(&format!("log mount log mnt --foreground {options}"));
     let daemon = command.stdin(Stdio::null()).spawn().unwrap();
-    wait_until(|| is_mounted(&shop.path("mnt")));
+    wait_until_served(&shop.path("mnt"));
     daemon
 }
 

@@ -273,6 +273,14 @@ fn is_mounted(directory: &Path) -> bool {
     file_system_at(directory).is_some()
 }
 
+/// Waits until a daemon serves what it mounts on a directory. It is mounted a moment before, when it can
+/// neither be told to stop nor be unmounted without harm to the daemon.
+fn wait_until_served(directory: &Path) {
+    wait_until(|| is_mounted(directory));
+    // Whatever the answer is.
+    let _ = fs::metadata(directory);
+}
+
 fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::{Signal, is_mounted, kill, run, wait_until};
+use crate::{Signal, is_mounted, kill, run, wait_until, wait_until_served};
 
 /// A way to move the content of files, and what it promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Mirror {
         how(&mut command);
         let daemon = command.spawn().unwrap();
         let mirror = Self { place, daemon };
-        wait_until(|| is_mounted(mirror.root()));
+        wait_until_served(mirror.root());
         mirror
     }
 

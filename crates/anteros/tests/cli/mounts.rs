@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anteros_tests::judge;
 
-use crate::{Signal, Workshop, file_system_at, is_mounted, kill, run, same, wait_until};
+use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until_served};
 
 fn shop_with_image() -> Workshop {
     let shop = Workshop::new();
@@ -118,7 +118,7 @@ fn a_daemon_in_the_foreground_unmounts_when_told_to_stop() {
             .heeding("mount --fuse --foreground image mnt")
             .spawn()
             .unwrap();
-        wait_until(|| is_mounted(&mount));
+        wait_until_served(&mount);
         assert_eq!(fs::read(mount.join("hello")).unwrap(), b"hello\n");
         kill(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{signal:?}");

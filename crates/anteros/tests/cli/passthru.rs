@@ -13,7 +13,7 @@ use anteros_tests::peers::posix_judge;
 use rustix::io::Errno;
 
 use crate::mirror::{WAYS, Way, has_passthrough};
-use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until};
+use crate::{Signal, Workshop, file_system_at, kill, run, same, wait_until, wait_until_served};
 
 fn shop() -> Workshop {
     let shop = Workshop::new();
@@ -396,7 +396,7 @@ fn what_was_synced_outlives_a_daemon_that_is_killed() {
             ))
             .spawn()
             .unwrap();
-        wait_until(|| file_system_at(&shop.path("mnt")).is_some());
+        wait_until_served(&shop.path("mnt"));
         let mut file = File::create(shop.path("mnt/file")).unwrap();
         file.write_all(b"synced, ").unwrap();
         file.sync_all().unwrap();

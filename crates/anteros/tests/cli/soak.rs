@@ -9,7 +9,7 @@ use anteros_tests::trees::{Random, Tree};
 use anteros_tests::{judge, large};
 use rustix::fs::Advice;
 
-use crate::{Signal, Workshop, is_mounted, kill, wait_until};
+use crate::{Signal, Workshop, kill, wait_until, wait_until_served};
 
 /// States what the daemon may take, in bytes.
 const MEMORY: u64 = 32 << 20;
@@ -125,7 +125,7 @@ fn a_huge_sparse_file_takes_no_memory() {
         .command("mount --fuse --foreground image mnt")
         .spawn()
         .unwrap();
-    wait_until(|| is_mounted(&shop.path("mnt")));
+    wait_until_served(&shop.path("mnt"));
     let file = File::open(shop.path("mnt/huge")).unwrap();
     let mut piece = vec![1; 1 << 20];
     for offset in (0..HUGE).step_by(1 << 34) {
