@@ -221,7 +221,6 @@ impl State {
             let live = self.live(ino)?;
             live.unrecorded.clear();
             live.content_changed = false;
-            live.xattrs_changed = false;
         }
         self.names.clear();
         self.unrecorded_xattrs = 0;

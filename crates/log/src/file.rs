@@ -294,7 +294,6 @@ impl State {
         }
         let live = self.live(ino)?;
         live.attributes().blocks += holes as u64;
-        live.content_changed = true;
         let blocks = data.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
         let before = live.dirty_pages;
         for (lblk, block) in range.zip(blocks) {
@@ -326,7 +325,6 @@ impl State {
         let live = self.live(ino)?;
         live.pages.insert(lblk, Page { data, dirty: true });
         live.dirty_pages += 1;
-        live.content_changed = true;
         self.dirty_pages += 1;
         Ok(())
     }
@@ -409,7 +407,6 @@ impl State {
         }
         let live = self.live(ino)?;
         live.attributes().is_inline = false;
-        live.content_changed = true;
         let inline = std::mem::take(&mut live.inode_mut().inline);
         live.pointers_mut().fill(0);
         if !inline.is_empty() {
@@ -438,8 +435,8 @@ impl State {
         let attributes = live.change_content(now);
         attributes.size = size;
         if size == 0 {
+            // What was there has gone to a block, or was cut off where it is.
             attributes.is_inline = true;
-            live.inode_mut().inline.clear();
         }
         Ok(())
     }

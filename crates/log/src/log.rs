@@ -56,8 +56,8 @@ pub struct Log {
     pub(crate) prefetches: AtomicBool,
     /// Held while content is given to who has not asked for it.
     pub(crate) giving: Mutex<()>,
-    /// All groups below are on the device; whoever holds it flushes.
-    durable: Mutex<u64>,
+    /// Held by whoever flushes.
+    flushing: Mutex<()>,
     /// Held by whoever gives back what large inodes held that are gone.
     pub(crate) reclaiming: Mutex<()>,
     /// Calls that asked for durability, and flushes that were made for them.
@@ -150,7 +150,7 @@ impl Log {
             ahead: state.ahead.clone(),
             prefetches: AtomicBool::new(false),
             giving: Mutex::default(),
-            durable: Mutex::new(state.durable),
+            flushing: Mutex::new(()),
             leaving_max: state.leaving_max(),
             state: Mutex::new(state),
             writer,
@@ -263,7 +263,6 @@ impl Log {
         if state.dirty_pages > state.dirty_max() {
             state.make_room(0)?;
             state.write_content()?;
-            state.hand_over();
         }
         let records =
             state.names.len() + state.dropped.len() * DROPPED_BYTES + state.unrecorded_xattrs;
@@ -408,20 +407,16 @@ impl Log {
 
     /// Waits until a group is on the device; one flush serves all who wait.
     fn make_durable(&self, sequence: u64) -> FsResult<()> {
-        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
-        if *durable > sequence {
-            return Ok(());
-        }
+        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let (written, epoch, end) = {
             let mut state = self.lock();
+            // Somebody else's flush, or a checkpoint, may have come before us.
+            if state.durable > sequence {
+                return Ok(());
+            }
             // A flush that has failed is not made good by another one.
             if let Some(why) = &state.failed {
                 return Err(FsError::Io(io::Error::other(why.clone())));
-            }
-            // A checkpoint may have come before us.
-            *durable = state.durable.max(*durable);
-            if *durable > sequence {
-                return Ok(());
             }
             (state.sequence, state.flushing(), state.hand_over())
         };
@@ -435,7 +430,6 @@ impl Log {
         }
         flushed?;
         state.flushed(epoch);
-        *durable = written;
         state.durable = state.durable.max(written);
         Ok(())
     }

@@ -103,10 +103,10 @@ impl State {
         Ok(())
     }
 
+    /// Counts links. That makes another time of change: whoever counts [touches](Self::touch_inode) the inode as well.
     fn add_links(&mut self, ino: u32, change: i32) -> FsResult<()> {
         let nlink = &mut self.live(ino)?.attributes().nlink;
         *nlink = nlink.saturating_add_signed(change);
-        self.touched.insert(ino);
         Ok(())
     }
 
@@ -335,7 +335,6 @@ impl State {
         self.remove(ino);
         self.orphans.remove(&ino);
         self.touched.remove(&ino);
-        self.wanted.remove(&ino);
         self.dropped.push((ino, attributes));
         Ok(())
     }

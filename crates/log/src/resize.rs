@@ -177,7 +177,6 @@ impl State {
             // To make room it may have been cleaned.
             if self.segments.segment(segment).valid > 0 {
                 self.clean_segment(segment)?;
-                self.submit()?;
             }
             emptied += 1;
         }

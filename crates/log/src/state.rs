@@ -390,10 +390,9 @@ impl State {
         self.inodes.insert(ino, Box::new(live));
     }
 
-    /// Forgets an inode that is gone.
+    /// Forgets an inode that is gone, and its content with it.
     pub(crate) fn remove(&mut self, ino: u32) {
-        if let Some(live) = self.inodes.remove(&ino) {
-            self.dirty_pages -= live.dirty_pages;
+        if self.inodes.remove(&ino).is_some() {
             self.inode_count = self.inode_count.saturating_sub(1);
         }
     }

@@ -257,8 +257,8 @@ impl State {
         Ok(None)
     }
 
-    /// Makes the nodes that the pointers of a range lie in; they will have to be written. None is left if there is no room
-    /// for one of them.
+    /// Makes the nodes that the pointers of a range lie in; they will have to be written, as will the inode, which says when.
+    /// None is left if there is no room for one of them.
     pub(crate) fn prepare(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
         let prepared = self.prepare_each(ino, range.clone());
         self.prune_unless(prepared, ino, range)
@@ -268,12 +268,9 @@ impl State {
         let mut at = range.start;
         while at < range.end {
             let path = Self::path(at)?;
-            match self.make_leaf(ino, &path)? {
-                Leaf::Direct(nid) => {
-                    let position = path.positions[usize::from(path.depth) - 1];
-                    self.node(ino, nid, NodeKind::Direct, position)?.soil();
-                }
-                _ => self.live(ino)?.soil(),
+            if let Leaf::Direct(nid) = self.make_leaf(ino, &path)? {
+                let position = path.positions[usize::from(path.depth) - 1];
+                self.node(ino, nid, NodeKind::Direct, position)?.soil();
             }
             at = path.first + path.count;
         }
@@ -382,7 +379,6 @@ impl State {
             return Ok(());
         }
         live.unrecorded.insert(range.clone());
-        live.soil();
         let nids = live.inode().nids;
         for index in range.start.min(INODE_POINTERS)..range.end.min(INODE_POINTERS) {
             let raw = node::pointer(self.live(ino)?.pointers(), NodeKind::Inode, index as u16);
