@@ -245,3 +245,211 @@ fn continues(first: Pointer, len: u32, pointer: Pointer) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use anteros_core::{Caller, Counted, MemoryDevice, Rdev, Timestamp, WritableDevice};
+    use anteros_tests::faulty::{Call, Faulty, When};
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::layout::ROOT;
+    use crate::layout::checkpoint::HeadKind;
+    use crate::layout::node::INODE_POINTERS;
+    use crate::layout::summary::Owner;
+    use crate::medium::zeroed;
+    use crate::namespace::Birth;
+    use crate::options::Options;
+    use crate::policy::Policy;
+    use crate::statistics::Cause;
+    use crate::{Shape, mkfs, recover};
+
+    fn now() -> Timestamp {
+        Timestamp {
+            secs: 1_000_000_000,
+            nanos: 0,
+        }
+    }
+
+    fn opened(device: Arc<dyn WritableDevice>, options: Options) -> State {
+        mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
+        recover::open(device, options).unwrap().0
+    }
+
+    fn empty() -> MemoryDevice {
+        MemoryDevice::new(vec![0; 32 << 20])
+    }
+
+    fn make(state: &mut State, name: &str) -> u32 {
+        let birth = Birth {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            caller: Caller::default(),
+            rdev: Rdev::default(),
+            target: b"",
+            xattrs: Vec::new(),
+        };
+        state.make(ROOT, name.as_bytes(), &birth).unwrap()
+    }
+
+    /// A group says in sixteen bits how many before it are not known to be durable.
+    #[test]
+    fn a_flush_comes_when_too_many_groups_are_not_known_to_be_durable() {
+        let device = Arc::new(Counted::new(empty()));
+        let mut state = opened(device.clone(), Options::new(now));
+        state.durable = state.sequence - LAG_MAX;
+        let before = device.counts().flushes;
+        for (number, flushes) in [1, 1, 1].into_iter().enumerate() {
+            make(&mut state, &format!("{number}"));
+            state.commit(&[]).unwrap();
+            assert_eq!(device.counts().flushes - before, flushes, "{number}");
+        }
+        assert_eq!(state.sequence - state.durable, 3);
+    }
+
+    #[test]
+    fn a_flush_that_fails_before_a_group_ends_all_changes() {
+        let device = Arc::new(Faulty::new(empty()));
+        let mut state = opened(device.clone(), Options::new(now));
+        state.durable = state.sequence - LAG_MAX;
+        make(&mut state, "file");
+        device.inject(Call::Flush, When::From(0), Errno::IO);
+        assert!(state.commit(&[]).is_err());
+        assert!(state.failed.is_some());
+    }
+
+    /// No group behind one that is not whole would be found.
+    #[test]
+    fn a_group_that_finds_no_room_is_the_last_one() {
+        let mut state = opened(Arc::new(empty()), Options::new(now));
+        state.segments.retire(0);
+        let mut count = 0;
+        let written = loop {
+            make(&mut state, &format!("{count}"));
+            count += 1;
+            match state.commit(&[]) {
+                Ok(_) => assert!(count < 2000),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(written, FsError::NoSpace), "{written}");
+        assert!(state.failed.is_some());
+    }
+
+    /// The same, where the content finds none; what has its place can be read.
+    #[test]
+    fn a_group_whose_content_finds_no_room_is_the_last_one() {
+        let options = Options {
+            policy: Policy::Force,
+            ..Options::new(now)
+        };
+        let mut state = opened(Arc::new(empty()), options);
+        let ino = make(&mut state, "file");
+        state.segments.retire(0);
+        let page = |round: u32, lblk: u32| {
+            let mut page = *zeroed();
+            let mut random = round * 1000 + lblk + 1;
+            for byte in page.iter_mut().take(2000) {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *byte = (random >> 24) as u8;
+            }
+            page
+        };
+        let mut round = 0;
+        loop {
+            for lblk in 0..60 {
+                let content = page(round, lblk);
+                state.write(ino, u64::from(lblk) << 12, &content).unwrap();
+            }
+            match state.commit(&[ino]) {
+                Ok(_) => assert!(round < 200),
+                Err(error) => break assert!(matches!(error, FsError::NoSpace), "{error}"),
+            }
+            round += 1;
+        }
+        assert!(state.failed.is_some());
+        let placed =
+            (0..60).filter(|&lblk| state.loaded(ino).is_some_and(|live| !live.is_dirty(lblk)));
+        assert!((1..60).contains(&placed.count()));
+        for lblk in 0..60 {
+            let found = state.content(ino, lblk).unwrap();
+            assert!(*found == page(round, lblk), "{lblk}");
+        }
+    }
+
+    /// What shares a block with content whose pointer cannot be read has its place already.
+    #[test]
+    fn what_was_packed_before_something_failed_can_be_read() {
+        let device = Arc::new(Faulty::new(empty()));
+        let options = Options {
+            policy: Policy::Force,
+            evicts_always: true,
+            ..Options::new(now)
+        };
+        let mut state = opened(device.clone(), options);
+        let ino = make(&mut state, "file-journal");
+        state.called(ino, b"file-journal").unwrap();
+        // A chunk whose pointers lie in the inode and in a node.
+        let first = INODE_POINTERS - 8;
+        let offset = |lblk: u32| u64::from(lblk) << 12;
+        state.write(ino, offset(first), &[1; 16 * 4096]).unwrap();
+        state.commit(&[ino]).unwrap();
+        state.checkpoint(false).unwrap();
+        state.evict();
+        state.write(ino, offset(0), &[2; 4096]).unwrap();
+        state.write(ino, offset(first), &[3; 4096]).unwrap();
+        device.inject(Call::Read, When::From(0), Errno::IO);
+        let error = state.commit(&[ino]).unwrap_err();
+        assert!(matches!(error, FsError::Io(_)), "{error}");
+        assert!(state.failed.is_some());
+        assert!(!state.live(ino).unwrap().is_dirty(0));
+        assert!(*state.content(ino, 0).unwrap() == [2; 4096]);
+    }
+
+    fn place(state: &mut State) {
+        let owner = Owner::default();
+        let moment = state.moment();
+        let placed = state.place(HeadKind::ColdData, owner, Cause::Data, moment);
+        state.push(placed.unwrap().block, zeroed());
+    }
+
+    /// However many get their places at once.
+    #[test]
+    fn blocks_that_have_their_places_are_few_that_are_not_on_the_device() {
+        let device = Arc::new(Counted::new(empty()));
+        let options = Options {
+            memory_bytes: 1 << 20,
+            ..Options::new(now)
+        };
+        let mut state = opened(device.clone(), options);
+        let before = device.counts().written_bytes;
+        for count in 1..2500 {
+            place(&mut state);
+            let written = (device.counts().written_bytes - before) / 4096;
+            assert!(written + 1600 > count, "{written} of {count}");
+        }
+    }
+
+    #[test]
+    fn the_thread_that_writes_begins_when_many_blocks_have_their_places() {
+        let device = Arc::new(Counted::new(empty()));
+        let mut state = opened(device.clone(), Options::new(now));
+        let writer = state.writer.clone();
+        thread::scope(|scope| {
+            scope.spawn(|| writer.run());
+            let before = device.counts().writes;
+            (0..600).for_each(|_| place(&mut state));
+            let begun = Instant::now();
+            while device.counts().writes == before && begun.elapsed() < Duration::from_secs(60) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let has_begun = device.counts().writes > before;
+            writer.end();
+            assert!(has_begun);
+        });
+    }
+}

@@ -1059,3 +1059,6 @@ impl Segments {
         open.filter_map(|head| self.seal(head)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

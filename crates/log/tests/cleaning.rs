@@ -2,16 +2,21 @@
 
 mod support;
 
-use anteros_core::{FileSystem, WritableDevice};
+use std::sync::Arc;
+
+use anteros_core::{FileSystem, MemoryDevice, WritableDevice};
 use anteros_log::layout::SEGMENT_BLOCKS;
 use anteros_log::layout::checkpoint::HeadKind;
-use anteros_log::{Cause, Log, Mode, Options, Use, check};
+use anteros_log::{Cause, Log, Mode, Options, Policy, Use, check};
+use anteros_tests::crash::{Operation, Recorder};
+use anteros_tests::faulty::{Call, Faulty, When};
+use rustix::io::Errno;
 use support::*;
 
 const BLOCK: u64 = 4096;
 
 /// A log with holes in many segments, unmounted.
-fn with_holes() -> std::sync::Arc<anteros_core::MemoryDevice> {
+fn with_holes() -> Arc<MemoryDevice> {
     let device = device(128 * MIB);
     let tree = open_plainly(device.clone());
     for n in 0..40 {
@@ -170,4 +175,101 @@ fn an_idle_log_comes_to_rest() {
     }
     assert_eq!(tree.0.condition().statistics.cleaned, cleaned);
     assert_eq!(tree.0.failure(), None);
+}
+
+/// The blocks that a device was given, and how often it was flushed, since it had seen so many operations.
+fn given_since(recorder: &Recorder, seen: usize) -> (u64, u64) {
+    let recording = recorder.recording();
+    let (mut blocks, mut flushes) = (0, 0);
+    for done in &recording.operations()[seen..] {
+        match done {
+            Operation::Write { data, .. } => blocks += data.len() as u64 / BLOCK,
+            Operation::Flush => flushes += 1,
+            Operation::Discard { .. } => {}
+        }
+    }
+    (blocks, flushes)
+}
+
+/// What was moved is on the device when that is told, and is flushed before a sync says where it is; of packed blocks as well.
+#[test]
+fn what_cleaning_has_moved_is_on_the_device() {
+    for policy in [Policy::None, Policy::Force] {
+        let options = Options {
+            policy,
+            ..options()
+        };
+        let recorder = Arc::new(Recorder::new(&device(32 * MIB).to_vec()));
+        let tree = Tree(Log::open(recorder.clone(), options).unwrap());
+        let mut content: Vec<u8> = Vec::new();
+        for page in 0..1300 {
+            content.extend(bytes(page, 2048));
+            content.extend([7; 2048]);
+        }
+        tree.put("file", &content).unwrap();
+        tree.0.checkpoint().unwrap();
+        for page in (0..1300).filter(|page| page % 3 > 0) {
+            let new = [vec![page as u8; 2048], bytes(page, 2048)].concat();
+            content[page as usize * 4096..][..4096].copy_from_slice(&new);
+            tree.write("file", page * BLOCK, &new).unwrap();
+        }
+        tree.fsync("file").unwrap();
+        tree.0.checkpoint().unwrap();
+        let counted = || {
+            let statistics = tree.0.condition().statistics;
+            let causes = Cause::ALL.into_iter();
+            causes.map(|cause| statistics.blocks(cause)).sum::<u64>()
+        };
+        let (before, seen) = (counted(), recorder.recording().operations().len());
+        let moved = tree.0.condition().statistics.blocks(Cause::Cleaning);
+        assert!(tree.0.clean().unwrap(), "{policy:?}");
+        assert_eq!(tree.0.take_complaints(), [""; 0], "{policy:?}");
+        let given = given_since(&recorder, seen);
+        assert_eq!((given.0, given.1), (counted() - before, 0), "{policy:?}");
+        let moved = tree.0.condition().statistics.blocks(Cause::Cleaning) - moved;
+        assert!(moved > 20, "{policy:?}: {moved}");
+        let seen = recorder.recording().operations().len();
+        tree.fsync("file").unwrap();
+        assert_eq!(given_since(&recorder, seen).1, 2, "{policy:?}");
+        assert!(tree.read("file").unwrap() == content, "{policy:?}");
+    }
+}
+
+/// That is no matter of the segment: nothing can be changed any more.
+#[test]
+fn cleaning_that_cannot_write_ends_all_changes() {
+    let device = Arc::new(Faulty::new(MemoryDevice::new(with_holes().to_vec())));
+    let tree = open_plainly(device.clone());
+    device.inject(Call::Write, When::From(0), Errno::IO);
+    assert!(tree.0.clean().is_err());
+    device.heal();
+    assert!(tree.0.failure().is_some());
+    assert!(tree.create("after").is_err());
+}
+
+/// Each block that is moved leaves a node to be written: these may not pile up, however many segments are cleaned.
+#[test]
+fn cleaning_keeps_to_the_memory_that_it_has() {
+    let device = device(64 * MIB);
+    let options = Options {
+        memory_bytes: 1 << 20,
+        ..plainly()
+    };
+    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    for n in 0..4000 {
+        tree.put(&format!("{n}"), &[7; 4096]).unwrap();
+    }
+    for n in (0..4000).filter(|n| n % 3 > 0) {
+        tree.unlink(&format!("{n}")).unwrap();
+    }
+    tree.0.checkpoint().unwrap();
+    let mut most = 0;
+    let cleaned = tree.0.clean_all(|_| {
+        most = most.max(tree.0.condition().memory_bytes);
+        true
+    });
+    assert!(cleaned.unwrap() > 5);
+    assert!(most < 5 << 20, "{most} bytes");
+    drop(tree);
+    assert_eq!(check(device, support::options()).unwrap().faults, [""; 0]);
 }

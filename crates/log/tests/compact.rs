@@ -4,18 +4,21 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anteros_core::{
-    Device, FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice,
+    Caller, Device, FileSystem, FsError, Ino, MemoryDevice, New, OpenFile, Writable, WritableDevice,
 };
 use anteros_log::layout::pointer::Pointer;
 use anteros_log::{
     Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy, Run, check,
 };
+use anteros_tests::crash::{Operation, Recorder};
+use support::hooked::{Asked, Hooked};
 use support::*;
 
 const PAGE: usize = 4096;
@@ -591,4 +594,215 @@ fn what_is_given_is_what_the_file_holds() {
             );
         }
     }
+}
+
+/// The thread that gives content to a cache comes to its end with the log.
+#[test]
+fn nobody_reads_ahead_for_a_log_that_is_gone() {
+    let log = Arc::new(Log::open(device(32 * MIB), with(Policy::Record)).unwrap());
+    let given = cache(&log);
+    drop(log);
+    let end = given.recv_timeout(Duration::from_secs(60));
+    assert_eq!(end, Err(RecvTimeoutError::Disconnected));
+}
+
+/// Waits until something is so, for as long as anything may take.
+fn wait_for(is_so: &AtomicBool) -> bool {
+    let begun = Instant::now();
+    while !is_so.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    is_so.load(Ordering::SeqCst)
+}
+
+/// Runs something that has to wait while somebody is at a place, and says whether it did.
+fn waits_for(is_there: &AtomicBool, may_go: &AtomicBool, work: impl FnOnce() + Send) -> bool {
+    assert!(wait_for(is_there));
+    thread::scope(|scope| {
+        let work = scope.spawn(work);
+        thread::sleep(Duration::from_millis(150));
+        let is_early = work.is_finished();
+        may_go.store(true, Ordering::SeqCst);
+        !is_early
+    })
+}
+
+fn read_some(log: &Log, ino: Ino) {
+    let mut page = vec![0; PAGE];
+    for at in 0..3 {
+        log.read(ino, (599 - 13 * at) * PAGE as u64, &mut page)
+            .unwrap();
+    }
+}
+
+/// What is given away while a file is opened for writing would be old when it arrives.
+#[test]
+fn whoever_opens_a_file_to_write_waits_for_content_that_is_being_given_away() {
+    let (log, ino, _) = launched();
+    let (is_there, may_go) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (there, go) = (is_there.clone(), may_go.clone());
+    log.prefetch(move |_, _, _| {
+        there.store(true, Ordering::SeqCst);
+        wait_for(&go)
+    })
+    .unwrap();
+    read_some(&log, ino);
+    let open = || {
+        let handle = log.open(ino, 1).unwrap();
+        log.release(OpenFile { ino, handle });
+    };
+    assert!(waits_for(&is_there, &may_go, open));
+}
+
+/// No segment is given back while somebody reads there what nobody has asked for.
+#[test]
+fn a_checkpoint_waits_for_what_is_being_read_ahead() {
+    let (inner, tree, _) = installed(600);
+    let ino = tree.ino("lib.so").unwrap();
+    let reads = FileReads {
+        core: read_by(2, (0..40).map(|at| (at, 599 - 13 * at as u32))),
+        ..FileReads::default()
+    };
+    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
+    done.unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let (is_there, may_go) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (there, go) = (is_there.clone(), may_go.clone());
+    let device = Hooked::around(inner, move |asked| {
+        let is_ahead = thread::current().name() == Some("log-ahead");
+        if is_ahead && matches!(asked, Asked::ReadAlone(..)) {
+            there.store(true, Ordering::SeqCst);
+            wait_for(&go);
+        }
+    });
+    let log = Arc::new(Log::open(Arc::new(device), with(Policy::Record)).unwrap());
+    log.lookup(log.root(), b"lib.so").unwrap();
+    log.prefetch(|_, _, _| true).unwrap();
+    read_some(&log, ino);
+    let checkpoint = || {
+        log.setxattr(ino, b"user.a", b"a change", 0).unwrap();
+        log.checkpoint().unwrap();
+    };
+    assert!(waits_for(&is_there, &may_go, checkpoint));
+}
+
+/// Blocks that were kept because somebody read them are not taken for what is written to their places later.
+#[test]
+fn what_was_kept_of_a_segment_goes_with_it() {
+    let options = Options {
+        prefetch_bytes: 64 << 20,
+        ..with(Policy::Record)
+    };
+    let tree = Tree(Log::open(device(32 * MIB), options).unwrap());
+    let log = Arc::new(tree.0);
+    log.prefetch(|_, _, _| false).unwrap();
+    let tree = &*log;
+    for round in 0..20_u64 {
+        let mut content = Vec::new();
+        for page in 0..300 {
+            content.extend(bytes(1000 * round + page, PAGE / 2));
+            content.extend([round as u8; PAGE / 2]);
+        }
+        let name = format!("lib{round}.so");
+        let new = New {
+            parent: tree.root(),
+            name: name.as_bytes(),
+            mode: 0o100_755,
+            umask: 0,
+            caller: Caller::default(),
+        };
+        let (attr, handle) = tree.create(&new, 2).unwrap();
+        let file = OpenFile {
+            ino: attr.ino,
+            handle,
+        };
+        assert_eq!(tree.write(file, 0, &content, false).unwrap(), content.len());
+        tree.checkpoint().unwrap();
+        tree.release(file);
+        let done = tree.compact(&[attr.ino], |ino| Some(reads(ino)), |_| true);
+        assert_eq!(done.unwrap().seen, 300);
+        let mut found = vec![0; content.len()];
+        for (at, part) in found.chunks_mut(16 * PAGE).enumerate() {
+            let offset = (at * 16 * PAGE) as u64;
+            assert_eq!(tree.read(attr.ino, offset, part).unwrap(), part.len());
+        }
+        assert!(found == content, "{round}");
+        tree.unlink(tree.root(), name.as_bytes()).unwrap();
+        tree.forget(attr.ino, 1);
+        tree.checkpoint().unwrap();
+    }
+}
+
+fn recorded(pages: usize) -> (Arc<Recorder>, Tree) {
+    let (device, tree, _) = installed(pages);
+    tree.0.close().unwrap();
+    drop(tree);
+    let recorder = Arc::new(Recorder::new(&device.to_vec()));
+    let tree = Tree(Log::open(recorder.clone(), with(Policy::Record)).unwrap());
+    tree.0.checkpoint().unwrap();
+    (recorder, tree)
+}
+
+/// The blocks that a device was given, and how often it was flushed, since it had seen so many operations.
+fn given_since(recorder: &Recorder, seen: usize) -> (u64, u64) {
+    let recording = recorder.recording();
+    let (mut blocks, mut flushes) = (0, 0);
+    for done in &recording.operations()[seen..] {
+        match done {
+            Operation::Write { data, .. } => blocks += data.len().div_ceil(PAGE) as u64,
+            Operation::Flush => flushes += 1,
+            Operation::Discard { .. } => {}
+        }
+    }
+    (blocks, flushes)
+}
+
+/// What compaction has moved is in no group with its checksum: it has to be on the device before records say where it is.
+#[test]
+fn what_was_moved_is_flushed_before_a_sync_says_where_it_is() {
+    let (recorder, tree) = recorded(300);
+    let compacted = tree.compact(&["lib.so"]).unwrap();
+    assert_eq!(compacted.seen, 300);
+    let seen = recorder.recording().operations().len();
+    tree.fsync("lib.so").unwrap();
+    assert_eq!(given_since(&recorder, seen).1, 2);
+}
+
+/// Nothing waits in memory for somebody else to write it.
+#[test]
+fn each_step_of_compaction_brings_what_it_moves_to_the_device() {
+    let (recorder, tree) = recorded(3000);
+    let counted = || {
+        let statistics = tree.0.condition().statistics;
+        let causes = Cause::ALL.into_iter();
+        causes.map(|cause| statistics.blocks(cause)).sum::<u64>()
+    };
+    let (before, seen) = (counted(), recorder.recording().operations().len());
+    let given = || counted() - before == given_since(&recorder, seen).0;
+    let ino = tree.ino("lib.so").unwrap();
+    let (mut steps, mut behind) = (0, 0);
+    let goes_on = |_: &Compacted| {
+        steps += 1;
+        behind += u32::from(!given());
+        true
+    };
+    let reads = FileReads {
+        looked_up: Some(Mark {
+            order: ino.0,
+            launches: 3,
+        }),
+        ..reads(ino)
+    };
+    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), goes_on);
+    done.unwrap();
+    assert!(steps > 5 && behind == 0, "{behind} of {steps}");
+    assert!(given());
+    assert!(counted() > before + 1000);
 }

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_core::{FileDevice, FileSystem, FsError, Writable, WritableDevice};
-use anteros_log::{Log, check};
+use anteros_core::{FileDevice, FileSystem, FsError, MemoryDevice, Writable, WritableDevice};
+use anteros_log::{Log, Options, check};
 use anteros_tests::crash::{Plan, Recorder};
+use anteros_tests::faulty::{Call, Faulty, When};
+use rustix::io::Errno;
 use support::history::Snapshot;
 use support::*;
 
@@ -160,4 +162,33 @@ fn a_crash_between_the_pieces_loses_no_space() {
     let sizes = sizes.into_inner().unwrap();
     assert!(sizes.len() >= 2, "{sizes:?}");
     println!("{} states; sizes {sizes:?}", explored.states);
+}
+
+/// It stays an orphan, for the next mount or a repair to see; nobody tries again and again.
+#[test]
+fn a_large_file_that_cannot_be_given_back_is_left_alone() {
+    let base = device(32 * MIB);
+    let tree = open_plainly(base.clone());
+    tree.put("file", &bytes(1, 9_000_000)).unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let device = Arc::new(Faulty::new(MemoryDevice::new(base.to_vec())));
+    let options = Options {
+        memory_bytes: 1 << 20,
+        ..plainly()
+    };
+    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    tree.ino("file").unwrap();
+    let before = tree.0.condition().used_blocks;
+    device.inject(Call::Read, When::From(0), Errno::IO);
+    tree.unlink("file").unwrap();
+    tree.0.tend().unwrap();
+    device.heal();
+    tree.0.tend().unwrap();
+    assert_eq!(tree.0.failure(), None);
+    assert!(before - tree.0.condition().used_blocks < 5);
+    tree.0.close().unwrap();
+    drop(tree);
+    let tree = open(Arc::new(MemoryDevice::new(device.inner().to_vec())));
+    assert!(tree.0.condition().used_blocks + 2000 < before);
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // each test takes what it needs
 
 pub mod history;
+pub mod hooked;
 pub mod overlay;
 pub mod surgeon;
 
