@@ -160,7 +160,7 @@ fn write(statements: &[Statement], fates: &[Fate]) -> Outcome {
     Ok(fs::write(Path::new(PLACE).join(NOTICED), text)?)
 }
 
-/// Copies what is under version control or could be, as it is now.
+/// Copies what is under version control or could be, as it is now; but the source that is instrumented.
 fn copy() -> Outcome<PathBuf> {
     let tree = Path::new(PLACE).join("tree");
     let files = output(Command::new("git").args([
@@ -173,6 +173,7 @@ fn copy() -> Outcome<PathBuf> {
     for name in files
         .split('\0')
         .filter(|name| !name.is_empty() && Path::new(name).is_file())
+        .filter(|name| !name.starts_with(statements::SOURCE))
     {
         let to = tree.join(name);
         fs::create_dir_all(to.parent().unwrap_or(&tree))?;

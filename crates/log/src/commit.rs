@@ -410,6 +410,23 @@ mod tests {
         assert!(*state.content(ino, 0).unwrap() == [2; 4096]);
     }
 
+    /// Blocks that were read before anybody asked are not taken for what is written to their places later.
+    #[test]
+    fn what_was_kept_of_a_segment_goes_with_it() {
+        let mut state = opened(Arc::new(empty()), Options::new(now));
+        let owner = Owner::default();
+        let moment = state.moment();
+        let placed = state.place(HeadKind::Moved, owner, Cause::Data, moment);
+        let block = placed.unwrap().block;
+        state.ahead.keep(block, &zeroed()[..]);
+        assert!(state.ahead.get(block).is_some());
+        state.checkpoint(false).unwrap();
+        assert!(state.ahead.get(block).is_some());
+        state.segments.close(HeadKind::Moved);
+        state.checkpoint(false).unwrap();
+        assert!(state.ahead.get(block).is_none());
+    }
+
     fn place(state: &mut State) {
         let owner = Owner::default();
         let moment = state.moment();

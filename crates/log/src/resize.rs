@@ -167,7 +167,6 @@ impl State {
             self.push(place, summary);
         }
         self.segments.retire(keep);
-        self.checkpoint(false)?;
         let mut emptied = 0;
         for segment in keep..self.segments.count() {
             if self.segments.segment(segment).valid == 0 {

@@ -558,9 +558,7 @@ impl State {
     /// Returns when the device has got all that was sent to it.
     pub(crate) fn submit(&mut self) -> FsResult<()> {
         let end = self.hand_over();
-        let sent = self.writer.finish(end);
-        self.note_failure();
-        sent
+        self.writer.finish(end)
     }
 
     /// Writes all that is dirty of the nodes, to new places.

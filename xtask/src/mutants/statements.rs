@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 
+/// The source of the crate.
+pub(super) const SOURCE: &str = "crates/log/src";
+
 /// The question that is put in front of each statement, and what stands for a value that is left out.
 const QUESTION: &str = r#"
 /// Tells whether the statement with this number is left out; notes that it is reached.
@@ -271,25 +274,32 @@ enum Form {
     Lock,
 }
 
-/// Puts each statement of the crate behind a question.
+/// Puts each statement of the crate behind a question, in the copy. What is there as it would be stays as old as it is.
 pub(super) fn instrument(tree: &Path) -> Outcome<Vec<Statement>> {
-    let source = tree.join("crates/log/src");
+    let source = Path::new(SOURCE);
     let mut statements = Vec::new();
-    for path in files(&source)? {
-        let name = path.strip_prefix(&source)?.display().to_string();
-        let is_reader = READERS.iter().any(|reader| name.starts_with(reader));
-        if is_reader || name.ends_with("tests.rs") {
-            continue;
-        }
+    let mut changed = Vec::new();
+    for path in files(source)? {
+        let name = path.strip_prefix(source)?.display().to_string();
         let text = fs::read_to_string(&path)?;
-        let changed = instrument_text(&name, &text, &mut statements);
-        if changed != text {
-            fs::write(&path, changed)?;
+        let is_reader = READERS.iter().any(|reader| name.starts_with(reader));
+        let text = match is_reader || name.ends_with("tests.rs") {
+            true => text,
+            false => instrument_text(&name, &text, &mut statements),
+        };
+        changed.push((path, text));
+    }
+    let count = format!("\nconst STATEMENTS: usize = {};\n", statements.len());
+    for (path, mut text) in changed {
+        if path == source.join("lib.rs") {
+            text += &(count.clone() + QUESTION);
+        }
+        let to = tree.join(&path);
+        fs::create_dir_all(to.parent().unwrap_or(tree))?;
+        if !fs::read_to_string(&to).is_ok_and(|old| old == text) {
+            fs::write(&to, text)?;
         }
     }
-    let root = source.join("lib.rs");
-    let count = format!("\nconst STATEMENTS: usize = {};\n", statements.len());
-    fs::write(&root, fs::read_to_string(&root)? + &count + QUESTION)?;
     Ok(statements)
 }
 
