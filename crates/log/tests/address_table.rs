@@ -9,6 +9,8 @@ use std::sync::Mutex;
 
 use anteros_core::{Device, MemoryDevice, WritableDevice};
 use anteros_log::{Area, Content, Inspector, Log, Options, check, repair};
+use anteros_tests::faulty::{Call, Faulty, When};
+use rustix::io::Errno;
 use support::*;
 
 const BLOCK: u64 = 4096;
@@ -292,4 +294,49 @@ fn many_blocks_that_are_gone_are_refused_before_anything_is_lost() {
         }
         judge(Log::open(device, read_only()).unwrap(), synced, &place);
     }
+}
+
+/// One more, and a checkpoint would have no room for what the table lacks: the one that has it is the last.
+#[test]
+fn too_many_blocks_that_cannot_be_written_end_all_changes() {
+    let bytes = log();
+    let table = table(&bytes).concat();
+    let device = Broken::new(&bytes);
+    let tree = open_plainly(device.clone());
+    for _ in 0..900 {
+        tree.create("new").unwrap();
+        tree.unlink("new").unwrap();
+    }
+    device.damage(&table, Defect::Gone);
+    tree.0.checkpoint().unwrap();
+    let why = tree.0.failure().unwrap();
+    assert!(why.contains("too many blocks"), "{why}");
+    assert!(tree.create("after").is_err());
+    drop(tree);
+    judge(Log::open(device, read_only()).unwrap(), 0, "too many");
+}
+
+/// The copy that could not be written does not count, neither now nor for the next mount.
+#[test]
+fn a_block_that_cannot_be_written_leaves_the_other_copy_as_it_is() {
+    let bytes = log();
+    let [_, other] = table(&bytes)[3];
+    let device = Arc::new(Faulty::new(MemoryDevice::new(bytes)));
+    let tree = open_plainly(device.clone());
+    for _ in 0..900 {
+        tree.create("new").unwrap();
+        tree.unlink("new").unwrap();
+    }
+    let broken = When::Touching(other * BLOCK..(other + 1) * BLOCK);
+    device.inject(Call::Write, broken, Errno::IO);
+    tree.0.checkpoint().unwrap();
+    let told = tree.0.take_complaints();
+    assert!(
+        told.len() == 1 && told[0].contains(&format!("block {other}")),
+        "{told:?}"
+    );
+    tree.0.close().unwrap();
+    drop(tree);
+    device.heal();
+    judge(Log::open(device, read_only()).unwrap(), 0, "one copy");
 }

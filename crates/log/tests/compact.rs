@@ -11,8 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anteros_core::{
-    Caller, Device, FileSystem, FsError, Ino, MemoryDevice, New, OpenFile, Writable, WritableDevice,
+    Device, FileSystem, FsError, Ino, MemoryDevice, OpenFile, Writable, WritableDevice,
 };
+use anteros_log::layout::checkpoint::HeadKind;
 use anteros_log::layout::pointer::Pointer;
 use anteros_log::{
     Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy, Run, check,
@@ -693,53 +694,6 @@ fn a_checkpoint_waits_for_what_is_being_read_ahead() {
     assert!(waits_for(&is_there, &may_go, checkpoint));
 }
 
-/// Blocks that were kept because somebody read them are not taken for what is written to their places later.
-#[test]
-fn what_was_kept_of_a_segment_goes_with_it() {
-    let options = Options {
-        prefetch_bytes: 64 << 20,
-        ..with(Policy::Record)
-    };
-    let tree = Tree(Log::open(device(32 * MIB), options).unwrap());
-    let log = Arc::new(tree.0);
-    log.prefetch(|_, _, _| false).unwrap();
-    let tree = &*log;
-    for round in 0..20_u64 {
-        let mut content = Vec::new();
-        for page in 0..300 {
-            content.extend(bytes(1000 * round + page, PAGE / 2));
-            content.extend([round as u8; PAGE / 2]);
-        }
-        let name = format!("lib{round}.so");
-        let new = New {
-            parent: tree.root(),
-            name: name.as_bytes(),
-            mode: 0o100_755,
-            umask: 0,
-            caller: Caller::default(),
-        };
-        let (attr, handle) = tree.create(&new, 2).unwrap();
-        let file = OpenFile {
-            ino: attr.ino,
-            handle,
-        };
-        assert_eq!(tree.write(file, 0, &content, false).unwrap(), content.len());
-        tree.checkpoint().unwrap();
-        tree.release(file);
-        let done = tree.compact(&[attr.ino], |ino| Some(reads(ino)), |_| true);
-        assert_eq!(done.unwrap().seen, 300);
-        let mut found = vec![0; content.len()];
-        for (at, part) in found.chunks_mut(16 * PAGE).enumerate() {
-            let offset = (at * 16 * PAGE) as u64;
-            assert_eq!(tree.read(attr.ino, offset, part).unwrap(), part.len());
-        }
-        assert!(found == content, "{round}");
-        tree.unlink(tree.root(), name.as_bytes()).unwrap();
-        tree.forget(attr.ino, 1);
-        tree.checkpoint().unwrap();
-    }
-}
-
 fn recorded(pages: usize) -> (Arc<Recorder>, Tree) {
     let (device, tree, _) = installed(pages);
     tree.0.close().unwrap();
@@ -805,4 +759,31 @@ fn each_step_of_compaction_brings_what_it_moves_to_the_device() {
     assert!(steps > 5 && behind == 0, "{behind} of {steps}");
     assert!(given());
     assert!(counted() > before + 1000);
+}
+
+/// Nodes that lead to what launches read lie together, with the inodes.
+#[test]
+fn what_leads_to_the_content_of_a_launch_lies_with_its_inode() {
+    // So large that nodes that hardly change have segments of their own.
+    let device = device(700 * MIB);
+    let tree = mounted(&device);
+    tree.put("lib.so", &program(600)).unwrap();
+    tree.0.checkpoint().unwrap();
+    let ino = tree.ino("lib.so").unwrap();
+    let reads = FileReads {
+        core: read_by(2, (0..40).map(|at| (at, 599 - 13 * at as u32))),
+        ..FileReads::default()
+    };
+    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
+    done.unwrap();
+    tree.0.close().unwrap();
+    drop(tree);
+    let mut inspector = Inspector::open(device, &with(Policy::Record)).unwrap();
+    let nodes = inspector.inode(ino.0 as u32).unwrap().nodes;
+    assert!(nodes.len() > 1);
+    for node in nodes {
+        let place = inspector.block(node.block.unwrap()).unwrap();
+        let kind = place.segment.map(|(kind, _)| kind);
+        assert_eq!(kind, Some(HeadKind::ColdNode), "{node:?}");
+    }
 }

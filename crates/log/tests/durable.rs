@@ -72,7 +72,8 @@ impl Seen {
                 }
             }
             Asked::Flush => {
-                if self.flushes.fetch_add(1, Ordering::SeqCst) == 0 {
+                let number = self.flushes.fetch_add(1, Ordering::SeqCst);
+                if number == 0 {
                     self.first_flush.pass();
                 }
             }

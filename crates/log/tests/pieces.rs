@@ -167,7 +167,7 @@ fn a_crash_between_the_pieces_loses_no_space() {
 /// It stays an orphan, for the next mount or a repair to see; nobody tries again and again.
 #[test]
 fn a_large_file_that_cannot_be_given_back_is_left_alone() {
-    let base = device(32 * MIB);
+    let base = device(64 * MIB);
     let tree = open_plainly(base.clone());
     tree.put("file", &bytes(1, 9_000_000)).unwrap();
     tree.0.close().unwrap();
@@ -191,4 +191,18 @@ fn a_large_file_that_cannot_be_given_back_is_left_alone() {
     drop(tree);
     let tree = open(Arc::new(MemoryDevice::new(device.inner().to_vec())));
     assert!(tree.0.condition().used_blocks + 2000 < before);
+}
+
+#[test]
+fn a_large_file_that_is_gone_gives_its_room_back_at_once() {
+    let options = Options {
+        memory_bytes: 1 << 20,
+        ..plainly()
+    };
+    let tree = Tree(Log::open(device(64 * MIB), options).unwrap());
+    tree.put("file", &bytes(1, 9_000_000)).unwrap();
+    let before = tree.0.condition().used_blocks;
+    tree.unlink("file").unwrap();
+    assert!(tree.0.condition().used_blocks + 2000 < before);
+    tree.0.tend().unwrap();
 }

@@ -62,6 +62,31 @@ fn names_bring_the_content_that_they_need() {
     assert_eq!(found.read("long").unwrap(), long);
     assert!(found.read("replaced").unwrap() == bytes(1, 9000));
     assert!(found.read("linked").unwrap() == bytes(2, 9000));
+    // It goes no more when nobody holds it.
+    tree.0.release(file);
+    tree.0.forget(attr.ino, 9);
+    assert!(tree.read("linked").unwrap() == bytes(2, 9000));
+}
+
+/// Each of the two directories has lost something and got something else.
+#[test]
+fn two_names_that_are_exchanged_change_both_directories() {
+    let tree = open(device(32 * MIB));
+    for path in ["d", "e"] {
+        tree.mkdir(path).unwrap();
+    }
+    for path in ["d/a", "e/b"] {
+        tree.create(path).unwrap();
+    }
+    let paths = ["d", "e", "d/a", "e/b"];
+    let before = paths.map(|path| tree.attr(path).unwrap());
+    tree.rename("d/a", "e/b", 2).unwrap();
+    let after = paths.map(|path| tree.attr(path).unwrap());
+    for (before, after) in before.iter().zip(&after).take(2) {
+        assert!(after.mtime > before.mtime && after.ctime > before.ctime);
+    }
+    assert_eq!((after[2].ino, after[3].ino), (before[3].ino, before[2].ino));
+    assert!(after[2].ctime > before[3].ctime && after[3].ctime > before[2].ctime);
 }
 
 /// What came along with a name once does not do so again.
@@ -273,6 +298,7 @@ fn nothing_has_to_be_read_to_write_what_was_accepted() {
     let device = Arc::new(Faulty::new(MemoryDevice::new(device(32 * MIB).to_vec())));
     let options = Options {
         evicts_always: true,
+        prefetch_bytes: 0,
         ..plainly()
     };
     let tree = Tree(Log::open(device.clone(), options).unwrap());

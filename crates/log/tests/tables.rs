@@ -110,13 +110,41 @@ fn blocks_of_the_block_state_table_take_turns() {
         policy: Policy::Force,
         ..options()
     };
-    let mut content = Vec::new();
-    for page in 0..1300 {
-        content.extend(bytes(page, 2048));
-        content.extend([7; 2048]);
-    }
+    let content: Vec<u8> = (0..1300).flat_map(half_random).collect();
     let change = |tree: &Tree, _| tree.put("file", &content).unwrap();
     assert_tables_take_turns(64 * MIB, options, "block state table", &change);
+}
+
+/// What is valid there is not known, and no block of it may be written over.
+#[test]
+fn a_log_whose_valid_slots_cannot_be_read_is_not_written_to() {
+    let options = Options {
+        policy: Policy::Force,
+        ..options()
+    };
+    let device = device(64 * MIB);
+    let tree = Tree(Log::open(device.clone(), options.clone()).unwrap());
+    let content: Vec<u8> = (0..1300).flat_map(half_random).collect();
+    tree.put("file", &content).unwrap();
+    tree.0.close().unwrap();
+    let superblock = tree.0.layout().superblock;
+    drop(tree);
+    let device = Arc::new(Faulty::new(MemoryDevice::new(device.to_vec())));
+    let table = superblock.bst_start..superblock.bst_start + 2 * u64::from(superblock.bst_blocks);
+    let broken = When::Touching(table.start * BLOCK..table.end * BLOCK);
+    device.inject(Call::Read, broken, Errno::IO);
+    let error = Log::open(device.clone(), options.clone()).err().unwrap();
+    assert!(error.to_string().contains("block state table"), "{error}");
+    device.heal();
+    let tree = Tree(Log::open(device, options).unwrap());
+    assert!(tree.read("file").unwrap() == content);
+}
+
+/// A page that shrinks to a half.
+fn half_random(page: u64) -> Vec<u8> {
+    let mut content = bytes(page, 2048);
+    content.resize(4096, 7);
+    content
 }
 
 fn is_zero(data: &[u8]) -> bool {
