@@ -34,6 +34,8 @@ pub(crate) struct Room {
     /// Blocks of the segment table and of the block state table with both their copies.
     segment_table: BTreeSet<u32>,
     slot_table: BTreeSet<u32>,
+    /// Segments that heads filled when the log was opened.
+    heads: BTreeSet<u32>,
 }
 
 impl State {
@@ -50,6 +52,8 @@ impl State {
         for segment in self.segments.in_use() {
             self.back_tables(segment)?;
         }
+        // Before free segments take the rest: XFS wants as many blocks free again for room that was reserved.
+        self.back_open()?;
         self.back_up_to(MARGIN as u64, self.spare() + 2, ASKED_MAX);
         let wanted = self.room_to_clean(0);
         self.back_up_to(0, wanted, ASKED_MAX);
@@ -75,11 +79,14 @@ impl State {
         }
     }
 
-    /// Reserves the segments that heads fill.
+    /// Reserves the segments that heads fill, but for those that were when the log was opened.
     pub(crate) fn back_open(&mut self) -> FsResult<()> {
         if self.room.is_active {
             for segment in self.segments.open_segments() {
-                self.back_segment(segment)?;
+                if !self.room.heads.contains(&segment) {
+                    self.back_segment(segment)?;
+                    self.room.heads.insert(segment);
+                }
             }
         }
         Ok(())
@@ -185,11 +192,11 @@ impl State {
         true
     }
 
-    /// Reserves a segment, and what the tables say of it.
+    /// Reserves a segment, and then what the tables say of it, which takes no room in vain where there is none for the segment.
     fn back_segment(&mut self, segment: u32) -> FsResult<()> {
-        self.back_tables(segment)?;
         let start = self.segments.start(segment);
-        self.reserve(start, SEGMENT_BLOCKS.into()).map(drop)
+        self.reserve(start, SEGMENT_BLOCKS.into())?;
+        self.back_tables(segment)
     }
 
     fn back_tables(&mut self, segment: u32) -> FsResult<()> {

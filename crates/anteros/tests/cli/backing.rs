@@ -11,7 +11,7 @@ use crate::log::{mount, umount, unmount};
 use crate::{Workshop, is_mounted, run, wait_until};
 
 /// A file system of so many MiB in a directory `store`.
-struct Store(PathBuf);
+pub struct Store(pub PathBuf);
 
 impl Store {
     /// Says so if that cannot be.
@@ -28,6 +28,31 @@ impl Store {
         Some(store)
     }
 
+    /// The same, of a kind that lies on a device.
+    pub fn on_device(shop: &Workshop, kind: &str, mib: u64) -> Option<Self> {
+        let make = format!("mkfs.{kind}");
+        if !judge::is_root() || !judge::has_fuse() {
+            judge::missing("a file system of the test's own");
+            return None;
+        }
+        if !judge::has_program(&make) || !judge::has_file_system(kind) {
+            return None;
+        }
+        let device = shop.path("device");
+        File::create(&device).unwrap().set_len(mib << 20).unwrap();
+        let made = run(Command::new(make).arg("-q").arg(&device));
+        assert_eq!(made.status, Some(0), "{made:?}");
+        let store = Self(shop.path("store"));
+        fs::create_dir(&store.0).unwrap();
+        fs::create_dir(shop.path("mnt")).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", kind, "-o", "loop"]).arg(device);
+        let mounted = run(command.arg(&store.0));
+        assert_eq!(mounted.status, Some(0), "{mounted:?}");
+        std::os::unix::fs::symlink("store/log", shop.path("log")).unwrap();
+        Some(store)
+    }
+
     fn mount(&self, options: &str) {
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
@@ -36,7 +61,7 @@ impl Store {
     }
 
     /// Leaves nothing of it, and returns what takes that.
-    fn fill(&self) -> PathBuf {
+    pub fn fill(&self) -> PathBuf {
         let path = self.0.join("filler");
         let mut filler = File::create(&path).unwrap();
         while filler.write(&[1; 4096]).is_ok() {}
@@ -46,26 +71,30 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        // A daemon that a failed test leaves.
+        run(Command::new("umount")
+            .args(["--quiet", "--lazy"])
+            .arg(self.0.with_file_name("mnt")));
         run(Command::new("umount").arg("--lazy").arg(&self.0));
     }
 }
 
 const EACH: usize = 1 << 20;
 
-fn content(number: usize) -> Vec<u8> {
+pub fn content(number: usize) -> Vec<u8> {
     (0..EACH)
         .map(|at| (at * (2 * number + 1) / 7) as u8)
         .collect()
 }
 
-fn put(path: &Path, data: &[u8]) -> io::Result<()> {
+pub fn put(path: &Path, data: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(data)?;
     file.sync_all()
 }
 
 /// Writes files until one finds no room, and says how many there are.
-fn fill(directory: &Path, first: usize) -> usize {
+pub fn fill(directory: &Path, first: usize) -> usize {
     for number in first.. {
         let path = directory.join(number.to_string());
         if let Err(error) = put(&path, &content(number)) {
@@ -77,7 +106,7 @@ fn fill(directory: &Path, first: usize) -> usize {
     unreachable!()
 }
 
-fn judge_files(directory: &Path, numbers: impl Iterator<Item = usize>) {
+pub fn judge_files(directory: &Path, numbers: impl Iterator<Item = usize>) {
     for number in numbers {
         assert!(
             fs::read(directory.join(number.to_string())).unwrap() == content(number),
@@ -86,7 +115,7 @@ fn judge_files(directory: &Path, numbers: impl Iterator<Item = usize>) {
     }
 }
 
-fn available(directory: &Path) -> u64 {
+pub fn available(directory: &Path) -> u64 {
     let stat = rustix::fs::statvfs(directory).unwrap();
     stat.f_bavail * stat.f_frsize
 }

@@ -2,6 +2,7 @@
 
 mod appends;
 mod backing;
+mod backing_disks;
 mod crash;
 mod daemon;
 mod defaults;
