@@ -13,6 +13,7 @@ mod killed;
 mod log;
 mod log_attributes;
 mod log_compact;
+mod log_dump;
 mod log_eviction;
 mod log_handles;
 mod log_io;

@@ -1,5 +1,7 @@
 //! `anteros log dump`
 
+mod values;
+
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::os::unix::ffi::OsStrExt;
@@ -14,11 +16,10 @@ use anteros_log::layout::record::{Record, records};
 use anteros_log::layout::summary::Owner;
 use anteros_log::layout::{Corrupt, Superblock};
 use anteros_log::{
-    Area, Content, InodeView, Inspector, NodeView, Options, Place, Run, system_clock,
+    Area, Content, Group, InodeView, Inspector, NodeView, Options, Place, Run, system_clock,
 };
 
-use serde::Serialize;
-
+use self::values::Values;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     groups: bool,
 
-    /// As JSON: an array with the name and the text of each line
+    /// As JSON
     #[arg(long)]
     json: bool,
 }
@@ -56,40 +57,78 @@ impl Args {
         let device = super::open_to_read(&self.device)?;
         let opened = Inspector::open(device, &Options::new(system_clock));
         let mut log = opened.map_err(|error| super::failure(self.device.display(), &error))?;
+        match self.json {
+            true => output::json(&self.values(&mut log)?)?,
+            false => output::text(&self.page(&mut log)?.to_string())?,
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn page(&self, log: &mut Inspector) -> Result<Page, Failure> {
         let mut page = Page::default();
+        if let Some(inode) = self.look_at_inode(log)? {
+            page.inode(&inode);
+        }
+        if let Some((number, place)) = self.look_at_block(log)? {
+            page.block(number, &place);
+        }
+        if self.groups {
+            page.groups(log, &self.find_groups(log)?);
+        }
+        if page.0.is_empty() {
+            page.superblocks(log);
+            page.checkpoints(log);
+        }
+        Ok(page)
+    }
+
+    fn values(&self, log: &mut Inspector) -> Result<serde_json::Value, Failure> {
+        let mut values = Values::default();
+        if let Some(inode) = self.look_at_inode(log)? {
+            values.inode(&inode);
+        }
+        if let Some((number, place)) = self.look_at_block(log)? {
+            values.block(number, &place);
+        }
+        if self.groups {
+            let (groups, is_broken) = self.find_groups(log)?;
+            values.groups(log, &groups, is_broken);
+        }
+        if values.is_empty() {
+            values.superblocks(log);
+            values.checkpoints(log);
+        }
+        Ok(values.into_value())
+    }
+
+    /// The inode that is asked for.
+    fn look_at_inode(&self, log: &mut Inspector) -> Result<Option<InodeView>, Failure> {
         if let Some(path) = &self.path {
             let path = path.as_bytes();
             let found = log.find(path).and_then(|ino| log.inode(ino));
-            page.inode(&found.map_err(|error| self.failure(output::name(path), &error))?);
+            let found = found.map_err(|error| self.failure(output::name(path), &error));
+            return found.map(Some);
         }
-        if let Some(ino) = self.inode {
-            page.inode(
-                &log.inode(ino)
-                    .map_err(|error| self.failure(format_args!("inode {ino}"), &error))?,
-            );
-        }
-        if let Some(block) = self.block {
-            let found = log.block(block);
-            page.block(
-                block,
-                &found.map_err(|error| self.failure(format_args!("block {block}"), &error))?,
-            );
-        }
-        if self.groups {
-            let found = log
-                .groups()
-                .map_err(|error| super::failure(self.device.display(), &error))?;
-            page.groups(&log, &found);
-        }
-        if page.0.is_empty() {
-            page.superblocks(&log);
-            page.checkpoints(&log);
-        }
-        match self.json {
-            true => output::json(&page.0)?,
-            false => output::text(&page.to_string())?,
-        }
-        Ok(Verdict::Good)
+        let found = self.inode.map(|ino| {
+            log.inode(ino)
+                .map_err(|error| self.failure(format_args!("inode {ino}"), &error))
+        });
+        found.transpose()
+    }
+
+    /// The block that is asked for.
+    fn look_at_block(&self, log: &mut Inspector) -> Result<Option<(u64, Place)>, Failure> {
+        let found = self.block.map(|block| {
+            let place = log.block(block);
+            let place = place.map_err(|error| self.failure(format_args!("block {block}"), &error));
+            Ok((block, place?))
+        });
+        found.transpose()
+    }
+
+    fn find_groups(&self, log: &Inspector) -> Result<(Vec<Group>, bool), Failure> {
+        log.groups()
+            .map_err(|error| super::failure(self.device.display(), &error))
     }
 
     fn failure(&self, place: impl Display, error: &FsError) -> Failure {
@@ -106,11 +145,9 @@ impl Args {
 }
 
 /// A line of its own, and those that belong to it.
-#[derive(Serialize)]
 struct Line {
     name: String,
     text: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     below: Vec<String>,
 }
 
@@ -517,7 +554,7 @@ impl Page {
         }
     }
 
-    fn groups(&mut self, log: &Inspector, (groups, is_broken): &(Vec<anteros_log::Group>, bool)) {
+    fn groups(&mut self, log: &Inspector, (groups, is_broken): &(Vec<Group>, bool)) {
         for group in groups {
             self.line(
                 "group",

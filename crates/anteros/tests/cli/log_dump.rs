@@ -1,0 +1,110 @@
+//! What `log dump --json` tells scripts: values, not text.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::Workshop;
+use crate::log::{mount, shop, unmount};
+use anteros_tests::judge;
+
+fn dumped(shop: &Workshop, arguments: &str) -> Value {
+    serde_json::from_str(&shop.good(&format!("log dump --json log {arguments}"))).unwrap()
+}
+
+#[test]
+fn what_a_log_says_about_itself_are_values() {
+    let shop = shop("64M");
+    let told = dumped(&shop, "");
+    let superblock = &told["superblock"];
+    assert_eq!(superblock["blocks"], 64 << 8, "{told}");
+    let generation = superblock["generation"].as_u64();
+    let copies = told["superblocks"].as_array().unwrap();
+    assert_eq!(copies.len(), 2, "{told}");
+    assert!(
+        copies
+            .iter()
+            .any(|copy| copy["counts"] == true && copy["generation"].as_u64() == generation)
+    );
+    let checkpoint = &told["checkpoint"];
+    assert_eq!(checkpoint["clean"], true, "{told}");
+    assert!(checkpoint["time"]["seconds"].is_i64() && checkpoint["valid_blocks"].is_u64());
+    let heads = checkpoint["heads"].as_array().unwrap();
+    let is_head = |head: &Value| {
+        head["segment"].is_u64() && head["next"].is_u64() && head["kind"].is_string()
+    };
+    assert!(!heads.is_empty() && heads.iter().all(is_head), "{told}");
+    let packs = told["packs"].as_array().unwrap();
+    assert_eq!(
+        packs.iter().filter(|pack| pack["counts"] == true).count(),
+        1
+    );
+    assert_eq!(told["recovery"]["mountable"], true, "{told}");
+    assert_eq!(told["recovery"]["groups_to_replay"], 0, "{told}");
+
+    let root = &dumped(&shop, "--path /")["inode"];
+    assert_eq!(root["kind"], "directory", "{root}");
+    assert_eq!(root["mode"], 0o755, "{root}");
+    assert_eq!(root["names"], 0, "{root}");
+}
+
+#[test]
+fn of_inodes_and_blocks_all_are_values() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop("64M");
+    let daemon = mount(&shop, "");
+    fs::write(shop.path("mnt/file"), vec![7; 5 * 4096]).unwrap();
+    unmount(&shop, daemon);
+    let told = dumped(&shop, "--path file --block 0 --groups");
+    assert_eq!(told["groups"], Value::Array(Vec::new()), "{told}");
+    assert_eq!(told["block"]["area"], "superblock", "{told}");
+    let inode = &told["inode"];
+    assert_eq!(inode["size"], 5 * 4096, "{inode}");
+    let runs = inode["content"].as_array().unwrap();
+    let blocks: u64 = runs.iter().map(|run| run["count"].as_u64().unwrap()).sum();
+    assert_eq!(blocks, 5, "{inode}");
+    let (ino, run) = (&inode["ino"], &runs[0]);
+    assert_eq!((&run["kind"], &run["lblk"]), (&"plain".into(), &0.into()));
+
+    let block = &dumped(&shop, &format!("--block {}", run["block"]))["block"];
+    assert_eq!(block["area"], "main", "{block}");
+    assert_eq!(block["valid"], true, "{block}");
+    assert_eq!(&block["owner"]["ino"], ino, "{block}");
+    assert_eq!(block["owner"]["agrees"], true, "{block}");
+    let node = &inode["nodes"][0];
+    assert_eq!((&node["nid"], &node["kind"]), (ino, &"inode".into()));
+    let block = &dumped(&shop, &format!("--block {}", node["block"]))["block"];
+    assert_eq!(block["content"]["kind"], "node", "{block}");
+    assert_eq!(&block["content"]["ino"], ino, "{block}");
+}
+
+/// A group behind the checkpoint, record by record.
+#[test]
+fn records_are_values() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop("64M");
+    let daemon = mount(&shop, "");
+    let file = fs::File::create(shop.path("mnt/file")).unwrap();
+    std::io::Write::write_all(&mut &file, &[7; 3 * 4096]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    crate::log::kill_daemon(&shop, daemon);
+    let told = dumped(&shop, "--groups");
+    let groups = told["groups"].as_array().unwrap();
+    assert!(!groups.is_empty(), "{told}");
+    assert_eq!(told["recovery"]["groups_to_replay"], groups.len(), "{told}");
+    let records = groups
+        .iter()
+        .flat_map(|group| group["records"].as_array().unwrap());
+    let records: Vec<_> = records.collect();
+    let found = |name: &str| records.iter().find(|record| record["record"] == name);
+    let added = found("name added").unwrap();
+    assert_eq!(added["name"], "file", "{told}");
+    let map = found("map").unwrap();
+    assert_eq!((&map["ino"], &map["count"]), (&added["ino"], &3.into()));
+    assert!(map["place"]["block"].is_u64(), "{told}");
+}
