@@ -248,6 +248,39 @@ fn launch(program: &Path, has_ended: &AtomicBool) {
     }
 }
 
+/// Mirrors are killed while one writes and syncs, and others read.
+fn kill_mirrors(kills: u32, seed: u64) {
+    let mut random = Random(seed);
+    let shop = Workshop::new();
+    for name in ["mnt", "back"] {
+        fs::create_dir(shop.path(name)).unwrap();
+    }
+    for name in ["one", "numbers"] {
+        fs::write(
+            shop.path("back").join(name),
+            words(random.next(), 64 * BLOCK),
+        )
+        .unwrap();
+    }
+    let files = ["one", "numbers"].map(|name| shop.path("mnt").join(name));
+    let (numbers, source) = (&files[1], shop.path("back/numbers"));
+    let synced = &AtomicU64::new(0);
+    let mut longest = Duration::ZERO;
+    for round in 0..kills {
+        let way = ["auto", "cache", "buffer"][round as usize % 3];
+        let daemon = mount(&shop, &format!("passthru back mnt --data {way}"));
+        assert_numbers(numbers, synced.load(Ordering::Relaxed));
+        let has_ended = &AtomicBool::new(false);
+        let took = kill_under_readers(&shop, daemon, &files, &mut random, has_ended, |scope| {
+            scope.spawn(move || write_numbers(numbers, synced, has_ended));
+        });
+        assert_numbers(&source, synced.load(Ordering::Relaxed));
+        longest = longest.max(took);
+    }
+    let synced = synced.load(Ordering::Relaxed);
+    eprintln!("{kills} kills of mirrors, {synced} synced blocks; the longest end took {longest:?}");
+}
+
 /// Processes that guard the mount here: such a process is named so, and its arguments end with the mount.
 fn guardians(mount: &Path) -> usize {
     let ends = format!("{}\0", mount.canonicalize().unwrap().display());
@@ -297,10 +330,18 @@ fn a_killed_daemon_of_a_log_freezes_nobody_and_keeps_what_was_synced() {
 }
 
 #[test]
+fn a_killed_mirror_freezes_nobody_and_keeps_what_was_synced() {
+    if judge::has_fuse() {
+        kill_mirrors(6, 5);
+    }
+}
+
+#[test]
 #[ignore = "takes some minutes"]
 fn two_hundred_kills() {
     if judge::has_fuse() {
         kill_daemons_of_images(200, 3);
         kill_daemons_of_logs(200, 4);
+        kill_mirrors(200, 6);
     }
 }
