@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::failure::{Failure, Kind};
+use crate::places;
 
 /// The first bytes of a drawing.
 const BEGIN: &[u8] = b"<svg ";
@@ -59,10 +60,7 @@ fn may_be_replaced(path: &Path) -> io::Result<bool> {
 
 /// Writes a file beside, which then takes the place; a symbolic link stays one.
 fn replace(path: &Path, svg: &str) -> io::Result<()> {
-    let path = match fs::canonicalize(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
-        path => path?,
-    };
+    let path = places::behind_links(path)?;
     let temporary = temporary(&path)?;
     let mut file = File::create_new(&temporary)?;
     let written = file

@@ -1,7 +1,7 @@
 //! Mounts and their places, as the kernel lists them: asking the place itself would wait for a daemon that has died.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     };
     // The directory around it is another file system's, which does.
     match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if failed.kind() != io::ErrorKind::NotFound => {
+        (Some(parent), Some(name)) if failed.kind() != ErrorKind::NotFound => {
             let parent = match parent.as_os_str().is_empty() {
                 true => Path::new("."),
                 false => parent,
@@ -107,6 +107,29 @@ pub fn check_free(directory: &Path, stack: bool) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Links that are followed to a file that is to be made.
+const LINKS_MAX: usize = 40;
+
+/// Returns where a file lies, or would lie, that is to be put in the place of another: behind all symbolic links, which stay.
+///
+/// # Errors
+///
+/// When links lead to each other, or cannot be read.
+pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            // A link counts from its own directory; one that begins at the root stands by itself.
+            Ok(link) => path = path.with_file_name("").join(link),
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => {
+                return Ok(path);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(rustix::io::Errno::LOOP.into())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use anteros_log::{Launches, Log, RECORD_BYTES_MAX, ROUNDS};
 use super::faults::Faults;
 use crate::failure::{Failure, Kind};
 use crate::output;
+use crate::places;
 
 /// States how often a record is written, if anything is new.
 pub const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -32,10 +33,8 @@ impl LaunchFile {
     /// Has a log record launches behind those that the file has; without one, it is made at once. `rounds` are the
     /// launches of each file that are recorded, if not as many as so far.
     pub fn begin(path: &Path, log: &Log, rounds: Option<u8>) -> Result<Self, Failure> {
-        let found = match fs::exists(path).map_err(|error| Failure::system(path, &error))? {
-            true => Some(load(path)?),
-            false => None,
-        };
+        let path = &places::behind_links(path).map_err(|error| Failure::system(path, &error))?;
+        let found = found(path)?;
         let is_new = found.is_none();
         let launches = found.unwrap_or_else(|| Launches::new(log.uuid(), ROUNDS));
         if launches.uuid() != log.uuid() {
@@ -80,6 +79,14 @@ impl LaunchFile {
 
 fn changes(log: &Log) -> u64 {
     log.with_launches(Launches::changes).unwrap_or(0)
+}
+
+/// The record that is there, if any is. A file that holds anything else is refused: before a log is opened, for that changes it.
+pub fn found(path: &Path) -> Result<Option<Launches>, Failure> {
+    match fs::exists(path).map_err(|error| Failure::system(path, &error))? {
+        true => load(path).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// Reads a record.

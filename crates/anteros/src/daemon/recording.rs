@@ -1,7 +1,7 @@
 //! A record of what is read from and written to a mount, for `anteros trace`.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -35,6 +35,7 @@ impl Recording {
     /// the record cannot be written to later, `faults` is told, and what is recorded.
     pub fn begin(path: &Path, names: impl Names, faults: Arc<Faults>) -> Result<Self, Failure> {
         let failure = |error: io::Error| Failure::system(path, &error);
+        let is_new = !path.exists();
         let file = open(path)?;
         let path = path.canonicalize().map_err(failure)?;
         let name = path.display().to_string();
@@ -43,8 +44,12 @@ impl Recording {
                 "{name}: {error}; accesses are not recorded until it can be written to again"
             ));
         };
-        let recorder =
-            Recorder::start(file, SystemTime::now(), names, complain).map_err(failure)?;
+        let recorder = Recorder::start(file, SystemTime::now(), names, complain);
+        if recorder.is_err() && is_new {
+            // What is no record need not lie about.
+            let _ = fs::remove_file(&path);
+        }
+        let recorder = recorder.map_err(failure)?;
         Ok(Self {
             recorder,
             path,
@@ -233,6 +238,6 @@ fn walk(fs: &dyn FileSystem) -> HashMap<u64, Vec<u8>> {
 
 /// The name of a process, as far as it is still there.
 pub fn process(pid: u32) -> Option<Vec<u8>> {
-    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_ascii_end().to_vec())
 }

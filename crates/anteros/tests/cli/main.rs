@@ -43,6 +43,7 @@ mod stalls;
 mod stat;
 mod sticky;
 mod targets;
+mod targets_table;
 mod trace;
 mod trees;
 mod unmounting;

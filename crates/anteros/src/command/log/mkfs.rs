@@ -1,6 +1,6 @@
 //! `anteros log mkfs`
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -81,10 +81,17 @@ impl Args {
         self.refuse_occupied(&device)?;
         let size = self.size.unwrap_or(device.size());
         self.plan(size, shape)?;
-        if size != device.size() {
-            self.set_len(&device, size)?;
+        let made = match size == device.size() {
+            true => Ok(()),
+            false => self.set_len(&device, size),
+        };
+        let made = made.and_then(|()| self.make_log(device, shape));
+        if made.is_err() && found.is_file() && size > found.len() {
+            // Nor is it larger than it was.
+            let file = OpenOptions::new().write(true).open(&self.device);
+            let _ = file.and_then(|file| file.set_len(found.len()));
         }
-        self.make_log(device, shape)
+        made
     }
 
     /// Refuses to destroy anything unasked.

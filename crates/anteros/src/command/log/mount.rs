@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::args::{RequestArgs, seconds};
 use crate::daemon::faults::Faults;
-use crate::daemon::launches::{LaunchFile, SAVE_EVERY};
+use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::{self, Workers, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
@@ -236,6 +236,7 @@ impl Args {
         anteros_codec::keep_heap_small();
         if let Some(path) = &self.launches {
             check_place(path, &self.directory)?;
+            launches::found(path)?;
         }
         let mut common_options = self.common_options();
         let device = match common_options.is_read_only() {
@@ -273,7 +274,13 @@ impl Args {
         let log = Arc::new(log);
         let launches = self.launches.as_deref();
         let launches = launches.map(|path| LaunchFile::begin(path, &log, self.rounds));
-        let launches = Arc::new(launches.transpose()?);
+        let launches = match launches.transpose() {
+            Ok(launches) => Arc::new(launches),
+            Err(failure) => {
+                let _ = log.close();
+                return Err(failure);
+            }
+        };
         let defaults = self.requests.options();
         let options = MountOptions {
             fs_name: self.device.display().to_string(),
