@@ -18,6 +18,7 @@ mod log_eviction;
 mod log_handles;
 mod log_io;
 mod log_judges;
+mod log_last;
 mod log_launches;
 mod log_layers;
 mod log_messages;
