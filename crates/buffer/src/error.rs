@@ -9,6 +9,9 @@ use anteros_core::{FsError, Ino};
 pub struct Unreported {
     /// The inode whose data could not be written.
     pub ino: Ino,
+    /// Tells how the file system below called the file when it was closed, if it said so
+    /// ([`name_by`](crate::Buffered::name_by)).
+    pub path: Option<Vec<u8>>,
     /// Tells why.
     pub error: FsError,
 }

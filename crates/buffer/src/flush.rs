@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anteros_core::{FsError, FsResult, Ino, Writable};
+use anteros_core::{FsError, FsResult, Ino, OpenFile, Writable};
 use rustix::io::Errno;
 
 use crate::inode::{Extent, Hold, Inode};
@@ -264,21 +264,26 @@ impl<F: Writable> Shared<F> {
         }
     }
 
-    /// An inode was closed for the last time, after it was drained.
-    pub(crate) fn forget_closed(&self, inode: &Arc<Inode>) {
-        self.dirty.remove(inode);
-        self.keep_untold(inode);
+    /// Closes an open file of an inode that was drained; below it is open still. Errors that nobody was
+    /// told of are kept when it is the last one. Whoever asks for these meanwhile waits.
+    pub(crate) fn close(&self, file: OpenFile, below: OpenFile) {
+        let mut unreported = lock(&self.unreported);
+        if let Some(inode) = self.table.close(file) {
+            self.dirty.remove(&inode);
+            self.keep_untold(&inode, Some(below), &mut unreported);
+        }
     }
 
-    fn keep_untold(&self, inode: &Inode) {
+    fn keep_untold(&self, inode: &Inode, open: Option<OpenFile>, kept: &mut Vec<Unreported>) {
         let Some(error) = inode.lock().errors.take_untold() else {
             return;
         };
+        let path = open.and_then(|open| (self.name.get()?)(&self.inner, open));
         add(&self.counters.errors_unreported, 1);
-        let mut unreported = lock(&self.unreported);
-        if unreported.len() < UNREPORTED_MAX {
-            unreported.push(Unreported {
+        if kept.len() < UNREPORTED_MAX {
+            kept.push(Unreported {
                 ino: inode.ino,
+                path,
                 error,
             });
         }
@@ -288,7 +293,10 @@ impl<F: Writable> Shared<F> {
     pub(crate) fn drain_all(&self, reason: Reason) {
         for inode in self.table.all() {
             self.drain(&inode, reason);
-            self.keep_untold(&inode);
+            // Nobody closes it meanwhile.
+            let mut unreported = lock(&self.unreported);
+            let open = inode.lock().opens.values().next().map(|open| open.below);
+            self.keep_untold(&inode, open, &mut unreported);
         }
     }
 

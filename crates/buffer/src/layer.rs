@@ -225,9 +225,7 @@ impl<F: Writable + 'static> Writable for Buffered<F> {
     fn release(&self, file: OpenFile) {
         self.shared.drain_ino(file.ino, Reason::Close);
         let below = self.shared.below(file);
-        if let Some(inode) = self.shared.table.close(file) {
-            self.shared.forget_closed(&inode);
-        }
+        self.shared.close(file, below);
         self.shared.inner.release(below);
     }
 

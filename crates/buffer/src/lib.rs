@@ -68,7 +68,7 @@ mod table;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -174,6 +174,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How a file system calls an open file.
+type Naming<F> = fn(&F, OpenFile) -> Option<Vec<u8>>;
+
 /// What the callers and the management thread share.
 struct Shared<F> {
     inner: F,
@@ -188,6 +191,7 @@ struct Shared<F> {
     landed: AtomicU64,
     last_tick: Mutex<Instant>,
     unreported: Mutex<Vec<Unreported>>,
+    name: OnceLock<Naming<F>>,
     /// How many of those who answer are writing.
     helpers: AtomicUsize,
     crowd: Crowd,
@@ -230,6 +234,7 @@ impl<F: Writable + 'static> Buffered<F> {
             landed: AtomicU64::new(0),
             last_tick: Mutex::new(Instant::now()),
             unreported: Mutex::default(),
+            name: OnceLock::new(),
             helpers: AtomicUsize::new(0),
             crowd: Crowd::new(),
             stopped: AtomicBool::new(false),
@@ -250,6 +255,13 @@ impl<F: Writable + 'static> Buffered<F> {
     /// The file system below. What is buffered is not there yet.
     pub fn inner(&self) -> &F {
         &self.shared.inner
+    }
+
+    /// Has files named whose errors nobody is told of, as they are closed: by the time that somebody
+    /// asks for these errors, the file system below may not know the inodes any more.
+    pub fn name_by(&self, name: fn(&F, OpenFile) -> Option<Vec<u8>>) {
+        // The first one stays.
+        _ = self.shared.name.set(name);
     }
 
     /// What was counted so far.

@@ -36,7 +36,7 @@ mod xattr;
 
 use std::io::{self, IoSlice};
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -190,10 +190,21 @@ impl HostFs {
         Some(self.table.get(ino).ok()?.serial)
     }
 
+    /// The path that leads to an open file, as [`path_of`](Self::path_of) tells it, also when its inode is
+    /// known no more.
+    pub fn path_of_open(&self, file: OpenFile) -> Option<Vec<u8>> {
+        let file = self.files.get(file.handle).ok()?;
+        self.path_below(file.fd())
+    }
+
     /// The path that leads to a known inode now, from the root of the tree on; the last one if it is deleted.
     pub fn path_of(&self, ino: Ino) -> Option<Vec<u8>> {
+        self.path_below(self.table.get(ino).ok()?.as_fd())
+    }
+
+    fn path_below(&self, fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
         let root = self.proc_fds.path(self.table.root().as_fd()).ok()?;
-        let path = self.proc_fds.path(self.table.get(ino).ok()?.as_fd()).ok()?;
+        let path = self.proc_fds.path(fd).ok()?;
         host::below(&root, &path).map(<[u8]>::to_vec)
     }
 }

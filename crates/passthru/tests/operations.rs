@@ -792,9 +792,12 @@ fn what_is_held_is_told_by_its_path_of_now() {
     assert!([&b"/b"[..], b"/c"].contains(&&path()[..]));
     fs.unlink(root, b"c").unwrap();
     assert!([&b"/b"[..], b"/c"].contains(&&path()[..]));
-    fs.release(file);
     fs.forget(attr.ino, 2);
     assert_eq!((fs.path_of(attr.ino), fs.serial_of(attr.ino)), (None, None));
+    let open = fs.path_of_open(file).unwrap();
+    assert!([&b"/b"[..], b"/c"].contains(&&open[..]));
+    fs.release(file);
+    assert_eq!(fs.path_of_open(file), None);
     assert_eq!((fs.held().inodes, fs.held().files), (2, 0));
     let (again, _) = create(&fs, root, b"d");
     assert_ne!(fs.serial_of(again.ino), Some(serial));

@@ -161,6 +161,7 @@ impl Args {
             passes_first: form == Form::Queues,
         };
         let buffered = Arc::new(Buffered::new(host, options).map_err(Failure::os)?);
+        buffered.name_by(HostFs::path_of_open);
         let faults = Arc::default();
         let mirror = Mirror::Buffered(buffered.clone());
         let served = self.mount(source, mirror.clone(), crowd, &faults);
@@ -312,14 +313,18 @@ fn thin_out(crowd: Crowd, notifier: Notifier) {
 
 /// Where a mirrored file lies, in words.
 fn path(mirror: &Mirror, source: &Path, ino: Ino) -> Option<String> {
-    let below = mirror.host().path_of(ino)?;
-    let path = [source.as_os_str().as_encoded_bytes(), &below].concat();
-    Some(output::name(&path))
+    Some(path_below(source, &mirror.host().path_of(ino)?))
+}
+
+fn path_below(source: &Path, path: &[u8]) -> String {
+    output::name(&[source.as_os_str().as_encoded_bytes(), path].concat())
 }
 
 /// The message about data that could not be written.
 fn lost(mirror: &Mirror, source: &Path, error: &Unreported) -> String {
-    let name = faults::name(error.ino, path(mirror, source, error.ino));
+    let named = error.path.as_ref().map(|path| path_below(source, path));
+    let named = named.or_else(|| path(mirror, source, error.ino));
+    let name = faults::name(error.ino, named);
     format!("{name}: not all was written: {}", error.error)
 }
 

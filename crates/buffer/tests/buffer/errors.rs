@@ -1,6 +1,8 @@
 //! Data that cannot be written.
 
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 use anteros_buffer::{Buffered, Form};
 use anteros_core::{FsError, OpenFile, Writable};
@@ -124,10 +126,42 @@ fn appending_goes_on_at_the_end_that_is_left() {
     }
 }
 
+/// The file is closed while its data are written for both.
+#[test]
+fn whoever_has_all_written_is_told_of_what_is_closed_meanwhile() {
+    const TURN: Duration = Duration::from_millis(5);
+    for form in FORMS {
+        let fs = &buffered(manual(form));
+        fs.name_by(|_, _| {
+            thread::sleep(TURN);
+            None
+        });
+        for round in 0..10 {
+            let file = create(fs, &round.to_string(), OFlags::WRONLY);
+            fs.write(file, 0, b"data", false).unwrap();
+            let entered = || fs.inner().entered.load(Ordering::SeqCst);
+            let before = entered();
+            fs.inner().fail(0, EIO, 1);
+            fs.inner().gate(true);
+            thread::scope(|scope| {
+                scope.spawn(|| fs.release(file));
+                wait_until(|| entered() > before);
+                let told = scope.spawn(|| fs.write_all());
+                // Most likely it waits by then.
+                thread::sleep(TURN);
+                fs.inner().gate(false);
+                assert_eq!(told.join().unwrap().len(), 1, "{form:?}");
+            });
+        }
+        assert!(fs.shutdown().is_empty());
+    }
+}
+
 #[test]
 fn errors_nobody_was_told_of_are_counted() {
     for form in FORMS {
         let (fs, first, second) = failed(form);
+        fs.name_by(|_, file| Some(format!("file {}", file.ino.0).into()));
         fs.release(first);
         assert_eq!(fs.statistics().errors_unreported, 0, "one may still ask");
         fs.release(second);
@@ -137,6 +171,8 @@ fn errors_nobody_was_told_of_are_counted() {
         let unreported = fs.shutdown();
         assert_eq!(unreported.len(), 1);
         assert_eq!(unreported[0].ino, first.ino);
+        let path = format!("file {}", first.ino.0);
+        assert_eq!(unreported[0].path.as_deref(), Some(path.as_bytes()));
         assert!(matches!(&unreported[0].error, FsError::Host(e) if e.raw_os_error() == Some(EIO)));
     }
 }
@@ -204,7 +240,7 @@ fn a_panic_below_leaves_nobody_waiting() {
             assert!(matches!(fs.fsync(file, false), Err(FsError::Io(_))));
             // Through a hold, where it passes to the caller.
             let sync = open(&fs, file.ino, OFlags::WRONLY | OFlags::SYNC);
-            std::thread::scope(|scope| {
+            thread::scope(|scope| {
                 let call = || fs.write(sync, 0, b"x", false);
                 assert!(scope.spawn(call).join().is_err());
             });
