@@ -198,7 +198,7 @@ impl Dispatcher {
 
     /// The kernel keeps what is written and writes it back later.
     pub fn set_write_back(&mut self) {
-        self.write_back = Some(WriteBack::default());
+        self.write_back = Some(WriteBack::new(Arc::clone(self.nodes.renewed())));
     }
 
     /// Whether SETXATTR has flags of its own.
@@ -212,8 +212,8 @@ impl Dispatcher {
     }
 
     /// How inodes and the kernel's nodes correspond.
-    pub fn nodes(&self) -> Nodes {
-        self.nodes
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// Answers `request`, the payload in `out`; `None` for requests that want no answer. Where content is
@@ -268,7 +268,7 @@ impl Dispatcher {
             op::DESTROY => return Ok(0),
             _ => {}
         }
-        let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
+        let ino = self.ino(header)?;
         if let Some(answer) = self
             .writing(header, ino, args.0)
             .and_then(|w| w.serve(Args(args.0), out))
@@ -310,6 +310,16 @@ impl Dispatcher {
         }
     }
 
+    /// The inode that a request is about.
+    fn ino(&self, header: &InHeader) -> Result<Ino, Errno> {
+        let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
+        // A file handle of before is told to be one, rather than answered by another number.
+        match header.opcode == op::LOOKUP && self.nodes.renewed().is_old(ino, header.nodeid) {
+            true => Err(Errno::STALE),
+            false => Ok(ino),
+        }
+    }
+
     fn writing<'a>(&'a self, header: &'a InHeader, ino: Ino, body: &[u8]) -> Option<Writing<'a>> {
         self.fs.writable().map(|fs| Writing {
             dispatcher: self,
@@ -327,7 +337,7 @@ impl Dispatcher {
         request: &mut Request,
         out: &mut [u8],
     ) -> Result<usize, Errno> {
-        let ino = self.nodes.ino(header.nodeid).ok_or(Errno::INVAL)?;
+        let ino = self.ino(header)?;
         let writing = self.writing(header, ino, &[]).ok_or(Errno::ROFS)?;
         writing.write(request, out)
     }
@@ -594,24 +604,31 @@ impl Dispatcher {
     /// The entry that LOOKUP and READDIRPLUS give of an inode, whose attributes were asked for since a moment; `None` for the one without
     /// a node number.
     fn entry(&self, attr: &Attr, since: Moment) -> Option<EntryOut> {
+        self.entry_by(attr, |files| files.introduce(attr, since))
+    }
+
+    /// As [`entry`](Self::entry), of a file that the kernel gets open by the same answer.
+    fn entry_open(&self, attr: &Attr, since: Moment) -> Option<EntryOut> {
+        self.entry_by(attr, |files| files.introduce_open(attr, since))
+    }
+
+    fn entry_by(
+        &self,
+        attr: &Attr,
+        introduce: impl FnOnce(&WriteBack) -> Option<u64>,
+    ) -> Option<EntryOut> {
         let trusted_for = self.attributes_trusted_for(attr.ino);
+        let first = self.nodes.first_node(attr.ino)?;
+        let renewed = self.write_back.as_ref().and_then(introduce);
+        let fs = self.fs.writable();
         Some(EntryOut {
-            nodeid: self.nodes.node(attr.ino)?,
-            generation: self.generation(attr, since),
+            nodeid: renewed.unwrap_or(first),
+            generation: fs.map_or(0, |fs| fs.generation(attr.ino).into()),
             attr_valid: trusted_for.as_secs(),
             attr_valid_nsec: trusted_for.subsec_nanos(),
             attr: raw_attr(attr),
             ..self.missing()
         })
-    }
-
-    /// The generation that the kernel is told of: it tells apart inodes with one number.
-    fn generation(&self, attr: &Attr, since: Moment) -> u64 {
-        match (&self.write_back, self.fs.writable()) {
-            (Some(files), _) => files.introduce(attr, since),
-            (None, Some(fs)) => fs.generation(attr.ino).into(),
-            (None, None) => 0,
-        }
     }
 
     /// A name that is not there.

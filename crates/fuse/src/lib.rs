@@ -69,6 +69,7 @@ mod notify;
 mod place;
 mod proto;
 mod readahead;
+mod renewed;
 mod request;
 mod ring;
 mod session;

@@ -6,21 +6,25 @@
 //! number, then 1 with whatever the root has become. All other numbers stay as they are.
 //!
 //! Exchanges only rearrange, so no two inodes meet in one node number and nothing needs to be
-//! remembered or forgotten. One inode is the price, the one that falls on 0 (`u64::MAX`, or 1
+//! remembered or forgotten, but for inodes that are [renewed](Renewed). One inode is the price, the one that falls on 0 (`u64::MAX`, or 1
 //! when the root itself is `u64::MAX`): it has no node number and cannot be reached.
 //!
 //! Node numbers stay between the kernel and the session. `stat` and `readdir` show the file system's
 //! own inode numbers.
 
+use std::sync::Arc;
+
 use anteros_core::Ino;
 
 use crate::proto::ROOT_ID;
+use crate::renewed::Renewed;
 
 /// Translates between the file system's inode numbers and the kernel's node numbers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Nodes {
     /// Tells where the first exchange takes the root.
     root: u64,
+    renewed: Arc<Renewed>,
 }
 
 impl Nodes {
@@ -28,19 +32,33 @@ impl Nodes {
     pub fn new(root: Ino) -> Self {
         Self {
             root: exchange(root.0, 0, u64::MAX),
+            renewed: Arc::default(),
         }
     }
 
     /// The node number of an inode; `None` for the one inode that has none.
-    pub fn node(self, ino: Ino) -> Option<u64> {
+    pub fn node(&self, ino: Ino) -> Option<u64> {
+        self.renewed.current(ino).or_else(|| self.first_node(ino))
+    }
+
+    /// The node number that an inode has until it is renewed; `None` for the one inode that has none.
+    pub fn first_node(&self, ino: Ino) -> Option<u64> {
         let node = exchange(exchange(ino.0, 0, u64::MAX), self.root, ROOT_ID);
         (node != 0).then_some(node)
     }
 
     /// The inode of a node number; `None` for 0.
-    pub fn ino(self, node: u64) -> Option<Ino> {
+    pub fn ino(&self, node: u64) -> Option<Ino> {
+        if let Some(ino) = self.renewed.ino(node) {
+            return Some(ino);
+        }
         let ino = exchange(exchange(node, self.root, ROOT_ID), 0, u64::MAX);
         (node != 0).then_some(Ino(ino))
+    }
+
+    /// The further numbers of inodes.
+    pub(crate) fn renewed(&self) -> &Arc<Renewed> {
+        &self.renewed
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Answered {
 
 impl Answered {
     /// Returns what can be told of `request` by a glance at it, before it is answered.
-    pub(crate) fn new(request: &[u8], nodes: Nodes) -> Option<Self> {
+    pub(crate) fn new(request: &[u8], nodes: &Nodes) -> Option<Self> {
         let (header, body) = InHeader::read_from_prefix(request).ok()?;
         let answered = Self {
             operation: Operation::of(header.opcode),
@@ -120,7 +120,7 @@ mod tests {
     use crate::proto::ROOT_ID;
 
     fn of(request: &[u8]) -> Option<Answered> {
-        Answered::new(request, Nodes::new(Ino(36)))
+        Answered::new(request, &Nodes::new(Ino(36)))
     }
 
     #[test]

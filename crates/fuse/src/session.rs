@@ -106,7 +106,7 @@ impl Session {
         }
         let (loans, passthrough) = match agreed
             .lends
-            .then(|| Backing::new(device.clone(), dispatcher.nodes()))
+            .then(|| Backing::new(device.clone(), dispatcher.nodes().clone()))
         {
             Some(Ok(loans)) => (Some(Arc::new(loans)), Passthrough::Taken),
             Some(Err(errno)) => (None, Passthrough::Refused(errno)),
@@ -208,7 +208,7 @@ impl Session {
 
     /// A handle that fills the kernel's cache from another thread.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(&self.device, self.dispatcher.nodes())
+        Notifier::new(&self.device, self.dispatcher.nodes().clone())
     }
 
     /// The absolute path of the mount point.

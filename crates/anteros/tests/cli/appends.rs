@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anteros_tests::judge;
@@ -50,6 +51,42 @@ fn what_is_appended_between_opening_and_closing_is_there() {
                 "{way}"
             );
         }
+        mirror.unmount();
+    }
+}
+
+const READS: usize = 40;
+
+/// Tests that a file which others change all the time is read, and that the end of it is seen when they are done.
+#[test]
+fn what_grows_behind_the_mount_can_be_read() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for way in WAYS {
+        let source = TempDir::new().unwrap();
+        let mirror = Mirror::new(source.path(), way, "--timeout 0");
+        let behind = source.path().join("log");
+        fs::write(&behind, "").unwrap();
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut file = OpenOptions::new().append(true).open(&behind).unwrap();
+                while !is_done.load(Ordering::Relaxed) {
+                    file.write_all(b"line\n").unwrap();
+                    thread::yield_now();
+                }
+            });
+            let read = |_| fs::read(mirror.path("log")).map(drop);
+            let failed = (0..READS).filter_map(|number| read(number).err()).next();
+            is_done.store(true, Ordering::Relaxed);
+            assert!(failed.is_none(), "{way}: {failed:?}");
+        });
+        let (seen, there) = (
+            fs::read(mirror.path("log")).unwrap(),
+            fs::read(&behind).unwrap(),
+        );
+        assert!(seen == there, "{way}: {} of {}", seen.len(), there.len());
         mirror.unmount();
     }
 }

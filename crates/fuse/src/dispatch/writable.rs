@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros};
 
-use super::write_back::{self, Moment, Using, WriteBack};
+use super::write_back::{self, Moment, Opening, Size, Using, WriteBack};
 use super::{Args, AttributeOrder, Dispatcher, LATER, put};
 use crate::device::Request;
 use crate::dirpage::DirPage;
@@ -132,7 +132,7 @@ impl Writing<'_> {
 
     fn open(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let open: OpenIn = args.take()?;
-        let using = self.refuse_stale()?;
+        let using = self.refuse_stale(open.flags)?;
         let (handle, cached) = self.opened_by(open.flags, |flags| self.fs.open(self.ino, flags))?;
         using.into_iter().for_each(Using::stays);
         put(out, &self.opened(self.file(handle), cached, open.flags))
@@ -140,12 +140,17 @@ impl Writing<'_> {
 
     /// Has the kernel look up a name once more, and open what it finds, if others have changed the file. If not, it counts as
     /// open.
-    fn refuse_stale(&self) -> Result<Option<Using<'_>>, Errno> {
+    fn refuse_stale(&self, flags: u32) -> Result<Option<Using<'_>>, Errno> {
         let Some(files) = self.write_back() else {
             return Ok(None);
         };
         let attr = self.ask(self.fs.getattr(self.ino))?;
-        let using = files.using(&attr, self.since);
+        let opening = Opening {
+            node: self.header.nodeid,
+            pid: self.header.pid,
+            reads_only: !writes(flags) && flags & TRUNCATE == 0,
+        };
+        let using = files.opening(&opening, &attr, self.since);
         using.map(Some).ok_or(Errno::STALE)
     }
 
@@ -239,8 +244,8 @@ impl Writing<'_> {
             ino: attr.ino,
             handle,
         };
-        let Some(mut entry) = self.known(&attr) else {
-            self.fs.release(file);
+        let Some(mut entry) = self.dispatcher.entry_open(&attr, self.since) else {
+            self.let_go(file);
             return Err(Errno::IO);
         };
         if self.dispatcher.file_lender.is_some() && writes(flags) {
@@ -251,14 +256,20 @@ impl Writing<'_> {
         // What the kernel believed missing may have been there.
         if flags & TRUNCATE != 0 && open_flags & OPEN_KILL_SUIDGID != 0 {
             self.drop_privileges(file).inspect_err(|_| {
-                self.fs.release(file);
-                self.fs.forget(file.ino, 1);
+                if let Some(files) = self.write_back() {
+                    files.released(file.ino);
+                    files.forget(file.ino, entry.nodeid, 1);
+                }
+                self.let_go(file);
             })?;
         }
-        if let Some(files) = self.write_back() {
-            files.opened(file.ino);
-        }
         Ok(len + put(&mut out[len..], &self.opened(file, cached, flags))?)
+    }
+
+    /// Closes a file of which the kernel is not told, and forgets it once.
+    fn let_go(&self, file: OpenFile) {
+        self.fs.release(file);
+        self.fs.forget(file.ino, 1);
     }
 
     fn new_name<'n>(&self, name: &'n [u8], mode: u32, umask: u32) -> New<'n> {
@@ -312,7 +323,8 @@ impl Writing<'_> {
             }
         }
         self.sync_written(&write)?;
-        self.wrote(self.ino, write.offset.saturating_add(written as u64))?;
+        let end = write.offset.saturating_add(written as u64);
+        self.changed(self.ino, Size::AtLeast(end))?;
         put(out, &counted(written as u64))
     }
 
@@ -343,12 +355,18 @@ impl Writing<'_> {
         self.ask(self.fs.sync_written(self.file(write.fh), data_only))
     }
 
-    /// Takes note that the file was written to, and that it reaches at least to `end`.
-    fn wrote(&self, ino: Ino, end: u64) -> Result<(), Errno> {
-        if let Some(files) = self.write_back() {
-            files.wrote(ino, end, self.ask(self.fs.getattr(ino))?.mtime);
+    /// Takes note of a change of content.
+    fn changed(&self, ino: Ino, size: Size) -> Result<(), Errno> {
+        let Some(files) = self.write_back() else {
+            return Ok(());
+        };
+        loop {
+            let since = files.now();
+            let mtime = self.ask(self.fs.getattr(ino))?.mtime;
+            if files.changed(ino, size, mtime, since) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn flush(&self, args: &mut Args<'_>) -> Answer {
@@ -385,11 +403,11 @@ impl Writing<'_> {
         } = args.take()?;
         let allocated = self.fs.allocate(self.file(fh), offset, length, mode);
         self.done_for_all(allocated)?;
-        let end = match mode & KEEP_SIZE {
-            0 => offset.saturating_add(length),
-            _ => 0,
+        let size = match mode & KEEP_SIZE {
+            0 => Size::AtLeast(offset.saturating_add(length)),
+            _ => Size::Kept,
         };
-        self.wrote(self.ino, end)?;
+        self.changed(self.ino, size)?;
         self.drop_privileges_of_users(self.file(fh)).map(|()| 0)
     }
 
@@ -418,7 +436,7 @@ impl Writing<'_> {
 
     fn copy_file_range(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let copy: CopyFileRangeIn = args.take()?;
-        let nodes = self.dispatcher.nodes;
+        let nodes = &self.dispatcher.nodes;
         let from = FilePosition {
             file: self.file(copy.fh_in),
             offset: copy.off_in,
@@ -439,7 +457,8 @@ impl Writing<'_> {
         };
         let copied = self.fs.copy_range(from, to, len);
         let copied = self.dispatcher.ask_of_all(self.ino, copied)?;
-        self.wrote(to.file.ino, to.offset.saturating_add(copied))?;
+        let end = to.offset.saturating_add(copied);
+        self.changed(to.file.ino, Size::AtLeast(end))?;
         self.drop_privileges_of_users(to.file)?;
         match wide {
             true => put(out, &copied),
@@ -469,7 +488,12 @@ impl Writing<'_> {
             drops_privileges: Self::drops_privileges(set.valid),
         };
         let file = has(setattr::FH).then(|| self.file(set.fh));
-        let _using = self.write_back().map(|files| files.changing(self.ino));
+        let using = self.write_back().map(|files| {
+            files
+                .changing(self.header.nodeid, self.ino)
+                .ok_or(Errno::STALE)
+        });
+        let _using = using.transpose()?;
         let changed = match self.fs.change(self.ino, file, &changes) {
             // Who may write to a file of someone else may not set its times; the host's own time of the write stands.
             Err(FsError::Host(error))
@@ -481,8 +505,10 @@ impl Writing<'_> {
             changed => changed,
         };
         let attr = self.ask(changed)?;
-        if let Some(files) = self.write_back() {
-            files.changed(&attr, changes.size);
+        let size = changes.size.map_or(Size::Kept, Size::Is);
+        let is_noted = |files: &WriteBack| files.changed(self.ino, size, attr.mtime, self.since);
+        if !self.write_back().is_none_or(is_noted) {
+            self.changed(self.ino, size)?;
         }
         put(out, &self.dispatcher.attr_out(&attr))
     }
@@ -666,7 +692,7 @@ impl Dispatcher {
         let one = |node, times| {
             if let Some(ino) = self.nodes.ino(node) {
                 if let Some(files) = &self.write_back {
-                    files.forget(ino, times);
+                    files.forget(ino, node, times);
                 }
                 fs.forget(ino, times);
             }
