@@ -326,7 +326,12 @@ fn nothing_has_to_be_read_to_write_what_was_accepted() {
 #[test]
 fn a_change_that_was_made_by_half_is_the_last_one() {
     let device = Arc::new(Faulty::new(MemoryDevice::new(device(32 * MIB).to_vec())));
-    let tree = open_plainly(device.clone());
+    // The nodes stay in memory.
+    let options = Options {
+        evicts_always: false,
+        ..plainly()
+    };
+    let tree = Tree(Log::open(device.clone(), options).unwrap());
     tree.put("file", &bytes(1, 5 * 4096)).unwrap();
     tree.0.checkpoint().unwrap();
     // The page where a hole begins is read, and then the one where it ends.
