@@ -15,6 +15,7 @@ mod acl;
 mod ahead;
 mod asked;
 mod atomic;
+mod by_kind;
 mod check;
 mod checkpoint;
 mod clean;

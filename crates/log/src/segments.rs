@@ -9,8 +9,11 @@
 //! a group behind it names it. The summary of such a segment is written over the one that is there; until that is on the device,
 //! a checkpoint has it.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::by_kind::ByKind;
 use crate::layout::checkpoint::{Head, HeadKind};
 use crate::layout::summary::{self, Owner};
 use crate::layout::superblock::SEGMENTS_FEW;
@@ -19,9 +22,6 @@ use crate::layout::{Block, Corrupt, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock}
 
 /// With fewer segments than these, what is compressed in the background has none of its own.
 const SEGMENTS_VERY_FEW: u32 = 64;
-
-/// Kinds of heads.
-pub(crate) const KINDS: usize = HeadKind::ALL.len();
 
 /// A bit for each block of a segment.
 pub(crate) type Bitmap = [u64; 8];
@@ -137,7 +137,8 @@ impl Segment {
     }
 
     pub(crate) fn is_valid(&self, index: u16) -> bool {
-        self.bits[usize::from(index / 64)] >> (index % 64) & 1 == 1
+        let word = self.bits.get(usize::from(index / 64));
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// The blocks that are valid, by their place in the segment.
@@ -147,9 +148,13 @@ impl Segment {
 
     /// Says whether it was otherwise before.
     fn set_valid(&mut self, index: u16, is_valid: bool) -> bool {
-        let changed = self.is_valid(index) != is_valid;
+        let Some(word) = self.bits.get_mut(usize::from(index / 64)) else {
+            return false;
+        };
+        let bit = 1 << (index % 64);
+        let changed = (*word & bit != 0) != is_valid;
         if changed {
-            self.bits[usize::from(index / 64)] ^= 1 << (index % 64);
+            *word ^= bit;
             self.valid = if is_valid {
                 self.valid + 1
             } else {
@@ -222,7 +227,7 @@ pub(crate) struct Segments {
     /// Segments below this may be opened.
     usable: u32,
     table: Vec<Segment>,
-    heads: [Option<Open>; KINDS],
+    heads: ByKind<Option<Open>>,
     /// Where the packed log has to go on, if it could not yet.
     promised: Option<u32>,
     /// Segments that may be opened.
@@ -356,7 +361,7 @@ impl Segments {
             }
             self.claim(head.segment);
             next.into_iter().for_each(|next| self.claim(next));
-            self.heads[head.kind as usize] = Some(Open {
+            self.heads[head.kind] = Some(Open {
                 segment: head.segment,
                 next: head.next,
                 owners: owners.clone(),
@@ -425,10 +430,18 @@ impl Segments {
         used.collect()
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the number of a segment is checked where it is read"
+    )]
     pub(crate) fn segment(&self, segment: u32) -> &Segment {
         &self.table[segment as usize]
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the number of a segment is checked where it is read"
+    )]
     fn segment_mut(&mut self, segment: u32) -> &mut Segment {
         &mut self.table[segment as usize]
     }
@@ -503,7 +516,7 @@ impl Segments {
         let in_use = HeadKind::ALL
             .into_iter()
             .filter(|&kind| self.is_in_use(kind));
-        let left = |kind: HeadKind| match &self.heads[kind as usize] {
+        let left = |kind: HeadKind| match &self.heads[kind] {
             Some(head) if head.threaded => self.holes(head.segment, head.next) as usize,
             Some(head) => (SEGMENT_CONTENT - u32::from(head.next)) as usize,
             None => 0,
@@ -511,7 +524,7 @@ impl Segments {
         let mut rooms: Vec<usize> = in_use.map(left).collect();
         rooms.sort_unstable();
         // That of the packed log comes with the one where it goes on, and a checkpoint wants it.
-        let mut count = match self.heads[HeadKind::Packed as usize] {
+        let mut count = match self.heads[HeadKind::Packed] {
             Some(_) => 0,
             None => 2,
         };
@@ -529,13 +542,12 @@ impl Segments {
     /// Whether a head may be filled at any time. In the background segments are filled only where there is room for more of
     /// them.
     fn is_in_use(&self, kind: HeadKind) -> bool {
-        self.share(kind) == kind
-            && (kind != HeadKind::Background || self.heads[kind as usize].is_some())
+        self.share(kind) == kind && (kind != HeadKind::Background || self.heads[kind].is_some())
     }
 
     /// How many blocks a head hands out before it has to go on in another segment.
     pub(crate) fn left(&self, kind: HeadKind) -> usize {
-        let head = &self.heads[self.share(kind) as usize];
+        let head = &self.heads[self.share(kind)];
         let next = head.as_ref().map_or(0, |head| head.next.into());
         (SEGMENT_CONTENT - next) as usize
     }
@@ -543,7 +555,8 @@ impl Segments {
     /// Leaves the rest of the segment that a head of packed blocks fills, but not of the one with groups: what comes next needs
     /// more blocks behind each other.
     pub(crate) fn close(&mut self, kind: HeadKind) {
-        if let Some(head) = self.heads[self.share(kind) as usize].take() {
+        let kind = self.share(kind);
+        if let Some(head) = self.heads[kind].take() {
             self.seal(head);
         }
     }
@@ -562,13 +575,12 @@ impl Segments {
         moment: Moment,
     ) -> Option<Placed> {
         let kind = self.share(kind);
-        let which = kind as usize;
         if kind == HeadKind::Packed {
             self.open_packed()?;
-        } else if self.heads[which].is_none() {
-            self.heads[which] = Some(self.open(kind, None)?);
+        } else if self.heads[kind].is_none() {
+            self.heads[kind] = Some(self.open(kind, None)?);
         }
-        let mut head = self.heads[which].take()?;
+        let mut head = self.heads[kind].take()?;
         let index = match head.threaded {
             true => self.next_hole(head.segment, head.next)?,
             false => head.next,
@@ -591,14 +603,14 @@ impl Segments {
             self.set_valid(block);
         }
         if self.has_room(&head) {
-            self.heads[which] = Some(head);
+            self.heads[kind] = Some(head);
             return Some(placed);
         }
         let next_segment = head.next_segment;
         placed.summary = self.seal(head);
         // Where none is free now, one may be when the next block is asked for.
         self.promised = next_segment.or(self.promised);
-        self.heads[which] = next_segment.and_then(|next| self.open(kind, Some(next)));
+        self.heads[kind] = next_segment.and_then(|next| self.open(kind, Some(next)));
         Some(placed)
     }
 
@@ -614,11 +626,16 @@ impl Segments {
     fn hole_bits(&self, segment: u32, from: u16) -> Bitmap {
         let taken = self.changed.get(&segment);
         let mut bits = *taken.unwrap_or(&self.segment(segment).bits);
-        let last = SEGMENT_CONTENT / 64;
-        bits[last as usize] |= u64::MAX << (SEGMENT_CONTENT % 64);
-        let (word, bit) = (usize::from(from / 64), from % 64);
-        bits[..word].fill(u64::MAX);
-        bits[word] |= (1 << bit) - 1;
+        if let Some(last) = bits.last_mut() {
+            *last |= u64::MAX << (SEGMENT_CONTENT % 64);
+        }
+        let (before, bit) = (usize::from(from / 64), from % 64);
+        bits.iter_mut()
+            .take(before)
+            .for_each(|word| *word = u64::MAX);
+        if let Some(word) = bits.get_mut(before) {
+            *word |= (1 << bit) - 1;
+        }
         bits.map(|word| !word)
     }
 
@@ -635,7 +652,7 @@ impl Segments {
 
     /// Whether the next block of a head is the first of another segment, which may be one with holes.
     pub(crate) fn may_thread(&self, kind: HeadKind) -> bool {
-        kind.has_plain_data() && self.heads[self.share(kind) as usize].is_none()
+        kind.has_plain_data() && self.heads[self.share(kind)].is_none()
     }
 
     /// The segment with the most holes of those that `may_be` threaded, if it has that many.
@@ -667,7 +684,8 @@ impl Segments {
     pub(crate) fn thread(&mut self, kind: HeadKind, segment: u32, owners: Vec<Owner>) {
         self.claim(segment);
         self.rewritten.remove(&segment);
-        self.heads[self.share(kind) as usize] = Some(Open {
+        let kind = self.share(kind);
+        self.heads[kind] = Some(Open {
             segment,
             next: 0,
             owners,
@@ -744,9 +762,8 @@ impl Segments {
 
     /// Opens a segment for the packed log, if none is open: a checkpoint has to say where the log goes on.
     pub(crate) fn open_packed(&mut self) -> Option<()> {
-        let which = HeadKind::Packed as usize;
-        if self.heads[which].is_none() {
-            self.heads[which] = Some(self.open(HeadKind::Packed, self.promised)?);
+        if self.heads[HeadKind::Packed].is_none() {
+            self.heads[HeadKind::Packed] = Some(self.open(HeadKind::Packed, self.promised)?);
         }
         Some(())
     }
@@ -823,7 +840,9 @@ impl Segments {
     fn set_valid(&mut self, block: u64) -> bool {
         let (segment, index) = self.locate(block);
         let taken = self.note_changed(segment);
-        taken[usize::from(index / 64)] |= 1 << (index % 64);
+        if let Some(word) = taken.get_mut(usize::from(index / 64)) {
+            *word |= 1 << (index % 64);
+        }
         let entry = self.segment_mut(segment);
         let changed = entry.set_valid(index, true);
         if changed {
@@ -893,8 +912,8 @@ impl Segments {
 
     /// Has the next checkpoint write an entry of which the table has another form. Which of its blocks are no holes.
     pub(crate) fn note_changed(&mut self, segment: u32) -> &mut Bitmap {
-        let bits = &self.table[segment as usize].bits;
-        self.changed.entry(segment).or_insert(*bits)
+        let bits = self.segment(segment).bits;
+        self.changed.entry(segment).or_insert(bits)
     }
 
     /// As it lies in the table.
@@ -904,7 +923,7 @@ impl Segments {
 
     /// The heads, for a checkpoint, and who owns what they have written.
     pub(crate) fn heads(&self) -> (Vec<Head>, Vec<Vec<Owner>>) {
-        let open = HeadKind::ALL.iter().zip(&self.heads);
+        let open = HeadKind::ALL.iter().zip(self.heads.iter());
         open.filter_map(|(&kind, head)| {
             let head = head.as_ref()?;
             let serial = self.segment(head.segment).serial;
@@ -953,7 +972,7 @@ impl Segments {
     ) -> Vec<(u64, Box<Block>)> {
         let mut summaries = Vec::new();
         for kind in HeadKind::ALL {
-            let head = &mut self.heads[kind as usize];
+            let head = &mut self.heads[kind];
             let Some(mut head) = head.take_if(|_| kind != HeadKind::Packed) else {
                 continue;
             };
@@ -964,7 +983,7 @@ impl Segments {
             head.learn(|index| owner(start + u64::from(index)));
             let is_packed = self.segment(head.segment).is_packed();
             if is_packed == kind.is_packed() && self.has_room(&head) {
-                self.heads[kind as usize] = Some(head);
+                self.heads[kind] = Some(head);
             } else {
                 summaries.extend(self.seal(head));
             }
@@ -982,12 +1001,12 @@ impl Segments {
         next_segment: Option<u32>,
     ) -> bool {
         let next = owners.len() as u16;
-        let goes_on = self.heads[kind as usize].is_none()
+        let goes_on = self.heads[kind].is_none()
             && u32::from(next) < SEGMENT_CONTENT
             && self.is_left(segment, next, kind);
         if goes_on {
             self.reopen(segment, kind);
-            self.heads[kind as usize] = Some(Open {
+            self.heads[kind] = Some(Open {
                 segment,
                 next,
                 owners: owners.to_vec(),
@@ -1040,7 +1059,7 @@ impl Segments {
 
     /// Closes the segment of the packed log, and the one where it would go on: it begins anew elsewhere.
     pub(crate) fn close_packed(&mut self) {
-        let Some(head) = self.heads[HeadKind::Packed as usize].take() else {
+        let Some(head) = self.heads[HeadKind::Packed].take() else {
             return;
         };
         let next = head.next_segment;
@@ -1055,7 +1074,7 @@ impl Segments {
     pub(crate) fn close_heads(&mut self) -> Vec<(u64, Box<Block>)> {
         self.close_packed();
         let heads = std::mem::take(&mut self.heads);
-        let open = heads.into_iter().flatten();
+        let open = heads.into_values().flatten();
         open.filter_map(|head| self.seal(head)).collect()
     }
 }

@@ -79,7 +79,7 @@ fn heads_that_are_closed_leave_their_segments_and_say_what_is_there() {
     assert_eq!(open.len(), 3);
     let summaries = segments.close_heads();
     assert_eq!(summaries.len(), 1);
-    assert_eq!(segments.locate(summaries[0].0).0, plain);
+    assert_eq!(segments.locate(summaries.first().unwrap().0).0, plain);
     assert_eq!(state(&segments, plain), Use::Full);
     let next = open
         .into_iter()
