@@ -195,8 +195,7 @@ impl Args {
             ..defaults
         };
         let options = CommonOptions::of(self.options.iter().copied()).apply(options);
-        let session = Session::mount(mirror.fs(), &self.directory, &options)
-            .map_err(daemon::mount_failure)?;
+        let (session, signals) = daemon::mount(mirror.fs(), &self.directory, &options)?;
         if let Some(crowd) = crowd {
             thin_out(crowd, session.notifier());
         }
@@ -214,7 +213,7 @@ impl Args {
             .on_answer(move |answered| watcher.answered(answered))
             .on_attribute(move |asked| teller.attribute(asked))
             .on_order(move |order| taker.order(order));
-        let served = daemon::run(session, faults.clone(), || {
+        let served = daemon::run(session, signals, faults.clone(), || {
             if self.detach {
                 background::detach().map_err(Failure::os)?;
                 faults.go_to_background();

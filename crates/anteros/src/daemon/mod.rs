@@ -107,7 +107,7 @@ impl Daemon {
             recording,
         } = self;
         let recording = Arc::new(recording);
-        let session = Session::mount(fs.clone(), directory, options).map_err(mount_failure)?;
+        let (session, signals) = mount(fs.clone(), directory, options)?;
         neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
         let (noted, told) = (recording.clone(), recording.clone());
@@ -126,15 +126,30 @@ impl Daemon {
                 told.map(Recording::told)
                     .or_else(|| is(ATTRIBUTE).then(text))
             });
-        let served = run(session, metrics.faults.clone(), || stands(&metrics));
+        let served = run(session, signals, metrics.faults.clone(), || {
+            stands(&metrics)
+        });
         recording.iter().for_each(Recording::finish);
         served
     }
 }
 
+/// Mounts. Signals that ask to stop are kept from before there is a mount, for [`run`]: they would end the daemon and leave
+/// the mount.
+pub fn mount(
+    fs: Arc<dyn FileSystem>,
+    directory: &Path,
+    options: &MountOptions,
+) -> Result<(Session, Signals), Failure> {
+    let signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
+    let session = Session::mount(fs, directory, options).map_err(mount_failure)?;
+    Ok((session, signals))
+}
+
 /// Calls `stands`, and serves a mount until it goes away; a signal that asks to stop unmounts it.
 pub fn run(
     session: Session,
+    mut signals: Signals,
     faults: Arc<Faults>,
     stands: impl FnOnce() -> Result<(), Failure>,
 ) -> Outcome {
@@ -144,7 +159,6 @@ pub fn run(
         output::complain("warning", format_args!("no guardian ({error}): {text}"));
     }
     let unmounter = session.unmounter();
-    let mut signals = Signals::new(interrupt::signals()).map_err(Failure::os)?;
     let handle = signals.handle();
     let (serves, is_over) = channel::<()>();
     let waiter = std::thread::spawn(move || {
@@ -178,6 +192,6 @@ pub fn guard() -> Outcome {
 }
 
 /// Returns why a mount did not come about, in words for people.
-pub fn mount_failure(error: MountError) -> Failure {
+fn mount_failure(error: MountError) -> Failure {
     Failure::new(Kind::System, &error).hint_if(error.hint())
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anteros_tests::judge;
 
@@ -123,6 +124,28 @@ fn a_daemon_in_the_foreground_unmounts_when_told_to_stop() {
         kill(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{signal:?}");
         assert_eq!(file_system_at(&mount), None, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_has_just_mounted_heeds_who_tells_it_to_stop() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop_with_image();
+    let mount = shop.path("mnt");
+    for _ in 0..20 {
+        let mut child = shop
+            .heeding("mount --fuse --foreground image mnt")
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while file_system_at(&mount).is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        }
+        kill(&child, Signal::TERM);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(file_system_at(&mount), None);
     }
 }
 

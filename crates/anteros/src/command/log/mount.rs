@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, parse_size};
-use anteros_fuse::{MountOptions, Session};
+use anteros_fuse::MountOptions;
 use anteros_log::{Codec, Log, Mode, Options, Order, Policy, system_clock};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -299,8 +299,7 @@ impl Args {
         };
         let options = common_options.apply(options);
         let fs: Arc<dyn FileSystem> = log.clone();
-        let session =
-            Session::mount(fs, &self.directory, &options).map_err(daemon::mount_failure)?;
+        let (session, signals) = daemon::mount(fs, &self.directory, &options)?;
         let writes_back = session.writes_back();
         let faults: Arc<Faults> = Arc::default();
         let session = session.on_fault(faults.clone().listen(|_| None));
@@ -324,7 +323,7 @@ impl Args {
             let watch = watch.clone();
             move || keep(&log, &watch, &faults, (*launches).as_ref(), &stopped)
         });
-        let served = daemon::run(session, faults.clone(), || {
+        let served = daemon::run(session, signals, faults.clone(), || {
             if self.detach {
                 background::detach().map_err(Failure::os)?;
                 faults.go_to_background();
