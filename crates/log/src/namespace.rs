@@ -506,3 +506,39 @@ impl State {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use anteros_core::{MemoryDevice, WritableDevice};
+
+    use super::*;
+    use crate::options::Options;
+    use crate::{Shape, mkfs, recover, system_clock};
+
+    /// Tests that an inode goes for which no name could be added: nothing else would ever find it.
+    #[test]
+    fn an_inode_that_gets_no_name_is_given_back() {
+        let device: Arc<dyn WritableDevice> = Arc::new(MemoryDevice::new(vec![0; 32 << 20]));
+        let options = Options::new(system_clock);
+        mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
+        let mut state = recover::open(device, options).unwrap().0;
+        let before = (state.inode_count, state.space.used());
+        let birth = Birth {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            caller: Caller::default(),
+            rdev: Rdev::default(),
+            target: b"",
+            xattrs: Vec::new(),
+        };
+        let ino = state.give_birth(ROOT, &birth).unwrap();
+        assert_eq!(state.inode_count, before.0 + 1);
+        let refused = state.unless_stillborn(ino, Err(FsError::NoSpace));
+        assert!(matches!(refused, Err(FsError::NoSpace)));
+        assert_eq!((state.inode_count, state.space.used()), before);
+        assert!(state.loaded(ino).is_none());
+        assert!(state.dropped.is_empty() && state.orphans.is_empty());
+    }
+}

@@ -4,13 +4,13 @@ mod support;
 
 use anteros_core::FileSystem;
 use anteros_log::check;
+use support::surgeon::Surgeon;
 use support::*;
 
-/// More than a checkpoint has room for.
 const FILES: usize = 40_000;
 
 #[test]
-fn more_open_files_without_a_name_than_a_checkpoint_lists_are_given_back_after_a_crash() {
+fn very_many_open_files_without_a_name_are_given_back_after_a_crash() {
     let device = device(512 * MIB);
     let tree = Tree(anteros_log::Log::open(device.clone(), options_with(8 << 20)).unwrap());
     tree.put("kept", &bytes(1, 10_000)).unwrap();
@@ -44,6 +44,34 @@ fn more_open_files_without_a_name_than_a_checkpoint_lists_are_given_back_after_a
     assert!(tree.0.condition().used_blocks < empty.used_blocks + 10);
     assert_eq!(tree.list("").unwrap(), ["kept"]);
     assert_eq!(tree.read("kept").unwrap(), bytes(2, 20_000));
+    tree.0.close().unwrap();
+    drop(tree);
+    assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+}
+
+/// Tests that files which a checkpoint had no room to list are found.
+#[test]
+fn open_files_without_a_name_that_no_checkpoint_lists_are_given_back_after_a_crash() {
+    let device = device(64 * MIB);
+    let tree = open(device.clone());
+    tree.put("kept", &bytes(1, 10_000)).unwrap();
+    for name in ["a", "b", "c"] {
+        tree.put(name, &bytes(2, 5000)).unwrap();
+        tree.0.lookup(tree.0.root(), name.as_bytes()).unwrap();
+        tree.unlink(name).unwrap();
+    }
+    tree.0.checkpoint().unwrap();
+    assert_eq!(tree.0.condition().inodes, 5);
+    drop(tree);
+    let mut surgeon = Surgeon::new(device.clone());
+    assert_eq!(surgeon.checkpoint.orphans.len(), 3);
+    surgeon.checkpoint.orphans.clear();
+    surgeon.checkpoint.orphans_left_out = true;
+    surgeon.finish();
+
+    let tree = open(device.clone());
+    assert_eq!(tree.0.condition().inodes, 2);
+    assert_eq!(tree.read("kept").unwrap(), bytes(1, 10_000));
     tree.0.close().unwrap();
     drop(tree);
     assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
