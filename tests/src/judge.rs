@@ -26,6 +26,15 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Returns whether files can be read whose permissions let nobody read them, as trees of fixtures have them. Says so if
+/// not.
+pub fn reads_all() -> bool {
+    if !is_root() {
+        missing("what files of mode 0000 hold (only root can read them)");
+    }
+    is_root()
+}
+
 /// Returns whether the kernel can be the judge: root, and EROFS in the kernel. Says so if not.
 pub fn has_kernel() -> bool {
     if !is_root() {

@@ -372,6 +372,9 @@ impl Patient {
 
 #[test]
 fn each_command_names_the_block_of_an_image_that_it_cannot_read() {
+    if !judge::reads_all() {
+        return;
+    }
     if !judge::has_fuse() {
         return;
     }
