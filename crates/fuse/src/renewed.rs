@@ -15,7 +15,7 @@ use anteros_core::Ino;
 
 /// The first number of the range. Mirrors number from 2^63 on those inodes that cannot have the number of the host, and
 /// do not come this far.
-const FIRST: u64 = 0xfff0 << 48;
+pub(crate) const FIRST: u64 = 0xfff0 << 48;
 
 /// The further node numbers of a mount.
 #[derive(Debug, Default)]

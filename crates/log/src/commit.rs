@@ -252,7 +252,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use anteros_core::{Caller, Counted, MemoryDevice, Rdev, Timestamp, WritableDevice};
+    use anteros_core::{Caller, Counted, MemoryDevice, Timestamp, WritableDevice};
     use anteros_tests::faulty::{Call, Faulty, When};
     use rustix::io::Errno;
 
@@ -285,14 +285,7 @@ mod tests {
     }
 
     fn make(state: &mut State, name: &str) -> u32 {
-        let birth = Birth {
-            kind: FileKind::Regular,
-            perm: 0o644,
-            caller: Caller::default(),
-            rdev: Rdev::default(),
-            target: b"",
-            xattrs: Vec::new(),
-        };
+        let birth = Birth::of_empty_file();
         state.make(ROOT, name.as_bytes(), &birth).unwrap()
     }
 
@@ -340,7 +333,7 @@ mod tests {
         assert!(state.failed.is_some());
     }
 
-    /// The same, where the content finds none; what has its place can be read.
+    /// Tests the same where the content finds no room; what has its place can be read.
     #[test]
     fn a_group_whose_content_finds_no_room_is_the_last_one() {
         let options = Options {
@@ -381,7 +374,7 @@ mod tests {
         }
     }
 
-    /// What shares a block with content whose pointer cannot be read has its place already.
+    /// Tests that content is read which shares a block with other content, whose pointer cannot be read.
     #[test]
     fn what_was_packed_before_something_failed_can_be_read() {
         let device = Arc::new(Faulty::new(empty()));

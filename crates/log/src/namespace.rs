@@ -508,6 +508,20 @@ impl State {
 }
 
 #[cfg(test)]
+impl Birth<'_> {
+    pub(crate) fn of_empty_file() -> Self {
+        Self {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            caller: Caller::default(),
+            rdev: Rdev::default(),
+            target: b"",
+            xattrs: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
@@ -525,14 +539,7 @@ mod tests {
         mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
         let mut state = recover::open(device, options).unwrap().0;
         let before = (state.inode_count, state.space.used());
-        let birth = Birth {
-            kind: FileKind::Regular,
-            perm: 0o644,
-            caller: Caller::default(),
-            rdev: Rdev::default(),
-            target: b"",
-            xattrs: Vec::new(),
-        };
+        let birth = Birth::of_empty_file();
         let ino = state.give_birth(ROOT, &birth).unwrap();
         assert_eq!(state.inode_count, before.0 + 1);
         let refused = state.unless_stillborn(ino, Err(FsError::NoSpace));

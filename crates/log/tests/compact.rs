@@ -658,11 +658,8 @@ fn whoever_opens_a_file_to_write_waits_for_content_that_is_being_given_away() {
     assert!(waits_for(&is_there, &may_go, open));
 }
 
-/// No segment is given back while somebody reads there what nobody has asked for.
-#[test]
-fn a_checkpoint_waits_for_what_is_being_read_ahead() {
-    let (inner, tree, _) = installed(600);
-    let ino = tree.ino("lib.so").unwrap();
+/// Compacts a program of 600 blocks by two launches, which read some of them from the last to the first, and unmounts.
+fn compact_backwards(tree: Tree, ino: Ino) {
     let reads = FileReads {
         core: read_by(2, (0..40).map(|at| (at, 599 - 13 * at as u32))),
         ..FileReads::default()
@@ -671,6 +668,14 @@ fn a_checkpoint_waits_for_what_is_being_read_ahead() {
     done.unwrap();
     tree.0.close().unwrap();
     drop(tree);
+}
+
+/// No segment is given back while somebody reads there what nobody has asked for.
+#[test]
+fn a_checkpoint_waits_for_what_is_being_read_ahead() {
+    let (inner, tree, _) = installed(600);
+    let ino = tree.ino("lib.so").unwrap();
+    compact_backwards(tree, ino);
     let (is_there, may_go) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicBool::new(false)),
@@ -770,14 +775,7 @@ fn what_leads_to_the_content_of_a_launch_lies_with_its_inode() {
     tree.put("lib.so", &program(600)).unwrap();
     tree.0.checkpoint().unwrap();
     let ino = tree.ino("lib.so").unwrap();
-    let reads = FileReads {
-        core: read_by(2, (0..40).map(|at| (at, 599 - 13 * at as u32))),
-        ..FileReads::default()
-    };
-    let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
-    done.unwrap();
-    tree.0.close().unwrap();
-    drop(tree);
+    compact_backwards(tree, ino);
     let mut inspector = Inspector::open(device, &with(Policy::Record)).unwrap();
     let nodes = inspector.inode(ino.0 as u32).unwrap().nodes;
     assert!(nodes.len() > 1);

@@ -4,9 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use anteros_core::{
-    AtomicStep, Caller, FileKind, FileSystem, FsError, MemoryDevice, New, OpenFile, Writable,
-};
+use anteros_core::{AtomicStep, Caller, FileSystem, FsError, MemoryDevice, OpenFile, Writable};
 use anteros_log::{Log, Shape, check, mkfs};
 use support::*;
 
@@ -160,27 +158,16 @@ fn files_that_get_no_name_go_when_they_are_closed() {
     let tree = open_plainly(device.clone());
     let before = free(&tree);
     for round in 0..5 {
-        let new = New {
-            parent: tree.0.root(),
-            name: b"",
-            mode: FileKind::Regular.mode_bits() | 0o600,
-            umask: 0,
-            caller: Caller::default(),
-        };
-        let (attr, handle) = tree.0.create_unnamed(&new, 2).unwrap();
-        let file = OpenFile {
-            ino: attr.ino,
-            handle,
-        };
+        let file = tree.create_unnamed(tree.0.root(), 0o600).unwrap();
         tree.0.write(file, FAR, &[1; 5000], false).unwrap();
         let value = [7; 3000];
-        tree.0.setxattr(attr.ino, b"user.v", &value, 0).unwrap();
+        tree.0.setxattr(file.ino, b"user.v", &value, 0).unwrap();
         tree.0.allocate(file, 0, MIB, KEEP_SIZE).unwrap();
         if round % 2 == 0 {
             tree.0.fsync(file, false).unwrap();
         }
         tree.0.release(file);
-        tree.0.forget(attr.ino, 1);
+        tree.0.forget(file.ino, 1);
         assert_eq!(free(&tree), before);
     }
     judge(device, tree);

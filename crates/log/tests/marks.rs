@@ -13,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use anteros_core::{
-    Attr, Caller, Changes, Device, FileKind, FileSystem, FsResult, MemoryDevice, New, OpenFile,
-    Timestamp, Writable, WritableDevice,
+    Attr, Changes, Device, FileKind, FileSystem, FsResult, MemoryDevice, OpenFile, Timestamp,
+    Writable, WritableDevice,
 };
 use anteros_log::{Cause, Log, Mode, Options, Policy, check};
 use anteros_tests::crash::{Operation, Recorder};
@@ -117,21 +117,10 @@ const MORE_STEPS: &[Step] = &[
     ("a link elsewhere", |tree| tree.link("d/swapped", "e/link")),
     ("one name less", |tree| tree.unlink("d/swapped")),
     ("a file without a name that gets one", |tree| {
-        let new = New {
-            parent: tree.ino("e")?,
-            name: b"",
-            mode: 0o100_640,
-            umask: 0,
-            caller: Caller::default(),
-        };
-        let (attr, handle) = tree.0.create_unnamed(&new, 2)?;
-        let file = OpenFile {
-            ino: attr.ino,
-            handle,
-        };
+        let file = tree.create_unnamed(tree.ino("e")?, 0o640)?;
         tree.0.write(file, 0, &bytes(2, 30_000), false)?;
         tree.0.fsync(file, false)?;
-        let linked = tree.0.link(attr.ino, tree.ino("e")?, b"named")?;
+        let linked = tree.0.link(file.ino, tree.ino("e")?, b"named")?;
         tree.0.forget(linked.ino, 1);
         tree.0.release(file);
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use anteros_core::{
-    Caller, Changes, FileSystem, MemoryDevice, New, OpenFile, Timestamp, Writable, WritableDevice,
+    Changes, FileSystem, MemoryDevice, OpenFile, Timestamp, Writable, WritableDevice,
 };
 use anteros_log::{Log, Options, Order, Policy, check};
 use anteros_tests::crash::{Operation, Recorder};
@@ -42,20 +42,9 @@ fn names_bring_the_content_that_they_need() {
     tree.fsync("replaced").unwrap();
     tree.put("new", &bytes(1, 9000)).unwrap();
     tree.rename("new", "replaced", 0).unwrap();
-    let new = New {
-        parent: tree.0.root(),
-        name: b"",
-        mode: 0o100_640,
-        umask: 0,
-        caller: Caller::default(),
-    };
-    let (attr, handle) = tree.0.create_unnamed(&new, 2).unwrap();
-    let file = OpenFile {
-        ino: attr.ino,
-        handle,
-    };
+    let file = tree.create_unnamed(tree.0.root(), 0o640).unwrap();
     tree.0.write(file, 0, &bytes(2, 9000), false).unwrap();
-    tree.0.link(attr.ino, tree.0.root(), b"linked").unwrap();
+    tree.0.link(file.ino, tree.0.root(), b"linked").unwrap();
     tree.fsync("").unwrap();
     let found = cut(&device);
     assert_eq!(found.read("short").unwrap(), short);
@@ -64,7 +53,7 @@ fn names_bring_the_content_that_they_need() {
     assert!(found.read("linked").unwrap() == bytes(2, 9000));
     // It goes no more when nobody holds it.
     tree.0.release(file);
-    tree.0.forget(attr.ino, 9);
+    tree.0.forget(file.ino, 9);
     assert!(tree.read("linked").unwrap() == bytes(2, 9000));
 }
 

@@ -64,7 +64,7 @@ impl Files {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Moment(u64);
 
-/// What a change did to the size of a file.
+/// Describes what a change did to the size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Kept,
@@ -294,6 +294,7 @@ mod tests {
     use anteros_core::Rdev;
 
     use super::*;
+    use crate::renewed::FIRST as RENEWED;
 
     fn file(size: u64) -> Attr {
         Attr {
@@ -324,9 +325,6 @@ mod tests {
         let node = files.introduce(&file(size), files.now());
         node.map_or(0, |node| node - RENEWED + 1)
     }
-
-    /// The first number of those that are renewed.
-    const RENEWED: u64 = 0xfff0 << 48;
 
     fn node(files: &WriteBack) -> u64 {
         files.renewed.current(SEVEN).unwrap_or(SEVEN.0)

@@ -173,6 +173,22 @@ impl Tree {
         self.make(path, FileKind::Regular, 0o644)
     }
 
+    /// Makes a file without a name, and opens it to read and write.
+    pub fn create_unnamed(&self, parent: Ino, perm: u32) -> FsResult<OpenFile> {
+        let new = New {
+            parent,
+            name: b"",
+            mode: FileKind::Regular.mode_bits() | perm,
+            umask: 0,
+            caller: Caller::default(),
+        };
+        let (attr, handle) = self.0.create_unnamed(&new, 2)?;
+        Ok(OpenFile {
+            ino: attr.ino,
+            handle,
+        })
+    }
+
     pub fn mkdir(&self, path: &str) -> FsResult<()> {
         self.make(path, FileKind::Directory, 0o755)
     }
