@@ -174,7 +174,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a file system calls an open file.
+/// A function by which a file system says what it calls an open file.
 type Naming<F> = fn(&F, OpenFile) -> Option<Vec<u8>>;
 
 /// What the callers and the management thread share.

@@ -14,7 +14,7 @@ impl<T> ByKind<T> {
         self.0.iter()
     }
 
-    /// The same, to keep.
+    /// Takes all of them out, in the order of the kinds.
     pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         self.0.into_iter()
     }

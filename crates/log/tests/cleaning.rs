@@ -191,7 +191,8 @@ fn given_since(recorder: &Recorder, seen: usize) -> (u64, u64) {
     (blocks, flushes)
 }
 
-/// What was moved is on the device when that is told, and is flushed before a sync says where it is; of packed blocks as well.
+/// Tests that moved blocks, packed ones as well, are on the device when that is told, and are flushed before a sync says where
+/// they are.
 #[test]
 fn what_cleaning_has_moved_is_on_the_device() {
     for policy in [Policy::None, Policy::Force] {

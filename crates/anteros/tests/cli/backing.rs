@@ -28,7 +28,7 @@ impl Store {
         Some(store)
     }
 
-    /// The same, of a kind that lies on a device.
+    /// Makes such a file system of a kind that lies on a device.
     pub fn on_device(shop: &Workshop, kind: &str, mib: u64) -> Option<Self> {
         let make = format!("mkfs.{kind}");
         if !judge::is_root() || !judge::has_fuse() {

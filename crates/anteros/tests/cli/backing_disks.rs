@@ -9,7 +9,7 @@ use crate::backing::{Store, available, fill, judge_files, put};
 use crate::log::{mount, umount, unmount};
 use crate::{Workshop, file_system_at, is_mounted, wait_until};
 
-/// What is left for the log to fill.
+/// States how much is left for the log to fill.
 const ROOM: u64 = 24 << 20;
 
 /// Files that are removed when nothing is left.

@@ -1,4 +1,4 @@
-//! What `log dump --json` tells scripts: values, not text.
+//! Values, not text, in what `log dump --json` tells scripts.
 
 use std::fs;
 

@@ -33,7 +33,7 @@ const MIB: u64 = 1 << 20;
 /// Commands that write into a directory.
 const INTO_DIRECTORIES: [&str; 2] = ["extract image @", "manual @"];
 
-/// What commands need: a log, an image, a record of accesses, a directory to mirror, one to mount on.
+/// Makes what commands need: a log, an image, a record of accesses, a directory to mirror, one to mount on.
 fn workshop() -> Workshop {
     let shop = shop("32M");
     shop.good("mkfs --quiet image src");

@@ -89,7 +89,7 @@ fn heads_that_are_closed_leave_their_segments_and_say_what_is_there() {
     assert_eq!(state(&segments, next), Use::Emptied);
 }
 
-/// Where the packed log was to go on and could not, as no segment was free behind that.
+/// Tests a packed log that was to go on and could not, as no segment was free behind that.
 #[test]
 fn a_segment_that_was_promised_is_given_up_with_those_behind_it() {
     let mut segments = segments();

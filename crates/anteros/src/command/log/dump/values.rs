@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::output;
 
-/// What was asked for, by its name.
+/// Holds what was asked for, by its name.
 #[derive(Default)]
 pub(super) struct Values(Map<String, Value>);
 
