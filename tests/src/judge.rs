@@ -1,13 +1,16 @@
 //! Advice on what to do without a judge, and how to tell what was judged.
 
 use std::fmt::Arguments;
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Says on standard error, past the test harness, what a test found.
 pub fn say(text: Arguments<'_>) {
     // There is nobody to tell that nobody can be told.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Says loudly that a judge is missing, so that nobody takes the test for passed.
@@ -26,13 +29,20 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns whether files can be read whose permissions let nobody read them, as trees of fixtures have them. Says so if
-/// not.
-pub fn reads_all() -> bool {
-    if !is_root() {
-        missing("what files of mode 0000 hold (only root can read them)");
+/// Reads a file that this user has extracted. Trees of fixtures have files that nobody may read: who owns such a copy
+/// may let themselves.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub fn read_extracted(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o400))?;
+            fs::read(path)
+        }
+        read => read,
     }
-    is_root()
 }
 
 /// Returns whether the kernel can be the judge: root, and EROFS in the kernel. Says so if not.
@@ -48,7 +58,7 @@ pub fn has_kernel() -> bool {
 pub fn has_file_system(name: &str) -> bool {
     // What is a module is listed only once it is loaded; a kernel without modules has no modprobe.
     let _ = Command::new("modprobe").arg(name).status();
-    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let is_known = known.lines().any(|line| line.trim() == name);
     if !is_known {
         missing(&format!("{name} in the kernel"));
@@ -68,7 +78,7 @@ pub fn has_program(name: &str) -> bool {
 
 /// Returns whether FUSE file systems can be mounted. Says so if not.
 pub fn has_fuse() -> bool {
-    let device = std::fs::OpenOptions::new()
+    let device = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/fuse");

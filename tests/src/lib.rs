@@ -21,6 +21,7 @@ pub mod medium;
 pub mod model;
 pub mod mount;
 pub mod names;
+pub mod nobody;
 pub mod peers;
 pub mod recorded;
 pub mod trees;

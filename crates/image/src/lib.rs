@@ -54,8 +54,8 @@ pub use serve::parked::Rest;
 pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
 pub use trail::ImagePath;
 pub use verify::{
-    Difference, ImageText, Mismatch, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem,
-    VerifyReport, verify,
+    Difference, ImageText, Mismatch, Side, VerifyError, VerifyObserver, VerifyOptions,
+    VerifyProblem, VerifyReport, verify,
 };
 pub use vfs::ImageFs;
 pub use xattr::Xattr;

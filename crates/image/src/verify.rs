@@ -1,17 +1,19 @@
 //! Comparing an image with the directory it was made from.
 //!
 //! One thread walks both trees side by side and compares names and attributes. Workers compare the
-//! data of files, byte for byte. Symbolic links of the source are compared, never followed.
+//! data of files, byte for byte. Symbolic links of the source are compared, never followed. Whatever
+//! cannot be read of either is told as a difference, and the rest is compared all the same.
+
+mod difference;
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{self, AtomicBool, AtomicU64};
+use std::sync::atomic::{self, AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anteros_core::{FileKind, Rdev, Timestamp};
@@ -21,11 +23,18 @@ use crossbeam_channel::Receiver;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+pub use self::difference::{Difference, ImageText, Mismatch, Side};
 use crate::descent::{Descent, Identity, identity, open_dir};
 use crate::extract::{XattrScope, descriptor_path};
 use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
 use crate::{Error, Image, ImagePath, Result, Xattr};
+
+/// Names of what a file has, as people are told of those that cannot be read.
+const INODE: &str = "inode";
+const ATTRIBUTES: &str = "attributes";
+const NAMES: &str = "names";
+const DATA: &str = "data";
 
 /// Holds what to compare, and how.
 #[derive(Clone, Copy)]
@@ -45,7 +54,8 @@ pub struct VerifyOptions<'a> {
     /// Tells whether the image was made without this path of the source and what is below, given
     /// without a leading `/`.
     pub excluded: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// Tells how many differences to keep; the others are only counted.
+    /// Tells how many differences to keep, and how many of what cannot be read besides, so that the
+    /// ones do not hide the others; the rest is only counted.
     pub differences_max: usize,
 }
 
@@ -76,136 +86,6 @@ pub trait VerifyObserver: Sync {
 /// Hears nothing.
 impl VerifyObserver for () {}
 
-/// A path at which an image and its source differ.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-#[error("{path}: {what}")]
-pub struct Difference {
-    /// The path in both.
-    pub path: ImagePath,
-    /// Tells how they differ.
-    pub what: Mismatch,
-}
-
-/// Tells how an image and its source differ at a path.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // the fields are the two sides
-pub enum Mismatch {
-    /// The source has no such name, or it was to be excluded.
-    OnlyInImage,
-    /// The image has no such name.
-    OnlyInSource,
-    /// They are of different kinds.
-    Kind {
-        image: &'static str,
-        source: &'static str,
-    },
-    /// Permission, set-id and sticky bits.
-    Mode { image: u16, source: u16 },
-    /// Owner and group.
-    Owner {
-        image: (u32, u32),
-        expected: (u32, u32),
-    },
-    /// Seconds and nanoseconds of the last modification.
-    Time {
-        image: (i64, u32),
-        expected: (i64, u32),
-    },
-    /// Size of a file in bytes.
-    Size { image: u64, source: u64 },
-    /// Device numbers, major and minor.
-    Device {
-        image: (u32, u32),
-        source: (u32, u32),
-    },
-    /// Targets of a symbolic link.
-    Target { image: ImageText, source: ImageText },
-    /// In one of both this name is a hard link of another, in the other it is not.
-    Links { in_image: bool, other: ImagePath },
-    /// The source has no such attribute.
-    XattrOnlyInImage { name: ImageText },
-    /// The image has no such attribute.
-    XattrOnlyInSource { name: ImageText },
-    /// The values of an attribute differ.
-    XattrValue { name: ImageText },
-    /// The first byte that differs in a file of the same size.
-    Data { offset: u64 },
-}
-
-/// Bytes that are nearly always text; shown with all else escaped.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ImageText(pub Vec<u8>);
-
-impl fmt::Display for ImageText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.0.escape_ascii())
-    }
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OnlyInImage => f.write_str("only in the image"),
-            Self::OnlyInSource => f.write_str("only in the source"),
-            Self::Kind { image, source } => {
-                write!(f, "a {image} in the image, a {source} in the source")
-            }
-            Self::Mode { image, source } => {
-                write!(
-                    f,
-                    "mode {image:04o} in the image, {source:04o} in the source"
-                )
-            }
-            Self::Owner { image, expected } => {
-                let ((uid, gid), (to_be, group)) = (image, expected);
-                write!(
-                    f,
-                    "owner {uid}:{gid} in the image instead of {to_be}:{group}"
-                )
-            }
-            Self::Time { image, expected } => {
-                let ((secs, nanos), (to_be, fraction)) = (image, expected);
-                write!(
-                    f,
-                    "time {secs}.{nanos:09} in the image instead of {to_be}.{fraction:09}"
-                )
-            }
-            Self::Size { image, source } => {
-                write!(f, "{image} bytes in the image, {source} in the source")
-            }
-            Self::Device { image, source } => {
-                let ((major, minor), (to_be, unit)) = (image, source);
-                write!(
-                    f,
-                    "device {major}:{minor} in the image, {to_be}:{unit} in the source"
-                )
-            }
-            Self::Target { image, source } => {
-                write!(
-                    f,
-                    "links to {image} in the image, to {source} in the source"
-                )
-            }
-            Self::Links {
-                in_image: true,
-                other,
-            } => {
-                write!(f, "a hard link of {other} in the image alone")
-            }
-            Self::Links {
-                in_image: false,
-                other,
-            } => {
-                write!(f, "a hard link of {other} in the source alone")
-            }
-            Self::XattrOnlyInImage { name } => write!(f, "attribute {name} only in the image"),
-            Self::XattrOnlyInSource { name } => write!(f, "attribute {name} only in the source"),
-            Self::XattrValue { name } => write!(f, "attribute {name} has another value"),
-            Self::Data { offset } => write!(f, "the data differs at byte {offset}"),
-        }
-    }
-}
-
 /// Holds what a comparison found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
@@ -217,6 +97,8 @@ pub struct VerifyReport {
     pub differences: Vec<Difference>,
     /// All differences.
     pub difference_count: u64,
+    /// Those among them that are [`Mismatch::Unreadable`].
+    pub unreadable_count: u64,
 }
 
 /// Tells why a comparison could not be finished.
@@ -229,7 +111,7 @@ pub struct VerifyError {
     pub problem: VerifyProblem,
 }
 
-/// Tells what can stop a comparison.
+/// Tells what can stop a comparison, at its root or anywhere.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyProblem {
     /// The image could not be read.
@@ -250,12 +132,13 @@ impl From<Errno> for VerifyProblem {
 }
 
 /// Compares an image with a directory: names, kinds, modes, owners, times, sizes, device numbers,
-/// link targets, hard links, extended attributes and data. Holes are the same as zeros.
+/// link targets, hard links, extended attributes and data. Holes are the same as zeros. A part that
+/// cannot be read on either side is a difference, and the others are compared.
 ///
 /// # Errors
 ///
-/// If one of them cannot be read, or `cancel` is set; it is looked at before each name and each
-/// piece of data.
+/// If the root of one of them cannot be read, if the way back from a directory of the source is gone,
+/// or if `cancel` is set; it is looked at before each name and each piece of data.
 pub fn verify(
     image: &Image,
     source: &Path,
@@ -304,6 +187,42 @@ struct FilePair {
     trail: Arc<Trail>,
     /// The lowest offset at which a difference was found.
     differs_at: AtomicU64,
+    /// Counts the parts that could not be read.
+    parts_failed: AtomicU32,
+    /// The first of them, and why.
+    unread: Mutex<Option<(u64, VerifyProblem)>>,
+}
+
+/// A file is given up after so many parts that could not be read: an image of a few KiB can have
+/// files of 2^60 bytes, and so can a source that stores none of them.
+const PARTS_FAILED_MAX: u32 = 256;
+
+/// Tells why the walking thread hands over no more of a file.
+enum End {
+    Problem(VerifyProblem),
+    /// Too many of its parts cannot be read.
+    GivenUp,
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Problem(error.into())
+    }
+}
+
+impl FilePair {
+    /// Notes that a part could not be read.
+    fn leave_out(&self, offset: u64, problem: VerifyProblem) {
+        self.parts_failed.fetch_add(1, atomic::Ordering::Relaxed);
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if unread.as_ref().is_none_or(|(first, _)| offset < *first) {
+            *unread = Some((offset, problem));
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.parts_failed.load(atomic::Ordering::Relaxed) >= PARTS_FAILED_MAX
+    }
 }
 
 impl Run<'_> {
@@ -328,9 +247,15 @@ impl Run<'_> {
     }
 
     fn differ(&self, trail: &Trail, what: Mismatch) {
+        let is_unreadable = matches!(what, Mismatch::Unreadable { .. });
         self.count(|report| {
             report.difference_count += 1;
-            if report.differences.len() < self.options.differences_max {
+            report.unreadable_count += u64::from(is_unreadable);
+            let of_a_kind = match report.unreadable_count {
+                unreadable if is_unreadable => unreadable,
+                unreadable => report.difference_count - unreadable,
+            };
+            if of_a_kind <= self.options.differences_max as u64 {
                 report.differences.push(Difference {
                     path: trail.path(),
                     what,
@@ -348,6 +273,27 @@ impl Run<'_> {
         self.failed.store(true, atomic::Ordering::Relaxed);
     }
 
+    /// Returns what could be read, and tells of what could not.
+    fn told<T>(
+        &self,
+        trail: &Trail,
+        part: &'static str,
+        result: Result<T, impl Into<VerifyProblem>>,
+    ) -> Option<T> {
+        let told = |problem: VerifyProblem| self.leave_out(trail, part, problem);
+        result.map_err(Into::into).map_err(told).ok()
+    }
+
+    /// Tells of a part that cannot be read, and goes on, unless the caller wishes to stop.
+    fn leave_out(&self, trail: &Trail, part: &'static str, problem: VerifyProblem) {
+        let (side, why) = match problem {
+            VerifyProblem::Image(error) => (Side::Image, error.to_string()),
+            VerifyProblem::Source(error) => (Side::Source, error.to_string()),
+            VerifyProblem::Cancelled => return self.fail(trail, problem),
+        };
+        self.differ(trail, Mismatch::Unreadable { side, part, why });
+    }
+
     fn stopped(&self) -> bool {
         self.failed.load(atomic::Ordering::Relaxed)
     }
@@ -359,14 +305,19 @@ impl Run<'_> {
         }
     }
 
-    /// Takes parts until there are no more. After an error they are only let go of.
+    /// Takes parts until there are no more. Once the comparison has failed they are only let go of.
     fn work(&self, jobs: Receiver<Batch<FilePair>>) {
         let mut reader = PartReader::new(self.image);
         let mut buf = Vec::new();
         for Part { file, range } in jobs.into_iter().flatten() {
-            if !self.stopped() {
-                let compared = self.compare_part(&mut reader, &mut buf, &file, &range);
-                compared.unwrap_or_else(|problem| self.fail(&file.trail, problem));
+            if !self.stopped() && !file.is_given_up() {
+                match self.compare_part(&mut reader, &mut buf, &file, &range) {
+                    Ok(()) => {}
+                    Err(VerifyProblem::Cancelled) => {
+                        self.fail(&file.trail, VerifyProblem::Cancelled);
+                    }
+                    Err(problem) => file.leave_out(range.start, problem),
+                }
             }
             self.let_go(file);
         }
@@ -374,11 +325,16 @@ impl Run<'_> {
 
     /// Reports what was found in a file, if nobody else has it.
     fn let_go(&self, file: Arc<FilePair>) {
-        if let Some(file) = Arc::into_inner(file) {
-            match file.differs_at.into_inner() {
-                u64::MAX => {}
-                offset => self.differ(&file.trail, Mismatch::Data { offset }),
-            }
+        let Some(file) = Arc::into_inner(file) else {
+            return;
+        };
+        match file.differs_at.into_inner() {
+            u64::MAX => {}
+            offset => self.differ(&file.trail, Mismatch::Data { offset }),
+        }
+        let unread = file.unread.into_inner();
+        if let Some((_, problem)) = unread.unwrap_or_else(PoisonError::into_inner) {
+            self.leave_out(&file.trail, DATA, problem);
         }
     }
 
@@ -521,9 +477,9 @@ impl<'a> Walker<'a> {
         let inode = self.run.image.root()?;
         let stat = rustix::fs::fstat(self.descent.dir())?;
         let path = descriptor_path(self.descent.dir(), b"");
-        self.compare_attributes(root, &inode, &stat, &|| rustix_xattrs(&path, true))?;
-        let names = self.names(root, &inode)?;
-        self.levels.push(names.into_iter());
+        self.compare_attributes(root, &inode, &stat, &|| rustix_xattrs(&path, true));
+        let names = self.run.told(root, NAMES, self.names(root, &inode));
+        self.levels.push(names.unwrap_or_default().into_iter());
         Ok(())
     }
 
@@ -599,12 +555,15 @@ impl<'a> Walker<'a> {
                 return Ok(());
             }
         };
-        let inode = self.run.image.inode(nid)?;
         let dir = self.descent.dir();
-        let stat = rustix::fs::statat(dir, &*name.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = rustix::fs::statat(dir, &*name.name, AtFlags::SYMLINK_NOFOLLOW);
+        let inode = self.run.told(trail, INODE, self.run.image.inode(nid));
+        let (Some(inode), Some(stat)) = (inode, self.run.told(trail, INODE, stat)) else {
+            return Ok(());
+        };
         let path = descriptor_path(dir, &name.name);
         let xattrs = || rustix_xattrs(&path, false);
-        if !self.compare_attributes(trail, &inode, &stat, &xattrs)? {
+        if !self.compare_attributes(trail, &inode, &stat, &xattrs) {
             return Ok(());
         }
         let is_linked = inode.nlink > 1 || stat.st_nlink > 1;
@@ -612,7 +571,8 @@ impl<'a> Walker<'a> {
         if is_linked && self.compare_links(trail, inode.nid, identity(&stat)) {
             return Ok(());
         }
-        self.compare_content(trail, inode, &stat)
+        self.compare_content(trail, inode, &stat);
+        Ok(())
     }
 
     /// Compares what all kinds have, and says whether there is reason to compare the content.
@@ -622,7 +582,7 @@ impl<'a> Walker<'a> {
         inode: &Inode,
         stat: &Stat,
         xattrs: &dyn Fn() -> rustix::io::Result<Vec<Xattr>>,
-    ) -> Result<bool, VerifyProblem> {
+    ) -> bool {
         self.run.count(|report| report.names += 1);
         self.run.observer.compared_name();
         let differ = |what| self.run.differ(trail, what);
@@ -633,7 +593,7 @@ impl<'a> Walker<'a> {
                 image: inode.kind.name(),
                 source,
             });
-            return Ok(false);
+            return false;
         }
         let mode = (stat.st_mode & 0o7777) as u16;
         if mode != inode.perm && inode.kind != FileKind::Symlink {
@@ -659,8 +619,8 @@ impl<'a> Walker<'a> {
                 expected: pair(expected),
             });
         }
-        self.compare_xattrs(trail, inode, xattrs)?;
-        Ok(true)
+        self.compare_xattrs(trail, inode, xattrs);
+        true
     }
 
     fn compare_xattrs(
@@ -668,10 +628,10 @@ impl<'a> Walker<'a> {
         trail: &Trail,
         inode: &Inode,
         in_source: &dyn Fn() -> rustix::io::Result<Vec<Xattr>>,
-    ) -> Result<(), VerifyProblem> {
+    ) {
         let scope = self.run.options.xattrs;
         if scope == XattrScope::None {
-            return Ok(());
+            return;
         }
         let sorted = |xattrs: Vec<Xattr>| -> HashMap<Vec<u8>, Vec<u8>> {
             let all = xattrs
@@ -679,8 +639,13 @@ impl<'a> Walker<'a> {
                 .filter(|xattr| scope.contains(&xattr.name));
             all.map(|Xattr { name, value }| (name, value)).collect()
         };
-        let image = sorted(self.run.image.xattrs(inode)?);
-        let mut source = sorted(in_source()?);
+        let image = self
+            .run
+            .told(trail, ATTRIBUTES, self.run.image.xattrs(inode));
+        let source = self.run.told(trail, ATTRIBUTES, in_source());
+        let (Some(image), Some(mut source)) = (image.map(sorted), source.map(sorted)) else {
+            return;
+        };
         for (name, value) in image {
             let other = source.remove(&name);
             let name = ImageText(name);
@@ -695,7 +660,6 @@ impl<'a> Walker<'a> {
         for name in source.into_keys().map(ImageText) {
             self.run.differ(trail, Mismatch::XattrOnlyInSource { name });
         }
-        Ok(())
     }
 
     /// Names that lead to the same file on one side must do so on the other. Says whether both files
@@ -734,30 +698,25 @@ impl<'a> Walker<'a> {
         in_image.other == file && !Arc::ptr_eq(&in_image.trail, trail)
     }
 
-    fn compare_content(
-        &mut self,
-        trail: &Arc<Trail>,
-        inode: Inode,
-        stat: &Stat,
-    ) -> Result<(), VerifyProblem> {
+    fn compare_content(&mut self, trail: &Arc<Trail>, inode: Inode, stat: &Stat) {
         match inode.kind {
             FileKind::Regular => self.compare_file(trail, inode, stat),
-            FileKind::Directory => self.enter(trail, &inode),
-            FileKind::Symlink => self.compare_target(trail, &inode),
+            FileKind::Directory => {
+                let entered = self.enter(trail, &inode);
+                let _ = self.run.told(trail, NAMES, entered);
+            }
+            FileKind::Symlink => {
+                let compared = self.compare_target(trail, &inode);
+                let _ = self.run.told(trail, "target", compared);
+            }
             FileKind::CharDevice | FileKind::BlockDevice => {
                 self.compare_device(trail, inode.rdev, stat.st_rdev);
-                Ok(())
             }
-            FileKind::Fifo | FileKind::Socket => Ok(()),
+            FileKind::Fifo | FileKind::Socket => {}
         }
     }
 
-    fn compare_file(
-        &mut self,
-        trail: &Arc<Trail>,
-        inode: Inode,
-        stat: &Stat,
-    ) -> Result<(), VerifyProblem> {
+    fn compare_file(&mut self, trail: &Arc<Trail>, inode: Inode, stat: &Stat) {
         let size = stat.st_size as u64;
         if size != inode.size {
             self.run.differ(
@@ -767,35 +726,51 @@ impl<'a> Walker<'a> {
                     source: size,
                 },
             );
-            return Ok(());
+            return;
         }
         if size == 0 {
-            return Ok(());
+            return;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let source = rustix::fs::openat(self.descent.dir(), &*trail.name, flags, Mode::empty())?;
-        let differs_at = AtomicU64::new(u64::MAX);
+        let source = rustix::fs::openat(self.descent.dir(), &*trail.name, flags, Mode::empty());
+        if let Some(source) = self.run.told(trail, DATA, source) {
+            self.hand_over(trail, source, inode);
+        }
+    }
+
+    /// Has the workers compare a file.
+    fn hand_over(&mut self, trail: &Arc<Trail>, source: OwnedFd, inode: Inode) {
         let file = Arc::new(FilePair {
             source,
             inode,
             trail: trail.clone(),
-            differs_at,
+            differs_at: AtomicU64::new(u64::MAX),
+            parts_failed: AtomicU32::new(0),
+            unread: Mutex::default(),
         });
-        let go_on = || match self.run.stopped() {
-            true => Err(VerifyProblem::Cancelled),
-            false => self.run.check_cancel(),
+        let go_on = || match () {
+            () if self.run.stopped() => Err(End::Problem(VerifyProblem::Cancelled)),
+            () if file.is_given_up() => Err(End::GivenUp),
+            () => self.run.check_cancel().map_err(End::Problem),
         };
-        self.feeder
-            .file(self.run.image, &file.inode, &file, go_on)?;
+        let image = self.run.image;
+        match self.feeder.file(image, &file.inode, &file, go_on) {
+            Ok(()) | Err(End::GivenUp) => {}
+            Err(End::Problem(VerifyProblem::Cancelled)) => {
+                self.run.fail(trail, VerifyProblem::Cancelled);
+            }
+            // What a part says of itself comes first.
+            Err(End::Problem(problem)) => file.leave_out(u64::MAX, problem),
+        }
         self.run.let_go(file);
-        Ok(())
     }
 
+    /// Goes into a directory. Of one that can be opened but not listed, there is nothing to compare.
     fn enter(&mut self, trail: &Arc<Trail>, inode: &Inode) -> Result<(), VerifyProblem> {
         let dir = open_dir(self.descent.dir(), &trail.name)?;
         self.descent.enter(trail.clone(), dir)?;
-        let names = self.names(trail, inode)?;
-        self.levels.push(names.into_iter());
+        let names = self.run.told(trail, NAMES, self.names(trail, inode));
+        self.levels.push(names.unwrap_or_default().into_iter());
         Ok(())
     }
 

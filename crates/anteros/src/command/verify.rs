@@ -21,7 +21,9 @@ use crate::{interrupt, output, volume};
 /// Compare an image with the directory it was made of
 ///
 /// Names, kinds, modes, owners, times, sizes, device numbers, link targets, hard links, extended
-/// attributes and every byte of data. Exits with 1 if they differ.
+/// attributes and every byte of data. What cannot be read on either side, such as a broken extent or a
+/// file without permission, is told as a difference, and the rest is compared. Exits with 1 if they
+/// differ.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -184,6 +186,7 @@ pub struct Report {
     bytes: u64,
     differences: Vec<View>,
     difference_count: u64,
+    unreadable_count: u64,
 }
 
 #[derive(Serialize)]
@@ -206,6 +209,7 @@ impl Report {
                 })
                 .collect(),
             difference_count: report.difference_count,
+            unreadable_count: report.unreadable_count,
         }
     }
 }
@@ -239,9 +243,12 @@ pub fn print(
     }
     if !quiet {
         let (names, bytes) = (output::count(report.names), output::bytes(report.bytes));
-        let result = match report.difference_count {
-            0 => "the same as".into(),
-            count => format!("{} differences from", output::count(count)),
+        let differences = output::count(report.difference_count);
+        let unreadable = output::count(report.unreadable_count);
+        let result = match (report.difference_count, report.unreadable_count) {
+            (0, _) => "the same as".into(),
+            (_, 0) => format!("{differences} differences from"),
+            _ => format!("{differences} differences ({unreadable} of what cannot be read) from"),
         };
         writeln!(
             out,

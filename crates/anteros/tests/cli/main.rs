@@ -50,6 +50,7 @@ mod trees;
 mod unmounting;
 mod unreadable;
 mod unreadable_log;
+mod verify;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
