@@ -176,6 +176,30 @@ impl Tree {
         }
     }
 
+    /// Files that have much in common: whole ones, ends, beginnings, and pieces in between; also by hard links and holes.
+    pub fn add_copies(&self) {
+        let text = words(1, 300_000);
+        self.write("copies/text", &text);
+        self.write("copies/text-again", &text);
+        self.write("copies/most-of-text", &text[10_000..290_000]);
+        self.write(
+            "copies/text-and-more",
+            &[&text[..], &words(2, 3000)].concat(),
+        );
+        for copy in 0..3 {
+            self.write(format!("copies/small-{copy}"), &words(3, 2000));
+            self.write(format!("copies/noise-{copy}"), &noise(4, 50_000));
+            let own = mixed(copy, 70_000 + copy as usize);
+            self.write(
+                format!("copies/end-{copy}"),
+                &[&own[..], &text[..90_000]].concat(),
+            );
+        }
+        self.write("copies/many", &words(5, 20_000).repeat(10));
+        fs::hard_link(self.at("copies/small-0"), self.at("copies/linked")).unwrap();
+        self.sparse("copies/sparse", 900_000, &[(300_000, 20_000)]);
+    }
+
     fn add_links(&self) {
         self.write("links/file", b"has three names\n");
         fs::hard_link(self.at("links/file"), self.at("links/second-name")).unwrap();

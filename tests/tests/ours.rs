@@ -38,6 +38,10 @@ const ATOMS: &[Atom] = &[
     ("index", "legacy index", |o| {
         compression(o).legacy_index = true
     }),
+    ("tail", "inline tails", |o| {
+        compression(o);
+        o.inline_tails = true;
+    }),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
         compression(o).window_bytes = 64 << 10
@@ -141,8 +145,8 @@ const SIZES: [usize; 20] = [
     8193, 12_345, 70_000,
 ];
 
-#[test]
-fn every_size_in_every_form() {
+/// Files of all these sizes and of three kinds, and some of all lengths.
+fn sizes() -> Tree {
     let tree = Tree::new();
     for size in SIZES {
         tree.write(format!("words-{size}"), &words(1, size));
@@ -153,6 +157,12 @@ fn every_size_in_every_form() {
         let size = usize::from_le_bytes(noise(seed, 8).try_into().unwrap()) % 600_000;
         tree.write(format!("mixed-{seed}"), &mixed(seed, size));
     }
+    tree
+}
+
+#[test]
+fn every_size_in_every_form() {
+    let tree = sizes();
     let mut all = Vec::new();
     for block_bits in 9..=12 {
         for inline_data in [false, true] {
@@ -172,6 +182,25 @@ fn every_size_in_every_form() {
         }
     }
     judge_all("every size in every form", tree.path(), &all);
+}
+
+/// All that makes an image smaller, together, in small segments and large ones.
+#[test]
+fn every_way_to_pack_with_every_other() {
+    let tree = sizes();
+    tree.add_copies();
+    let mut all = Vec::new();
+    for case in 0..32 {
+        let has = |bit: u32| case >> bit & 1 == 1;
+        let mut form = options(&[]);
+        form.inline_tails = has(0);
+        form.block_bits = if has(1) { 12 } else { 9 };
+        pcluster(&mut form, if has(2) { 64 << 10 } else { 1 });
+        compression(&mut form).legacy_index = has(3);
+        compression(&mut form).segment_bytes = if has(4) { 128 << 10 } else { 4 << 20 };
+        all.push((format!("{form:?}"), form));
+    }
+    judge_all("every way to pack", tree.path(), &all);
 }
 
 fn judge_all(what: &str, tree: &Path, all: &[(String, Options)]) {

@@ -16,7 +16,7 @@ use crate::options::Compression;
 pub(crate) struct Extent {
     /// Bytes of the file.
     pub len: u32,
-    /// Blocks of the image.
+    /// Blocks of the image; none if it lies elsewhere.
     pub blocks: u16,
     /// Tells whether it is stored as it is.
     pub plain: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Extent {
 
 /// The compressor of one thread.
 pub(crate) struct Compressor {
-    encoder: Lz4Encoder,
+    pub(crate) encoder: Lz4Encoder,
     pcluster_bytes: usize,
     window_bytes: usize,
     block_bytes: usize,
@@ -43,6 +43,11 @@ impl Compressor {
             window_bytes: compression.window_bytes.min(EXTENT_BYTES_MAX as u32) as usize,
             block_bytes: block_bytes as usize,
         }
+    }
+
+    /// Bytes of a block.
+    pub const fn block_bytes(&self) -> usize {
+        self.block_bytes
     }
 
     /// Compresses a segment: appends its blocks to `out`, and its extents.

@@ -11,12 +11,14 @@
 use std::sync::atomic::AtomicBool;
 
 use anteros_core::FileKind;
+use anteros_format::SLOT_BYTES;
 
 use crate::compress::{Compressor, Extent};
 use crate::ordered::{Ordered, with_workers};
 use crate::output::{Checkpoint, Output};
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
+use crate::tail::Tail;
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Observer, Options, Progress};
 
@@ -39,6 +41,7 @@ pub(crate) enum Stored {
     Compressed {
         first_block: u32,
         extents: Vec<Extent>,
+        tail: Tail,
     },
     /// In chunks, those with data one behind the other.
     Chunked { first_block: u32 },
@@ -70,6 +73,7 @@ struct PackedPiece {
     len: usize,
     /// `None` if it is not compressed after all.
     extents: Option<Vec<Extent>>,
+    tail: Tail,
 }
 
 struct PackedBatch {
@@ -199,13 +203,31 @@ impl Job<'_> {
         }
     }
 
+    /// Returns whether a file lies behind its inode as it is, and nowhere else.
+    pub fn is_inline(&self, id: NodeId, stored: &Stored) -> bool {
+        matches!(stored, Stored::Flat { inline, .. } if *inline == self.tree.node(id).size)
+    }
+
+    /// A compressor, where there is compression.
+    pub fn compressor(&self) -> Compressor {
+        let compression = self.options.compression.as_ref();
+        let compression = compression.expect("only compressed files have a use for one");
+        Compressor::new(compression, self.options.block_bytes())
+    }
+
     /// Returns whether the compressed form of a file saves enough.
-    fn is_worth_it(&self, id: NodeId, extents: &[Extent]) -> bool {
+    fn is_worth_it(&self, id: NodeId, extents: &[Extent], tail: Tail) -> bool {
         let node = self.tree.node(id);
         let block_bytes = u64::from(self.options.block_bytes());
         let blocks: u64 = extents.iter().map(|e| u64::from(e.blocks)).sum();
-        let compressed = blocks * block_bytes + self.plan.index_bytes(id, node);
-        let flat = self.plan.flat_bytes(id, node);
+        let mut compressed = blocks * block_bytes + self.plan.index_bytes(id, node);
+        let mut flat = self.plan.flat_bytes(id, node);
+        if tail != Tail::Blocks {
+            // Inodes begin at slots, and what is behind one in its last slot costs nothing.
+            let head = self.plan.head_bytes(id);
+            compressed = (head + compressed + tail.inline_bytes()).next_multiple_of(SLOT_BYTES);
+            flat = (head + flat).next_multiple_of(SLOT_BYTES);
+        }
         let gain = self.options.compression.map_or(0, |c| c.min_gain_percent);
         let enough = u128::from(flat) * u128::from(100 - gain) / 100;
         compressed < flat && u128::from(compressed) <= enough
@@ -222,9 +244,7 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(job: &'a Job<'a>) -> Self {
-        let block_bytes = job.options.block_bytes();
-        let compression = job.options.compression.as_ref();
-        let compressor = compression.map(|c| Compressor::new(c, block_bytes));
+        let compressor = job.options.compression.map(|_| job.compressor());
         Self {
             job,
             compressor,
@@ -236,18 +256,24 @@ impl<'a> Worker<'a> {
         let mut bytes = Vec::new();
         let packed = pieces.into_iter().map(|piece| {
             let start = bytes.len();
-            let extents = self.piece(&piece, &mut bytes)?;
+            let compressed = self.piece(&piece, &mut bytes)?;
+            let (extents, tail) = compressed.unzip();
             Ok(PackedPiece {
                 piece,
                 len: bytes.len() - start,
                 extents,
+                tail: tail.unwrap_or_default(),
             })
         });
         let pieces = packed.collect::<Result<_, Error>>()?;
         Ok(PackedBatch { bytes, pieces })
     }
 
-    fn piece(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<Option<Vec<Extent>>, Error> {
+    fn piece(
+        &mut self,
+        piece: &Piece,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<(Vec<Extent>, Tail)>, Error> {
         let job = self.job;
         if job.cancel.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Cancelled);
@@ -270,14 +296,21 @@ impl<'a> Worker<'a> {
         compressor
             .segment(&self.input, out, &mut extents, job.cancel)
             .map_err(|_| Error::Cancelled)?;
-        let is_whole = piece.len == job.tree.node(piece.node).size;
-        if is_whole && !job.is_worth_it(piece.node, &extents) {
+        let node = job.tree.node(piece.node);
+        let tail = match piece.is_last {
+            true => {
+                let room = job.plan.tail_room(piece.node, node) as usize;
+                compressor.move_inline(&self.input, room, out, &mut extents)
+            }
+            false => Tail::Blocks,
+        };
+        if piece.len == node.size && !job.is_worth_it(piece.node, &extents, tail) {
             out.truncate(start);
             out.extend_from_slice(&self.input[..job.flat_end(piece.node) as usize]);
             job.pad(out);
             return Ok(None);
         }
-        Ok(Some(extents))
+        Ok(Some((extents, tail)))
     }
 }
 
@@ -296,6 +329,7 @@ struct Growing {
     node: NodeId,
     start: Checkpoint,
     extents: Vec<Extent>,
+    tail: Tail,
 }
 
 /// The one thread that writes.
@@ -360,16 +394,21 @@ impl Writer<'_> {
                 node,
                 start,
                 extents: Vec::new(),
+                tail: Tail::Blocks,
             });
         }
         let first_block = self.output.block()?;
         self.output.write(bytes)?;
         match (packed.extents, &mut self.growing) {
-            (Some(extents), Some(growing)) if in_segments => growing.extents.extend(extents),
+            (Some(extents), Some(growing)) if in_segments => {
+                growing.extents.extend(extents);
+                growing.tail = packed.tail;
+            }
             (Some(extents), _) => {
                 self.stored[node as usize] = Stored::Compressed {
                     first_block,
                     extents,
+                    tail: packed.tail,
                 }
             }
             (None, _) => self.raw(node, first_block),
@@ -378,7 +417,10 @@ impl Writer<'_> {
             let growing = self.growing.take().expect("begun with the first segment");
             self.grown(growing)?;
         }
-        self.count(node, len, is_last);
+        // What lies behind the inode as a whole counts when that is written.
+        if !self.job.is_inline(node, &self.stored[node as usize]) {
+            self.count(node, len, is_last);
+        }
         Ok(())
     }
 
@@ -414,15 +456,17 @@ impl Writer<'_> {
             node,
             start,
             extents,
+            tail,
         } = growing;
         let first_block = self.output.block_at(&start)?;
         let all_plain = extents.iter().all(|extent| extent.plain);
-        self.stored[node as usize] = if self.job.is_worth_it(node, &extents) {
+        self.stored[node as usize] = if self.job.is_worth_it(node, &extents, tail) {
             Stored::Compressed {
                 first_block,
                 extents,
+                tail,
             }
-        } else if all_plain {
+        } else if all_plain && tail == Tail::Blocks {
             // Block by block, as it is: what has been written is its flat form already.
             Stored::Flat {
                 first_block,

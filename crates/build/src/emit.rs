@@ -18,6 +18,7 @@ use crate::layout::Layout;
 use crate::ordered::{Ordered, with_workers};
 use crate::output::Output;
 use crate::plan::Intent;
+use crate::tail::{Tail, Tails};
 use crate::tree::NodeId;
 use crate::{Error, Observer, Options, Progress, UuidChoice, directory};
 
@@ -92,7 +93,10 @@ impl Emitter<'_> {
     ) -> Result<(), Error> {
         let options = self.job.options;
         let cost = BATCH_INODES as u64 * u64::from(options.block_bytes());
-        let new_worker = || |ids: Vec<NodeId>| self.records(&ids);
+        let new_worker = || {
+            let mut tails = Tails::new(self.job);
+            move |ids: Vec<NodeId>| self.records(&ids, &mut tails)
+        };
         with_workers(
             options.workers,
             options.memory_bytes,
@@ -128,7 +132,7 @@ impl Emitter<'_> {
     }
 
     /// The bytes from the start of the first of some inodes to the end of the last one.
-    fn records(&self, ids: &[NodeId]) -> Result<Records, Error> {
+    fn records(&self, ids: &[NodeId], tails: &mut Tails<'_>) -> Result<Records, Error> {
         let start_of = |id: NodeId| self.layout.inodes[id as usize];
         let start = start_of(ids[0]);
         let mut bytes = Vec::new();
@@ -138,7 +142,7 @@ impl Emitter<'_> {
                 return Err(Error::Cancelled);
             }
             bytes.resize((start_of(id) - start) as usize, 0);
-            self.record(id, &mut bytes)?;
+            self.record(id, tails, &mut bytes)?;
             let node = self.job.tree.node(id);
             if node.kind == FileKind::Regular && !self.has_blocks(id) {
                 files += 1;
@@ -164,7 +168,7 @@ impl Emitter<'_> {
     }
 
     /// Appends an inode with all that lies behind it.
-    fn record(&self, id: NodeId, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn record(&self, id: NodeId, tails: &mut Tails<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         let Job {
             tree,
             plan,
@@ -181,11 +185,16 @@ impl Emitter<'_> {
                 Stored::Compressed {
                     first_block,
                     extents,
+                    tail,
                 },
                 _,
             ) => {
-                plan.index.encode(extents, *first_block, node.size, out);
-                Ok(())
+                plan.index
+                    .encode(extents, *first_block, *tail, node.size, out);
+                match (tail, extents.last()) {
+                    (Tail::Inline(bytes), Some(last)) => tails.append(id, last, *bytes, out),
+                    _ => Ok(()),
+                }
             }
             (Stored::Chunked { first_block }, Intent::Chunks(chunked)) => {
                 chunked.encode(node.size, *first_block, options.block_bits, out);
@@ -349,6 +358,16 @@ impl Emitter<'_> {
             is_compressed && options.big_pclusters(),
         );
         incompat.set(Incompat::CHUNKED_FILE, self.stored.iter().any(is_chunked));
+        let has_tail = |stored: &Stored| {
+            matches!(
+                stored,
+                Stored::Compressed {
+                    tail: Tail::Inline(_),
+                    ..
+                }
+            )
+        };
+        incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
         incompat
     }
 

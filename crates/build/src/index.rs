@@ -4,12 +4,14 @@ use anteros_core::Algorithm;
 use anteros_format::inode::DataLayout;
 use anteros_format::lcluster::{CompactLayout, FULL_BYTES, HeadKind, Lcluster};
 use anteros_format::zmap::{
-    ADVISE_BIG_PCLUSTER_1, ADVISE_BIG_PCLUSTER_2, ADVISE_COMPACTED_2B, HEADER_BYTES, RawMapHeader,
+    ADVISE_BIG_PCLUSTER_1, ADVISE_BIG_PCLUSTER_2, ADVISE_COMPACTED_2B, ADVISE_INLINE_PCLUSTER,
+    HEADER_BYTES, RawMapHeader,
 };
 use zerocopy::IntoBytes;
 
 use crate::Options;
 use crate::compress::Extent;
+use crate::tail::Tail;
 
 /// Largest logical cluster, as a shift, whose entries fit into packs of 4 bytes an entry.
 const COMPACT_BITS_MAX: u8 = 14;
@@ -57,10 +59,17 @@ impl IndexKind {
     }
 
     /// Appends the index to `out`, which ends with inode and xattrs and begins at a multiple of 32.
-    pub fn encode(self, extents: &[Extent], first_block: u32, size: u64, out: &mut Vec<u8>) {
+    pub fn encode(
+        self,
+        extents: &[Extent],
+        first_block: u32,
+        tail: Tail,
+        size: u64,
+        out: &mut Vec<u8>,
+    ) {
         let header = out.len().next_multiple_of(8);
         out.resize(header, 0);
-        out.extend_from_slice(self.header().as_bytes());
+        out.extend_from_slice(self.header(tail).as_bytes());
         let entries = self.entries(extents, first_block, size);
         if self.compact {
             let packs = self.packs(header as u64, entries.len() as u64);
@@ -73,7 +82,7 @@ impl IndexKind {
         }
     }
 
-    fn header(self) -> RawMapHeader {
+    fn header(self, tail: Tail) -> RawMapHeader {
         let big = match self.big {
             true => ADVISE_BIG_PCLUSTER_1 | ADVISE_BIG_PCLUSTER_2,
             false => 0,
@@ -83,9 +92,13 @@ impl IndexKind {
         } else {
             0
         };
+        let (where_tail, low) = match tail {
+            Tail::Blocks => (0, 0),
+            Tail::Inline(bytes) => (ADVISE_INLINE_PCLUSTER, u32::from(bytes) << 16),
+        };
         RawMapHeader {
-            h_fragmentoff: 0.into(),
-            h_advise: (big | two).into(),
+            h_fragmentoff: low.into(),
+            h_advise: (big | two | where_tail).into(),
             h_algorithmtype: Algorithm::Lz4 as u8,
             h_clusterbits: 0,
         }
@@ -114,8 +127,10 @@ impl IndexKind {
             let end = start + u64::from(extent.len);
             debug_assert_eq!(entries.len() as u64, start >> self.block_bits);
             entries.push(self.head(start, block, extent.plain));
-            self.push_nonheads(&mut entries, end, extent.blocks);
-            block += u32::from(extent.blocks);
+            // Readers of packed entries add up blocks, also those of a tail that has none.
+            let blocks = extent.blocks.max(1);
+            self.push_nonheads(&mut entries, end, blocks);
+            block += u32::from(blocks);
             start = end;
         }
         if entries.len() < total {
@@ -178,7 +193,13 @@ mod tests {
                 for head in [32, 64, 48, 68] {
                     let kind = kind(compact, false);
                     let mut out = vec![0; head];
-                    kind.encode(&[extent(size, 1, false)], 9, size.into(), &mut out);
+                    kind.encode(
+                        &[extent(size, 1, false)],
+                        9,
+                        Tail::Blocks,
+                        size.into(),
+                        &mut out,
+                    );
                     let foretold = head as u64 + kind.bytes(head as u64, size.into());
                     assert_eq!(out.len() as u64, foretold);
                 }

@@ -101,7 +101,10 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
     let head = plan.head_bytes(id);
     match (stored, &plan.node(id).intent) {
         (Stored::Flat { inline, .. }, _) => (head + inline, *inline > 0),
-        (Stored::Compressed { .. }, _) => (head + plan.index_bytes(id, node), false),
+        (Stored::Compressed { tail, .. }, _) => {
+            let inline = tail.inline_bytes();
+            (head + plan.index_bytes(id, node) + inline, inline > 0)
+        }
         (Stored::Chunked { .. }, Intent::Chunks(chunked)) => {
             (head + chunked.table_bytes(node.size), false)
         }

@@ -11,6 +11,7 @@
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
+//! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory` | the bytes of the metadata |
 //! | `output` | the image file, complete or not there |
@@ -39,6 +40,7 @@ mod plan;
 mod scan;
 mod source;
 mod sparse;
+mod tail;
 mod tree;
 mod xattr;
 

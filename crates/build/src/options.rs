@@ -30,6 +30,8 @@ pub struct Options {
     pub compression: Option<Compression>,
     /// Tells whether the last part of a regular file may lie behind its inode.
     pub inline_data: bool,
+    /// Tells whether the last extent of a compressed file may lie behind its inode, if it takes less than a block.
+    pub inline_tails: bool,
     /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
@@ -88,6 +90,7 @@ impl Default for Options {
             block_bits: 12,
             compression: None,
             inline_data: true,
+            inline_tails: false,
             holes: Holes::Auto,
             chunk_bytes: None,
             inode_form: InodeForm::Auto,

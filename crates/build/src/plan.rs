@@ -46,6 +46,7 @@ pub(crate) struct Plan {
     pub index: IndexKind,
     block_bytes: u64,
     inline_data: bool,
+    inline_tails: bool,
 }
 
 impl Plan {
@@ -62,6 +63,7 @@ impl Plan {
             index: IndexKind::new(options),
             block_bytes: options.block_bytes().into(),
             inline_data: options.inline_data,
+            inline_tails: options.inline_tails,
         };
         for id in tree.ids() {
             let node = NodePlan {
@@ -105,6 +107,19 @@ impl Plan {
     pub fn flat_bytes(&self, id: NodeId, node: &Node) -> u64 {
         let inline = self.inline_bytes(id, node);
         (node.size - inline).next_multiple_of(self.block_bytes) + inline
+    }
+
+    /// Returns how many bytes the last extent of a compressed inode may have behind the index, in one block with all of
+    /// the inode; 0 if it must lie elsewhere.
+    pub fn tail_room(&self, id: NodeId, node: &Node) -> u64 {
+        let before = self.head_bytes(id) + self.index_bytes(id, node);
+        match self.inline_tails {
+            true => self
+                .block_bytes
+                .saturating_sub(before)
+                .min(self.block_bytes - 1),
+            false => 0,
+        }
     }
 
     /// Returns what a compressed inode takes beyond its blocks.
@@ -168,8 +183,15 @@ fn intent(source: &Source, tree: &Tree, id: NodeId, options: &Options) -> Result
     if node.size == 0 {
         return Ok(Intent::Nothing);
     }
-    if node.kind != FileKind::Regular || node.size <= options.block_bytes().into() {
+    if node.kind != FileKind::Regular {
         return Ok(Intent::Flat);
+    }
+    if node.size <= options.block_bytes().into() {
+        // A block cannot become shorter, only what has no block of its own can.
+        return Ok(match options.compression {
+            Some(_) if options.inline_tails => Intent::Compress,
+            _ => Intent::Flat,
+        });
     }
     if let Some(sparse) = sparse(source, tree, id, options)? {
         return Ok(sparse);

@@ -74,6 +74,10 @@ fn the_same_bytes_however_it_is_built() {
         },
         lz4(64 << 10),
         lz4(4 << 20),
+        Options {
+            inline_tails: true,
+            ..lz4(64 << 10)
+        },
     ] {
         let mut expected: Option<Vec<u8>> = None;
         for seed in 1..=3 {
@@ -137,6 +141,10 @@ fn the_superblock_says_what_is_used_and_no_more() {
         compression: Some(Compression::new(Effort::Fast)),
         ..Options::default()
     };
+    let tails = Options {
+        inline_tails: true,
+        ..small.clone()
+    };
     let chunks = Options {
         chunk_bytes: Some(4096),
         ..Options::default()
@@ -150,6 +158,7 @@ fn the_superblock_says_what_is_used_and_no_more() {
         (Options::default(), Incompat::empty()),
         (small, Incompat::ZERO_PADDING),
         (lz4(1 << 20), Incompat::ZERO_PADDING | Incompat::COMPR_CFGS),
+        (tails, Incompat::ZERO_PADDING | Incompat::ZTAILPACKING),
         (chunks, Incompat::CHUNKED_FILE),
         (labelled, Incompat::empty()),
     ] {

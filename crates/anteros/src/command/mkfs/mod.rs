@@ -48,7 +48,8 @@ pub struct Args {
     #[arg(short = 'b', long = "block-size", value_name = "BYTES", value_parser = options::block_bits)]
     block_bits: Option<u8>,
 
-    /// Extended options, separated by commas: legacy-compress, ^inline_data, force-inode-compact,
+    /// Extended options, separated by commas: legacy-compress, ztailpacking (the end of a
+    /// compressed file lies behind its inode where it fits there), ^inline_data, force-inode-compact,
     /// force-inode-extended, force-inode-blockmap, nosbcrc, ^xattr-name-filter
     #[arg(
         short = 'E',

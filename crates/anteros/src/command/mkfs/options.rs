@@ -22,8 +22,7 @@ const EFFORT: Effort = Effort::High(9);
 pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
 
 /// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 9] = [
-    "ztailpacking",
+pub const EXTENDED_ONLY_READ: [&str; 8] = [
     "fragments",
     "all-fragments",
     "dedupe",
@@ -73,6 +72,7 @@ impl FromStr for Compressor {
 pub enum Extended {
     LegacyCompress(bool),
     InlineData(bool),
+    InlineTails(bool),
     InodeForm(InodeForm),
     /// Chunks are always stored so; for mkfs.erofs' sake.
     BlockMap,
@@ -89,6 +89,8 @@ impl FromStr for Extended {
             "^legacy-compress" | "^legacy_compress" => Self::LegacyCompress(false),
             "inline_data" => Self::InlineData(true),
             "^inline_data" | "noinline_data" => Self::InlineData(false),
+            "ztailpacking" => Self::InlineTails(true),
+            "^ztailpacking" => Self::InlineTails(false),
             "force-inode-compact" => Self::InodeForm(InodeForm::Compact),
             "force-inode-extended" => Self::InodeForm(InodeForm::Extended),
             "force-inode-blockmap" => Self::BlockMap,
@@ -276,6 +278,7 @@ fn apply(option: Extended, options: &mut Options) {
     match option {
         Extended::LegacyCompress(_) | Extended::BlockMap => {}
         Extended::InlineData(on) => options.inline_data = on,
+        Extended::InlineTails(on) => options.inline_tails = on,
         Extended::InodeForm(form) => options.inode_form = form,
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
