@@ -1,12 +1,14 @@
 //! From a logical block of a file to the pointer that says where it lies.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::ops::Range;
 
 use anteros_core::{FsError, FsResult};
 
 use crate::layout::Block;
 use crate::layout::node::{
-    self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path,
+    self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path, Step,
 };
 use crate::layout::pointer::Pointer;
 use crate::medium::vanished;
@@ -23,26 +25,24 @@ enum Leaf {
     Absent(u32),
 }
 
-/// Logical blocks below a node so many levels above the pointers.
-const SPANS: [u32; 3] = [
-    DIRECT_POINTERS,
-    DIRECT_POINTERS * INDIRECT_NIDS,
-    DIRECT_POINTERS * INDIRECT_NIDS * INDIRECT_NIDS,
-];
+/// Logical blocks below a node so many levels above the pointers; there are no more than two.
+const fn span(level: usize) -> u32 {
+    match level {
+        0 => DIRECT_POINTERS,
+        1 => DIRECT_POINTERS * INDIRECT_NIDS,
+        _ => DIRECT_POINTERS * INDIRECT_NIDS * INDIRECT_NIDS,
+    }
+}
 
 /// The five subtrees of an inode: how many levels they have, the first logical block, the place of the node.
 const ROOTS: [(usize, u32, u32); 5] = [
     (0, INODE_POINTERS, 1),
-    (0, INODE_POINTERS + SPANS[0], 2),
-    (1, INODE_POINTERS + 2 * SPANS[0], 3),
-    (
-        1,
-        INODE_POINTERS + 2 * SPANS[0] + SPANS[1],
-        4 + INDIRECT_NIDS,
-    ),
+    (0, INODE_POINTERS + span(0), 2),
+    (1, INODE_POINTERS + 2 * span(0), 3),
+    (1, INODE_POINTERS + 2 * span(0) + span(1), 4 + INDIRECT_NIDS),
     (
         2,
-        INODE_POINTERS + 2 * SPANS[0] + 2 * SPANS[1],
+        INODE_POINTERS + 2 * span(0) + 2 * span(1),
         5 + 2 * INDIRECT_NIDS,
     ),
 ];
@@ -67,16 +67,20 @@ pub(crate) struct Subtree {
 }
 
 impl Subtree {
-    /// The five of an inode, of those that are there.
-    pub(crate) fn of(nids: [u32; 5]) -> impl Iterator<Item = Self> {
+    /// The five of an inode, with the number 0 where there is none.
+    fn all(nids: [u32; 5]) -> impl Iterator<Item = Self> {
         let subtrees = ROOTS.into_iter().zip(nids);
-        let subtrees = subtrees.map(|((level, first, position), nid)| Self {
+        subtrees.map(|((level, first, position), nid)| Self {
             nid,
             level,
             position,
             first,
-        });
-        subtrees.filter(|subtree| subtree.nid != 0)
+        })
+    }
+
+    /// The five of an inode, of those that are there.
+    pub(crate) fn of(nids: [u32; 5]) -> impl Iterator<Item = Self> {
+        Self::all(nids).filter(|subtree| subtree.nid != 0)
     }
 
     /// Those one level below, of an indirect node.
@@ -87,7 +91,7 @@ impl Subtree {
     }
 
     fn end(&self) -> u32 {
-        self.first + SPANS[self.level]
+        self.first + span(self.level)
     }
 
     fn child(&self, nid: u32, index: u32) -> Self {
@@ -97,7 +101,7 @@ impl Subtree {
             nid,
             level,
             position: self.position + 1 + index * nodes_below,
-            first: self.first + index * SPANS[level],
+            first: self.first + index * span(level),
         }
     }
 
@@ -106,7 +110,7 @@ impl Subtree {
         let unit = if self.level == 0 {
             1
         } else {
-            SPANS[self.level - 1]
+            span(self.level - 1)
         };
         let start = range.start.saturating_sub(self.first) / unit;
         let end = (range.end.min(self.end()) - self.first).div_ceil(unit);
@@ -119,23 +123,37 @@ impl State {
         Path::to(lblk).ok_or(FsError::TooLarge)
     }
 
+    /// The subtree of an inode that a way leads into, by its number among the five.
+    fn root(&mut self, ino: u32, root: u8) -> FsResult<Subtree> {
+        let nids = self.live(ino)?.inode().nids;
+        let mut subtrees = Subtree::all(nids);
+        subtrees.nth(root.into()).ok_or_else(vanished)
+    }
+
+    /// Names the node of one of the five subtrees of an inode; 0 for none.
+    fn set_root(&mut self, ino: u32, root: usize, nid: u32) -> FsResult<()> {
+        let nids = &mut self.live(ino)?.inode_mut().nids;
+        *nids.get_mut(root).ok_or_else(vanished)? = nid;
+        Ok(())
+    }
+
     fn leaf(&mut self, ino: u32, path: &Path) -> FsResult<Leaf> {
         let Some(root) = path.root else {
             return Ok(Leaf::Inode);
         };
-        let mut nid = self.live(ino)?.inode().nids[usize::from(root)];
-        let depth = usize::from(path.depth);
-        for step in 0..depth {
-            let level = depth - 1 - step;
+        let root = self.root(ino, root)?;
+        let mut nid = root.nid;
+        for step in path.steps() {
             if nid == 0 {
-                let first = path.first - (path.first - ROOTS[usize::from(root)].1) % SPANS[level];
-                return Ok(Leaf::Absent(first + SPANS[level]));
+                let span = span(step.level);
+                let first = path.first - (path.first - root.first) % span;
+                return Ok(Leaf::Absent(first + span));
             }
-            let node = self.node(ino, nid, kind_of(level), path.positions[step])?;
-            if level == 0 {
+            let node = self.node(ino, nid, kind_of(step.level), step.position)?;
+            if step.level == 0 {
                 return Ok(Leaf::Direct(nid));
             }
-            nid = node::nid(node.block(), path.indexes[step]);
+            nid = node::nid(node.block(), step.index);
         }
         Err(vanished())
     }
@@ -151,28 +169,32 @@ impl State {
 
     /// As [`leaf`](Self::leaf); the nodes on the way are made if they are not there.
     fn make_leaf(&mut self, ino: u32, path: &Path) -> FsResult<Leaf> {
-        let Some(root) = path.root else {
+        let mut steps = path.steps();
+        let (Some(root), Some(mut above)) = (path.root, steps.next()) else {
             return Ok(Leaf::Inode);
         };
-        let depth = usize::from(path.depth);
-        let mut nid = self.live(ino)?.inode().nids[usize::from(root)];
+        let mut nid = self.root(ino, root)?.nid;
         if nid == 0 {
-            nid = self.new_node(ino, kind_of(depth - 1), path.positions[0])?;
-            self.live(ino)?.inode_mut().nids[usize::from(root)] = nid;
+            nid = self.new_node(ino, kind_of(above.level), above.position)?;
+            self.set_root(ino, root.into(), nid)?;
         }
-        for step in 0..depth - 1 {
-            let level = depth - 1 - step;
-            let index = path.indexes[step];
-            let parent = self.node(ino, nid, kind_of(level), path.positions[step])?;
-            let mut child = node::nid(parent.block(), index);
+        for step in steps {
+            let parent = self.node(ino, nid, kind_of(above.level), above.position)?;
+            let mut child = node::nid(parent.block(), above.index);
             if child == 0 {
-                child = self.new_node(ino, kind_of(level - 1), path.positions[step + 1])?;
-                let parent = self.node(ino, nid, kind_of(level), path.positions[step])?;
-                node::set_nid(parent.block_mut(), index, child);
+                child = self.new_node(ino, kind_of(step.level), step.position)?;
+                let parent = self.node(ino, nid, kind_of(above.level), above.position)?;
+                node::set_nid(parent.block_mut(), above.index, child);
             }
             nid = child;
+            above = step;
         }
         Ok(Leaf::Direct(nid))
+    }
+
+    /// The direct node at the end of a way.
+    fn last(path: &Path) -> FsResult<Step> {
+        path.steps().next_back().ok_or_else(vanished)
     }
 
     fn raw_pointer(&mut self, ino: u32, leaf: Leaf, path: &Path, index: u16) -> FsResult<u64> {
@@ -183,7 +205,7 @@ impl State {
                 index,
             )),
             Leaf::Direct(nid) => {
-                let position = path.positions[usize::from(path.depth) - 1];
+                let position = Self::last(path)?.position;
                 let node = self.node(ino, nid, NodeKind::Direct, position)?;
                 Ok(node::pointer(node.block(), NodeKind::Direct, index))
             }
@@ -269,7 +291,7 @@ impl State {
         while at < range.end {
             let path = Self::path(at)?;
             if let Leaf::Direct(nid) = self.make_leaf(ino, &path)? {
-                let position = path.positions[usize::from(path.depth) - 1];
+                let position = Self::last(&path)?.position;
                 self.node(ino, nid, NodeKind::Direct, position)?.soil();
             }
             at = path.first + path.count;
@@ -338,7 +360,7 @@ impl State {
     ) -> FsResult<Vec<Pointer>> {
         let (kind, nid, block) = match leaf {
             Leaf::Direct(nid) => {
-                let position = path.positions[usize::from(path.depth) - 1];
+                let position = Self::last(path)?.position;
                 let node = self.node(ino, nid, NodeKind::Direct, position)?;
                 (NodeKind::Direct, nid, node.block_mut())
             }
@@ -393,15 +415,9 @@ impl State {
                 self.release(ino, index, pointer)?;
             }
         }
-        for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
-            let subtree = Subtree {
-                nid: nids[which],
-                level,
-                position,
-                first,
-            };
+        for (root, subtree) in Subtree::all(nids).enumerate() {
             if self.clear_below(ino, subtree, &range)? {
-                self.live(ino)?.inode_mut().nids[which] = 0;
+                self.set_root(ino, root, 0)?;
             }
         }
         Ok(())
@@ -458,15 +474,9 @@ impl State {
             return Ok(());
         }
         let nids = live.inode().nids;
-        for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
-            let tree = Subtree {
-                nid: nids[which],
-                level,
-                position,
-                first,
-            };
+        for (root, tree) in Subtree::all(nids).enumerate() {
             if self.prune_below(ino, tree, &range)? {
-                self.live(ino)?.inode_mut().nids[which] = 0;
+                self.set_root(ino, root, 0)?;
             }
         }
         Ok(())
@@ -519,17 +529,8 @@ impl State {
         visit: &mut dyn FnMut(u32, FsResult<()>),
     ) -> FsResult<()> {
         let nids = self.live(ino)?.inode().nids;
-        for (which, (level, first, position)) in ROOTS.into_iter().enumerate() {
-            self.visit_below(
-                ino,
-                Subtree {
-                    nid: nids[which],
-                    level,
-                    position,
-                    first,
-                },
-                visit,
-            );
+        for tree in Subtree::of(nids) {
+            self.visit_below(ino, tree, visit);
         }
         Ok(())
     }
@@ -551,6 +552,42 @@ impl State {
                     visit,
                 );
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_leads_through_the_subtrees_that_have_the_block() {
+        let inner = DIRECT_POINTERS * INDIRECT_NIDS;
+        let edges = [
+            INODE_POINTERS,
+            INODE_POINTERS + DIRECT_POINTERS,
+            INODE_POINTERS + 2 * DIRECT_POINTERS,
+            INODE_POINTERS + 2 * DIRECT_POINTERS + inner,
+            INODE_POINTERS + 2 * DIRECT_POINTERS + 2 * inner,
+            INODE_POINTERS + 2 * DIRECT_POINTERS + 5 * inner,
+        ];
+        for lblk in edges
+            .into_iter()
+            .flat_map(|edge| [edge, edge + 600])
+            .chain([FILE_BLOCKS - 1])
+        {
+            let path = Path::to(lblk).unwrap();
+            let root = path.root.unwrap();
+            let mut tree = Subtree::all([1; 5]).nth(root.into()).unwrap();
+            for step in path.steps() {
+                assert!((tree.first..tree.end()).contains(&lblk), "block {lblk}");
+                let place = (tree.level, tree.position);
+                assert_eq!(place, (step.level, step.position), "block {lblk}");
+                if step.level > 0 {
+                    tree = tree.child(1, step.index.into());
+                }
+            }
+            assert_eq!(tree.first, path.first, "block {lblk}");
         }
     }
 }

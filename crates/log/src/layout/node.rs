@@ -479,10 +479,33 @@ pub struct Path {
     pub count: u32,
 }
 
+/// A node on the way from an inode to a pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Tells how many levels it lies above the nodes with pointers.
+    pub level: usize,
+    /// Its place in the tree.
+    pub position: u32,
+    /// Holds what to take in it.
+    pub index: u16,
+}
+
 impl Path {
     /// Returns what to take in the last node.
     pub fn index(&self) -> u16 {
         self.indexes[usize::from(self.depth.saturating_sub(1))]
+    }
+
+    /// The nodes between the inode and the pointer, the one with the pointer last.
+    pub fn steps(&self) -> impl DoubleEndedIterator<Item = Step> + ExactSizeIterator {
+        let depth = usize::from(self.depth);
+        let places = self.positions.into_iter().zip(self.indexes).take(depth);
+        let levels = (0..depth).rev();
+        levels.zip(places).map(|(level, (position, index))| Step {
+            level,
+            position,
+            index,
+        })
     }
 
     /// The way to logical block `lblk`; `None` beyond the largest file.
