@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anteros_build::{Compression, Effort, Exclude, Holes, InodeForm, Options, UuidChoice};
+use anteros_build::{
+    Compression, Effort, Exclude, Fragments, Holes, InodeForm, Options, UuidChoice,
+};
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
 use anteros_tests::judge::say;
@@ -41,6 +43,10 @@ const ATOMS: &[Atom] = &[
     ("tail", "inline tails", |o| {
         compression(o);
         o.inline_tails = true;
+    }),
+    ("fragments", "fragments", |o| fragments(o, false, None)),
+    ("fragments", "all fragments", |o| {
+        fragments(o, true, Some(128 << 10))
     }),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
@@ -110,6 +116,15 @@ fn compression(options: &mut Options) -> &mut Compression {
 fn pcluster(options: &mut Options, bytes: u32) {
     let block = options.block_bytes();
     compression(options).pcluster_bytes = bytes.clamp(block, 256 * block);
+}
+
+fn fragments(options: &mut Options, all: bool, pcluster_bytes: Option<u32>) {
+    let block = options.block_bytes();
+    compression(options);
+    options.fragments = Some(Fragments {
+        all,
+        pcluster_bytes: pcluster_bytes.map(|bytes| bytes.clamp(block, 256 * block)),
+    });
 }
 
 fn options(atoms: &[&Atom]) -> Options {
@@ -190,14 +205,18 @@ fn every_way_to_pack_with_every_other() {
     let tree = sizes();
     tree.add_copies();
     let mut all = Vec::new();
-    for case in 0..32 {
+    for case in 0..48 {
         let has = |bit: u32| case >> bit & 1 == 1;
         let mut form = options(&[]);
-        form.inline_tails = has(0);
-        form.block_bits = if has(1) { 12 } else { 9 };
-        pcluster(&mut form, if has(2) { 64 << 10 } else { 1 });
-        compression(&mut form).legacy_index = has(3);
-        compression(&mut form).segment_bytes = if has(4) { 128 << 10 } else { 4 << 20 };
+        form.block_bits = if has(0) { 12 } else { 9 };
+        pcluster(&mut form, if has(1) { 64 << 10 } else { 1 });
+        compression(&mut form).legacy_index = has(2);
+        compression(&mut form).segment_bytes = if has(3) { 128 << 10 } else { 4 << 20 };
+        form.inline_tails = (case / 16 + case) % 2 == 0;
+        match case / 16 {
+            0 => {}
+            packs => fragments(&mut form, packs == 2, None),
+        }
         all.push((format!("{form:?}"), form));
     }
     judge_all("every way to pack", tree.path(), &all);

@@ -50,17 +50,29 @@ impl Compressor {
         self.block_bytes
     }
 
-    /// Compresses a segment: appends its blocks to `out`, and its extents.
+    /// The longest stream in bytes.
+    pub const fn pcluster_bytes(&self) -> usize {
+        self.pcluster_bytes
+    }
+
+    /// Makes streams of at most so many bytes from now on.
+    pub fn set_pcluster_bytes(&mut self, bytes: u32) {
+        self.pcluster_bytes = bytes as usize;
+    }
+
+    /// Compresses a segment: appends its blocks to `out`, and its extents. Stops where no more than
+    /// `leave` bytes are left; tells where.
     pub fn segment(
         &mut self,
         segment: &[u8],
+        leave: usize,
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
         cancel: &AtomicBool,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<usize, Cancelled> {
         self.encoder.restart();
         let mut start = 0;
-        while start < segment.len() {
+        while start + leave < segment.len() {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Cancelled);
             }
@@ -72,7 +84,7 @@ impl Compressor {
                 None => self.plain(&segment[start..], out, extents),
             };
         }
-        Ok(())
+        Ok(start)
     }
 
     /// Appends one stream of what is in the segment from `at` on, if anything is gained by it.
@@ -190,7 +202,7 @@ mod tests {
                 let (mut out, mut extents) = (Vec::new(), Vec::new());
                 let segment = &data[..len];
                 compressor
-                    .segment(segment, &mut out, &mut extents, &cancel)
+                    .segment(segment, 0, &mut out, &mut extents, &cancel)
                     .unwrap();
                 assert!(
                     decode(&extents, &out, block_bytes as usize) == segment,
@@ -214,6 +226,7 @@ mod tests {
         Compressor::new(&options, 4096)
             .segment(
                 &[0; 35_000],
+                0,
                 &mut out,
                 &mut extents,
                 &AtomicBool::new(false),
@@ -228,6 +241,7 @@ mod tests {
         let options = Compression::new(Effort::Fast);
         let result = Compressor::new(&options, 4096).segment(
             &[0; 10],
+            0,
             &mut Vec::new(),
             &mut Vec::new(),
             &AtomicBool::new(true),

@@ -14,7 +14,9 @@ use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
 use crate::compress::{Compressor, Extent};
+use crate::fragments::{Fragments, Key, PackedInode};
 use crate::ordered::{Ordered, with_workers};
+use crate::outbox::{Outbox, Segment};
 use crate::output::{Checkpoint, Output};
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
@@ -43,6 +45,8 @@ pub(crate) enum Stored {
         extents: Vec<Extent>,
         tail: Tail,
     },
+    /// In the packed inode, from this byte on.
+    Packed { offset: u64 },
     /// In chunks, those with data one behind the other.
     Chunked { first_block: u32 },
 }
@@ -56,21 +60,35 @@ pub(crate) struct Job<'a> {
     pub cancel: &'a AtomicBool,
 }
 
+/// Tells how a file is to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// In blocks as it is.
+    Raw,
+    /// Compressed, if that saves enough.
+    Compressed,
+    /// In the packed inode.
+    Packed,
+}
+
 /// A part of a file.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     node: NodeId,
     offset: u64,
     len: u64,
-    compress: bool,
+    form: Form,
     /// The file has no further part.
     is_last: bool,
 }
 
-/// A part of a file as it will be written: the next `len` bytes of its batch.
+/// A part of a file as it will be written: the next `blocks` bytes of those of its batch, and the next `fragment` ones of what goes
+/// into the packed inode.
 struct PackedPiece {
     piece: Piece,
-    len: usize,
+    blocks: usize,
+    fragment: usize,
+    key: Option<Key>,
     /// `None` if it is not compressed after all.
     extents: Option<Vec<Extent>>,
     tail: Tail,
@@ -78,17 +96,58 @@ struct PackedPiece {
 
 struct PackedBatch {
     bytes: Vec<u8>,
+    fragments: Vec<u8>,
     pieces: Vec<PackedPiece>,
 }
 
-type Pool = Ordered<Vec<Piece>, Result<PackedBatch, Error>>;
+/// What workers are given: parts of files, or a segment of the packed inode.
+enum Work {
+    Pieces(Vec<Piece>),
+    Segment(Vec<u8>),
+}
+
+/// What workers give back.
+enum Done {
+    Pieces(PackedBatch),
+    Segment(Segment),
+    Failed(Error),
+}
+
+impl From<Done> for Result<Segment, Error> {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Segment(segment) => Ok(segment),
+            Done::Failed(error) => Err(error),
+            Done::Pieces(_) => unreachable!("only segments are submitted aside"),
+        }
+    }
+}
+
+impl From<Done> for Result<PackedBatch, Error> {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Pieces(batch) => Ok(batch),
+            Done::Failed(error) => Err(error),
+            Done::Segment(_) => unreachable!("segments are submitted aside"),
+        }
+    }
+}
+
+type Pool = Ordered<Work, Done>;
+
+/// Holds what has been written.
+pub(crate) struct Written {
+    pub stored: Vec<Stored>,
+    pub packed: Option<PackedInode>,
+    pub progress: Progress,
+}
 
 /// Writes the content of all regular files, but for what lies behind inodes.
 pub(crate) fn write(
     job: &Job<'_>,
     output: &mut Output,
     observer: &dyn Observer,
-) -> Result<(Vec<Stored>, Progress), Error> {
+) -> Result<Written, Error> {
     let stored = job
         .tree
         .ids()
@@ -96,7 +155,8 @@ pub(crate) fn write(
         .collect();
     let mut writer = Writer {
         job,
-        output,
+        outbox: Outbox::new(output),
+        fragments: Fragments::new(job.options),
         observer,
         stored,
         growing: None,
@@ -106,7 +166,7 @@ pub(crate) fn write(
     observer.scanned(&writer.progress);
     let new_worker = || {
         let mut worker = Worker::new(job);
-        move |pieces| worker.pack(pieces)
+        move |work| worker.work(work)
     };
     with_workers(
         job.options.workers,
@@ -125,12 +185,13 @@ pub(crate) fn write(
             }
             writer.submit(pool, batch, bytes)?;
             while let Some(packed) = pool.take() {
-                writer.batch(packed?)?;
+                writer.batch(pool, packed)?;
             }
-            Ok(())
+            writer.segments(pool, true)?;
+            writer.outbox.drain()
         },
     )?;
-    Ok((writer.stored, writer.progress))
+    writer.finish()
 }
 
 impl Job<'_> {
@@ -165,15 +226,16 @@ impl Job<'_> {
     fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.tree.ids().flat_map(move |id| {
             let node = self.tree.node(id);
-            let (compress, runs) = match &self.plan.node(id).intent {
+            let (form, runs) = match &self.plan.node(id).intent {
                 Intent::Flat if node.kind == FileKind::Regular => {
-                    (false, vec![(0, self.flat_end(id))])
+                    (Form::Raw, vec![(0, self.flat_end(id))])
                 }
-                Intent::Compress => (true, vec![(0, node.size)]),
-                Intent::Chunks(chunked) => (false, chunked.runs.clone()),
-                _ => (false, Vec::new()),
+                Intent::Compress => (Form::Compressed, vec![(0, node.size)]),
+                Intent::Pack => (Form::Packed, vec![(0, node.size)]),
+                Intent::Chunks(chunked) => (Form::Raw, chunked.runs.clone()),
+                _ => (Form::Raw, Vec::new()),
             };
-            let segment = self.segment_bytes(compress);
+            let segment = self.segment_bytes(form);
             let file_end = runs.last().map_or(0, |(_, end)| *end);
             runs.into_iter().flat_map(move |(start, end)| {
                 (start..end).step_by(segment as usize).map(move |offset| {
@@ -182,7 +244,7 @@ impl Job<'_> {
                         node: id,
                         offset,
                         len,
-                        compress,
+                        form,
                         is_last: offset + len == file_end,
                     }
                 })
@@ -196,9 +258,9 @@ impl Job<'_> {
         node.size - self.plan.inline_bytes(id, node)
     }
 
-    fn segment_bytes(&self, compress: bool) -> u64 {
+    fn segment_bytes(&self, form: Form) -> u64 {
         match self.options.compression {
-            Some(compression) if compress => compression.segment_bytes.into(),
+            Some(compression) if form == Form::Compressed => compression.segment_bytes.into(),
             _ => RAW_SEGMENT_BYTES,
         }
     }
@@ -215,12 +277,30 @@ impl Job<'_> {
         Compressor::new(compression, self.options.block_bytes())
     }
 
+    /// A compressor for the packed inode.
+    fn packed_compressor(&self) -> Compressor {
+        let mut compressor = self.compressor();
+        if let Some(bytes) = self.options.packed_pcluster_bytes() {
+            compressor.set_pcluster_bytes(bytes);
+        }
+        compressor
+    }
+
     /// Returns whether the compressed form of a file saves enough.
     fn is_worth_it(&self, id: NodeId, extents: &[Extent], tail: Tail) -> bool {
         let node = self.tree.node(id);
         let block_bytes = u64::from(self.options.block_bytes());
         let blocks: u64 = extents.iter().map(|e| u64::from(e.blocks)).sum();
         let mut compressed = blocks * block_bytes + self.plan.index_bytes(id, node);
+        if let (Tail::Fragment(_), Some((last, others))) = (tail, extents.split_last()) {
+            // It will shrink as the rest did, or not at all.
+            let taken: u64 = others.iter().map(|e| u64::from(e.len)).sum();
+            let shrinks = others.iter().any(|e| !e.plain);
+            compressed += match shrinks {
+                true => u64::from(last.len) * blocks * block_bytes / taken,
+                false => last.len.into(),
+            };
+        }
         let mut flat = self.plan.flat_bytes(id, node);
         if tail != Tail::Blocks {
             // Inodes begin at slots, and what is behind one in its last slot costs nothing.
@@ -238,6 +318,8 @@ impl Job<'_> {
 struct Worker<'a> {
     job: &'a Job<'a>,
     compressor: Option<Compressor>,
+    /// That of the packed inode, made for its first segment.
+    packed: Option<Compressor>,
     /// Reused from piece to piece.
     input: Vec<u8>,
 }
@@ -248,44 +330,83 @@ impl<'a> Worker<'a> {
         Self {
             job,
             compressor,
+            packed: None,
             input: Vec::new(),
         }
     }
 
+    fn work(&mut self, work: Work) -> Done {
+        let done = match work {
+            Work::Pieces(pieces) => self.pack(pieces).map(Done::Pieces),
+            Work::Segment(content) => self.segment(&content).map(Done::Segment),
+        };
+        done.unwrap_or_else(Done::Failed)
+    }
+
+    /// Compresses a segment of the packed inode.
+    fn segment(&mut self, content: &[u8]) -> Result<Segment, Error> {
+        let job = self.job;
+        let compressor = self.packed.get_or_insert_with(|| job.packed_compressor());
+        let mut segment = Segment::default();
+        compressor
+            .segment(
+                content,
+                0,
+                &mut segment.bytes,
+                &mut segment.extents,
+                job.cancel,
+            )
+            .map_err(|_| Error::Cancelled)?;
+        Ok(segment)
+    }
+
     fn pack(&mut self, pieces: Vec<Piece>) -> Result<PackedBatch, Error> {
-        let mut bytes = Vec::new();
+        let (mut bytes, mut fragments) = (Vec::new(), Vec::new());
         let packed = pieces.into_iter().map(|piece| {
-            let start = bytes.len();
-            let compressed = self.piece(&piece, &mut bytes)?;
+            let starts = (bytes.len(), fragments.len());
+            let compressed = self.piece(&piece, &mut bytes, &mut fragments)?;
             let (extents, tail) = compressed.unzip();
+            let fragment = &fragments[starts.1..];
             Ok(PackedPiece {
                 piece,
-                len: bytes.len() - start,
+                blocks: bytes.len() - starts.0,
+                fragment: fragment.len(),
+                key: (!fragment.is_empty()).then(|| Key::of(fragment)),
                 extents,
                 tail: tail.unwrap_or_default(),
             })
         });
         let pieces = packed.collect::<Result<_, Error>>()?;
-        Ok(PackedBatch { bytes, pieces })
+        Ok(PackedBatch {
+            bytes,
+            fragments,
+            pieces,
+        })
     }
 
     fn piece(
         &mut self,
         piece: &Piece,
         out: &mut Vec<u8>,
+        fragments: &mut Vec<u8>,
     ) -> Result<Option<(Vec<Extent>, Tail)>, Error> {
         let job = self.job;
         if job.cancel.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
         let file = job.source.open_file(job.tree, piece.node)?;
-        let compressor = self.compressor.as_mut().filter(|_| piece.compress);
+        let is_compressed = piece.form == Form::Compressed;
+        let compressor = self.compressor.as_mut().filter(|_| is_compressed);
         let Some(compressor) = compressor else {
+            let is_raw = piece.form == Form::Raw;
+            let out = if is_raw { out } else { fragments };
             let start = out.len();
             out.resize(start + piece.len as usize, 0);
             file.read(piece.offset, &mut out[start..])?;
             file.finish()?;
-            job.pad(out);
+            if is_raw {
+                job.pad(out);
+            }
             return Ok(None);
         };
         self.input.resize(piece.len as usize, 0);
@@ -293,11 +414,25 @@ impl<'a> Worker<'a> {
         file.finish()?;
         let start = out.len();
         let mut extents = Vec::new();
-        compressor
-            .segment(&self.input, out, &mut extents, job.cancel)
+        let leave = match job.options.packed_pcluster_bytes() {
+            Some(_) if piece.is_last => compressor.pcluster_bytes(),
+            _ => 0,
+        };
+        let end = compressor
+            .segment(&self.input, leave, out, &mut extents, job.cancel)
             .map_err(|_| Error::Cancelled)?;
         let node = job.tree.node(piece.node);
+        let rest = &self.input[end..];
         let tail = match piece.is_last {
+            true if !rest.is_empty() => {
+                fragments.extend_from_slice(rest);
+                extents.push(Extent {
+                    len: rest.len() as u32, // at most a pcluster
+                    blocks: 0,
+                    plain: false,
+                });
+                Tail::Fragment(0) // the writer will know where
+            }
             true => {
                 let room = job.plan.tail_room(piece.node, node) as usize;
                 compressor.move_inline(&self.input, room, out, &mut extents)
@@ -305,6 +440,9 @@ impl<'a> Worker<'a> {
             false => Tail::Blocks,
         };
         if piece.len == node.size && !job.is_worth_it(piece.node, &extents, tail) {
+            if tail != Tail::Blocks {
+                fragments.truncate(fragments.len() - rest.len());
+            }
             out.truncate(start);
             out.extend_from_slice(&self.input[..job.flat_end(piece.node) as usize]);
             job.pad(out);
@@ -328,6 +466,7 @@ impl Job<'_> {
 struct Growing {
     node: NodeId,
     start: Checkpoint,
+    first_block: u32,
     extents: Vec<Extent>,
     tail: Tail,
 }
@@ -335,7 +474,8 @@ struct Growing {
 /// The one thread that writes.
 struct Writer<'a> {
     job: &'a Job<'a>,
-    output: &'a mut Output,
+    outbox: Outbox<'a, Done>,
+    fragments: Fragments,
     observer: &'a dyn Observer,
     stored: Vec<Stored>,
     growing: Option<Growing>,
@@ -354,61 +494,92 @@ impl Writer<'_> {
                 1
             };
         while let Some(packed) = pool.try_take() {
-            self.batch(packed?)?;
+            self.batch(pool, packed)?;
         }
-        while !pool.has_room(cost) {
-            if let Some(packed) = pool.take() {
-                self.batch(packed?)?;
+        self.outbox.settle()?;
+        while !pool.has_room(cost + self.outbox.cost()) || pool.is_empty() && !self.has_room() {
+            // What waits in the outbox comes before what the pool has.
+            if !self.outbox.is_empty() {
+                self.outbox.settle_first()?;
+            } else if let Some(packed) = pool.take() {
+                self.batch(pool, packed)?;
             }
         }
         if !batch.is_empty() {
-            pool.submit(batch, cost);
+            pool.submit(Work::Pieces(batch), cost);
         }
         Ok(())
     }
 
-    fn batch(&mut self, packed: PackedBatch) -> Result<(), Error> {
-        let mut bytes = &packed.bytes[..];
+    /// Returns whether what waits in the outbox is no more than may be in flight.
+    fn has_room(&self) -> bool {
+        self.outbox.is_empty() || self.outbox.cost() <= self.job.options.memory_bytes
+    }
+
+    fn batch(&mut self, pool: &mut Pool, done: Done) -> Result<(), Error> {
+        let packed = Result::<PackedBatch, Error>::from(done)?;
+        let (mut bytes, mut fragments) = (&packed.bytes[..], &packed.fragments[..]);
         for piece in packed.pieces {
-            let (own, rest) = bytes.split_at(piece.len);
-            bytes = rest;
-            self.piece(piece, own)?;
+            let (blocks, fragment);
+            (blocks, bytes) = bytes.split_at(piece.blocks);
+            (fragment, fragments) = fragments.split_at(piece.fragment);
+            self.piece(piece, blocks, fragment)?;
+            self.segments(pool, false)?;
         }
         self.observer.progressed(&self.progress);
         Ok(())
     }
 
-    fn piece(&mut self, packed: PackedPiece, bytes: &[u8]) -> Result<(), Error> {
+    /// Has full segments of the packed inode compressed, at the end the last one as well.
+    fn segments(&mut self, pool: &mut Pool, is_end: bool) -> Result<(), Error> {
+        while let Some(content) = self.fragments.take_segment(is_end) {
+            let cost = 2 * content.len() as u64;
+            while !self.outbox.is_empty()
+                && self.outbox.cost() + cost > self.job.options.memory_bytes
+            {
+                self.outbox.settle_first()?;
+            }
+            let segment = pool.submit_aside(Work::Segment(content));
+            self.outbox.push(segment, cost);
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, packed: PackedPiece, blocks: &[u8], fragment: &[u8]) -> Result<(), Error> {
         let Piece {
             node,
             offset,
             len,
-            compress,
+            form,
             is_last,
         } = packed.piece;
         let size = self.job.tree.node(node).size;
-        let in_segments = compress && len < size;
+        let in_segments = form == Form::Compressed && len < size;
         if in_segments && offset == 0 {
-            let start = self.output.checkpoint();
+            let start = self.outbox.checkpoint()?;
             self.growing = Some(Growing {
                 node,
                 start,
+                first_block: self.outbox.block()?,
                 extents: Vec::new(),
                 tail: Tail::Blocks,
             });
         }
-        let first_block = self.output.block()?;
-        self.output.write(bytes)?;
+        let first_block = self.outbox.block()?;
+        self.outbox.write(blocks)?;
+        let at = offset + len - fragment.len() as u64;
         match (packed.extents, &mut self.growing) {
+            _ if form == Form::Packed => self.packed(&packed.piece, packed.key, fragment)?,
             (Some(extents), Some(growing)) if in_segments => {
                 growing.extents.extend(extents);
                 growing.tail = packed.tail;
             }
             (Some(extents), _) => {
+                let tail = self.tail(packed.tail, (node, at), packed.key, fragment)?;
                 self.stored[node as usize] = Stored::Compressed {
                     first_block,
                     extents,
-                    tail: packed.tail,
+                    tail,
                 }
             }
             (None, _) => self.raw(node, first_block),
@@ -416,12 +587,50 @@ impl Writer<'_> {
         if in_segments && is_last {
             let growing = self.growing.take().expect("begun with the first segment");
             self.grown(growing)?;
+            if let Stored::Compressed { tail, .. } = self.stored[node as usize] {
+                let placed = self.tail(tail, (node, at), packed.key, fragment)?;
+                if let Stored::Compressed { tail, .. } = &mut self.stored[node as usize] {
+                    *tail = placed;
+                }
+            }
         }
         // What lies behind the inode as a whole counts when that is written.
         if !self.job.is_inline(node, &self.stored[node as usize]) {
             self.count(node, len, is_last);
         }
         Ok(())
+    }
+
+    /// Puts a part of a file into the packed inode.
+    fn packed(&mut self, piece: &Piece, key: Option<Key>, content: &[u8]) -> Result<(), Error> {
+        let is_whole = piece.offset == 0 && piece.is_last;
+        let offset = match key {
+            Some(key) if is_whole => self
+                .fragments
+                .add(self.job, (piece.node, 0), key, content)?,
+            _ => self.fragments.append(content),
+        };
+        if piece.offset == 0 {
+            self.stored[piece.node as usize] = Stored::Packed { offset };
+        }
+        Ok(())
+    }
+
+    /// Puts the tail of a file into the packed inode, if it belongs there.
+    fn tail(
+        &mut self,
+        tail: Tail,
+        at: (NodeId, u64),
+        key: Option<Key>,
+        content: &[u8],
+    ) -> Result<Tail, Error> {
+        match (tail, key) {
+            (Tail::Fragment(_), Some(key)) => {
+                let offset = self.fragments.add(self.job, at, key, content)?;
+                Ok(Tail::Fragment(offset))
+            }
+            _ => Ok(tail),
+        }
     }
 
     /// Notes where a file that is not compressed begins.
@@ -455,10 +664,10 @@ impl Writer<'_> {
         let Growing {
             node,
             start,
+            first_block,
             extents,
             tail,
         } = growing;
-        let first_block = self.output.block_at(&start)?;
         let all_plain = extents.iter().all(|extent| extent.plain);
         self.stored[node as usize] = if self.job.is_worth_it(node, &extents, tail) {
             Stored::Compressed {
@@ -473,7 +682,7 @@ impl Writer<'_> {
                 inline: 0,
             }
         } else {
-            self.output.rewind(start)?;
+            self.outbox.rewind(start)?;
             self.write_flat(node)?;
             let inline = self.job.plan.inline_bytes(node, self.job.tree.node(node));
             Stored::Flat {
@@ -491,8 +700,31 @@ impl Writer<'_> {
             let mut bytes = vec![0; RAW_SEGMENT_BYTES.min(end - offset) as usize];
             file.read(offset, &mut bytes)?;
             self.job.pad(&mut bytes);
-            self.output.write(&bytes)?;
+            self.outbox.write(&bytes)?;
         }
         file.finish()
+    }
+
+    /// Tells where everything has come to lie.
+    fn finish(self) -> Result<Written, Error> {
+        let mut stored = self.stored;
+        let places = self.outbox.finish()?;
+        for stored in &mut stored {
+            match stored {
+                Stored::Flat { first_block, .. }
+                | Stored::Compressed { first_block, .. }
+                | Stored::Chunked { first_block } => *first_block = places.block(*first_block),
+                Stored::Nothing | Stored::Packed { .. } => {}
+            }
+        }
+        let packed = (!places.runs.is_empty()).then(|| PackedInode {
+            size: self.fragments.size(),
+            runs: places.runs,
+        });
+        Ok(Written {
+            stored,
+            packed,
+            progress: self.progress,
+        })
     }
 }

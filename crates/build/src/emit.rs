@@ -11,13 +11,16 @@ use anteros_format::inode::{
 use anteros_format::superblock::{
     MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum, checksum_len,
 };
+use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::data::{Job, Stored};
+use crate::fragments::PackedInode;
+use crate::index::Run;
 use crate::layout::Layout;
 use crate::ordered::{Ordered, with_workers};
 use crate::output::Output;
-use crate::plan::Intent;
+use crate::plan::{Intent, WHOLE_FRAGMENT_BYTES};
 use crate::tail::{Tail, Tails};
 use crate::tree::NodeId;
 use crate::{Error, Observer, Options, Progress, UuidChoice, directory};
@@ -38,6 +41,7 @@ pub(crate) fn superblock_area_bytes(options: &Options) -> u64 {
 pub(crate) struct Emitter<'a> {
     pub job: &'a Job<'a>,
     pub stored: &'a [Stored],
+    pub packed: Option<&'a PackedInode>,
     pub layout: &'a Layout,
 }
 
@@ -56,6 +60,10 @@ impl Emitter<'_> {
         }
         output.write(&self.job.plan.shared.area)?;
         self.inodes(output, observer, progress)?;
+        if let (Some(inode), Some(at)) = (self.packed, self.layout.packed) {
+            output.pad_to(at)?;
+            output.write(&self.packed_inode(inode))?;
+        }
         output.pad_to(self.layout.end)
     }
 
@@ -189,12 +197,19 @@ impl Emitter<'_> {
                 },
                 _,
             ) => {
-                plan.index
-                    .encode(extents, *first_block, *tail, node.size, out);
+                let index = plan.index.with(*tail);
+                index.encode(&[(*first_block, extents)], *tail, node.size, out);
                 match (tail, extents.last()) {
                     (Tail::Inline(bytes), Some(last)) => tails.append(id, last, *bytes, out),
                     _ => Ok(()),
                 }
+            }
+            (Stored::Packed { offset }, _) => {
+                let end = out.len().next_multiple_of(8) + WHOLE_FRAGMENT_BYTES as usize;
+                out.resize(end - WHOLE_FRAGMENT_BYTES as usize, 0);
+                out.extend_from_slice(&(WHOLE_FRAGMENT | offset).to_le_bytes());
+                out.resize(end, 0);
+                Ok(())
             }
             (Stored::Chunked { first_block }, Intent::Chunks(chunked)) => {
                 chunked.encode(node.size, *first_block, options.block_bits, out);
@@ -226,41 +241,41 @@ impl Emitter<'_> {
         let (layout, i_u) = self.layout_and_value(id);
         let format = (layout as u16) << FORMAT_LAYOUT_SHIFT;
         let mode = (node.kind.mode_bits() as u16 | node.perm).into();
-        let serial = (id + 1).into();
-        if plan.extended {
-            let raw = RawExtendedInode {
-                i_format: (format | FORMAT_EXTENDED).into(),
-                i_xattr_icount: plan.icount.into(),
-                i_mode: mode,
-                i_nb: 0.into(),
-                i_size: node.size.into(),
-                i_u: i_u.into(),
-                i_ino: serial,
-                i_uid: node.uid.into(),
-                i_gid: node.gid.into(),
-                i_mtime: (node.mtime.secs as u64).into(),
-                i_mtime_nsec: node.mtime.nanos.into(),
-                i_nlink: node.nlink.into(),
-                i_reserved2: [0; 16],
-            };
-            out.extend_from_slice(raw.as_bytes());
-        } else {
-            // The plan has seen to it that everything fits.
-            let raw = RawCompactInode {
-                i_format: format.into(),
-                i_xattr_icount: plan.icount.into(),
-                i_mode: mode,
-                i_nb: (node.nlink as u16).into(),
-                i_size: (node.size as u32).into(),
-                i_mtime: 0.into(),
-                i_u: i_u.into(),
-                i_ino: serial,
-                i_uid: (node.uid as u16).into(),
-                i_gid: (node.gid as u16).into(),
-                i_reserved: 0.into(),
-            };
-            out.extend_from_slice(raw.as_bytes());
-        }
+        let raw = RawExtendedInode {
+            i_format: format.into(),
+            i_xattr_icount: plan.icount.into(),
+            i_mode: mode,
+            i_nb: 0.into(),
+            i_size: node.size.into(),
+            i_u: i_u.into(),
+            i_ino: (id + 1).into(),
+            i_uid: node.uid.into(),
+            i_gid: node.gid.into(),
+            i_mtime: (node.mtime.secs as u64).into(),
+            i_mtime_nsec: node.mtime.nanos.into(),
+            i_nlink: node.nlink.into(),
+            i_reserved2: [0; 16],
+        };
+        append_inode(raw, plan.extended, out);
+    }
+
+    /// The packed inode, which no directory names, and its index.
+    fn packed_inode(&self, inode: &PackedInode) -> Vec<u8> {
+        let plan = self.job.plan;
+        let mut raw = RawExtendedInode::new_zeroed();
+        raw.i_format = ((plan.index.layout() as u16) << FORMAT_LAYOUT_SHIFT).into();
+        raw.i_mode = (FileKind::Regular.mode_bits() as u16).into();
+        raw.i_size = inode.size.into();
+        raw.i_u = inode.blocks().into();
+        raw.i_ino = (self.job.tree.nodes.len() as u32 + 1).into();
+        raw.i_mtime = (plan.epoch.secs as u64).into();
+        raw.i_mtime_nsec = plan.epoch.nanos.into();
+        raw.i_nlink = 1.into();
+        let mut out = Vec::new();
+        append_inode(raw, inode.is_extended(), &mut out);
+        let runs: Vec<Run<'_>> = inode.runs.iter().map(|(at, e)| (*at, &e[..])).collect();
+        plan.index.encode(&runs, Tail::Blocks, inode.size, &mut out);
+        out
     }
 
     fn layout_and_value(&self, id: NodeId) -> (DataLayout, u32) {
@@ -277,10 +292,11 @@ impl Emitter<'_> {
                 inline: 0,
             } => (DataLayout::FlatPlain, *first_block),
             Stored::Flat { first_block, .. } => (DataLayout::FlatInline, *first_block),
-            Stored::Compressed { extents, .. } => {
+            Stored::Compressed { extents, tail, .. } => {
                 let blocks = extents.iter().map(|e| u32::from(e.blocks)).sum();
-                (plan.index.layout(), blocks)
+                (plan.index.with(*tail).layout(), blocks)
             }
+            Stored::Packed { .. } => (DataLayout::CompressedFull, 0),
             Stored::Chunked { .. } => {
                 let Intent::Chunks(chunked) = &plan.node(id).intent else {
                     unreachable!("only files in chunks are stored so");
@@ -305,9 +321,10 @@ impl Emitter<'_> {
         raw.feature_incompat = self.incompat().bits().into();
         raw.blkszbits = block_bits;
         raw.rootnid_2b = (self.layout.nid(0) as u16).into(); // at most two blocks and a slot
-        raw.inos = (self.job.tree.nodes.len() as u64).into();
+        raw.inos = (self.job.tree.nodes.len() as u64 + u64::from(self.packed.is_some())).into();
         raw.epoch = (plan.epoch.secs as u64).into();
         raw.fixed_nsec = plan.epoch.nanos.into();
+        raw.packed_nid = self.layout.packed_nid().into();
         raw.blocks_lo = ((self.layout.end >> block_bits) as u32).into();
         raw.meta_blkaddr = self.layout.meta_block.into();
         raw.xattr_blkaddr = self.layout.xattr_block.into();
@@ -367,6 +384,7 @@ impl Emitter<'_> {
                 }
             )
         };
+        incompat.set(Incompat::FRAGMENTS, self.packed.is_some());
         incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
         incompat
     }
@@ -374,8 +392,32 @@ impl Emitter<'_> {
     /// Returns whether compression was asked for, and has saved something.
     fn has_compressed_files(&self) -> bool {
         let is_compressed = |stored: &Stored| matches!(stored, Stored::Compressed { .. });
-        self.stored.iter().any(is_compressed)
+        self.packed.is_some() || self.stored.iter().any(is_compressed)
     }
+}
+
+/// Appends an inode, compact or extended.
+fn append_inode(mut raw: RawExtendedInode, extended: bool, out: &mut Vec<u8>) {
+    if extended {
+        raw.i_format = (raw.i_format.get() | FORMAT_EXTENDED).into();
+        out.extend_from_slice(raw.as_bytes());
+        return;
+    }
+    // The plan has seen to it that everything fits.
+    let raw = RawCompactInode {
+        i_format: raw.i_format,
+        i_xattr_icount: raw.i_xattr_icount,
+        i_mode: raw.i_mode,
+        i_nb: (raw.i_nlink.get() as u16).into(),
+        i_size: (raw.i_size.get() as u32).into(),
+        i_mtime: 0.into(),
+        i_u: raw.i_u,
+        i_ino: raw.i_ino,
+        i_uid: (raw.i_uid.get() as u16).into(),
+        i_gid: (raw.i_gid.get() as u16).into(),
+        i_reserved: 0.into(),
+    };
+    out.extend_from_slice(raw.as_bytes());
 }
 
 /// Inodes that follow each other.
@@ -391,10 +433,10 @@ struct Records {
 /// Returns what follows the superblock: how LZ4 is configured, where pclusters may exceed a block.
 fn compr_cfgs(options: &Options) -> Vec<u8> {
     let big = options.compression.filter(|_| options.big_pclusters());
-    big.map_or(Vec::new(), |compression| {
+    big.map_or(Vec::new(), |_| {
         let cfg = RawLz4Cfg {
             max_distance: LZ4_DISTANCE_MAX.into(),
-            max_pclusterblks: ((compression.pcluster_bytes >> options.block_bits) as u16).into(),
+            max_pclusterblks: ((options.pcluster_bytes_max() >> options.block_bits) as u16).into(),
             reserved: [0; 10],
         };
         let size = (size_of::<RawLz4Cfg>() as u16).to_le_bytes();

@@ -4,8 +4,8 @@ use anteros_core::Algorithm;
 use anteros_format::inode::DataLayout;
 use anteros_format::lcluster::{CompactLayout, FULL_BYTES, HeadKind, Lcluster};
 use anteros_format::zmap::{
-    ADVISE_BIG_PCLUSTER_1, ADVISE_BIG_PCLUSTER_2, ADVISE_COMPACTED_2B, ADVISE_INLINE_PCLUSTER,
-    HEADER_BYTES, RawMapHeader,
+    ADVISE_BIG_PCLUSTER_1, ADVISE_BIG_PCLUSTER_2, ADVISE_COMPACTED_2B, ADVISE_FRAGMENT_PCLUSTER,
+    ADVISE_INLINE_PCLUSTER, HEADER_BYTES, RawMapHeader,
 };
 use zerocopy::IntoBytes;
 
@@ -19,6 +19,9 @@ const COMPACT_BITS_MAX: u8 = 14;
 const COMPACTED_2B_BITS_MAX: u8 = 12;
 /// Unused bytes between the map header and full entries.
 const FULL_GAP_BYTES: usize = 8;
+
+/// Extents whose blocks lie behind each other, and the first block.
+pub(crate) type Run<'a> = (u32, &'a [Extent]);
 
 /// The kind of index that all compressed inodes of an image have.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +38,18 @@ impl IndexKind {
             block_bits: options.block_bits,
             compact: !legacy && options.block_bits <= COMPACT_BITS_MAX,
             big: options.big_pclusters(),
+        }
+    }
+
+    /// The index of a file with this tail: where that lies far behind in the packed inode, only full entries have room to
+    /// say so.
+    pub const fn with(self, tail: Tail) -> Self {
+        match tail {
+            Tail::Fragment(offset) if offset > u32::MAX as u64 => Self {
+                compact: false,
+                ..self
+            },
+            _ => self,
         }
     }
 
@@ -59,18 +74,12 @@ impl IndexKind {
     }
 
     /// Appends the index to `out`, which ends with inode and xattrs and begins at a multiple of 32.
-    pub fn encode(
-        self,
-        extents: &[Extent],
-        first_block: u32,
-        tail: Tail,
-        size: u64,
-        out: &mut Vec<u8>,
-    ) {
+    /// A packed index has the blocks of all extents in a row, but where a run begins with a pack.
+    pub fn encode(self, runs: &[Run<'_>], tail: Tail, size: u64, out: &mut Vec<u8>) {
         let header = out.len().next_multiple_of(8);
         out.resize(header, 0);
         out.extend_from_slice(self.header(tail).as_bytes());
-        let entries = self.entries(extents, first_block, size);
+        let entries = self.entries(runs, tail, size);
         if self.compact {
             let packs = self.packs(header as u64, entries.len() as u64);
             out.extend_from_slice(&packs.encode(&entries));
@@ -95,6 +104,7 @@ impl IndexKind {
         let (where_tail, low) = match tail {
             Tail::Blocks => (0, 0),
             Tail::Inline(bytes) => (ADVISE_INLINE_PCLUSTER, u32::from(bytes) << 16),
+            Tail::Fragment(offset) => (ADVISE_FRAGMENT_PCLUSTER, offset as u32),
         };
         RawMapHeader {
             h_fragmentoff: low.into(),
@@ -119,11 +129,19 @@ impl IndexKind {
         .expect("offsets within an inode do not overflow")
     }
 
-    fn entries(self, extents: &[Extent], first_block: u32, size: u64) -> Vec<Lcluster> {
+    fn entries(self, runs: &[Run<'_>], tail: Tail, size: u64) -> Vec<Lcluster> {
         let total = size.div_ceil(1 << self.block_bits) as usize;
         let mut entries = Vec::with_capacity(total);
-        let (mut start, mut block) = (0u64, first_block);
-        for extent in extents {
+        let (mut start, mut block) = (0u64, 0);
+        let firsts = runs.iter().flat_map(|(first, extents)| {
+            let first = std::iter::once(Some(*first)).chain(std::iter::repeat(None));
+            extents.iter().zip(first)
+        });
+        for (extent, first) in firsts {
+            block = first.unwrap_or(block);
+            if let (Tail::Fragment(offset), false, 0) = (tail, self.compact, extent.blocks) {
+                block = (offset >> 32) as u32;
+            }
             let end = start + u64::from(extent.len);
             debug_assert_eq!(entries.len() as u64, start >> self.block_bits);
             entries.push(self.head(start, block, extent.plain));
@@ -194,8 +212,7 @@ mod tests {
                     let kind = kind(compact, false);
                     let mut out = vec![0; head];
                     kind.encode(
-                        &[extent(size, 1, false)],
-                        9,
+                        &[(9, &[extent(size, 1, false)])],
                         Tail::Blocks,
                         size.into(),
                         &mut out,
@@ -216,22 +233,24 @@ mod tests {
             block,
             partial: false,
         };
-        let compact = kind(true, false).entries(&extents, 7, 9000);
+        let compact = kind(true, false).entries(&[(7, &extents)], Tail::Blocks, 9000);
         assert_eq!((compact.len(), compact[2]), (3, plain(808, 8)));
-        let full = kind(false, false).entries(&extents, 7, 9000);
+        let full = kind(false, false).entries(&[(7, &extents)], Tail::Blocks, 9000);
         assert_eq!((full.len(), full[2]), (3, plain(808, 0)));
 
         let extents = [extent(9000, 1, false), extent(100, 1, true)];
-        let entries = kind(true, false).entries(&extents, 7, 9100);
+        let entries = kind(true, false).entries(&[(7, &extents)], Tail::Blocks, 9100);
         assert_eq!((entries.len(), entries[2]), (3, plain(808, 8)));
 
-        let entries = kind(true, false).entries(&[extent(8192, 1, false)], 7, 8192);
+        let entries =
+            kind(true, false).entries(&[(7, &[extent(8192, 1, false)])], Tail::Blocks, 8192);
         assert_eq!(entries.len(), 2);
     }
 
     #[test]
     fn big_pclusters_say_how_big() {
-        let entries = kind(true, true).entries(&[extent(20_000, 3, false)], 7, 20_000);
+        let entries =
+            kind(true, true).entries(&[(7, &[extent(20_000, 3, false)])], Tail::Blocks, 20_000);
         let nonhead = |back, ahead, pcluster_blocks| Lcluster::NonHead {
             back,
             ahead,
@@ -239,5 +258,30 @@ mod tests {
         };
         assert_eq!(entries[1], nonhead(1, 3, Some(3)));
         assert_eq!(entries[2], nonhead(2, 2, None));
+    }
+
+    #[test]
+    fn a_fragment_is_found_however_far_behind() {
+        let far = Tail::Fragment(5 << 32 | 77);
+        let full = kind(true, false).with(far);
+        assert_eq!(full.layout(), DataLayout::CompressedFull);
+        let near = Tail::Fragment(u32::MAX.into());
+        assert_eq!(
+            kind(true, false).with(near).layout(),
+            DataLayout::CompressedCompact
+        );
+        let extents = [extent(9000, 1, false), extent(500, 0, false)];
+        let entries = full.entries(&[(7, &extents)], far, 9500);
+        assert!(matches!(
+            entries[2],
+            Lcluster::Head {
+                clusterofs: 808,
+                block: 5,
+                ..
+            }
+        ));
+        let header = full.header(far);
+        assert_eq!(header.h_fragmentoff.get(), 77);
+        assert_eq!(header.h_advise.get(), ADVISE_FRAGMENT_PCLUSTER);
     }
 }

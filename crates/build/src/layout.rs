@@ -15,9 +15,10 @@ use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
 use crate::Error;
-use crate::data::Stored;
+use crate::data::{Job, Stored};
+use crate::fragments::PackedInode;
 use crate::output::Output;
-use crate::plan::{Intent, Plan};
+use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
 use crate::tree::{NodeId, Tree};
 
 /// An inode is small if it takes less than this part of a block, with all that lies behind it.
@@ -38,6 +39,8 @@ pub(crate) struct Layout {
     pub inodes: Vec<u64>,
     /// The nodes in the order of their inodes.
     pub order: Vec<NodeId>,
+    /// Byte at which the packed inode begins, the last of all, if there is one.
+    pub packed: Option<u64>,
     /// The end of the image in bytes, whole blocks.
     pub end: u64,
     block_bytes: u64,
@@ -47,13 +50,13 @@ impl Layout {
     /// Lays out what comes behind the file content, which ends where the output is now. Directories and
     /// links learn where their content lies.
     pub fn new(
-        tree: &Tree,
-        plan: &Plan,
+        job: &Job<'_>,
         stored: &mut [Stored],
+        packed: Option<&PackedInode>,
         output: &Output,
-        block_bytes: u32,
     ) -> Result<Self, Error> {
-        let block_bytes = u64::from(block_bytes);
+        let Job { tree, plan, .. } = *job;
+        let block_bytes = u64::from(job.options.block_bytes());
         let mut at = output.position();
         for id in tree.ids() {
             let node = tree.node(id);
@@ -77,6 +80,7 @@ impl Layout {
         let inodes: Vec<u64> = inodes.collect();
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);
+        let packed = packed.map(|inode| packer.place_at_end(inode.record_bytes(plan), false));
         let end = packer.end();
         output.block_of(end)?;
         Ok(Self {
@@ -84,6 +88,7 @@ impl Layout {
             xattr_block,
             inodes,
             order,
+            packed,
             end,
             block_bytes,
         })
@@ -91,7 +96,16 @@ impl Layout {
 
     /// The node id of a node.
     pub fn nid(&self, id: NodeId) -> u64 {
-        (self.inodes[id as usize] - u64::from(self.meta_block) * self.block_bytes) / SLOT_BYTES
+        self.nid_at(self.inodes[id as usize])
+    }
+
+    /// The node id of the packed inode; 0 if there is none.
+    pub fn packed_nid(&self) -> u64 {
+        self.packed.map_or(0, |at| self.nid_at(at))
+    }
+
+    fn nid_at(&self, at: u64) -> u64 {
+        (at - u64::from(self.meta_block) * self.block_bytes) / SLOT_BYTES
     }
 }
 
@@ -103,8 +117,10 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
         (Stored::Flat { inline, .. }, _) => (head + inline, *inline > 0),
         (Stored::Compressed { tail, .. }, _) => {
             let inline = tail.inline_bytes();
-            (head + plan.index_bytes(id, node) + inline, inline > 0)
+            let index = plan.index.with(*tail).bytes(head, node.size);
+            (head + index + inline, inline > 0)
         }
+        (Stored::Packed { .. }, _) => (head.next_multiple_of(8) + WHOLE_FRAGMENT_BYTES, false),
         (Stored::Chunked { .. }, Intent::Chunks(chunked)) => {
             (head + chunked.table_bytes(node.size), false)
         }

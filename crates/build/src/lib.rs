@@ -11,6 +11,7 @@
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
+//! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory` | the bytes of the metadata |
@@ -30,11 +31,13 @@ mod data;
 mod directory;
 mod emit;
 mod error;
+mod fragments;
 mod index;
 mod layout;
 mod observer;
 mod options;
 mod ordered;
+mod outbox;
 mod output;
 mod plan;
 mod scan;
@@ -50,11 +53,13 @@ use std::sync::atomic::AtomicBool;
 pub use anteros_codec::Effort;
 pub use error::Error;
 pub use observer::{Observer, Progress, Summary};
-pub use options::{Compression, Exclude, Holes, InodeForm, LABEL_BYTES_MAX, Options, UuidChoice};
+pub use options::{
+    Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options, UuidChoice,
+};
 
 use anteros_core::FileKind;
 
-use data::{Job, Stored};
+use data::{Job, Stored, Written};
 use emit::Emitter;
 use layout::Layout;
 use output::Output;
@@ -94,12 +99,17 @@ pub fn build(
         options,
         cancel,
     };
-    let (mut stored, progress) = data::write(&job, &mut output, observer)?;
+    let Written {
+        mut stored,
+        packed,
+        progress,
+    } = data::write(&job, &mut output, observer)?;
     let data_end = output.position();
-    let layout = Layout::new(&tree, &plan, &mut stored, &output, options.block_bytes())?;
+    let layout = Layout::new(&job, &mut stored, packed.as_ref(), &output)?;
     let emitter = Emitter {
         job: &job,
         stored: &stored,
+        packed: packed.as_ref(),
         layout: &layout,
     };
     emitter.metadata(&mut output, observer, progress)?;
@@ -131,6 +141,7 @@ fn count(tree: &Tree, stored: &[Stored]) -> Summary {
                 summary.input_bytes += node.size;
                 match stored {
                     Stored::Compressed { .. } => summary.compressed_files += 1,
+                    Stored::Packed { .. } => summary.packed_files += 1,
                     Stored::Chunked { .. } => summary.chunked_files += 1,
                     Stored::Flat { inline: 1.., .. } => summary.inline_files += 1,
                     Stored::Flat { .. } => summary.flat_files += 1,

@@ -45,6 +45,8 @@ pub struct Summary {
     pub hard_links: u64,
     /// Regular files that are compressed.
     pub compressed_files: u64,
+    /// Regular files that lie wholly in the packed inode.
+    pub packed_files: u64,
     /// Regular files in chunks.
     pub chunked_files: u64,
     /// Regular files wholly or partly behind their inodes.

@@ -32,6 +32,8 @@ pub struct Options {
     pub inline_data: bool,
     /// Tells whether the last extent of a compressed file may lie behind its inode, if it takes less than a block.
     pub inline_tails: bool,
+    /// Packs small files and the ends of larger ones into one inode, if files are compressed.
+    pub fragments: Option<Fragments>,
     /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
@@ -91,6 +93,7 @@ impl Default for Options {
             compression: None,
             inline_data: true,
             inline_tails: false,
+            fragments: None,
             holes: Holes::Auto,
             chunk_bytes: None,
             inode_form: InodeForm::Auto,
@@ -149,6 +152,15 @@ impl Compression {
             legacy_index: false,
         }
     }
+}
+
+/// Describes what is packed into one inode, and how that is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fragments {
+    /// Packs all files, whatever their size.
+    pub all: bool,
+    /// Longest stream of the packed inode in bytes, as that of files if not given.
+    pub pcluster_bytes: Option<u32>,
 }
 
 /// Tells what becomes of holes in sparse files. Where they lie is up to the source's file system,
@@ -258,8 +270,19 @@ impl Options {
 
     /// Returns whether compressed files may have pclusters of several blocks.
     pub(crate) fn big_pclusters(&self) -> bool {
-        self.compression
-            .is_some_and(|c| c.pcluster_bytes > self.block_bytes())
+        self.pcluster_bytes_max() > self.block_bytes()
+    }
+
+    /// The longest pcluster that there may be; none without compression.
+    pub(crate) fn pcluster_bytes_max(&self) -> u32 {
+        let files = self.compression.map_or(0, |c| c.pcluster_bytes);
+        files.max(self.packed_pcluster_bytes().unwrap_or(0))
+    }
+
+    /// The longest pcluster of the packed inode, if there may be one.
+    pub(crate) fn packed_pcluster_bytes(&self) -> Option<u32> {
+        let files = self.compression?.pcluster_bytes;
+        Some(self.fragments?.pcluster_bytes.unwrap_or(files))
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -283,6 +306,9 @@ impl Options {
             return refuse(format!("the offset {} is no multiple of 512", self.offset));
         }
         self.check_chunks()?;
+        if let Some(bytes) = self.packed_pcluster_bytes() {
+            check_pcluster(bytes, self.block_bytes())?;
+        }
         self.compression
             .map_or(Ok(()), |c| c.check(self.block_bytes()))
     }
@@ -307,13 +333,7 @@ impl Options {
 impl Compression {
     fn check(&self, block_bytes: u32) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Option(text));
-        let pcluster_max = PCLUSTER_BYTES_MAX.min(PCLUSTER_BLOCKS_MAX * block_bytes);
-        let pcluster = self.pcluster_bytes;
-        if pcluster == 0 || pcluster % block_bytes != 0 || pcluster > pcluster_max {
-            return refuse(format!(
-                "pclusters of {pcluster} bytes; multiples of {block_bytes} up to {pcluster_max} are possible"
-            ));
-        }
+        check_pcluster(self.pcluster_bytes, block_bytes)?;
         if self.segment_bytes == 0 || self.segment_bytes % block_bytes != 0 {
             let bytes = self.segment_bytes;
             return refuse(format!(
@@ -336,4 +356,14 @@ impl Compression {
         }
         Ok(())
     }
+}
+
+fn check_pcluster(bytes: u32, block_bytes: u32) -> Result<(), Error> {
+    let max = PCLUSTER_BYTES_MAX.min(PCLUSTER_BLOCKS_MAX * block_bytes);
+    if bytes > 0 && bytes % block_bytes == 0 && bytes <= max {
+        return Ok(());
+    }
+    Err(Error::Option(format!(
+        "pclusters of {bytes} bytes; multiples of {block_bytes} up to {max} are possible"
+    )))
 }

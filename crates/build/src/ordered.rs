@@ -18,6 +18,21 @@ pub(crate) struct Ordered<J, R> {
     budget: u64,
 }
 
+/// A job aside.
+pub(crate) struct Aside<R>(Receiver<R>);
+
+impl<R> Aside<R> {
+    /// Returns whether the result is there.
+    pub fn is_ready(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Waits for the result.
+    pub fn take(self) -> R {
+        self.0.recv().expect("a worker has panicked")
+    }
+}
+
 /// Runs `body` with `workers` threads, each of which does jobs with a function of its own.
 pub(crate) fn with_workers<J, R, W, T>(
     workers: usize,
@@ -54,6 +69,11 @@ where
 }
 
 impl<J, R> Ordered<J, R> {
+    /// Returns whether no job is under way, but for those aside.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
     /// Returns whether a job of this cost may be submitted; one always may.
     pub fn has_room(&self, cost: u64) -> bool {
         self.results.is_empty() || self.under_way + cost <= self.budget
@@ -67,6 +87,15 @@ impl<J, R> Ordered<J, R> {
         self.jobs
             .send((job, result))
             .expect("workers live as long as the jobs' channel");
+    }
+
+    /// Submits a job whose result comes by a way of its own, and is no part of the order or the budget.
+    pub fn submit_aside(&mut self, job: J) -> Aside<R> {
+        let (result, receiver) = bounded(1);
+        self.jobs
+            .send((job, result))
+            .expect("workers live as long as the jobs' channel");
+        Aside(receiver)
     }
 
     /// Waits for the result of the oldest job; `None` if there is none.

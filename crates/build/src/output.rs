@@ -210,16 +210,6 @@ impl Output {
         self.flushed + self.buffer.len() as u64
     }
 
-    /// The block that comes next; the position is at its start.
-    pub fn block(&self) -> Result<u32, Error> {
-        self.block_of(self.position())
-    }
-
-    /// The block at a checkpoint.
-    pub fn block_at(&self, checkpoint: &Checkpoint) -> Result<u32, Error> {
-        self.block_of(checkpoint.position)
-    }
-
     /// The number of the block that begins at a position.
     pub fn block_of(&self, position: u64) -> Result<u32, Error> {
         debug_assert_eq!(position % u64::from(self.block_bytes), 0);

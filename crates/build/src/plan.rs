@@ -15,6 +15,9 @@ use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;
 use crate::{Error, Options, directory};
 
+/// Bytes behind inode and xattrs that say where in the packed inode a file lies.
+pub(crate) const WHOLE_FRAGMENT_BYTES: u64 = 16;
+
 /// Tells how the content of an inode is to be stored.
 #[derive(Debug)]
 pub(crate) enum Intent {
@@ -24,6 +27,8 @@ pub(crate) enum Intent {
     Flat,
     /// Compressed if that saves enough, else flat.
     Compress,
+    /// In the packed inode, as a whole.
+    Pack,
     /// In chunks.
     Chunks(ChunkedFile),
 }
@@ -72,6 +77,9 @@ impl Plan {
                 intent: intent(source, tree, id, options)?,
             };
             plan.nodes.push(node);
+            if plan.is_fragment(tree, id, options) {
+                plan.nodes[id as usize].intent = Intent::Pack;
+            }
         }
         Ok(plan)
     }
@@ -109,6 +117,25 @@ impl Plan {
         (node.size - inline).next_multiple_of(self.block_bytes) + inline
     }
 
+    /// Returns whether a file goes into the packed inode as a whole. If it costs nothing to keep it behind its inode, it stays
+    /// there.
+    fn is_fragment(&self, tree: &Tree, id: NodeId, options: &Options) -> bool {
+        let node = tree.node(id);
+        let (Some(fragments), Some(compression)) = (options.fragments, options.compression) else {
+            return false;
+        };
+        let is_small = node.size <= compression.pcluster_bytes.into();
+        let intent = &self.node(id).intent;
+        let is_file = matches!(intent, Intent::Flat | Intent::Compress);
+        if node.kind != FileKind::Regular || !is_file || !(is_small || fragments.all) {
+            return false;
+        }
+        let head = self.head_bytes(id);
+        let slots = |bytes: u64| (head + bytes).div_ceil(SLOT_BYTES);
+        let is_behind = self.inline_bytes(id, node) == node.size;
+        !(is_behind && slots(node.size) <= slots(WHOLE_FRAGMENT_BYTES))
+    }
+
     /// Returns how many bytes the last extent of a compressed inode may have behind the index, in one block with all of
     /// the inode; 0 if it must lie elsewhere.
     pub fn tail_room(&self, id: NodeId, node: &Node) -> u64 {
@@ -122,7 +149,7 @@ impl Plan {
         }
     }
 
-    /// Returns what a compressed inode takes beyond its blocks.
+    /// Returns what a compressed inode takes beyond its blocks, if its tail does not lie far behind in the packed inode.
     pub fn index_bytes(&self, id: NodeId, node: &Node) -> u64 {
         self.index.bytes(self.head_bytes(id), node.size)
     }

@@ -17,6 +17,8 @@ pub(crate) enum Tail {
     Blocks,
     /// In so many bytes behind the index.
     Inline(u16),
+    /// At this byte of the packed inode.
+    Fragment(u64),
 }
 
 impl Tail {
@@ -24,7 +26,7 @@ impl Tail {
     pub fn inline_bytes(self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.into(),
-            Self::Blocks => 0,
+            Self::Blocks | Self::Fragment(_) => 0,
         }
     }
 }

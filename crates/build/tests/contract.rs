@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_build::{
-    Compression, Effort, Error, Exclude, InodeForm, Observer, Options, Progress, UuidChoice,
+    Compression, Effort, Error, Exclude, Fragments, InodeForm, Observer, Options, Progress,
+    UuidChoice,
 };
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, Superblock, checksum, checksum_len};
@@ -67,6 +68,10 @@ fn superblock(image: &Path) -> Superblock {
 fn the_same_bytes_however_it_is_built() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("image");
+    let all = Fragments {
+        all: true,
+        pcluster_bytes: Some(65536),
+    };
     for options in [
         Options {
             fixed_time: Some(0),
@@ -77,6 +82,14 @@ fn the_same_bytes_however_it_is_built() {
         Options {
             inline_tails: true,
             ..lz4(64 << 10)
+        },
+        Options {
+            fragments: Some(Fragments::default()),
+            ..lz4(64 << 10)
+        },
+        Options {
+            fragments: Some(all),
+            ..lz4(256 << 10)
         },
     ] {
         let mut expected: Option<Vec<u8>> = None;
@@ -97,6 +110,28 @@ fn the_same_bytes_however_it_is_built() {
             }
         }
     }
+}
+
+#[test]
+fn equal_fragments_are_stored_once() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let options = Options {
+        fragments: Some(Fragments::default()),
+        ..lz4(64 << 10)
+    };
+    let mut random = Random::new(1);
+    let small = random.bytes(10_000);
+    let data_bytes = |copies: u64| {
+        let source = TempDir::new().unwrap();
+        for n in 0..copies {
+            fs::write(source.path().join(format!("small-{n}")), &small).unwrap();
+        }
+        let summary = build(&image, source.path(), &options).unwrap();
+        assert_eq!(summary.packed_files, copies);
+        summary.image_bytes - summary.metadata_bytes
+    };
+    assert_eq!(data_bytes(30), data_bytes(1));
 }
 
 #[test]
@@ -145,6 +180,14 @@ fn the_superblock_says_what_is_used_and_no_more() {
         inline_tails: true,
         ..small.clone()
     };
+    let useless = Options {
+        fragments: Some(Fragments::default()),
+        ..Options::default()
+    };
+    let fragments = Options {
+        fragments: Some(Fragments::default()),
+        ..small.clone()
+    };
     let chunks = Options {
         chunk_bytes: Some(4096),
         ..Options::default()
@@ -159,6 +202,8 @@ fn the_superblock_says_what_is_used_and_no_more() {
         (small, Incompat::ZERO_PADDING),
         (lz4(1 << 20), Incompat::ZERO_PADDING | Incompat::COMPR_CFGS),
         (tails, Incompat::ZERO_PADDING | Incompat::ZTAILPACKING),
+        (fragments, Incompat::ZERO_PADDING | Incompat::FRAGMENTS),
+        (useless, Incompat::empty()),
         (chunks, Incompat::CHUNKED_FILE),
         (labelled, Incompat::empty()),
     ] {
@@ -169,7 +214,8 @@ fn the_superblock_says_what_is_used_and_no_more() {
         compat.set(Compat::SB_CHKSUM, options.checksum);
         assert_eq!(found.compat, compat);
         assert_eq!(found.label(), options.label);
-        assert_eq!(found.inodes, summary.files + summary.directories);
+        let packed = u64::from(incompat.contains(Incompat::FRAGMENTS));
+        assert_eq!(found.inodes, summary.files + summary.directories + packed);
         assert_eq!(found.blocks * 4096, summary.image_bytes);
         let bytes = fs::read(&image).unwrap();
         let covered = &bytes[SUPERBLOCK_OFFSET as usize..][..checksum_len(12)];

@@ -50,7 +50,8 @@ pub const ADVISE_INTERLACED_PCLUSTER: u16 = 0x10;
 /// Advise: the tail is a fragment of the packed inode.
 pub const ADVISE_FRAGMENT_PCLUSTER: u16 = 0x20;
 
-const WHOLE_FRAGMENT: u64 = 1 << 63;
+/// Set in a map header that is nothing but the offset of the whole file in the packed inode.
+pub const WHOLE_FRAGMENT: u64 = 1 << 63;
 
 /// Tells what a map header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,7 +49,9 @@ pub struct Args {
     block_bits: Option<u8>,
 
     /// Extended options, separated by commas: legacy-compress, ztailpacking (the end of a
-    /// compressed file lies behind its inode where it fits there), ^inline_data, force-inode-compact,
+    /// compressed file lies behind its inode where it fits there), fragments (files that fit into one cluster, and the
+    /// ends of larger ones, are packed together and compressed as one, equal ones once), all-fragments (so are all files),
+    /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, ^inline_data, force-inode-compact,
     /// force-inode-extended, force-inode-blockmap, nosbcrc, ^xattr-name-filter
     #[arg(
         short = 'E',
@@ -333,6 +335,7 @@ struct Report<'a> {
     specials: u64,
     hard_links: u64,
     compressed_files: u64,
+    packed_files: u64,
     chunked_files: u64,
     inline_files: u64,
     flat_files: u64,
@@ -359,6 +362,7 @@ impl Report<'_> {
             specials: summary.specials,
             hard_links: summary.hard_links,
             compressed_files: summary.compressed_files,
+            packed_files: summary.packed_files,
             chunked_files: summary.chunked_files,
             inline_files: summary.inline_files,
             flat_files: summary.flat_files,

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
-use anteros_build::{Compression, Effort, Exclude, InodeForm, Options, UuidChoice};
+use anteros_build::{Compression, Effort, Exclude, Fragments, InodeForm, Options, UuidChoice};
 use clap::ValueEnum;
 
 use super::Args;
@@ -22,11 +22,8 @@ const EFFORT: Effort = Effort::High(9);
 pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
 
 /// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 8] = [
-    "fragments",
-    "all-fragments",
+pub const EXTENDED_ONLY_READ: [&str; 5] = [
     "dedupe",
-    "fragdedupe",
     "48bit",
     "dot-omitted",
     "force-chunk-indexes",
@@ -73,6 +70,9 @@ pub enum Extended {
     LegacyCompress(bool),
     InlineData(bool),
     InlineTails(bool),
+    Fragments(Option<Fragments>),
+    /// Equal fragments are always stored once; for mkfs.erofs' sake.
+    FragmentsOnce,
     InodeForm(InodeForm),
     /// Chunks are always stored so; for mkfs.erofs' sake.
     BlockMap,
@@ -84,6 +84,9 @@ impl FromStr for Extended {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(fragments) = fragments(text) {
+            return fragments;
+        }
         Ok(match text {
             "legacy-compress" | "legacy_compress" => Self::LegacyCompress(true),
             "^legacy-compress" | "^legacy_compress" => Self::LegacyCompress(false),
@@ -91,12 +94,14 @@ impl FromStr for Extended {
             "^inline_data" | "noinline_data" => Self::InlineData(false),
             "ztailpacking" => Self::InlineTails(true),
             "^ztailpacking" => Self::InlineTails(false),
+            "fragdedupe" | "fragdedupe=full" | "fragdedupe=inode" => Self::FragmentsOnce,
             "force-inode-compact" => Self::InodeForm(InodeForm::Compact),
             "force-inode-extended" => Self::InodeForm(InodeForm::Extended),
             "force-inode-blockmap" => Self::BlockMap,
             "nosbcrc" => Self::NoChecksum,
             "xattr-name-filter" => Self::XattrFilter(true),
             "^xattr-name-filter" => Self::XattrFilter(false),
+            "^fragdedupe" => return Err("equal fragments are always stored once".into()),
             _ => {
                 let name = text.split('=').next().unwrap_or(text);
                 let known = EXTENDED_ONLY_READ;
@@ -107,6 +112,33 @@ impl FromStr for Extended {
             }
         })
     }
+}
+
+/// Reads `fragments` and `all-fragments`, with the cluster size of the packed inode or without.
+fn fragments(text: &str) -> Option<Result<Extended, String>> {
+    let (name, size) = match text.split_once('=') {
+        Some((name, size)) => (name, Some(size)),
+        None => (text, None),
+    };
+    let all = match name {
+        "fragments" => false,
+        "all-fragments" => true,
+        "^fragments" | "^all-fragments" if size.is_none() => {
+            return Some(Ok(Extended::Fragments(None)));
+        }
+        _ => return None,
+    };
+    let bytes = |size: &str| {
+        let bytes = anteros_core::parse_size(size).map_err(|e| e.to_string())?;
+        u32::try_from(bytes).map_err(|_| "clusters have at most 1M".to_owned())
+    };
+    let pcluster_bytes = size.map(bytes).transpose();
+    Some(pcluster_bytes.map(|pcluster_bytes| {
+        Extended::Fragments(Some(Fragments {
+            all,
+            pcluster_bytes,
+        }))
+    }))
 }
 
 /// `-U`
@@ -276,7 +308,8 @@ impl Args {
 
 fn apply(option: Extended, options: &mut Options) {
     match option {
-        Extended::LegacyCompress(_) | Extended::BlockMap => {}
+        Extended::LegacyCompress(_) | Extended::BlockMap | Extended::FragmentsOnce => {}
+        Extended::Fragments(fragments) => options.fragments = fragments,
         Extended::InlineData(on) => options.inline_data = on,
         Extended::InlineTails(on) => options.inline_tails = on,
         Extended::InodeForm(form) => options.inode_form = form,

@@ -1,0 +1,196 @@
+//! Fragments: small files, and the ends of larger ones, behind each other in the packed inode.
+//!
+//! Who finds a fragment that was there before gets that one. Fragments are told apart by a hash, and those with the same
+//! hash by their content, which is read again from the source: what is kept of a fragment are some forty bytes. The
+//! content of the packed inode is cut into segments, which are compressed like those of files as soon as they are full.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::Error;
+use crate::compress::Extent;
+use crate::data::Job;
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::tree::NodeId;
+
+/// Index entries of a packed index in front of the first pack of sixteen, behind an inode without attributes.
+const FIRST_PACKS: usize = 6;
+/// Index entries of a pack.
+const PACK: usize = 16;
+
+/// The packed inode, as it is when all fragments are in it.
+#[derive(Debug)]
+pub(crate) struct PackedInode {
+    /// Bytes of content.
+    pub size: u64,
+    /// The segments, each with its first block.
+    pub runs: Vec<(u32, Vec<Extent>)>,
+}
+
+impl PackedInode {
+    /// Returns whether its size needs an extended inode.
+    pub fn is_extended(&self) -> bool {
+        self.size > u32::MAX.into()
+    }
+
+    /// Bytes of the inode and its index.
+    pub fn record_bytes(&self, plan: &Plan) -> u64 {
+        let head = match self.is_extended() {
+            true => EXTENDED_BYTES,
+            false => COMPACT_BYTES,
+        } as u64;
+        head + plan.index.bytes(head, self.size)
+    }
+
+    /// Blocks of all segments.
+    pub fn blocks(&self) -> u32 {
+        let extents = self.runs.iter().flat_map(|(_, extents)| extents);
+        extents.map(|extent| u32::from(extent.blocks)).sum()
+    }
+}
+
+/// A fragment with this content, in the packed inode or on its way there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    hash: u128,
+    len: u64,
+}
+
+impl Key {
+    pub fn of(content: &[u8]) -> Self {
+        Self {
+            hash: xxh3_128(content),
+            len: content.len() as u64,
+        }
+    }
+}
+
+/// Tells where a fragment was found first, and where it lies in the packed inode.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    node: NodeId,
+    at: u64,
+    offset: u64,
+}
+
+/// All fragments so far.
+pub(crate) struct Fragments {
+    known: HashMap<Key, Known>,
+    /// Content that is in no segment yet.
+    rest: Vec<u8>,
+    /// Bytes of the packed inode in front of it.
+    before: u64,
+    block_bytes: usize,
+    segment_bytes: usize,
+}
+
+impl Fragments {
+    pub fn new(options: &Options) -> Self {
+        let block_bytes = options.block_bytes() as usize;
+        let segment_bytes = options.compression.map_or(0, |c| c.segment_bytes as usize);
+        Self {
+            known: HashMap::new(),
+            rest: Vec::new(),
+            before: 0,
+            block_bytes,
+            segment_bytes: segment_bytes.next_multiple_of(PACK * block_bytes),
+        }
+    }
+
+    /// Bytes of the packed inode so far.
+    pub fn size(&self) -> u64 {
+        self.before + self.rest.len() as u64
+    }
+
+    /// Appends a part of a file, and tells where in the packed inode it lies.
+    pub fn append(&mut self, content: &[u8]) -> u64 {
+        let offset = self.size();
+        self.rest.extend_from_slice(content);
+        offset
+    }
+
+    /// Tells where in the packed inode a fragment lies, that begins at a byte of a file; appends it if it is new.
+    pub fn add(
+        &mut self,
+        job: &Job<'_>,
+        (node, at): (NodeId, u64),
+        key: Key,
+        content: &[u8],
+    ) -> Result<u64, Error> {
+        let offset = self.size();
+        let known = match self.known.entry(key) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(place) => {
+                place.insert(Known { node, at, offset });
+                None
+            }
+        };
+        match known {
+            Some(known) if job.holds(known.node, known.at, content)? => Ok(known.offset),
+            _ => Ok(self.append(content)),
+        }
+    }
+
+    /// Takes a segment out, if one is full, or if there will be no more: then whatever is left.
+    ///
+    /// Packed indexes have one block address for each pack. Where a segment begins, a pack does.
+    pub fn take_segment(&mut self, is_end: bool) -> Option<Vec<u8>> {
+        let bytes = match self.before {
+            0 => self.segment_bytes + FIRST_PACKS * self.block_bytes,
+            _ => self.segment_bytes,
+        };
+        let is_due = self.rest.len() >= bytes || is_end && !self.rest.is_empty();
+        if !is_due {
+            return None;
+        }
+        let behind = self.rest.split_off(bytes.min(self.rest.len()));
+        let segment = std::mem::replace(&mut self.rest, behind);
+        self.before += segment.len() as u64;
+        Some(segment)
+    }
+}
+
+impl Job<'_> {
+    /// Returns whether a file has this content at a byte of it.
+    fn holds(&self, id: NodeId, at: u64, content: &[u8]) -> Result<bool, Error> {
+        let mut found = vec![0; content.len()];
+        let file = self.source.open_file(self.tree, id)?;
+        file.read(at, &mut found)?;
+        file.finish()?;
+        Ok(found == content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Compression;
+
+    #[test]
+    fn segments_begin_where_packs_do() {
+        let mut compression = Compression::new(anteros_codec::Effort::Fast);
+        compression.segment_bytes = 20 * 4096;
+        let options = Options {
+            compression: Some(compression),
+            ..Options::default()
+        };
+        let mut fragments = Fragments::new(&options);
+        assert_eq!(fragments.take_segment(true), None);
+        for n in 0..100 {
+            assert_eq!(fragments.append(&[n; 5000]), u64::from(n) * 5000);
+        }
+        let segments = std::iter::from_fn(|| fragments.take_segment(false));
+        let lens: Vec<usize> = segments.map(|segment| segment.len() / 4096).collect();
+        assert_eq!(lens, [38, 32, 32]);
+        let rest = fragments.take_segment(true).unwrap();
+        assert_eq!(rest.len(), 500_000 - (38 + 32 + 32) * 4096);
+        assert_eq!(
+            (fragments.size(), fragments.take_segment(true)),
+            (500_000, None)
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Blocks on their way to the image, in an order that does not depend on who is ready first.
+//!
+//! A segment of the packed inode belongs where its last fragment was found, but is compressed only then. What comes behind
+//! it waits here, and meanwhile has *provisional* numbers: those it would have if the segments took no blocks. When all
+//! is written, [`Places`] knows the final ones.
+
+use std::collections::VecDeque;
+
+use crate::Error;
+use crate::compress::Extent;
+use crate::ordered::Aside;
+use crate::output::{Checkpoint, Output};
+
+/// A segment of the packed inode, compressed.
+#[derive(Debug, Default)]
+pub(crate) struct Segment {
+    pub bytes: Vec<u8>,
+    pub extents: Vec<Extent>,
+}
+
+enum Item<R> {
+    Bytes(Vec<u8>),
+    Segment(Aside<R>, u64),
+}
+
+/// What is to be written, in order.
+pub(crate) struct Outbox<'a, R> {
+    output: &'a mut Output,
+    queue: VecDeque<Item<R>>,
+    /// Bytes in the queue, those of segments left out.
+    queued: u64,
+    /// Bytes in memory.
+    cost: u64,
+    /// Bytes of segments that have been written.
+    inserted: u64,
+    places: Places,
+}
+
+/// Tells where blocks with provisional numbers lie, and the segments among them.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// The provisional number of the block in front of which a segment lies, and the blocks of all segments up to it.
+    shifts: Vec<(u32, u32)>,
+    /// The segments, where they lie, in their order.
+    pub runs: Vec<(u32, Vec<Extent>)>,
+}
+
+impl Places {
+    /// The final number of a block.
+    pub fn block(&self, provisional: u32) -> u32 {
+        let before = self.shifts.partition_point(|(at, _)| *at <= provisional);
+        let shift = before.checked_sub(1).map_or(0, |last| self.shifts[last].1);
+        provisional + shift
+    }
+}
+
+impl<'a, R> Outbox<'a, R>
+where
+    R: Into<Result<Segment, Error>>,
+{
+    pub fn new(output: &'a mut Output) -> Self {
+        Self {
+            output,
+            queue: VecDeque::new(),
+            queued: 0,
+            cost: 0,
+            inserted: 0,
+            places: Places::default(),
+        }
+    }
+
+    /// The provisional number of the block that comes next.
+    pub fn block(&self) -> Result<u32, Error> {
+        self.output
+            .block_of(self.output.position() - self.inserted + self.queued)
+    }
+
+    /// Bytes that wait.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Returns whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Appends whole blocks.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.queue.is_empty() {
+            return self.output.write(bytes);
+        }
+        if !bytes.is_empty() {
+            self.queue.push_back(Item::Bytes(bytes.to_vec()));
+            self.queued += bytes.len() as u64;
+            self.cost += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Appends a segment that is being compressed, and takes so many bytes of memory.
+    pub fn push(&mut self, segment: Aside<R>, cost: u64) {
+        self.queue.push_back(Item::Segment(segment, cost));
+        self.cost += cost;
+    }
+
+    /// Writes what need not be waited for.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        loop {
+            match self.queue.front() {
+                Some(Item::Segment(segment, _)) if !segment.is_ready() => return Ok(()),
+                None => return Ok(()),
+                Some(_) => self.settle_first()?,
+            }
+        }
+    }
+
+    /// Writes all.
+    pub fn drain(&mut self) -> Result<(), Error> {
+        while !self.queue.is_empty() {
+            self.settle_first()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what comes first, if anything does.
+    pub fn settle_first(&mut self) -> Result<(), Error> {
+        match self.queue.pop_front() {
+            None => Ok(()),
+            Some(Item::Bytes(bytes)) => {
+                self.queued -= bytes.len() as u64;
+                self.cost -= bytes.len() as u64;
+                self.output.write(&bytes)
+            }
+            Some(Item::Segment(segment, cost)) => {
+                let Segment { bytes, extents } = segment.take().into()?;
+                self.cost -= cost;
+                let position = self.output.position();
+                let at = self.output.block_of(position)?;
+                let provisional = self.output.block_of(position - self.inserted)?;
+                self.output.write(&bytes)?;
+                self.inserted += bytes.len() as u64;
+                let end = self.output.block_of(self.output.position())?;
+                let before = at - provisional;
+                self.places.shifts.push((provisional, before + (end - at)));
+                self.places.runs.push((at, extents));
+                Ok(())
+            }
+        }
+    }
+
+    /// Remembers the position; nothing waits.
+    pub fn checkpoint(&mut self) -> Result<Checkpoint, Error> {
+        self.drain()?;
+        Ok(self.output.checkpoint())
+    }
+
+    /// Takes back what was written since, no segment among it.
+    pub fn rewind(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        debug_assert!(self.queue.is_empty());
+        self.output.rewind(checkpoint)
+    }
+
+    /// Writes all, and tells where it lies.
+    pub fn finish(mut self) -> Result<Places, Error> {
+        self.drain()?;
+        Ok(self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_move_by_the_segments_in_front_of_them() {
+        let places = Places {
+            shifts: vec![(3, 10), (3, 15), (7, 16)],
+            runs: Vec::new(),
+        };
+        let found: Vec<_> = [0, 2, 3, 6, 7, 100].map(|n| places.block(n)).to_vec();
+        assert_eq!(found, [0, 2, 18, 21, 23, 116]);
+    }
+}
