@@ -43,6 +43,9 @@ pub struct Report {
     pub faults: Vec<String>,
     /// All faults.
     pub fault_count: u64,
+    /// What is wrong with the device and no fault of the log, in words: a block that cannot be read and that nothing
+    /// refers to.
+    pub notes: Vec<String>,
     /// What a mount would have to replay.
     pub recovery: Recovery,
     /// Regular files.
@@ -73,6 +76,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     let (state, recovery) = recover::open(device, options)?;
     let mut checker = Checker::new(state, memory);
     checker.report.recovery = recovery;
+    checker.report.notes = checker.state.take_notes();
     checker.note_complaints();
     checker.note_slots();
     checker.note_copies();

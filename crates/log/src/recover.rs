@@ -626,9 +626,15 @@ impl Replay {
             if chain.is_torn && !state.options.read_only {
                 return Err(error);
             }
-            state
-                .complaints
-                .push(format!("the packed log ends there: {error}"));
+            // Each mount begins with a checkpoint that is not clean: behind a clean one there are no groups.
+            match checkpoint.clean && !chain.is_torn {
+                true => state.notes.push(format!(
+                    "nothing lies there, and the log will go on elsewhere: {error}"
+                )),
+                false => state
+                    .complaints
+                    .push(format!("the packed log ends there: {error}")),
+            }
         }
         for &segment in &chain.segments {
             state.segments.keep(segment);

@@ -130,6 +130,8 @@ pub(crate) struct State {
     pub(crate) discards: bool,
     /// What is wrong, and was not yet told.
     pub(crate) complaints: Vec<String>,
+    /// What is wrong with the device and takes nothing away, and was not yet told.
+    pub(crate) notes: Vec<String>,
 }
 
 /// See [`State::footprint`].
@@ -224,6 +226,7 @@ impl State {
             failed: None,
             discards: true,
             complaints: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -811,9 +814,15 @@ impl State {
         }
     }
 
-    /// Takes the faults that were found since this was called last.
+    /// Takes what is wrong with the device and takes nothing away.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Takes the faults that were found since this was called last, and what there was to note.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         let mut complaints = std::mem::take(&mut self.complaints);
+        complaints.append(&mut self.notes);
         complaints.append(&mut self.nat.take_complaints());
         complaints
     }

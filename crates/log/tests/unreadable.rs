@@ -326,3 +326,59 @@ fn the_log_does_not_go_on_in_a_block_that_could_not_be_read() {
         // The power fails.
     }
 }
+
+/// A log that was made anew where a block stays unreadable. Nothing refers to such a block: it may be told, and is no
+/// fault.
+#[test]
+fn a_block_that_stays_unreadable_under_a_new_log_is_no_fault_of_it() {
+    let (base, _) = log();
+    let mut noted = 0;
+    for block in filled() {
+        let device = Scratched::new(&base, block);
+        make(device.clone());
+        let report = check(device.clone(), options()).unwrap();
+        assert_eq!(report.faults, [""; 0], "block {block}");
+        let named = report
+            .notes
+            .iter()
+            .all(|note| note.contains(&format!("block {block}")));
+        assert!(
+            named && report.notes.len() <= 1,
+            "{block}: {:?}",
+            report.notes
+        );
+        noted += report.notes.len();
+        if !report.notes.is_empty() {
+            // The log goes on elsewhere, and is as good as any.
+            let tree = open(device.clone());
+            tree.put("a", &bytes(1, 9000)).unwrap();
+            tree.fsync("a").unwrap();
+            drop(tree);
+            let tree = open(device.clone());
+            assert_eq!(tree.read("a").unwrap(), bytes(1, 9000));
+            tree.0.close().unwrap();
+            assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+        }
+    }
+    assert!(noted > 0);
+}
+
+/// Behind a checkpoint of a log that was not unmounted, a block that cannot be read may have held what was synced.
+#[test]
+fn a_block_that_cannot_be_read_is_a_fault_where_a_group_may_have_been() {
+    let device = device(32 * MIB);
+    let tree = open(device.clone());
+    tree.put("a", &bytes(1, 9000)).unwrap();
+    tree.fsync("a").unwrap();
+    drop(tree);
+    let base = Base::new(&device.to_vec());
+    let whole = check(Scratched::new(&base, u64::MAX / BLOCK - 1), options()).unwrap();
+    assert_eq!((whole.fault_count, whole.recovery.groups), (0, 1));
+    let is_of_a_group = |block: &u64| {
+        let device = Scratched::new(&base, *block);
+        check(device, options()).is_ok_and(|report| report.recovery.groups == 0)
+    };
+    let first = base.blocks.keys().copied().filter(is_of_a_group).min();
+    let report = check(Scratched::new(&base, first.unwrap()), options()).unwrap();
+    assert!(report.fault_count > 0 && report.notes.is_empty());
+}

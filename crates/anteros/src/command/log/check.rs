@@ -74,6 +74,9 @@ impl Args {
         if left > 0 {
             println!("and {left} more");
         }
+        for note in &report.notes {
+            println!("note: {note}");
+        }
         let recovery = report.recovery;
         if recovery.groups > 0 || !recovery.was_clean {
             println!(
@@ -120,6 +123,7 @@ fn json(report: &Report, repaired: Option<&Repaired>) -> serde_json::Value {
         "clean": report.fault_count == 0,
         "faults": report.faults,
         "fault_count": report.fault_count,
+        "notes": report.notes,
         "was_clean": report.recovery.was_clean,
         "groups_to_replay": report.recovery.groups,
         "files": report.files,
