@@ -2,7 +2,8 @@
 //!
 //! The files named on the command line (`-- FILE...`) are cut into blocks as an image has them: of a fixed size each, stored
 //! as they are where that takes no more. All encoders take turns; a line has the blocks that one needs, and the medians of its
-//! speed and of its ratio to liblz4's HC level 12 in the same turn.
+//! speed and of its ratio to the first one in the same turn. That is liblz4's HC level 12, or the first one of
+//! `--only=NAME,NAME`.
 
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ const TURNS: usize = 5;
 const INPUT_MAX: usize = 16 << 20;
 const BLOCK: usize = 4096;
 
-const EFFORTS: [Effort; 8] = [
+const EFFORTS: [Effort; 9] = [
     Effort::High(12),
     Effort::High(9),
     Effort::High(3),
+    Effort::FastLiblz4,
     Effort::Fast,
     Effort::Optimal(16),
     Effort::Optimal(64),
@@ -26,8 +28,14 @@ const EFFORTS: [Effort; 8] = [
 ];
 
 fn main() {
-    let arguments = std::env::args().skip(1);
-    let files: Vec<String> = arguments.filter(|arg| !arg.starts_with("--")).collect();
+    let (options, files): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|arg| arg.starts_with("--"));
+    let only = options.iter().find_map(|arg| arg.strip_prefix("--only="));
+    let efforts = match only {
+        Some(names) => names.split(',').map(effort).collect(),
+        None => EFFORTS.to_vec(),
+    };
     let files = if files.is_empty() {
         vec![env!("CARGO_MANIFEST_DIR").to_owned() + "/src/zstd.rs"]
     } else {
@@ -41,14 +49,27 @@ fn main() {
         let mut content = std::fs::read(file).unwrap_or_else(|err| panic!("{file}: {err}"));
         content.truncate(INPUT_MAX);
         for cluster in [4 << 10, 16 << 10, 64 << 10] {
-            compare(file, &content, cluster);
+            compare(file, &content, cluster, &efforts);
         }
     }
 }
 
-fn compare(file: &str, content: &[u8], cluster: usize) {
-    let encoders = EFFORTS.map(|effort| Lz4Encoder::new(effort).expect("a known effort"));
-    let mut encoders = encoders.map(|encoder| (encoder, 0, Vec::new()));
+/// The effort of a name: `12` is liblz4's HC level 12, `liblz4` its greedy one, `o64` our parse with 64 candidates.
+fn effort(name: &str) -> Effort {
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{name}: no effort"));
+    match (name, name.strip_prefix('o')) {
+        ("fast", _) => Effort::Fast,
+        ("liblz4", _) => Effort::FastLiblz4,
+        (_, Some(candidates)) => Effort::Optimal(number(candidates)),
+        (level, None) => Effort::High(number(level) as u8),
+    }
+}
+
+fn compare(file: &str, content: &[u8], cluster: usize, efforts: &[Effort]) {
+    let encoders = efforts.iter().map(|effort| Lz4Encoder::new(*effort));
+    let mut encoders: Vec<_> = encoders
+        .map(|encoder| (encoder.expect("a known effort"), 0, Vec::new()))
+        .collect();
     for _ in 0..TURNS {
         for (encoder, blocks, times) in &mut encoders {
             let start = cpu_time();
@@ -57,7 +78,7 @@ fn compare(file: &str, content: &[u8], cluster: usize) {
         }
     }
     let of_best = encoders[0].2.clone();
-    for (effort, (_, blocks, times)) in EFFORTS.iter().zip(encoders) {
+    for (effort, (_, blocks, times)) in efforts.iter().zip(encoders) {
         let ratios = of_best
             .iter()
             .zip(&times)

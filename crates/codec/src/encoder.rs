@@ -2,13 +2,14 @@
 //!
 //! EROFS cuts a file where a pcluster is full, not the other way round, so that no block is wasted.
 //! liblz4 can do that by itself; this adds an early exit for input that LZ4 cannot make smaller,
-//! where liblz4 is slow (see `probe.rs`), and an encoder that is as good as its best level in less
-//! time (see `optimal/`).
+//! where liblz4 is slow (see `probe.rs`), a quick encoder that needs none (see `greedy.rs`), and one
+//! that is as good as liblz4's best level in less time (see `optimal/`).
 
 use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::greedy::Greedy;
 use crate::lz4::{Method, State};
 use crate::optimal::Optimal;
 use crate::probe::Probe;
@@ -19,8 +20,10 @@ const RATIO_MAX: usize = 255;
 /// Tells how hard an [`Lz4Encoder`] tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effort {
-    /// liblz4's greedy compressor.
+    /// Our own greedy compressor.
     Fast,
+    /// liblz4's greedy compressor.
+    FastLiblz4,
     /// liblz4's HC compressor with a level of 1..=12; from 10 on it parses optimally.
     High(u8),
     /// Our own optimal parse, which looks at so many candidates for a match at most.
@@ -49,6 +52,7 @@ pub struct Lz4Encoder {
 
 enum Compressor {
     Liblz4(State),
+    Greedy(Greedy),
     Optimal(Box<Optimal>),
 }
 
@@ -60,16 +64,19 @@ impl Lz4Encoder {
     /// [`UnknownEffort`] when there is no such HC level.
     pub fn new(effort: Effort) -> Result<Self, UnknownEffort> {
         let compressor = match effort {
-            Effort::Fast => Compressor::Liblz4(State::new(Method::Fast)),
+            Effort::Fast => Compressor::Greedy(Greedy::new()),
+            Effort::FastLiblz4 => Compressor::Liblz4(State::new(Method::Fast)),
             Effort::High(level @ 1..=12) => Compressor::Liblz4(State::new(Method::High(level))),
             Effort::High(level) => return Err(UnknownEffort(level)),
             Effort::Optimal(candidates) => {
                 Compressor::Optimal(Optimal::new(candidates.into()).into())
             }
         };
+        // The greedy compressor itself gives up as early.
+        let needs_probe = !matches!(compressor, Compressor::Greedy(_));
         Ok(Self {
             compressor,
-            probe: Some(Probe::default()),
+            probe: needs_probe.then(Probe::default),
         })
     }
 
@@ -85,8 +92,10 @@ impl Lz4Encoder {
 
     /// Begins with other data: nothing is remembered of what came before.
     pub fn restart(&mut self) {
-        if let Compressor::Optimal(optimal) = &mut self.compressor {
-            optimal.restart();
+        match &mut self.compressor {
+            Compressor::Liblz4(_) => {}
+            Compressor::Greedy(greedy) => greedy.restart(),
+            Compressor::Optimal(optimal) => optimal.restart(),
         }
     }
 
@@ -117,6 +126,9 @@ impl Lz4Encoder {
         let reach = out.len().saturating_mul(RATIO_MAX).min(input.len());
         let encoded = match &mut self.compressor {
             Compressor::Liblz4(state) => state.compress(&data[input][..reach], out),
+            Compressor::Greedy(greedy) => {
+                greedy.encode(data, input.start, input.start + reach, out)
+            }
             Compressor::Optimal(optimal) => {
                 optimal.encode(data, input.start, input.start + reach, out)
             }

@@ -30,6 +30,7 @@ mod decoder;
 mod deflate;
 mod encoder;
 mod error;
+mod greedy;
 mod in_place;
 mod lz4;
 mod lz4_block;
@@ -39,6 +40,7 @@ mod optimal;
 mod padding;
 mod probe;
 mod rolling;
+mod sequences;
 mod stream;
 #[cfg(test)]
 mod tests;

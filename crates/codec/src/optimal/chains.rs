@@ -6,6 +6,7 @@
 //! shortest. A candidate counts if it lies in the block, which its distance tells; so nothing is cleared between blocks.
 
 use crate::probe::hash;
+use crate::sequences::{common, string};
 
 /// Bits of a hash.
 const HASH_BITS: u32 = 16;
@@ -176,28 +177,4 @@ impl Chains {
 fn zeros<T: Copy + Default, const LEN: usize>() -> Box<[T; LEN]> {
     let zeros = vec![T::default(); LEN].into_boxed_slice();
     zeros.try_into().ok().expect("the length is the same")
-}
-
-#[inline(always)]
-fn string(data: &[u8], at: usize) -> u32 {
-    let bytes = data[at..at + 4].try_into().expect("four bytes");
-    u32::from_le_bytes(bytes)
-}
-
-/// Returns how many bytes are the same from both positions on, to the end of the data.
-#[inline(always)]
-fn common(data: &[u8], candidate: usize, at: usize) -> usize {
-    let ahead = &data[at..];
-    let before = &data[candidate..candidate + ahead.len()];
-    let mut len = 0;
-    for (one, other) in ahead.chunks_exact(8).zip(before.chunks_exact(8)) {
-        let one = u64::from_le_bytes(one.try_into().expect("eight bytes"));
-        let other = u64::from_le_bytes(other.try_into().expect("eight bytes"));
-        if one != other {
-            return len + ((one ^ other).trailing_zeros() / 8) as usize;
-        }
-        len += 8;
-    }
-    let rest = ahead[len..].iter().zip(&before[len..]);
-    len + rest.take_while(|(one, other)| one == other).count()
 }

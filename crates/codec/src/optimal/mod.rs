@@ -6,14 +6,13 @@
 mod chains;
 mod lanes;
 mod parse;
-mod sequences;
 #[cfg(test)]
 mod tests;
 
 use chains::{Chains, Depth};
 use parse::{Block, Parser};
 
-use crate::Encoded;
+use crate::{Encoded, sequences};
 
 /// The working memory of an encoder.
 pub(crate) struct Optimal {

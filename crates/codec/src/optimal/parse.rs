@@ -9,7 +9,7 @@
 
 use super::chains::{Chains, Depth, Match};
 use super::lanes::Lanes;
-use super::sequences::{
+use crate::sequences::{
     DISTANCE_BYTES, LAST_LITERALS, MATCH_MIN, MATCH_SHORT_MAX, MATCH_START_MARGIN, Sequence,
     last_cost, literal_bytes, literals_in, match_bytes,
 };

@@ -1,7 +1,7 @@
-use super::sequences::{
+use super::*;
+use crate::sequences::{
     DISTANCE_BYTES, LAST_LITERALS, MATCH_MIN, MATCH_START_MARGIN, last_cost, match_bytes,
 };
-use super::*;
 use crate::tests::{Random, text};
 use crate::{Algorithm, Decoder, Length, Params};
 

@@ -3,8 +3,9 @@ use crate::{
     Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Params, UnknownEffort, ZstdEncoder,
 };
 
-const EFFORTS: [Effort; 7] = [
+const EFFORTS: [Effort; 8] = [
     Effort::Fast,
+    Effort::FastLiblz4,
     Effort::High(1),
     Effort::High(3),
     Effort::High(9),

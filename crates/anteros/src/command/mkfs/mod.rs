@@ -35,7 +35,7 @@ pub struct Args {
     source: PathBuf,
 
     /// Compress with lz4 or lz4hc, the default, or none; lz4hc takes a level from 1 to 12, 9 by default: `lz4hc,12`.
-    /// liblz4hc has the same levels and, from 10 on, the bytes that liblz4 writes
+    /// liblz4 and liblz4hc have the same levels and the bytes that liblz4 writes
     #[arg(short = 'z', long = "compress", value_name = "ALGORITHM[,LEVEL]")]
     compressor: Option<Compressor>,
 

@@ -41,7 +41,10 @@ impl FromStr for Compressor {
         let effort = match (name, level) {
             ("none", None) => return Ok(Self(None)),
             ("lz4", None) => Effort::Fast,
-            ("lz4", Some(_)) => return Err("lz4 has no levels; lz4hc has".into()),
+            ("liblz4", None) => Effort::FastLiblz4,
+            ("lz4" | "liblz4", Some(_)) => {
+                return Err(format!("{name} has no levels; {name}hc has"));
+            }
             // Level 0 is mkfs.erofs' word for the default.
             ("lz4hc", None | Some("0")) => Effort::High(9),
             ("lz4hc", Some("10")) => Effort::Optimal(16),
@@ -359,6 +362,7 @@ mod tests {
     #[test]
     fn compressors() {
         assert_eq!("lz4".parse(), Ok(Compressor(Some(Effort::Fast))));
+        assert_eq!("liblz4".parse(), Ok(Compressor(Some(Effort::FastLiblz4))));
         assert_eq!("none".parse(), Ok(Compressor(None)));
         for (text, level) in [
             ("lz4hc", 9),
@@ -378,7 +382,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(Compressor(Some(optimal))), "{text}");
         }
         for bad in [
-            "", "none,1", "lz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",
+            "", "none,1", "lz4,3", "liblz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",
         ] {
             assert!(bad.parse::<Compressor>().is_err(), "{bad}");
         }
