@@ -54,14 +54,16 @@ fn main() {
     }
 }
 
-/// The effort of a name: `12` is liblz4's HC level 12, `liblz4` its greedy one, `o64` our parse with 64 candidates.
+/// The effort of a name: `12` is liblz4's HC level 12, `liblz4` its greedy one, `o64` our optimal
+/// parse with 64 candidates, `l64` our lazy one.
 fn effort(name: &str) -> Effort {
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{name}: no effort"));
-    match (name, name.strip_prefix('o')) {
+    match (name, name.split_at(1)) {
         ("fast", _) => Effort::Fast,
         ("liblz4", _) => Effort::FastLiblz4,
-        (_, Some(candidates)) => Effort::Optimal(number(candidates)),
-        (level, None) => Effort::High(number(level) as u8),
+        (_, ("o", candidates)) => Effort::Optimal(number(candidates)),
+        (_, ("l", candidates)) => Effort::Lazy(number(candidates)),
+        (level, _) => Effort::High(number(level) as u8),
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Effort {
     FastLiblz4,
     /// liblz4's HC compressor with a level of 1..=12; from 10 on it parses optimally.
     High(u8),
+    /// Our own lazy parse, which looks at so many candidates for a match at most.
+    Lazy(u16),
     /// Our own optimal parse, which looks at so many candidates for a match at most.
     Optimal(u16),
 }
@@ -68,6 +70,9 @@ impl Lz4Encoder {
             Effort::FastLiblz4 => Compressor::Liblz4(State::new(Method::Fast)),
             Effort::High(level @ 1..=12) => Compressor::Liblz4(State::new(Method::High(level))),
             Effort::High(level) => return Err(UnknownEffort(level)),
+            Effort::Lazy(candidates) => {
+                Compressor::Optimal(Optimal::lazy(candidates.into()).into())
+            }
             Effort::Optimal(candidates) => {
                 Compressor::Optimal(Optimal::new(candidates.into()).into())
             }

@@ -9,7 +9,7 @@ use crate::probe::hash;
 use crate::sequences::{common, string};
 
 /// Bits of a hash.
-const HASH_BITS: u32 = 16;
+const HASH_BITS: u32 = 15;
 /// Positions whose distances are kept: those that a match can begin at, and those inserted ahead.
 const RING: usize = 1 << 17;
 /// The distance that stands for none; the largest one of LZ4 as well.
@@ -94,6 +94,12 @@ impl Chains {
         usize::from(self.distance[position % RING])
     }
 
+    /// Returns whether there is a candidate for a match at `at` that begins at `start` or behind.
+    #[inline(always)]
+    pub fn has_candidate(&self, at: usize, start: usize) -> bool {
+        self.distance(at) <= (at - start).min(DISTANCE_MAX)
+    }
+
     /// Returns the longest match at `at` that begins at `start` or behind and ends before `end`, if there is one that is
     /// longer than `known` and than three bytes; else `known`.
     pub fn longest(
@@ -144,6 +150,69 @@ impl Chains {
         }
     }
 
+    /// Returns a match of more than `longest` bytes that has the four at `at`, and how many bytes of it come before. The
+    /// places are where it begins at the earliest, where what comes before begins, `at`, and where it ends at the latest.
+    pub fn wider(
+        &self,
+        data: &[u8],
+        (start, low, at, end): (usize, usize, usize, usize),
+        depth: Depth,
+        longest: usize,
+    ) -> Option<(usize, Match)> {
+        let data = &data[..end];
+        let reach = (at - start).min(DISTANCE_MAX);
+        // So many bytes from `at` on are the same at least, if it is longer.
+        let least = |longest: usize| (longest + 1).saturating_sub(at - low).max(4);
+        let mut anchor = least(longest) - 4;
+        if at + anchor + 4 > end {
+            return None;
+        }
+        let mut best = None;
+        let mut best_len = longest;
+        let mut distance = self.distance(at + anchor);
+        for _ in 0..depth.candidates {
+            if distance > reach {
+                break;
+            }
+            let candidate = at - distance;
+            if string(data, candidate + anchor) == string(data, at + anchor)
+                && string(data, candidate) == string(data, at)
+            {
+                let ahead = common(data, candidate, at);
+                let room = (at - low).min(candidate - start);
+                let same = |back: &usize| data[at - back - 1] == data[candidate - back - 1];
+                let back = (0..room).take_while(same).count();
+                let len = ahead + back;
+                if len > best_len {
+                    (best, best_len) = (Some((back, Match { len, distance })), len);
+                    let last = least(len) - 4;
+                    if len >= depth.nice || at + last + 4 > end {
+                        break;
+                    }
+                    let behind = self.beyond_on(at + last, distance);
+                    if behind > distance {
+                        (anchor, distance) = (last, behind);
+                        continue;
+                    }
+                }
+            }
+            distance += self.distance(candidate + anchor);
+        }
+        best
+    }
+
+    /// Returns the first distance beyond another one on the chain of a position, or one before it if that is far.
+    fn beyond_on(&self, at: usize, distance: usize) -> usize {
+        let mut behind = self.distance(at);
+        for _ in 0..STEPS {
+            if behind > distance {
+                break;
+            }
+            behind += self.distance(at - behind);
+        }
+        behind
+    }
+
     /// Returns the next candidate for a longer match: its distance, and the byte of the match whose chain has it.
     fn beyond(&self, at: usize, found: Match) -> (usize, usize) {
         let candidate = at - found.distance;
@@ -159,13 +228,7 @@ impl Chains {
         let along = found.distance + step;
         // And on that of the string that ends one byte behind it.
         let last = found.len - 3;
-        let mut behind = self.distance(at + last);
-        for _ in 0..STEPS {
-            if behind > found.distance {
-                break;
-            }
-            behind += self.distance(at + last - behind);
-        }
+        let behind = self.beyond_on(at + last, found.distance);
         if behind >= along {
             (behind, last)
         } else {

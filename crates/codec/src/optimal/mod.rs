@@ -1,10 +1,11 @@
 //! An encoder of LZ4 blocks that takes as much input as any can into a given number of bytes.
 //!
-//! The parse is optimal but for what a limited search does not find; `parse.rs` has it, `chains.rs` the search. What the
-//! chains know of the data is kept from block to block.
+//! The parse is optimal but for what a limited search does not find; `parse.rs` has it, `chains.rs` the search, and
+//! `lazy.rs` a quicker parse. What the chains know of the data is kept from block to block.
 
 mod chains;
 mod lanes;
+mod lazy;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -12,13 +13,15 @@ mod tests;
 use chains::{Chains, Depth};
 use parse::{Block, Parser};
 
-use crate::{Encoded, sequences};
+use crate::Encoded;
+use crate::sequences::{self, Sequence};
 
 /// The working memory of an encoder.
 pub(crate) struct Optimal {
     chains: Chains,
     parser: Parser,
     depth: Depth,
+    is_lazy: bool,
 }
 
 impl Optimal {
@@ -31,6 +34,15 @@ impl Optimal {
                 candidates,
                 nice: parse::TAKEN,
             },
+            is_lazy: false,
+        }
+    }
+
+    /// An encoder that does so at few positions, and takes what it finds there.
+    pub fn lazy(candidates: usize) -> Self {
+        Self {
+            is_lazy: true,
+            ..Self::new(candidates)
         }
     }
 
@@ -53,12 +65,16 @@ impl Optimal {
         if block.budget == 0 || start == end {
             return Encoded::default();
         }
-        let end = self.parser.parse(&block, &mut self.chains);
-        let sequences = &self.parser.sequences;
-        let literals = sequences.last().map_or(start, |sequence| sequence.end());
+        let last = if self.is_lazy {
+            lazy::parse(block, &mut self.chains, &mut self.parser.sequences)
+        } else {
+            let end = self.parser.parse(&block, &mut self.chains);
+            let sequences = &self.parser.sequences;
+            sequences.last().map_or(start, Sequence::end)..end
+        };
         Encoded {
-            consumed: end - start,
-            written: sequences::write(data, sequences, literals..end, out),
+            consumed: last.end - start,
+            written: sequences::write(data, &self.parser.sequences, last, out),
         }
     }
 }

@@ -1,3 +1,4 @@
+use super::chains::Match;
 use super::*;
 use crate::sequences::{
     DISTANCE_BYTES, LAST_LITERALS, MATCH_MIN, MATCH_START_MARGIN, last_cost, match_bytes,
@@ -121,7 +122,6 @@ fn nothing_holds_more() {
 #[test]
 fn data_of_all_kinds_come_back() {
     let mut random = Random::new(5);
-    let mut optimal = Optimal::new(64);
     let mut mixed = Vec::new();
     for turn in 0..40 {
         let n = random.below(30_000) + 1;
@@ -136,31 +136,113 @@ fn data_of_all_kinds_come_back() {
             }
         }
     }
-    for budget in [16, 100, 4096, 65536, 1 << 20] {
-        optimal.restart();
-        let mut start = 0;
-        while start < mixed.len() {
-            let consumed = encode(&mut optimal, &mixed, start, budget);
-            assert!(consumed > 0);
-            start += consumed;
+    for mut optimal in [Optimal::new(64), Optimal::lazy(64)] {
+        for budget in [16, 100, 4096, 65536, 1 << 20] {
+            optimal.restart();
+            let mut start = 0;
+            while start < mixed.len() {
+                let consumed = encode(&mut optimal, &mixed, start, budget);
+                assert!(consumed > 0);
+                start += consumed;
+            }
         }
     }
 }
 
 #[test]
 fn what_was_encoded_before_changes_nothing() {
-    let data = text(300_000);
-    let mut used = Optimal::new(64);
-    let mut out = vec![0; 4096];
-    used.encode(&Random::new(1).bytes(5000), 0, 5000, &mut out);
-    used.restart();
-    let mut start = 0;
-    while start < data.len() {
-        let consumed = encode(&mut used, &data, start, 4096);
-        let rest = &data[start..];
-        assert_eq!(encode(&mut Optimal::new(64), rest, 0, 4096), consumed);
-        start += consumed;
+    let data = text(150_000);
+    for new in [Optimal::new, Optimal::lazy] {
+        let mut used = new(64);
+        let mut out = vec![0; 4096];
+        used.encode(&Random::new(1).bytes(5000), 0, 5000, &mut out);
+        used.restart();
+        let mut start = 0;
+        while start < data.len() {
+            let consumed = encode(&mut used, &data, start, 4096);
+            let rest = &data[start..];
+            assert_eq!(encode(&mut new(64), rest, 0, 4096), consumed);
+            start += consumed;
+        }
     }
+}
+
+#[test]
+fn the_lazy_way_comes_nearly_as_far() {
+    let mut random = Random::new(21);
+    let (mut total, mut bound) = (0, 0);
+    for _ in 0..40 {
+        let len = random.below(600) + 1;
+        let data = repetitive(&mut random, len);
+        let exhaustive = Exhaustive::new(&data);
+        for budget in [1, 2, 5, 12, 13, 20, 33, 64, 100, 270, 400] {
+            let consumed = encode(&mut Optimal::lazy(1 << 12), &data, 0, budget);
+            let most = exhaustive.most(budget as u32);
+            assert!(
+                consumed <= most,
+                "{consumed} of {most}: the yardstick is wrong"
+            );
+            total += consumed;
+            bound += most;
+        }
+    }
+    assert!(total * 100 >= bound * 95, "{total} of {bound}");
+}
+
+/// The plain way: the longest match that has the four bytes at `at`, begins from `low` on, and is longer.
+fn widest(
+    data: &[u8],
+    (start, low, at, end): (usize, usize, usize, usize),
+    longest: usize,
+) -> Option<usize> {
+    let lens = (start..at).filter_map(|candidate| {
+        let same = |(one, other): &(&u8, &u8)| one == other;
+        let ahead = data[at..end].iter().zip(&data[candidate..]);
+        let ahead = ahead.take_while(same).count();
+        let back = data[low..at].iter().rev();
+        let back = back.zip(data[start..candidate].iter().rev());
+        (ahead >= MATCH_MIN).then(|| ahead + back.take_while(same).count())
+    });
+    lens.filter(|len| *len > longest).max()
+}
+
+#[test]
+fn the_widest_match_is_found() {
+    let mut random = Random::new(22);
+    let depth = Depth {
+        candidates: 1 << 12,
+        nice: 4096,
+    };
+    let (mut found, mut missed) = (0, 0);
+    for _ in 0..40 {
+        let data = repetitive(&mut random, 800);
+        let mut chains = Chains::new();
+        chains.insert_to(&data, data.len());
+        for _ in 0..100 {
+            let end = data.len() - random.below(20);
+            let at = random.below(end - 4);
+            let (low, start) = (at - random.below(at.min(30) + 1), random.below(at + 1));
+            let low = low.max(start);
+            let longest = 3 + random.below(20);
+            let places = (start, low, at, end);
+            let wider = chains.wider(&data, places, depth, longest);
+            let plain = widest(&data, places, longest);
+            if let Some((back, Match { len, distance })) = wider {
+                let first = at - back;
+                assert!(first >= low && first - distance >= start && first + len <= end);
+                assert_eq!(
+                    data[first..first + len],
+                    data[first - distance..][..len],
+                    "a match"
+                );
+                assert!(len > longest && Some(len) <= plain);
+                found += 1;
+            }
+            missed += usize::from(wider.map(|(_, found)| found.len) != plain);
+        }
+    }
+    // A chain is left for another one as soon as that leads further, which may pass by a match that reaches further back.
+    assert!(found > 200 && missed * 20 <= found, "{missed}, {found}");
 }
 
 #[test]
@@ -173,6 +255,8 @@ fn long_repeats_take_the_budget_and_no_more() {
             "{consumed} of {budget}"
         );
     }
-    let consumed = encode(&mut Optimal::new(64), &data, 0, 65536);
-    assert_eq!(consumed, data.len());
+    for new in [Optimal::new, Optimal::lazy] {
+        let consumed = encode(&mut new(64), &data, 0, 65536);
+        assert_eq!(consumed, data.len());
+    }
 }

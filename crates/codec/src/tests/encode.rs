@@ -3,13 +3,14 @@ use crate::{
     Algorithm, Decoder, Effort, Encoded, Length, Lz4Encoder, Params, UnknownEffort, ZstdEncoder,
 };
 
-const EFFORTS: [Effort; 8] = [
+const EFFORTS: [Effort; 9] = [
     Effort::Fast,
     Effort::FastLiblz4,
     Effort::High(1),
     Effort::High(3),
     Effort::High(9),
     Effort::High(12),
+    Effort::Lazy(64),
     Effort::Optimal(1),
     Effort::Optimal(64),
 ];

@@ -16,7 +16,9 @@ pub struct Compressor(Option<Effort>);
 /// Clusters of images that are compressed by default: small on disk, and still quick to read in part.
 const CLUSTER_BYTES: u64 = 64 << 10;
 /// States what compresses by default.
-const EFFORT: Effort = Effort::High(9);
+const EFFORT: Effort = LEVEL_9;
+/// Needs no more blocks than level 9 of liblz4, for less time.
+const LEVEL_9: Effort = Effort::Lazy(128);
 
 /// Algorithms that this version reads, but does not write.
 pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
@@ -46,7 +48,7 @@ impl FromStr for Compressor {
                 return Err(format!("{name} has no levels; {name}hc has"));
             }
             // Level 0 is mkfs.erofs' word for the default.
-            ("lz4hc", None | Some("0")) => Effort::High(9),
+            ("lz4hc", None | Some("0" | "9")) => LEVEL_9,
             ("lz4hc", Some("10")) => Effort::Optimal(16),
             ("lz4hc", Some("11")) => Effort::Optimal(64),
             ("lz4hc", Some("12")) => Effort::Optimal(256),
@@ -365,17 +367,19 @@ mod tests {
         assert_eq!("liblz4".parse(), Ok(Compressor(Some(Effort::FastLiblz4))));
         assert_eq!("none".parse(), Ok(Compressor(None)));
         for (text, level) in [
-            ("lz4hc", 9),
+            ("lz4hc,8", 8),
             ("lz4hc,level=3", 3),
             ("liblz4hc", 9),
             ("liblz4hc,12", 12),
-            ("lz4hc,0", 9),
         ] {
             assert_eq!(
                 text.parse(),
                 Ok(Compressor(Some(Effort::High(level)))),
                 "{text}"
             );
+        }
+        for text in ["lz4hc", "lz4hc,0", "lz4hc,level=9"] {
+            assert_eq!(text.parse(), Ok(Compressor(Some(LEVEL_9))), "{text}");
         }
         for (text, candidates) in [("lz4hc,10", 16), ("lz4hc,level=12", 256)] {
             let optimal = Effort::Optimal(candidates);
