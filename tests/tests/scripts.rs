@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anteros_tests::judge;
 
@@ -22,7 +23,12 @@ fn root() -> PathBuf {
 
 /// Runs a command at the top of the repository, without what the one that runs the tests has in its environment.
 fn run(command: &mut Command) -> Said {
-    for name in ["ANTEROS_STEP", "ANTEROS_MEMORY", "ANTEROS_REQUIRE_JUDGES"] {
+    for name in [
+        "ANTEROS_STEP",
+        "ANTEROS_MEMORY",
+        "ANTEROS_REQUIRE_JUDGES",
+        "ANTEROS_TEST_MINUTES",
+    ] {
         command.env_remove(name);
     }
     let output = command.current_dir(root()).output().unwrap();
@@ -53,10 +59,36 @@ fn sleeps(seconds: &str) -> bool {
         .any(|cmdline| cmdline == line.as_bytes())
 }
 
+/// Sees that no process sleeps that long any more: one that was killed may be there for a moment.
+#[track_caller]
+fn assert_gone(seconds: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while sleeps(seconds) {
+        assert!(Instant::now() < end, "sleep {seconds} is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until each of some processes sleeps, but no longer than a minute: `until_asleep SECONDS...`.
+const UNTIL_ASLEEP: &str = r#"
+asleep() {
+    local file words
+    for file in /proc/[0-9]*/cmdline; do
+        { mapfile -d '' -t words <"$file"; } 2>/dev/null && [ "${words[*]}" = "sleep $1" ] && return
+    done
+    return 1
+}
+until_asleep() {
+    local end=$((SECONDS + 60)) seconds
+    for seconds in "$@"; do
+        until asleep "$seconds" || ((SECONDS > end)); do command sleep 0.05; done
+    done
+}"#;
+
 /// Runs lines of bash that have the steps of `./test`; what they start is given a second to end.
 fn steps(lines: &str) -> Said {
     let given = "set -uo pipefail; ANTEROS_TEST_PATIENCE=1; . scripts/setup.sh; . scripts/steps.sh";
-    bash(&format!("{given}\n{lines}"))
+    bash(&format!("{given}\n{UNTIL_ASLEEP}\n{lines}"))
 }
 
 #[test]
@@ -207,12 +239,14 @@ fn no_step_begins_when_no_time_is_left() {
     assert!(!said.text.contains("\nbegun\n"), "{said:?}");
 }
 
-/// A step that hangs is ended with all that it has started, wherever that went.
+/// A step that hangs is ended with all that it has started, wherever that went. Its time is over as soon as all of that
+/// is there.
 #[test]
 fn a_step_that_hangs_is_named_and_killed() {
     let (away, here) = (long(1), long(2));
     let said = steps(&format!(
-        "step stuck 2 sh -c 'setsid sleep {away} & exec sleep {here}'
+        "sleep() {{ case $1 in 77) until_asleep {away} {here} ;; *) command sleep \"$@\" ;; esac; }}
+        step stuck 77 sh -c 'setsid sleep {away} & exec sleep {here}'
         ls -d ${{step_places[@]}} && echo LEFT; verdict",
     ));
     assert_eq!(said.status, Some(1), "{said:?}");
@@ -222,21 +256,23 @@ fn a_step_that_hangs_is_named_and_killed() {
         assert!(said.text.contains(told), "{told}: {}", said.text);
     }
     assert!(!said.text.contains("LEFT"), "{said:?}");
-    assert!(!sleeps(&away) && !sleeps(&here));
+    assert_gone(&away);
+    assert_gone(&here);
 }
 
 #[test]
 fn what_a_step_leaves_behind_is_named_and_ended() {
     let away = long(3);
     let said = steps(&format!(
-        "step careless 60 sh -c 'setsid sleep {away} & touch $TMPDIR/file'
+        "step careless 60 sh -c 'touch $TMPDIR/file; setsid sleep {away} &
+            until grep -qx sleep /proc/$!/comm; do sleep 0.05; done'
         ls -d ${{step_places[@]}} && echo LEFT; verdict",
     ));
     assert_eq!(said.status, Some(0), "{said:?}");
     assert!(said.text.contains("left processes behind"), "{said:?}");
     assert!(said.text.contains(&format!(": sleep {away}")), "{said:?}");
     assert!(!said.text.contains("LEFT"), "{said:?}");
-    assert!(!sleeps(&away));
+    assert_gone(&away);
 }
 
 #[test]
@@ -271,11 +307,13 @@ fn a_step_heeds_signals_that_its_shell_ignores() {
 fn an_interrupted_test_ends_its_step() {
     let seconds = long(4);
     let lines = format!("step long 60 sleep {seconds}; echo STILL THERE");
-    let said = steps(&format!("(sleep 0.5; kill -TERM $$) & {lines}"));
+    let said = steps(&format!(
+        "(until_asleep {seconds}; kill -TERM $$) & {lines}"
+    ));
     assert_eq!(said.status, Some(143), "{said:?}");
     assert!(said.text.contains("interrupted"), "{said:?}");
     assert!(!said.text.contains("STILL THERE"), "{said:?}");
-    assert!(!sleeps(&seconds));
+    assert_gone(&seconds);
 }
 
 /// A file in the place of the kernel's setting.
