@@ -39,8 +39,9 @@ usage: cargo xtask <chore>
   msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
   mutants [--again] [--only WORD]... [--judge WORD]... [--minutes N] [--list]  leave out each statement of the log
                                  that marks, writes, flushes, wakes or locks, one at a time, and tell which of them
-                                 no test notices; --again leaves out those that were noticed before, --judge asks
-                                 only tests whose names have the word
+                                 no test notices; --again leaves out those that were noticed before, --only asks
+                                 about some, --judge asks only tests whose names have the word; what was known of
+                                 the others is kept
   peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
   peers                          make the peers' tree
   record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte

@@ -13,6 +13,7 @@ mod statements;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -65,6 +66,7 @@ pub(crate) fn mutants(options: &[&str]) -> Outcome {
     let tree = copy()?;
     let mut statements = statements::instrument(&tree)?;
     println!("{} statements can be left out", statements.len());
+    let known = Known::read(&statements, wanted.judges.is_empty())?;
     statements.retain(|statement| wanted.has(statement));
     if wanted.lists {
         statements
@@ -73,7 +75,7 @@ pub(crate) fn mutants(options: &[&str]) -> Outcome {
         return Ok(());
     }
     let judges = judges::build(&tree, &wanted.judges)?;
-    let fates = Mutex::new(wanted.fates(&statements)?);
+    let fates = Mutex::new(wanted.fates(&statements, &known));
     let turn = |judge: &Judge| FAST.iter().filter(|&&fast| judge.takes > fast).count();
     for number in 0..=FAST.len() {
         let some: Vec<&Judge> = judges
@@ -81,7 +83,7 @@ pub(crate) fn mutants(options: &[&str]) -> Outcome {
             .filter(|judge| turn(judge) == number)
             .collect();
         println!("{} judges have their turn", some.len());
-        ask_all(&tree, &some, &statements, &fates, wanted.end)?;
+        ask_all(&tree, &some, &statements, &fates, &known, wanted.end)?;
     }
     let mut fates = fates.into_inner()?;
     for (statement, fate) in statements.iter().zip(&mut fates) {
@@ -127,20 +129,13 @@ impl Wanted {
     }
 
     /// The verdicts that are known before a judge is asked.
-    fn fates(&self, statements: &[Statement]) -> Outcome<Vec<Fate>> {
-        let known = match self.again {
-            true => fs::read_to_string(Path::new(PLACE).join(NOTICED))?,
-            false => String::new(),
-        };
-        let known: BTreeMap<&str, &str> = known
-            .lines()
-            .filter_map(|line| line.split_once('\t'))
-            .collect();
-        let fate = |statement: &Statement| match known.get(&*statement.to_string()) {
-            Some(judge) => Fate::Noticed((*judge).to_owned()),
+    fn fates(&self, statements: &[Statement], known: &Known) -> Vec<Fate> {
+        let known = |statement: &Statement| known.noticed.get(&statement.to_string()).cloned();
+        let fate = |statement: &Statement| match known(statement).filter(|_| self.again) {
+            Some(judge) => Fate::Noticed(judge),
             None => Fate::NotAsked,
         };
-        Ok(statements.iter().map(fate).collect())
+        statements.iter().map(fate).collect()
     }
 
     fn has(&self, statement: &Statement) -> bool {
@@ -149,15 +144,54 @@ impl Wanted {
     }
 }
 
-/// Keeps who noticed what, for who asks again.
-fn write(statements: &[Statement], fates: &[Fate]) -> Outcome {
-    let mut text = String::new();
-    for (statement, fate) in statements.iter().zip(fates) {
-        if let Fate::Noticed(judge) = fate {
-            text.push_str(&format!("{statement}\t{judge}\n"));
-        }
+/// Who noticed what when this ran last, for who asks again.
+struct Known {
+    noticed: BTreeMap<String, String>,
+    /// Tells whether all are asked, so that what none of them notices is not known any more.
+    asks_all: bool,
+}
+
+impl Known {
+    /// What is kept of these statements; others are not there any more.
+    fn read(statements: &[Statement], asks_all: bool) -> Outcome<Self> {
+        let text = match fs::read_to_string(Path::new(PLACE).join(NOTICED)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        let names: Vec<String> = statements.iter().map(ToString::to_string).collect();
+        let noticed = Self::parse(&text, &names);
+        Ok(Self { noticed, asks_all })
     }
-    Ok(fs::write(Path::new(PLACE).join(NOTICED), text)?)
+
+    fn parse(text: &str, names: &[String]) -> BTreeMap<String, String> {
+        let lines = text.lines().filter_map(|line| line.split_once('\t'));
+        let known = lines.filter(|(name, _)| names.iter().any(|known| known == name));
+        known
+            .map(|(name, judge)| (name.to_owned(), judge.to_owned()))
+            .collect()
+    }
+
+    /// What is to be kept now: of statements that nobody was asked about, what was known before.
+    fn and<'a>(&self, asked: impl Iterator<Item = (String, &'a Fate)>) -> String {
+        let mut known = self.noticed.clone();
+        for (name, fate) in asked {
+            match fate {
+                Fate::Noticed(judge) => drop(known.insert(name, judge.clone())),
+                Fate::Unnoticed if self.asks_all => drop(known.remove(&name)),
+                Fate::Unnoticed | Fate::NotReached | Fate::NotAsked => {}
+            }
+        }
+        let lines = known
+            .iter()
+            .map(|(name, judge)| format!("{name}\t{judge}\n"));
+        lines.collect()
+    }
+
+    fn write(&self, statements: &[Statement], fates: &[Fate]) -> Outcome {
+        let names = statements.iter().map(ToString::to_string);
+        let text = self.and(names.zip(fates));
+        Ok(fs::write(Path::new(PLACE).join(NOTICED), text)?)
+    }
 }
 
 /// Copies what is under version control or could be, as it is now; but the source that is instrumented.
@@ -191,6 +225,7 @@ fn ask_all(
     judges: &[&Judge],
     statements: &[Statement],
     fates: &Mutex<Vec<Fate>>,
+    known: &Known,
     end: Option<Instant>,
 ) -> Outcome {
     let next = AtomicUsize::new(0);
@@ -213,7 +248,8 @@ fn ask_all(
             println!("{statement}: {fate:?}");
             if let Ok(mut fates) = fates.lock() {
                 fates[at] = fate;
-                write(statements, &fates).map_err(|error| error.to_string())?;
+                let written = known.write(statements, &fates);
+                written.map_err(|error| error.to_string())?;
             }
         }
         Ok(())
@@ -268,5 +304,30 @@ fn tell(statements: &[Statement], fates: &[Fate]) {
             Fate::NotReached => println!("NOT REACHED: {statement}"),
             Fate::Noticed(_) | Fate::NotAsked => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_others_is_kept() {
+        let names = ["a", "b", "c", "d"].map(String::from);
+        let text = "a\tfirst\nb\tsecond\ngone\tthird\nc\tfourth\n";
+        // `--only` asks about some alone.
+        let asked = [
+            ("b", Fate::Unnoticed),
+            ("c", Fate::NotAsked),
+            ("d", Fate::Noticed("fifth".into())),
+        ];
+        let after = |asks_all| {
+            let noticed = Known::parse(text, &names);
+            let asked = asked.iter().map(|(name, fate)| (String::from(*name), fate));
+            Known { noticed, asks_all }.and(asked)
+        };
+        assert_eq!(after(true), "a\tfirst\nc\tfourth\nd\tfifth\n");
+        let kept = "a\tfirst\nb\tsecond\nc\tfourth\nd\tfifth\n";
+        assert_eq!(after(false), kept, "other tests may notice");
     }
 }
