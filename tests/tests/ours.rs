@@ -48,6 +48,7 @@ const ATOMS: &[Atom] = &[
     ("fragments", "all fragments", |o| {
         fragments(o, true, Some(128 << 10))
     }),
+    ("same", "same files once", |o| o.dedupe = true),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
         compression(o).window_bytes = 64 << 10
@@ -205,15 +206,17 @@ fn every_way_to_pack_with_every_other() {
     let tree = sizes();
     tree.add_copies();
     let mut all = Vec::new();
-    for case in 0..48 {
+    for case in 0..24 {
         let has = |bit: u32| case >> bit & 1 == 1;
         let mut form = options(&[]);
         form.block_bits = if has(0) { 12 } else { 9 };
         pcluster(&mut form, if has(1) { 64 << 10 } else { 1 });
         compression(&mut form).legacy_index = has(2);
-        compression(&mut form).segment_bytes = if has(3) { 128 << 10 } else { 4 << 20 };
-        form.inline_tails = (case / 16 + case) % 2 == 0;
-        match case / 16 {
+        let is_cut = has(0) != (case / 8 == 1);
+        compression(&mut form).segment_bytes = if is_cut { 128 << 10 } else { 4 << 20 };
+        form.inline_tails = has(1) != has(2);
+        form.dedupe = has(0) == has(2);
+        match case / 8 {
             0 => {}
             packs => fragments(&mut form, packs == 2, None),
         }

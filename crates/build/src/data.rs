@@ -29,7 +29,7 @@ const BATCH_BYTES: u64 = 512 << 10;
 const BATCH_PIECES: usize = 128;
 
 /// Bytes of a segment that is not compressed.
-const RAW_SEGMENT_BYTES: u64 = 1 << 20;
+pub(crate) const RAW_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Tells where the content of an inode has come to lie.
 #[derive(Debug, Clone, Default)]
@@ -717,6 +717,16 @@ impl Writer<'_> {
                 Stored::Nothing | Stored::Packed { .. } => {}
             }
         }
+        let mut progress = self.progress;
+        for id in self.job.tree.ids() {
+            let Intent::Same(first) = self.job.plan.node(id).intent else {
+                continue;
+            };
+            stored[id as usize] = stored[first as usize].clone();
+            progress.files_done += 1;
+            progress.bytes_done += self.job.tree.node(id).size;
+        }
+        self.observer.progressed(&progress);
         let packed = (!places.runs.is_empty()).then(|| PackedInode {
             size: self.fragments.size(),
             runs: places.runs,
@@ -724,7 +734,7 @@ impl Writer<'_> {
         Ok(Written {
             stored,
             packed,
-            progress: self.progress,
+            progress,
         })
     }
 }

@@ -10,6 +10,7 @@
 //! | `source`, `scan`, `xattr` | what there is, however deep |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
+//! | `same` | files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
 //! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
@@ -40,6 +41,7 @@ mod ordered;
 mod outbox;
 mod output;
 mod plan;
+mod same;
 mod scan;
 mod source;
 mod sparse;
@@ -90,7 +92,8 @@ pub fn build(
     output::check(image, options)?;
     let source = Source::open(source)?;
     let (mut tree, warnings) = scan::scan(&source, image, options, observer, cancel)?;
-    let plan = Plan::new(&source, &mut tree, options)?;
+    let mut plan = Plan::new(&source, &mut tree, options)?;
+    same::find(&source, &tree, &mut plan, options, cancel)?;
     let mut output = Output::create(image, options, emit::superblock_area_bytes(options))?;
     let job = Job {
         source: &source,

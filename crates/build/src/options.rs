@@ -34,6 +34,8 @@ pub struct Options {
     pub inline_tails: bool,
     /// Packs small files and the ends of larger ones into one inode, if files are compressed.
     pub fragments: Option<Fragments>,
+    /// Stores files with the same content once. With fragments that is done in any case.
+    pub dedupe: bool,
     /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
@@ -94,6 +96,7 @@ impl Default for Options {
             inline_data: true,
             inline_tails: false,
             fragments: None,
+            dedupe: false,
             holes: Holes::Auto,
             chunk_bytes: None,
             inode_form: InodeForm::Auto,

@@ -29,6 +29,8 @@ pub(crate) enum Intent {
     Compress,
     /// In the packed inode, as a whole.
     Pack,
+    /// Where the content of an earlier file lies, which is the same.
+    Same(NodeId),
     /// In chunks.
     Chunks(ChunkedFile),
 }
@@ -39,6 +41,33 @@ pub(crate) struct NodePlan {
     pub extended: bool,
     pub icount: u16,
     pub intent: Intent,
+    /// Most bytes of content that may lie behind the inode, because there is no more room behind others that are the same.
+    pub behind: Behind,
+}
+
+/// Bytes of content that may lie behind an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// As they are.
+    pub flat: u64,
+    /// As a compressed tail.
+    pub tail: u64,
+}
+
+impl Behind {
+    /// Whatever there is room for.
+    const ANY: Self = Self {
+        flat: u64::MAX,
+        tail: u64::MAX,
+    };
+
+    /// What there is room for behind both of two inodes.
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            flat: self.flat.min(other.flat),
+            tail: self.tail.min(other.tail),
+        }
+    }
 }
 
 /// Holds what is decided of all inodes.
@@ -75,6 +104,7 @@ impl Plan {
                 extended: plan.is_extended(source, tree, id, options)?,
                 icount: plan.icount(source, tree, id)?,
                 intent: intent(source, tree, id, options)?,
+                behind: Behind::ANY,
             };
             plan.nodes.push(node);
             if plan.is_fragment(tree, id, options) {
@@ -105,7 +135,7 @@ impl Plan {
     pub fn inline_bytes(&self, id: NodeId, node: &Node) -> u64 {
         let tail = node.size % self.block_bytes;
         let allowed = self.inline_data || node.kind != FileKind::Regular;
-        match allowed && self.head_bytes(id) + tail <= self.block_bytes {
+        match allowed && tail <= self.behind(id, node).flat {
             true => tail,
             false => 0,
         }
@@ -139,14 +169,21 @@ impl Plan {
     /// Returns how many bytes the last extent of a compressed inode may have behind the index, in one block with all of
     /// the inode; 0 if it must lie elsewhere.
     pub fn tail_room(&self, id: NodeId, node: &Node) -> u64 {
-        let before = self.head_bytes(id) + self.index_bytes(id, node);
         match self.inline_tails {
-            true => self
-                .block_bytes
-                .saturating_sub(before)
-                .min(self.block_bytes - 1),
+            true => self.behind(id, node).tail.min(self.block_bytes - 1),
             false => 0,
         }
+    }
+
+    /// Returns for what there is room behind an inode, in one block with it, and behind those that are the same.
+    pub fn behind(&self, id: NodeId, node: &Node) -> Behind {
+        let head = self.head_bytes(id);
+        let index = self.index_bytes(id, node);
+        let own = Behind {
+            flat: self.block_bytes.saturating_sub(head),
+            tail: self.block_bytes.saturating_sub(head + index),
+        };
+        self.node(id).behind.min(own)
     }
 
     /// Returns what a compressed inode takes beyond its blocks, if its tail does not lie far behind in the packed inode.

@@ -135,6 +135,69 @@ fn equal_fragments_are_stored_once() {
 }
 
 #[test]
+fn files_with_the_same_content_are_stored_once() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let all = Fragments {
+        all: true,
+        pcluster_bytes: None,
+    };
+    let deduped = Options {
+        dedupe: true,
+        ..Options::default()
+    };
+    let compressed = Options {
+        dedupe: true,
+        ..lz4(64 << 10)
+    };
+    let tails = Options {
+        inline_tails: true,
+        ..compressed.clone()
+    };
+    let packed = Options {
+        fragments: Some(Fragments::default()),
+        ..lz4(64 << 10)
+    };
+    let all_packed = Options {
+        fragments: Some(all),
+        ..lz4(64 << 10)
+    };
+    let mut random = Random::new(5);
+    let contents = [random.mixture(200_000), random.mixture(2_000_000)];
+    let mut other = contents[0].clone();
+    *other.last_mut().unwrap() ^= 1;
+    for options in [deduped, compressed, tails, packed, all_packed] {
+        let data_bytes = |copies: u64| {
+            let source = TempDir::new().unwrap();
+            for (n, content) in contents.iter().enumerate() {
+                for copy in 0..copies {
+                    fs::write(source.path().join(format!("{n}-{copy}")), content).unwrap();
+                }
+            }
+            fs::write(source.path().join("other"), &other).unwrap();
+            let watched = Watched::default();
+            let never = AtomicBool::new(false);
+            let summary = anteros_build::build(&image, source.path(), &options, &watched, &never);
+            let summary = summary.unwrap();
+            let last = watched.0.get();
+            assert_eq!((last.files_done, last.bytes_done), (last.files, last.bytes));
+            summary.image_bytes - summary.metadata_bytes
+        };
+        assert_eq!(data_bytes(4), data_bytes(1), "{options:?}");
+    }
+}
+
+/// Remembers how far a build is.
+#[derive(Default)]
+struct Watched(Cell<Progress>);
+
+impl Observer for Watched {
+    fn progressed(&self, progress: &Progress) {
+        self.0.set(*progress);
+    }
+}
+
+#[test]
 fn the_uuid_is_made_from_the_content() {
     let source = TempDir::new().unwrap();
     let dir = TempDir::new().unwrap();

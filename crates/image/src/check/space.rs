@@ -26,7 +26,7 @@ pub(super) enum What {
     Metadata,
     /// A shared attribute: many inodes may refer to it.
     SharedXattr,
-    /// Plain data of one file.
+    /// Plain data of a file as a whole, which others with the same content may share.
     Flat,
     /// Plain data in chunks, which files may share.
     Chunk,
@@ -103,7 +103,9 @@ impl Part {
         let same = self.is_on_same_bytes(other);
         match (self.what, other.what) {
             (What::Chunk, What::Chunk) => true,
-            (What::SharedXattr, What::SharedXattr) | (What::Encoded(_), What::Encoded(_)) => same,
+            (What::SharedXattr, What::SharedXattr)
+            | (What::Encoded(_), What::Encoded(_))
+            | (What::Flat, What::Flat) => same,
             _ => false,
         }
     }
@@ -216,14 +218,11 @@ mod tests {
         let parts = parts.iter().map(Result::unwrap);
         let kept: Vec<_> = parts.map(|part| (part.what, part.nid())).collect();
         let first = Some(Nid(1));
-        // Flat data cannot be shared: each place is told of.
         let expected = [
             (whole, first),
             (other, first),
             (shorter, first),
             (What::Flat, first),
-            (What::Flat, Some(Nid(2))),
-            (What::Flat, Some(Nid(3))),
             (What::Chunk, first),
         ];
         assert_eq!(kept, expected);

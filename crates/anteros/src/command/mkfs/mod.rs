@@ -51,7 +51,8 @@ pub struct Args {
     /// Extended options, separated by commas: legacy-compress, ztailpacking (the end of a
     /// compressed file lies behind its inode where it fits there), fragments (files that fit into one cluster, and the
     /// ends of larger ones, are packed together and compressed as one, equal ones once), all-fragments (so are all files),
-    /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, ^inline_data, force-inode-compact,
+    /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, dedupe (files with the same content are stored once, as with
+    /// fragments; parts of files are not looked for), ^inline_data, force-inode-compact,
     /// force-inode-extended, force-inode-blockmap, nosbcrc, ^xattr-name-filter
     #[arg(
         short = 'E',

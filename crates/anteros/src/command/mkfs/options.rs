@@ -24,8 +24,7 @@ const LEVEL_9: Effort = Effort::Lazy(128);
 pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
 
 /// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 5] = [
-    "dedupe",
+pub const EXTENDED_ONLY_READ: [&str; 4] = [
     "48bit",
     "dot-omitted",
     "force-chunk-indexes",
@@ -75,6 +74,7 @@ pub enum Extended {
     LegacyCompress(bool),
     InlineData(bool),
     InlineTails(bool),
+    Dedupe(bool),
     Fragments(Option<Fragments>),
     /// Equal fragments are always stored once; for mkfs.erofs' sake.
     FragmentsOnce,
@@ -99,6 +99,8 @@ impl FromStr for Extended {
             "^inline_data" | "noinline_data" => Self::InlineData(false),
             "ztailpacking" => Self::InlineTails(true),
             "^ztailpacking" => Self::InlineTails(false),
+            "dedupe" => Self::Dedupe(true),
+            "^dedupe" => Self::Dedupe(false),
             "fragdedupe" | "fragdedupe=full" | "fragdedupe=inode" => Self::FragmentsOnce,
             "force-inode-compact" => Self::InodeForm(InodeForm::Compact),
             "force-inode-extended" => Self::InodeForm(InodeForm::Extended),
@@ -316,6 +318,7 @@ fn apply(option: Extended, options: &mut Options) {
         Extended::LegacyCompress(_) | Extended::BlockMap | Extended::FragmentsOnce => {}
         Extended::Fragments(fragments) => options.fragments = fragments,
         Extended::InlineData(on) => options.inline_data = on,
+        Extended::Dedupe(on) => options.dedupe = on,
         Extended::InlineTails(on) => options.inline_tails = on,
         Extended::InodeForm(form) => options.inode_form = form,
         Extended::NoChecksum => options.checksum = false,

@@ -1,0 +1,169 @@
+//! Files with the same content are stored once.
+//!
+//! Only a file that has the size of another one can be the same. Those are read once more than others: they are told apart
+//! by a hash, and what has the same hash is compared. Both is done by all workers, before any content is stored.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anteros_core::FileKind;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::ordered::with_workers;
+use crate::plan::{Intent, Plan};
+use crate::source::Source;
+use crate::tree::{NodeId, Tree};
+use crate::{Error, Options};
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: u64 = 256 << 10;
+
+/// Jobs that may wait for each worker.
+const AHEAD: u64 = 64;
+
+/// What is needed to look at files.
+struct Look<'a> {
+    source: &'a Source,
+    tree: &'a Tree,
+    options: &'a Options,
+    cancel: &'a AtomicBool,
+}
+
+/// Finds the files that are the same as an earlier one, and has the plan say so.
+pub(crate) fn find(
+    source: &Source,
+    tree: &Tree,
+    plan: &mut Plan,
+    options: &Options,
+    cancel: &AtomicBool,
+) -> Result<(), Error> {
+    if !(options.dedupe || options.fragments.is_some()) {
+        return Ok(());
+    }
+    let look = Look {
+        source,
+        tree,
+        options,
+        cancel,
+    };
+    let candidates = candidates(tree, plan, options);
+    let hashes = look.all(&candidates, |look, id| look.hash(*id))?;
+    let mut firsts = HashMap::new();
+    let mut pairs = Vec::new();
+    for (id, hash) in candidates.into_iter().zip(hashes) {
+        let key = (tree.node(id).size, hash);
+        let first = *firsts.entry(key).or_insert(id);
+        if first != id {
+            pairs.push((first, id));
+        }
+    }
+    let same = look.all(&pairs, |look, (first, id)| look.are_same(*first, *id))?;
+    let pairs = pairs.into_iter().zip(same).filter(|(_, same)| *same);
+    let pairs: Vec<_> = pairs.map(|(pair, _)| pair).collect();
+    // What the first one has behind its inode the others have, too.
+    for &(first, id) in &pairs {
+        let [one, other] = [first, id].map(|id| plan.behind(id, tree.node(id)));
+        plan.nodes[first as usize].behind = one.min(other);
+    }
+    for (first, id) in pairs {
+        plan.nodes[id as usize].behind = plan.nodes[first as usize].behind;
+        plan.nodes[id as usize].intent = Intent::Same(first);
+    }
+    Ok(())
+}
+
+/// The files that may be the same as another one, in order.
+fn candidates(tree: &Tree, plan: &Plan, options: &Options) -> Vec<NodeId> {
+    let may_be = |id: &NodeId| {
+        let node = tree.node(*id);
+        let is_kept = match plan.node(*id).intent {
+            Intent::Compress | Intent::Flat => true,
+            // Fragments that are read at once are compared when they are there.
+            Intent::Pack => node.size > crate::data::RAW_SEGMENT_BYTES,
+            _ => false,
+        };
+        node.kind == FileKind::Regular && is_kept && node.size > options.block_bytes().into()
+    };
+    let mut counts: HashMap<u64, u32> = HashMap::new();
+    for id in tree.ids().filter(may_be) {
+        *counts.entry(tree.node(id).size).or_default() += 1;
+    }
+    let has_peer = |id: &NodeId| counts[&tree.node(*id).size] > 1;
+    tree.ids().filter(may_be).filter(has_peer).collect()
+}
+
+impl Look<'_> {
+    /// Does something with all items, by all workers; the results are in order.
+    fn all<T: Clone + Send, R: Send>(
+        &self,
+        items: &[T],
+        work: impl Fn(&Self, &T) -> Result<R, Error> + Sync,
+    ) -> Result<Vec<R>, Error> {
+        let new_worker = || |item: T| work(self, &item);
+        let budget = AHEAD * self.options.workers as u64;
+        with_workers(self.options.workers, budget, new_worker, |pool| {
+            let mut results = Vec::with_capacity(items.len());
+            for item in items {
+                while !pool.has_room(1) {
+                    results.extend(pool.take().transpose()?);
+                }
+                pool.submit(item.clone(), 1);
+            }
+            while let Some(result) = pool.take() {
+                results.push(result?);
+            }
+            Ok(results)
+        })
+    }
+
+    fn hash(&self, id: NodeId) -> Result<u128, Error> {
+        let mut hash = Xxh3::new();
+        let mut buffer = Vec::new();
+        let file = self.source.open_file(self.tree, id)?;
+        for (offset, len) in self.steps(id) {
+            self.check_cancelled()?;
+            buffer.resize(len, 0);
+            file.read(offset, &mut buffer)?;
+            hash.update(&buffer);
+        }
+        file.finish()?;
+        Ok(hash.digest128())
+    }
+
+    fn are_same(&self, one: NodeId, other: NodeId) -> Result<bool, Error> {
+        let mut buffers = (Vec::new(), Vec::new());
+        let files = (
+            self.source.open_file(self.tree, one)?,
+            self.source.open_file(self.tree, other)?,
+        );
+        let mut same = true;
+        for (offset, len) in self.steps(one) {
+            self.check_cancelled()?;
+            buffers.0.resize(len, 0);
+            buffers.1.resize(len, 0);
+            files.0.read(offset, &mut buffers.0)?;
+            files.1.read(offset, &mut buffers.1)?;
+            same = buffers.0 == buffers.1;
+            if !same {
+                break;
+            }
+        }
+        files.0.finish()?;
+        files.1.finish()?;
+        Ok(same)
+    }
+
+    /// The parts of a file that are read at once.
+    fn steps(&self, id: NodeId) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let size = self.tree.node(id).size;
+        let starts = (0..size).step_by(BUFFER_BYTES as usize);
+        starts.map(move |start| (start, BUFFER_BYTES.min(size - start) as usize))
+    }
+
+    fn check_cancelled(&self) -> Result<(), Error> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
+    }
+}
