@@ -235,7 +235,7 @@ impl Job<'_> {
                 Intent::Chunks(chunked) => (Form::Raw, chunked.runs.clone()),
                 _ => (Form::Raw, Vec::new()),
             };
-            let segment = self.segment_bytes(form);
+            let segment = self.segment_bytes(form, node.size);
             let file_end = runs.last().map_or(0, |(_, end)| *end);
             runs.into_iter().flat_map(move |(start, end)| {
                 (start..end).step_by(segment as usize).map(move |offset| {
@@ -258,9 +258,9 @@ impl Job<'_> {
         node.size - self.plan.inline_bytes(id, node)
     }
 
-    fn segment_bytes(&self, form: Form) -> u64 {
+    fn segment_bytes(&self, form: Form, size: u64) -> u64 {
         match self.options.compression {
-            Some(compression) if form == Form::Compressed => compression.segment_bytes.into(),
+            Some(compression) if form == Form::Compressed => compression.segment_bytes_of(size),
             _ => RAW_SEGMENT_BYTES,
         }
     }

@@ -17,6 +17,11 @@ pub const LABEL_BYTES_MAX: usize = 15;
 /// its page size, 4 KiB, before it knows that the image's are smaller.
 const PCLUSTER_BLOCKS_MAX: u32 = 256;
 
+/// Files have so many segments at least before these get longer.
+const SEGMENTS_MIN: u64 = 2;
+/// Segments double so many times at most: several of them have to fit the memory.
+const DOUBLINGS_MAX: u32 = 2;
+
 /// Shift limits of a chunk, relative to the block size: the field has 5 bits.
 const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
 
@@ -115,7 +120,7 @@ impl Default for Options {
             exclude: Vec::new(),
             hard_dereference: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: 64 << 20,
+            memory_bytes: 256 << 20,
             checksum: true,
             offset: 0,
             sync: true,
@@ -135,7 +140,9 @@ pub struct Compression {
     /// The paper's sliding window: the most input that one stream may take, in bytes.
     pub window_bytes: u32,
     /// Files are cut into segments of so many bytes, a multiple of the block size, which are
-    /// compressed at the same time. The image depends on this, but not on the number of workers.
+    /// compressed at the same time. Those of large files are up to four times as long, for each of
+    /// them ends with a stream that is not full. The image depends on this, but not on the number of
+    /// workers.
     pub segment_bytes: u32,
     /// A file stays as it is unless compression saves so many percent of it, and at least a byte.
     pub min_gain_percent: u8,
@@ -334,6 +341,13 @@ impl Options {
 }
 
 impl Compression {
+    /// Returns how long the segments of a file are that has so many bytes.
+    pub(crate) fn segment_bytes_of(&self, size: u64) -> u64 {
+        let shortest = u64::from(self.segment_bytes);
+        let times = size / (SEGMENTS_MIN * shortest);
+        shortest << times.max(1).ilog2().min(DOUBLINGS_MAX)
+    }
+
     fn check(&self, block_bytes: u32) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Option(text));
         check_pcluster(self.pcluster_bytes, block_bytes)?;
@@ -369,4 +383,17 @@ fn check_pcluster(bytes: u32, block_bytes: u32) -> Result<(), Error> {
     Err(Error::Option(format!(
         "pclusters of {bytes} bytes; multiples of {block_bytes} up to {max} are possible"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_of_large_files_are_longer() {
+        let compression = Compression::new(Effort::Fast);
+        let mib = |size: u64| compression.segment_bytes_of(size << 20) >> 20;
+        let sizes = [0, 4, 15, 16, 31, 32, 300, 1 << 20, 1 << 40];
+        assert_eq!(sizes.map(mib), [4, 4, 4, 8, 8, 16, 16, 16, 16]);
+    }
 }

@@ -164,7 +164,7 @@ pub struct Args {
     workers: WorkerArgs,
 
     /// Most file content in flight
-    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     memory: u64,
 
     /// Overwrite what holds something else than an image
