@@ -173,6 +173,11 @@ impl Judges {
 }
 
 impl Built {
+    /// Where the image lies.
+    pub fn path(&self) -> &Path {
+        &self.image
+    }
+
     /// The image, opened by our reader.
     ///
     /// # Errors

@@ -1,0 +1,151 @@
+//! What we pack is read back by other mounts: through FUSE in the smallest memory that our daemon has, by two readers at
+//! once, and by `erofsfuse`. Where fragments, tails, shared extents and cluster sizes meet is where errors hide; the
+//! kernel and `fsck.erofs` judge the same in `ours.rs`.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anteros_build::{Compression, Effort, Fragments, Options};
+use anteros_core::FileDevice;
+use anteros_image::{Image, ImageFs, OpenOptions};
+use anteros_tests::built::{Built, Judges, Source, same};
+use anteros_tests::host::HostFs;
+use anteros_tests::judge::has_fuse;
+use anteros_tests::manifest::{Column, edit, manifest};
+use anteros_tests::mount::{FuseMount, run};
+use anteros_tests::peers::Peers;
+use anteros_tests::trees::{Tree, words};
+use tempfile::TempDir;
+
+/// The least memory that caches are given.
+const MEMORY_BYTES: usize = 4 << 20;
+
+/// What an image is packed with: fragments, of all files or not; clusters of files and of what is packed.
+const FORMS: [(Option<bool>, u32, u32); 5] = [
+    (None, 4096, 4096),
+    (Some(false), 4096, 64 << 10),
+    (Some(false), 64 << 10, 64 << 10),
+    (Some(true), 4096, 4096),
+    (Some(true), 64 << 10, 1 << 20),
+];
+
+fn tree() -> Tree {
+    let tree = Tree::new();
+    tree.add_copies();
+    for n in 0..200 {
+        tree.write(format!("many/{}/{n}", n % 7), &words(n, n as usize * 37));
+    }
+    tree
+}
+
+fn options((all, pcluster_bytes, packed): (Option<bool>, u32, u32)) -> Options {
+    let mut compression = Compression::new(Effort::Fast);
+    compression.pcluster_bytes = pcluster_bytes;
+    compression.segment_bytes = 256 << 10;
+    Options {
+        compression: Some(compression),
+        inline_tails: true,
+        dedupe: true,
+        fragments: all.map(|all| Fragments {
+            all,
+            pcluster_bytes: Some(packed),
+        }),
+        sync: false,
+        ..Options::default()
+    }
+}
+
+/// Builds all forms, and has each looked at.
+fn each(look: impl Fn(&Built, &str) -> Result<(), String>) {
+    let tree = tree();
+    let source = Source::new(tree.path());
+    let judges = Judges::find();
+    for form in FORMS {
+        let built = judges.build(tree.path(), &options(form)).unwrap();
+        if let Err(error) = look(&built, &source.manifest) {
+            panic!("{form:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn two_readers_at_once_in_little_memory() {
+    if !has_fuse() {
+        return;
+    }
+    each(|built, expected| {
+        let device = Arc::new(FileDevice::open(built.path()).unwrap());
+        let options = OpenOptions {
+            cache_bytes: MEMORY_BYTES,
+            ..OpenOptions::default()
+        };
+        let image = Image::open(device, Vec::new(), options).unwrap();
+        let mount = FuseMount::new(Arc::new(ImageFs::new(Arc::new(image))));
+        let read = || manifest(&HostFs::new(mount.path())).unwrap();
+        std::thread::scope(|scope| {
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            let mut found = readers.into_iter().map(|reader| reader.join().unwrap());
+            found.try_for_each(|found| same("our mount", &found, expected))
+        })
+    });
+}
+
+#[test]
+fn erofsfuse_reads_it() {
+    let Some(peers) = Peers::find().filter(|_| has_fuse()) else {
+        return;
+    };
+    each(|built, expected| {
+        let mount = TheirMount::new(&peers, built.path());
+        let found = manifest(&HostFs::new(mount.dir.path())).unwrap();
+        // It tells whole seconds.
+        let whole = |manifest: &str| {
+            edit(manifest, |columns| {
+                let time = &mut columns[Column::Mtime as usize];
+                time.truncate(time.find('.').unwrap_or(time.len()));
+                true
+            })
+        };
+        same("erofsfuse", &whole(&found), &whole(expected))
+    });
+}
+
+/// An image that `erofsfuse` has mounted.
+struct TheirMount {
+    dir: TempDir,
+    child: Child,
+}
+
+impl TheirMount {
+    fn new(peers: &Peers, image: &Path) -> Self {
+        let dir = TempDir::new().unwrap();
+        let mut command = peers.command("erofsfuse");
+        command.arg("-f").arg(image).arg(dir.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let mount = Self { dir, child };
+        let device = |path: &Path| rustix::fs::stat(path).unwrap().st_dev;
+        let parent = mount.dir.path().parent().unwrap();
+        let start = Instant::now();
+        while device(mount.dir.path()) == device(parent) {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "it does not mount"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        mount
+    }
+}
+
+impl Drop for TheirMount {
+    fn drop(&mut self) {
+        let unmounted = run(Command::new("umount").arg("--lazy").arg(self.dir.path()));
+        if unmounted.is_err() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
