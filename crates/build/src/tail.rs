@@ -4,6 +4,8 @@
 //! compressed, but written only with the metadata; it is not kept until then, but compressed again from the source. A
 //! stream depends on its input alone, so the second one is the first one.
 
+use anteros_codec::right_align;
+
 use crate::Error;
 use crate::compress::{Compressor, Extent};
 use crate::data::Job;
@@ -61,26 +63,69 @@ impl Compressor {
         }
     }
 
-    /// Takes the last extent of a file out of the blocks in `out`, if it takes one and fits into `room` bytes.
+    /// Takes the end of a file out of the blocks in `out`, if it fits into `room` bytes: the last extent, if that takes one
+    /// block, or what of it does not fit into all of its blocks but one.
     pub fn move_inline(
         &mut self,
         content: &[u8],
         room: usize,
         out: &mut Vec<u8>,
-        extents: &mut [Extent],
+        extents: &mut Vec<Extent>,
     ) -> Tail {
-        let Some(last) = extents.last_mut().filter(|e| e.blocks == 1 && room > 0) else {
+        let Some(&last) = extents.last().filter(|e| e.blocks > 0 && room > 0) else {
             return Tail::Blocks;
         };
         let end = &content[content.len() - last.len as usize..];
-        let Some(inline) = self.inline(end, room) else {
+        let blocks = usize::from(last.blocks) * self.block_bytes();
+        let front = match last.blocks {
+            1 => Front::default(),
+            _ => match self.front(end, blocks - self.block_bytes()) {
+                Some(front) => front,
+                None => return Tail::Blocks,
+            },
+        };
+        let Some(inline) = self.inline(&end[front.len..], room) else {
             return Tail::Blocks;
         };
-        out.truncate(out.len() - self.block_bytes());
-        last.blocks = 0;
-        last.plain = inline.plain;
+        extents.pop();
+        if front.len > 0 {
+            extents.push(Extent {
+                len: front.len as u32, // less than the extent had
+                blocks: last.blocks - 1,
+                plain: false,
+            });
+        }
+        extents.push(Extent {
+            len: (end.len() - front.len) as u32,
+            blocks: 0,
+            plain: inline.plain,
+        });
+        out.truncate(out.len() - blocks);
+        out.extend_from_slice(&front.blocks);
         Tail::Inline(inline.bytes.len() as u16) // less than a block, of 64 KiB at most
     }
+
+    /// As much of an end as fits into so many bytes, if these hold more than they are, and not all of it.
+    fn front(&mut self, end: &[u8], bytes: usize) -> Option<Front> {
+        let mut blocks = vec![0; bytes];
+        self.encoder.restart();
+        let encoded = self.encoder.encode(end, &mut blocks)?;
+        let is_front = bytes < encoded.consumed && encoded.consumed < end.len();
+        right_align(&mut blocks, encoded.written);
+        let is_full = encoded.written > bytes - self.block_bytes();
+        (is_front && is_full).then_some(Front {
+            len: encoded.consumed,
+            blocks,
+        })
+    }
+}
+
+/// What of an end stays in blocks.
+#[derive(Default)]
+struct Front {
+    /// Bytes of content.
+    len: usize,
+    blocks: Vec<u8>,
 }
 
 /// Compresses ends of files again, for one thread.
@@ -174,26 +219,35 @@ mod tests {
     }
 
     #[test]
-    fn only_an_extent_of_one_block_moves() {
+    fn what_does_not_fill_a_block_moves() {
         let extent = |len, blocks| Extent {
             len,
             blocks,
             plain: false,
         };
-        let content = vec![b'x'; 30_000];
-        let moved = |extents: &mut [Extent], room| {
-            let mut out = vec![0; 8192];
-            let tail = compressor().move_inline(&content, room, &mut out, extents);
-            (tail, out.len())
+        let noise = noise(12_000);
+        let halves = |piece: &[u8]| [piece, &vec![0; piece.len()]].concat();
+        let content: Vec<u8> = noise.chunks(100).flat_map(halves).collect();
+        let moved = |extents: Vec<Extent>, room| {
+            let (mut out, mut extents) = (vec![0; 20_480], extents);
+            let tail = compressor().move_inline(&content, room, &mut out, &mut extents);
+            (tail, out.len(), extents)
         };
-        for (blocks, room) in [(2, 4000), (1, 0), (1, 3)] {
-            let mut extents = [extent(30_000, blocks)];
-            assert_eq!(moved(&mut extents, room), (Tail::Blocks, 8192));
-            assert_eq!(extents, [extent(30_000, blocks)]);
+        for (len, blocks, room) in [(24_000, 4, 0), (24_000, 4, 3), (3000, 1, 1000)] {
+            let extents = vec![extent(len, blocks)];
+            let expected = (Tail::Blocks, 20_480, extents.clone());
+            assert_eq!(moved(extents, room), expected);
         }
-        let mut extents = [extent(20_000, 1), extent(10_000, 1)];
-        let (tail, left) = moved(&mut extents, 4000);
-        assert!(matches!(tail, Tail::Inline(1..100)));
-        assert_eq!((left, extents[1].blocks), (4096, 0));
+        let (tail, left, extents) = moved(vec![extent(20_000, 3), extent(4000, 1)], 4000);
+        assert!(matches!(tail, Tail::Inline(2000..2400)), "{tail:?}");
+        assert_eq!(
+            (left, extents),
+            (16_384, vec![extent(20_000, 3), extent(4000, 0)])
+        );
+        let (tail, left, extents) = moved(vec![extent(24_000, 4)], 4000);
+        assert!(matches!(tail, Tail::Inline(1..2400)), "{tail:?}");
+        assert_eq!((left, extents.len()), (16_384, 2));
+        assert_eq!((extents[0].blocks, extents[1].blocks), (3, 0));
+        assert_eq!(extents[0].len + extents[1].len, 24_000);
     }
 }
