@@ -107,6 +107,29 @@ fn the_budget_is_used_up() {
 }
 
 #[test]
+fn the_lazy_parse_comes_as_far_as_that_of_liblz4() {
+    let input = [
+        include_bytes!("../optimal/parse.rs").as_slice(),
+        include_bytes!("../optimal/chains.rs"),
+        include_bytes!("../lz4_block.rs"),
+        include_bytes!("../zstd.rs"),
+        include_bytes!("../../benches/encode.rs"),
+    ]
+    .concat();
+    for budget in [1024, 4096, 16384] {
+        let sum = |effort| {
+            let mut encoder = encoder(effort);
+            let starts = (0..input.len() - 20_000).step_by(1999);
+            let blocks = starts.map(|start| encode(&mut encoder, &input[start..], budget));
+            let consumed = blocks.map(|block| block.expect("text shrinks").0.consumed);
+            consumed.sum::<usize>()
+        };
+        let (ours, theirs) = (sum(Effort::Lazy(128)), sum(Effort::High(9)));
+        assert!(ours * 100 >= theirs * 99, "{ours} of {theirs}");
+    }
+}
+
+#[test]
 fn more_budget_never_holds_less() {
     let input = text(300_000);
     let mut encoder = encoder(Effort::High(9));
