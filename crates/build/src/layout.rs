@@ -122,7 +122,7 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
         }
         (Stored::Packed { .. }, _) => (head.next_multiple_of(8) + WHOLE_FRAGMENT_BYTES, false),
         (Stored::Chunked { .. }, Intent::Chunks(chunked)) => {
-            (head + chunked.table_bytes(node.size), false)
+            (head + chunked.bytes_behind(head, node.size), false)
         }
         _ => (head, false),
     }

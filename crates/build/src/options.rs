@@ -46,6 +46,8 @@ pub struct Options {
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
     /// power of two of at least a block.
     pub chunk_bytes: Option<u64>,
+    /// Tells whether files in chunks say where each chunk lies in 8 bytes, with room for a device, instead of 4.
+    pub chunk_indexes: bool,
     /// Compact inodes, extended ones, or each as it needs.
     pub inode_form: InodeForm,
     /// Gives every file the time of the image where keeping its own would take an extended inode.
@@ -104,6 +106,7 @@ impl Default for Options {
             dedupe: false,
             holes: Holes::Auto,
             chunk_bytes: None,
+            chunk_indexes: false,
             inode_form: InodeForm::Auto,
             ignore_mtime: false,
             image_time: None,

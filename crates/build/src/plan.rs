@@ -257,15 +257,15 @@ fn intent(source: &Source, tree: &Tree, id: NodeId, options: &Options) -> Result
             _ => Intent::Flat,
         });
     }
-    if let Some(sparse) = sparse(source, tree, id, options)? {
-        return Ok(sparse);
-    }
-    if let Some(bytes) = options.chunk_bytes {
-        return Ok(Intent::Chunks(ChunkedFile::whole(
-            node.size,
-            bytes,
-            options.block_bits,
-        )));
+    let chunked = match sparse(source, tree, id, options)? {
+        None => options
+            .chunk_bytes
+            .map(|bytes| ChunkedFile::whole(node.size, bytes, options.block_bits)),
+        sparse => sparse,
+    };
+    if let Some(mut chunked) = chunked {
+        chunked.indexes = options.chunk_indexes;
+        return Ok(Intent::Chunks(chunked));
     }
     Ok(match options.compression {
         Some(_) => Intent::Compress,
@@ -279,7 +279,7 @@ fn sparse(
     tree: &Tree,
     id: NodeId,
     options: &Options,
-) -> Result<Option<Intent>, Error> {
+) -> Result<Option<ChunkedFile>, Error> {
     let node = tree.node(id);
     let keeps = match options.holes {
         Holes::Ignore => false,
@@ -293,8 +293,12 @@ fn sparse(
     let file = source.open_file(tree, id)?;
     let ranges = file.data_ranges()?;
     file.finish()?;
-    let sparse = ChunkedFile::sparse(node.size, &ranges, options.chunk_bytes, options.block_bits);
-    Ok(sparse.map(Intent::Chunks))
+    Ok(ChunkedFile::sparse(
+        node.size,
+        &ranges,
+        options.chunk_bytes,
+        options.block_bits,
+    ))
 }
 
 const _: () = assert!(SLOT_BYTES as usize == COMPACT_BYTES);

@@ -17,6 +17,8 @@ pub(crate) struct ChunkedFile {
     /// Runs of chunks that hold data, ascending and apart, as bytes of the file from and to. They
     /// begin at chunks, and end there or with the file.
     pub runs: Vec<(u64, u64)>,
+    /// Entries are indexes of 8 bytes instead of block numbers.
+    pub indexes: bool,
 }
 
 /// Returns whether holes are worth more than compression, as far as the allocated space tells.
@@ -31,6 +33,7 @@ impl ChunkedFile {
         Self {
             chunk_bits,
             runs: vec![(0, size)],
+            indexes: false,
         }
     }
 
@@ -45,6 +48,7 @@ impl ChunkedFile {
         let at = |chunk_bits| Self {
             chunk_bits,
             runs: runs(size, ranges, chunk_bits),
+            indexes: false,
         };
         let file = match chunk_bytes {
             Some(bytes) => at(bytes.ilog2()),
@@ -72,11 +76,29 @@ impl ChunkedFile {
         self.chunks(size) * self.chunk_format().entry_bytes()
     }
 
+    /// Bytes from the end of inode and xattrs, which take `head_bytes`, to the end of the table.
+    pub fn bytes_behind(&self, head_bytes: u64, size: u64) -> u64 {
+        let start = head_bytes.next_multiple_of(self.chunk_format().entry_bytes());
+        start - head_bytes + self.table_bytes(size)
+    }
+
     /// Appends the table; the runs lie behind each other from `first_block` on.
     pub fn encode(&self, size: u64, first_block: u32, block_bits: u8, out: &mut Vec<u8>) {
         let mut block = first_block;
         let mut chunk = 0;
-        let mut push = |block: u32| out.extend_from_slice(&block.to_le_bytes());
+        let indexes = self.indexes;
+        out.resize(
+            out.len()
+                .next_multiple_of(self.chunk_format().entry_bytes() as usize),
+            0,
+        );
+        let mut push = |block: u32| {
+            if indexes {
+                // No high bits, and the primary device.
+                out.extend_from_slice(&[0; 4]);
+            }
+            out.extend_from_slice(&block.to_le_bytes());
+        };
         for &(start, end) in &self.runs {
             (chunk..start >> self.chunk_bits).for_each(|_| push(u32::MAX));
             let after = end.div_ceil(1 << self.chunk_bits);
@@ -92,7 +114,7 @@ impl ChunkedFile {
     const fn chunk_format(&self) -> ChunkFormat {
         ChunkFormat {
             chunk_bits: self.chunk_bits,
-            indexes: false,
+            indexes: self.indexes,
             wide: false,
         }
     }
@@ -156,6 +178,13 @@ mod tests {
             table(&file, size),
             [hole, 100, 101, 102, hole, hole, hole, hole, hole, hole, 103]
         );
+        let mut indexed = file.clone();
+        indexed.indexes = true;
+        let mut bytes = vec![0; 36];
+        indexed.encode(size, 100, 12, &mut bytes);
+        assert_eq!(bytes.len() as u64, 36 + indexed.bytes_behind(36, size));
+        assert_eq!(&bytes[40..48], &[0, 0, 0, 0, 255, 255, 255, 255]);
+        assert_eq!(&bytes[48..56], &[0, 0, 0, 0, 100, 0, 0, 0]);
         let wide = ChunkedFile::sparse(size, &ranges, Some(16384), 12).unwrap();
         assert_eq!(table(&wide, size), [100, hole, 104]);
         assert_eq!(ChunkedFile::sparse(size, &ranges, Some(65536), 12), None);

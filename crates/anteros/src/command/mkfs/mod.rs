@@ -53,7 +53,7 @@ pub struct Args {
     /// ends of larger ones, are packed together and compressed as one, equal ones once), all-fragments (so are all files),
     /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, dedupe (files with the same content are stored once, as with
     /// fragments; parts of files are not looked for), ^inline_data, force-inode-compact,
-    /// force-inode-extended, force-inode-blockmap, nosbcrc, ^xattr-name-filter
+    /// force-inode-extended, force-inode-blockmap, force-chunk-indexes, nosbcrc, ^xattr-name-filter
     #[arg(
         short = 'E',
         long = "extended",

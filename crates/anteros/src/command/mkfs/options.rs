@@ -24,12 +24,7 @@ const LEVEL_9: Effort = Effort::Lazy(128);
 pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
 
 /// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 4] = [
-    "48bit",
-    "dot-omitted",
-    "force-chunk-indexes",
-    "plain-xattr-prefixes",
-];
+pub const EXTENDED_ONLY_READ: [&str; 3] = ["48bit", "dot-omitted", "plain-xattr-prefixes"];
 
 impl FromStr for Compressor {
     type Err = String;
@@ -79,8 +74,7 @@ pub enum Extended {
     /// Equal fragments are always stored once; for mkfs.erofs' sake.
     FragmentsOnce,
     InodeForm(InodeForm),
-    /// Chunks are always stored so; for mkfs.erofs' sake.
-    BlockMap,
+    ChunkIndexes(bool),
     NoChecksum,
     XattrFilter(bool),
 }
@@ -104,7 +98,8 @@ impl FromStr for Extended {
             "fragdedupe" | "fragdedupe=full" | "fragdedupe=inode" => Self::FragmentsOnce,
             "force-inode-compact" => Self::InodeForm(InodeForm::Compact),
             "force-inode-extended" => Self::InodeForm(InodeForm::Extended),
-            "force-inode-blockmap" => Self::BlockMap,
+            "force-inode-blockmap" => Self::ChunkIndexes(false),
+            "force-chunk-indexes" => Self::ChunkIndexes(true),
             "nosbcrc" => Self::NoChecksum,
             "xattr-name-filter" => Self::XattrFilter(true),
             "^xattr-name-filter" => Self::XattrFilter(false),
@@ -315,12 +310,13 @@ impl Args {
 
 fn apply(option: Extended, options: &mut Options) {
     match option {
-        Extended::LegacyCompress(_) | Extended::BlockMap | Extended::FragmentsOnce => {}
+        Extended::LegacyCompress(_) | Extended::FragmentsOnce => {}
         Extended::Fragments(fragments) => options.fragments = fragments,
         Extended::InlineData(on) => options.inline_data = on,
         Extended::Dedupe(on) => options.dedupe = on,
         Extended::InlineTails(on) => options.inline_tails = on,
         Extended::InodeForm(form) => options.inode_form = form,
+        Extended::ChunkIndexes(on) => options.chunk_indexes = on,
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
     }
