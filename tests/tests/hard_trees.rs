@@ -391,7 +391,7 @@ fn more_effort_and_larger_windows_save_more() {
     let high = |(level, window_bytes)| {
         let mut options = lz4(16_384);
         let compression = options.compression.as_mut().unwrap();
-        compression.effort = Effort::High(level);
+        compression.codec = Effort::High(level).into();
         compression.window_bytes = window_bytes;
         options
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anteros_build::{
-    Compression, Effort, Exclude, Fragments, Holes, InodeForm, Options, UuidChoice,
+    Codec, Compression, Effort, Exclude, Fragments, Holes, InodeForm, Options, UuidChoice,
 };
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
@@ -21,18 +21,36 @@ const ATOMS: &[Atom] = &[
     ("block", "block 1024", |o| o.block_bits = 10),
     ("block", "block 2048", |o| o.block_bits = 11),
     ("block", "block 65536", |o| o.block_bits = 16),
-    ("codec", "lz4", |o| compression(o).effort = Effort::Fast),
+    ("codec", "lz4", |o| {
+        compression(o).codec = Effort::Fast.into()
+    }),
     ("codec", "lz4hc 1", |o| {
-        compression(o).effort = Effort::High(1)
+        compression(o).codec = Effort::High(1).into()
     }),
     ("codec", "lz4hc 9", |o| {
-        compression(o).effort = Effort::High(9)
+        compression(o).codec = Effort::High(9).into()
     }),
     ("codec", "lz4hc 12", |o| {
-        compression(o).effort = Effort::High(12)
+        compression(o).codec = Effort::High(12).into()
     }),
     ("codec", "lz4 optimal", |o| {
-        compression(o).effort = Effort::Optimal(64)
+        compression(o).codec = Effort::Optimal(64).into()
+    }),
+    ("codec", "lzma", |o| {
+        compression(o).codec = Codec::Lzma {
+            level: 1,
+            extreme: false,
+            dict_bytes: 32 << 10,
+        }
+    }),
+    ("codec", "deflate", |o| {
+        compression(o).codec = Codec::Deflate { level: 6 }
+    }),
+    ("codec", "zstd", |o| {
+        compression(o).codec = Codec::Zstd {
+            level: 3,
+            window_log: 17,
+        }
     }),
     ("pcluster", "pcluster 16K", |o| pcluster(o, 16 << 10)),
     ("pcluster", "pcluster 64K", |o| pcluster(o, 64 << 10)),

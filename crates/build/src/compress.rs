@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_codec::{Encoded, Lz4Encoder, right_align};
+use anteros_codec::{EncodeError, Encoded, Encoder, right_align};
 use anteros_format::EXTENT_BYTES_MAX;
 
 use crate::options::Compression;
@@ -24,21 +24,26 @@ pub(crate) struct Extent {
 
 /// The compressor of one thread.
 pub(crate) struct Compressor {
-    pub(crate) encoder: Lz4Encoder,
+    pub(crate) encoder: Encoder,
     pcluster_bytes: usize,
     window_bytes: usize,
     block_bytes: usize,
 }
 
-/// The caller wanted no more of it.
+/// A segment that is not compressed to its end.
 #[derive(Debug)]
-pub(crate) struct Cancelled;
+pub(crate) enum Stopped {
+    /// The caller wanted no more of it.
+    Cancelled,
+    /// The encoder gave up.
+    Failed(EncodeError),
+}
 
 impl Compressor {
     /// A compressor for options that have been checked.
     pub fn new(compression: &Compression, block_bytes: u32) -> Self {
         Self {
-            encoder: Lz4Encoder::new(compression.effort).expect("the level has been checked"),
+            encoder: Encoder::new(&compression.codec).expect("the codec has been checked"),
             pcluster_bytes: compression.pcluster_bytes as usize,
             window_bytes: compression.window_bytes.min(EXTENT_BYTES_MAX as u32) as usize,
             block_bytes: block_bytes as usize,
@@ -69,14 +74,14 @@ impl Compressor {
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
         cancel: &AtomicBool,
-    ) -> Result<usize, Cancelled> {
+    ) -> Result<usize, Stopped> {
         self.encoder.restart();
         let mut start = 0;
         while start + leave < segment.len() {
             if cancel.load(Ordering::Relaxed) {
-                return Err(Cancelled);
+                return Err(Stopped::Cancelled);
             }
-            start += match self.stream(segment, start, out) {
+            start += match self.stream(segment, start, out)? {
                 Some(extent) => {
                     extents.push(extent);
                     extent.len as usize
@@ -88,28 +93,35 @@ impl Compressor {
     }
 
     /// Appends one stream of what is in the segment from `at` on, if anything is gained by it.
-    fn stream(&mut self, segment: &[u8], at: usize, out: &mut Vec<u8>) -> Option<Extent> {
+    fn stream(
+        &mut self,
+        segment: &[u8],
+        at: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Extent>, Stopped> {
         let rest = segment.len() - at;
         if rest <= self.block_bytes {
-            return None;
+            return Ok(None);
         }
         let window = at..at + rest.min(self.window_bytes);
         let start = out.len();
         out.resize(start + self.pcluster_bytes, 0);
         let encoded = self.encoder.encode_next(segment, window, &mut out[start..]);
-        let gaining = encoded.filter(|e| self.stored_bytes(e) < e.consumed);
+        let gaining = encoded
+            .map_err(Stopped::Failed)?
+            .filter(|e| self.stored_bytes(e) < e.consumed);
         let Some(encoded) = gaining else {
             out.truncate(start);
-            return None;
+            return Ok(None);
         };
         let stored = self.stored_bytes(&encoded);
         out.truncate(start + stored);
         right_align(&mut out[start..], encoded.written);
-        Some(Extent {
+        Ok(Some(Extent {
             len: encoded.consumed as u32,               // at most 12 MiB
             blocks: (stored / self.block_bytes) as u16, // at most 256
             plain: false,
-        })
+        }))
     }
 
     fn stored_bytes(&self, encoded: &Encoded) -> usize {
@@ -134,7 +146,7 @@ impl Compressor {
 
 #[cfg(test)]
 mod tests {
-    use anteros_codec::{Algorithm, Decoder, Effort, Length, Params, strip_zero_padding};
+    use anteros_codec::{Codec, Decoder, Effort, Length, Params, strip_zero_padding};
 
     use super::*;
 
@@ -160,7 +172,7 @@ mod tests {
         data
     }
 
-    fn decode(extents: &[Extent], mut blocks: &[u8], block_bytes: usize) -> Vec<u8> {
+    fn decode(codec: Codec, extents: &[Extent], mut blocks: &[u8], block_bytes: usize) -> Vec<u8> {
         let mut decoder = Decoder::new();
         let mut data = Vec::new();
         for extent in extents {
@@ -173,7 +185,7 @@ mod tests {
                 let mut out = vec![0; len];
                 let params = Params::default();
                 decoder
-                    .decode(Algorithm::Lz4, &params, stream, &mut out, Length::Exact)
+                    .decode(codec.algorithm(), &params, stream, &mut out, Length::Exact)
                     .unwrap();
                 data.extend_from_slice(&out);
             }
@@ -192,10 +204,23 @@ mod tests {
         let data = mixture(1 << 20);
         let cancel = AtomicBool::new(false);
         let sizes = [(512, 512), (4096, 4096), (4096, 65536)];
-        let efforts = [Effort::High(4), Effort::Optimal(16)];
-        let all = efforts.map(|effort| sizes.map(|(block, pcluster)| (effort, block, pcluster)));
-        for (effort, block_bytes, pcluster_bytes) in all.into_iter().flatten() {
-            let mut options = Compression::new(effort);
+        let codecs = [
+            Codec::Lz4(Effort::High(4)),
+            Codec::Lz4(Effort::Optimal(16)),
+            Codec::Lzma {
+                level: 0,
+                extreme: false,
+                dict_bytes: 32 << 10,
+            },
+            Codec::Deflate { level: 1 },
+            Codec::Zstd {
+                level: 1,
+                window_log: 16,
+            },
+        ];
+        let all = codecs.map(|codec| sizes.map(|(block, pcluster)| (codec, block, pcluster)));
+        for (codec, block_bytes, pcluster_bytes) in all.into_iter().flatten() {
+            let mut options = Compression::new(codec);
             options.pcluster_bytes = pcluster_bytes;
             let mut compressor = Compressor::new(&options, block_bytes);
             for len in [1, 511, 4096, 4097, 8192, 70_000, data.len() - 1] {
@@ -204,10 +229,8 @@ mod tests {
                 compressor
                     .segment(segment, 0, &mut out, &mut extents, &cancel)
                     .unwrap();
-                assert!(
-                    decode(&extents, &out, block_bytes as usize) == segment,
-                    "{len} bytes"
-                );
+                let decoded = decode(codec, &extents, &out, block_bytes as usize);
+                assert!(decoded == segment, "{codec:?}, {len} bytes");
                 let (last, others) = extents.split_last().unwrap();
                 assert!(others.iter().all(|e| e.len >= block_bytes));
                 let stored = |e: &Extent| u32::from(e.blocks) * block_bytes;
@@ -246,6 +269,6 @@ mod tests {
             &mut Vec::new(),
             &AtomicBool::new(true),
         );
-        assert!(matches!(result, Err(Cancelled)));
+        assert!(matches!(result, Err(Stopped::Cancelled)));
     }
 }

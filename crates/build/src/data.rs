@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
-use crate::compress::{Compressor, Extent};
+use crate::compress::{Compressor, Extent, Stopped};
 use crate::fragments::{Fragments, Key, PackedInode};
 use crate::ordered::{Ordered, with_workers};
 use crate::outbox::{Outbox, Segment};
@@ -420,7 +420,7 @@ impl<'a> Worker<'a> {
         };
         let end = compressor
             .segment(&self.input, leave, out, &mut extents, job.cancel)
-            .map_err(|_| Error::Cancelled)?;
+            .map_err(|stopped| job.stopped(piece.node, stopped))?;
         let node = job.tree.node(piece.node);
         let rest = &self.input[end..];
         let tail = match piece.is_last {
@@ -435,7 +435,8 @@ impl<'a> Worker<'a> {
             }
             true => {
                 let room = job.plan.tail_room(piece.node, node) as usize;
-                compressor.move_inline(&self.input, room, out, &mut extents)
+                let moved = compressor.move_inline(&self.input, room, out, &mut extents);
+                moved.map_err(|stopped| job.stopped(piece.node, stopped))?
             }
             false => Tail::Blocks,
         };
@@ -453,6 +454,16 @@ impl<'a> Worker<'a> {
 }
 
 impl Job<'_> {
+    pub(crate) fn stopped(&self, node: NodeId, stopped: Stopped) -> Error {
+        match stopped {
+            Stopped::Cancelled => Error::Cancelled,
+            Stopped::Failed(cause) => Error::Compress {
+                path: self.tree.full_path(self.source.path(), node),
+                cause,
+            },
+        }
+    }
+
     fn pad(&self, out: &mut Vec<u8>) {
         out.resize(
             out.len()

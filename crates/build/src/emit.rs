@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use anteros_codec::{Codec, Params};
 use anteros_core::FileKind;
-use anteros_format::compr_cfg::{AlgorithmSet, RawLz4Cfg};
+use anteros_format::compr_cfg::{AlgorithmSet, RawDeflateCfg, RawLz4Cfg, RawLzmaCfg, RawZstdCfg};
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::inode::{
     DataLayout, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode, RawExtendedInode,
@@ -12,7 +13,7 @@ use anteros_format::superblock::{
     MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum, checksum_len,
 };
 use anteros_format::zmap::WHOLE_FRAGMENT;
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::data::{Job, Stored};
 use crate::fragments::PackedInode;
@@ -27,6 +28,8 @@ use crate::{Error, Observer, Options, Progress, UuidChoice, directory};
 
 /// Distance that LZ4 matches may reach back.
 const LZ4_DISTANCE_MAX: u16 = u16::MAX;
+/// Base-2 logarithm of the window of DEFLATE.
+const DEFLATE_WINDOW_BITS: u8 = 15;
 
 /// Inodes whose inline data is read as one job.
 const BATCH_INODES: usize = 256;
@@ -329,10 +332,12 @@ impl Emitter<'_> {
         raw.meta_blkaddr = self.layout.meta_block.into();
         raw.xattr_blkaddr = self.layout.xattr_block.into();
         raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
-        raw.available_compr_algs = match self.has_compressed_files() {
-            true if options.big_pclusters() => AlgorithmSet::lz4().bits(),
-            true => LZ4_DISTANCE_MAX,
-            false => 0,
+        raw.available_compr_algs = match options.compression {
+            Some(c) if self.has_compressed_files() && options.compr_cfgs() => {
+                AlgorithmSet::of(c.codec.algorithm()).bits()
+            }
+            Some(_) if self.has_compressed_files() => LZ4_DISTANCE_MAX,
+            _ => 0,
         }
         .into();
         let mut area = vec![0; (superblock_area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
@@ -370,10 +375,7 @@ impl Emitter<'_> {
         let is_compressed = self.has_compressed_files();
         let mut incompat = Incompat::empty();
         incompat.set(Incompat::ZERO_PADDING, is_compressed);
-        incompat.set(
-            Incompat::COMPR_CFGS,
-            is_compressed && options.big_pclusters(),
-        );
+        incompat.set(Incompat::COMPR_CFGS, is_compressed && options.compr_cfgs());
         incompat.set(Incompat::CHUNKED_FILE, self.stored.iter().any(is_chunked));
         let has_tail = |stored: &Stored| {
             matches!(
@@ -430,18 +432,36 @@ struct Records {
     file_bytes: u64,
 }
 
-/// Returns what follows the superblock: how LZ4 is configured, where pclusters may exceed a block.
+/// Returns what follows the superblock: what decoders need to know of the codec.
 fn compr_cfgs(options: &Options) -> Vec<u8> {
-    let big = options.compression.filter(|_| options.big_pclusters());
-    big.map_or(Vec::new(), |_| {
-        let cfg = RawLz4Cfg {
+    let Some(compression) = options.compression.filter(|_| options.compr_cfgs()) else {
+        return Vec::new();
+    };
+    match compression.codec {
+        Codec::Lz4(_) => with_length(&RawLz4Cfg {
             max_distance: LZ4_DISTANCE_MAX.into(),
             max_pclusterblks: ((options.pcluster_bytes_max() >> options.block_bits) as u16).into(),
             reserved: [0; 10],
-        };
-        let size = (size_of::<RawLz4Cfg>() as u16).to_le_bytes();
-        [&size, cfg.as_bytes()].concat()
-    })
+        }),
+        Codec::Lzma { dict_bytes, .. } => with_length(&RawLzmaCfg {
+            dict_size: dict_bytes.into(),
+            format: 0.into(),
+            reserved: [0; 8],
+        }),
+        Codec::Deflate { .. } => with_length(&RawDeflateCfg {
+            windowbits: DEFLATE_WINDOW_BITS,
+            reserved: [0; 5],
+        }),
+        Codec::Zstd { window_log, .. } => with_length(&RawZstdCfg {
+            format: 0,
+            windowlog: window_log - Params::ZSTD_WINDOW_LOG_MIN,
+            reserved: [0; 4],
+        }),
+    }
+}
+
+fn with_length<T: IntoBytes + Immutable>(cfg: &T) -> Vec<u8> {
+    [&(size_of::<T>() as u16).to_le_bytes(), cfg.as_bytes()].concat()
 }
 
 /// A UUID of version 8, whose other bits are a hash.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use anteros_codec::EncodeError;
 use anteros_core::Occupant;
 
 /// Tells why a build failed. Nothing is left of the image then, unless it was to be written in place.
@@ -70,6 +71,14 @@ pub enum Error {
         path: PathBuf,
         /// Bytes of a block.
         block_bytes: u32,
+    },
+    /// A file could not be compressed.
+    #[error("{path}: {cause}; fewer --workers or a lower level need less memory", path = path.display())]
+    Compress {
+        /// The file.
+        path: PathBuf,
+        /// Holds what the encoder said.
+        cause: EncodeError,
     },
     /// The caller wanted no more of it.
     #[error("cancelled")]

@@ -26,6 +26,7 @@ pub(crate) type Run<'a> = (u32, &'a [Extent]);
 /// The kind of index that all compressed inodes of an image have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexKind {
+    algorithm: Algorithm,
     block_bits: u8,
     compact: bool,
     big: bool,
@@ -35,6 +36,9 @@ impl IndexKind {
     pub fn new(options: &Options) -> Self {
         let legacy = options.compression.is_some_and(|c| c.legacy_index);
         Self {
+            algorithm: options
+                .compression
+                .map_or(Algorithm::Lz4, |c| c.codec.algorithm()),
             block_bits: options.block_bits,
             compact: !legacy && options.block_bits <= COMPACT_BITS_MAX,
             big: options.big_pclusters(),
@@ -109,7 +113,7 @@ impl IndexKind {
         RawMapHeader {
             h_fragmentoff: low.into(),
             h_advise: (big | two | where_tail).into(),
-            h_algorithmtype: Algorithm::Lz4 as u8,
+            h_algorithmtype: self.algorithm as u8,
             h_clusterbits: 0,
         }
     }
@@ -194,6 +198,7 @@ mod tests {
 
     fn kind(compact: bool, big: bool) -> IndexKind {
         IndexKind {
+            algorithm: Algorithm::Lz4,
             block_bits: 12,
             compact,
             big,

@@ -52,7 +52,7 @@ mod xattr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-pub use anteros_codec::Effort;
+pub use anteros_codec::{Codec, Effort};
 pub use error::Error;
 pub use observer::{Observer, Progress, Summary};
 pub use options::{

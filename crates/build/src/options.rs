@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use anteros_codec::Effort;
-use anteros_core::Timestamp;
+use anteros_codec::Codec;
+use anteros_core::{Algorithm, Timestamp};
 use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
@@ -31,7 +31,7 @@ const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
 pub struct Options {
     /// The block size is two to this, 9 to 16. Linux mounts what does not exceed its page size.
     pub block_bits: u8,
-    /// LZ4, or files as they are.
+    /// Compressed files, or all as they are.
     pub compression: Option<Compression>,
     /// Tells whether the last part of a regular file may lie behind its inode.
     pub inline_data: bool,
@@ -132,12 +132,12 @@ impl Default for Options {
     }
 }
 
-/// Describes how files are compressed: LZ4 streams of a fixed length, as much input in each as fits
+/// Describes how files are compressed: streams of a fixed length, as much input in each as fits
 /// (the EROFS paper, section 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compression {
-    /// Tells how hard the encoder tries.
-    pub effort: Effort,
+    /// The codec, and how hard its encoder tries.
+    pub codec: Codec,
     /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
     pub pcluster_bytes: u32,
     /// The paper's sliding window: the most input that one stream may take, in bytes.
@@ -155,9 +155,9 @@ pub struct Compression {
 
 impl Compression {
     /// Streams of one 4 KiB block.
-    pub const fn new(effort: Effort) -> Self {
+    pub fn new(codec: impl Into<Codec>) -> Self {
         Self {
-            effort,
+            codec: codec.into(),
             pcluster_bytes: 4096,
             window_bytes: 8 << 20,
             segment_bytes: 4 << 20,
@@ -298,6 +298,13 @@ impl Options {
         Some(self.fragments?.pcluster_bytes.unwrap_or(files))
     }
 
+    /// Returns whether the superblock is followed by what decoders need to know. Without it, there is LZ4 in single
+    /// blocks alone.
+    pub(crate) fn compr_cfgs(&self) -> bool {
+        let beyond_lz4 = |c: Compression| c.codec.algorithm() != Algorithm::Lz4;
+        self.big_pclusters() || self.compression.is_some_and(beyond_lz4)
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Option(text));
         if !BLOCK_BITS.contains(&self.block_bits) {
@@ -369,12 +376,7 @@ impl Compression {
         if self.min_gain_percent > 100 {
             return refuse(format!("a gain of {} percent", self.min_gain_percent));
         }
-        if let Effort::High(level) = self.effort {
-            if !(1..=12).contains(&level) {
-                return refuse(format!("LZ4 HC level {level}; 1 to 12 are possible"));
-            }
-        }
-        Ok(())
+        self.codec.check().or_else(|e| refuse(e.to_string()))
     }
 }
 
@@ -390,6 +392,8 @@ fn check_pcluster(bytes: u32, block_bytes: u32) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use anteros_codec::Effort;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@
 use anteros_codec::right_align;
 
 use crate::Error;
-use crate::compress::{Compressor, Extent};
+use crate::compress::{Compressor, Extent, Stopped};
 use crate::data::Job;
 use crate::tree::NodeId;
 
@@ -43,13 +43,12 @@ pub(crate) struct Inline {
 
 impl Compressor {
     /// The end of a file in less than a block and at most `room` bytes, as it is or compressed, whichever is shorter.
-    pub fn inline(&mut self, content: &[u8], room: usize) -> Option<Inline> {
+    pub fn inline(&mut self, content: &[u8], room: usize) -> Result<Option<Inline>, Stopped> {
         let mut bytes = vec![0; room.min(content.len())];
-        self.encoder.restart();
-        let encoded = self.encoder.encode(content, &mut bytes);
-        match encoded.filter(|e| e.consumed == content.len() && e.written < content.len()) {
-            Some(encoded) => {
-                bytes.truncate(encoded.written);
+        let written = self.encoder.encode_all(content, &mut bytes);
+        Ok(match written.map_err(Stopped::Failed)? {
+            Some(written) => {
+                bytes.truncate(written);
                 Some(Inline {
                     bytes,
                     plain: false,
@@ -60,7 +59,7 @@ impl Compressor {
                 plain: true,
             }),
             None => None,
-        }
+        })
     }
 
     /// Takes the end of a file out of the blocks in `out`, if it fits into `room` bytes: the last extent, if that takes one
@@ -71,21 +70,21 @@ impl Compressor {
         room: usize,
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
-    ) -> Tail {
+    ) -> Result<Tail, Stopped> {
         let Some(&last) = extents.last().filter(|e| e.blocks > 0 && room > 0) else {
-            return Tail::Blocks;
+            return Ok(Tail::Blocks);
         };
         let end = &content[content.len() - last.len as usize..];
         let blocks = usize::from(last.blocks) * self.block_bytes();
         let front = match last.blocks {
             1 => Front::default(),
-            _ => match self.front(end, blocks - self.block_bytes()) {
+            _ => match self.front(end, blocks - self.block_bytes())? {
                 Some(front) => front,
-                None => return Tail::Blocks,
+                None => return Ok(Tail::Blocks),
             },
         };
-        let Some(inline) = self.inline(&end[front.len..], room) else {
-            return Tail::Blocks;
+        let Some(inline) = self.inline(&end[front.len..], room)? else {
+            return Ok(Tail::Blocks);
         };
         extents.pop();
         if front.len > 0 {
@@ -102,21 +101,24 @@ impl Compressor {
         });
         out.truncate(out.len() - blocks);
         out.extend_from_slice(&front.blocks);
-        Tail::Inline(inline.bytes.len() as u16) // less than a block, of 64 KiB at most
+        Ok(Tail::Inline(inline.bytes.len() as u16)) // less than a block, of 64 KiB at most
     }
 
     /// As much of an end as fits into so many bytes, if these hold more than they are, and not all of it.
-    fn front(&mut self, end: &[u8], bytes: usize) -> Option<Front> {
+    fn front(&mut self, end: &[u8], bytes: usize) -> Result<Option<Front>, Stopped> {
         let mut blocks = vec![0; bytes];
         self.encoder.restart();
-        let encoded = self.encoder.encode(end, &mut blocks)?;
+        let encoded = self.encoder.encode_next(end, 0..end.len(), &mut blocks);
+        let Some(encoded) = encoded.map_err(Stopped::Failed)? else {
+            return Ok(None);
+        };
         let is_front = bytes < encoded.consumed && encoded.consumed < end.len();
         right_align(&mut blocks, encoded.written);
         let is_full = encoded.written > bytes - self.block_bytes();
-        (is_front && is_full).then_some(Front {
+        Ok((is_front && is_full).then_some(Front {
             len: encoded.consumed,
             blocks,
-        })
+        }))
     }
 }
 
@@ -167,6 +169,7 @@ impl<'a> Tails<'a> {
         let room = self.job.plan.tail_room(id, node) as usize;
         let compressor = self.compressor.get_or_insert_with(|| self.job.compressor());
         let inline = compressor.inline(&self.content, room);
+        let inline = inline.map_err(|stopped| self.job.stopped(id, stopped))?;
         let same = inline.filter(|inline| inline.bytes.len() == usize::from(bytes));
         let path = || tree.full_path(source.path(), id);
         let same = same.ok_or_else(|| Error::Changed { path: path() })?;
@@ -177,13 +180,18 @@ impl<'a> Tails<'a> {
 
 #[cfg(test)]
 mod tests {
-    use anteros_codec::Effort;
+    use anteros_codec::{Codec, Effort};
 
     use super::*;
     use crate::Compression;
 
     fn compressor() -> Compressor {
         Compressor::new(&Compression::new(Effort::High(9)), 4096)
+    }
+
+    fn text() -> Vec<u8> {
+        let lines = (0..200).map(|line| format!("line {line} of the end, {}\n", line * line % 97));
+        lines.collect::<String>().into_bytes()
     }
 
     fn noise(len: usize) -> Vec<u8> {
@@ -195,27 +203,44 @@ mod tests {
     #[test]
     fn an_end_takes_what_is_shorter_and_no_more_than_there_is_room() {
         let mut compressor = compressor();
-        let text = b"the end of a file ".repeat(100);
-        let inline = compressor.inline(&text, 4000).unwrap();
-        assert!(!inline.plain && inline.bytes.len() < 100);
-        assert_eq!(compressor.inline(&text, inline.bytes.len()), Some(inline));
-        assert_eq!(compressor.inline(&text, 10), None);
+        let mut inline = |content: &[u8], room| compressor.inline(content, room).unwrap();
+        assert_eq!(inline(&text(), 10), None);
         let plain = Inline {
             bytes: noise(900),
             plain: true,
         };
-        assert_eq!(compressor.inline(&noise(900), 900), Some(plain));
-        assert_eq!(compressor.inline(&noise(900), 899), None);
+        assert_eq!(inline(&noise(900), 900), Some(plain));
+        assert_eq!(inline(&noise(900), 899), None);
     }
 
     #[test]
     fn an_end_is_the_same_again_whatever_was_compressed_before() {
-        let text = b"the end of a file, as it was ".repeat(100);
-        let first = compressor().inline(&text, 4000);
-        let mut other = compressor();
-        other.inline(&noise(2000), 4000);
-        other.inline(b"as it was the end of a file", 4000);
-        assert_eq!(other.inline(&text, 4000), first);
+        let lzma = Codec::Lzma {
+            level: 6,
+            extreme: false,
+            dict_bytes: 32 << 10,
+        };
+        let zstd = |level| Codec::Zstd {
+            level,
+            window_log: 15,
+        };
+        let lz4 = [
+            Effort::Fast,
+            Effort::High(9),
+            Effort::Lazy(128),
+            Effort::Optimal(64),
+        ];
+        let others = [lzma, Codec::Deflate { level: 9 }, zstd(3), zstd(19)];
+        for codec in lz4.map(Codec::from).into_iter().chain(others) {
+            let compressor = || Compressor::new(&Compression::new(codec), 4096);
+            let first = compressor().inline(&text(), 4000).unwrap().unwrap();
+            assert!(!first.plain && first.bytes.len() < 3000);
+            let mut other = compressor();
+            other.inline(&noise(2000), 4000).unwrap();
+            other.inline(b"as it was the end of a file", 4000).unwrap();
+            let again = other.inline(&text(), 4000).unwrap();
+            assert!(again.as_ref() == Some(&first), "{codec:?}");
+        }
     }
 
     #[test]
@@ -231,7 +256,7 @@ mod tests {
         let moved = |extents: Vec<Extent>, room| {
             let (mut out, mut extents) = (vec![0; 20_480], extents);
             let tail = compressor().move_inline(&content, room, &mut out, &mut extents);
-            (tail, out.len(), extents)
+            (tail.unwrap(), out.len(), extents)
         };
         for (len, blocks, room) in [(24_000, 4, 0), (24_000, 4, 3), (3000, 1, 1000)] {
             let extents = vec![extent(len, blocks)];

@@ -425,7 +425,7 @@ fn impossible_options_are_refused() {
         with(|c| c.segment_bytes = 5000),
         with(|c| c.window_bytes = 100),
         with(|c| c.min_gain_percent = 101),
-        with(|c| c.effort = Effort::High(13)),
+        with(|c| c.codec = Effort::High(13).into()),
     ] {
         let error = build(&image, &source, &options).unwrap_err();
         assert!(matches!(error, Error::Option(_)), "{error} for {options:?}");

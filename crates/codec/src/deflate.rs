@@ -1,13 +1,15 @@
-//! Raw DEFLATE, by way of zlib-rs.
+//! Raw DEFLATE, decoded by way of zlib-rs and compressed by way of libdeflate.
 //!
 //! Distances up to 32 KiB are accepted, whatever window an image promises: the output itself is the
 //! window, or zlib-rs has one of that size in its state, so a smaller promise saves nothing.
 
+use libdeflater::{CompressionLvl, Compressor};
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
 use crate::decoder::{expect_consumed, expect_full};
+use crate::secant::Whole;
 use crate::stream::Step;
-use crate::{Fault, Length};
+use crate::{EncodeError, Fault, Length};
 
 /// Base-2 logarithm of the largest window of DEFLATE.
 const WINDOW_BITS: u8 = 15;
@@ -76,5 +78,32 @@ impl DeflateDecoder {
                 InflateError::MemError => Fault::OutOfMemory,
                 other => Fault::Malformed(self.0.error_message().unwrap_or(other.as_str())),
             })
+    }
+}
+
+/// A stream that begins with a stored block begins with three zero bits, and five more that mean nothing. This is one
+/// of those.
+const MEANINGLESS_BIT: u8 = 0x10;
+
+/// libdeflate's working memory. Its streams never begin with a zero byte.
+pub(crate) struct DeflateEncoder(Compressor);
+
+impl DeflateEncoder {
+    /// One whose level has been checked.
+    pub(crate) fn new(level: u8) -> Self {
+        let level = CompressionLvl::new(level.into()).expect("libdeflate has this level");
+        Self(Compressor::new(level))
+    }
+}
+
+impl Whole for DeflateEncoder {
+    fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Result<Option<usize>, EncodeError> {
+        let Ok(written) = self.0.deflate_compress(input, out) else {
+            return Ok(None);
+        };
+        if let Some(first @ 0) = out.first_mut() {
+            *first = MEANINGLESS_BIT;
+        }
+        Ok(Some(written))
     }
 }

@@ -3,8 +3,9 @@
 //! A compressed extent of EROFS lies in a *physical cluster* (pcluster): one or more blocks that
 //! hold a single stream, right-aligned, with zero bytes in front of it. So reading one takes two
 //! steps: [`strip_zero_padding`], then [`Decoder::decode`] into a buffer of the length that the
-//! index says. Writing one takes the opposite two: [`Lz4Encoder::encode`] puts as much input as
-//! fits into a budget, [`right_align`] moves the result to the end of its pcluster. [`ZstdEncoder`] is for the log, not for images.
+//! index says. Writing one takes the opposite two: [`Encoder::encode_next`] puts as much input as
+//! fits into a budget, [`right_align`] moves the result to the end of its pcluster. [`Lz4Encoder`] is
+//! the one of LZ4 by itself. [`ZstdEncoder`] is for the log, not for images.
 //!
 //! A pcluster of few kilobytes may decode to megabytes, of which a reader may want few again. There
 //! are four ways that spare memory, after the EROFS paper (Gao et al., USENIX ATC 2019, section 3.3);
@@ -21,11 +22,12 @@
 //!
 //! - Input is hostile. A decoder fills the whole output and says so, or returns a [`DecodeError`];
 //!   it never panics, never loops without progress, and its memory is bounded by [`Params`].
-//! - The encoder is a pure function of its input, its effort and the budget.
+//! - Encoders are pure functions of their input since the last restart, their settings and the budget.
 //! - Unsafe code is where C is called, in `lz4.rs` and `lzma.rs`, where memory is mapped, in
 //!   `mapping.rs` and `rolling.rs`, in the decoder of `lz4_block.rs`, and where vector registers are
 //!   used, in `optimal/lanes.rs`, and nowhere else.
 
+mod codec;
 mod decoder;
 mod deflate;
 mod encoder;
@@ -40,6 +42,7 @@ mod optimal;
 mod padding;
 mod probe;
 mod rolling;
+mod secant;
 mod sequences;
 mod stream;
 #[cfg(test)]
@@ -47,6 +50,7 @@ mod tests;
 mod zstd;
 
 pub use anteros_core::Algorithm;
+pub use codec::{Codec, EncodeError, Encoder, UnknownSetting};
 pub use decoder::{Decoder, Length, Params};
 pub use encoder::{Effort, Encoded, Lz4Encoder, UnknownEffort};
 pub use error::{DecodeError, Fault};

@@ -4,23 +4,29 @@
 //! whether the latter is exact. It checks, for an exact length, that both ends coincide.
 
 use liblzma_sys::{
-    LZMA_DATA_ERROR, LZMA_FINISH, LZMA_MEM_ERROR, LZMA_OK, LZMA_OPTIONS_ERROR, LZMA_RUN,
-    LZMA_STREAM_END, lzma_action, lzma_code, lzma_end, lzma_microlzma_decoder, lzma_ret,
-    lzma_stream,
+    LZMA_DATA_ERROR, LZMA_FINISH, LZMA_MEM_ERROR, LZMA_OK, LZMA_OPTIONS_ERROR, LZMA_PRESET_EXTREME,
+    LZMA_RUN, LZMA_STREAM_END, lzma_action, lzma_code, lzma_end, lzma_lzma_preset,
+    lzma_microlzma_decoder, lzma_microlzma_encoder, lzma_options_lzma, lzma_ret, lzma_stream,
 };
 
 use crate::stream::Step;
-use crate::{Fault, Length, Params};
+use crate::{Algorithm, EncodeError, Encoded, Fault, Length, Params};
 
 /// liblzma makes a smaller dictionary this large.
 const DICT_BYTES_MIN: u32 = 4096;
+/// The shortest stream that liblzma makes.
+const STREAM_BYTES_MIN: usize = 6;
 /// States what liblzma holds besides the dictionary, rounded up: some 28 KiB of probabilities, a
 /// buffer of 4 KiB, and margins of the dictionary.
 const STATE_BYTES: usize = 48 << 10;
 
-/// liblzma's stream, which keeps its memory from one decoding to the next.
+/// liblzma's stream, which keeps its memory from one decoding or encoding to the next.
+struct LzmaStream(lzma_stream);
+
+/// A decoder with its working memory.
+#[derive(Default)]
 pub(crate) struct LzmaDecoder {
-    stream: lzma_stream,
+    stream: LzmaStream,
     /// The longest output so far. No distance reaches back further, so no dictionary need be larger;
     /// it does not shrink, lest liblzma allocate anew for each length.
     longest: usize,
@@ -28,21 +34,33 @@ pub(crate) struct LzmaDecoder {
 
 // SAFETY: a `lzma_stream` owns what it points to (its input and output pointers are set anew for
 // each call) and liblzma ties nothing of it to a thread.
-unsafe impl Send for LzmaDecoder {}
+unsafe impl Send for LzmaStream {}
 
-impl Default for LzmaDecoder {
+impl Default for LzmaStream {
     fn default() -> Self {
         // SAFETY: all fields of `lzma_stream` are integers, raw pointers and C enums with a zero
         // value, and all-zero is what liblzma's own LZMA_STREAM_INIT sets.
-        let stream = unsafe { std::mem::zeroed() };
-        Self { stream, longest: 0 }
+        Self(unsafe { std::mem::zeroed() })
     }
 }
 
-impl Drop for LzmaDecoder {
+impl Drop for LzmaStream {
     fn drop(&mut self) {
         // SAFETY: the stream was zeroed or initialised by liblzma, and is not used after this.
-        unsafe { lzma_end(&mut self.stream) }
+        unsafe { lzma_end(&mut self.0) }
+    }
+}
+
+impl LzmaStream {
+    /// Decodes or encodes as far as it goes. The stream has been initialised for that.
+    fn run(&mut self, input: &[u8], out: &mut [u8], action: lzma_action) -> lzma_ret {
+        self.0.next_in = input.as_ptr();
+        self.0.avail_in = input.len();
+        self.0.next_out = out.as_mut_ptr();
+        self.0.avail_out = out.len();
+        // SAFETY: a stream that is not initialised is refused; the pointers and lengths are those of
+        // two slices that live, and do not overlap, until the call returns.
+        unsafe { lzma_code(&mut self.0, action) }
     }
 }
 
@@ -56,10 +74,10 @@ impl LzmaDecoder {
         length: Length,
     ) -> Result<(), Fault> {
         self.start(dict_bytes, stream.len(), out.len(), length)?;
-        let status = self.run(stream, out, LZMA_FINISH);
+        let status = self.stream.run(stream, out, LZMA_FINISH);
         let ended = check(status)? == LZMA_STREAM_END;
         // `run` went as far as the input and the output allow, so this is final.
-        match out.len() - self.stream.avail_out {
+        match out.len() - self.stream.0.avail_out {
             got if got < out.len() => Err(Fault::Short { got }),
             _ if ended || length == Length::AtLeast => Ok(()),
             _ => Err(Fault::Malformed(
@@ -81,14 +99,14 @@ impl LzmaDecoder {
 
     /// Decodes the next bytes.
     pub(crate) fn step(&mut self, rest: &[u8], out: &mut [u8]) -> Result<Step, Fault> {
-        let status = self.run(rest, out, LZMA_RUN);
+        let status = self.stream.run(rest, out, LZMA_RUN);
         // liblzma looks ahead, for an end marker. What it meets there is no matter of this step.
-        if self.stream.avail_out > 0 {
+        if self.stream.0.avail_out > 0 {
             check(status)?;
         }
         Ok(Step {
-            consumed: rest.len() - self.stream.avail_in,
-            got: out.len() - self.stream.avail_out,
+            consumed: rest.len() - self.stream.0.avail_in,
+            got: out.len() - self.stream.0.avail_out,
         })
     }
 
@@ -105,7 +123,7 @@ impl LzmaDecoder {
         // SAFETY: the stream was zeroed or initialised by liblzma before.
         let status = unsafe {
             lzma_microlzma_decoder(
-                &mut self.stream,
+                &mut self.stream.0,
                 stream_len as u64,
                 wanted as u64,
                 is_exact,
@@ -113,17 +131,6 @@ impl LzmaDecoder {
             )
         };
         check(status).map(drop)
-    }
-
-    /// Decodes (or encodes) as far as it goes.
-    fn run(&mut self, stream: &[u8], out: &mut [u8], action: lzma_action) -> lzma_ret {
-        self.stream.next_in = stream.as_ptr();
-        self.stream.avail_in = stream.len();
-        self.stream.next_out = out.as_mut_ptr();
-        self.stream.avail_out = out.len();
-        // SAFETY: `start` has initialised the stream; the pointers and lengths are those of two
-        // slices that live, and do not overlap, until the call returns.
-        unsafe { lzma_code(&mut self.stream, action) }
     }
 }
 
@@ -159,23 +166,63 @@ fn check(status: lzma_ret) -> Result<lzma_ret, Fault> {
     }
 }
 
+/// A MicroLZMA compressor with its working memory.
+pub(crate) struct LzmaEncoder {
+    stream: LzmaStream,
+    options: lzma_options_lzma,
+}
+
+// SAFETY: the stream may go to another thread, as above; the only pointer of the options, to a preset dictionary, is
+// null.
+unsafe impl Send for LzmaEncoder {}
+
+impl LzmaEncoder {
+    /// One whose settings have been checked.
+    pub(crate) fn new(level: u8, extreme: bool, dict_bytes: u32) -> Self {
+        let preset = u32::from(level) | if extreme { LZMA_PRESET_EXTREME } else { 0 };
+        // SAFETY: all fields are integers, raw pointers and C enums with a zero value.
+        let mut options: lzma_options_lzma = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a live value.
+        let is_unknown = unsafe { lzma_lzma_preset(&mut options, preset) };
+        assert_eq!(is_unknown, 0, "liblzma has this level");
+        options.dict_size = dict_bytes;
+        Self {
+            stream: LzmaStream::default(),
+            options,
+        }
+    }
+
+    /// Compresses as much of the front of `input` as fits into `out`. Nothing is consumed when nothing fits.
+    pub(crate) fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Result<Encoded, EncodeError> {
+        if out.len() < STREAM_BYTES_MIN {
+            return Ok(Encoded::default());
+        }
+        // SAFETY: both pointers are to live values; the encoder copies the options.
+        let status = unsafe { lzma_microlzma_encoder(&mut self.stream.0, &self.options) };
+        if status == LZMA_OK {
+            let status = self.stream.run(input, out, LZMA_FINISH);
+            if status == LZMA_STREAM_END {
+                return Ok(Encoded {
+                    consumed: self.stream.0.total_in as usize,
+                    written: self.stream.0.total_out as usize,
+                });
+            }
+        }
+        Err(match status {
+            LZMA_MEM_ERROR => EncodeError::OutOfMemory(Algorithm::Lzma),
+            _ => EncodeError::Library(Algorithm::Lzma, "unexpected status"),
+        })
+    }
+}
+
 /// All of `data` as a MicroLZMA stream at the front of `out`, for the tests.
 #[cfg(test)]
 pub(crate) fn compress(data: &[u8], out: &mut [u8]) -> usize {
-    use liblzma_sys::{lzma_lzma_preset, lzma_microlzma_encoder, lzma_options_lzma};
-
-    let mut encoder = LzmaDecoder::default();
-    // SAFETY: all fields are integers, raw pointers and C enums with a zero value.
-    let mut options: lzma_options_lzma = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values; the encoder copies the options.
-    let status = unsafe {
-        assert_eq!(lzma_lzma_preset(&mut options, 6), 0);
-        lzma_microlzma_encoder(&mut encoder.stream, &options)
-    };
-    assert_eq!(status, LZMA_OK);
-    assert_eq!(encoder.run(data, out, LZMA_FINISH), LZMA_STREAM_END);
-    assert_eq!(encoder.stream.avail_in, 0, "all of the data fits");
-    out.len() - encoder.stream.avail_out
+    let encoded = LzmaEncoder::new(6, false, 8 << 20)
+        .encode(data, out)
+        .unwrap();
+    assert_eq!(encoded.consumed, data.len(), "all of the data fits");
+    encoded.written
 }
 
 /// Returns what liblzma says that a decoder takes, for the tests: 32 KiB of this are a guess of what the heap
@@ -183,8 +230,7 @@ pub(crate) fn compress(data: &[u8], out: &mut [u8]) -> usize {
 #[cfg(test)]
 pub(crate) fn memory_bytes_by_liblzma(dict_bytes: u32) -> u64 {
     use liblzma_sys::{
-        LZMA_FILTER_LZMA1, LZMA_VLI_UNKNOWN, lzma_filter, lzma_options_lzma,
-        lzma_raw_decoder_memusage,
+        LZMA_FILTER_LZMA1, LZMA_VLI_UNKNOWN, lzma_filter, lzma_raw_decoder_memusage,
     };
 
     // SAFETY: all fields are integers, raw pointers and C enums with a zero value.

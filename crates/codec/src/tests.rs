@@ -1,5 +1,6 @@
 //! Tests of the crate as a whole, and the streams they feed on.
 
+mod codecs;
 mod decode;
 mod encode;
 mod in_place;

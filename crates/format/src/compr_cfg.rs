@@ -28,9 +28,9 @@ pub fn algorithm_of(id: u8) -> Result<Algorithm, Unsupported> {
 pub struct AlgorithmSet(u16);
 
 impl AlgorithmSet {
-    /// LZ4 alone.
-    pub const fn lz4() -> Self {
-        Self(1)
+    /// One algorithm alone.
+    pub const fn of(algorithm: Algorithm) -> Self {
+        Self(1 << algorithm as u16)
     }
 
     /// The set with these bits.

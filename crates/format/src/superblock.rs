@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::compr_cfg::AlgorithmSet;
 use crate::features::{Compat, Incompat};
 use crate::{Corrupt, Fault, Nid, Unsupported};
+use anteros_core::Algorithm;
 
 /// States where the superblock begins, in bytes from the start of the primary device.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
@@ -171,7 +172,7 @@ impl Superblock {
         let configured = incompat.contains(Incompat::COMPR_CFGS);
         let algorithms = match (configured, raw.available_compr_algs.get()) {
             (true, bits) => AlgorithmSet::from_bits(bits)?,
-            (false, _) => AlgorithmSet::lz4(),
+            (false, _) => AlgorithmSet::of(Algorithm::Lz4),
         };
         Ok(Self {
             compat,

@@ -133,7 +133,7 @@ fn refusal(error: &clap::Error) -> Option<Failure> {
             let name = name.trim_start_matches('^');
             match argument.split_whitespace().next()? {
                 "--extended" if mkfs::EXTENDED_ONLY_READ.contains(&name) => format!("-E{name}"),
-                "--compress" if mkfs::ALGORITHMS_ONLY_READ.contains(&name) => format!("-z{name}"),
+                "--compress" if value.contains(':') => format!("-z{value}"),
                 _ => return None,
             }
         }

@@ -1,5 +1,6 @@
 //! `anteros mkfs`
 
+mod compressor;
 mod options;
 
 use std::cell::Cell;
@@ -10,8 +11,9 @@ use anteros_core::parse_size;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-pub use self::options::{ALGORITHMS_ONLY_READ, EXTENDED_ONLY_READ};
-use self::options::{Compressor, Extended, Uuid};
+use self::compressor::Compressor;
+pub use self::options::EXTENDED_ONLY_READ;
+use self::options::{Extended, Uuid};
 use crate::args::{WorkerArgs, swapped};
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -34,9 +36,15 @@ pub struct Args {
     /// The directory to pack
     source: PathBuf,
 
-    /// Compress with lz4 or lz4hc, the default, or none; lz4hc takes a level from 1 to 12, 9 by default: `lz4hc,12`.
-    /// liblz4 and liblz4hc have the same levels and the bytes that liblz4 writes
-    #[arg(short = 'z', long = "compress", value_name = "ALGORITHM[,LEVEL]")]
+    /// Compress with lz4; lz4hc, the default, levels 1 to 12, 9 unless told (`lz4hc,12`); lzma, 0 to 9 and 100 to 109 for
+    /// the thorough ones, 6; deflate, 1 to 12, 6; zstd, 1 to 22, 3; or none. liblz4 and liblz4hc have the levels of lz4 and
+    /// lz4hc, and the bytes that liblz4 writes. `,dictsize=BYTES` is how far lzma (4K to 8M, four clusters) and zstd (1K to 1M,
+    /// eight clusters) look back; who reads the image needs that much memory
+    #[arg(
+        short = 'z',
+        long = "compress",
+        value_name = "ALGORITHM[,LEVEL][,dictsize=BYTES]"
+    )]
     compressor: Option<Compressor>,
 
     /// Largest compressed cluster: whole blocks, up to 1M; larger is smaller on disk and slower to

@@ -3,65 +3,17 @@
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
-use anteros_build::{Compression, Effort, Exclude, Fragments, InodeForm, Options, UuidChoice};
+use anteros_build::{Compression, Exclude, Fragments, InodeForm, Options, UuidChoice};
 use clap::ValueEnum;
 
 use super::Args;
+use super::compressor::{self, Compressor};
 use crate::failure::{Failure, Kind};
-
-/// `-z`: nothing for `none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compressor(Option<Effort>);
 
 /// Clusters of images that are compressed by default: small on disk, and still quick to read in part.
 const CLUSTER_BYTES: u64 = 64 << 10;
-/// States what compresses by default.
-const EFFORT: Effort = LEVEL_9;
-/// Needs no more blocks than level 9 of liblz4, for less time.
-const LEVEL_9: Effort = Effort::Lazy(128);
-
-/// Algorithms that this version reads, but does not write.
-pub const ALGORITHMS_ONLY_READ: [&str; 4] = ["lzma", "deflate", "libdeflate", "zstd"];
-
 /// Options of `-E` that this version reads in images, but does not build.
 pub const EXTENDED_ONLY_READ: [&str; 3] = ["48bit", "dot-omitted", "plain-xattr-prefixes"];
-
-impl FromStr for Compressor {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, level) = match text.split_once(',') {
-            Some((name, level)) => (name, Some(level.strip_prefix("level=").unwrap_or(level))),
-            None => (text, None),
-        };
-        let effort = match (name, level) {
-            ("none", None) => return Ok(Self(None)),
-            ("lz4", None) => Effort::Fast,
-            ("liblz4", None) => Effort::FastLiblz4,
-            ("lz4" | "liblz4", Some(_)) => {
-                return Err(format!("{name} has no levels; {name}hc has"));
-            }
-            // Level 0 is mkfs.erofs' word for the default.
-            ("lz4hc", None | Some("0" | "9")) => LEVEL_9,
-            ("lz4hc", Some("10")) => Effort::Optimal(16),
-            ("lz4hc", Some("11")) => Effort::Optimal(64),
-            ("lz4hc", Some("12")) => Effort::Optimal(256),
-            ("liblz4hc", None) => Effort::High(9),
-            ("lz4hc" | "liblz4hc", Some(level)) => match level.parse() {
-                Ok(level @ 1..=12) => Effort::High(level),
-                _ => return Err(format!("`{level}` is no level of {name}; 1 to 12 are")),
-            },
-            (name, _) if ALGORITHMS_ONLY_READ.contains(&name) => {
-                return Err(format!(
-                    "{name} images can be read, but not yet built; lz4 and lz4hc can"
-                ));
-            }
-            _ if text.contains(':') => return Err("one algorithm at a time".into()),
-            _ => return Err("lz4 and lz4hc are known, and none".into()),
-        };
-        Ok(Self(Some(effort)))
-    }
-}
 
 /// An option of `-E`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,39 +203,39 @@ impl Args {
             .or_else(|| drops_times.then(now))
     }
 
-    /// Returns how hard to compress, if at all, and whether that was asked for.
-    fn effort(&self) -> (Option<Effort>, bool) {
+    /// Returns what compresses, and whether that was asked for.
+    fn compressor(&self) -> (Compressor, bool) {
         match self.compressor {
-            Some(Compressor(effort)) => (effort, true),
-            None if self.is_peer => (None, false),
+            Some(compressor) => (compressor, true),
+            None if self.is_peer => (Compressor::None, false),
             // Chunks are uncompressed.
-            None if self.chunksize.is_some() => (None, true),
-            None => (Some(EFFORT), false),
+            None if self.chunksize.is_some() => (Compressor::None, true),
+            None => (compressor::DEFAULT, false),
         }
     }
 
     fn compression(&self, block_bits: u8) -> Result<Option<Compression>, Failure> {
         let usage = |text: &str| Failure::new(Kind::Usage, text);
-        let (effort, is_told) = self.effort();
-        let Some(effort) = effort else {
+        let default = match self.is_peer {
+            true => 1 << block_bits,
+            false => CLUSTER_BYTES,
+        };
+        let (compressor, is_told) = self.compressor();
+        let too_large = |_| usage("clusters have at most 1M");
+        let cluster_bytes = u32::try_from(self.cluster.unwrap_or(default)).map_err(too_large)?;
+        let Some(codec) = compressor.codec(cluster_bytes) else {
             return match self.cluster {
                 Some(_) if is_told => Err(usage("-C has no meaning without compression")
                     .hint("leave -znone or --chunksize away")),
                 _ => Ok(None),
             };
         };
-        let default = match self.is_peer {
-            true => 1 << block_bits,
-            false => CLUSTER_BYTES,
-        };
-        let cluster = self.cluster.unwrap_or(default);
-        let too_large = |_| usage("clusters have at most 1M");
         Ok(Some(Compression {
-            pcluster_bytes: cluster.try_into().map_err(too_large)?,
+            pcluster_bytes: cluster_bytes,
             window_bytes: u32::try_from(self.window).unwrap_or(u32::MAX),
             min_gain_percent: self.min_gain,
             legacy_index: self.is_legacy(),
-            ..Compression::new(effort)
+            ..Compression::new(codec)
         }))
     }
 
@@ -359,37 +311,6 @@ fn source_date_epoch() -> Result<Option<i64>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn compressors() {
-        assert_eq!("lz4".parse(), Ok(Compressor(Some(Effort::Fast))));
-        assert_eq!("liblz4".parse(), Ok(Compressor(Some(Effort::FastLiblz4))));
-        assert_eq!("none".parse(), Ok(Compressor(None)));
-        for (text, level) in [
-            ("lz4hc,8", 8),
-            ("lz4hc,level=3", 3),
-            ("liblz4hc", 9),
-            ("liblz4hc,12", 12),
-        ] {
-            assert_eq!(
-                text.parse(),
-                Ok(Compressor(Some(Effort::High(level)))),
-                "{text}"
-            );
-        }
-        for text in ["lz4hc", "lz4hc,0", "lz4hc,level=9"] {
-            assert_eq!(text.parse(), Ok(Compressor(Some(LEVEL_9))), "{text}");
-        }
-        for (text, candidates) in [("lz4hc,10", 16), ("lz4hc,level=12", 256)] {
-            let optimal = Effort::Optimal(candidates);
-            assert_eq!(text.parse(), Ok(Compressor(Some(optimal))), "{text}");
-        }
-        for bad in [
-            "", "none,1", "lz4,3", "liblz4,3", "lz4hc,13", "lz4hc,x", "zstd,3", "lz4:lzma", "gzip",
-        ] {
-            assert!(bad.parse::<Compressor>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn uuids() {
