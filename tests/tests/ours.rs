@@ -244,6 +244,16 @@ fn chunks_with_indexes() {
 fn every_way_to_pack_with_every_other() {
     let tree = sizes();
     tree.add_copies();
+    let lzma = Codec::Lzma {
+        level: 1,
+        extreme: false,
+        dict_bytes: 1 << 20,
+    };
+    let zstd = Codec::Zstd {
+        level: 3,
+        window_log: 19,
+    };
+    let codecs = [Effort::Fast.into(), lzma, Codec::Deflate { level: 6 }, zstd];
     let mut all = Vec::new();
     for case in 0..24 {
         let has = |bit: u32| case >> bit & 1 == 1;
@@ -255,6 +265,7 @@ fn every_way_to_pack_with_every_other() {
         compression(&mut form).segment_bytes = if is_cut { 128 << 10 } else { 4 << 20 };
         form.inline_tails = has(1) != has(2);
         form.dedupe = has(0) == has(2);
+        compression(&mut form).codec = codecs[(case + case / 8) % codecs.len()];
         match case / 8 {
             0 => {}
             packs => fragments(&mut form, packs == 2, None),

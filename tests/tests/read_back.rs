@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anteros_build::{Compression, Effort, Fragments, Options};
+use anteros_build::{Codec, Compression, Effort, Fragments, Options};
 use anteros_core::FileDevice;
 use anteros_image::{Image, ImageFs, OpenOptions};
 use anteros_tests::built::{Built, Judges, Source, same};
@@ -22,14 +22,31 @@ use tempfile::TempDir;
 /// The least memory that caches are given.
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// What an image is packed with: fragments, of all files or not; clusters of files and of what is packed.
-const FORMS: [(Option<bool>, u32, u32); 5] = [
-    (None, 4096, 4096),
-    (Some(false), 4096, 64 << 10),
-    (Some(false), 64 << 10, 64 << 10),
-    (Some(true), 4096, 4096),
-    (Some(true), 64 << 10, 1 << 20),
+/// What an image is packed with: the codec; fragments, of all files or not; clusters of files and of what is packed.
+type Form = (Codec, Option<bool>, u32, u32);
+
+const FORMS: [Form; 9] = [
+    (LZ4, None, 4096, 4096),
+    (LZ4, Some(false), 4096, 64 << 10),
+    (LZ4, Some(false), 64 << 10, 64 << 10),
+    (LZ4, Some(true), 4096, 4096),
+    (LZ4, Some(true), 64 << 10, 1 << 20),
+    (ZSTD, None, 64 << 10, 64 << 10),
+    (ZSTD, Some(true), 128 << 10, 128 << 10),
+    (LZMA, Some(true), 1 << 20, 1 << 20),
+    (Codec::Deflate { level: 9 }, Some(false), 32 << 10, 64 << 10),
 ];
+
+const LZ4: Codec = Codec::Lz4(Effort::Fast);
+const ZSTD: Codec = Codec::Zstd {
+    level: 3,
+    window_log: 20,
+};
+const LZMA: Codec = Codec::Lzma {
+    level: 1,
+    extreme: false,
+    dict_bytes: 4 << 20,
+};
 
 fn tree() -> Tree {
     let tree = Tree::new();
@@ -40,8 +57,8 @@ fn tree() -> Tree {
     tree
 }
 
-fn options((all, pcluster_bytes, packed): (Option<bool>, u32, u32)) -> Options {
-    let mut compression = Compression::new(Effort::Fast);
+fn options((codec, all, pcluster_bytes, packed): Form) -> Options {
+    let mut compression = Compression::new(codec);
     compression.pcluster_bytes = pcluster_bytes;
     compression.segment_bytes = 256 << 10;
     Options {
