@@ -82,8 +82,8 @@ pub struct Options {
     /// Threads that read and compress, at least one.
     pub workers: usize,
     /// Bytes of file content in flight between reading and writing; a single segment is always
-    /// allowed. What is known of each file (some hundred bytes, and 8 for each compressed extent)
-    /// comes on top.
+    /// allowed, and so is one of the packed inode. What is known of each file (some hundred bytes, and
+    /// 8 for each compressed extent) comes on top.
     pub memory_bytes: u64,
     /// Tells whether the superblock has a checksum.
     pub checksum: bool,
