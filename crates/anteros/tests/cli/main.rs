@@ -35,6 +35,7 @@ mod options;
 mod passthru;
 mod peer_names;
 mod places;
+mod presets;
 mod refusals;
 mod semantics;
 mod set_ids;

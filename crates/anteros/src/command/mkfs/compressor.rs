@@ -17,12 +17,7 @@ pub enum Compressor {
 }
 
 /// Needs no more blocks than level 9 of liblz4, for less time.
-const LEVEL_9: Effort = Effort::Lazy(128);
-/// What compresses by default.
-pub const DEFAULT: Compressor = Compressor::Some {
-    codec: Codec::Lz4(LEVEL_9),
-    dict_bytes: None,
-};
+pub const LEVEL_9: Effort = Effort::Lazy(128);
 
 /// Input beyond which a stream of a cluster's size seldom goes, in clusters: so far its matches reach.
 const LZMA_DICT_CLUSTERS: u32 = 4;

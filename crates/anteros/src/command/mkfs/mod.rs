@@ -2,6 +2,7 @@
 
 mod compressor;
 mod options;
+mod preset;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,19 @@ pub struct Args {
 
     /// The directory to pack
     source: PathBuf,
+
+    /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking. It takes
+    /// Linux 6.1, and some time and memory to read at random. What is told by other options counts more
+    #[arg(long, overrides_with_all = ["balanced", "fast"])]
+    small: bool,
+
+    /// Small, and quick to read: -zlz4hc,9 -C64K, the default
+    #[arg(long, overrides_with_all = ["small", "fast"])]
+    balanced: bool,
+
+    /// Build as quickly as possible: -zlz4 -C64K
+    #[arg(long, overrides_with_all = ["small", "balanced"])]
+    fast: bool,
 
     /// Compress with lz4; lz4hc, the default, levels 1 to 12, 9 unless told (`lz4hc,12`); lzma, 0 to 9 and 100 to 109 for
     /// the thorough ones, 6; deflate, 1 to 12, 6; zstd, 1 to 22, 3; or none. liblz4 and liblz4hc have the levels of lz4 and

@@ -7,11 +7,13 @@ use anteros_build::{Compression, Exclude, Fragments, InodeForm, Options, UuidCho
 use clap::ValueEnum;
 
 use super::Args;
-use super::compressor::{self, Compressor};
+use super::compressor::Compressor;
+use super::preset::{self, Preset};
 use crate::failure::{Failure, Kind};
 
-/// Clusters of images that are compressed by default: small on disk, and still quick to read in part.
-const CLUSTER_BYTES: u64 = 64 << 10;
+/// A pcluster has no more blocks.
+const PCLUSTER_BLOCKS_MAX: u64 = 256;
+
 /// Options of `-E` that this version reads in images, but does not build.
 pub const EXTENDED_ONLY_READ: [&str; 3] = ["48bit", "dot-omitted", "plain-xattr-prefixes"];
 
@@ -177,8 +179,10 @@ impl Args {
             overwrite: self.force,
             ..Options::default()
         };
-        self.extended
+        let preset = self.preset().map_or(&[][..], |preset| preset.extended);
+        preset
             .iter()
+            .chain(&self.extended)
             .for_each(|option| apply(*option, &mut options));
         Ok(options)
     }
@@ -203,22 +207,35 @@ impl Args {
             .or_else(|| drops_times.then(now))
     }
 
+    /// Returns the preset that was asked for.
+    fn preset(&self) -> Option<Preset> {
+        let presets = [
+            (self.small, preset::SMALL),
+            (self.balanced, preset::BALANCED),
+            (self.fast, preset::FAST),
+        ];
+        let asked = presets.into_iter().find(|(is_asked, _)| *is_asked);
+        asked.map(|(_, preset)| preset)
+    }
+
     /// Returns what compresses, and whether that was asked for.
     fn compressor(&self) -> (Compressor, bool) {
-        match self.compressor {
-            Some(compressor) => (compressor, true),
-            None if self.is_peer => (Compressor::None, false),
+        match (self.compressor, self.preset()) {
+            (Some(compressor), _) => (compressor, true),
+            (None, Some(preset)) => (preset.compressor, true),
+            (None, None) if self.is_peer => (Compressor::None, false),
             // Chunks are uncompressed.
-            None if self.chunksize.is_some() => (Compressor::None, true),
-            None => (compressor::DEFAULT, false),
+            (None, None) if self.chunksize.is_some() => (Compressor::None, true),
+            (None, None) => (preset::BALANCED.compressor, false),
         }
     }
 
     fn compression(&self, block_bits: u8) -> Result<Option<Compression>, Failure> {
         let usage = |text: &str| Failure::new(Kind::Usage, text);
-        let default = match self.is_peer {
-            true => 1 << block_bits,
-            false => CLUSTER_BYTES,
+        let default = match self.preset() {
+            Some(preset) => preset.cluster_bytes.min(PCLUSTER_BLOCKS_MAX << block_bits),
+            None if self.is_peer => 1 << block_bits,
+            None => preset::BALANCED.cluster_bytes,
         };
         let (compressor, is_told) = self.compressor();
         let too_large = |_| usage("clusters have at most 1M");

@@ -1,0 +1,64 @@
+//! Tests settings that go together: `--small`, `--balanced`, `--fast`.
+
+use std::fs;
+
+use anteros_tests::trees::words;
+
+use crate::{Workshop, same};
+
+/// A workshop whose source has some files that are like each other.
+fn shop() -> Workshop {
+    let shop = Workshop::new();
+    for n in 0..60 {
+        fs::write(shop.path(&format!("src/words {n}")), words(n % 50, 9000)).unwrap();
+    }
+    shop
+}
+
+#[test]
+fn presets_are_the_settings_that_help_tells() {
+    let shop = shop();
+    for (preset, told) in [
+        (
+            "--small",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking",
+        ),
+        ("--balanced", "-zlz4hc,9 -C64K"),
+        ("--fast", "-zlz4 -C64K"),
+    ] {
+        shop.good(&format!("mkfs preset src {preset} --verify"));
+        shop.good("check preset");
+        shop.good(&format!("mkfs told src {told}"));
+        assert!(same(&shop.path("preset"), &shop.path("told")), "{preset}");
+        assert!(shop.good("mkfs --help").contains(told), "{told}");
+    }
+    let size = |name: &str| fs::metadata(shop.path(name)).unwrap().len();
+    shop.good("mkfs small src --small");
+    shop.good("mkfs default src");
+    assert!(size("small") < size("default"));
+}
+
+#[test]
+fn the_last_preset_counts_and_what_is_told_counts_more() {
+    let shop = shop();
+    for (one, other) in [
+        ("--small --fast", "--fast"),
+        ("--fast --small --small", "--small"),
+        (
+            "--small -zzstd,19",
+            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking",
+        ),
+        (
+            "-C16K -E^dedupe --small",
+            "-zlzma,9 -C16K -Eall-fragments,ztailpacking",
+        ),
+        (
+            "--small -b512",
+            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking",
+        ),
+    ] {
+        shop.good(&format!("mkfs one src {one}"));
+        shop.good(&format!("mkfs other src {other}"));
+        assert!(same(&shop.path("one"), &shop.path("other")), "{one}");
+    }
+}
