@@ -170,7 +170,7 @@ pub(crate) fn write(
     };
     with_workers(
         job.options.workers,
-        job.options.memory_bytes,
+        job.options.content_bytes(),
         new_worker,
         |pool: &mut Pool| {
             let mut batch = Vec::new();
@@ -524,7 +524,7 @@ impl Writer<'_> {
 
     /// Returns whether what waits in the outbox is no more than may be in flight.
     fn has_room(&self) -> bool {
-        self.outbox.is_empty() || self.outbox.cost() <= self.job.options.memory_bytes
+        self.outbox.is_empty() || self.outbox.cost() <= self.job.options.content_bytes()
     }
 
     fn batch(&mut self, pool: &mut Pool, done: Done) -> Result<(), Error> {
@@ -546,7 +546,7 @@ impl Writer<'_> {
         while let Some(content) = self.fragments.take_segment(is_end) {
             let cost = 2 * content.len() as u64;
             while !self.outbox.is_empty()
-                && self.outbox.cost() + cost > self.job.options.memory_bytes
+                && self.outbox.cost() + cost > self.job.options.content_bytes()
             {
                 self.outbox.settle_first()?;
             }

@@ -91,7 +91,7 @@ pub(crate) struct Fragments {
 impl Fragments {
     pub fn new(options: &Options) -> Self {
         let block_bytes = options.block_bytes() as usize;
-        let segment_bytes = options.compression.map_or(0, |c| c.segment_bytes as usize);
+        let segment_bytes = options.packed_segment_bytes();
         Self {
             known: HashMap::new(),
             rest: Vec::new(),

@@ -23,7 +23,7 @@
 //!
 //! - The same source and options give the same bytes, whatever the number of workers, the order in
 //!   which directories are listed, and the time of day.
-//! - Content in flight is bounded by [`Options::memory_bytes`].
+//! - Encoders and content in flight are bounded by [`Options::memory_bytes`].
 //! - An image under its final name is complete. A file that changes while it is read is an error.
 //! - Feature bits are set only for what the image uses.
 

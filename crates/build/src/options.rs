@@ -19,6 +19,8 @@ const PCLUSTER_BLOCKS_MAX: u32 = 256;
 
 /// Files have so many segments at least before these get longer.
 const SEGMENTS_MIN: u64 = 2;
+/// The largest pcluster for which segments of the packed inode are no longer than those of small files.
+const USUAL_PCLUSTER_BYTES: u32 = 64 << 10;
 /// Segments double so many times at most: several of them have to fit the memory.
 const DOUBLINGS_MAX: u32 = 2;
 
@@ -81,8 +83,8 @@ pub struct Options {
     pub hard_dereference: bool,
     /// Threads that read and compress, at least one.
     pub workers: usize,
-    /// Bytes of file content in flight between reading and writing; a single segment is always
-    /// allowed, and so is one of the packed inode. What is known of each file (some hundred bytes, and
+    /// Bytes of file content in flight between reading and writing, and of the encoders of all
+    /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is one of the packed inode. What is known of each file (some hundred bytes, and
     /// 8 for each compressed extent) comes on top.
     pub memory_bytes: u64,
     /// Tells whether the superblock has a checksum.
@@ -298,6 +300,24 @@ impl Options {
         Some(self.fragments?.pcluster_bytes.unwrap_or(files))
     }
 
+    /// How long the segments of the packed inode are. A few of the longest pclusters fill one: each segment begins with
+    /// nothing to refer to.
+    pub(crate) fn packed_segment_bytes(&self) -> usize {
+        let shortest = self.compression.map_or(0, |c| c.segment_bytes as usize);
+        let times = self.packed_pcluster_bytes().unwrap_or(0) / USUAL_PCLUSTER_BYTES;
+        shortest << times.max(1).ilog2().min(DOUBLINGS_MAX)
+    }
+
+    /// Bytes of content that may be in flight beside the encoders, and as many that may wait for the packed inode if there
+    /// is one. A quarter of the memory at the least is content.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        let encoder = self.compression.map_or(0, |c| c.codec.encoder_bytes());
+        let encoders = encoder * self.workers as u64;
+        let least = self.memory_bytes / 4;
+        let content = self.memory_bytes.saturating_sub(encoders).max(least);
+        content / if self.fragments.is_some() { 2 } else { 1 }
+    }
+
     /// Returns whether the superblock is followed by what decoders need to know. Without it, there is LZ4 in single
     /// blocks alone.
     pub(crate) fn compr_cfgs(&self) -> bool {
@@ -395,6 +415,45 @@ mod tests {
     use anteros_codec::Effort;
 
     use super::*;
+
+    #[test]
+    fn segments_of_the_packed_inode_hold_some_pclusters() {
+        let mib = |pcluster_bytes| {
+            let options = Options {
+                compression: Some(Compression::new(Effort::Fast)),
+                fragments: Some(Fragments {
+                    all: true,
+                    pcluster_bytes: Some(pcluster_bytes),
+                }),
+                ..Options::default()
+            };
+            options.packed_segment_bytes() >> 20
+        };
+        let sizes = [4 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20];
+        assert_eq!(sizes.map(mib), [4, 4, 8, 16, 16]);
+    }
+
+    #[test]
+    fn encoders_take_their_part_of_the_memory() {
+        let lzma = |dict_bytes| Codec::Lzma {
+            level: 9,
+            extreme: false,
+            dict_bytes,
+        };
+        let content = |codec: Codec, memory_bytes, workers| {
+            let options = Options {
+                compression: Some(Compression::new(codec)),
+                memory_bytes,
+                workers,
+                ..Options::default()
+            };
+            options.content_bytes() >> 20
+        };
+        let mib = |mib: u64| mib << 20;
+        assert!((245..256).contains(&content(Effort::Fast.into(), mib(256), 2)));
+        assert!((128..200).contains(&content(lzma(4 << 20), mib(256), 2)));
+        assert_eq!(content(lzma(8 << 20), mib(256), 100), 64);
+    }
 
     #[test]
     fn segments_of_large_files_are_longer() {

@@ -80,6 +80,18 @@ impl Codec {
         }
     }
 
+    /// About the memory that an encoder takes.
+    pub fn encoder_bytes(&self) -> u64 {
+        const MIB: u64 = 1 << 20;
+        match *self {
+            Self::Lz4(_) => MIB,
+            // A hash table and a binary tree over twice the dictionary.
+            Self::Lzma { dict_bytes, .. } => 12 * u64::from(dict_bytes) + 2 * MIB,
+            Self::Deflate { .. } => 2 * MIB,
+            Self::Zstd { window_log, .. } => (8 << window_log) + 4 * MIB,
+        }
+    }
+
     /// Checks the settings.
     ///
     /// # Errors
