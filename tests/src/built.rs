@@ -173,7 +173,7 @@ impl Judges {
 }
 
 impl Built {
-    /// Where the image lies.
+    /// Path of the image.
     pub fn path(&self) -> &Path {
         &self.image
     }

@@ -1,4 +1,4 @@
-//! What we pack is read back by other mounts: through FUSE in the smallest memory that our daemon has, by two readers at
+//! Packed images are read back by other mounts: through FUSE in the smallest memory that our daemon has, by two readers at
 //! once, and by `erofsfuse`. Where fragments, tails, shared extents and cluster sizes meet is where errors hide; the
 //! kernel and `fsck.erofs` judge the same in `ours.rs`.
 
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// The least memory that caches are given.
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// What an image is packed with: the codec; fragments, of all files or not; clusters of files and of what is packed.
+/// Settings that an image is packed with: the codec; fragments, of all files or not; clusters of files and of what is packed.
 type Form = (Codec, Option<bool>, u32, u32);
 
 const FORMS: [Form; 9] = [

@@ -144,7 +144,7 @@ impl Wanted {
     }
 }
 
-/// Who noticed what when this ran last, for who asks again.
+/// Tests that noticed each statement in the last run, for the next one.
 struct Known {
     noticed: BTreeMap<String, String>,
     /// Tells whether all are asked, so that what none of them notices is not known any more.
@@ -152,7 +152,7 @@ struct Known {
 }
 
 impl Known {
-    /// What is kept of these statements; others are not there any more.
+    /// Entries that are kept of these statements; others are not there any more.
     fn read(statements: &[Statement], asks_all: bool) -> Outcome<Self> {
         let text = match fs::read_to_string(Path::new(PLACE).join(NOTICED)) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -171,7 +171,7 @@ impl Known {
             .collect()
     }
 
-    /// What is to be kept now: of statements that nobody was asked about, what was known before.
+    /// Entries that are to be kept now: of statements that nobody was asked about, those of before.
     fn and<'a>(&self, asked: impl Iterator<Item = (String, &'a Fate)>) -> String {
         let mut known = self.noticed.clone();
         for (name, fate) in asked {

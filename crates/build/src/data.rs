@@ -100,13 +100,13 @@ struct PackedBatch {
     pieces: Vec<PackedPiece>,
 }
 
-/// What workers are given: parts of files, or a segment of the packed inode.
+/// Work that workers are given: parts of files, or a segment of the packed inode.
 enum Work {
     Pieces(Vec<Piece>),
     Segment(Vec<u8>),
 }
 
-/// What workers give back.
+/// Results that workers give back.
 enum Done {
     Pieces(PackedBatch),
     Segment(Segment),

@@ -1,6 +1,6 @@
 //! Fragments: small files, and the ends of larger ones, behind each other in the packed inode.
 //!
-//! Who finds a fragment that was there before gets that one. Fragments are told apart by a hash, and those with the same
+//! A fragment that was there before is used again. Fragments are told apart by a hash, and those with the same
 //! hash by their content, which is read again from the source: what is kept of a fragment are some forty bytes. The
 //! content of the packed inode is cut into segments, which are compressed like those of files as soon as they are full.
 

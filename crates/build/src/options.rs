@@ -300,7 +300,7 @@ impl Options {
         Some(self.fragments?.pcluster_bytes.unwrap_or(files))
     }
 
-    /// How long the segments of the packed inode are. A few of the longest pclusters fill one: each segment begins with
+    /// Length of the segments of the packed inode in bytes. A few of the longest pclusters fill one: each segment begins with
     /// nothing to refer to.
     pub(crate) fn packed_segment_bytes(&self) -> usize {
         let shortest = self.compression.map_or(0, |c| c.segment_bytes as usize);

@@ -23,7 +23,7 @@ enum Item<R> {
     Segment(Aside<R>, u64),
 }
 
-/// What is to be written, in order.
+/// Blocks and segments that are to be written, in order.
 pub(crate) struct Outbox<'a, R> {
     output: &'a mut Output,
     queue: VecDeque<Item<R>>,

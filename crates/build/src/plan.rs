@@ -29,7 +29,7 @@ pub(crate) enum Intent {
     Compress,
     /// In the packed inode, as a whole.
     Pack,
-    /// Where the content of an earlier file lies, which is the same.
+    /// The content of an earlier file, which is the same.
     Same(NodeId),
     /// In chunks.
     Chunks(ChunkedFile),
@@ -61,7 +61,7 @@ impl Behind {
         tail: u64::MAX,
     };
 
-    /// What there is room for behind both of two inodes.
+    /// Bytes for which there is room behind both of two inodes.
     pub fn min(self, other: Self) -> Self {
         Self {
             flat: self.flat.min(other.flat),

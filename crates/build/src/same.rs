@@ -21,7 +21,7 @@ const BUFFER_BYTES: u64 = 256 << 10;
 /// Jobs that may wait for each worker.
 const AHEAD: u64 = 64;
 
-/// What is needed to look at files.
+/// Means to look at files.
 struct Look<'a> {
     source: &'a Source,
     tree: &'a Tree,

@@ -122,7 +122,7 @@ impl Compressor {
     }
 }
 
-/// What of an end stays in blocks.
+/// The part of an end that stays in blocks.
 #[derive(Default)]
 struct Front {
     /// Bytes of content.

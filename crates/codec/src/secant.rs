@@ -39,7 +39,7 @@ struct Point {
     output: usize,
 }
 
-/// What is known from one budget to the next.
+/// Memory from one budget to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Secant {
     /// The last budget that was filled.

@@ -109,7 +109,7 @@ fn differences(image: &Image, source: &Path, options: &VerifyOptions<'_>) -> Vec
         .collect()
 }
 
-/// What a user gets of a fixture that is unlike it: devices and set-id bits are left out, and of a file that nobody may
+/// Differences between a fixture and what a user gets of it: devices and set-id bits are left out, and of a file that nobody may
 /// read there is nothing to compare.
 const UNLIKE: [&str; 7] = [
     "/modes/0000: the data cannot be read in the source: Permission denied (os error 13)",

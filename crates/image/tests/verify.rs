@@ -55,7 +55,7 @@ fn told(report: &VerifyReport) -> Vec<String> {
     report.differences.iter().map(ToString::to_string).collect()
 }
 
-/// Where the first byte of a file lies.
+/// Byte of the image at which a file begins.
 fn address(image: &Image, path: &[u8]) -> u64 {
     let inode = image.find(path).unwrap();
     let map = image.map(&inode).unwrap();

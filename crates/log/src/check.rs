@@ -43,7 +43,7 @@ pub struct Report {
     pub faults: Vec<String>,
     /// All faults.
     pub fault_count: u64,
-    /// What is wrong with the device and no fault of the log, in words: a block that cannot be read and that nothing
+    /// Troubles of the device that are no fault of the log, in words: a block that cannot be read and that nothing
     /// refers to.
     pub notes: Vec<String>,
     /// What a mount would have to replay.

@@ -130,7 +130,7 @@ pub(crate) struct State {
     pub(crate) discards: bool,
     /// What is wrong, and was not yet told.
     pub(crate) complaints: Vec<String>,
-    /// What is wrong with the device and takes nothing away, and was not yet told.
+    /// Troubles of the device that take nothing away, and were not yet told.
     pub(crate) notes: Vec<String>,
 }
 

@@ -36,7 +36,7 @@ fn encoder(codec: &Codec) -> Encoder {
     Encoder::new(codec).unwrap()
 }
 
-/// What an image with these settings tells its readers.
+/// Limits that an image with these settings tells its readers.
 fn params() -> Params {
     Params {
         lzma_dict_bytes: DICT_BYTES,

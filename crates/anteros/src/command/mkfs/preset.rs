@@ -6,7 +6,7 @@
 //! | balanced | lz4hc, level 9 | 64K | none |
 //! | fast | lz4 | 64K | none |
 //!
-//! What is told by `-z`, `-C` and `-E` counts more.
+//! Values that are told by `-z`, `-C` and `-E` count more.
 
 use anteros_build::{Codec, Effort, Fragments};
 
