@@ -26,7 +26,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   bench NAME [--corpus NAME]... [--runs N]   measure beside the peers; writes target/bench/NAME.{json,html}
-                                 NAME is image, read, write, log or fpc, and knows [--only PART]...; the last
+                                 NAME is image, build, read, write, log or fpc, and knows [--only PART]...; the last
                                  four run as root and know [--contender WORD]...; read, log and fpc know
                                  [--with DAEMON-ARGUMENTS]..., write and log [--filesystem NAME]...; with
                                  --anteros PROGRAM that tool is measured, else it is built

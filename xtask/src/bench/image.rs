@@ -30,7 +30,7 @@ const CONFIGURATIONS: [&[&str]; 6] = [
 ];
 
 /// The options of every image: nothing in it may depend on when or where it is made.
-const FIXED: [&str; 3] = [
+pub(super) const FIXED: [&str; 3] = [
     "-T0",
     "-U616e7465-726f-7300-0000-000000000000",
     "--all-root",
@@ -51,14 +51,7 @@ const PARTS: [(&str, Part); 2] = [("trees", Part::Trees), ("names", Part::Names)
 /// When a program or a corpus cannot be had, or a command fails.
 pub(super) fn image(options: &Options) -> Outcome<Findings> {
     let parts = part::chosen(&PARTS, &options.only)?;
-    peers::make()?;
-    let bench = Bench {
-        anteros: options.anteros()?,
-        scratch: scratch(),
-        runs: options.runs,
-    };
-    clear(&bench.scratch)?;
-    fs::create_dir_all(&bench.scratch)?;
+    let bench = Bench::new(options)?;
     let mut comparisons = Vec::new();
     for (_, part) in parts {
         comparisons.extend(match part {
@@ -66,23 +59,46 @@ pub(super) fn image(options: &Options) -> Outcome<Findings> {
             Part::Names => names(&bench.anteros, &bench.scratch, bench.runs)?,
         });
     }
-    clear(&bench.scratch)?;
-    Ok(Findings {
-        versions: super::versions(&bench.anteros)?,
-        notes: Vec::new(),
-        comparisons,
-        goals: Vec::new(),
-    })
+    bench.finish(comparisons)
 }
 
 /// Tells where things are.
-struct Bench {
+pub(super) struct Bench {
     anteros: PathBuf,
     scratch: PathBuf,
-    runs: usize,
+    pub(super) runs: usize,
 }
 
 impl Bench {
+    /// Makes the programs and an empty directory.
+    pub(super) fn new(options: &Options) -> Outcome<Self> {
+        peers::make()?;
+        let bench = Self {
+            anteros: options.anteros()?,
+            scratch: scratch(),
+            runs: options.runs,
+        };
+        clear(&bench.scratch)?;
+        fs::create_dir_all(&bench.scratch)?;
+        Ok(bench)
+    }
+
+    /// Removes the directory.
+    pub(super) fn finish(self, comparisons: Vec<Comparison>) -> Outcome<Findings> {
+        clear(&self.scratch)?;
+        Ok(Findings {
+            versions: super::versions(&self.anteros)?,
+            notes: Vec::new(),
+            comparisons,
+            goals: Vec::new(),
+        })
+    }
+
+    /// A place in the directory.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
     /// Everything about all trees.
     fn trees(&self, options: &Options) -> Outcome<Vec<Comparison>> {
         let mut comparisons = Vec::new();
@@ -111,7 +127,8 @@ impl Bench {
         Ok(comparisons)
     }
 
-    fn build(
+    /// Builds an image with both programs: its size, the time and the memory.
+    pub(super) fn build(
         &self,
         corpus: &Path,
         configuration: &[&str],
@@ -161,7 +178,7 @@ impl Bench {
         ])
     }
 
-    fn anteros(&self, command: &str) -> Command {
+    pub(super) fn anteros(&self, command: &str) -> Command {
         let mut anteros = Command::new(&self.anteros);
         anteros.arg(command);
         anteros

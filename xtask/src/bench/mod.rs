@@ -5,6 +5,7 @@
 //! terminal as a table, and with the machine, the versions and every command to `target/bench/NAME.json` and to a page
 //! that needs nothing else, `target/bench/NAME.html`.
 
+mod build;
 mod contest;
 mod device;
 mod fpc;
@@ -74,13 +75,14 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
     let wanted = options.io_uring.as_deref();
     let _io_uring = wanted.map(IoUring::set).transpose()?;
     let findings = match name {
+        "build" => build::build(&options)?,
         "fpc" => fpc::fpc(&options)?,
         "image" => image::image(&options)?,
         "log" => log::log(&options)?,
         "read" => read::read(&options)?,
         "write" => write::write(&options)?,
         _ => {
-            let names = "fpc, image, log, read, write";
+            let names = "build, fpc, image, log, read, write";
             return Err(format!("no benchmark {name}; there are: {names}").into());
         }
     };

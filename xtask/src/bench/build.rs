@@ -1,0 +1,99 @@
+//! `bench build`: the settings that build systems use, beside `mkfs.erofs` and `mksquashfs`.
+//!
+//! `bench image` compares every cluster size of LZ4, and reading as well. Here are the slow codecs and what packs files
+//! together; a turn of the peer may take minutes.
+
+use std::fs;
+
+use super::image::{Bench, FIXED};
+use super::measure::take_turns;
+use super::part;
+use super::report::{Comparison, Unit};
+use super::{Findings, Options};
+use crate::Outcome;
+use crate::peers;
+
+/// The options of the images, ours and the peer's.
+const SETTINGS: [&[&str]; 7] = [
+    &["-zlibdeflate,9", "-C32768"],
+    &["-zlibdeflate,9", "-C65536"],
+    &["-zzstd,3", "-C65536"],
+    &["-zzstd,15", "-C65536"],
+    &["-zzstd,15", "-C131072", "-Eall-fragments,dedupe"],
+    &["-zlz4hc,12", "-C65536", "-Efragments,dedupe,ztailpacking"],
+    &[
+        "-zlzma,9",
+        "-C1048576",
+        "-Eall-fragments,dedupe,fragdedupe=inode",
+    ],
+];
+
+/// The options of `mksquashfs` that `--small` is beside.
+const SQUASHFS: [&str; 7] = [
+    "-comp",
+    "xz",
+    "-b",
+    "128K",
+    "-noappend",
+    "-all-root",
+    "-no-progress",
+];
+
+/// A part of the benchmark.
+#[derive(Clone, Copy)]
+enum Part {
+    Settings,
+    Squashfs,
+}
+
+const PARTS: [(&str, Part); 2] = [("settings", Part::Settings), ("squashfs", Part::Squashfs)];
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When a program or a corpus cannot be had, or a command fails.
+pub(super) fn build(options: &Options) -> Outcome<Findings> {
+    let parts = part::chosen(&PARTS, &options.only)?;
+    let bench = Bench::new(options)?;
+    let mut comparisons = Vec::new();
+    for name in options.corpora_or(&["minbase"]) {
+        for (_, part) in &parts {
+            comparisons.extend(match part {
+                Part::Settings => settings(&bench, &name)?,
+                Part::Squashfs => squashfs(&bench, &name)?,
+            });
+        }
+    }
+    bench.finish(comparisons)
+}
+
+fn settings(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
+    let corpus = super::corpus(name)?;
+    let mut comparisons = Vec::new();
+    for options in SETTINGS {
+        let subject = format!("{name} {}", options.join(" "));
+        eprintln!("bench build: {subject}");
+        let (ours, peer) = (bench.path("ours.erofs"), bench.path("peer.erofs"));
+        comparisons.extend(bench.build(&corpus, options, &subject, &ours, &peer)?);
+    }
+    Ok(comparisons)
+}
+
+fn squashfs(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
+    let corpus = super::corpus(name)?;
+    let subject = format!("{name} --small, mksquashfs {}", SQUASHFS[..4].join(" "));
+    eprintln!("bench build: {subject}");
+    let (ours, peer) = (bench.path("ours.erofs"), bench.path("peer.squashfs"));
+    let mut mkfs = bench.anteros("mkfs");
+    mkfs.args(FIXED).arg("--small").arg(&ours).arg(&corpus);
+    let mut mksquashfs = peers::command("mksquashfs")?;
+    mksquashfs.arg(&corpus).arg(&peer).args(SQUASHFS);
+    let turns = take_turns(bench.runs, mkfs, mksquashfs, || Ok(()))?;
+    let size = |image| fs::metadata(image).map(|metadata| metadata.len() as f64);
+    let (own_size, peer_size) = (size(&ours)?, size(&peer)?);
+    Ok(vec![
+        turns.figure("image size", &subject, Unit::Bytes, own_size, peer_size),
+        turns.wall("build: wall time", &subject),
+        turns.memory("build: peak memory", &subject),
+    ])
+}
