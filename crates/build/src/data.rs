@@ -169,7 +169,7 @@ pub(crate) fn write(
         move |work| worker.work(work)
     };
     with_workers(
-        job.options.workers,
+        job.options.compressing_workers(),
         job.options.content_bytes(),
         new_worker,
         |pool: &mut Pool| {

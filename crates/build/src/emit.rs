@@ -109,7 +109,7 @@ impl Emitter<'_> {
             move |ids: Vec<NodeId>| self.records(&ids, &mut tails)
         };
         with_workers(
-            options.workers,
+            options.compressing_workers(),
             options.memory_bytes,
             new_worker,
             |pool: &mut Pool| {

@@ -81,7 +81,7 @@ pub struct Options {
     pub exclude: Vec<Exclude>,
     /// Stores a file once for each of its names.
     pub hard_dereference: bool,
-    /// Threads that read and compress, at least one.
+    /// Threads that read and compress, at least one. Fewer compress where their encoders do not fit the memory.
     pub workers: usize,
     /// Bytes of file content in flight between reading and writing, and of the encoders of all
     /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is one of the packed inode. What is known of each file (some hundred bytes, and
@@ -308,11 +308,23 @@ impl Options {
         shortest << times.max(1).ilog2().min(DOUBLINGS_MAX)
     }
 
+    fn encoder_bytes(&self) -> u64 {
+        self.compression.map_or(0, |c| c.codec.encoder_bytes())
+    }
+
+    /// Threads that read and compress: no more than have room for their encoders in three quarters of the memory, and at
+    /// least one.
+    pub(crate) fn compressing_workers(&self) -> usize {
+        let room = self.memory_bytes / 4 * 3;
+        let most = room.checked_div(self.encoder_bytes());
+        let most = most.and_then(|most| usize::try_from(most).ok());
+        most.map_or(self.workers, |most| most.clamp(1, self.workers))
+    }
+
     /// Bytes of content that may be in flight beside the encoders, and as many that may wait for the packed inode if there
     /// is one. A quarter of the memory at the least is content.
     pub(crate) fn content_bytes(&self) -> u64 {
-        let encoder = self.compression.map_or(0, |c| c.codec.encoder_bytes());
-        let encoders = encoder * self.workers as u64;
+        let encoders = self.encoder_bytes() * self.compressing_workers() as u64;
         let least = self.memory_bytes / 4;
         let content = self.memory_bytes.saturating_sub(encoders).max(least);
         content / if self.fragments.is_some() { 2 } else { 1 }
@@ -452,7 +464,20 @@ mod tests {
         let mib = |mib: u64| mib << 20;
         assert!((245..256).contains(&content(Effort::Fast.into(), mib(256), 2)));
         assert!((128..200).contains(&content(lzma(4 << 20), mib(256), 2)));
-        assert_eq!(content(lzma(8 << 20), mib(256), 100), 64);
+        assert_eq!(content(lzma(8 << 20), mib(256), 100), 256 - 98);
+        let workers = |codec: Codec, memory_bytes, workers| {
+            let options = Options {
+                compression: Some(Compression::new(codec)),
+                memory_bytes,
+                workers,
+                ..Options::default()
+            };
+            options.compressing_workers()
+        };
+        assert_eq!(workers(lzma(8 << 20), mib(256), 100), 1);
+        assert_eq!(workers(lzma(4 << 20), mib(256), 100), 3);
+        assert_eq!(workers(lzma(4 << 20), mib(1), 100), 1);
+        assert_eq!(workers(Effort::Fast.into(), mib(256), 100), 100);
     }
 
     #[test]
