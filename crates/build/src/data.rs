@@ -356,7 +356,7 @@ impl<'a> Worker<'a> {
                 &mut segment.extents,
                 job.cancel,
             )
-            .map_err(|_| Error::Cancelled)?;
+            .map_err(|stopped| job.stopped(0, stopped))?;
         Ok(segment)
     }
 
@@ -454,6 +454,7 @@ impl<'a> Worker<'a> {
 }
 
 impl Job<'_> {
+    /// The error of a compressor that stopped in a file; in the root, if it was in the packed inode.
     pub(crate) fn stopped(&self, node: NodeId, stopped: Stopped) -> Error {
         match stopped {
             Stopped::Cancelled => Error::Cancelled,
