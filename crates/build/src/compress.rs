@@ -55,11 +55,6 @@ impl Compressor {
         self.block_bytes
     }
 
-    /// The longest stream in bytes.
-    pub const fn pcluster_bytes(&self) -> usize {
-        self.pcluster_bytes
-    }
-
     /// Makes streams of at most so many bytes from now on.
     pub fn set_pcluster_bytes(&mut self, bytes: u32) {
         self.pcluster_bytes = bytes as usize;

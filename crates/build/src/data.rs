@@ -277,15 +277,6 @@ impl Job<'_> {
         Compressor::new(compression, self.options.block_bytes())
     }
 
-    /// A compressor for the packed inode.
-    fn packed_compressor(&self) -> Compressor {
-        let mut compressor = self.compressor();
-        if let Some(bytes) = self.options.packed_pcluster_bytes() {
-            compressor.set_pcluster_bytes(bytes);
-        }
-        compressor
-    }
-
     /// Returns whether the compressed form of a file saves enough.
     fn is_worth_it(&self, id: NodeId, extents: &[Extent], tail: Tail) -> bool {
         let node = self.tree.node(id);
@@ -317,9 +308,8 @@ impl Job<'_> {
 /// Holds what a worker thread has.
 struct Worker<'a> {
     job: &'a Job<'a>,
+    /// Compresses files and the packed inode.
     compressor: Option<Compressor>,
-    /// That of the packed inode, made for its first segment.
-    packed: Option<Compressor>,
     /// Reused from piece to piece.
     input: Vec<u8>,
 }
@@ -330,7 +320,6 @@ impl<'a> Worker<'a> {
         Self {
             job,
             compressor,
-            packed: None,
             input: Vec::new(),
         }
     }
@@ -346,16 +335,15 @@ impl<'a> Worker<'a> {
     /// Compresses a segment of the packed inode.
     fn segment(&mut self, content: &[u8]) -> Result<Segment, Error> {
         let job = self.job;
-        let compressor = self.packed.get_or_insert_with(|| job.packed_compressor());
+        let packed = job.options.packed_pcluster_bytes();
+        let (Some(compressor), Some(bytes)) = (&mut self.compressor, packed) else {
+            unreachable!("only compressed files are packed");
+        };
+        compressor.set_pcluster_bytes(bytes);
         let mut segment = Segment::default();
+        let Segment { bytes, extents } = &mut segment;
         compressor
-            .segment(
-                content,
-                0,
-                &mut segment.bytes,
-                &mut segment.extents,
-                job.cancel,
-            )
+            .segment(content, 0, bytes, extents, job.cancel)
             .map_err(|stopped| job.stopped(0, stopped))?;
         Ok(segment)
     }
@@ -397,7 +385,8 @@ impl<'a> Worker<'a> {
         let file = job.source.open_file(job.tree, piece.node)?;
         let is_compressed = piece.form == Form::Compressed;
         let compressor = self.compressor.as_mut().filter(|_| is_compressed);
-        let Some(compressor) = compressor else {
+        let compression = job.options.compression;
+        let (Some(compressor), Some(compression)) = (compressor, compression) else {
             let is_raw = piece.form == Form::Raw;
             let out = if is_raw { out } else { fragments };
             let start = out.len();
@@ -414,8 +403,9 @@ impl<'a> Worker<'a> {
         file.finish()?;
         let start = out.len();
         let mut extents = Vec::new();
+        compressor.set_pcluster_bytes(compression.pcluster_bytes);
         let leave = match job.options.packed_pcluster_bytes() {
-            Some(_) if piece.is_last => compressor.pcluster_bytes(),
+            Some(_) if piece.is_last => compression.pcluster_bytes as usize,
             _ => 0,
         };
         let end = compressor
