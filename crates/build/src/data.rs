@@ -431,9 +431,7 @@ impl<'a> Worker<'a> {
             false => Tail::Blocks,
         };
         if piece.len == node.size && !job.is_worth_it(piece.node, &extents, tail) {
-            if tail != Tail::Blocks {
-                fragments.truncate(fragments.len() - rest.len());
-            }
+            fragments.truncate(fragments.len() - rest.len());
             out.truncate(start);
             out.extend_from_slice(&self.input[..job.flat_end(piece.node) as usize]);
             job.pad(out);
@@ -471,6 +469,15 @@ struct Growing {
     first_block: u32,
     extents: Vec<Extent>,
     tail: Tail,
+}
+
+/// The bytes of a file that belong into the packed inode, from a byte of it on.
+struct End<'a> {
+    node: NodeId,
+    at: u64,
+    /// `None` if there are none.
+    key: Option<Key>,
+    content: &'a [u8],
 }
 
 /// The one thread that writes.
@@ -569,15 +576,20 @@ impl Writer<'_> {
         }
         let first_block = self.outbox.block()?;
         self.outbox.write(blocks)?;
-        let at = offset + len - fragment.len() as u64;
+        let end = End {
+            node,
+            at: offset + len - fragment.len() as u64,
+            key: packed.key,
+            content: fragment,
+        };
         match (packed.extents, &mut self.growing) {
-            _ if form == Form::Packed => self.packed(&packed.piece, packed.key, fragment)?,
+            _ if form == Form::Packed => self.packed(&packed.piece, &end)?,
             (Some(extents), Some(growing)) if in_segments => {
                 growing.extents.extend(extents);
                 growing.tail = packed.tail;
             }
             (Some(extents), _) => {
-                let tail = self.tail(packed.tail, (node, at), packed.key, fragment)?;
+                let tail = self.tail(packed.tail, &end)?;
                 self.stored[node as usize] = Stored::Compressed {
                     first_block,
                     extents,
@@ -588,13 +600,7 @@ impl Writer<'_> {
         }
         if in_segments && is_last {
             let growing = self.growing.take().expect("begun with the first segment");
-            self.grown(growing)?;
-            if let Stored::Compressed { tail, .. } = self.stored[node as usize] {
-                let placed = self.tail(tail, (node, at), packed.key, fragment)?;
-                if let Stored::Compressed { tail, .. } = &mut self.stored[node as usize] {
-                    *tail = placed;
-                }
-            }
+            self.grown(growing, &end)?;
         }
         // What lies behind the inode as a whole counts when that is written.
         if !self.job.is_inline(node, &self.stored[node as usize]) {
@@ -604,13 +610,11 @@ impl Writer<'_> {
     }
 
     /// Puts a part of a file into the packed inode.
-    fn packed(&mut self, piece: &Piece, key: Option<Key>, content: &[u8]) -> Result<(), Error> {
+    fn packed(&mut self, piece: &Piece, end: &End<'_>) -> Result<(), Error> {
         let is_whole = piece.offset == 0 && piece.is_last;
-        let offset = match key {
-            Some(key) if is_whole => self
-                .fragments
-                .add(self.job, (piece.node, 0), key, content)?,
-            _ => self.fragments.append(content),
+        let offset = match end.key {
+            Some(key) if is_whole => self.fragment(key, end)?,
+            _ => self.fragments.append(end.content),
         };
         if piece.offset == 0 {
             self.stored[piece.node as usize] = Stored::Packed { offset };
@@ -619,20 +623,16 @@ impl Writer<'_> {
     }
 
     /// Puts the tail of a file into the packed inode, if it belongs there.
-    fn tail(
-        &mut self,
-        tail: Tail,
-        at: (NodeId, u64),
-        key: Option<Key>,
-        content: &[u8],
-    ) -> Result<Tail, Error> {
-        match (tail, key) {
-            (Tail::Fragment(_), Some(key)) => {
-                let offset = self.fragments.add(self.job, at, key, content)?;
-                Ok(Tail::Fragment(offset))
-            }
+    fn tail(&mut self, tail: Tail, end: &End<'_>) -> Result<Tail, Error> {
+        match (tail, end.key) {
+            (Tail::Fragment(_), Some(key)) => Ok(Tail::Fragment(self.fragment(key, end)?)),
             _ => Ok(tail),
         }
+    }
+
+    fn fragment(&mut self, key: Key, end: &End<'_>) -> Result<u64, Error> {
+        let at = (end.node, end.at);
+        self.fragments.add(self.job, at, key, end.content)
     }
 
     /// Notes where a file that is not compressed begins.
@@ -662,7 +662,7 @@ impl Writer<'_> {
     }
 
     /// Settles a file of several segments.
-    fn grown(&mut self, growing: Growing) -> Result<(), Error> {
+    fn grown(&mut self, growing: Growing, end: &End<'_>) -> Result<(), Error> {
         let Growing {
             node,
             start,
@@ -675,7 +675,7 @@ impl Writer<'_> {
             Stored::Compressed {
                 first_block,
                 extents,
-                tail,
+                tail: self.tail(tail, end)?,
             }
         } else if all_plain && tail == Tail::Blocks {
             // Block by block, as it is: what has been written is its flat form already.
