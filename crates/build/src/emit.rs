@@ -28,8 +28,6 @@ use crate::{Error, Observer, Options, Progress, UuidChoice, directory};
 
 /// Distance that LZ4 matches may reach back.
 const LZ4_DISTANCE_MAX: u16 = u16::MAX;
-/// Base-2 logarithm of the window of DEFLATE.
-const DEFLATE_WINDOW_BITS: u8 = 15;
 
 /// Inodes whose inline data is read as one job.
 const BATCH_INODES: usize = 256;
@@ -449,7 +447,7 @@ fn compr_cfgs(options: &Options) -> Vec<u8> {
             reserved: [0; 8],
         }),
         Codec::Deflate { .. } => with_length(&RawDeflateCfg {
-            windowbits: DEFLATE_WINDOW_BITS,
+            windowbits: Params::DEFLATE_WINDOW_BITS,
             reserved: [0; 5],
         }),
         Codec::Zstd { window_log, .. } => with_length(&RawZstdCfg {

@@ -56,7 +56,8 @@ pub use anteros_codec::{Codec, Effort};
 pub use error::Error;
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
-    Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options, UuidChoice,
+    Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options,
+    PCLUSTER_BLOCKS_MAX, UuidChoice,
 };
 
 use anteros_core::FileKind;

@@ -15,7 +15,7 @@ pub const LABEL_BYTES_MAX: usize = 15;
 
 /// Most blocks of a pcluster. An index entry has room for 2047, but Linux counts 1 MiB in blocks of
 /// its page size, 4 KiB, before it knows that the image's are smaller.
-const PCLUSTER_BLOCKS_MAX: u32 = 256;
+pub const PCLUSTER_BLOCKS_MAX: u32 = 256;
 
 /// Files have so many segments at least before these get longer.
 const SEGMENTS_MIN: u64 = 2;

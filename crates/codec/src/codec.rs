@@ -8,6 +8,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::deflate::DeflateEncoder;
+use crate::encoder::HC_LEVELS;
 use crate::lzma::LzmaEncoder;
 use crate::secant::{Secant, Whole};
 use crate::zstd::FrameEncoder;
@@ -99,7 +100,10 @@ impl Codec {
     /// [`UnknownSetting`] for a level or a window that the codec does not have.
     pub fn check(&self) -> Result<(), UnknownSetting> {
         match *self {
-            Self::Lz4(Effort::High(level)) => within("LZ4 HC level", level, 1, 12),
+            Self::Lz4(Effort::High(level)) => {
+                let (min, max) = HC_LEVELS.into_inner();
+                within("LZ4 HC level", level, min.into(), max.into())
+            }
             Self::Lz4(_) => Ok(()),
             Self::Lzma {
                 level, dict_bytes, ..

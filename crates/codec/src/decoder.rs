@@ -37,6 +37,8 @@ pub struct Params {
 impl Params {
     /// The largest LZMA dictionary of the format: 8 MiB.
     pub const LZMA_DICT_BYTES_MAX: u32 = 8 << 20;
+    /// Base-2 logarithm of the largest window of DEFLATE: 32 KiB.
+    pub const DEFLATE_WINDOW_BITS: u8 = 15;
     /// The smallest Zstandard window of the format: 1 KiB.
     pub const ZSTD_WINDOW_LOG_MIN: u8 = 10;
     /// The largest Zstandard window of the format: 1 MiB.

@@ -9,10 +9,8 @@ use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 use crate::decoder::{expect_consumed, expect_full};
 use crate::secant::Whole;
 use crate::stream::Step;
-use crate::{EncodeError, Fault, Length};
+use crate::{EncodeError, Fault, Length, Params};
 
-/// Base-2 logarithm of the largest window of DEFLATE.
-const WINDOW_BITS: u8 = 15;
 const WITH_ZLIB_HEADER: bool = false;
 
 /// States what a decoder holds, rounded up: a window of 32 KiB, and some 10 KiB of code tables.
@@ -23,7 +21,7 @@ pub(crate) struct DeflateDecoder(Inflate);
 
 impl Default for DeflateDecoder {
     fn default() -> Self {
-        Self(Inflate::new(WITH_ZLIB_HEADER, WINDOW_BITS))
+        Self(Inflate::new(WITH_ZLIB_HEADER, Params::DEFLATE_WINDOW_BITS))
     }
 }
 

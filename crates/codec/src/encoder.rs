@@ -5,7 +5,7 @@
 //! where liblz4 is slow (see `probe.rs`), a quick encoder that needs none (see `greedy.rs`), and one
 //! that is as good as liblz4's best level in less time (see `optimal/`).
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use thiserror::Error;
 
@@ -16,6 +16,9 @@ use crate::probe::Probe;
 
 /// The largest ratio of an LZ4 block: one length byte stands for 255 bytes of a match.
 const RATIO_MAX: usize = 255;
+
+/// The levels of liblz4's HC compressor.
+pub(crate) const HC_LEVELS: RangeInclusive<u8> = 1..=12;
 
 /// Tells how hard an [`Lz4Encoder`] tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +71,9 @@ impl Lz4Encoder {
         let compressor = match effort {
             Effort::Fast => Compressor::Greedy(Greedy::new()),
             Effort::FastLiblz4 => Compressor::Liblz4(State::new(Method::Fast)),
-            Effort::High(level @ 1..=12) => Compressor::Liblz4(State::new(Method::High(level))),
+            Effort::High(level) if HC_LEVELS.contains(&level) => {
+                Compressor::Liblz4(State::new(Method::High(level)))
+            }
             Effort::High(level) => return Err(UnknownEffort(level)),
             Effort::Lazy(candidates) => {
                 Compressor::Optimal(Optimal::lazy(candidates.into()).into())

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use anteros_build::{Codec, Effort};
+use anteros_codec::Params;
 
 /// The value of `-z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +23,13 @@ pub const LEVEL_9: Effort = Effort::Lazy(128);
 /// Input beyond which a stream of a cluster's size seldom goes, in clusters: so far its matches reach.
 const LZMA_DICT_CLUSTERS: u32 = 4;
 const ZSTD_WINDOW_CLUSTERS: u32 = 8;
-const LZMA_DICT_BYTES: std::ops::RangeInclusive<u32> = 32 << 10..=8 << 20;
-const ZSTD_WINDOW_BYTES_MAX: u32 = 1 << 20;
+/// The smallest dictionary of LZMA that is not asked for.
+const LZMA_DICT_BYTES_USUAL: u32 = 32 << 10;
+const LZMA_DICT_BYTES_MAX: u32 = Params::LZMA_DICT_BYTES_MAX;
+const ZSTD_WINDOW_BYTES_MIN: u32 = 1 << Params::ZSTD_WINDOW_LOG_MIN;
+const ZSTD_WINDOW_BYTES_MAX: u32 = 1 << Params::ZSTD_WINDOW_LOG_MAX;
 /// The window of DEFLATE.
-const DEFLATE_WINDOW_BYTES: u32 = 32 << 10;
+const DEFLATE_WINDOW_BYTES: u32 = 1 << Params::DEFLATE_WINDOW_BITS;
 
 /// Levels from here on are those of liblzma's `-e`: 100 to 109.
 const LZMA_EXTREME: u32 = 100;
@@ -39,8 +43,8 @@ impl Compressor {
         let clusters = |count: u32| cluster_bytes.saturating_mul(count);
         Some(match codec {
             Codec::Lzma { level, extreme, .. } => {
-                let (min, max) = LZMA_DICT_BYTES.into_inner();
-                let usual = clusters(LZMA_DICT_CLUSTERS).clamp(min, max);
+                let usual = clusters(LZMA_DICT_CLUSTERS);
+                let usual = usual.clamp(LZMA_DICT_BYTES_USUAL, LZMA_DICT_BYTES_MAX);
                 Codec::Lzma {
                     level,
                     extreme,
@@ -116,13 +120,13 @@ fn codec(name: &str, level: Option<u32>) -> Result<Codec, String> {
             Codec::Lzma {
                 level: byte(level - if extreme { LZMA_EXTREME } else { 0 }),
                 extreme,
-                dict_bytes: *LZMA_DICT_BYTES.end(),
+                dict_bytes: LZMA_DICT_BYTES_MAX,
             }
         }
         ("deflate" | "libdeflate", _) => Codec::Deflate { level: or(6) },
         ("zstd", _) => Codec::Zstd {
             level: or(3),
-            window_log: ZSTD_WINDOW_BYTES_MAX.ilog2() as u8,
+            window_log: Params::ZSTD_WINDOW_LOG_MAX,
         },
         _ => return Err("lz4, lz4hc, lzma, deflate and zstd are known, and none".into()),
     })
@@ -141,13 +145,13 @@ fn check_dict(name: &str, codec: &Codec, dict_bytes: Option<u32>) -> Result<(), 
     let Some(bytes) = dict_bytes else {
         return Ok(());
     };
-    let lzma_max = *LZMA_DICT_BYTES.end();
     let is_possible = match codec {
         Codec::Lz4(_) => return Err(format!("{name} has no dictsize")),
-        Codec::Lzma { .. } => (Codec::LZMA_DICT_BYTES_MIN..=lzma_max).contains(&bytes),
+        Codec::Lzma { .. } => (Codec::LZMA_DICT_BYTES_MIN..=LZMA_DICT_BYTES_MAX).contains(&bytes),
         Codec::Deflate { .. } => bytes == DEFLATE_WINDOW_BYTES,
         Codec::Zstd { .. } => {
-            (1024..=ZSTD_WINDOW_BYTES_MAX).contains(&bytes) && bytes.is_power_of_two()
+            (ZSTD_WINDOW_BYTES_MIN..=ZSTD_WINDOW_BYTES_MAX).contains(&bytes)
+                && bytes.is_power_of_two()
         }
     };
     let possible = match codec {

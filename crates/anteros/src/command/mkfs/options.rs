@@ -3,16 +3,15 @@
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
-use anteros_build::{Compression, Exclude, Fragments, InodeForm, Options, UuidChoice};
+use anteros_build::{
+    Compression, Exclude, Fragments, InodeForm, Options, PCLUSTER_BLOCKS_MAX, UuidChoice,
+};
 use clap::ValueEnum;
 
 use super::Args;
 use super::compressor::Compressor;
 use super::preset::{self, Preset};
 use crate::failure::{Failure, Kind};
-
-/// A pcluster has no more blocks.
-const PCLUSTER_BLOCKS_MAX: u64 = 256;
 
 /// Options of `-E` that this version reads in images, but does not build.
 pub const EXTENDED_ONLY_READ: [&str; 3] = ["48bit", "dot-omitted", "plain-xattr-prefixes"];
@@ -233,7 +232,9 @@ impl Args {
     fn compression(&self, block_bits: u8) -> Result<Option<Compression>, Failure> {
         let usage = |text: &str| Failure::new(Kind::Usage, text);
         let default = match self.preset() {
-            Some(preset) => preset.cluster_bytes.min(PCLUSTER_BLOCKS_MAX << block_bits),
+            Some(preset) => preset
+                .cluster_bytes
+                .min(u64::from(PCLUSTER_BLOCKS_MAX) << block_bits),
             None if self.is_peer => 1 << block_bits,
             None => preset::BALANCED.cluster_bytes,
         };
