@@ -3,12 +3,9 @@
 //! `bench image` compares every cluster size of LZ4, and reading as well. Here are the slow codecs and what packs files
 //! together; a turn of the peer may take minutes.
 
-use std::fs;
-
 use super::image::{Bench, FIXED};
-use super::measure::take_turns;
 use super::part;
-use super::report::{Comparison, Unit};
+use super::report::Comparison;
 use super::{Findings, Options};
 use crate::Outcome;
 use crate::peers;
@@ -88,12 +85,5 @@ fn squashfs(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
     mkfs.args(FIXED).arg("--small").arg(&ours).arg(&corpus);
     let mut mksquashfs = peers::command("mksquashfs")?;
     mksquashfs.arg(&corpus).arg(&peer).args(SQUASHFS);
-    let turns = take_turns(bench.runs, mkfs, mksquashfs, || Ok(()))?;
-    let size = |image| fs::metadata(image).map(|metadata| metadata.len() as f64);
-    let (own_size, peer_size) = (size(&ours)?, size(&peer)?);
-    Ok(vec![
-        turns.figure("image size", &subject, Unit::Bytes, own_size, peer_size),
-        turns.wall("build: wall time", &subject),
-        turns.memory("build: peak memory", &subject),
-    ])
+    bench.built(&subject, (mkfs, &ours), ("mksquashfs", mksquashfs, &peer))
 }

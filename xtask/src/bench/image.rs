@@ -66,7 +66,7 @@ pub(super) fn image(options: &Options) -> Outcome<Findings> {
 pub(super) struct Bench {
     anteros: PathBuf,
     scratch: PathBuf,
-    pub(super) runs: usize,
+    runs: usize,
 }
 
 impl Bench {
@@ -145,7 +145,17 @@ impl Bench {
             .args(configuration)
             .arg(peer)
             .arg(corpus);
-        let turns = take_turns(self.runs, mkfs, peer_mkfs, || Ok(()))?;
+        self.built(subject, (mkfs, ours), ("erofs-utils", peer_mkfs, peer))
+    }
+
+    /// Has two builders take turns, and compares what they make.
+    pub(super) fn built(
+        &self,
+        subject: &str,
+        (mkfs, ours): (Command, &Path),
+        (peer_name, peer_mkfs, peer): (&'static str, Command, &Path),
+    ) -> Outcome<Vec<Comparison>> {
+        let turns = take_turns(self.runs, mkfs, peer_mkfs, || Ok(()))?.beside(peer_name);
         let size = |image: &Path| fs::metadata(image).map(|metadata| metadata.len() as f64);
         Ok(vec![
             turns.figure("image size", subject, Unit::Bytes, size(ours)?, size(peer)?),
