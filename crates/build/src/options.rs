@@ -84,8 +84,9 @@ pub struct Options {
     /// Threads that read and compress, at least one. Fewer compress where their encoders do not fit the memory.
     pub workers: usize,
     /// Bytes of file content in flight between reading and writing, and of the encoders of all
-    /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is one of the packed inode. What is known of each file (some hundred bytes, and
-    /// 8 for each compressed extent) comes on top.
+    /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is
+    /// one of the packed inode. Knowledge of each file (some hundred bytes, and 8 for each compressed
+    /// extent) comes on top.
     pub memory_bytes: u64,
     /// Tells whether the superblock has a checksum.
     pub checksum: bool,
@@ -452,28 +453,18 @@ mod tests {
             extreme: false,
             dict_bytes,
         };
-        let content = |codec: Codec, memory_bytes, workers| {
-            let options = Options {
-                compression: Some(Compression::new(codec)),
-                memory_bytes,
-                workers,
-                ..Options::default()
-            };
-            options.content_bytes() >> 20
+        let options = |codec: Codec, memory_bytes, workers| Options {
+            compression: Some(Compression::new(codec)),
+            memory_bytes,
+            workers,
+            ..Options::default()
         };
+        let content = |codec, bytes, workers| options(codec, bytes, workers).content_bytes() >> 20;
         let mib = |mib: u64| mib << 20;
         assert!((245..256).contains(&content(Effort::Fast.into(), mib(256), 2)));
         assert!((128..200).contains(&content(lzma(4 << 20), mib(256), 2)));
         assert_eq!(content(lzma(8 << 20), mib(256), 100), 256 - 98);
-        let workers = |codec: Codec, memory_bytes, workers| {
-            let options = Options {
-                compression: Some(Compression::new(codec)),
-                memory_bytes,
-                workers,
-                ..Options::default()
-            };
-            options.compressing_workers()
-        };
+        let workers = |codec, bytes, workers| options(codec, bytes, workers).compressing_workers();
         assert_eq!(workers(lzma(8 << 20), mib(256), 100), 1);
         assert_eq!(workers(lzma(4 << 20), mib(256), 100), 3);
         assert_eq!(workers(lzma(4 << 20), mib(1), 100), 1);

@@ -52,7 +52,7 @@ fn mixed() -> Vec<u8> {
 }
 
 /// Encodes all of `data` in streams of at most `budget` bytes, and returns the streams with the bytes that each holds.
-/// What does not shrink is passed over, a budget at a time.
+/// Passes over data that does not shrink, a budget at a time.
 fn streams(encoder: &mut Encoder, data: &[u8], budget: usize) -> Vec<(Vec<u8>, usize)> {
     encoder.restart();
     let (mut at, mut streams) = (0, Vec::new());

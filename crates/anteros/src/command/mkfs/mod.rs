@@ -185,7 +185,7 @@ pub struct Args {
     #[command(flatten)]
     workers: WorkerArgs,
 
-    /// Most file content in flight
+    /// Most memory of encoders and of file content in flight; fewer workers compress where their encoders take more
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     memory: u64,
 
