@@ -1,0 +1,169 @@
+//! What reading and compressing needs to know of the tree, the plan and the options.
+
+use std::sync::atomic::AtomicBool;
+
+use anteros_core::FileKind;
+use anteros_format::SLOT_BYTES;
+
+use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
+use crate::compress::{Compressor, Extent, Stopped};
+use crate::plan::{Intent, Plan};
+use crate::source::Source;
+use crate::tail::Tail;
+use crate::tree::{NodeId, Tree};
+use crate::{Error, Options, Progress};
+
+/// All that reading and compressing needs to know.
+pub(crate) struct Job<'a> {
+    pub source: &'a Source,
+    pub tree: &'a Tree,
+    pub plan: &'a Plan,
+    pub options: &'a Options,
+    pub cancel: &'a AtomicBool,
+}
+
+impl Job<'_> {
+    pub(super) fn total(&self) -> Progress {
+        self.tree
+            .files()
+            .fold(Progress::default(), |total, node| Progress {
+                files: total.files + 1,
+                bytes: total.bytes + node.size,
+                ..total
+            })
+    }
+
+    /// Returns where an inode's content lies before any block has been written: behind the inode, if it fits
+    /// there, or nowhere, if it is one hole.
+    pub(super) fn stored_without_blocks(&self, id: NodeId) -> Stored {
+        let node = self.tree.node(id);
+        match &self.plan.node(id).intent {
+            Intent::Chunks(chunked) if chunked.runs.is_empty() => {
+                Stored::Chunked { first_block: 0 }
+            }
+            Intent::Flat if node.kind == FileKind::Regular && self.flat_end(id) == 0 => {
+                Stored::Flat {
+                    first_block: 0,
+                    inline: node.size,
+                }
+            }
+            _ => Stored::Nothing,
+        }
+    }
+
+    /// Returns the parts of all files in the order of the tree, as many together as workers are given at once.
+    pub(super) fn batches(&self) -> impl Iterator<Item = Vec<Piece>> {
+        let mut pieces = self.pieces();
+        std::iter::from_fn(move || {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while bytes < BATCH_BYTES && batch.len() < BATCH_PIECES {
+                let Some(piece) = pieces.next() else {
+                    break;
+                };
+                bytes += piece.len;
+                batch.push(piece);
+            }
+            (!batch.is_empty()).then_some(batch)
+        })
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Piece> {
+        self.tree.ids().flat_map(move |id| {
+            let node = self.tree.node(id);
+            let (form, runs) = match &self.plan.node(id).intent {
+                Intent::Flat if node.kind == FileKind::Regular => {
+                    (Form::Raw, vec![(0, self.flat_end(id))])
+                }
+                Intent::Compress => (Form::Compressed, vec![(0, node.size)]),
+                Intent::Pack => (Form::Packed, vec![(0, node.size)]),
+                Intent::Chunks(chunked) => (Form::Raw, chunked.runs.clone()),
+                _ => (Form::Raw, Vec::new()),
+            };
+            let segment = self.segment_bytes(form, node.size);
+            let file_end = runs.last().map_or(0, |(_, end)| *end);
+            runs.into_iter().flat_map(move |(start, end)| {
+                (start..end).step_by(segment as usize).map(move |offset| {
+                    let len = segment.min(end - offset);
+                    Piece {
+                        node: id,
+                        offset,
+                        len,
+                        form,
+                        is_last: offset + len == file_end,
+                    }
+                })
+            })
+        })
+    }
+
+    /// Returns where the part of a flat file ends that lies in blocks of its own.
+    pub(super) fn flat_end(&self, id: NodeId) -> u64 {
+        let node = self.tree.node(id);
+        node.size - self.plan.inline_bytes(id, node)
+    }
+
+    fn segment_bytes(&self, form: Form, size: u64) -> u64 {
+        match self.options.compression {
+            Some(compression) if form == Form::Compressed => compression.segment_bytes_of(size),
+            _ => RAW_SEGMENT_BYTES,
+        }
+    }
+
+    /// Returns whether a file lies behind its inode as it is, and nowhere else.
+    pub fn is_inline(&self, id: NodeId, stored: &Stored) -> bool {
+        matches!(stored, Stored::Flat { inline, .. } if *inline == self.tree.node(id).size)
+    }
+
+    /// A compressor, where there is compression.
+    pub fn compressor(&self) -> Compressor {
+        let compression = self.options.compression.as_ref();
+        let compression = compression.expect("only compressed files have a use for one");
+        Compressor::new(compression, self.options.block_bytes())
+    }
+
+    /// Returns whether the compressed form of a file saves enough.
+    pub(super) fn is_worth_it(&self, id: NodeId, extents: &[Extent], tail: Tail) -> bool {
+        let node = self.tree.node(id);
+        let block_bytes = u64::from(self.options.block_bytes());
+        let blocks: u64 = extents.iter().map(|e| u64::from(e.blocks)).sum();
+        let mut compressed = blocks * block_bytes + self.plan.index_bytes(id, node);
+        if let (Tail::Fragment(_), Some((last, others))) = (tail, extents.split_last()) {
+            // It will shrink as the rest did, or not at all.
+            let taken: u64 = others.iter().map(|e| u64::from(e.len)).sum();
+            let shrinks = others.iter().any(|e| !e.plain);
+            compressed += match shrinks {
+                true => u64::from(last.len) * blocks * block_bytes / taken,
+                false => last.len.into(),
+            };
+        }
+        let mut flat = self.plan.flat_bytes(id, node);
+        if tail != Tail::Blocks {
+            // Inodes begin at slots, and what is behind one in its last slot costs nothing.
+            let head = self.plan.head_bytes(id);
+            compressed = (head + compressed + tail.inline_bytes()).next_multiple_of(SLOT_BYTES);
+            flat = (head + flat).next_multiple_of(SLOT_BYTES);
+        }
+        let gain = self.options.compression.map_or(0, |c| c.min_gain_percent);
+        let enough = u128::from(flat) * u128::from(100 - gain) / 100;
+        compressed < flat && u128::from(compressed) <= enough
+    }
+
+    /// The error of a compressor that stopped in a file; in the root, if it was in the packed inode.
+    pub fn stopped(&self, node: NodeId, stopped: Stopped) -> Error {
+        match stopped {
+            Stopped::Cancelled => Error::Cancelled,
+            Stopped::Failed(cause) => Error::Compress {
+                path: self.tree.full_path(self.source.path(), node),
+                cause,
+            },
+        }
+    }
+
+    pub(super) fn pad(&self, out: &mut Vec<u8>) {
+        out.resize(
+            out.len()
+                .next_multiple_of(self.options.block_bytes() as usize),
+            0,
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! File content: read and compressed by all workers, written in the order of the tree.
+//!
+//! Small files travel in batches, large ones in segments. The workers know no addresses: what they
+//! give back can lie anywhere, and the one thread that writes decides where, in order. So the image
+//! does not depend on how many workers there are.
+//!
+//! A file of one segment is judged where it is compressed. Of a larger one the writer sees only at
+//! its end whether compression has saved enough; if it has not, the writer goes back to where the
+//! file began and writes it as it is.
+
+mod job;
+mod worker;
+mod writer;
+
+use crate::compress::Extent;
+use crate::fragments::{Key, PackedInode};
+use crate::ordered::{Ordered, with_workers};
+use crate::outbox::Segment;
+use crate::output::Output;
+use crate::tail::Tail;
+use crate::tree::NodeId;
+use crate::{Error, Observer, Progress};
+
+pub(crate) use job::Job;
+use worker::Worker;
+use writer::Writer;
+
+/// Bytes of content and number of files at which a batch is large enough.
+const BATCH_BYTES: u64 = 512 << 10;
+const BATCH_PIECES: usize = 128;
+
+/// Bytes of a segment that is not compressed.
+pub(crate) const RAW_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Tells where the content of an inode has come to lie.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Stored {
+    /// Nowhere.
+    #[default]
+    Nothing,
+    /// In blocks as it is, the last bytes behind the inode.
+    Flat { first_block: u32, inline: u64 },
+    /// In compressed extents, one behind the other.
+    Compressed {
+        first_block: u32,
+        extents: Vec<Extent>,
+        tail: Tail,
+    },
+    /// In the packed inode, from this byte on.
+    Packed { offset: u64 },
+    /// In chunks, those with data one behind the other.
+    Chunked { first_block: u32 },
+}
+
+/// Tells how a file is to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// In blocks as it is.
+    Raw,
+    /// Compressed, if that saves enough.
+    Compressed,
+    /// In the packed inode.
+    Packed,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    node: NodeId,
+    offset: u64,
+    len: u64,
+    form: Form,
+    /// The file has no further part.
+    is_last: bool,
+}
+
+/// A part of a file as it will be written: the next `blocks` bytes of those of its batch, and the next `fragment` ones of what goes
+/// into the packed inode.
+struct PackedPiece {
+    piece: Piece,
+    blocks: usize,
+    fragment: usize,
+    key: Option<Key>,
+    /// `None` if it is not compressed after all.
+    extents: Option<Vec<Extent>>,
+    tail: Tail,
+}
+
+struct PackedBatch {
+    bytes: Vec<u8>,
+    fragments: Vec<u8>,
+    pieces: Vec<PackedPiece>,
+}
+
+/// Work that workers are given: parts of files, or a segment of the packed inode.
+enum Work {
+    Pieces(Vec<Piece>),
+    Segment(Vec<u8>),
+}
+
+/// Results that workers give back.
+enum Done {
+    Pieces(PackedBatch),
+    Segment(Segment),
+    Failed(Error),
+}
+
+impl From<Done> for Result<Segment, Error> {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Segment(segment) => Ok(segment),
+            Done::Failed(error) => Err(error),
+            Done::Pieces(_) => unreachable!("only segments are submitted aside"),
+        }
+    }
+}
+
+impl From<Done> for Result<PackedBatch, Error> {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Pieces(batch) => Ok(batch),
+            Done::Failed(error) => Err(error),
+            Done::Segment(_) => unreachable!("segments are submitted aside"),
+        }
+    }
+}
+
+type Pool = Ordered<Work, Done>;
+
+/// Holds what has been written.
+pub(crate) struct Written {
+    pub stored: Vec<Stored>,
+    pub packed: Option<PackedInode>,
+    pub progress: Progress,
+}
+
+/// Writes the content of all regular files, but for what lies behind inodes.
+pub(crate) fn write(
+    job: &Job<'_>,
+    output: &mut Output,
+    observer: &dyn Observer,
+) -> Result<Written, Error> {
+    let mut writer = Writer::new(job, output, observer);
+    let new_worker = || {
+        let mut worker = Worker::new(job);
+        move |work| worker.work(work)
+    };
+    with_workers(
+        job.options.compressing_workers(),
+        job.options.content_bytes(),
+        new_worker,
+        |pool: &mut Pool| {
+            for batch in job.batches() {
+                writer.submit(pool, batch)?;
+            }
+            writer.rest(pool)
+        },
+    )?;
+    writer.finish()
+}

@@ -1,0 +1,173 @@
+//! A thread that reads and compresses: parts of files, and segments of the packed inode.
+
+use std::sync::atomic::Ordering;
+
+use super::{Done, Form, Job, PackedBatch, PackedPiece, Piece, Work};
+use crate::Error;
+use crate::compress::{Compressor, Extent, Stopped};
+use crate::fragments::Key;
+use crate::outbox::Segment;
+use crate::tail::Tail;
+
+/// Holds what a worker thread has.
+pub(super) struct Worker<'a> {
+    job: &'a Job<'a>,
+    /// Compresses files and the packed inode.
+    compressor: Option<Compressor>,
+    /// Reused from piece to piece.
+    input: Vec<u8>,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(job: &'a Job<'a>) -> Self {
+        let compressor = job.options.compression.map(|_| job.compressor());
+        Self {
+            job,
+            compressor,
+            input: Vec::new(),
+        }
+    }
+
+    pub fn work(&mut self, work: Work) -> Done {
+        let done = match work {
+            Work::Pieces(pieces) => self.pack(pieces).map(Done::Pieces),
+            Work::Segment(content) => self.segment(&content).map(Done::Segment),
+        };
+        done.unwrap_or_else(Done::Failed)
+    }
+
+    /// Compresses a segment of the packed inode.
+    fn segment(&mut self, content: &[u8]) -> Result<Segment, Error> {
+        let job = self.job;
+        let packed = job.options.packed_pcluster_bytes();
+        let (Some(compressor), Some(bytes)) = (&mut self.compressor, packed) else {
+            unreachable!("only compressed files are packed");
+        };
+        compressor.set_pcluster_bytes(bytes);
+        let mut segment = Segment::default();
+        let Segment { bytes, extents } = &mut segment;
+        compressor
+            .segment(content, 0, bytes, extents, job.cancel)
+            .map_err(|stopped| job.stopped(0, stopped))?;
+        Ok(segment)
+    }
+
+    fn pack(&mut self, pieces: Vec<Piece>) -> Result<PackedBatch, Error> {
+        let (mut bytes, mut fragments) = (Vec::new(), Vec::new());
+        let packed = pieces.into_iter().map(|piece| {
+            let starts = (bytes.len(), fragments.len());
+            let compressed = self.piece(&piece, &mut bytes, &mut fragments)?;
+            let (extents, tail) = compressed.unzip();
+            let fragment = &fragments[starts.1..];
+            Ok(PackedPiece {
+                piece,
+                blocks: bytes.len() - starts.0,
+                fragment: fragment.len(),
+                key: (!fragment.is_empty()).then(|| Key::of(fragment)),
+                extents,
+                tail: tail.unwrap_or_default(),
+            })
+        });
+        let pieces = packed.collect::<Result<_, Error>>()?;
+        Ok(PackedBatch {
+            bytes,
+            fragments,
+            pieces,
+        })
+    }
+
+    /// Reads a part of a file, and compresses it if that is worth it.
+    fn piece(
+        &mut self,
+        piece: &Piece,
+        out: &mut Vec<u8>,
+        fragments: &mut Vec<u8>,
+    ) -> Result<Option<(Vec<Extent>, Tail)>, Error> {
+        if self.job.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        match piece.form {
+            Form::Raw => {
+                self.read(piece, out)?;
+                self.job.pad(out);
+            }
+            Form::Packed => self.read(piece, fragments)?,
+            Form::Compressed => return self.compressed(piece, out, fragments),
+        }
+        Ok(None)
+    }
+
+    /// Appends a part of a file as it is.
+    fn read(&self, piece: &Piece, out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        out.resize(start + piece.len as usize, 0);
+        let file = self.job.source.open_file(self.job.tree, piece.node)?;
+        file.read(piece.offset, &mut out[start..])?;
+        file.finish()
+    }
+
+    /// Appends a part of a file compressed; as it is, if it is the whole file and not worth it.
+    fn compressed(
+        &mut self,
+        piece: &Piece,
+        out: &mut Vec<u8>,
+        fragments: &mut Vec<u8>,
+    ) -> Result<Option<(Vec<Extent>, Tail)>, Error> {
+        let job = self.job;
+        let mut input = std::mem::take(&mut self.input);
+        input.clear();
+        self.read(piece, &mut input)?;
+        let starts = (out.len(), fragments.len());
+        let compressed = self.extents(piece, &input, out, fragments);
+        let (extents, tail) = compressed.map_err(|stopped| job.stopped(piece.node, stopped))?;
+        let is_whole = piece.len == job.tree.node(piece.node).size;
+        let is_kept = !is_whole || job.is_worth_it(piece.node, &extents, tail);
+        if !is_kept {
+            fragments.truncate(starts.1);
+            out.truncate(starts.0);
+            out.extend_from_slice(&input[..job.flat_end(piece.node) as usize]);
+            job.pad(out);
+        }
+        self.input = input;
+        Ok(is_kept.then_some((extents, tail)))
+    }
+
+    /// Compresses a part of a file; the end of the file goes where its tail belongs.
+    fn extents(
+        &mut self,
+        piece: &Piece,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        fragments: &mut Vec<u8>,
+    ) -> Result<(Vec<Extent>, Tail), Stopped> {
+        let job = self.job;
+        let (Some(compressor), Some(compression)) =
+            (&mut self.compressor, &job.options.compression)
+        else {
+            unreachable!("without compression no part is to be compressed");
+        };
+        compressor.set_pcluster_bytes(compression.pcluster_bytes);
+        let leave = match job.options.packed_pcluster_bytes() {
+            Some(_) if piece.is_last => compression.pcluster_bytes as usize,
+            _ => 0,
+        };
+        let mut extents = Vec::new();
+        let end = compressor.segment(input, leave, out, &mut extents, job.cancel)?;
+        let rest = &input[end..];
+        if !piece.is_last {
+            return Ok((extents, Tail::Blocks));
+        }
+        if rest.is_empty() {
+            let room = job.plan.tail_room(piece.node, job.tree.node(piece.node)) as usize;
+            let tail = compressor.move_inline(input, room, out, &mut extents)?;
+            return Ok((extents, tail));
+        }
+        fragments.extend_from_slice(rest);
+        extents.push(Extent {
+            len: rest.len() as u32, // at most a pcluster
+            blocks: 0,
+            plain: false,
+        });
+        Ok((extents, Tail::Fragment(0))) // the writer will know where
+    }
+}

@@ -1,0 +1,317 @@
+//! The one thread that writes: it decides where everything lies, in the order of the tree.
+
+use super::{
+    Done, Form, Job, PackedBatch, PackedPiece, Piece, Pool, RAW_SEGMENT_BYTES, Stored, Work,
+    Written,
+};
+use crate::compress::Extent;
+use crate::fragments::{Fragments, Key, PackedInode};
+use crate::outbox::Outbox;
+use crate::output::{Checkpoint, Output};
+use crate::plan::Intent;
+use crate::tail::Tail;
+use crate::tree::NodeId;
+use crate::{Error, Observer, Progress};
+
+/// A compressed file of several segments that is being written.
+struct Growing {
+    node: NodeId,
+    start: Checkpoint,
+    first_block: u32,
+    extents: Vec<Extent>,
+    tail: Tail,
+}
+
+/// The bytes of a file that belong into the packed inode, from a byte of it on.
+struct End<'a> {
+    node: NodeId,
+    at: u64,
+    /// `None` if there are none.
+    key: Option<Key>,
+    content: &'a [u8],
+}
+
+/// The one thread that writes.
+pub(super) struct Writer<'a> {
+    job: &'a Job<'a>,
+    outbox: Outbox<'a, Done>,
+    fragments: Fragments,
+    observer: &'a dyn Observer,
+    stored: Vec<Stored>,
+    growing: Option<Growing>,
+    progress: Progress,
+    /// Bytes of the current file that are in `progress`.
+    counted: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(job: &'a Job<'a>, output: &'a mut Output, observer: &'a dyn Observer) -> Self {
+        let stored = job.tree.ids().map(|id| job.stored_without_blocks(id));
+        let progress = job.total();
+        observer.scanned(&progress);
+        Self {
+            job,
+            outbox: Outbox::new(output),
+            fragments: Fragments::new(job.options),
+            observer,
+            stored: stored.collect(),
+            growing: None,
+            progress,
+            counted: 0,
+        }
+    }
+
+    /// Hands a batch to the workers, and writes what is ready until there is room for it.
+    pub fn submit(&mut self, pool: &mut Pool, batch: Vec<Piece>) -> Result<(), Error> {
+        let bytes: u64 = batch.iter().map(|piece| piece.len).sum();
+        let copies = if self.job.options.compression.is_some() {
+            2
+        } else {
+            1
+        };
+        let cost = bytes * copies;
+        while let Some(packed) = pool.try_take() {
+            self.batch(pool, packed)?;
+        }
+        self.outbox.settle()?;
+        while !pool.has_room(cost + self.outbox.cost()) || pool.is_empty() && !self.has_room() {
+            // What waits in the outbox comes before what the pool has.
+            if !self.outbox.is_empty() {
+                self.outbox.settle_first()?;
+            } else if let Some(packed) = pool.take() {
+                self.batch(pool, packed)?;
+            }
+        }
+        pool.submit(Work::Pieces(batch), cost);
+        Ok(())
+    }
+
+    /// Writes what the workers have not given back yet, and what is left for the packed inode.
+    pub fn rest(&mut self, pool: &mut Pool) -> Result<(), Error> {
+        while let Some(packed) = pool.take() {
+            self.batch(pool, packed)?;
+        }
+        self.segments(pool, true)?;
+        self.outbox.drain()
+    }
+
+    /// Returns whether what waits in the outbox is no more than may be in flight.
+    fn has_room(&self) -> bool {
+        self.outbox.is_empty() || self.outbox.cost() <= self.job.options.content_bytes()
+    }
+
+    fn batch(&mut self, pool: &mut Pool, done: Done) -> Result<(), Error> {
+        let packed = Result::<PackedBatch, Error>::from(done)?;
+        let (mut bytes, mut fragments) = (&packed.bytes[..], &packed.fragments[..]);
+        for piece in packed.pieces {
+            let (blocks, fragment);
+            (blocks, bytes) = bytes.split_at(piece.blocks);
+            (fragment, fragments) = fragments.split_at(piece.fragment);
+            self.piece(piece, blocks, fragment)?;
+            self.segments(pool, false)?;
+        }
+        self.observer.progressed(&self.progress);
+        Ok(())
+    }
+
+    /// Has full segments of the packed inode compressed, at the end the last one as well.
+    fn segments(&mut self, pool: &mut Pool, is_end: bool) -> Result<(), Error> {
+        while let Some(content) = self.fragments.take_segment(is_end) {
+            let cost = 2 * content.len() as u64;
+            while !self.outbox.is_empty()
+                && self.outbox.cost() + cost > self.job.options.content_bytes()
+            {
+                self.outbox.settle_first()?;
+            }
+            let segment = pool.submit_aside(Work::Segment(content));
+            self.outbox.push(segment, cost);
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, packed: PackedPiece, blocks: &[u8], fragment: &[u8]) -> Result<(), Error> {
+        let Piece {
+            node,
+            offset,
+            len,
+            form,
+            is_last,
+        } = packed.piece;
+        let size = self.job.tree.node(node).size;
+        let in_segments = form == Form::Compressed && len < size;
+        if in_segments && offset == 0 {
+            let start = self.outbox.checkpoint()?;
+            self.growing = Some(Growing {
+                node,
+                start,
+                first_block: self.outbox.block()?,
+                extents: Vec::new(),
+                tail: Tail::Blocks,
+            });
+        }
+        let first_block = self.outbox.block()?;
+        self.outbox.write(blocks)?;
+        let end = End {
+            node,
+            at: offset + len - fragment.len() as u64,
+            key: packed.key,
+            content: fragment,
+        };
+        match (packed.extents, &mut self.growing) {
+            _ if form == Form::Packed => self.packed(&packed.piece, &end)?,
+            (Some(extents), Some(growing)) if in_segments => {
+                growing.extents.extend(extents);
+                growing.tail = packed.tail;
+            }
+            (Some(extents), _) => {
+                let tail = self.tail(packed.tail, &end)?;
+                self.stored[node as usize] = Stored::Compressed {
+                    first_block,
+                    extents,
+                    tail,
+                }
+            }
+            (None, _) => self.raw(node, first_block),
+        }
+        if in_segments && is_last {
+            let growing = self.growing.take().expect("begun with the first segment");
+            self.grown(growing, &end)?;
+        }
+        // What lies behind the inode as a whole counts when that is written.
+        if !self.job.is_inline(node, &self.stored[node as usize]) {
+            self.count(node, len, is_last);
+        }
+        Ok(())
+    }
+
+    /// Puts a part of a file into the packed inode.
+    fn packed(&mut self, piece: &Piece, end: &End<'_>) -> Result<(), Error> {
+        let is_whole = piece.offset == 0 && piece.is_last;
+        let offset = match end.key {
+            Some(key) if is_whole => self.fragment(key, end)?,
+            _ => self.fragments.append(end.content),
+        };
+        if piece.offset == 0 {
+            self.stored[piece.node as usize] = Stored::Packed { offset };
+        }
+        Ok(())
+    }
+
+    /// Puts the tail of a file into the packed inode, if it belongs there.
+    fn tail(&mut self, tail: Tail, end: &End<'_>) -> Result<Tail, Error> {
+        match (tail, end.key) {
+            (Tail::Fragment(_), Some(key)) => Ok(Tail::Fragment(self.fragment(key, end)?)),
+            _ => Ok(tail),
+        }
+    }
+
+    fn fragment(&mut self, key: Key, end: &End<'_>) -> Result<u64, Error> {
+        let at = (end.node, end.at);
+        self.fragments.add(self.job, at, key, end.content)
+    }
+
+    /// Notes where a file that is not compressed begins.
+    fn raw(&mut self, id: NodeId, first_block: u32) {
+        let is_later_part = self.counted > 0;
+        if is_later_part {
+            return;
+        }
+        self.stored[id as usize] = match &self.job.plan.node(id).intent {
+            Intent::Chunks(_) => Stored::Chunked { first_block },
+            _ => Stored::Flat {
+                first_block,
+                inline: self.job.plan.inline_bytes(id, self.job.tree.node(id)),
+            },
+        };
+    }
+
+    /// Counts what has been done; holes and what lies behind the inode count with the last part.
+    fn count(&mut self, node: NodeId, len: u64, is_last: bool) {
+        self.counted += len;
+        self.progress.bytes_done += len;
+        if is_last {
+            self.progress.bytes_done += self.job.tree.node(node).size - self.counted;
+            self.progress.files_done += 1;
+            self.counted = 0;
+        }
+    }
+
+    /// Settles a file of several segments.
+    fn grown(&mut self, growing: Growing, end: &End<'_>) -> Result<(), Error> {
+        let Growing {
+            node,
+            start,
+            first_block,
+            extents,
+            tail,
+        } = growing;
+        let all_plain = extents.iter().all(|extent| extent.plain);
+        self.stored[node as usize] = if self.job.is_worth_it(node, &extents, tail) {
+            Stored::Compressed {
+                first_block,
+                extents,
+                tail: self.tail(tail, end)?,
+            }
+        } else if all_plain && tail == Tail::Blocks {
+            // Block by block, as it is: what has been written is its flat form already.
+            Stored::Flat {
+                first_block,
+                inline: 0,
+            }
+        } else {
+            self.outbox.rewind(start)?;
+            self.write_flat(node)?;
+            let inline = self.job.plan.inline_bytes(node, self.job.tree.node(node));
+            Stored::Flat {
+                first_block,
+                inline,
+            }
+        };
+        Ok(())
+    }
+
+    fn write_flat(&mut self, id: NodeId) -> Result<(), Error> {
+        let end = self.job.flat_end(id);
+        let file = self.job.source.open_file(self.job.tree, id)?;
+        for offset in (0..end).step_by(RAW_SEGMENT_BYTES as usize) {
+            let mut bytes = vec![0; RAW_SEGMENT_BYTES.min(end - offset) as usize];
+            file.read(offset, &mut bytes)?;
+            self.job.pad(&mut bytes);
+            self.outbox.write(&bytes)?;
+        }
+        file.finish()
+    }
+
+    /// Tells where everything has come to lie.
+    pub fn finish(self) -> Result<Written, Error> {
+        let mut stored = self.stored;
+        let places = self.outbox.finish()?;
+        for stored in &mut stored {
+            match stored {
+                Stored::Flat { first_block, .. }
+                | Stored::Compressed { first_block, .. }
+                | Stored::Chunked { first_block } => *first_block = places.block(*first_block),
+                Stored::Nothing | Stored::Packed { .. } => {}
+            }
+        }
+        let mut progress = self.progress;
+        for id in self.job.tree.ids() {
+            let Intent::Same(first) = self.job.plan.node(id).intent else {
+                continue;
+            };
+            stored[id as usize] = stored[first as usize].clone();
+            progress.files_done += 1;
+            progress.bytes_done += self.job.tree.node(id).size;
+        }
+        self.observer.progressed(&progress);
+        let packed = (!places.runs.is_empty()).then(|| PackedInode {
+            size: self.fragments.size(),
+            runs: places.runs,
+        });
+        Ok(Written {
+            stored,
+            packed,
+            progress,
+        })
+    }
+}
