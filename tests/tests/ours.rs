@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anteros_build::{
-    Codec, Compression, Effort, Exclude, Fragments, Holes, InodeForm, Options, UuidChoice,
+    Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Setting,
+    UuidChoice,
 };
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
@@ -67,6 +68,7 @@ const ATOMS: &[Atom] = &[
         fragments(o, true, Some(128 << 10))
     }),
     ("same", "same files once", |o| o.dedupe = true),
+    ("hints", "hints", hints),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
         compression(o).window_bytes = 64 << 10
@@ -148,6 +150,20 @@ fn fragments(options: &mut Options, all: bool, pcluster_bytes: Option<u32>) {
 }
 
 /// fsck.erofs 1.9.4 leaves out a hole at the end of a file, if it is in an index; also of images that mkfs.erofs makes.
+/// Some files in another codec and cluster size, some as they are.
+fn hints(options: &mut Options) {
+    compression(options);
+    let block = options.block_bytes();
+    let setting = Setting {
+        codec: Codec::Deflate { level: 6 },
+        pcluster_bytes: (16 << 10).clamp(block, 256 * block),
+    };
+    options.hints = vec![
+        Hint::new("s$", Some(setting)).unwrap(),
+        Hint::new("[en]$", None).unwrap(),
+    ];
+}
+
 fn chunk_indexes(options: &mut Options) {
     options.chunk_indexes = true;
     let holes_at_the_end = Exclude::pattern("^data/(all-hole|hole-at-the-end|sparse)$");

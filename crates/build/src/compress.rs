@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_codec::{EncodeError, Encoded, Encoder, right_align};
+use anteros_codec::{Codec, EncodeError, Encoded, Encoder, right_align};
 use anteros_format::EXTENT_BYTES_MAX;
 
+use crate::hints::Setting;
 use crate::options::Compression;
 
 /// A run of a file and the blocks it is stored in.
@@ -24,7 +25,10 @@ pub(crate) struct Extent {
 
 /// The compressor of one thread.
 pub(crate) struct Compressor {
-    pub(crate) encoder: Encoder,
+    /// An encoder of each codec that has been used.
+    encoders: Vec<(Codec, Encoder)>,
+    /// The one that is in use.
+    current: usize,
     pcluster_bytes: usize,
     window_bytes: usize,
     block_bytes: usize,
@@ -42,9 +46,11 @@ pub(crate) enum Stopped {
 impl Compressor {
     /// A compressor for options that have been checked.
     pub fn new(compression: &Compression, block_bytes: u32) -> Self {
+        let setting = compression.setting();
         Self {
-            encoder: Encoder::new(&compression.codec).expect("the codec has been checked"),
-            pcluster_bytes: compression.pcluster_bytes as usize,
+            encoders: vec![encoder(setting.codec)],
+            current: 0,
+            pcluster_bytes: setting.pcluster_bytes as usize,
             window_bytes: compression.window_bytes.min(EXTENT_BYTES_MAX as u32) as usize,
             block_bytes: block_bytes as usize,
         }
@@ -55,9 +61,22 @@ impl Compressor {
         self.block_bytes
     }
 
-    /// Makes streams of at most so many bytes from now on.
-    pub fn set_pcluster_bytes(&mut self, bytes: u32) {
-        self.pcluster_bytes = bytes as usize;
+    /// Makes streams of this codec and length from now on.
+    pub fn set(&mut self, setting: Setting) {
+        self.pcluster_bytes = setting.pcluster_bytes as usize;
+        let known = self
+            .encoders
+            .iter()
+            .position(|(codec, _)| *codec == setting.codec);
+        self.current = known.unwrap_or_else(|| {
+            self.encoders.push(encoder(setting.codec));
+            self.encoders.len() - 1
+        });
+    }
+
+    /// The encoder in use.
+    pub fn encoder(&mut self) -> &mut Encoder {
+        &mut self.encoders[self.current].1
     }
 
     /// Compresses a segment: appends its blocks to `out`, and its extents. Stops where no more than
@@ -70,7 +89,7 @@ impl Compressor {
         extents: &mut Vec<Extent>,
         cancel: &AtomicBool,
     ) -> Result<usize, Stopped> {
-        self.encoder.restart();
+        self.encoder().restart();
         let mut start = 0;
         while start + leave < segment.len() {
             if cancel.load(Ordering::Relaxed) {
@@ -101,7 +120,9 @@ impl Compressor {
         let window = at..at + rest.min(self.window_bytes);
         let start = out.len();
         out.resize(start + self.pcluster_bytes, 0);
-        let encoded = self.encoder.encode_next(segment, window, &mut out[start..]);
+        let encoded = self
+            .encoder()
+            .encode_next(segment, window, &mut out[start..]);
         let gaining = encoded
             .map_err(Stopped::Failed)?
             .filter(|e| self.stored_bytes(e) < e.consumed);
@@ -139,9 +160,14 @@ impl Compressor {
     }
 }
 
+fn encoder(codec: Codec) -> (Codec, Encoder) {
+    let encoder = Encoder::new(&codec).expect("the codec has been checked");
+    (codec, encoder)
+}
+
 #[cfg(test)]
 mod tests {
-    use anteros_codec::{Codec, Decoder, Effort, Length, Params, strip_zero_padding};
+    use anteros_codec::{Decoder, Effort, Length, Params, strip_zero_padding};
 
     use super::*;
 

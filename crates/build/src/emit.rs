@@ -34,7 +34,8 @@ const BATCH_INODES: usize = 256;
 
 /// Blocks of the superblock and its configurations, in bytes.
 pub(crate) fn superblock_area_bytes(options: &Options) -> u64 {
-    let end = SUPERBLOCK_OFFSET + (SUPERBLOCK_BYTES + compr_cfgs(options).len()) as u64;
+    let end = SUPERBLOCK_OFFSET
+        + (SUPERBLOCK_BYTES + compr_cfgs(options, AlgorithmSet::ALL).len()) as u64;
     end.next_multiple_of(options.block_bytes().into())
 }
 
@@ -198,7 +199,7 @@ impl Emitter<'_> {
                 },
                 _,
             ) => {
-                let index = plan.index.with(*tail);
+                let index = plan.index_of(id).with(*tail);
                 index.encode(&[(*first_block, extents)], *tail, node.size, out);
                 match (tail, extents.last()) {
                     (Tail::Inline(bytes), Some(last)) => tails.append(id, last, *bytes, out),
@@ -264,7 +265,7 @@ impl Emitter<'_> {
     fn packed_inode(&self, inode: &PackedInode) -> Vec<u8> {
         let plan = self.job.plan;
         let mut raw = RawExtendedInode::new_zeroed();
-        raw.i_format = ((plan.index.layout() as u16) << FORMAT_LAYOUT_SHIFT).into();
+        raw.i_format = ((plan.packed_index().layout() as u16) << FORMAT_LAYOUT_SHIFT).into();
         raw.i_mode = (FileKind::Regular.mode_bits() as u16).into();
         raw.i_size = inode.size.into();
         raw.i_u = inode.blocks().into();
@@ -275,7 +276,8 @@ impl Emitter<'_> {
         let mut out = Vec::new();
         append_inode(raw, inode.is_extended(), &mut out);
         let runs: Vec<Run<'_>> = inode.runs.iter().map(|(at, e)| (*at, &e[..])).collect();
-        plan.index.encode(&runs, Tail::Blocks, inode.size, &mut out);
+        let index = plan.packed_index();
+        index.encode(&runs, Tail::Blocks, inode.size, &mut out);
         out
     }
 
@@ -295,7 +297,7 @@ impl Emitter<'_> {
             Stored::Flat { first_block, .. } => (DataLayout::FlatInline, *first_block),
             Stored::Compressed { extents, tail, .. } => {
                 let blocks = extents.iter().map(|e| u32::from(e.blocks)).sum();
-                (plan.index.with(*tail).layout(), blocks)
+                (plan.index_of(id).with(*tail).layout(), blocks)
             }
             Stored::Packed { .. } => (DataLayout::CompressedFull, 0),
             Stored::Chunked { .. } => {
@@ -331,8 +333,8 @@ impl Emitter<'_> {
         raw.xattr_blkaddr = self.layout.xattr_block.into();
         raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
         raw.available_compr_algs = match options.compression {
-            Some(c) if self.has_compressed_files() && options.compr_cfgs() => {
-                AlgorithmSet::of(c.codec.algorithm()).bits()
+            Some(_) if self.has_compressed_files() && options.compr_cfgs() => {
+                self.algorithms().bits()
             }
             Some(_) if self.has_compressed_files() => LZ4_DISTANCE_MAX,
             _ => 0,
@@ -340,7 +342,7 @@ impl Emitter<'_> {
         .into();
         let mut area = vec![0; (superblock_area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
         if self.has_compressed_files() {
-            let cfgs = compr_cfgs(options);
+            let cfgs = compr_cfgs(options, self.algorithms());
             area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
         }
         area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
@@ -389,6 +391,19 @@ impl Emitter<'_> {
         incompat
     }
 
+    /// The algorithms of compressed files.
+    fn algorithms(&self) -> AlgorithmSet {
+        let ways = &self.job.plan.ways;
+        let files = self.job.tree.ids().zip(self.stored);
+        let files = files.filter(|(_, stored)| matches!(stored, Stored::Compressed { .. }));
+        let settings = files.filter_map(|(id, _)| ways.setting(id));
+        let packed = self.packed.and(self.job.options.setting());
+        let algorithms = settings
+            .chain(packed)
+            .map(|setting| setting.codec.algorithm());
+        algorithms.collect()
+    }
+
     /// Returns whether compression was asked for, and has saved something.
     fn has_compressed_files(&self) -> bool {
         let is_compressed = |stored: &Stored| matches!(stored, Stored::Compressed { .. });
@@ -430,12 +445,33 @@ struct Records {
     file_bytes: u64,
 }
 
-/// Returns what follows the superblock: what decoders need to know of the codec.
-fn compr_cfgs(options: &Options) -> Vec<u8> {
-    let Some(compression) = options.compression.filter(|_| options.compr_cfgs()) else {
+/// Returns what follows the superblock: what decoders need to know of each of some algorithms, as far as files may have it.
+fn compr_cfgs(options: &Options, algorithms: AlgorithmSet) -> Vec<u8> {
+    if !options.compr_cfgs() {
         return Vec::new();
-    };
-    match compression.codec {
+    }
+    let codecs = options.codecs();
+    let cfgs = algorithms.iter().map(|algorithm| {
+        let codecs = codecs.iter().filter(|codec| codec.algorithm() == algorithm);
+        // What is enough for one that looks farther back is enough for the others.
+        let widest = codecs.max_by_key(|codec| window_bytes(codec));
+        widest.map_or(Vec::new(), |codec| compr_cfg(options, codec))
+    });
+    cfgs.flatten().collect()
+}
+
+/// Bytes that a codec looks back.
+const fn window_bytes(codec: &Codec) -> u32 {
+    match *codec {
+        Codec::Lz4(_) => LZ4_DISTANCE_MAX as u32,
+        Codec::Lzma { dict_bytes, .. } => dict_bytes,
+        Codec::Deflate { .. } => 1 << Params::DEFLATE_WINDOW_BITS,
+        Codec::Zstd { window_log, .. } => 1 << window_log,
+    }
+}
+
+fn compr_cfg(options: &Options, codec: &Codec) -> Vec<u8> {
+    match *codec {
         Codec::Lz4(_) => with_length(&RawLz4Cfg {
             max_distance: LZ4_DISTANCE_MAX.into(),
             max_pclusterblks: ((options.pcluster_bytes_max() >> options.block_bits) as u16).into(),

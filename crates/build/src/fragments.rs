@@ -43,7 +43,7 @@ impl PackedInode {
             true => EXTENDED_BYTES,
             false => COMPACT_BYTES,
         } as u64;
-        head + plan.index.bytes(head, self.size)
+        head + plan.packed_index().bytes(head, self.size)
     }
 
     /// Blocks of all segments.

@@ -45,6 +45,11 @@ impl IndexKind {
         }
     }
 
+    /// The index of files of this algorithm.
+    pub const fn of(self, algorithm: Algorithm) -> Self {
+        Self { algorithm, ..self }
+    }
+
     /// The index of a file with this tail: where that lies far behind in the packed inode, only full entries have room to
     /// say so.
     pub const fn with(self, tail: Tail) -> Self {

@@ -10,6 +10,7 @@
 //! | `source`, `scan`, `xattr` | what there is, however deep |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
+//! | `hints` | files that are compressed in another way than the rest |
 //! | `same` | files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
 //! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
@@ -33,6 +34,7 @@ mod directory;
 mod emit;
 mod error;
 mod fragments;
+mod hints;
 mod index;
 mod layout;
 mod observer;
@@ -54,6 +56,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use anteros_codec::{Codec, Effort};
 pub use error::Error;
+pub use hints::{Hint, Setting};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
     Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options,
@@ -64,6 +67,7 @@ use anteros_core::FileKind;
 
 use data::{Job, Stored, Written};
 use emit::Emitter;
+use hints::Ways;
 use layout::Layout;
 use output::Output;
 use plan::Plan;
@@ -93,7 +97,12 @@ pub fn build(
     output::check(image, options)?;
     let source = Source::open(source)?;
     let (mut tree, warnings) = scan::scan(&source, image, options, observer, cancel)?;
-    let mut plan = Plan::new(&source, &mut tree, options)?;
+    let (ways, hints) = Ways::new(&tree, options);
+    let options = &Options {
+        hints,
+        ..options.clone()
+    };
+    let mut plan = Plan::new(&source, &mut tree, options, ways)?;
     same::find(&source, &tree, &mut plan, options, cancel)?;
     let mut output = Output::create(image, options, emit::superblock_area_bytes(options))?;
     let job = Job {

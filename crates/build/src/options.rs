@@ -9,6 +9,7 @@ use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
 
 use crate::Error;
+use crate::hints::{Hint, Setting};
 
 /// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
 pub const LABEL_BYTES_MAX: usize = 15;
@@ -35,6 +36,8 @@ pub struct Options {
     pub block_bits: u8,
     /// Compressed files, or all as they are.
     pub compression: Option<Compression>,
+    /// Files that are compressed in another way, or not at all. The first hint for a path counts.
+    pub hints: Vec<Hint>,
     /// Tells whether the last part of a regular file may lie behind its inode.
     pub inline_data: bool,
     /// Tells whether the last extent of a compressed file may lie behind its inode, if it takes less than a block.
@@ -103,6 +106,7 @@ impl Default for Options {
         Self {
             block_bits: 12,
             compression: None,
+            hints: Vec::new(),
             inline_data: true,
             inline_tails: false,
             fragments: None,
@@ -289,10 +293,32 @@ impl Options {
         self.pcluster_bytes_max() > self.block_bytes()
     }
 
+    /// The usual way to compress files.
+    pub(crate) fn setting(&self) -> Option<Setting> {
+        self.compression.map(|c| c.setting())
+    }
+
+    /// The usual way to compress files, and those of hints.
+    fn settings(&self) -> impl Iterator<Item = Setting> {
+        let hints = self.hints.iter().filter_map(Hint::setting);
+        self.setting().into_iter().chain(hints)
+    }
+
+    /// The codecs that files may have, each once.
+    pub(crate) fn codecs(&self) -> Vec<Codec> {
+        let mut codecs = Vec::new();
+        for Setting { codec, .. } in self.settings() {
+            if !codecs.contains(&codec) {
+                codecs.push(codec);
+            }
+        }
+        codecs
+    }
+
     /// The longest pcluster that there may be; none without compression.
     pub(crate) fn pcluster_bytes_max(&self) -> u32 {
-        let files = self.compression.map_or(0, |c| c.pcluster_bytes);
-        files.max(self.packed_pcluster_bytes().unwrap_or(0))
+        let files = self.settings().map(|setting| setting.pcluster_bytes);
+        files.chain(self.packed_pcluster_bytes()).max().unwrap_or(0)
     }
 
     /// The longest pcluster of the packed inode, if there may be one.
@@ -310,7 +336,7 @@ impl Options {
     }
 
     fn encoder_bytes(&self) -> u64 {
-        self.compression.map_or(0, |c| c.codec.encoder_bytes())
+        self.codecs().iter().map(Codec::encoder_bytes).sum()
     }
 
     /// Threads that read and compress: no more than have room for their encoders in three quarters of the memory, and at
@@ -334,8 +360,8 @@ impl Options {
     /// Returns whether the superblock is followed by what decoders need to know. Without it, there is LZ4 in single
     /// blocks alone.
     pub(crate) fn compr_cfgs(&self) -> bool {
-        let beyond_lz4 = |c: Compression| c.codec.algorithm() != Algorithm::Lz4;
-        self.big_pclusters() || self.compression.is_some_and(beyond_lz4)
+        let beyond_lz4 = |codec: &Codec| codec.algorithm() != Algorithm::Lz4;
+        self.big_pclusters() || self.codecs().iter().any(beyond_lz4)
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -361,6 +387,12 @@ impl Options {
         self.check_chunks()?;
         if let Some(bytes) = self.packed_pcluster_bytes() {
             check_pcluster(bytes, self.block_bytes())?;
+        }
+        if self.compression.is_none() && !self.hints.is_empty() {
+            return refuse("hints how to compress, but no compression".into());
+        }
+        for setting in self.settings() {
+            setting.check(self.block_bytes())?;
         }
         self.compression
             .map_or(Ok(()), |c| c.check(self.block_bytes()))
@@ -393,7 +425,6 @@ impl Compression {
 
     fn check(&self, block_bytes: u32) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Option(text));
-        check_pcluster(self.pcluster_bytes, block_bytes)?;
         if self.segment_bytes == 0 || self.segment_bytes % block_bytes != 0 {
             let bytes = self.segment_bytes;
             return refuse(format!(
@@ -409,7 +440,23 @@ impl Compression {
         if self.min_gain_percent > 100 {
             return refuse(format!("a gain of {} percent", self.min_gain_percent));
         }
-        self.codec.check().or_else(|e| refuse(e.to_string()))
+        Ok(())
+    }
+
+    /// The codec and its streams.
+    pub(crate) const fn setting(&self) -> Setting {
+        Setting {
+            codec: self.codec,
+            pcluster_bytes: self.pcluster_bytes,
+        }
+    }
+}
+
+impl Setting {
+    fn check(&self, block_bytes: u32) -> Result<(), Error> {
+        check_pcluster(self.pcluster_bytes, block_bytes)?;
+        let checked = self.codec.check();
+        checked.map_err(|e| Error::Option(e.to_string()))
     }
 }
 

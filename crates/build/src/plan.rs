@@ -7,6 +7,7 @@ use anteros_format::SLOT_BYTES;
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::region_bytes;
 
+use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
 use crate::source::Source;
@@ -77,14 +78,20 @@ pub(crate) struct Plan {
     pub epoch: Timestamp,
     pub shared: SharedXattrs,
     pub nodes: Vec<NodePlan>,
-    pub index: IndexKind,
+    index: IndexKind,
+    pub ways: Ways,
     block_bytes: u64,
     inline_data: bool,
     inline_tails: bool,
 }
 
 impl Plan {
-    pub fn new(source: &Source, tree: &mut Tree, options: &Options) -> Result<Self, Error> {
+    pub fn new(
+        source: &Source,
+        tree: &mut Tree,
+        options: &Options,
+        ways: Ways,
+    ) -> Result<Self, Error> {
         for id in tree.ids() {
             if tree.node(id).kind == FileKind::Directory {
                 tree.nodes[id as usize].size = directory::bytes(tree, id, options.block_bytes());
@@ -95,6 +102,7 @@ impl Plan {
             shared: tree.xattrs.share(options.xattr_share_above.unwrap_or(0)),
             nodes: Vec::with_capacity(tree.nodes.len()),
             index: IndexKind::new(options),
+            ways,
             block_bytes: options.block_bytes().into(),
             inline_data: options.inline_data,
             inline_tails: options.inline_tails,
@@ -103,7 +111,7 @@ impl Plan {
             let node = NodePlan {
                 extended: plan.is_extended(source, tree, id, options)?,
                 icount: plan.icount(source, tree, id)?,
-                intent: intent(source, tree, id, options)?,
+                intent: plan.intent(source, tree, id, options)?,
                 behind: Behind::ANY,
             };
             plan.nodes.push(node);
@@ -151,10 +159,13 @@ impl Plan {
     /// there.
     fn is_fragment(&self, tree: &Tree, id: NodeId, options: &Options) -> bool {
         let node = tree.node(id);
-        let (Some(fragments), Some(compression)) = (options.fragments, options.compression) else {
+        let (Some(fragments), Some(setting)) = (options.fragments, self.ways.setting(id)) else {
             return false;
         };
-        let is_small = node.size <= compression.pcluster_bytes.into();
+        if !self.ways.packs(id) {
+            return false;
+        }
+        let is_small = node.size <= setting.pcluster_bytes.into();
         let intent = &self.node(id).intent;
         let is_file = matches!(intent, Intent::Flat | Intent::Compress);
         if node.kind != FileKind::Regular || !is_file || !(is_small || fragments.all) {
@@ -186,9 +197,89 @@ impl Plan {
         self.node(id).behind.min(own)
     }
 
+    /// The index that a file has if it is compressed.
+    pub fn index_of(&self, id: NodeId) -> IndexKind {
+        match self.ways.setting(id) {
+            Some(setting) => self.index.of(setting.codec.algorithm()),
+            None => self.index,
+        }
+    }
+
+    /// The index of the packed inode.
+    pub const fn packed_index(&self) -> IndexKind {
+        self.index
+    }
+
     /// Returns what a compressed inode takes beyond its blocks, if its tail does not lie far behind in the packed inode.
     pub fn index_bytes(&self, id: NodeId, node: &Node) -> u64 {
         self.index.bytes(self.head_bytes(id), node.size)
+    }
+
+    /// Returns how a file is to be stored, as far as that shows before it has been read.
+    fn intent(
+        &self,
+        source: &Source,
+        tree: &Tree,
+        id: NodeId,
+        options: &Options,
+    ) -> Result<Intent, Error> {
+        let node = tree.node(id);
+        if node.size == 0 {
+            return Ok(Intent::Nothing);
+        }
+        if node.kind != FileKind::Regular {
+            return Ok(Intent::Flat);
+        }
+        if node.size <= options.block_bytes().into() {
+            // A block cannot become shorter, only what has no block of its own can.
+            return Ok(match self.ways.setting(id) {
+                Some(_) if options.inline_tails => Intent::Compress,
+                _ => Intent::Flat,
+            });
+        }
+        let chunked = match self.sparse(source, tree, id, options)? {
+            None => options
+                .chunk_bytes
+                .map(|bytes| ChunkedFile::whole(node.size, bytes, options.block_bits)),
+            sparse => sparse,
+        };
+        if let Some(mut chunked) = chunked {
+            chunked.indexes = options.chunk_indexes;
+            return Ok(Intent::Chunks(chunked));
+        }
+        Ok(match self.ways.setting(id) {
+            Some(_) => Intent::Compress,
+            None => Intent::Flat,
+        })
+    }
+
+    /// Returns what becomes of a file with holes; `None` if it is treated like others.
+    fn sparse(
+        &self,
+        source: &Source,
+        tree: &Tree,
+        id: NodeId,
+        options: &Options,
+    ) -> Result<Option<ChunkedFile>, Error> {
+        let node = tree.node(id);
+        let keeps = match options.holes {
+            Holes::Ignore => false,
+            Holes::Keep => node.allocated < node.size,
+            Holes::Auto if self.ways.setting(id).is_some() => hole_percentage_is_high(node),
+            Holes::Auto => node.allocated < node.size,
+        };
+        if !keeps {
+            return Ok(None);
+        }
+        let file = source.open_file(tree, id)?;
+        let ranges = file.data_ranges()?;
+        file.finish()?;
+        Ok(ChunkedFile::sparse(
+            node.size,
+            &ranges,
+            options.chunk_bytes,
+            options.block_bits,
+        ))
     }
 
     fn is_extended(
@@ -240,65 +331,6 @@ fn epoch(tree: &Tree, options: &Options) -> Timestamp {
         .into_iter()
         .max_by_key(|&(time, count)| (count, std::cmp::Reverse(time)));
     by_count.map_or(Timestamp::default(), |(time, _)| time)
-}
-
-fn intent(source: &Source, tree: &Tree, id: NodeId, options: &Options) -> Result<Intent, Error> {
-    let node = tree.node(id);
-    if node.size == 0 {
-        return Ok(Intent::Nothing);
-    }
-    if node.kind != FileKind::Regular {
-        return Ok(Intent::Flat);
-    }
-    if node.size <= options.block_bytes().into() {
-        // A block cannot become shorter, only what has no block of its own can.
-        return Ok(match options.compression {
-            Some(_) if options.inline_tails => Intent::Compress,
-            _ => Intent::Flat,
-        });
-    }
-    let chunked = match sparse(source, tree, id, options)? {
-        None => options
-            .chunk_bytes
-            .map(|bytes| ChunkedFile::whole(node.size, bytes, options.block_bits)),
-        sparse => sparse,
-    };
-    if let Some(mut chunked) = chunked {
-        chunked.indexes = options.chunk_indexes;
-        return Ok(Intent::Chunks(chunked));
-    }
-    Ok(match options.compression {
-        Some(_) => Intent::Compress,
-        None => Intent::Flat,
-    })
-}
-
-/// Returns what becomes of a file with holes; `None` if it is treated like others.
-fn sparse(
-    source: &Source,
-    tree: &Tree,
-    id: NodeId,
-    options: &Options,
-) -> Result<Option<ChunkedFile>, Error> {
-    let node = tree.node(id);
-    let keeps = match options.holes {
-        Holes::Ignore => false,
-        Holes::Keep => node.allocated < node.size,
-        Holes::Auto if options.compression.is_some() => hole_percentage_is_high(node),
-        Holes::Auto => node.allocated < node.size,
-    };
-    if !keeps {
-        return Ok(None);
-    }
-    let file = source.open_file(tree, id)?;
-    let ranges = file.data_ranges()?;
-    file.finish()?;
-    Ok(ChunkedFile::sparse(
-        node.size,
-        &ranges,
-        options.chunk_bytes,
-        options.block_bits,
-    ))
 }
 
 const _: () = assert!(SLOT_BYTES as usize == COMPACT_BYTES);

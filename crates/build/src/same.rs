@@ -51,7 +51,8 @@ pub(crate) fn find(
     let mut firsts = HashMap::new();
     let mut pairs = Vec::new();
     for (id, hash) in candidates.into_iter().zip(hashes) {
-        let key = (tree.node(id).size, hash);
+        let way = plan.ways.setting(id);
+        let key = (tree.node(id).size, hash, way);
         let first = *firsts.entry(key).or_insert(id);
         if first != id {
             pairs.push((first, id));

@@ -45,7 +45,7 @@ impl Compressor {
     /// The end of a file in less than a block and at most `room` bytes, as it is or compressed, whichever is shorter.
     pub fn inline(&mut self, content: &[u8], room: usize) -> Result<Option<Inline>, Stopped> {
         let mut bytes = vec![0; room.min(content.len())];
-        let written = self.encoder.encode_all(content, &mut bytes);
+        let written = self.encoder().encode_all(content, &mut bytes);
         Ok(match written.map_err(Stopped::Failed)? {
             Some(written) => {
                 bytes.truncate(written);
@@ -107,8 +107,8 @@ impl Compressor {
     /// As much of an end as fits into so many bytes, if these hold more than they are, and not all of it.
     fn front(&mut self, end: &[u8], bytes: usize) -> Result<Option<Front>, Stopped> {
         let mut blocks = vec![0; bytes];
-        self.encoder.restart();
-        let encoded = self.encoder.encode_next(end, 0..end.len(), &mut blocks);
+        self.encoder().restart();
+        let encoded = self.encoder().encode_next(end, 0..end.len(), &mut blocks);
         let Some(encoded) = encoded.map_err(Stopped::Failed)? else {
             return Ok(None);
         };
@@ -168,6 +168,7 @@ impl<'a> Tails<'a> {
         }
         let room = self.job.plan.tail_room(id, node) as usize;
         let compressor = self.compressor.get_or_insert_with(|| self.job.compressor());
+        compressor.set(self.job.setting(id));
         let inline = compressor.inline(&self.content, room);
         let inline = inline.map_err(|stopped| self.job.stopped(id, stopped))?;
         let same = inline.filter(|inline| inline.bytes.len() == usize::from(bytes));

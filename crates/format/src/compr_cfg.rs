@@ -28,6 +28,9 @@ pub fn algorithm_of(id: u8) -> Result<Algorithm, Unsupported> {
 pub struct AlgorithmSet(u16);
 
 impl AlgorithmSet {
+    /// All algorithms that there are.
+    pub const ALL: Self = Self((1 << Algorithm::ALL.len()) - 1);
+
     /// One algorithm alone.
     pub const fn of(algorithm: Algorithm) -> Self {
         Self(1 << algorithm as u16)
@@ -61,6 +64,15 @@ impl AlgorithmSet {
         Algorithm::ALL
             .into_iter()
             .filter(move |&a| self.contains(a))
+    }
+}
+
+impl FromIterator<Algorithm> for AlgorithmSet {
+    fn from_iter<I: IntoIterator<Item = Algorithm>>(algorithms: I) -> Self {
+        let bits = algorithms
+            .into_iter()
+            .map(|algorithm| Self::of(algorithm).0);
+        Self(bits.fold(0, |all, bit| all | bit))
     }
 }
 

@@ -19,7 +19,7 @@ const MKFS: &str = "mkfs.erofs";
 const VERSION: &str = concat!(
     "mkfs.erofs (anteros) ",
     env!("CARGO_PKG_VERSION"),
-    "\navailable compressors: lz4, lz4hc\n"
+    "\navailable compressors: lz4, lz4hc, lzma, deflate, libdeflate, zstd\n"
 );
 
 /// Other tools of erofs-utils, and the command to use instead.
@@ -34,13 +34,12 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 32] = [
+const NOT_SUPPORTED: [&str; 31] = [
     "-m",
     "--zD",
     "--MZ",
     "--file-contexts",
     "--mount-point",
-    "--compress-hints",
     "--root-xattr-isize",
     "--blobdev",
     "--dsunit",
@@ -129,11 +128,10 @@ fn refusal(error: &clap::Error) -> Option<Failure> {
         }
         ErrorKind::ValueValidation => {
             let value = text(ContextKind::InvalidValue)?;
-            let name = value.split(['=', ',', ':']).next().unwrap_or(value);
+            let name = value.split(['=', ',']).next().unwrap_or(value);
             let name = name.trim_start_matches('^');
             match argument.split_whitespace().next()? {
                 "--extended" if mkfs::EXTENDED_ONLY_READ.contains(&name) => format!("-E{name}"),
-                "--compress" if value.contains(':') => format!("-z{value}"),
                 _ => return None,
             }
         }

@@ -8,6 +8,7 @@ mod daemon;
 mod defaults;
 mod failures;
 mod foreground;
+mod hints;
 mod images;
 mod killed;
 mod log;

@@ -7,6 +7,7 @@ use anteros_format::SLOT_BYTES;
 
 use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
 use crate::compress::{Compressor, Extent, Stopped};
+use crate::hints::Setting;
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
 use crate::tail::Tail;
@@ -112,6 +113,12 @@ impl Job<'_> {
     /// Returns whether a file lies behind its inode as it is, and nowhere else.
     pub fn is_inline(&self, id: NodeId, stored: &Stored) -> bool {
         matches!(stored, Stored::Flat { inline, .. } if *inline == self.tree.node(id).size)
+    }
+
+    /// Returns how a compressed file is compressed.
+    pub fn setting(&self, id: NodeId) -> Setting {
+        let setting = self.plan.ways.setting(id);
+        setting.expect("only files that are to be compressed are asked for")
     }
 
     /// A compressor, where there is compression.

@@ -6,6 +6,7 @@ use super::{Done, Form, Job, PackedBatch, PackedPiece, Piece, Work};
 use crate::Error;
 use crate::compress::{Compressor, Extent, Stopped};
 use crate::fragments::Key;
+use crate::hints::Setting;
 use crate::outbox::Segment;
 use crate::tail::Tail;
 
@@ -40,10 +41,15 @@ impl<'a> Worker<'a> {
     fn segment(&mut self, content: &[u8]) -> Result<Segment, Error> {
         let job = self.job;
         let packed = job.options.packed_pcluster_bytes();
-        let (Some(compressor), Some(bytes)) = (&mut self.compressor, packed) else {
+        let (Some(compressor), Some(pcluster_bytes), Some(usual)) =
+            (&mut self.compressor, packed, job.options.setting())
+        else {
             unreachable!("only compressed files are packed");
         };
-        compressor.set_pcluster_bytes(bytes);
+        compressor.set(Setting {
+            pcluster_bytes,
+            ..usual
+        });
         let mut segment = Segment::default();
         let Segment { bytes, extents } = &mut segment;
         compressor
@@ -141,15 +147,15 @@ impl<'a> Worker<'a> {
         fragments: &mut Vec<u8>,
     ) -> Result<(Vec<Extent>, Tail), Stopped> {
         let job = self.job;
-        let (Some(compressor), Some(compression)) =
-            (&mut self.compressor, &job.options.compression)
-        else {
+        let Some(compressor) = &mut self.compressor else {
             unreachable!("without compression no part is to be compressed");
         };
-        compressor.set_pcluster_bytes(compression.pcluster_bytes);
-        let leave = match job.options.packed_pcluster_bytes() {
-            Some(_) if piece.is_last => compression.pcluster_bytes as usize,
-            _ => 0,
+        let setting = job.setting(piece.node);
+        compressor.set(setting);
+        let packs = job.options.fragments.is_some() && job.plan.ways.packs(piece.node);
+        let leave = match packs && piece.is_last {
+            true => setting.pcluster_bytes as usize,
+            false => 0,
         };
         let mut extents = Vec::new();
         let end = compressor.segment(input, leave, out, &mut extents, job.cancel)?;

@@ -64,13 +64,32 @@ impl Compressor {
     }
 }
 
+/// The value of `-z`: one compressor, or several, of which hints choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compressors(Vec<Compressor>);
+
+impl Compressors {
+    /// All of them, at least one.
+    pub fn all(&self) -> &[Compressor] {
+        &self.0
+    }
+}
+
+impl FromStr for Compressors {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(':')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
 impl FromStr for Compressor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains(':') {
-            return Err("one algorithm at a time".into());
-        }
         let mut words = text.split(',');
         let name = words.next().unwrap_or(text);
         let (mut level, mut dict_bytes) = (None, None);
@@ -227,6 +246,16 @@ mod tests {
             codec_of("libdeflate,12,dictsize=32768", 4096),
             Codec::Deflate { level: 12 }
         );
+    }
+
+    #[test]
+    fn several_stand_behind_colons() {
+        let several: Compressors = "lz4hc,12:lzma,9,dictsize=1M:none".parse().unwrap();
+        let each = ["lz4hc,12", "lzma,9,dictsize=1M", "none"].map(|text| text.parse().unwrap());
+        assert_eq!(several.all(), each);
+        for bad in ["", ":", "lz4:", ":lz4", "lz4:gzip"] {
+            assert!(bad.parse::<Compressors>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `anteros mkfs`
 
 mod compressor;
+mod hints;
 mod options;
 mod preset;
 
@@ -12,7 +13,7 @@ use anteros_core::parse_size;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use self::compressor::Compressor;
+use self::compressor::Compressors;
 pub use self::options::EXTENDED_ONLY_READ;
 use self::options::{Extended, Uuid};
 use crate::args::{WorkerArgs, swapped};
@@ -53,18 +54,25 @@ pub struct Args {
     /// Compress with lz4; lz4hc, the default, levels 1 to 12, 9 unless told (`lz4hc,12`); lzma, 0 to 9 and 100 to 109 for
     /// the thorough ones, 6; deflate, 1 to 12, 6; zstd, 1 to 22, 3; or none. liblz4 and liblz4hc have the levels of lz4 and
     /// lz4hc, and the bytes that liblz4 writes. `,dictsize=BYTES` is how far lzma (4K to 8M, four clusters) and zstd (1K to 1M,
-    /// eight clusters) look back; who reads the image needs that much memory
+    /// eight clusters) look back; who reads the image needs that much memory. Behind colons there may be further ones, for
+    /// --compress-hints; the first is that of all other files
     #[arg(
         short = 'z',
         long = "compress",
-        value_name = "ALGORITHM[,LEVEL][,dictsize=BYTES]"
+        value_name = "ALGORITHM[,LEVEL][,dictsize=BYTES][:...]"
     )]
-    compressor: Option<Compressor>,
+    compressor: Option<Compressors>,
 
     /// Largest compressed cluster: whole blocks, up to 1M; larger is smaller on disk and slower to
     /// read at random. 64K by default; called as mkfs.erofs one block
     #[arg(short = 'C', long = "cluster", value_name = "BYTES", value_parser = parse_size)]
     cluster: Option<u64>,
+
+    /// Compress some files in another way: each line of FILE has the size of their clusters, 0 for files that stay as they
+    /// are; the place of their codec in -z, from 0 on, which may be left out; and a regular expression that is found in
+    /// their paths. The first line that fits counts. Files of another codec than the first are not packed together
+    #[arg(long, value_name = "FILE")]
+    compress_hints: Option<PathBuf>,
 
     /// Block size; Linux mounts what does not exceed its page size
     #[arg(short = 'b', long = "block-size", value_name = "BYTES", value_parser = options::block_bits)]

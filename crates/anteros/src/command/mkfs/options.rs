@@ -4,12 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use anteros_build::{
-    Compression, Exclude, Fragments, InodeForm, Options, PCLUSTER_BLOCKS_MAX, UuidChoice,
+    Compression, Exclude, Fragments, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, UuidChoice,
 };
 use clap::ValueEnum;
 
 use super::Args;
-use super::compressor::Compressor;
+use super::compressor::{Compressor, Compressors};
+use super::hints::Choice;
 use super::preset::{self, Preset};
 use crate::failure::{Failure, Kind};
 
@@ -148,6 +149,7 @@ impl Args {
         let mut options = Options {
             block_bits,
             compression: self.compression(block_bits)?,
+            hints: self.hints(block_bits)?,
             holes: match self.holes {
                 // Chunks with holes need Linux 5.15, which whoever asks for the old indexes does not have.
                 None if self.is_legacy() => anteros_build::Holes::Ignore,
@@ -219,8 +221,8 @@ impl Args {
 
     /// Returns what compresses, and whether that was asked for.
     fn compressor(&self) -> (Compressor, bool) {
-        match (self.compressor, self.preset()) {
-            (Some(compressor), _) => (compressor, true),
+        match (&self.compressor, self.preset()) {
+            (Some(compressors), _) => (compressors.all()[0], true),
             (None, Some(preset)) => (preset.compressor, true),
             (None, None) if self.is_peer => (Compressor::None, false),
             // Chunks are uncompressed.
@@ -255,6 +257,25 @@ impl Args {
             legacy_index: self.is_legacy(),
             ..Compression::new(codec)
         }))
+    }
+
+    fn hints(&self, block_bits: u8) -> Result<Vec<Hint>, Failure> {
+        let Some(path) = &self.compress_hints else {
+            return Ok(Vec::new());
+        };
+        let usual = [self.compressor().0];
+        if usual == [Compressor::None] {
+            let message = "--compress-hints has no meaning without compression";
+            return Err(Failure::new(Kind::Usage, message).hint("tell a codec by -z"));
+        }
+        let choice = Choice {
+            compressors: self
+                .compressor
+                .as_ref()
+                .map_or(&usual[..], Compressors::all),
+            block_bytes: 1 << block_bits,
+        };
+        choice.read(path)
     }
 
     fn uuid_choice(&self) -> Result<UuidChoice, Failure> {
