@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::deflate::DeflateEncoder;
 use crate::encoder::HC_LEVELS;
+use crate::gauge::Gauge;
 use crate::lzma::LzmaEncoder;
 use crate::secant::{Secant, Whole};
 use crate::zstd::FrameEncoder;
@@ -150,7 +151,11 @@ fn within(
 /// A fixed-output compressor of any codec with reusable working memory, for one thread.
 ///
 /// Its streams depend on the data since the last restart alone, and on nothing else that it has done.
-pub struct Encoder(Kind);
+pub struct Encoder {
+    kind: Kind,
+    /// Looks at the input first, where the compressor is slow.
+    gauge: Option<Gauge>,
+}
 
 enum Kind {
     Lz4(Box<Lz4Encoder>),
@@ -180,7 +185,7 @@ impl Encoder {
     /// [`UnknownSetting`] as [`Codec::check`] finds it.
     pub fn new(codec: &Codec) -> Result<Self, UnknownSetting> {
         codec.check()?;
-        Ok(Self(match *codec {
+        let kind = match *codec {
             Codec::Lz4(effort) => {
                 let encoder = Lz4Encoder::new(effort).expect("the level has been checked");
                 Kind::Lz4(encoder.into())
@@ -200,12 +205,31 @@ impl Encoder {
                     FrameEncoder::new(if quick { QUICK } else { level }, window_log)
                 }))
             }
-        }))
+        };
+        let is_slow = match codec {
+            Codec::Lz4(_) => false, // it has a glance of its own
+            Codec::Zstd { level, .. } => *level >= SLOW_ZSTD,
+            Codec::Lzma { .. } | Codec::Deflate { .. } => true,
+        };
+        Ok(Self {
+            kind,
+            gauge: is_slow.then(Gauge::default),
+        })
+    }
+
+    /// Compresses every input from here on, hopeless or not.
+    ///
+    /// This is the plain path that the glance is measured against.
+    pub fn without_glance(self) -> Self {
+        Self {
+            gauge: None,
+            ..self
+        }
     }
 
     /// Begins with other data: nothing is remembered of what came before.
     pub fn restart(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Lz4(encoder) => encoder.restart(),
             Kind::Lzma(_) => {}
             Kind::Deflate(searching) => searching.secant.restart(),
@@ -228,7 +252,12 @@ impl Encoder {
         input: Range<usize>,
         out: &mut [u8],
     ) -> Result<Option<Encoded>, EncodeError> {
-        let encoded = match &mut self.0 {
+        if let Some(gauge) = &mut self.gauge {
+            if !gauge.may_gain(&data[input.clone()], out.len()) {
+                return Ok(None);
+            }
+        }
+        let encoded = match &mut self.kind {
             Kind::Lz4(encoder) => return Ok(encoder.encode_next(data, input, out)),
             Kind::Lzma(encoder) => encoder.encode(&data[input], out)?,
             Kind::Deflate(searching) => searching.encode(&data[input], out)?,
@@ -249,7 +278,7 @@ impl Encoder {
         out: &mut [u8],
     ) -> Result<Option<usize>, EncodeError> {
         self.restart();
-        if let Kind::Lz4(encoder) = &mut self.0 {
+        if let Kind::Lz4(encoder) = &mut self.kind {
             let encoded = encoder.encode(input, out);
             return Ok(encoded
                 .filter(|encoded| encoded.consumed == input.len())
@@ -257,7 +286,7 @@ impl Encoder {
         }
         // Compressors need some room to spare, and stop early where it is short.
         let mut scratch = vec![0; input.len() + SPARE_BYTES];
-        let written = match &mut self.0 {
+        let written = match &mut self.kind {
             Kind::Lz4(_) => None,
             Kind::Lzma(encoder) => {
                 let encoded = encoder.encode(input, &mut scratch)?;

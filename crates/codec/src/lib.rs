@@ -32,6 +32,7 @@ mod decoder;
 mod deflate;
 mod encoder;
 mod error;
+mod gauge;
 mod greedy;
 mod in_place;
 mod lz4;
