@@ -205,3 +205,31 @@ fn a_glance_at_the_input_keeps_what_can_be_won() {
         }
     }
 }
+
+#[test]
+fn the_smallest_budgets_hold_what_fits_or_nothing() {
+    let data = mixed();
+    for codec in codecs() {
+        let mut encoder = encoder(&codec);
+        for budget in (0..40).chain([100, 500]) {
+            for at in [0, 19_000, 50_000] {
+                encoder.restart();
+                let mut out = vec![0xAA; budget];
+                let encoded = encoder
+                    .encode_next(&data, at..data.len(), &mut out)
+                    .unwrap();
+                let Some(encoded) = encoded else {
+                    continue;
+                };
+                assert!(encoded.written <= budget && encoded.written < encoded.consumed);
+                let mut decoded = vec![0; encoded.consumed];
+                let stream = &out[..encoded.written];
+                let length = Length::Exact;
+                Decoder::new()
+                    .decode(codec.algorithm(), &params(), stream, &mut decoded, length)
+                    .unwrap_or_else(|e| panic!("{codec:?}, {budget} bytes: {e}"));
+                assert!(decoded == data[at..][..encoded.consumed]);
+            }
+        }
+    }
+}
