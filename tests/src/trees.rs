@@ -103,11 +103,12 @@ impl Tree {
         }
     }
 
-    /// One of everything, in less than 3 MB: what every judge sees. Without root, no foreign owners, no device nodes
+    /// One of everything, in some 3 MB: what every judge sees. Without root, no foreign owners, no device nodes
     /// and no attributes but the user's.
     pub fn everything() -> Self {
         let tree = Self::new();
         tree.add_data();
+        tree.add_equal_parts(40_000);
         tree.add_links();
         tree.add_names();
         tree.add_xattrs();
@@ -198,6 +199,35 @@ impl Tree {
         self.write("copies/many", &words(5, 20_000).repeat(10));
         fs::hard_link(self.at("copies/small-0"), self.at("copies/linked")).unwrap();
         self.sparse("copies/sparse", 900_000, &[(300_000, 20_000)]);
+    }
+
+    /// Adds files with equal parts of some `len` bytes at all kinds of places, but no equal files: with something inserted
+    /// or left out, with headers as in an archive, as noise, behind each other, and twice in one file.
+    pub fn add_equal_parts(&self, len: usize) {
+        let (text, other, hiss) = (words(21, len), mixed(22, len), noise(23, len));
+        let (cut, odd) = (len / 3, len / 2 + 5);
+        let front = words(24, len / 2 + 777);
+        let header = [&b"member"[..], &[0; 506]].concat();
+        let parts: [(&str, &[&[u8]]); 9] = [
+            ("text", &[&text]),
+            (
+                "text-with-insertion",
+                &[&text[..cut], b"and what is new", &text[cut..]],
+            ),
+            ("text-with-gap", &[&text[..cut], &text[odd..]]),
+            ("tar", &[&header, &text, &header, &other, &header, &hiss]),
+            (
+                "tar-of-others",
+                &[&header, &other, &front, &header, &text[odd..], &header],
+            ),
+            ("hiss-at-a-block", &[&words(25, 65_536), &hiss]),
+            ("hiss-aside", &[&hiss[..cut], &hiss[cut + 3..]]),
+            ("twice", &[&front, &other[..cut], &front, b"!", &front]),
+            ("front", &[&text[..odd], &hiss[..odd]]),
+        ];
+        for (name, parts) in parts {
+            self.write(format!("parts/{name}"), &parts.concat());
+        }
     }
 
     fn add_links(&self) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anteros_build::{
     Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Setting,
-    UuidChoice,
+    Summary, UuidChoice,
 };
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
@@ -67,7 +67,7 @@ const ATOMS: &[Atom] = &[
     ("fragments", "all fragments", |o| {
         fragments(o, true, Some(128 << 10))
     }),
-    ("same", "same files once", |o| o.dedupe = true),
+    ("equal", "equal parts once", |o| o.dedupe = true),
     ("hints", "hints", hints),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
@@ -260,6 +260,7 @@ fn chunks_with_indexes() {
 fn every_way_to_pack_with_every_other() {
     let tree = sizes();
     tree.add_copies();
+    tree.add_equal_parts(300_000);
     let lzma = Codec::Lzma {
         level: 1,
         extreme: false,
@@ -291,13 +292,72 @@ fn every_way_to_pack_with_every_other() {
     judge_all("every way to pack", tree.path(), &all);
 }
 
-fn judge_all(what: &str, tree: &Path, all: &[(String, Options)]) {
+/// Equal parts in trees that are made of little else, with blocks, clusters, codecs and segments of all kinds.
+#[test]
+fn equal_parts_wherever_they_lie() {
+    let tree = Tree::new();
+    tree.add_equal_parts(500_000);
+    tree.add_copies();
+    let zstd = Codec::Zstd {
+        level: 3,
+        window_log: 17,
+    };
+    let lzma = Codec::Lzma {
+        level: 1,
+        extreme: false,
+        dict_bytes: 32 << 10,
+    };
+    let mut all = Vec::new();
+    for codec in [
+        Effort::Fast.into(),
+        Effort::High(9).into(),
+        zstd,
+        lzma,
+        Codec::Deflate { level: 1 },
+    ] {
+        for (block_bits, pcluster_bytes) in [
+            (9, 1),
+            (10, 8 << 10),
+            (12, 1),
+            (12, 16 << 10),
+            (12, 64 << 10),
+            (12, 1 << 20),
+        ] {
+            for cut in [false, true] {
+                let mut form = options(&[]);
+                form.dedupe = true;
+                form.block_bits = block_bits;
+                pcluster(&mut form, pcluster_bytes);
+                compression(&mut form).codec = codec;
+                compression(&mut form).legacy_index = cut && block_bits == 10;
+                compression(&mut form).segment_bytes = if cut { 128 << 10 } else { 4 << 20 };
+                form.inline_tails = cut;
+                if cut == (block_bits == 12) {
+                    fragments(&mut form, false, None);
+                }
+                all.push((format!("{form:?}"), form));
+            }
+        }
+    }
+    let summaries = judge_all("equal parts", tree.path(), &all);
+    for ((name, form), summary) in all.iter().zip(summaries) {
+        // Files of one cluster are packed.
+        let least = if form.fragments.is_some() {
+            0
+        } else {
+            1_000_000
+        };
+        assert!(summary.shared_bytes >= least, "{name}: {summary:?}");
+    }
+}
+
+fn judge_all(what: &str, tree: &Path, all: &[(String, Options)]) -> Vec<Summary> {
     let judges = Judges::find();
     let source = Source::new(tree);
     let start = Instant::now();
     let results = in_parallel(all, |(_, options)| judges.judge(&source, options));
-    let wrong = all.iter().zip(results).filter_map(|((name, _), result)| {
-        let error = result.err()?;
+    let wrong = all.iter().zip(&results).filter_map(|((name, _), result)| {
+        let error = result.as_ref().err()?;
         Some(format!("{name}: {error}"))
     });
     let wrong: Vec<_> = wrong.collect();
@@ -308,4 +368,5 @@ fn judge_all(what: &str, tree: &Path, all: &[(String, Options)]) {
     ));
     let (count, text) = (wrong.len(), wrong.join("\n"));
     assert!(wrong.is_empty(), "{count} wrong:\n{text}");
+    results.into_iter().flatten().collect()
 }

@@ -51,6 +51,7 @@ const LZMA: Codec = Codec::Lzma {
 fn tree() -> Tree {
     let tree = Tree::new();
     tree.add_copies();
+    tree.add_equal_parts(300_000);
     for n in 0..200 {
         tree.write(format!("many/{}/{n}", n % 7), &words(n, n as usize * 37));
     }

@@ -12,6 +12,9 @@ use anteros_format::EXTENT_BYTES_MAX;
 use crate::hints::Setting;
 use crate::options::Compression;
 
+/// Streams that are tried to leave whole blocks.
+const LENGTHEN_TRIES: usize = 3;
+
 /// A run of a file and the blocks it is stored in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -21,6 +24,20 @@ pub(crate) struct Extent {
     pub blocks: u16,
     /// Tells whether it is stored as it is.
     pub plain: bool,
+    /// Tells whether its blocks belong to an earlier part of the tree.
+    pub share: Share,
+}
+
+/// Tells how much of an earlier pcluster an extent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Share {
+    /// The pcluster is its own.
+    #[default]
+    None,
+    /// All of it.
+    Whole,
+    /// The front of what it decodes to.
+    Front,
 }
 
 /// The compressor of one thread.
@@ -106,6 +123,60 @@ impl Compressor {
         Ok(start)
     }
 
+    /// Has the last extent of a segment take a block of the file or more: so no other begins in the same logical cluster,
+    /// wherever the next one begins. For that the last stream leaves whole blocks, which are stored as they are. Tells
+    /// whether that can be.
+    pub fn lengthen_last(
+        &mut self,
+        segment: &[u8],
+        out: &mut Vec<u8>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<bool, Stopped> {
+        let block_bytes = self.block_bytes;
+        if extents
+            .last()
+            .is_none_or(|last| last.len as usize >= block_bytes)
+        {
+            return Ok(true);
+        }
+        let Some(index) = extents.iter().rposition(|extent| !extent.plain) else {
+            return Ok(false);
+        };
+        let bytes = |extents: &[Extent]| extents.iter().map(|e| e.len as usize).sum::<usize>();
+        let rest = &segment[bytes(&extents[..index])..];
+        let leaving_blocks = |len: usize| {
+            let left = (rest.len() - len).next_multiple_of(block_bytes);
+            rest.len().saturating_sub(left)
+        };
+        let mut len = leaving_blocks(extents[index].len as usize);
+        let mut stream = vec![0; self.pcluster_bytes];
+        for _ in 0..LENGTHEN_TRIES {
+            self.encoder().restart();
+            let encoded = self.encoder().encode_next(rest, 0..len, &mut stream);
+            let encoded = encoded.map_err(Stopped::Failed)?;
+            let Some(encoded) = encoded.filter(|e| self.stored_bytes(e) < e.consumed) else {
+                return Ok(false);
+            };
+            if encoded.consumed < len {
+                len = leaving_blocks(encoded.consumed);
+                continue;
+            }
+            let stored = self.stored_bytes(&encoded);
+            let blocks: usize = extents[index..].iter().map(|e| usize::from(e.blocks)).sum();
+            out.truncate(out.len() - blocks * block_bytes);
+            stream.truncate(stored);
+            right_align(&mut stream, encoded.written);
+            out.extend_from_slice(&stream);
+            extents.truncate(index);
+            extents.push(self.extent(&encoded));
+            while len < rest.len() {
+                len += self.plain(&rest[len..], out, extents);
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     /// Appends one stream of what is in the segment from `at` on, if anything is gained by it.
     fn stream(
         &mut self,
@@ -133,11 +204,16 @@ impl Compressor {
         let stored = self.stored_bytes(&encoded);
         out.truncate(start + stored);
         right_align(&mut out[start..], encoded.written);
-        Ok(Some(Extent {
-            len: encoded.consumed as u32,               // at most 12 MiB
-            blocks: (stored / self.block_bytes) as u16, // at most 256
+        Ok(Some(self.extent(&encoded)))
+    }
+
+    fn extent(&self, encoded: &Encoded) -> Extent {
+        Extent {
+            len: encoded.consumed as u32, // at most 12 MiB
+            blocks: (self.stored_bytes(encoded) / self.block_bytes) as u16, // at most 256
             plain: false,
-        }))
+            share: Share::None,
+        }
     }
 
     fn stored_bytes(&self, encoded: &Encoded) -> usize {
@@ -152,6 +228,7 @@ impl Compressor {
                 len: block.len() as u32,
                 blocks: 1,
                 plain: true,
+                share: Share::None,
             });
         }
         out.extend_from_slice(run);
@@ -259,6 +336,67 @@ mod tests {
                 assert!(compressed().all(|e| stored(e) < e.len && stored(e) <= pcluster_bytes));
                 assert!(!last.plain || last.len <= block_bytes);
             }
+        }
+    }
+
+    #[test]
+    fn whatever_the_length_the_last_extent_can_take_a_block() {
+        let data = mixture(1 << 20);
+        let cancel = AtomicBool::new(false);
+        let zstd = Codec::Zstd {
+            level: 1,
+            window_log: 16,
+        };
+        for codec in [
+            Codec::Lz4(Effort::Optimal(16)),
+            zstd,
+            Codec::Deflate { level: 1 },
+        ] {
+            for (block_bytes, pcluster_bytes) in [(512, 512), (4096, 4096), (4096, 65536)] {
+                let mut options = Compression::new(codec);
+                options.pcluster_bytes = pcluster_bytes;
+                let mut compressor = Compressor::new(&options, block_bytes);
+                let mut lengthened = 0;
+                for len in (0..40).map(|n| 100_003 + n * 20_011) {
+                    let (mut out, mut extents) = (Vec::new(), Vec::new());
+                    let segment = &data[..len];
+                    compressor
+                        .segment(segment, 0, &mut out, &mut extents, &cancel)
+                        .unwrap();
+                    let is_short = extents.last().unwrap().len < block_bytes;
+                    let can = compressor
+                        .lengthen_last(segment, &mut out, &mut extents)
+                        .unwrap();
+                    lengthened += usize::from(is_short && can);
+                    let decoded = decode(codec, &extents, &out, block_bytes as usize);
+                    assert!(decoded == segment, "{codec:?}, {len} bytes");
+                    assert!(!can || extents.iter().all(|e| e.len >= block_bytes));
+                }
+                assert!(lengthened > 0, "{codec:?}, {block_bytes}, {pcluster_bytes}");
+            }
+        }
+        // Without a stream there is nothing to take from.
+        let mut state = 1u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let noise: Vec<u8> = (0..5000).map(|_| next()).collect();
+        let mut compressor = Compressor::new(&Compression::new(Effort::Fast), 4096);
+        for (len, can) in [(5000, false), (4096, true)] {
+            let (mut out, mut extents) = (Vec::new(), Vec::new());
+            let segment = &noise[..len];
+            compressor
+                .segment(segment, 0, &mut out, &mut extents, &cancel)
+                .unwrap();
+            assert_eq!(
+                compressor
+                    .lengthen_last(segment, &mut out, &mut extents)
+                    .unwrap(),
+                can
+            );
         }
     }
 

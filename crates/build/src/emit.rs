@@ -191,17 +191,10 @@ impl Emitter<'_> {
             .encode(&tree.xattrs, &node.xattrs, options.xattr_filter, out);
         match (&self.stored[id as usize], &plan.node(id).intent) {
             (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),
-            (
-                Stored::Compressed {
-                    first_block,
-                    extents,
-                    tail,
-                },
-                _,
-            ) => {
+            (Stored::Compressed { body, tail }, _) => {
                 let index = plan.index_of(id).with(*tail);
-                index.encode(&[(*first_block, extents)], *tail, node.size, out);
-                match (tail, extents.last()) {
+                index.encode(&body.runs(), *tail, node.size, out);
+                match (tail, body.extents().last()) {
                     (Tail::Inline(bytes), Some(last)) => tails.append(id, last, *bytes, out),
                     _ => Ok(()),
                 }
@@ -295,9 +288,8 @@ impl Emitter<'_> {
                 inline: 0,
             } => (DataLayout::FlatPlain, *first_block),
             Stored::Flat { first_block, .. } => (DataLayout::FlatInline, *first_block),
-            Stored::Compressed { extents, tail, .. } => {
-                let blocks = extents.iter().map(|e| u32::from(e.blocks)).sum();
-                (plan.index_of(id).with(*tail).layout(), blocks)
+            Stored::Compressed { body, tail } => {
+                (plan.index_of(id).with(*tail).layout(), body.own_blocks())
             }
             Stored::Packed { .. } => (DataLayout::CompressedFull, 0),
             Stored::Chunked { .. } => {
@@ -386,7 +378,9 @@ impl Emitter<'_> {
                 }
             )
         };
-        incompat.set(Incompat::FRAGMENTS, self.packed.is_some());
+        let is_sharing = |stored: &Stored| matches!(stored, Stored::Compressed { body, .. } if body.shared_bytes() > 0);
+        let is_sharing = self.stored.iter().any(is_sharing);
+        incompat.set(Incompat::FRAGMENTS, self.packed.is_some() || is_sharing);
         incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
         incompat
     }

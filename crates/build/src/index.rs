@@ -10,7 +10,7 @@ use anteros_format::zmap::{
 use zerocopy::IntoBytes;
 
 use crate::Options;
-use crate::compress::Extent;
+use crate::compress::{Extent, Share};
 use crate::tail::Tail;
 
 /// Largest logical cluster, as a shift, whose entries fit into packs of 4 bytes an entry.
@@ -50,14 +50,19 @@ impl IndexKind {
         Self { algorithm, ..self }
     }
 
+    /// Entries in full, which alone can name blocks of another file.
+    pub const fn full(self) -> Self {
+        Self {
+            compact: false,
+            ..self
+        }
+    }
+
     /// The index of a file with this tail: where that lies far behind in the packed inode, only full entries have room to
     /// say so.
     pub const fn with(self, tail: Tail) -> Self {
         match tail {
-            Tail::Fragment(offset) if offset > u32::MAX as u64 => Self {
-                compact: false,
-                ..self
-            },
+            Tail::Fragment(offset) if offset > u32::MAX as u64 => self.full(),
             _ => self,
         }
     }
@@ -153,7 +158,8 @@ impl IndexKind {
             }
             let end = start + u64::from(extent.len);
             debug_assert_eq!(entries.len() as u64, start >> self.block_bits);
-            entries.push(self.head(start, block, extent.plain));
+            let partial = extent.share == Share::Front;
+            entries.push(self.head(start, block, extent.plain, partial));
             // Readers of packed entries add up blocks, also those of a tail that has none.
             let blocks = extent.blocks.max(1);
             self.push_nonheads(&mut entries, end, blocks);
@@ -163,13 +169,13 @@ impl IndexKind {
         if entries.len() < total {
             // An empty extent at the end of the file, where it ends inside an lcluster.
             let block = if self.compact { block } else { 0 };
-            entries.push(self.head(size, block, true));
+            entries.push(self.head(size, block, true, false));
         }
         assert_eq!(entries.len(), total, "each lcluster has one entry");
         entries
     }
 
-    fn head(self, at: u64, block: u32, plain: bool) -> Lcluster {
+    fn head(self, at: u64, block: u32, plain: bool, partial: bool) -> Lcluster {
         Lcluster::Head {
             kind: if plain {
                 HeadKind::Plain
@@ -178,7 +184,7 @@ impl IndexKind {
             },
             clusterofs: (at & ((1 << self.block_bits) - 1)) as u32,
             block,
-            partial: false,
+            partial,
         }
     }
 
@@ -211,7 +217,13 @@ mod tests {
     }
 
     fn extent(len: u32, blocks: u16, plain: bool) -> Extent {
-        Extent { len, blocks, plain }
+        let share = Share::None;
+        Extent {
+            len,
+            blocks,
+            plain,
+            share,
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
-//! | `same` | files with the same content, of which only the first is stored |
+//! | `look`, `same` | files with the same content, of which only the first is stored |
+//! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
 //! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
@@ -28,6 +29,7 @@
 //! - An image under its final name is complete. A file that changes while it is read is an error.
 //! - Feature bits are set only for what the image uses.
 
+mod body;
 mod compress;
 mod data;
 mod directory;
@@ -37,11 +39,13 @@ mod fragments;
 mod hints;
 mod index;
 mod layout;
+mod look;
 mod observer;
 mod options;
 mod ordered;
 mod outbox;
 mod output;
+mod parts;
 mod plan;
 mod same;
 mod scan;
@@ -69,6 +73,7 @@ use data::{Job, Stored, Written};
 use emit::Emitter;
 use hints::Ways;
 use layout::Layout;
+use look::Look;
 use output::Output;
 use plan::Plan;
 use source::Source;
@@ -103,7 +108,15 @@ pub fn build(
         ..options.clone()
     };
     let mut plan = Plan::new(&source, &mut tree, options, ways)?;
-    same::find(&source, &tree, &mut plan, options, cancel)?;
+    let look = Look {
+        source: &source,
+        tree: &tree,
+        options,
+        cancel,
+    };
+    same::find(&look, &mut plan)?;
+    parts::find(&look, &mut plan)?;
+    plan.agree(&tree);
     let mut output = Output::create(image, options, emit::superblock_area_bytes(options))?;
     let job = Job {
         source: &source,
@@ -153,7 +166,10 @@ fn count(tree: &Tree, stored: &[Stored]) -> Summary {
                 summary.files += 1;
                 summary.input_bytes += node.size;
                 match stored {
-                    Stored::Compressed { .. } => summary.compressed_files += 1,
+                    Stored::Compressed { body, .. } => {
+                        summary.compressed_files += 1;
+                        summary.shared_bytes += body.shared_bytes();
+                    }
                     Stored::Packed { .. } => summary.packed_files += 1,
                     Stored::Chunked { .. } => summary.chunked_files += 1,
                     Stored::Flat { inline: 1.., .. } => summary.inline_files += 1,

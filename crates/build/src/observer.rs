@@ -55,6 +55,8 @@ pub struct Summary {
     pub flat_files: u64,
     /// Bytes of all regular files.
     pub input_bytes: u64,
+    /// Bytes of those that lie in extents of other parts of files that are equal, whole equal files left out.
+    pub shared_bytes: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
     /// Bytes of the blocks with inodes, directories, attributes and inline data.

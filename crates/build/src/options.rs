@@ -44,7 +44,8 @@ pub struct Options {
     pub inline_tails: bool,
     /// Packs small files and the ends of larger ones into one inode, if files are compressed.
     pub fragments: Option<Fragments>,
-    /// Stores files with the same content once. With fragments that is done in any case.
+    /// Stores files with the same content once, and equal parts of compressed files. With fragments the first is done in any
+    /// case.
     pub dedupe: bool,
     /// Holds what becomes of holes.
     pub holes: Holes,
@@ -89,7 +90,8 @@ pub struct Options {
     /// Bytes of file content in flight between reading and writing, and of the encoders of all
     /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is
     /// one of the packed inode. Knowledge of each file (some hundred bytes, and 8 for each compressed
-    /// extent) comes on top.
+    /// extent) comes on top; that of chunks, while equal parts are looked for, is gone before content is written, and is
+    /// no more than some 60 MB.
     pub memory_bytes: u64,
     /// Tells whether the superblock has a checksum.
     pub checksum: bool,

@@ -10,6 +10,7 @@ use anteros_format::xattr::region_bytes;
 use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
+use crate::parts::Cuts;
 use crate::source::Source;
 use crate::sparse::{ChunkedFile, hole_percentage_is_high};
 use crate::tree::{Node, NodeId, Tree};
@@ -78,6 +79,8 @@ pub(crate) struct Plan {
     pub epoch: Timestamp,
     pub shared: SharedXattrs,
     pub nodes: Vec<NodePlan>,
+    /// The files that have parts in common with others or in themselves.
+    pub cuts: HashMap<NodeId, Cuts>,
     index: IndexKind,
     pub ways: Ways,
     block_bytes: u64,
@@ -101,6 +104,7 @@ impl Plan {
             epoch: epoch(tree, options),
             shared: tree.xattrs.share(options.xattr_share_above.unwrap_or(0)),
             nodes: Vec::with_capacity(tree.nodes.len()),
+            cuts: HashMap::new(),
             index: IndexKind::new(options),
             ways,
             block_bytes: options.block_bytes().into(),
@@ -197,22 +201,46 @@ impl Plan {
         self.node(id).behind.min(own)
     }
 
-    /// The index that a file has if it is compressed.
-    pub fn index_of(&self, id: NodeId) -> IndexKind {
-        match self.ways.setting(id) {
-            Some(setting) => self.index.of(setting.codec.algorithm()),
-            None => self.index,
-        }
-    }
-
     /// The index of the packed inode.
     pub const fn packed_index(&self) -> IndexKind {
         self.index
     }
 
+    /// The index of a compressed inode, if its tail does not lie far behind in the packed inode.
+    pub fn index_of(&self, id: NodeId) -> IndexKind {
+        let first = match self.node(id).intent {
+            Intent::Same(first) => first,
+            _ => id,
+        };
+        let index = match self.ways.setting(id) {
+            Some(setting) => self.index.of(setting.codec.algorithm()),
+            None => self.index,
+        };
+        match self.cuts.get(&first).is_some_and(Cuts::is_sharing) {
+            true => index.full(),
+            false => index,
+        }
+    }
+
+    /// Sees to it that what the first one of files that are the same has behind its inode the others have room for, too.
+    pub fn agree(&mut self, tree: &Tree) {
+        let first = |id: NodeId| match self.node(id).intent {
+            Intent::Same(first) => Some((first, id)),
+            _ => None,
+        };
+        let pairs: Vec<_> = tree.ids().filter_map(first).collect();
+        for &(first, id) in &pairs {
+            let [one, other] = [first, id].map(|id| self.behind(id, tree.node(id)));
+            self.nodes[first as usize].behind = one.min(other);
+        }
+        for (first, id) in pairs {
+            self.nodes[id as usize].behind = self.nodes[first as usize].behind;
+        }
+    }
+
     /// Returns what a compressed inode takes beyond its blocks, if its tail does not lie far behind in the packed inode.
     pub fn index_bytes(&self, id: NodeId, node: &Node) -> u64 {
-        self.index.bytes(self.head_bytes(id), node.size)
+        self.index_of(id).bytes(self.head_bytes(id), node.size)
     }
 
     /// Returns how a file is to be stored, as far as that shows before it has been read.

@@ -4,48 +4,24 @@
 //! by a hash, and what has the same hash is compared. Both is done by all workers, before any content is stored.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::FileKind;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::ordered::with_workers;
+use crate::look::Look;
 use crate::plan::{Intent, Plan};
-use crate::source::Source;
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: u64 = 256 << 10;
 
-/// Jobs that may wait for each worker.
-const AHEAD: u64 = 64;
-
-/// Means to look at files.
-struct Look<'a> {
-    source: &'a Source,
-    tree: &'a Tree,
-    options: &'a Options,
-    cancel: &'a AtomicBool,
-}
-
 /// Finds the files that are the same as an earlier one, and has the plan say so.
-pub(crate) fn find(
-    source: &Source,
-    tree: &Tree,
-    plan: &mut Plan,
-    options: &Options,
-    cancel: &AtomicBool,
-) -> Result<(), Error> {
+pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
+    let Look { tree, options, .. } = *look;
     if !(options.dedupe || options.fragments.is_some()) {
         return Ok(());
     }
-    let look = Look {
-        source,
-        tree,
-        options,
-        cancel,
-    };
     let candidates = candidates(tree, plan, options);
     let hashes = look.all(&candidates, |look, id| look.hash(*id))?;
     let mut firsts = HashMap::new();
@@ -60,14 +36,7 @@ pub(crate) fn find(
     }
     let same = look.all(&pairs, |look, (first, id)| look.are_same(*first, *id))?;
     let pairs = pairs.into_iter().zip(same).filter(|(_, same)| *same);
-    let pairs: Vec<_> = pairs.map(|(pair, _)| pair).collect();
-    // What the first one has behind its inode the others have, too.
-    for &(first, id) in &pairs {
-        let [one, other] = [first, id].map(|id| plan.behind(id, tree.node(id)));
-        plan.nodes[first as usize].behind = one.min(other);
-    }
-    for (first, id) in pairs {
-        plan.nodes[id as usize].behind = plan.nodes[first as usize].behind;
+    for ((first, id), _) in pairs {
         plan.nodes[id as usize].intent = Intent::Same(first);
     }
     Ok(())
@@ -94,29 +63,6 @@ fn candidates(tree: &Tree, plan: &Plan, options: &Options) -> Vec<NodeId> {
 }
 
 impl Look<'_> {
-    /// Does something with all items, by all workers; the results are in order.
-    fn all<T: Clone + Send, R: Send>(
-        &self,
-        items: &[T],
-        work: impl Fn(&Self, &T) -> Result<R, Error> + Sync,
-    ) -> Result<Vec<R>, Error> {
-        let new_worker = || |item: T| work(self, &item);
-        let budget = AHEAD * self.options.workers as u64;
-        with_workers(self.options.workers, budget, new_worker, |pool| {
-            let mut results = Vec::with_capacity(items.len());
-            for item in items {
-                while !pool.has_room(1) {
-                    results.extend(pool.take().transpose()?);
-                }
-                pool.submit(item.clone(), 1);
-            }
-            while let Some(result) = pool.take() {
-                results.push(result?);
-            }
-            Ok(results)
-        })
-    }
-
     fn hash(&self, id: NodeId) -> Result<u128, Error> {
         let mut hash = Xxh3::new();
         let mut buffer = Vec::new();
@@ -159,12 +105,5 @@ impl Look<'_> {
         let size = self.tree.node(id).size;
         let starts = (0..size).step_by(BUFFER_BYTES as usize);
         starts.map(move |start| (start, BUFFER_BYTES.min(size - start) as usize))
-    }
-
-    fn check_cancelled(&self) -> Result<(), Error> {
-        match self.cancel.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
-        }
     }
 }

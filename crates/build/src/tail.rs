@@ -7,7 +7,7 @@
 use anteros_codec::right_align;
 
 use crate::Error;
-use crate::compress::{Compressor, Extent, Stopped};
+use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::data::Job;
 use crate::tree::NodeId;
 
@@ -92,12 +92,14 @@ impl Compressor {
                 len: front.len as u32, // less than the extent had
                 blocks: last.blocks - 1,
                 plain: false,
+                share: Share::None,
             });
         }
         extents.push(Extent {
             len: (end.len() - front.len) as u32,
             blocks: 0,
             plain: inline.plain,
+            share: Share::None,
         });
         out.truncate(out.len() - blocks);
         out.extend_from_slice(&front.blocks);
@@ -250,6 +252,7 @@ mod tests {
             len,
             blocks,
             plain: false,
+            share: Share::None,
         };
         let noise = noise(12_000);
         let halves = |piece: &[u8]| [piece, &vec![0; piece.len()]].concat();

@@ -51,6 +51,16 @@ fn tree(dir: &Path, seed: u64) {
     }
 }
 
+/// Files that have parts in common.
+fn add_equal_parts(dir: &Path) {
+    let text = Random::new(9).text(300_000);
+    for n in 0..4 {
+        let own = Random::new(n).text(20_000 + n as usize);
+        let parts = [&own[..], &text[n as usize * 30_000..], &own].concat();
+        fs::write(dir.join(format!("{}/parts-{n}", n % 3)), parts).unwrap();
+    }
+}
+
 /// The names in a directory.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
@@ -93,11 +103,22 @@ fn the_same_bytes_however_it_is_built() {
             fragments: Some(all),
             ..lz4(256 << 10)
         },
+        Options {
+            dedupe: true,
+            ..lz4(64 << 10)
+        },
+        Options {
+            dedupe: true,
+            inline_tails: true,
+            fragments: Some(Fragments::default()),
+            ..lz4(4 << 20)
+        },
     ] {
         let mut expected: Option<Vec<u8>> = None;
         for seed in 1..=3 {
             let source = TempDir::new().unwrap();
             tree(source.path(), seed);
+            add_equal_parts(source.path());
             for workers in 1..=4 {
                 let memory_bytes = if workers % 2 == 0 { 1 } else { 64 << 20 };
                 let options = Options {
@@ -186,6 +207,63 @@ fn files_with_the_same_content_are_stored_once() {
             summary.image_bytes - summary.metadata_bytes
         };
         assert_eq!(data_bytes(4), data_bytes(1), "{options:?}");
+    }
+}
+
+#[test]
+fn equal_parts_of_files_are_stored_once() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let mut random = Random::new(6);
+    let text = random.text(1_000_000);
+    let noise = random.bytes(1_000_000);
+    let front = random.text(50_000);
+    let insertion = [&text[..400_000], b"something else", &text[400_000..]].concat();
+    let header = [&front[..512], &text, &front[..512], &noise].concat();
+    let twice = [&front[..], &front[..30_001], &front[..]].concat();
+    // What lies at a block can be shared even if it is stored as it is; each of the others has all of a first one.
+    for (first, second) in [
+        (&text, &insertion),
+        (&text, &[&front[..], &text].concat()),
+        (&text, &[&text[..], &front].concat()),
+        (&text, &text[..800_000].to_vec()),
+        (&insertion, &header),
+        (&noise, &[&front[..40_960], &noise].concat()),
+        (&front, &twice),
+    ] {
+        for pcluster_bytes in [4096, 65536] {
+            for segment_bytes in [128 << 10, 4 << 20] {
+                let mut options = lz4(segment_bytes);
+                options.compression.as_mut().unwrap().pcluster_bytes = pcluster_bytes;
+                let data_bytes = |dedupe: bool, contents: &[&Vec<u8>]| {
+                    let source = TempDir::new().unwrap();
+                    for (n, content) in contents.iter().enumerate() {
+                        fs::write(source.path().join(n.to_string()), content).unwrap();
+                    }
+                    let options = Options {
+                        dedupe,
+                        ..options.clone()
+                    };
+                    let watched = Watched::default();
+                    let never = AtomicBool::new(false);
+                    let summary =
+                        anteros_build::build(&image, source.path(), &options, &watched, &never);
+                    let summary = summary.unwrap();
+                    let last = watched.0.get();
+                    assert_eq!((last.files_done, last.bytes_done), (last.files, last.bytes));
+                    summary.image_bytes - summary.metadata_bytes
+                };
+                let alone = data_bytes(true, &[first]);
+                let without = data_bytes(false, &[first, second]);
+                let with = data_bytes(true, &[first, second]);
+                let saved = without - with;
+                let case = (first.len(), second.len(), pcluster_bytes, segment_bytes);
+                assert!(
+                    saved > alone / 2,
+                    "{case:?}: {without} - {with}, {alone} alone"
+                );
+            }
+        }
     }
 }
 

@@ -6,8 +6,9 @@ use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
 use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
-use crate::compress::{Compressor, Extent, Stopped};
+use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::hints::Setting;
+use crate::parts::Part;
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
 use crate::tail::Tail;
@@ -61,7 +62,7 @@ impl Job<'_> {
                 let Some(piece) = pieces.next() else {
                     break;
                 };
-                bytes += piece.len;
+                bytes += piece.cost();
                 batch.push(piece);
             }
             (!batch.is_empty()).then_some(batch)
@@ -70,31 +71,53 @@ impl Job<'_> {
 
     fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.tree.ids().flat_map(move |id| {
-            let node = self.tree.node(id);
-            let (form, runs) = match &self.plan.node(id).intent {
-                Intent::Flat if node.kind == FileKind::Regular => {
-                    (Form::Raw, vec![(0, self.flat_end(id))])
-                }
-                Intent::Compress => (Form::Compressed, vec![(0, node.size)]),
-                Intent::Pack => (Form::Packed, vec![(0, node.size)]),
-                Intent::Chunks(chunked) => (Form::Raw, chunked.runs.clone()),
-                _ => (Form::Raw, Vec::new()),
-            };
-            let segment = self.segment_bytes(form, node.size);
-            let file_end = runs.last().map_or(0, |(_, end)| *end);
-            runs.into_iter().flat_map(move |(start, end)| {
-                (start..end).step_by(segment as usize).map(move |offset| {
-                    let len = segment.min(end - offset);
-                    Piece {
-                        node: id,
-                        offset,
-                        len,
-                        form,
-                        is_last: offset + len == file_end,
-                    }
+            let size = self.tree.node(id).size;
+            let (form, parts) = self.parts(id);
+            let segment = self.segment_bytes(form, size);
+            let file_end = parts.last().map_or(0, |part| part.end);
+            parts
+                .into_iter()
+                .flat_map(move |Part { start, end, shared }| {
+                    let segment = match shared {
+                        Some(_) => end - start,
+                        None => segment,
+                    };
+                    (start..end).step_by(segment as usize).map(move |offset| {
+                        let len = segment.min(end - offset);
+                        Piece {
+                            node: id,
+                            offset,
+                            len,
+                            form,
+                            is_last: offset + len == file_end,
+                            is_whole: len == size && shared.is_none(),
+                            shared,
+                        }
+                    })
                 })
-            })
         })
+    }
+
+    /// Returns how a file is to be stored, and its parts that have blocks of their own.
+    fn parts(&self, id: NodeId) -> (Form, Vec<Part>) {
+        let node = self.tree.node(id);
+        let own = |(start, end)| Part {
+            start,
+            end,
+            shared: None,
+        };
+        match &self.plan.node(id).intent {
+            Intent::Flat if node.kind == FileKind::Regular => {
+                (Form::Raw, vec![own((0, self.flat_end(id)))])
+            }
+            Intent::Compress => match self.plan.cuts.get(&id) {
+                Some(cuts) => (Form::Compressed, cuts.parts(node.size)),
+                None => (Form::Compressed, vec![own((0, node.size))]),
+            },
+            Intent::Pack => (Form::Packed, vec![own((0, node.size))]),
+            Intent::Chunks(chunked) => (Form::Raw, chunked.runs.iter().copied().map(own).collect()),
+            _ => (Form::Raw, Vec::new()),
+        }
     }
 
     /// Returns where the part of a flat file ends that lies in blocks of its own.
@@ -103,7 +126,7 @@ impl Job<'_> {
         node.size - self.plan.inline_bytes(id, node)
     }
 
-    fn segment_bytes(&self, form: Form, size: u64) -> u64 {
+    pub(super) fn segment_bytes(&self, form: Form, size: u64) -> u64 {
         match self.options.compression {
             Some(compression) if form == Form::Compressed => compression.segment_bytes_of(size),
             _ => RAW_SEGMENT_BYTES,
@@ -132,12 +155,18 @@ impl Job<'_> {
     pub(super) fn is_worth_it(&self, id: NodeId, extents: &[Extent], tail: Tail) -> bool {
         let node = self.tree.node(id);
         let block_bytes = u64::from(self.options.block_bytes());
-        let blocks: u64 = extents.iter().map(|e| u64::from(e.blocks)).sum();
+        let own = |extents: &[Extent]| {
+            let own = extents.iter().filter(|e| e.share == Share::None);
+            own.fold((0, 0), |(bytes, blocks), e| {
+                (bytes + u64::from(e.len), blocks + u64::from(e.blocks))
+            })
+        };
+        let (_, blocks) = own(extents);
         let mut compressed = blocks * block_bytes + self.plan.index_bytes(id, node);
         if let (Tail::Fragment(_), Some((last, others))) = (tail, extents.split_last()) {
             // It will shrink as the rest did, or not at all.
-            let taken: u64 = others.iter().map(|e| u64::from(e.len)).sum();
-            let shrinks = others.iter().any(|e| !e.plain);
+            let (taken, _) = own(others);
+            let shrinks = others.iter().any(|e| !e.plain && e.share == Share::None);
             compressed += match shrinks {
                 true => u64::from(last.len) * blocks * block_bytes / taken,
                 false => last.len.into(),

@@ -7,16 +7,22 @@
 //! A file of one segment is judged where it is compressed. Of a larger one the writer sees only at
 //! its end whether compression has saved enough; if it has not, the writer goes back to where the
 //! file began and writes it as it is.
+//!
+//! A part that is stored as an earlier one takes no work. When it is its turn the writer knows where that lies, and takes
+//! over its extents; what has none that could be taken over is compressed then, aside.
 
 mod job;
+mod sharing;
 mod worker;
 mod writer;
 
+use crate::body::Body;
 use crate::compress::Extent;
 use crate::fragments::{Key, PackedInode};
 use crate::ordered::{Ordered, with_workers};
 use crate::outbox::Segment;
 use crate::output::Output;
+use crate::parts::Shared;
 use crate::tail::Tail;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress};
@@ -40,12 +46,8 @@ pub(crate) enum Stored {
     Nothing,
     /// In blocks as it is, the last bytes behind the inode.
     Flat { first_block: u32, inline: u64 },
-    /// In compressed extents, one behind the other.
-    Compressed {
-        first_block: u32,
-        extents: Vec<Extent>,
-        tail: Tail,
-    },
+    /// In compressed extents.
+    Compressed { body: Body, tail: Tail },
     /// In the packed inode, from this byte on.
     Packed { offset: u64 },
     /// In chunks, those with data one behind the other.
@@ -72,6 +74,20 @@ struct Piece {
     form: Form,
     /// The file has no further part.
     is_last: bool,
+    /// The part is all of the file, and it is judged at once whether compression saves enough.
+    is_whole: bool,
+    /// It is stored as another part, as far as that can be.
+    shared: Option<Shared>,
+}
+
+impl Piece {
+    /// Bytes that are read.
+    fn cost(&self) -> u64 {
+        match self.shared {
+            Some(_) => 0,
+            None => self.len,
+        }
+    }
 }
 
 /// A part of a file as it will be written: the next `blocks` bytes of those of its batch, and the next `fragment` ones of what goes
@@ -110,7 +126,7 @@ impl From<Done> for Result<Segment, Error> {
         match done {
             Done::Segment(segment) => Ok(segment),
             Done::Failed(error) => Err(error),
-            Done::Pieces(_) => unreachable!("only segments are submitted aside"),
+            Done::Pieces(_) => unreachable!("the outbox waits for segments alone"),
         }
     }
 }
@@ -120,7 +136,7 @@ impl From<Done> for Result<PackedBatch, Error> {
         match done {
             Done::Pieces(batch) => Ok(batch),
             Done::Failed(error) => Err(error),
-            Done::Segment(_) => unreachable!("segments are submitted aside"),
+            Done::Segment(_) => unreachable!("the outbox waits for segments"),
         }
     }
 }

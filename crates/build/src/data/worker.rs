@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Done, Form, Job, PackedBatch, PackedPiece, Piece, Work};
 use crate::Error;
-use crate::compress::{Compressor, Extent, Stopped};
+use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::fragments::Key;
 use crate::hints::Setting;
 use crate::outbox::Segment;
@@ -126,8 +126,7 @@ impl<'a> Worker<'a> {
         let starts = (out.len(), fragments.len());
         let compressed = self.extents(piece, &input, out, fragments);
         let (extents, tail) = compressed.map_err(|stopped| job.stopped(piece.node, stopped))?;
-        let is_whole = piece.len == job.tree.node(piece.node).size;
-        let is_kept = !is_whole || job.is_worth_it(piece.node, &extents, tail);
+        let is_kept = !piece.is_whole || job.is_worth_it(piece.node, &extents, tail);
         if !is_kept {
             fragments.truncate(starts.1);
             out.truncate(starts.0);
@@ -161,6 +160,7 @@ impl<'a> Worker<'a> {
         let end = compressor.segment(input, leave, out, &mut extents, job.cancel)?;
         let rest = &input[end..];
         if !piece.is_last {
+            self.keep_apart(piece, input, out, &mut extents)?;
             return Ok((extents, Tail::Blocks));
         }
         if rest.is_empty() {
@@ -173,7 +173,36 @@ impl<'a> Worker<'a> {
             len: rest.len() as u32, // at most a pcluster
             blocks: 0,
             plain: false,
+            share: Share::None,
         });
         Ok((extents, Tail::Fragment(0))) // the writer will know where
+    }
+
+    /// Sees to it that no two extents of a file that is cut begin in the same logical cluster, here or where they are
+    /// shared. An end that cannot be stored so is left out.
+    fn keep_apart(
+        &mut self,
+        piece: &Piece,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), Stopped> {
+        let Some(compressor) = self.compressor.as_mut() else {
+            return Ok(());
+        };
+        if !self.job.plan.cuts.contains_key(&piece.node)
+            || compressor.lengthen_last(input, out, extents)?
+        {
+            return Ok(());
+        }
+        let block_bytes = self.job.options.block_bytes();
+        let ends_at_block = (piece.offset + piece.len) % u64::from(block_bytes) == 0;
+        if ends_at_block {
+            return Ok(());
+        }
+        if let Some(last) = extents.pop() {
+            out.truncate(out.len() - usize::from(last.blocks) * block_bytes as usize);
+        }
+        Ok(())
     }
 }

@@ -1,25 +1,39 @@
 //! The one thread that writes: it decides where everything lies, in the order of the tree.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::sharing::Target;
 use super::{
     Done, Form, Job, PackedBatch, PackedPiece, Piece, Pool, RAW_SEGMENT_BYTES, Stored, Work,
     Written,
 };
-use crate::compress::Extent;
+use crate::body::{Body, Mark};
 use crate::fragments::{Fragments, Key, PackedInode};
 use crate::outbox::Outbox;
 use crate::output::{Checkpoint, Output};
+use crate::parts::Shared;
 use crate::plan::Intent;
 use crate::tail::Tail;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress};
 
-/// A compressed file of several segments that is being written.
+/// A compressed file of several parts that is being written.
 struct Growing {
     node: NodeId,
     start: Checkpoint,
-    first_block: u32,
-    extents: Vec<Extent>,
+    body: Body,
+    /// Bytes of the file that the extents hold.
+    at: u64,
     tail: Tail,
+}
+
+impl Growing {
+    fn append(&mut self, part: &Body) {
+        let lens = part.extents().iter().map(|extent| u64::from(extent.len));
+        self.at += lens.sum::<u64>();
+        self.body.append(part);
+    }
 }
 
 /// The bytes of a file that belong into the packed inode, from a byte of it on.
@@ -39,6 +53,8 @@ pub(super) struct Writer<'a> {
     observer: &'a dyn Observer,
     stored: Vec<Stored>,
     growing: Option<Growing>,
+    /// The extents at which parts begin that others may share.
+    marks: HashMap<(NodeId, u64), Mark>,
     progress: Progress,
     /// Bytes of the current file that are in `progress`.
     counted: u64,
@@ -56,6 +72,7 @@ impl<'a> Writer<'a> {
             observer,
             stored: stored.collect(),
             growing: None,
+            marks: HashMap::new(),
             progress,
             counted: 0,
         }
@@ -63,7 +80,7 @@ impl<'a> Writer<'a> {
 
     /// Hands a batch to the workers, and writes what is ready until there is room for it.
     pub fn submit(&mut self, pool: &mut Pool, batch: Vec<Piece>) -> Result<(), Error> {
-        let bytes: u64 = batch.iter().map(|piece| piece.len).sum();
+        let bytes: u64 = batch.iter().map(Piece::cost).sum();
         let copies = if self.job.options.compression.is_some() {
             2
         } else {
@@ -107,7 +124,7 @@ impl<'a> Writer<'a> {
             let (blocks, fragment);
             (blocks, bytes) = bytes.split_at(piece.blocks);
             (fragment, fragments) = fragments.split_at(piece.fragment);
-            self.piece(piece, blocks, fragment)?;
+            self.piece(pool, piece, blocks, fragment)?;
             self.segments(pool, false)?;
         }
         self.observer.progressed(&self.progress);
@@ -129,25 +146,28 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn piece(&mut self, packed: PackedPiece, blocks: &[u8], fragment: &[u8]) -> Result<(), Error> {
+    fn piece(
+        &mut self,
+        pool: &mut Pool,
+        packed: PackedPiece,
+        blocks: &[u8],
+        fragment: &[u8],
+    ) -> Result<(), Error> {
+        let piece = packed.piece;
         let Piece {
             node,
             offset,
             len,
             form,
             is_last,
-        } = packed.piece;
-        let size = self.job.tree.node(node).size;
-        let in_segments = form == Form::Compressed && len < size;
-        if in_segments && offset == 0 {
-            let start = self.outbox.checkpoint()?;
-            self.growing = Some(Growing {
-                node,
-                start,
-                first_block: self.outbox.block()?,
-                extents: Vec::new(),
-                tail: Tail::Blocks,
-            });
+            ..
+        } = piece;
+        let in_parts = form == Form::Compressed && !piece.is_whole;
+        if in_parts && self.growing.is_none() {
+            self.grow(node)?;
+        }
+        if let Some(shared) = &piece.shared {
+            return self.shared(pool, &piece, shared);
         }
         let first_block = self.outbox.block()?;
         self.outbox.write(blocks)?;
@@ -158,28 +178,123 @@ impl<'a> Writer<'a> {
             content: fragment,
         };
         match (packed.extents, &mut self.growing) {
-            _ if form == Form::Packed => self.packed(&packed.piece, &end)?,
-            (Some(extents), Some(growing)) if in_segments => {
-                growing.extents.extend(extents);
+            _ if form == Form::Packed => self.packed(&piece, &end)?,
+            (Some(extents), Some(growing)) if in_parts => {
+                if self.job.plan.cuts.contains_key(&node) {
+                    let mark = growing.body.next(first_block);
+                    self.marks.insert((node, offset), mark);
+                }
+                growing.append(&Body::new(first_block, extents));
                 growing.tail = packed.tail;
             }
             (Some(extents), _) => {
+                let body = Body::new(first_block, extents);
                 let tail = self.tail(packed.tail, &end)?;
-                self.stored[node as usize] = Stored::Compressed {
-                    first_block,
-                    extents,
-                    tail,
-                }
+                self.stored[node as usize] = Stored::Compressed { body, tail };
             }
             (None, _) => self.raw(node, first_block),
         }
-        if in_segments && is_last {
-            let growing = self.growing.take().expect("begun with the first segment");
-            self.grown(growing, &end)?;
+        let len = match &self.growing {
+            Some(growing) => growing.at - offset,
+            None => len,
+        };
+        if in_parts && is_last {
+            self.grown(&end)?;
         }
         // What lies behind the inode as a whole counts when that is written.
         if !self.job.is_inline(node, &self.stored[node as usize]) {
             self.count(node, len, is_last);
+        }
+        Ok(())
+    }
+
+    /// Begins a file of several parts.
+    fn grow(&mut self, node: NodeId) -> Result<(), Error> {
+        self.growing = Some(Growing {
+            node,
+            start: self.outbox.checkpoint()?,
+            body: Body::default(),
+            at: 0,
+            tail: Tail::Blocks,
+        });
+        Ok(())
+    }
+
+    /// Gives a file the extents of an earlier part, and compresses what has none that it can share.
+    fn shared(&mut self, pool: &mut Pool, piece: &Piece, shared: &Shared) -> Result<(), Error> {
+        let Piece { node, is_last, .. } = *piece;
+        let end = piece.offset + piece.len;
+        let part = self.part(node, shared);
+        let growing = self.growing.as_mut().expect("it has begun");
+        let before = growing.at;
+        // What is in front may have been left out.
+        if before == shared.start {
+            growing.append(&part);
+        }
+        let at = growing.at;
+        let is_done = at == end && is_last;
+        if is_done {
+            let nothing = End {
+                node,
+                at: end,
+                key: None,
+                content: &[],
+            };
+            self.grown(&nothing)?;
+        }
+        self.count(node, at - before, is_done);
+        self.aside(pool, node, at..end, is_last)
+    }
+
+    /// The extents of an earlier part that another can share.
+    fn part(&self, node: NodeId, shared: &Shared) -> Body {
+        let size = self.job.tree.node(node).size;
+        let target = Target::new(shared, size, self.job.options.block_bits);
+        let Shared { source, from, .. } = *shared;
+        let growing = self
+            .growing
+            .as_ref()
+            .filter(|growing| growing.node == source);
+        let body = match (growing, &self.stored[source as usize]) {
+            (Some(growing), _) => &growing.body,
+            (None, Stored::Compressed { body, .. }) => body,
+            (None, Stored::Flat { first_block, .. }) => {
+                return target.flat(*first_block, from, self.job.flat_end(source));
+            }
+            _ => return Body::default(),
+        };
+        let first = (from == 0).then(|| body.first());
+        let mark = self.marks.get(&(source, from)).copied().or(first);
+        mark.map_or_else(Body::default, |mark| target.compressed(body.from(mark)))
+    }
+
+    /// Has a part of a file compressed for which there is nothing to share, and waits for it.
+    fn aside(
+        &mut self,
+        pool: &mut Pool,
+        node: NodeId,
+        range: Range<u64>,
+        is_last: bool,
+    ) -> Result<(), Error> {
+        let form = Form::Compressed;
+        let segment = self.job.segment_bytes(form, self.job.tree.node(node).size);
+        let block_bytes = u64::from(self.job.options.block_bytes());
+        let mut offset = range.start;
+        while offset < range.end {
+            let end = (offset + segment) / block_bytes * block_bytes;
+            let end = end.min(range.end);
+            let piece = Piece {
+                node,
+                offset,
+                len: end - offset,
+                form,
+                is_last: is_last && end == range.end,
+                is_whole: false,
+                shared: None,
+            };
+            let done = pool.submit_aside(Work::Pieces(vec![piece])).take();
+            self.batch(pool, done)?;
+            offset = end;
         }
         Ok(())
     }
@@ -236,30 +351,32 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Settles a file of several segments.
-    fn grown(&mut self, growing: Growing, end: &End<'_>) -> Result<(), Error> {
+    /// Settles a file of several parts.
+    fn grown(&mut self, end: &End<'_>) -> Result<(), Error> {
+        let growing = self.growing.take().expect("it has begun");
         let Growing {
             node,
             start,
-            first_block,
-            extents,
+            body,
             tail,
+            ..
         } = growing;
-        let all_plain = extents.iter().all(|extent| extent.plain);
-        self.stored[node as usize] = if self.job.is_worth_it(node, &extents, tail) {
-            Stored::Compressed {
-                first_block,
-                extents,
-                tail: self.tail(tail, end)?,
-            }
-        } else if all_plain && tail == Tail::Blocks {
+        let extents = body.extents();
+        self.stored[node as usize] = if self.job.is_worth_it(node, extents, tail) {
+            let tail = self.tail(tail, end)?;
+            Stored::Compressed { body, tail }
+        } else if extents.iter().all(|extent| extent.plain)
+            && body.shared_bytes() == 0
+            && tail == Tail::Blocks
+        {
             // Block by block, as it is: what has been written is its flat form already.
             Stored::Flat {
-                first_block,
+                first_block: body.first().block,
                 inline: 0,
             }
         } else {
             self.outbox.rewind(start)?;
+            let first_block = self.outbox.block()?;
             self.write_flat(node)?;
             let inline = self.job.plan.inline_bytes(node, self.job.tree.node(node));
             Stored::Flat {
@@ -288,9 +405,10 @@ impl<'a> Writer<'a> {
         let places = self.outbox.finish()?;
         for stored in &mut stored {
             match stored {
-                Stored::Flat { first_block, .. }
-                | Stored::Compressed { first_block, .. }
-                | Stored::Chunked { first_block } => *first_block = places.block(*first_block),
+                Stored::Flat { first_block, .. } | Stored::Chunked { first_block } => {
+                    *first_block = places.block(*first_block);
+                }
+                Stored::Compressed { body, .. } => body.renumber(|block| places.block(block)),
                 Stored::Nothing | Stored::Packed { .. } => {}
             }
         }

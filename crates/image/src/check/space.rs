@@ -106,6 +106,10 @@ impl Part {
             (What::SharedXattr, What::SharedXattr)
             | (What::Encoded(_), What::Encoded(_))
             | (What::Flat, What::Flat) => same,
+            // A plain extent is the block of a flat file that it lies on.
+            (What::Flat, What::Encoded(extent)) | (What::Encoded(extent), What::Flat) => {
+                extent.encoding == Encoding::Plain
+            }
             _ => false,
         }
     }
@@ -193,6 +197,26 @@ mod tests {
             place: Place::Inode(Nid(nid)),
             what,
         }
+    }
+
+    #[test]
+    fn plain_extents_may_be_blocks_of_flat_files() {
+        let encoded = |encoding| {
+            What::Encoded(Encoded {
+                len: 4096,
+                encoding,
+                partial: false,
+                inline: false,
+            })
+        };
+        let flat = Part {
+            bytes: 12_000,
+            ..part(4096, 1, What::Flat)
+        };
+        let plain = part(8192, 2, encoded(Encoding::Plain));
+        let lz4 = Encoding::Compressed(anteros_core::Algorithm::Lz4);
+        assert!(flat.may_share(&plain) && plain.may_share(&flat));
+        assert!(!flat.may_share(&part(8192, 2, encoded(lz4))));
     }
 
     #[test]

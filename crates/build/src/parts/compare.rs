@@ -1,0 +1,146 @@
+//! Runs that may have occurred before are compared, and followed in both directions as far as the content is the same.
+
+use super::cuts::Match;
+use super::matches::Run;
+use super::{File, Files};
+use crate::Error;
+use crate::look::Look;
+use crate::source::OpenFile;
+
+/// Bytes that are compared at once.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// Beyond its ends a run is followed for so many average chunks: whatever has the next one finds that by itself.
+const BEYOND_CHUNKS: u64 = 16;
+
+/// Compares runs of one file with where they occurred first; runs that turn out to be one are one match.
+pub(super) fn matches(
+    look: &Look<'_>,
+    files: &Files,
+    average: u64,
+    runs: &[Run],
+) -> Result<Vec<Match>, Error> {
+    let Some(file) = runs.first().map(|run| files.at(run.at)) else {
+        return Ok(Vec::new());
+    };
+    let open = |file: File| look.source.open_file(look.tree, file.id);
+    let mut source = (file, open(file)?);
+    let mut pair = Pair {
+        file: open(file)?,
+        buffers: Default::default(),
+    };
+    let mut found: Vec<Match> = Vec::new();
+    for run in runs {
+        look.check_cancelled()?;
+        let origin = files.at(run.from);
+        if origin != source.0 {
+            let opened = open(origin)?;
+            std::mem::replace(&mut source, (origin, opened))
+                .1
+                .finish()?;
+        }
+        let (at, from) = (run.at - file.start, run.from - origin.start);
+        let end = (at + run.len + BEYOND_CHUNKS * average).min(file.size);
+        let end = end.min(at + (origin.size - from));
+        let last = found.last_mut();
+        let done = last.as_ref().map_or(0, |last| last.at + last.len);
+        if at + run.len <= done {
+            continue;
+        }
+        let goes_on = |last: &&mut Match| {
+            last.source == origin.id && last.at + from == last.from + at && at <= done
+        };
+        if let Some(last) = last.filter(goes_on) {
+            last.len += pair.ahead(
+                done,
+                &source.1,
+                from + (done - at),
+                end.saturating_sub(done),
+            )?;
+            continue;
+        }
+        let back = (BEYOND_CHUNKS * average).min(at - done.min(at)).min(from);
+        let ahead = pair.ahead(at, &source.1, from, end - at)?;
+        let back = pair.back(at, &source.1, from, back)?;
+        found.push(Match {
+            node: file.id,
+            at: at - back,
+            size: file.size,
+            source: origin.id,
+            from: from - back,
+            len: back + ahead,
+        });
+    }
+    source.1.finish()?;
+    pair.file.finish()?;
+    Ok(found)
+}
+
+/// A file that is compared with others.
+struct Pair<'a> {
+    file: OpenFile<'a>,
+    /// Reused from step to step.
+    buffers: [Vec<u8>; 2],
+}
+
+impl Pair<'_> {
+    /// The bytes that are the same from two places on, `limit` at most.
+    fn ahead(
+        &mut self,
+        at: u64,
+        other: &OpenFile<'_>,
+        from: u64,
+        limit: u64,
+    ) -> Result<u64, Error> {
+        let mut same = 0;
+        while same < limit {
+            let len = STEP_BYTES.min(limit - same);
+            let [one, other] = self.read(at + same, other, from + same, len)?;
+            let equal = one
+                .iter()
+                .zip(other)
+                .take_while(|(one, other)| one == other);
+            let equal = match one == other {
+                true => len,
+                false => equal.count() as u64,
+            };
+            same += equal;
+            if equal < len {
+                break;
+            }
+        }
+        Ok(same)
+    }
+
+    /// The bytes that are the same in front of two places, `limit` at most.
+    fn back(&mut self, at: u64, other: &OpenFile<'_>, from: u64, limit: u64) -> Result<u64, Error> {
+        let mut same = 0;
+        while same < limit {
+            let len = STEP_BYTES.min(limit - same);
+            let before = same + len;
+            let [one, other] = self.read(at - before, other, from - before, len)?;
+            let both = one.iter().rev().zip(other.iter().rev());
+            let equal = both.take_while(|(one, other)| one == other).count() as u64;
+            same += equal;
+            if equal < len {
+                break;
+            }
+        }
+        Ok(same)
+    }
+
+    fn read(
+        &mut self,
+        at: u64,
+        other: &OpenFile<'_>,
+        from: u64,
+        len: u64,
+    ) -> Result<[&[u8]; 2], Error> {
+        let [one, two] = &mut self.buffers;
+        one.resize(len as usize, 0);
+        two.resize(len as usize, 0);
+        self.file.read(at, one)?;
+        other.read(from, two)?;
+        Ok([one, two])
+    }
+}

@@ -1,0 +1,346 @@
+//! Where files are cut, so that a part of one can be what an earlier part of the tree is.
+//!
+//! ```text
+//! earlier file   |  own …      | own …                         |
+//!                0             from (a block begins)
+//!                              |  the same content     |
+//! later file     |  own …      |  shared               |  own …  |
+//!                0             start (any byte)        end (a block begins, or the file ends)
+//! ```
+//!
+//! A pcluster can be shared from its beginning on alone, so the earlier file is cut where the shared part begins, at a
+//! block of its own; several later files that go on there need one cut. How far the last pcluster is used does not matter
+//! to the earlier file. The later file goes on at a block: only the end of what lies in front of a shared part is no
+//! multiple of blocks.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::tree::NodeId;
+
+/// Blocks that lie at least between two cuts: one compressed extent, whatever its length, and its neighbour.
+const APART_BLOCKS: u64 = 2;
+
+/// The same bytes in two places, as many as there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Match {
+    pub node: NodeId,
+    pub at: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Where they are found first: in the same file or one in front of it.
+    pub source: NodeId,
+    pub from: u64,
+    pub len: u64,
+}
+
+/// A part of a file that is stored as a part of the same or of an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shared {
+    pub start: u64,
+    pub end: u64,
+    pub source: NodeId,
+    /// Where the source has it.
+    pub from: u64,
+}
+
+/// A part of a file from a byte to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub start: u64,
+    pub end: u64,
+    /// What it is stored as; `None` if it is stored on its own.
+    pub shared: Option<Shared>,
+}
+
+/// The cuts of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Cuts {
+    /// Side by side or apart, in order.
+    shared: Vec<Shared>,
+    /// Where parts begin that others share.
+    begins: BTreeSet<u64>,
+}
+
+impl Cuts {
+    /// Returns whether a part of the file is stored as another.
+    pub fn is_sharing(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
+    /// The parts of the file, side by side.
+    pub fn parts(&self, size: u64) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for shared in &self.shared {
+            self.own(at, shared.start, &mut parts);
+            let Shared { start, end, .. } = *shared;
+            parts.push(Part {
+                start,
+                end,
+                shared: Some(*shared),
+            });
+            at = end;
+        }
+        self.own(at, size, &mut parts);
+        parts
+    }
+
+    fn own(&self, start: u64, end: u64, parts: &mut Vec<Part>) {
+        if start == end {
+            return;
+        }
+        let mut at = start;
+        for &cut in self.begins.range(start + 1..end).chain([&end]) {
+            parts.push(Part {
+                start: at,
+                end: cut,
+                shared: None,
+            });
+            at = cut;
+        }
+    }
+
+    /// The last cut at or in front of a byte that no shared part covers; a shared part that does.
+    fn before(&self, at: u64) -> Result<u64, Shared> {
+        let index = self.shared.partition_point(|shared| shared.start <= at);
+        let behind = match index.checked_sub(1).map(|last| self.shared[last]) {
+            Some(last) if at < last.end => return Err(last),
+            last => last.map_or(0, |last| last.end),
+        };
+        let begin = self.begins.range(..=at).next_back();
+        Ok(begin.copied().unwrap_or(0).max(behind))
+    }
+
+    /// The first shared part behind a byte.
+    fn shared_behind(&self, at: u64) -> Option<Shared> {
+        let index = self.shared.partition_point(|shared| shared.start <= at);
+        self.shared.get(index).copied()
+    }
+}
+
+/// Decides, match after match, what is shared.
+#[derive(Debug)]
+pub(super) struct Planner {
+    block_bytes: u64,
+    /// Bytes that are worth a cut.
+    least: u64,
+    files: HashMap<NodeId, Cuts>,
+}
+
+impl Planner {
+    pub fn new(block_bytes: u64, least: u64) -> Self {
+        Self {
+            block_bytes,
+            least,
+            files: HashMap::new(),
+        }
+    }
+
+    /// Adds a match, behind those that are already there.
+    pub fn add(&mut self, found: &Match) {
+        let Some(shared) = self.fit(found) else {
+            return;
+        };
+        let source = self.files.entry(shared.source).or_default();
+        source.begins.insert(shared.from);
+        let file = self.files.entry(found.node).or_default();
+        file.shared.push(shared);
+    }
+
+    pub fn finish(self) -> HashMap<NodeId, Cuts> {
+        self.files
+    }
+
+    /// The part of a match that is shared.
+    fn fit(&self, found: &Match) -> Option<Shared> {
+        let before = self.cuts(found.node, |cuts| {
+            cuts.shared.last().map_or(0, |last| last.end)
+        });
+        let from_of = |start: u64| found.from + (start - found.at);
+        let is_adjacent = found.at <= before && before < found.at + found.len;
+        let from = match is_adjacent && self.begin(found.source, from_of(before)) == from_of(before)
+        {
+            true => from_of(before),
+            false => {
+                let start = found.at.max(before + self.apart());
+                self.begin(found.source, from_of(start))
+            }
+        };
+        let start = found.at + (from - found.from);
+        let end = self.end(found, start, from)?;
+        let is_enough = start < end && end - start >= self.least;
+        is_enough.then_some(Shared {
+            start,
+            end,
+            source: found.source,
+            from,
+        })
+    }
+
+    /// Returns where a shared part ends that begins at byte `start` of a file and `from` of the source.
+    fn end(&self, found: &Match, start: u64, from: u64) -> Option<u64> {
+        let mut end = found.at + found.len;
+        if let Some(next) = self.cuts(found.source, |cuts| cuts.shared_behind(from)) {
+            end = end.min(start.checked_add(next.start - from)?);
+        }
+        if found.source == found.node {
+            end = end.min(start + start.checked_sub(from)?);
+        }
+        Some(match end == found.size {
+            true => end,
+            false => end / self.block_bytes * self.block_bytes,
+        })
+    }
+
+    /// The first byte from `at` on where a file has a cut, or may get one.
+    fn begin(&self, source: NodeId, at: u64) -> u64 {
+        let aligned = |at: u64| at.next_multiple_of(self.block_bytes);
+        let Some(cuts) = self.files.get(&source) else {
+            return self.apart_from(0, aligned(at));
+        };
+        let mut at = aligned(at);
+        loop {
+            let next = match cuts.before(at) {
+                Err(shared) => aligned(shared.end),
+                Ok(before) => aligned(self.apart_from(before, at)),
+            };
+            let cut = cuts.begins.range(next..).next();
+            let shared = cuts.shared_behind(next);
+            let is_near = |cut: u64| cut - next < self.apart();
+            let next = match (cut, shared) {
+                (Some(&cut), _) if is_near(cut) && cuts.before(cut) == Ok(cut) => cut,
+                (_, Some(shared)) if is_near(shared.start) => aligned(shared.end),
+                _ => next,
+            };
+            if next == at {
+                return at;
+            }
+            at = next;
+        }
+    }
+
+    /// A byte, or the first one behind it that is far enough from the cut in front.
+    fn apart_from(&self, before: u64, at: u64) -> u64 {
+        match at == before {
+            true => at,
+            false => at.max(before + self.apart()),
+        }
+    }
+
+    const fn apart(&self) -> u64 {
+        APART_BLOCKS * self.block_bytes
+    }
+
+    fn cuts<T: Default>(&self, node: NodeId, look: impl FnOnce(&Cuts) -> T) -> T {
+        self.files.get(&node).map_or_else(T::default, look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4096;
+    const LEAST: u64 = 4 * BLOCK;
+
+    fn shared(start: u64, end: u64, source: NodeId, from: u64) -> Shared {
+        Shared {
+            start,
+            end,
+            source,
+            from,
+        }
+    }
+
+    fn found(node: NodeId, at: u64, source: NodeId, from: u64, len: u64) -> Match {
+        Match {
+            node,
+            at,
+            size: 1_000_000,
+            source,
+            from,
+            len,
+        }
+    }
+
+    fn planned(matches: &[Match]) -> HashMap<NodeId, Cuts> {
+        let mut planner = Planner::new(BLOCK, LEAST);
+        matches.iter().for_each(|found| planner.add(found));
+        planner.finish()
+    }
+
+    #[test]
+    fn a_source_is_cut_at_a_block_and_what_shares_it_ends_at_one() {
+        let files = planned(&[found(2, 10_000, 1, 5000, 100_000)]);
+        assert_eq!(files[&2].shared, [shared(13_192, 106_496, 1, 8192)]);
+        assert_eq!(files[&1].begins, BTreeSet::from([8192]));
+        let files = planned(&[found(2, 0, 1, 0, 1_000_000), found(2, 0, 1, 0, 8000)]);
+        assert_eq!(files[&2].shared, [shared(0, 1_000_000, 1, 0)]);
+        // Too short; too close to the front of its own file; no more than there is in front.
+        assert!(planned(&[found(2, 0, 1, 0, LEAST - 1)]).is_empty());
+        assert!(planned(&[found(2, 1, 1, 0, LEAST + BLOCK)]).is_empty());
+        let files = planned(&[found(1, 100_000, 1, 0, 500_000)]);
+        assert_eq!(files[&1].shared, [shared(100_000, 196_608, 1, 0)]);
+    }
+
+    #[test]
+    fn parts_keep_the_rules_whatever_matches() {
+        let mut state = 1u64;
+        let mut below = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % limit
+        };
+        for _ in 0..500 {
+            let mut matches = Vec::new();
+            for node in 1..6 {
+                let mut at = 0;
+                while at < 900_000 {
+                    let source = 1 + below(u64::from(node)) as NodeId;
+                    let len = 1 + below(100_000);
+                    let room = if source == node { at } else { 1_000_000 - len };
+                    if room > 0 {
+                        matches.push(found(node, at, source, below(room), len));
+                    }
+                    at += len * below(3) / 2;
+                }
+            }
+            let files = planned(&matches);
+            assert!(files.values().any(Cuts::is_sharing));
+            for (node, cuts) in &files {
+                check(*node, cuts, &files);
+            }
+        }
+    }
+
+    fn check(node: NodeId, cuts: &Cuts, files: &HashMap<NodeId, Cuts>) {
+        let parts = cuts.parts(1_000_000);
+        let ends = parts.iter().map(|part| part.end);
+        let starts = parts.iter().skip(1).map(|part| part.start);
+        assert!(ends.eq(starts.chain([1_000_000])), "{parts:?}");
+        for part in &parts {
+            let is_last = part.end == 1_000_000;
+            let Some(shared) = part.shared else {
+                assert!(part.start % BLOCK == 0);
+                assert!(
+                    is_last || part.end - part.start >= APART_BLOCKS * BLOCK,
+                    "{parts:?}"
+                );
+                continue;
+            };
+            assert!(part.end - part.start >= LEAST && (is_last || part.end % BLOCK == 0));
+            let until = shared.from + (part.end - part.start);
+            assert!(shared.from % BLOCK == 0 && (shared.source != node || until <= part.start));
+            let source = files[&shared.source].parts(1_000_000);
+            assert!(source.iter().any(|own| own.start == shared.from));
+            let in_reach = |own: &&Part| own.start < until && shared.from < own.end;
+            assert!(
+                source
+                    .iter()
+                    .filter(in_reach)
+                    .all(|own| own.shared.is_none())
+            );
+        }
+    }
+}

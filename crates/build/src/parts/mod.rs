@@ -1,0 +1,180 @@
+//! Equal parts of files are stored once.
+//!
+//! All files that are compressed are read once more than others, by all workers, and cut into chunks by their content. A
+//! chunk with the hash of an earlier one may be the same; runs of such chunks are compared byte by byte, and beyond
+//! their ends as far as they are equal. What is left is decided in order by one thread, so neither the number of workers
+//! nor the memory makes a difference: where files are cut, and what is taken from where. The more content there is, the longer are
+//! the chunks, so there are never more of them than a table of fixed size holds.
+//!
+//! | module | job |
+//! |---|---|
+//! | `chunker` | content to chunks |
+//! | `matches` | chunks to runs that occurred before |
+//! | `compare` | runs to matches, by their content |
+//! | `cuts` | matches to cuts of files |
+
+mod chunker;
+mod compare;
+mod cuts;
+mod matches;
+
+use std::ops::Range;
+
+use chunker::{Chunk, Chunker};
+use cuts::Planner;
+use matches::{KNOWN_MAX, Matches, Run};
+
+pub(crate) use cuts::{Cuts, Part, Shared};
+
+use crate::Error;
+use crate::look::Look;
+use crate::plan::{Intent, Plan};
+use crate::tree::NodeId;
+
+/// Bytes that are read at once, at least; there are as many of the average chunks in them.
+const PIECE_BYTES_MIN: u64 = 1 << 20;
+const PIECE_CHUNKS: u64 = 16;
+
+/// The longest average of chunks. Of more content than there are chunks of this length only the front is known.
+const AVERAGE_MAX: u64 = 512 << 10;
+
+/// Parts of so many bytes are shared with the longest pclusters as well.
+const LEAST_MAX: u64 = 128 << 10;
+
+/// Runs that are compared together, if they lie in the same file.
+const GROUP_RUNS: usize = 64;
+
+/// The shortest part that is shared has so many chunks of average length, about.
+const CHUNKS_LEAST: u64 = 4;
+
+/// Finds what files have in common, and has the plan say where they are cut.
+pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
+    let options = look.options;
+    let Some(compression) = options.compression.filter(|_| options.dedupe) else {
+        return Ok(());
+    };
+    let block_bytes = u64::from(options.block_bytes());
+    let least = least(block_bytes, compression.pcluster_bytes.into());
+    let files = Files::new(look, plan, least);
+    let average = average(files.bytes, least);
+    let chunker = Chunker::new(average as usize);
+    let mut matches = Matches::default();
+    // Extents are shared among files of one codec alone.
+    let codecs = options.codecs();
+    let codec = |id| plan.ways.setting(id).map(|setting| setting.codec);
+    let seed = |id| codecs.iter().position(|known| codec(id) == Some(*known));
+    let chunks = |look: &Look<'_>, piece: Piece| {
+        let seed = seed(piece.0).unwrap_or(codecs.len()) as u64;
+        chunks(look, chunker, seed, piece)
+    };
+    look.each(files.pieces(average), chunks, |chunks| {
+        chunks.into_iter().for_each(|chunk| matches.add(chunk));
+    })?;
+    let runs = matches.finish();
+    let mut planner = Planner::new(block_bytes, least);
+    let compare = |look: &Look<'_>, runs: &_| compare::matches(look, &files, average, runs);
+    look.each(files.groups(&runs), compare, |matches| {
+        matches.iter().for_each(|found| planner.add(found));
+    })?;
+    plan.cuts = planner.finish();
+    Ok(())
+}
+
+/// Bytes that are worth a cut, which takes half a block on average, and a pcluster that begins with nothing to refer to.
+fn least(block_bytes: u64, pcluster_bytes: u64) -> u64 {
+    (4 * block_bytes).max((pcluster_bytes / 2).min(LEAST_MAX))
+}
+
+/// The average length of chunks of so much content.
+fn average(bytes: u64, least: u64) -> u64 {
+    let short = (least / CHUNKS_LEAST).next_power_of_two().max(256);
+    let few = bytes.div_ceil(KNOWN_MAX as u64).next_power_of_two();
+    short.max(few).min(AVERAGE_MAX)
+}
+
+/// A part of a file.
+type Piece = (NodeId, Range<u64>);
+
+fn chunks(
+    look: &Look<'_>,
+    chunker: Chunker,
+    seed: u64,
+    (id, range): Piece,
+) -> Result<Vec<Chunk>, Error> {
+    let mut content = vec![0; (range.end - range.start) as usize];
+    let file = look.source.open_file(look.tree, id)?;
+    file.read(range.start, &mut content)?;
+    file.finish()?;
+    Ok(chunker.chunks(&content, seed).collect())
+}
+
+/// The files that are looked at, one behind the other.
+struct Files {
+    all: Vec<File>,
+    bytes: u64,
+}
+
+/// A file that is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct File {
+    id: NodeId,
+    /// The position of its first byte.
+    start: u64,
+    size: u64,
+}
+
+impl Files {
+    /// All files that are compressed and long enough.
+    fn new(look: &Look<'_>, plan: &Plan, least: u64) -> Self {
+        let mut files = Self {
+            all: Vec::new(),
+            bytes: 0,
+        };
+        for id in look.tree.ids() {
+            let size = look.tree.node(id).size;
+            if matches!(plan.node(id).intent, Intent::Compress) && size >= least {
+                let start = files.bytes;
+                files.all.push(File { id, start, size });
+                files.bytes += size;
+            }
+        }
+        files
+    }
+
+    /// The parts of all files that are read at once.
+    fn pieces(&self, average: u64) -> impl Iterator<Item = Piece> {
+        let bytes = (average * PIECE_CHUNKS).max(PIECE_BYTES_MIN);
+        self.all.iter().flat_map(move |file| {
+            let starts = (0..file.size).step_by(bytes as usize);
+            starts.map(move |start| (file.id, start..file.size.min(start + bytes)))
+        })
+    }
+
+    /// Runs that lie in the same file, some together.
+    fn groups<'a>(&'a self, runs: &'a [Run]) -> impl Iterator<Item = &'a [Run]> {
+        let file = |run: &Run| self.at(run.at).start;
+        let groups = runs.chunk_by(move |one, other| file(one) == file(other));
+        groups.flat_map(|runs| runs.chunks(GROUP_RUNS))
+    }
+
+    /// The file that has the byte at a position.
+    fn at(&self, position: u64) -> File {
+        let behind = self.all.partition_point(|file| file.start <= position);
+        self.all[behind - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_get_longer_and_never_more_than_are_known() {
+        assert_eq!(average(0, 16 << 10), 4096);
+        assert_eq!(average(3 << 30, 16 << 10), 4096);
+        assert_eq!(average(4 << 30, 16 << 10), 8192);
+        assert_eq!(average(4 << 30, 2048), 8192);
+        assert_eq!(average(1 << 20, 2048), 512);
+        assert_eq!(average(1 << 50, 16 << 10), AVERAGE_MAX);
+    }
+}
