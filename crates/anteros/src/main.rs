@@ -3,7 +3,8 @@
 //! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
 //! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
-//! [`places`] (what is mounted where), [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read).
+//! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`interrupt`] (Ctrl-C), [`volume`] (how much
+//! there is to read).
 
 mod args;
 mod command;
@@ -11,6 +12,7 @@ mod daemon;
 mod drawing;
 mod failure;
 mod interrupt;
+mod linux;
 mod options;
 mod output;
 mod places;

@@ -19,6 +19,7 @@
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory` | the bytes of the metadata |
 //! | `output` | the image file, complete or not there |
+//! | `linux` | which kernels mount the image |
 //!
 //! File content comes first and metadata last, so one pass over the source suffices, without
 //! temporary files. What can be relied on:
@@ -39,6 +40,7 @@ mod fragments;
 mod hints;
 mod index;
 mod layout;
+mod linux;
 mod look;
 mod observer;
 mod options;
@@ -150,6 +152,7 @@ pub fn build(
         metadata_bytes: layout.end - data_end,
         shared_xattrs: plan.shared.count,
         uuid,
+        linux: options.linux_of(&superblock),
         warnings,
         ..count(&tree, &stored)
     })

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use anteros_format::linux::Needs;
+
 /// Describes how far a build is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
@@ -65,6 +67,8 @@ pub struct Summary {
     pub shared_xattrs: u64,
     /// The image's UUID.
     pub uuid: [u8; 16],
+    /// What the image asks of the Linux that mounts it.
+    pub linux: Needs,
     /// Warnings that the observer heard.
     pub warnings: u64,
 }

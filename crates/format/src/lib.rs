@@ -16,6 +16,7 @@
 //! | [`zmap`] | map header of compressed inodes |
 //! | [`lcluster`] | full and compact indexes |
 //! | [`extent`] | encoded extents |
+//! | [`linux`] | which Linux mounts an image, and the memory of its decoders |
 //!
 //! All integers are little endian. The prose, with pictures and sources, is `docs/format/erofs.md`.
 
@@ -26,6 +27,7 @@ pub mod extent;
 pub mod features;
 pub mod inode;
 pub mod lcluster;
+pub mod linux;
 pub mod superblock;
 pub mod xattr;
 pub mod zmap;

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use crate::args::ImageArgs;
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::output;
+use crate::{linux, output};
 
 mod statistics;
 
@@ -84,6 +84,7 @@ struct SuperblockView {
     largest_lz4_pcluster: u64,
     xattr_prefixes: Vec<String>,
     devices: Vec<DeviceView>,
+    linux: linux::View,
 }
 
 #[derive(Serialize)]
@@ -215,6 +216,7 @@ impl SuperblockView {
                 .map(|p| format!("{}+{}", p.base, output::name(&p.infix)))
                 .collect(),
             devices: devices.into_iter().skip(1).map(DeviceView::new).collect(),
+            linux: linux::View::new(&linux::needs(image)),
         }
     }
 }
@@ -482,7 +484,14 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> io::Result<()>
             format_args!("{} ({} bytes), tag `{tag}`", device.name, device.bytes),
         )?;
     }
-    Ok(())
+    print_linux(out, &sb.linux)
+}
+
+fn print_linux(out: &mut impl Write, linux: &linux::View) -> io::Result<()> {
+    row(out, "oldest Linux", linux.version())?;
+    row(out, "built with", linux.options())?;
+    row(out, "pages of at least", linux.page_bytes())?;
+    row(out, "its decoders take", linux.memory())
 }
 
 fn print_inode(out: &mut impl Write, inode: &InodeView) -> io::Result<()> {

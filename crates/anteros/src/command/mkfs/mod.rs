@@ -19,7 +19,7 @@ use self::options::{Extended, Uuid};
 use crate::args::{WorkerArgs, swapped};
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::{interrupt, output};
+use crate::{interrupt, linux, output};
 
 /// Build an image of a directory
 ///
@@ -372,6 +372,7 @@ struct Report<'a> {
     flat_files: u64,
     shared_xattrs: u64,
     warnings: u64,
+    linux: linux::View,
     seconds: f64,
     version: &'a str,
     /// The comparison with its source, if that was asked for.
@@ -399,6 +400,7 @@ impl Report<'_> {
             flat_files: summary.flat_files,
             shared_xattrs: summary.shared_xattrs,
             warnings: summary.warnings,
+            linux: linux::View::new(&summary.linux),
             seconds,
             version: env!("CARGO_PKG_VERSION"),
             verify,
@@ -428,6 +430,13 @@ fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
         "  {} of metadata, UUID {}",
         output::bytes(summary.metadata_bytes),
         output::uuid(&summary.uuid)
+    )?;
+    let linux = linux::View::new(&summary.linux);
+    writeln!(
+        out,
+        "  oldest Linux {}, memory of its decoders {}",
+        linux.version(),
+        linux.memory()
     )
 }
 

@@ -1,0 +1,153 @@
+//! What an image asks of the Linux that mounts it.
+
+use anteros_codec::Codec;
+use anteros_core::Algorithm;
+use anteros_format::compr_cfg::ComprCfgs;
+use anteros_format::linux::{Feature, Needs, decoder_bytes};
+use anteros_format::superblock::Superblock;
+
+use crate::{Holes, Options};
+
+impl Options {
+    /// The most that an image with these options may ask for; how much of it one does is up to the source.
+    pub fn linux(&self) -> Needs {
+        let algorithms = self.algorithms();
+        let is_compressed = !algorithms.is_empty();
+        let features = [
+            (is_compressed, Feature::Compression),
+            (self.compr_cfgs(), Feature::BigPclusters),
+            (is_compressed && self.inline_tails, Feature::InlineTails),
+            (is_compressed && self.shares(), Feature::Fragments),
+            (self.has_chunks(), Feature::Chunks),
+        ];
+        let features = features.into_iter().filter(|(is_used, _)| *is_used);
+        let features = features.map(|(_, feature)| feature);
+        let features = features.chain(algorithms.iter().copied().map(Feature::of));
+        let features = features.chain(Feature::of_blocks(self.block_bits, is_compressed));
+        let cfgs = self.cfgs();
+        let decoders = algorithms.iter();
+        let decoders = decoders.map(|&a| decoder_bytes(a, &cfgs, self.block_bits));
+        Needs::new(features, self.block_bits, decoders.sum())
+    }
+
+    /// Returns whether parts of files may lie in the packed inode, or be those of other files.
+    fn shares(&self) -> bool {
+        self.fragments.is_some() || self.dedupe
+    }
+
+    fn has_chunks(&self) -> bool {
+        self.chunk_bytes.is_some() || self.holes != Holes::Ignore
+    }
+
+    /// The algorithms that files may have, each once.
+    fn algorithms(&self) -> Vec<Algorithm> {
+        let codecs = self.codecs();
+        let mut algorithms: Vec<_> = codecs.iter().map(Codec::algorithm).collect();
+        algorithms.sort_unstable_by_key(|algorithm| *algorithm as u8);
+        algorithms.dedup();
+        algorithms
+    }
+
+    /// What decoders need to know: enough for each codec.
+    fn cfgs(&self) -> ComprCfgs {
+        let blocks = self.pcluster_bytes_max() >> self.block_bits;
+        let mut cfgs = ComprCfgs {
+            lz4_max_pcluster_blocks: blocks.max(1) as u16, // at most 256
+            lzma_dict_bytes: 0,
+            zstd_window_log: 0,
+            ..ComprCfgs::default()
+        };
+        for codec in self.codecs() {
+            match codec {
+                Codec::Lzma { dict_bytes, .. } => {
+                    cfgs.lzma_dict_bytes = cfgs.lzma_dict_bytes.max(dict_bytes);
+                }
+                Codec::Zstd { window_log, .. } => {
+                    cfgs.zstd_window_log = cfgs.zstd_window_log.max(window_log);
+                }
+                Codec::Lz4(_) | Codec::Deflate { .. } => {}
+            }
+        }
+        cfgs
+    }
+
+    /// What an image with this superblock asks for.
+    pub(crate) fn linux_of(&self, superblock: &[u8]) -> Needs {
+        let superblock = Superblock::parse(superblock).expect("a superblock of our own");
+        Needs::of(&superblock, &self.cfgs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteros_codec::Effort;
+
+    use super::*;
+    use crate::{Compression, Fragments};
+
+    fn oldest(options: &Options) -> String {
+        options.linux().oldest().to_string()
+    }
+
+    fn compressed(codec: impl Into<Codec>, pcluster_bytes: u32) -> Options {
+        Options {
+            holes: Holes::Ignore,
+            compression: Some(Compression {
+                pcluster_bytes,
+                ..Compression::new(codec)
+            }),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn options_ask_for_what_they_may_use() {
+        let lz4 = |bytes| compressed(Effort::Fast, bytes);
+        assert_eq!(oldest(&lz4(4096)), "5.4");
+        assert_eq!(oldest(&lz4(8192)), "5.13");
+        let zstd = Codec::Zstd {
+            level: 3,
+            window_log: 17,
+        };
+        assert_eq!(oldest(&compressed(zstd, 4096)), "6.10");
+        assert_eq!(
+            oldest(&compressed(Codec::Deflate { level: 6 }, 4096)),
+            "6.6"
+        );
+        for (change, version) in [
+            ((|o| o.inline_tails = true) as fn(&mut Options), "5.17"),
+            (|o| o.fragments = Some(Fragments::default()), "6.1"),
+            (|o| o.dedupe = true, "6.1"),
+            (|o| o.holes = Holes::Auto, "5.15"),
+            (|o| o.chunk_bytes = Some(4096), "5.15"),
+            (|o| o.block_bits = 11, "6.8"),
+        ] {
+            let mut options = lz4(4096);
+            change(&mut options);
+            assert_eq!(oldest(&options), version);
+        }
+    }
+
+    #[test]
+    fn what_is_for_compressed_files_asks_for_nothing_without_compression() {
+        let options = Options {
+            inline_tails: true,
+            fragments: Some(Fragments::default()),
+            holes: Holes::Ignore,
+            ..Options::default()
+        };
+        assert_eq!(oldest(&options), "5.4");
+        assert_eq!(options.linux().decoder_bytes, 0);
+    }
+
+    #[test]
+    fn the_largest_clusters_count_wherever_they_are() {
+        let mut options = compressed(Effort::Fast, 16 << 10);
+        assert_eq!(options.linux().decoder_bytes, 16 << 10);
+        options.fragments = Some(Fragments {
+            all: false,
+            pcluster_bytes: Some(256 << 10),
+        });
+        assert_eq!(options.linux().decoder_bytes, 256 << 10);
+    }
+}
