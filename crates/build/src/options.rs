@@ -318,7 +318,7 @@ impl Options {
     }
 
     /// The longest pcluster that there may be; none without compression.
-    pub(crate) fn pcluster_bytes_max(&self) -> u32 {
+    pub fn pcluster_bytes_max(&self) -> u32 {
         let files = self.settings().map(|setting| setting.pcluster_bytes);
         files.chain(self.packed_pcluster_bytes()).max().unwrap_or(0)
     }

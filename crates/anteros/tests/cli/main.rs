@@ -10,6 +10,7 @@ mod failures;
 mod foreground;
 mod hints;
 mod images;
+mod kernels;
 mod killed;
 mod log;
 mod log_attributes;

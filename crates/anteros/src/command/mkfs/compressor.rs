@@ -64,6 +64,27 @@ impl Compressor {
     }
 }
 
+impl Compressor {
+    /// The dictionary of LZMA in clusters of so many bytes; 0 for any other codec.
+    pub fn dict_bytes(self, cluster_bytes: u32) -> u32 {
+        match self.codec(cluster_bytes) {
+            Some(Codec::Lzma { dict_bytes, .. }) => dict_bytes,
+            _ => 0,
+        }
+    }
+
+    /// The same with a dictionary of so many bytes.
+    pub fn with_dict(self, bytes: u32) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Some { codec, .. } => Self::Some {
+                codec,
+                dict_bytes: Some(bytes),
+            },
+        }
+    }
+}
+
 /// The value of `-z`: one compressor, or several, of which hints choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compressors(Vec<Compressor>);

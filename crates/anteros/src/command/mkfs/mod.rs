@@ -4,6 +4,7 @@ mod compressor;
 mod hints;
 mod options;
 mod preset;
+mod target;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use serde::Serialize;
 use self::compressor::Compressors;
 pub use self::options::EXTENDED_ONLY_READ;
 use self::options::{Extended, Uuid};
+use self::target::Target;
 use crate::args::{WorkerArgs, swapped};
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -50,6 +52,12 @@ pub struct Args {
     /// Build as quickly as possible: -zlz4 -C64K
     #[arg(long, overrides_with_all = ["small", "balanced"])]
     fast: bool,
+
+    /// Make an image for a machine: that its Linux mounts (`kernel=5.15`), whose decoders take no more there than
+    /// `memory=64M` on all CPUs (`cpus=4`, the default), in clusters of at most 16K for `reads=random`, of at least 128K
+    /// for `reads=sequential`. Presets keep within that; other options that do not are refused
+    #[arg(long = "for", value_name = "KEY=VALUE[,KEY=VALUE]")]
+    target: Option<Target>,
 
     /// Compress with lz4; lz4hc, the default, levels 1 to 12, 9 unless told (`lz4hc,12`); lzma, 0 to 9 and 100 to 109 for
     /// the thorough ones, 6; deflate, 1 to 12, 6; zstd, 1 to 22, 3; or none. liblz4 and liblz4hc have the levels of lz4 and

@@ -12,10 +12,14 @@ use super::Args;
 use super::compressor::{Compressor, Compressors};
 use super::hints::Choice;
 use super::preset::{self, Preset};
+use super::target::Target;
 use crate::failure::{Failure, Kind};
 
 /// Options of `-E` that this version reads in images, but does not build.
 pub const EXTENDED_ONLY_READ: [&str; 3] = ["48bit", "dot-omitted", "plain-xattr-prefixes"];
+
+/// Blocks have two to this bytes unless told otherwise.
+const BLOCK_BITS: u8 = 12;
 
 /// An option of `-E`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,12 +148,45 @@ pub fn block_bits(text: &str) -> Result<u8, String> {
 impl Args {
     /// Returns what the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
     pub fn options(&self) -> Result<Options, Failure> {
-        let block_bits = self.block_bits.unwrap_or(12);
+        match &self.target {
+            None => self.options_by(self.preset()),
+            Some(target) => self.options_for(target),
+        }
+    }
+
+    /// The best options that a machine reads.
+    fn options_for(&self, target: &Target) -> Result<Options, Failure> {
+        target.check_told(self.cluster)?;
+        let compresses = !self.is_peer && self.chunksize.is_none();
+        let usual = self.preset().or(compresses.then_some(preset::BALANCED));
+        let variants = usual.map_or(vec![None], |usual| {
+            let block_bytes = 1 << self.block_bits.unwrap_or(BLOCK_BITS);
+            let clusters = target.clusters(usual.cluster_bytes);
+            let clusters: Vec<_> = clusters.map(|bytes| bytes.max(block_bytes)).collect();
+            usual.variants(&clusters).into_iter().map(Some).collect()
+        });
+        let mut refused = None;
+        for variant in variants {
+            let mut options = self.options_by(variant)?;
+            if self.holes.is_none() && target.has_no_chunks() {
+                options.holes = anteros_build::Holes::Ignore;
+            }
+            match target.check(&options) {
+                Ok(()) => return Ok(options),
+                // That of the most modest one is left.
+                Err(failure) => refused = Some(failure),
+            }
+        }
+        Err(refused.expect("there is a variant"))
+    }
+
+    fn options_by(&self, preset: Option<Preset>) -> Result<Options, Failure> {
+        let block_bits = self.block_bits.unwrap_or(BLOCK_BITS);
         let source_date_epoch = source_date_epoch()?;
         let mut options = Options {
             block_bits,
-            compression: self.compression(block_bits)?,
-            hints: self.hints(block_bits)?,
+            compression: self.compression(block_bits, preset.as_ref())?,
+            hints: self.hints(block_bits, preset.as_ref())?,
             holes: match self.holes {
                 // Chunks with holes need Linux 5.15, which whoever asks for the old indexes does not have.
                 None if self.is_legacy() => anteros_build::Holes::Ignore,
@@ -180,8 +217,8 @@ impl Args {
             overwrite: self.force,
             ..Options::default()
         };
-        let preset = self.preset().map_or(&[][..], |preset| preset.extended);
-        preset
+        let extended = preset.map_or(&[][..], |preset| preset.extended);
+        extended
             .iter()
             .chain(&self.extended)
             .for_each(|option| apply(*option, &mut options));
@@ -220,8 +257,8 @@ impl Args {
     }
 
     /// Returns what compresses, and whether that was asked for.
-    fn compressor(&self) -> (Compressor, bool) {
-        match (&self.compressor, self.preset()) {
+    fn compressor(&self, preset: Option<&Preset>) -> (Compressor, bool) {
+        match (&self.compressor, preset) {
             (Some(compressors), _) => (compressors.all()[0], true),
             (None, Some(preset)) => (preset.compressor, true),
             (None, None) if self.is_peer => (Compressor::None, false),
@@ -231,16 +268,20 @@ impl Args {
         }
     }
 
-    fn compression(&self, block_bits: u8) -> Result<Option<Compression>, Failure> {
+    fn compression(
+        &self,
+        block_bits: u8,
+        preset: Option<&Preset>,
+    ) -> Result<Option<Compression>, Failure> {
         let usage = |text: &str| Failure::new(Kind::Usage, text);
-        let default = match self.preset() {
+        let default = match preset {
             Some(preset) => preset
                 .cluster_bytes
                 .min(u64::from(PCLUSTER_BLOCKS_MAX) << block_bits),
             None if self.is_peer => 1 << block_bits,
             None => preset::BALANCED.cluster_bytes,
         };
-        let (compressor, is_told) = self.compressor();
+        let (compressor, is_told) = self.compressor(preset);
         let too_large = |_| usage("clusters have at most 1M");
         let cluster_bytes = u32::try_from(self.cluster.unwrap_or(default)).map_err(too_large)?;
         let Some(codec) = compressor.codec(cluster_bytes) else {
@@ -259,11 +300,11 @@ impl Args {
         }))
     }
 
-    fn hints(&self, block_bits: u8) -> Result<Vec<Hint>, Failure> {
+    fn hints(&self, block_bits: u8, preset: Option<&Preset>) -> Result<Vec<Hint>, Failure> {
         let Some(path) = &self.compress_hints else {
             return Ok(Vec::new());
         };
-        let usual = [self.compressor().0];
+        let usual = [self.compressor(preset).0];
         if usual == [Compressor::None] {
             let message = "--compress-hints has no meaning without compression";
             return Err(Failure::new(Kind::Usage, message).hint("tell a codec by -z"));

@@ -7,6 +7,15 @@
 //! | fast | lz4 | 64K | none |
 //!
 //! Values that are told by `-z`, `-C` and `-E` count more.
+//!
+//! For a machine that does not read all of that (`--for`), the first of these is taken that it does read:
+//!
+//! | preset | codec | clusters | packing |
+//! |---|---|---|---|
+//! | small | lzma, level 9, with smaller and smaller dictionaries | 1M | all; then small ends behind inodes; then none |
+//! | | lz4hc, level 12 | 1M and smaller | the same |
+//! | balanced | lz4hc, level 9 | 64K and smaller | none |
+//! | fast | lz4 | 64K and smaller | none |
 
 use anteros_build::{Codec, Effort, Fragments};
 
@@ -14,7 +23,7 @@ use super::compressor::{Compressor, LEVEL_9};
 use super::options::Extended;
 
 /// Settings that go together.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preset {
     pub compressor: Compressor,
     pub cluster_bytes: u64,
@@ -56,3 +65,59 @@ pub const FAST: Preset = Preset {
     cluster_bytes: 64 << 10,
     extended: &[],
 };
+
+/// Packing that older kernels read, the best one first.
+const PACKING: [&[Extended]; 2] = [&[Extended::InlineTails(true)], &[]];
+
+/// Dictionaries of LZMA beside the usual one.
+const LZMA_DICTS: [u32; 7] = [
+    2 << 20,
+    1 << 20,
+    512 << 10,
+    256 << 10,
+    128 << 10,
+    64 << 10,
+    32 << 10,
+];
+
+impl Preset {
+    /// Returns what stands in for it on a machine that does not read all of it, the best one first. The largest of the
+    /// clusters comes first.
+    pub fn variants(self, clusters: &[u64]) -> Vec<Self> {
+        let (packing, lz4) = match self {
+            SMALL => (&PACKING[..], Effort::Optimal(256).into()),
+            _ => return self.by_cluster(clusters).collect(),
+        };
+        let packing = || std::iter::once(self.extended).chain(packing.iter().copied());
+        let lzma = packing().flat_map(|extended| Self { extended, ..self }.by_dict(clusters));
+        let lz4 = packing().flat_map(|extended| {
+            let compressor = compressor(lz4);
+            let preset = Self {
+                compressor,
+                extended,
+                ..self
+            };
+            preset.by_cluster(clusters)
+        });
+        lzma.chain(lz4).collect()
+    }
+
+    fn by_cluster(self, clusters: &[u64]) -> impl Iterator<Item = Self> {
+        clusters.iter().map(move |&cluster_bytes| Self {
+            cluster_bytes,
+            ..self
+        })
+    }
+
+    fn by_dict(self, clusters: &[u64]) -> impl Iterator<Item = Self> + use<> {
+        let cluster_bytes = clusters.first().copied().unwrap_or(self.cluster_bytes);
+        let usual = self.compressor.dict_bytes(cluster_bytes as u32);
+        let smaller = LZMA_DICTS.into_iter().filter(move |&dict| dict < usual);
+        let dicts = std::iter::once(usual).chain(smaller);
+        dicts.map(move |dict| Self {
+            compressor: self.compressor.with_dict(dict),
+            cluster_bytes,
+            ..self
+        })
+    }
+}
