@@ -119,6 +119,11 @@ impl Failure {
 }
 
 impl Failure {
+    /// Returns what people are told.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Tells people, unless they know, or nobody listens.
     fn tell(&self) {
         if self.kind == Kind::BrokenPipe || self.is_told {

@@ -48,6 +48,15 @@ impl View {
         }
     }
 
+    /// The oldest version.
+    pub fn oldest(&self) -> &str {
+        &self.oldest
+    }
+
+    pub const fn decoder_bytes(&self) -> u64 {
+        self.decoder_bytes_per_cpu
+    }
+
     pub fn options(&self) -> String {
         self.options.join(" ")
     }

@@ -43,6 +43,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Mkfs(command::mkfs::Args),
+    Advise(command::advise::Args),
     Mount(command::mount::Args),
     Passthru(command::passthru::Args),
     Umount(command::umount::Args),
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome {
     match command {
         Command::Mkfs(args) => args.run(),
+        Command::Advise(args) => args.run(),
         Command::Mount(args) => args.run(),
         Command::Passthru(args) => args.run(),
         Command::Umount(args) => args.run(),

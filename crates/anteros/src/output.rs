@@ -71,6 +71,16 @@ pub fn progress(quiet: bool, verb: &'static str) -> ProgressBar {
     bar
 }
 
+/// A progress bar over steps, each with a message, on a terminal only.
+pub fn steps(quiet: bool, count: u64) -> ProgressBar {
+    let bar = progress(quiet, "");
+    bar.set_length(count);
+    let template = "[{bar:20}] {pos} of {len}, {elapsed}: {wide_msg}";
+    let style = ProgressStyle::with_template(template).expect("a valid template");
+    bar.set_style(style.progress_chars("=> "));
+    bar
+}
+
 /// The form of a line of progress: the bar takes what the numbers leave, so that it never wraps.
 fn style() -> ProgressStyle {
     let template = "{msg} [{wide_bar}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";

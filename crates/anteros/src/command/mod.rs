@@ -1,5 +1,6 @@
 //! The commands.
 
+pub mod advise;
 pub mod cat;
 pub mod check;
 pub mod completions;

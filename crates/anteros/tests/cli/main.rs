@@ -1,5 +1,6 @@
 //! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
 
+mod advise;
 mod appends;
 mod backing;
 mod backing_disks;

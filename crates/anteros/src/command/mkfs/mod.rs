@@ -7,17 +7,19 @@ mod preset;
 mod target;
 
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anteros_build::{Error, Observer, Progress, Summary, build};
 use anteros_core::parse_size;
+use clap::{Args as _, FromArgMatches};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use self::compressor::Compressors;
 pub use self::options::EXTENDED_ONLY_READ;
 use self::options::{Extended, Uuid};
-use self::target::Target;
+pub use self::target::Target;
 use crate::args::{WorkerArgs, swapped};
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -184,7 +186,7 @@ pub struct Args {
 
     /// Leave out this path, relative to the source; may be repeated
     #[arg(long, value_name = "PATH")]
-    exclude_path: Vec<std::ffi::OsString>,
+    exclude_path: Vec<OsString>,
 
     /// Leave out paths that match this regular expression; may be repeated
     #[arg(long, value_name = "REGEX")]
@@ -231,6 +233,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// The arguments that pack a directory with some options, which are separated by spaces.
+    pub fn of(source: &Path, options: &str, target: Option<Target>) -> Self {
+        let command = clap::Command::new("mkfs").no_binary_name(true);
+        let options = options.split_whitespace().map(OsString::from);
+        let places = ["--".into(), "image".into(), source.into()];
+        let matches = Self::augment_args(command).get_matches_from(options.chain(places));
+        let args = Self::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+        Self { target, ..args }
+    }
+
     pub fn run(self) -> Outcome {
         let options = self.options()?;
         self.check_source()?;
@@ -307,7 +319,7 @@ impl Observer for Watch {
 
 /// The target before the image is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Before {
+pub enum Before {
     Nothing,
     /// A file that stays until the new one is complete.
     File,
@@ -334,7 +346,8 @@ impl Before {
     }
 }
 
-fn failure(image: &Path, before: Before, error: &Error) -> Failure {
+/// The failure that an error of the builder is.
+pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
     let kind = match error {
         Error::Option(_) | Error::Occupied { .. } | Error::ImageInsideSource { .. } => Kind::Usage,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
