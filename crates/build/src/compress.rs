@@ -96,29 +96,35 @@ impl Compressor {
         &mut self.encoders[self.current].1
     }
 
-    /// Compresses a segment: appends its blocks to `out`, and its extents. Stops where no more than
-    /// `leave` bytes are left; tells where.
+    /// Compresses a segment: appends its blocks to `out`, and its extents. With `leaves_end` it stops before an end that
+    /// does not fill a stream. Tells where it stopped.
     pub fn segment(
         &mut self,
         segment: &[u8],
-        leave: usize,
+        leaves_end: bool,
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
         cancel: &AtomicBool,
     ) -> Result<usize, Stopped> {
         self.encoder().restart();
+        let least = if leaves_end { self.pcluster_bytes } else { 0 };
         let mut start = 0;
-        while start + leave < segment.len() {
+        while start + least < segment.len() {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Stopped::Cancelled);
             }
-            start += match self.stream(segment, start, out)? {
-                Some(extent) => {
-                    extents.push(extent);
-                    extent.len as usize
-                }
-                None => self.plain(&segment[start..], out, extents),
+            let before = out.len();
+            let Some((extent, written)) = self.stream(segment, start, out)? else {
+                start += self.plain(&segment[start..], out, extents);
+                continue;
             };
+            let end = start + extent.len as usize;
+            if end == segment.len() && written < least {
+                out.truncate(before);
+                break;
+            }
+            extents.push(extent);
+            start = end;
         }
         Ok(start)
     }
@@ -177,13 +183,13 @@ impl Compressor {
         Ok(false)
     }
 
-    /// Appends one stream of what is in the segment from `at` on, if anything is gained by it.
+    /// Appends one stream of what is in the segment from `at` on, if anything is gained by it; tells how long it is.
     fn stream(
         &mut self,
         segment: &[u8],
         at: usize,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Extent>, Stopped> {
+    ) -> Result<Option<(Extent, usize)>, Stopped> {
         let rest = segment.len() - at;
         if rest <= self.block_bytes {
             return Ok(None);
@@ -204,7 +210,7 @@ impl Compressor {
         let stored = self.stored_bytes(&encoded);
         out.truncate(start + stored);
         right_align(&mut out[start..], encoded.written);
-        Ok(Some(self.extent(&encoded)))
+        Ok(Some((self.extent(&encoded), encoded.written)))
     }
 
     fn extent(&self, encoded: &Encoded) -> Extent {
@@ -325,7 +331,7 @@ mod tests {
                 let (mut out, mut extents) = (Vec::new(), Vec::new());
                 let segment = &data[..len];
                 compressor
-                    .segment(segment, 0, &mut out, &mut extents, &cancel)
+                    .segment(segment, false, &mut out, &mut extents, &cancel)
                     .unwrap();
                 let decoded = decode(codec, &extents, &out, block_bytes as usize);
                 assert!(decoded == segment, "{codec:?}, {len} bytes");
@@ -361,7 +367,7 @@ mod tests {
                     let (mut out, mut extents) = (Vec::new(), Vec::new());
                     let segment = &data[..len];
                     compressor
-                        .segment(segment, 0, &mut out, &mut extents, &cancel)
+                        .segment(segment, false, &mut out, &mut extents, &cancel)
                         .unwrap();
                     let is_short = extents.last().unwrap().len < block_bytes;
                     let can = compressor
@@ -389,7 +395,7 @@ mod tests {
             let (mut out, mut extents) = (Vec::new(), Vec::new());
             let segment = &noise[..len];
             compressor
-                .segment(segment, 0, &mut out, &mut extents, &cancel)
+                .segment(segment, false, &mut out, &mut extents, &cancel)
                 .unwrap();
             assert_eq!(
                 compressor
@@ -408,7 +414,7 @@ mod tests {
         Compressor::new(&options, 4096)
             .segment(
                 &[0; 35_000],
-                0,
+                false,
                 &mut out,
                 &mut extents,
                 &AtomicBool::new(false),
@@ -419,11 +425,35 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_does_not_fill_a_stream_is_left() {
+        let mut options = Compression::new(Effort::High(4));
+        options.pcluster_bytes = 16384;
+        let left = |data: &[u8]| {
+            let (mut out, mut extents) = (Vec::new(), Vec::new());
+            let never = AtomicBool::new(false);
+            let end = Compressor::new(&options, 4096)
+                .segment(data, true, &mut out, &mut extents, &never)
+                .unwrap();
+            let lens: Vec<usize> = extents.iter().map(|e| e.len as usize).collect();
+            let stored: usize = extents.iter().map(|e| usize::from(e.blocks) * 4096).sum();
+            assert_eq!((lens.iter().sum(), stored), (end, out.len()));
+            assert!(extents.iter().all(|e| e.plain || e.blocks == 4));
+            data.len() - end
+        };
+        assert_eq!(left(&[0; 300_000]), 300_000);
+        let data = mixture(1 << 20);
+        let rest = left(&data);
+        assert!((1..data.len()).contains(&rest));
+        // It would not have filled a stream.
+        assert_eq!(left(&data[data.len() - rest..]), rest);
+    }
+
+    #[test]
     fn stops_when_cancelled() {
         let options = Compression::new(Effort::Fast);
         let result = Compressor::new(&options, 4096).segment(
             &[0; 10],
-            0,
+            false,
             &mut Vec::new(),
             &mut Vec::new(),
             &AtomicBool::new(true),

@@ -158,6 +158,37 @@ fn equal_fragments_are_stored_once() {
 }
 
 #[test]
+fn what_does_not_fill_a_cluster_is_packed() {
+    let dir = TempDir::new().unwrap();
+    let source = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let lines = |from: u32, to| {
+        let lines = (from..to).map(|n| format!("line {} of a long list\n", n * 7919 % 100_003));
+        lines.collect::<String>()
+    };
+    for n in 0..20 {
+        let content = lines(n * 1000, n * 1000 + 1500);
+        assert!(content.len() > 2 * 16384, "larger than a cluster");
+        fs::write(source.path().join(format!("file-{n}")), content).unwrap();
+    }
+    fs::write(source.path().join("large"), lines(0, 60_000)).unwrap();
+    let packed = Options {
+        fragments: Some(Fragments::default()),
+        ..lz4(4 << 20)
+    };
+    let data_bytes = |options: &Options| {
+        let summary = build(&image, source.path(), options).unwrap();
+        let files = (summary.packed_files, summary.compressed_files);
+        (files, summary.image_bytes - summary.metadata_bytes)
+    };
+    let (files, bytes) = data_bytes(&packed);
+    assert_eq!(files, (20, 1));
+    let (files, unpacked) = data_bytes(&lz4(4 << 20));
+    assert_eq!(files, (0, 21));
+    assert!(bytes < unpacked * 9 / 10, "{bytes} and {unpacked} bytes");
+}
+
+#[test]
 fn files_with_the_same_content_are_stored_once() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("image");

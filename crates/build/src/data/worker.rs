@@ -53,18 +53,21 @@ impl<'a> Worker<'a> {
         let mut segment = Segment::default();
         let Segment { bytes, extents } = &mut segment;
         compressor
-            .segment(content, 0, bytes, extents, job.cancel)
+            .segment(content, false, bytes, extents, job.cancel)
             .map_err(|stopped| job.stopped(0, stopped))?;
         Ok(segment)
     }
 
     fn pack(&mut self, pieces: Vec<Piece>) -> Result<PackedBatch, Error> {
         let (mut bytes, mut fragments) = (Vec::new(), Vec::new());
-        let packed = pieces.into_iter().map(|piece| {
+        let packed = pieces.into_iter().map(|mut piece| {
             let starts = (bytes.len(), fragments.len());
             let compressed = self.piece(&piece, &mut bytes, &mut fragments)?;
             let (extents, tail) = compressed.unzip();
             let fragment = &fragments[starts.1..];
+            if piece.is_whole && fragment.len() as u64 == piece.len {
+                piece.form = Form::Packed;
+            }
             Ok(PackedPiece {
                 piece,
                 blocks: bytes.len() - starts.0,
@@ -126,7 +129,8 @@ impl<'a> Worker<'a> {
         let starts = (out.len(), fragments.len());
         let compressed = self.extents(piece, &input, out, fragments);
         let (extents, tail) = compressed.map_err(|stopped| job.stopped(piece.node, stopped))?;
-        let is_kept = !piece.is_whole || job.is_worth_it(piece.node, &extents, tail);
+        let is_packed = fragments.len() - starts.1 == input.len();
+        let is_kept = !piece.is_whole || is_packed || job.is_worth_it(piece.node, &extents, tail);
         if !is_kept {
             fragments.truncate(starts.1);
             out.truncate(starts.0);
@@ -149,15 +153,11 @@ impl<'a> Worker<'a> {
         let Some(compressor) = &mut self.compressor else {
             unreachable!("without compression no part is to be compressed");
         };
-        let setting = job.setting(piece.node);
-        compressor.set(setting);
+        compressor.set(job.setting(piece.node));
         let packs = job.options.fragments.is_some() && job.plan.ways.packs(piece.node);
-        let leave = match packs && piece.is_last {
-            true => setting.pcluster_bytes as usize,
-            false => 0,
-        };
+        let leaves_end = packs && piece.is_last;
         let mut extents = Vec::new();
-        let end = compressor.segment(input, leave, out, &mut extents, job.cancel)?;
+        let end = compressor.segment(input, leaves_end, out, &mut extents, job.cancel)?;
         let rest = &input[end..];
         if !piece.is_last {
             self.keep_apart(piece, input, out, &mut extents)?;
@@ -170,7 +170,7 @@ impl<'a> Worker<'a> {
         }
         fragments.extend_from_slice(rest);
         extents.push(Extent {
-            len: rest.len() as u32, // at most a pcluster
+            len: rest.len() as u32, // at most what a stream holds
             blocks: 0,
             plain: false,
             share: Share::None,
