@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anteros_build::{
-    Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Setting,
-    Summary, UuidChoice,
+    Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Order,
+    Setting, Summary, UuidChoice,
 };
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
@@ -69,6 +69,7 @@ const ATOMS: &[Atom] = &[
     }),
     ("equal", "equal parts once", |o| o.dedupe = true),
     ("hints", "hints", hints),
+    ("order", "by name", |o| o.order = Order::Name),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
         compression(o).window_bytes = 64 << 10

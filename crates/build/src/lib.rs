@@ -11,9 +11,10 @@
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
+//! | `order` | files in the order in which they are read and stored |
 //! | `look`, `same` | files with the same content, of which only the first is stored |
 //! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
-//! | `data`, `compress`, `ordered` | file content, by all cores, in the order of the tree |
+//! | `data`, `compress`, `ordered` | file content, by all cores, in that order |
 //! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
@@ -44,6 +45,7 @@ mod linux;
 mod look;
 mod observer;
 mod options;
+mod order;
 mod ordered;
 mod outbox;
 mod output;
@@ -68,6 +70,7 @@ pub use options::{
     Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options,
     PCLUSTER_BLOCKS_MAX, UuidChoice,
 };
+pub use order::Order;
 
 use anteros_core::FileKind;
 

@@ -8,8 +8,8 @@ use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
 
-use crate::Error;
 use crate::hints::{Hint, Setting};
+use crate::{Error, Order};
 
 /// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
 pub const LABEL_BYTES_MAX: usize = 15;
@@ -47,6 +47,8 @@ pub struct Options {
     /// Stores files with the same content once, and equal parts of compressed files. With fragments the first is done in any
     /// case.
     pub dedupe: bool,
+    /// The order in which files are stored.
+    pub order: Order,
     /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
@@ -113,6 +115,7 @@ impl Default for Options {
             inline_tails: false,
             fragments: None,
             dedupe: false,
+            order: Order::Path,
             holes: Holes::Auto,
             chunk_bytes: None,
             chunk_indexes: false,

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_build::{
-    Compression, Effort, Error, Exclude, Fragments, InodeForm, Observer, Options, Progress,
+    Compression, Effort, Error, Exclude, Fragments, InodeForm, Observer, Options, Order, Progress,
     UuidChoice,
 };
 use anteros_format::features::{Compat, Incompat};
@@ -101,6 +101,7 @@ fn the_same_bytes_however_it_is_built() {
         },
         Options {
             fragments: Some(all),
+            order: Order::Name,
             ..lz4(256 << 10)
         },
         Options {
@@ -186,6 +187,37 @@ fn what_does_not_fill_a_cluster_is_packed() {
     let (files, unpacked) = data_bytes(&lz4(4 << 20));
     assert_eq!(files, (0, 21));
     assert!(bytes < unpacked * 9 / 10, "{bytes} and {unpacked} bytes");
+}
+
+#[test]
+fn namesakes_help_each_other_if_they_lie_together() {
+    let dir = TempDir::new().unwrap();
+    let source = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    for n in 0..10 {
+        let parent = source.path().join(format!("{n}"));
+        fs::create_dir(&parent).unwrap();
+        for name in ["one", "other", "thirty"] {
+            // More than LZ4 looks back lies between namesakes, unless they lie together.
+            let mut content = Random::new(name.len() as u64).bytes(50_000);
+            content.push(n);
+            fs::write(parent.join(name), content).unwrap();
+        }
+    }
+    let data_bytes = |order| {
+        let options = Options {
+            order,
+            fragments: Some(Fragments {
+                all: true,
+                pcluster_bytes: Some(65536),
+            }),
+            ..lz4(4 << 20)
+        };
+        let summary = build(&image, source.path(), &options).unwrap();
+        summary.image_bytes - summary.metadata_bytes
+    };
+    let (path, name) = (data_bytes(Order::Path), data_bytes(Order::Name));
+    assert!(name < path / 3, "{name} and {path} bytes");
 }
 
 #[test]

@@ -10,7 +10,10 @@ use crate::{Workshop, same};
 fn shop() -> Workshop {
     let shop = Workshop::new();
     for n in 0..60 {
-        fs::write(shop.path(&format!("src/words {n}")), words(n % 50, 9000)).unwrap();
+        let directory = shop.path(&format!("src/in {}", n % 7));
+        fs::create_dir_all(&directory).unwrap();
+        let name = format!("words {}", n % 20);
+        fs::write(directory.join(name), words(n % 50, 9000)).unwrap();
     }
     shop
 }
@@ -23,7 +26,7 @@ fn presets_are_the_settings_that_help_tells() {
     for (preset, told) in [
         (
             "--small",
-            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=name",
         ),
         ("--balanced", "-zlz4hc,9 -C64K"),
         ("--fast", "-zlz4 -C64K"),
@@ -48,15 +51,19 @@ fn the_last_preset_counts_and_what_is_told_counts_more() {
         ("--fast --small --small", "--small"),
         (
             "--small -zzstd,19",
-            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking",
+            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking --order=name",
         ),
         (
             "-C16K -E^dedupe --small",
-            "-zlzma,9 -C16K -Eall-fragments,ztailpacking",
+            "-zlzma,9 -C16K -Eall-fragments,ztailpacking --order=name",
         ),
         (
             "--small -b512",
-            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking",
+            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking --order=name",
+        ),
+        (
+            "--order=path --small",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking",
         ),
     ] {
         shop.good(&format!("mkfs one src {one}"));

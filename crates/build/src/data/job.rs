@@ -53,7 +53,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the parts of all files in the order of the tree, as many together as workers are given at once.
+    /// Returns the parts of all files in the order that was asked for, as many together as workers are given at once.
     pub(super) fn batches(&self) -> impl Iterator<Item = Vec<Piece>> {
         let mut pieces = self.pieces();
         std::iter::from_fn(move || {
@@ -70,7 +70,8 @@ impl Job<'_> {
     }
 
     fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.tree.ids().flat_map(move |id| {
+        let order = self.options.order.of(self.tree);
+        order.into_iter().flat_map(move |id| {
             let size = self.tree.node(id).size;
             let (form, parts) = self.parts(id);
             let segment = self.segment_bytes(form, size);

@@ -124,13 +124,13 @@ struct File {
 }
 
 impl Files {
-    /// All files that are compressed and long enough.
+    /// All files that are compressed and long enough, in the order in which they are stored.
     fn new(look: &Look<'_>, plan: &Plan, least: u64) -> Self {
         let mut files = Self {
             all: Vec::new(),
             bytes: 0,
         };
-        for id in look.tree.ids() {
+        for id in look.options.order.of(look.tree) {
             let size = look.tree.node(id).size;
             if matches!(plan.node(id).intent, Intent::Compress) && size >= least {
                 let start = files.bytes;

@@ -15,5 +15,5 @@ pub const SETTINGS: [&str; 14] = [
     "-zzstd,9 -C16K -Efragments,dedupe,ztailpacking",
     "-zzstd,15 -C128K -Eall-fragments,dedupe,ztailpacking",
     "-zlzma,6 -C64K -Efragments,dedupe,ztailpacking",
-    "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking",
+    "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=name",
 ];

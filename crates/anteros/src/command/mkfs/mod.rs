@@ -42,8 +42,8 @@ pub struct Args {
     /// The directory to pack
     source: PathBuf,
 
-    /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking. It takes
-    /// Linux 6.1, and some time and memory to read at random. What is told by other options counts more
+    /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking
+    /// --order=name. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
     #[arg(long, overrides_with_all = ["balanced", "fast"])]
     small: bool,
 
@@ -109,6 +109,12 @@ pub struct Args {
     /// Leave a file uncompressed unless that much of it is saved
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     min_gain: u8,
+
+    /// In which order files are stored: by their paths, so that what lies in a directory lies together, which is the
+    /// default; or by their names, so that files of the same name lie together, as do translations and licences. Large
+    /// clusters, above all of what is packed, get smaller by that
+    #[arg(long, value_enum, value_name = "WHICH")]
+    order: Option<options::Order>,
 
     /// What becomes of holes: keep them in uncompressed chunks, compress them like zeros, or (auto)
     /// keep those of files that are at least seven eighths hole, or of all if files are not compressed. Auto is the

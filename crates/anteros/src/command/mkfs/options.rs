@@ -136,6 +136,13 @@ pub enum Holes {
     Compress,
 }
 
+/// `--order`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    Path,
+    Name,
+}
+
 /// `-b`: the block size as a shift.
 pub fn block_bits(text: &str) -> Result<u8, String> {
     let bytes = anteros_core::parse_size(text).map_err(|e| e.to_string())?;
@@ -194,6 +201,7 @@ impl Args {
                 Some(Holes::Keep) => anteros_build::Holes::Keep,
                 Some(Holes::Compress) => anteros_build::Holes::Ignore,
             },
+            order: self.order(preset.as_ref()),
             chunk_bytes: self.chunksize,
             ignore_mtime: self.ignore_mtime,
             fixed_time: self.time.filter(|_| !self.mkfs_time),
@@ -254,6 +262,15 @@ impl Args {
         ];
         let asked = presets.into_iter().find(|(is_asked, _)| *is_asked);
         asked.map(|(_, preset)| preset)
+    }
+
+    /// Returns the order of files.
+    fn order(&self, preset: Option<&Preset>) -> anteros_build::Order {
+        match (self.order, preset) {
+            (Some(Order::Path), _) => anteros_build::Order::Path,
+            (Some(Order::Name), _) => anteros_build::Order::Name,
+            (None, preset) => preset.map_or_else(Default::default, |preset| preset.order),
+        }
     }
 
     /// Returns what compresses, and whether that was asked for.

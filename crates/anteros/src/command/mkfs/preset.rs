@@ -1,12 +1,12 @@
 //! `--small`, `--balanced`, `--fast`: settings that go together, for those who would not choose each by itself.
 //!
-//! | preset | codec | clusters | packing |
-//! |---|---|---|---|
-//! | small | lzma, level 9 | 1M | all files and their ends packed together, equal ones once, small ends behind inodes |
-//! | balanced | lz4hc, level 9 | 64K | none |
-//! | fast | lz4 | 64K | none |
+//! | preset | codec | clusters | packing | order |
+//! |---|---|---|---|---|
+//! | small | lzma, level 9 | 1M | all files and their ends packed together, equal ones once, small ends behind inodes | by name |
+//! | balanced | lz4hc, level 9 | 64K | none | by path |
+//! | fast | lz4 | 64K | none | by path |
 //!
-//! Values that are told by `-z`, `-C` and `-E` count more.
+//! Values that are told by `-z`, `-C`, `-E` and `--order` count more.
 //!
 //! For a machine that does not read all of that (`--for`), the first of these is taken that it does read:
 //!
@@ -17,7 +17,7 @@
 //! | balanced | lz4hc, level 9 | 64K and smaller | none |
 //! | fast | lz4 | 64K and smaller | none |
 
-use anteros_build::{Codec, Effort, Fragments};
+use anteros_build::{Codec, Effort, Fragments, Order};
 
 use super::compressor::{Compressor, LEVEL_9};
 use super::options::Extended;
@@ -28,6 +28,7 @@ pub struct Preset {
     pub compressor: Compressor,
     pub cluster_bytes: u64,
     pub extended: &'static [Extended],
+    pub order: Order,
 }
 
 const fn compressor(codec: Codec) -> Compressor {
@@ -52,18 +53,21 @@ pub const SMALL: Preset = Preset {
         Extended::Dedupe(true),
         Extended::InlineTails(true),
     ],
+    order: Order::Name,
 };
 
 pub const BALANCED: Preset = Preset {
     compressor: compressor(Codec::Lz4(LEVEL_9)),
     cluster_bytes: 64 << 10,
     extended: &[],
+    order: Order::Path,
 };
 
 pub const FAST: Preset = Preset {
     compressor: compressor(Codec::Lz4(Effort::Fast)),
     cluster_bytes: 64 << 10,
     extended: &[],
+    order: Order::Path,
 };
 
 /// Packing that older kernels read, the best one first.
