@@ -285,9 +285,11 @@ impl Advice {
     }
 
     fn table(&self, text: &mut String) {
+        let width = self.rows.iter().map(|row| row.settings.len()).max();
+        let width = width.unwrap_or(0).max("settings".len());
         let _ = writeln!(
             text,
-            "     {:<52} {:>11} {:>6} {:>9} {:>11} {:>11}  Linux",
+            "     {:<width$} {:>11} {:>6} {:>9} {:>11} {:>11}  Linux",
             "settings", "size", "%", "build", "read", "memory"
         );
         for row in &self.rows {
@@ -298,7 +300,7 @@ impl Advice {
             };
             let _ = writeln!(
                 text,
-                "{mark} {}  {:<52} {:>11} {:>6.1} {:>7.1} s {:>6.0} MB/s {:>11}  {}",
+                "{mark} {}  {:<width$} {:>11} {:>6.1} {:>7.1} s {:>6.0} MB/s {:>11}  {}",
                 row.letter,
                 row.settings,
                 output::bytes(row.bytes),
