@@ -14,8 +14,12 @@ use crate::run::run;
 pub(super) enum Format {
     /// By `mkfs.erofs` with these options.
     Erofs(&'static [&'static str]),
+    /// By this program with a preset.
+    Preset(PathBuf, &'static str),
     /// By `mksquashfs` with LZ4 at its best level and blocks of this size.
     Squashfs(&'static str),
+    /// By `mksquashfs` with XZ and blocks of 128 KiB.
+    SquashfsXz,
     /// Without a journal, by `mkfs.ext4`.
     Ext4,
     /// By `mkdwarfs` as it is.
@@ -28,6 +32,9 @@ pub(super) const EROFS_4K: Format = Format::Erofs(&["-zlz4hc"]);
 pub(super) const EROFS_64K: Format = Format::Erofs(&["-zlz4hc", "-C65536"]);
 /// Pclusters of up to 1 MiB with the slowest codec.
 pub(super) const EROFS_LZMA_1M: Format = Format::Erofs(&["-zlzma", "-C1048576"]);
+
+/// Options of every `mksquashfs`.
+const SQUASHFS: [&str; 3] = ["-noappend", "-no-progress", "-quiet"];
 
 /// States what ext4 needs beside the data: a share of it, and bytes besides.
 const EXT4_SHARE: u64 = 4;
@@ -44,7 +51,9 @@ impl Format {
                     options.trim_start_matches("-z").replace(',', "+")
                 )
             }
+            Self::Preset(_, preset) => format!("{}.erofs", preset.trim_start_matches('-')),
             Self::Squashfs(block) => format!("lz4hc-{block}.squashfs"),
+            Self::SquashfsXz => "xz-128K.squashfs".to_owned(),
             Self::Ext4 => "ext4".to_owned(),
             Self::Dwarfs => "dwarfs".to_owned(),
         }
@@ -53,8 +62,8 @@ impl Format {
     /// Returns what the kernel calls the file system.
     pub(super) fn kernel_name(&self) -> &'static str {
         match self {
-            Self::Erofs(_) => "erofs",
-            Self::Squashfs(_) => "squashfs",
+            Self::Erofs(_) | Self::Preset(..) => "erofs",
+            Self::Squashfs(_) | Self::SquashfsXz => "squashfs",
             Self::Ext4 => "ext4",
             Self::Dwarfs => "dwarfs",
         }
@@ -81,7 +90,8 @@ impl Format {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let mut command = match self {
             Self::Erofs(_) => peers::command("mkfs.erofs")?,
-            Self::Squashfs(_) => peers::command("mksquashfs")?,
+            Self::Preset(program, _) => Command::new(program),
+            Self::Squashfs(_) | Self::SquashfsXz => peers::command("mksquashfs")?,
             Self::Ext4 => Command::new("mkfs.ext4"),
             Self::Dwarfs => Command::new("mkdwarfs"),
         };
@@ -90,16 +100,17 @@ impl Format {
                 .args(["--quiet", "-T0"])
                 .args(*options)
                 .args([image, corpus]),
-            Self::Squashfs(block) => command.args([corpus, image]).args([
-                "-noappend",
-                "-no-progress",
-                "-quiet",
-                "-comp",
-                "lz4",
-                "-Xhc",
-                "-b",
-                block,
-            ]),
+            Self::Preset(_, preset) => command
+                .args(["mkfs", "--quiet", "-T0", preset])
+                .args([image, corpus]),
+            Self::Squashfs(block) => command
+                .args([corpus, image])
+                .args(SQUASHFS)
+                .args(["-comp", "lz4", "-Xhc", "-b", block]),
+            Self::SquashfsXz => command
+                .args([corpus, image])
+                .args(SQUASHFS)
+                .args(["-comp", "xz", "-b", "128K"]),
             Self::Ext4 => command
                 .args(words(&["-q", "-F", "-O", "^has_journal", "-m", "0", "-d"]))
                 .args([corpus, image])

@@ -21,6 +21,7 @@ mod memory;
 mod memory_limit;
 mod pattern;
 mod patterns;
+mod presets;
 mod savings;
 mod strategies;
 mod walk;
@@ -40,8 +41,9 @@ use contender::{Contender, Served};
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("patterns", patterns::patterns),
+    ("presets", presets::presets),
     ("table1", amplification::table1),
     ("memory", memory::memory),
     ("strategies", strategies::strategies),

@@ -115,29 +115,41 @@ fn plan(
 }
 
 fn of_a_tree(bench: &mut Bench, name: &str, corpus: &Path) -> Outcome {
-    let files = tree::files(corpus)?;
     for (label, format) in BIG {
         let contenders = bench.erofs(&format)?;
-        let contenders = bench.chosen(contenders);
-        bench.prepare(&contenders, corpus);
         let subject = format!("{name} {label}");
-        for state in [State::Cold, State::Warm] {
-            eprintln!("bench read: {subject}, {}", state.name());
-            let genuine = read_all(corpus)?;
-            let turn = |bench: &Bench, contender: &Contender| {
-                bench.throughput(contender, corpus, state, &genuine, read_all)
-            };
-            let metric = throughput("patterns", state, "all files of a tree");
-            bench.contest(&[metric], &subject, &contenders, turn);
+        read_a_tree(bench, "patterns", &subject, corpus, contenders)?;
+    }
+    Ok(())
+}
 
-            let anywhere = |directory: &Path| read_anywhere(directory, &files);
-            let genuine = anywhere(corpus)?;
-            let turn = |bench: &Bench, contender: &Contender| {
-                bench.throughput(contender, corpus, state, &genuine, anywhere)
-            };
-            let metric = throughput("patterns", state, "random blocks of random files");
-            bench.contest(&[metric], &subject, &contenders, turn);
-        }
+/// Lets contenders read all files of a tree, and blocks anywhere.
+pub(super) fn read_a_tree(
+    bench: &mut Bench,
+    part: &str,
+    subject: &str,
+    corpus: &Path,
+    contenders: Vec<Contender>,
+) -> Outcome {
+    let contenders = bench.chosen(contenders);
+    bench.prepare(&contenders, corpus);
+    let files = tree::files(corpus)?;
+    for state in [State::Cold, State::Warm] {
+        eprintln!("bench read: {subject}, {}", state.name());
+        let genuine = read_all(corpus)?;
+        let turn = |bench: &Bench, contender: &Contender| {
+            bench.throughput(contender, corpus, state, &genuine, read_all)
+        };
+        let metric = throughput(part, state, "all files of a tree");
+        bench.contest(&[metric], subject, &contenders, turn);
+
+        let anywhere = |directory: &Path| read_anywhere(directory, &files);
+        let genuine = anywhere(corpus)?;
+        let turn = |bench: &Bench, contender: &Contender| {
+            bench.throughput(contender, corpus, state, &genuine, anywhere)
+        };
+        let metric = throughput(part, state, "random blocks of random files");
+        bench.contest(&[metric], subject, &contenders, turn);
     }
     Ok(())
 }
