@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::output;
 
-/// What an image asks of Linux, as scripts see it.
+/// The demands of an image on Linux, as scripts see them.
 #[derive(Debug, Serialize)]
 pub struct View {
     /// The oldest version that mounts it.
@@ -66,7 +66,7 @@ impl View {
     }
 }
 
-/// What an open image asks for.
+/// The demands of an open image.
 pub fn needs(image: &Image) -> Needs {
     Needs::of(image.superblock(), image.compr_cfgs())
 }

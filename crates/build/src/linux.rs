@@ -1,4 +1,4 @@
-//! What an image asks of the Linux that mounts it.
+//! Demands of an image on the Linux that mounts it.
 
 use anteros_codec::Codec;
 use anteros_core::Algorithm;
@@ -48,7 +48,7 @@ impl Options {
         algorithms
     }
 
-    /// What decoders need to know: enough for each codec.
+    /// Configurations for decoders: enough for each codec.
     fn cfgs(&self) -> ComprCfgs {
         let blocks = self.pcluster_bytes_max() >> self.block_bits;
         let mut cfgs = ComprCfgs {
@@ -71,7 +71,7 @@ impl Options {
         cfgs
     }
 
-    /// What an image with this superblock asks for.
+    /// The demands of an image with this superblock.
     pub(crate) fn linux_of(&self, superblock: &[u8]) -> Needs {
         let superblock = Superblock::parse(superblock).expect("a superblock of our own");
         Needs::of(&superblock, &self.cfgs())

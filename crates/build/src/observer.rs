@@ -67,7 +67,7 @@ pub struct Summary {
     pub shared_xattrs: u64,
     /// The image's UUID.
     pub uuid: [u8; 16],
-    /// What the image asks of the Linux that mounts it.
+    /// The demands of the image on the Linux that mounts it.
     pub linux: Needs,
     /// Warnings that the observer heard.
     pub warnings: u64,

@@ -1,6 +1,6 @@
 //! The order in which files are read and stored.
 //!
-//! Where clusters are large, like files had best lie together: then one is a few references to the other. Which names a
+//! Like files had best lie together where clusters are large: then one is a few references to the other. Which names a
 //! tree has tells much of that for nothing: translations of a program, licences, indexes of manuals have the same name in
 //! many directories.
 

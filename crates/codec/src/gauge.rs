@@ -16,7 +16,7 @@ const WORTH_SHARE: usize = 512;
 
 /// Bytes by which noise seems to be shorter than it is, whatever its length: `255 / (2 ln 2)` bits (Miller, 1955).
 const NOISE_BYTES: f64 = 255.0 / (2.0 * std::f64::consts::LN_2) / 8.0;
-/// What noise in a stretch hardly ever seems to save beyond that: its standard deviation is 2 bytes.
+/// Bytes that noise in a stretch hardly ever seems to save beyond that: their standard deviation is 2.
 const STRETCH_DOUBT_BYTES: f64 = 16.0;
 
 /// Strings that are remembered at most, as a shift.

@@ -146,7 +146,7 @@ const TABLE: [(Feature, &str, Version, &str); 17] = {
 };
 
 impl Feature {
-    /// What people call it.
+    /// The name that people know.
     pub const fn name(self) -> &'static str {
         TABLE[self as usize].1
     }
@@ -196,7 +196,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What an image asks for, by what its superblock announces.
+    /// The demands of an image, by what its superblock announces.
     pub fn of(sb: &Superblock, cfgs: &ComprCfgs) -> Self {
         let algorithms = || algorithms(sb);
         let is_compressed = algorithms().next().is_some();
@@ -211,7 +211,7 @@ impl Needs {
         Self::new(features, sb.block_bits, decoders.sum())
     }
 
-    /// What features, blocks of two to this bytes and decoders ask for.
+    /// The demands of features, of blocks of two to this bytes, and of decoders.
     pub fn new(
         features: impl IntoIterator<Item = Feature>,
         block_bits: u8,

@@ -1,4 +1,4 @@
-//! What reading and compressing needs to know of the tree, the plan and the options.
+//! The tree, the plan and the options, as reading and compressing need them.
 
 use std::sync::atomic::AtomicBool;
 

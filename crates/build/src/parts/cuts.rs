@@ -1,4 +1,4 @@
-//! Where files are cut, so that a part of one can be what an earlier part of the tree is.
+//! The cuts of files, so that a part of one can be what an earlier part of the tree is.
 //!
 //! ```text
 //! earlier file   |  own …      | own …                         |
@@ -27,7 +27,7 @@ pub(super) struct Match {
     pub at: u64,
     /// Bytes of the file.
     pub size: u64,
-    /// Where they are found first: in the same file or one in front of it.
+    /// The file that has them first: the same one or one in front of it.
     pub source: NodeId,
     pub from: u64,
     pub len: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub start: u64,
     pub end: u64,
     pub source: NodeId,
-    /// Where the source has it.
+    /// The byte of the source at which it begins.
     pub from: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
 pub(crate) struct Part {
     pub start: u64,
     pub end: u64,
-    /// What it is stored as; `None` if it is stored on its own.
+    /// The part that it is stored as; `None` if it is stored on its own.
     pub shared: Option<Shared>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Part {
 pub(crate) struct Cuts {
     /// Side by side or apart, in order.
     shared: Vec<Shared>,
-    /// Where parts begin that others share.
+    /// Bytes at which parts begin that others share.
     begins: BTreeSet<u64>,
 }
 

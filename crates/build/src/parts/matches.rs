@@ -13,7 +13,7 @@ const RUNS_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub at: u64,
-    /// Where they are found first, in front of `at`.
+    /// The position at which they are found first, in front of `at`.
     pub from: u64,
     pub len: u64,
 }
@@ -21,7 +21,7 @@ pub(super) struct Run {
 /// Finds runs among chunks that are told in order.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
-    /// Where a chunk with this hash was seen first.
+    /// The position at which a chunk with this hash was seen first.
     known: HashMap<u64, u64>,
     /// The end of the last chunk.
     at: u64,

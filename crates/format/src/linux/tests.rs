@@ -24,7 +24,7 @@ fn needs(incompat: Incompat, change: impl FnOnce(&mut RawSuperblock)) -> Needs {
     Needs::of(&superblock(incompat, change), &ComprCfgs::default())
 }
 
-/// What an image with one algorithm asks for.
+/// The demands of an image with one algorithm.
 fn of_algorithm(algorithm: Algorithm, cfgs: &ComprCfgs) -> Needs {
     let announced = Incompat::COMPR_CFGS | Incompat::ZERO_PADDING;
     let sb = superblock(announced, |raw| {

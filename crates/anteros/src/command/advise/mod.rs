@@ -72,7 +72,7 @@ type Setting = (&'static str, Result<Options, Failure>);
 /// A setting and what is to be expected of it.
 #[derive(Debug, Serialize)]
 struct Row {
-    /// What stands for it in a drawing.
+    /// The letter that stands for it in a drawing.
     letter: char,
     settings: &'static str,
     /// The size of an image of the whole directory.

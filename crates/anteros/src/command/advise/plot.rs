@@ -1,4 +1,4 @@
-//! What was tried as a drawing: size from left to right, speed of reading from below.
+//! A drawing of all that was tried: size from left to right, speed of reading from below.
 
 use std::fmt::Write;
 

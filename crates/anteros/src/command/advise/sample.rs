@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use crate::failure::{Failure, Kind};
 use crate::{interrupt, output};
 
-/// What an inode counts beside its content, in bytes.
+/// Bytes that an inode counts beside its content.
 const INODE_BYTES: u64 = 256;
 /// About the metadata of a directory: its inode, its name, and its own entries.
 const DIRECTORY_BYTES: u64 = 100;
@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-/// What there is in a directory.
+/// The entries of a directory.
 #[derive(Debug, Default)]
 pub struct Tree {
     root: PathBuf,
@@ -266,7 +266,7 @@ pub fn room(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// What to do where temporary files have no room.
+/// The way out where temporary files have no room.
 const ROOM: &str = "a smaller --sample takes less room, and TMPDIR says where it is";
 
 /// A directory for temporary files, which goes when this does.

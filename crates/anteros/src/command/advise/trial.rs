@@ -20,12 +20,12 @@ use crate::interrupt;
 /// Bytes of one read.
 const READ_BYTES: usize = 128 << 10;
 
-/// What a setting made of the sample.
+/// The outcome of a setting for the sample.
 pub struct Trial {
     pub settings: &'static str,
     pub image_bytes: u64,
     pub build_time: Duration,
-    /// How fast all files were read, in bytes per second, on one core.
+    /// Bytes per second at which one core read all files.
     pub read_rate: f64,
     pub linux: Needs,
 }

@@ -17,7 +17,7 @@ const SEQUENTIAL_CLUSTER_BYTES: u64 = 128 << 10;
 /// CPUs of a machine of which that is not said.
 const CPUS: u32 = 4;
 
-/// How files will be read.
+/// The way in which files will be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Random,
