@@ -23,7 +23,8 @@
 //! | `linux` | which kernels mount the image |
 //!
 //! File content comes first and metadata last, so one pass over the source suffices, without
-//! temporary files. What can be relied on:
+//! temporary files; with [`Options::dedupe`] there is one more before, which looks for what is equal. What can be relied
+//! on:
 //!
 //! - The same source and options give the same bytes, whatever the number of workers, the order in
 //!   which directories are listed, and the time of day.
