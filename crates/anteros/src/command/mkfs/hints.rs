@@ -35,17 +35,17 @@ impl Choice<'_> {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (size, place, expression) = words(line).map_err(&usage)?;
-            let cluster_bytes = size_of(size).map_err(&usage)?;
+            let (size, place, expression) = words(line).map_err(usage)?;
+            let cluster_bytes = size_of(size).map_err(usage)?;
             if !self.is_possible(cluster_bytes) {
-                let text = format_args!(
+                let text = format!(
                     "{}: no cluster has {size} bytes; the line is left out",
                     at()
                 );
                 output::complain("warning", text);
                 continue;
             }
-            let setting = self.setting(cluster_bytes, place).map_err(&usage)?;
+            let setting = self.setting(cluster_bytes, place).map_err(usage)?;
             let hint = Hint::new(expression, setting);
             hints.push(hint.map_err(|e| usage(e.to_string()))?);
         }
