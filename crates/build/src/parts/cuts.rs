@@ -20,7 +20,7 @@ use crate::tree::NodeId;
 /// Blocks that lie at least between two cuts: one compressed extent, whatever its length, and its neighbour.
 const APART_BLOCKS: u64 = 2;
 
-/// The same bytes in two places, as many as there are.
+/// Bytes that stand in two places, as many as are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Match {
     pub node: NodeId,

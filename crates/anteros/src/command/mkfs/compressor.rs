@@ -73,7 +73,7 @@ impl Compressor {
         }
     }
 
-    /// The same with a dictionary of so many bytes.
+    /// Gives it a dictionary of so many bytes.
     pub fn with_dict(self, bytes: u32) -> Self {
         match self {
             Self::None => Self::None,
