@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use anteros_codec::{Codec, Params};
-use anteros_core::FileKind;
-use anteros_format::compr_cfg::{AlgorithmSet, RawDeflateCfg, RawLz4Cfg, RawLzmaCfg, RawZstdCfg};
+use anteros_codec::Params;
+use anteros_core::{Algorithm, FileKind};
+use anteros_format::compr_cfg::{
+    AlgorithmSet, ComprCfgs, RawDeflateCfg, RawLz4Cfg, RawLzmaCfg, RawZstdCfg,
+};
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::inode::{
     DataLayout, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode, RawExtendedInode,
@@ -35,7 +37,7 @@ const BATCH_INODES: usize = 256;
 /// Blocks of the superblock and its configurations, in bytes.
 pub(crate) fn superblock_area_bytes(options: &Options) -> u64 {
     let end = SUPERBLOCK_OFFSET
-        + (SUPERBLOCK_BYTES + compr_cfgs(options, AlgorithmSet::ALL).len()) as u64;
+        + (SUPERBLOCK_BYTES + compr_cfgs(options, options.algorithms()).len()) as u64;
     end.next_multiple_of(options.block_bytes().into())
 }
 
@@ -439,50 +441,37 @@ struct Records {
     file_bytes: u64,
 }
 
-/// Returns what follows the superblock: what decoders need to know of each of some algorithms, as far as files may have it.
+/// Returns what follows the superblock: what decoders need to know of each of some algorithms.
 fn compr_cfgs(options: &Options, algorithms: AlgorithmSet) -> Vec<u8> {
     if !options.compr_cfgs() {
         return Vec::new();
     }
-    let codecs = options.codecs();
-    let cfgs = algorithms.iter().map(|algorithm| {
-        let codecs = codecs.iter().filter(|codec| codec.algorithm() == algorithm);
-        // What is enough for one that looks farther back is enough for the others.
-        let widest = codecs.max_by_key(|codec| window_bytes(codec));
-        widest.map_or(Vec::new(), |codec| compr_cfg(options, codec))
-    });
+    let cfgs = options.cfgs();
+    let cfgs = algorithms
+        .iter()
+        .map(|algorithm| compr_cfg(algorithm, &cfgs));
     cfgs.flatten().collect()
 }
 
-/// Bytes that a codec looks back.
-const fn window_bytes(codec: &Codec) -> u32 {
-    match *codec {
-        Codec::Lz4(_) => LZ4_DISTANCE_MAX as u32,
-        Codec::Lzma { dict_bytes, .. } => dict_bytes,
-        Codec::Deflate { .. } => 1 << Params::DEFLATE_WINDOW_BITS,
-        Codec::Zstd { window_log, .. } => 1 << window_log,
-    }
-}
-
-fn compr_cfg(options: &Options, codec: &Codec) -> Vec<u8> {
-    match *codec {
-        Codec::Lz4(_) => with_length(&RawLz4Cfg {
-            max_distance: LZ4_DISTANCE_MAX.into(),
-            max_pclusterblks: ((options.pcluster_bytes_max() >> options.block_bits) as u16).into(),
+fn compr_cfg(algorithm: Algorithm, cfgs: &ComprCfgs) -> Vec<u8> {
+    match algorithm {
+        Algorithm::Lz4 => with_length(&RawLz4Cfg {
+            max_distance: cfgs.lz4_max_distance.into(),
+            max_pclusterblks: cfgs.lz4_max_pcluster_blocks.into(),
             reserved: [0; 10],
         }),
-        Codec::Lzma { dict_bytes, .. } => with_length(&RawLzmaCfg {
-            dict_size: dict_bytes.into(),
+        Algorithm::Lzma => with_length(&RawLzmaCfg {
+            dict_size: cfgs.lzma_dict_bytes.into(),
             format: 0.into(),
             reserved: [0; 8],
         }),
-        Codec::Deflate { .. } => with_length(&RawDeflateCfg {
-            windowbits: Params::DEFLATE_WINDOW_BITS,
+        Algorithm::Deflate => with_length(&RawDeflateCfg {
+            windowbits: cfgs.deflate_window_bits,
             reserved: [0; 5],
         }),
-        Codec::Zstd { window_log, .. } => with_length(&RawZstdCfg {
+        Algorithm::Zstd => with_length(&RawZstdCfg {
             format: 0,
-            windowlog: window_log - Params::ZSTD_WINDOW_LOG_MIN,
+            windowlog: cfgs.zstd_window_log - Params::ZSTD_WINDOW_LOG_MIN,
             reserved: [0; 4],
         }),
     }

@@ -1,8 +1,7 @@
 //! Demands of an image on the Linux that mounts it.
 
 use anteros_codec::Codec;
-use anteros_core::Algorithm;
-use anteros_format::compr_cfg::ComprCfgs;
+use anteros_format::compr_cfg::{AlgorithmSet, ComprCfgs};
 use anteros_format::linux::{Feature, Needs, decoder_bytes};
 use anteros_format::superblock::Superblock;
 
@@ -12,7 +11,7 @@ impl Options {
     /// The most that an image with these options may ask for; how much of it one does is up to the source.
     pub fn linux(&self) -> Needs {
         let algorithms = self.algorithms();
-        let is_compressed = !algorithms.is_empty();
+        let is_compressed = algorithms.iter().next().is_some();
         let features = [
             (is_compressed, Feature::Compression),
             (self.compr_cfgs(), Feature::BigPclusters),
@@ -22,11 +21,11 @@ impl Options {
         ];
         let features = features.into_iter().filter(|(is_used, _)| *is_used);
         let features = features.map(|(_, feature)| feature);
-        let features = features.chain(algorithms.iter().copied().map(Feature::of));
+        let features = features.chain(algorithms.iter().map(Feature::of));
         let features = features.chain(Feature::of_blocks(self.block_bits, is_compressed));
         let cfgs = self.cfgs();
         let decoders = algorithms.iter();
-        let decoders = decoders.map(|&a| decoder_bytes(a, &cfgs, self.block_bits));
+        let decoders = decoders.map(|a| decoder_bytes(a, &cfgs, self.block_bits));
         Needs::new(features, self.block_bits, decoders.sum())
     }
 
@@ -39,17 +38,13 @@ impl Options {
         self.chunk_bytes.is_some() || self.holes != Holes::Ignore
     }
 
-    /// The algorithms that files may have, each once.
-    fn algorithms(&self) -> Vec<Algorithm> {
-        let codecs = self.codecs();
-        let mut algorithms: Vec<_> = codecs.iter().map(Codec::algorithm).collect();
-        algorithms.sort_unstable_by_key(|algorithm| *algorithm as u8);
-        algorithms.dedup();
-        algorithms
+    /// The algorithms that files may have.
+    pub(crate) fn algorithms(&self) -> AlgorithmSet {
+        self.codecs().iter().map(Codec::algorithm).collect()
     }
 
     /// Configurations for decoders: enough for each codec.
-    fn cfgs(&self) -> ComprCfgs {
+    pub(crate) fn cfgs(&self) -> ComprCfgs {
         let blocks = self.pcluster_bytes_max() >> self.block_bits;
         let mut cfgs = ComprCfgs {
             lz4_max_pcluster_blocks: blocks.max(1) as u16, // at most 256

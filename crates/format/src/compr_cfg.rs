@@ -28,9 +28,6 @@ pub fn algorithm_of(id: u8) -> Result<Algorithm, Unsupported> {
 pub struct AlgorithmSet(u16);
 
 impl AlgorithmSet {
-    /// All algorithms that there are.
-    pub const ALL: Self = Self((1 << Algorithm::ALL.len()) - 1);
-
     /// One algorithm alone.
     pub const fn of(algorithm: Algorithm) -> Self {
         Self(1 << algorithm as u16)
