@@ -18,7 +18,7 @@
 //! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
-//! | `emit`, `index`, `directory` | the bytes of the metadata |
+//! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
 //! | `output` | the image file, complete or not there |
 //! | `linux` | which kernels mount the image |
 //!
@@ -56,6 +56,7 @@ mod same;
 mod scan;
 mod source;
 mod sparse;
+mod superblock;
 mod tail;
 mod tree;
 mod xattr;
@@ -123,7 +124,7 @@ pub fn build(
     same::find(&look, &mut plan)?;
     parts::find(&look, &mut plan)?;
     plan.agree(&tree);
-    let mut output = Output::create(image, options, emit::superblock_area_bytes(options))?;
+    let mut output = Output::create(image, options, superblock::area_bytes(options))?;
     let job = Job {
         source: &source,
         tree: &tree,

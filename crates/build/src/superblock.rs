@@ -1,0 +1,178 @@
+//! The superblock, and what decoders need to know behind it.
+
+use anteros_codec::Params;
+use anteros_core::Algorithm;
+use anteros_format::compr_cfg::{
+    AlgorithmSet, ComprCfgs, RawDeflateCfg, RawLz4Cfg, RawLzmaCfg, RawZstdCfg,
+};
+use anteros_format::features::{Compat, Incompat};
+use anteros_format::superblock::{
+    MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum, checksum_len,
+};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use crate::data::Stored;
+use crate::emit::Emitter;
+use crate::output::Output;
+use crate::tail::Tail;
+use crate::{Options, UuidChoice};
+
+/// Distance that LZ4 matches may reach back.
+const LZ4_DISTANCE_MAX: u16 = u16::MAX;
+
+/// Blocks of the superblock and its configurations, in bytes.
+pub(crate) fn area_bytes(options: &Options) -> u64 {
+    let end = SUPERBLOCK_OFFSET
+        + (SUPERBLOCK_BYTES + compr_cfgs(options, options.algorithms()).len()) as u64;
+    end.next_multiple_of(options.block_bytes().into())
+}
+
+impl Emitter<'_> {
+    /// The superblock, from byte 1024 to the end of the last block with configurations, and the
+    /// image's UUID.
+    pub fn superblock(&self, output: &Output) -> (Vec<u8>, [u8; 16]) {
+        let options = self.job.options;
+        let block_bits = options.block_bits;
+        let plan = self.job.plan;
+        let mut raw = RawSuperblock::new_zeroed();
+        raw.magic = MAGIC.into();
+        raw.feature_compat = self.compat().bits().into();
+        raw.feature_incompat = self.incompat().bits().into();
+        raw.blkszbits = block_bits;
+        raw.rootnid_2b = (self.layout.nid(0) as u16).into(); // at most two blocks and a slot
+        raw.inos = (self.job.tree.nodes.len() as u64 + u64::from(self.packed.is_some())).into();
+        raw.epoch = (plan.epoch.secs as u64).into();
+        raw.fixed_nsec = plan.epoch.nanos.into();
+        raw.packed_nid = self.layout.packed_nid().into();
+        raw.blocks_lo = ((self.layout.end >> block_bits) as u32).into();
+        raw.meta_blkaddr = self.layout.meta_block.into();
+        raw.xattr_blkaddr = self.layout.xattr_block.into();
+        raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
+        raw.available_compr_algs = match options.compression {
+            Some(_) if self.has_compressed_files() && options.compr_cfgs() => {
+                self.algorithms().bits()
+            }
+            Some(_) if self.has_compressed_files() => LZ4_DISTANCE_MAX,
+            _ => 0,
+        }
+        .into();
+        let mut area = vec![0; (area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
+        if self.has_compressed_files() {
+            let cfgs = compr_cfgs(options, self.algorithms());
+            area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
+        }
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        raw.uuid = match options.uuid {
+            UuidChoice::Given(uuid) => uuid,
+            UuidChoice::FromContent => custom_uuid(output.hash_with(&area)),
+        };
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        if options.checksum {
+            raw.checksum = checksum(&area[..checksum_len(block_bits)]).into();
+            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        }
+        (area, raw.uuid)
+    }
+
+    fn compat(&self) -> Compat {
+        let options = self.job.options;
+        let mut compat = Compat::MTIME;
+        compat.set(Compat::SB_CHKSUM, options.checksum);
+        compat.set(
+            Compat::XATTR_FILTER,
+            options.xattr_filter && !self.job.tree.xattrs.is_empty(),
+        );
+        compat
+    }
+
+    fn incompat(&self) -> Incompat {
+        let options = self.job.options;
+        let is_chunked = |stored: &Stored| matches!(stored, Stored::Chunked { .. });
+        let is_compressed = self.has_compressed_files();
+        let mut incompat = Incompat::empty();
+        incompat.set(Incompat::ZERO_PADDING, is_compressed);
+        incompat.set(Incompat::COMPR_CFGS, is_compressed && options.compr_cfgs());
+        incompat.set(Incompat::CHUNKED_FILE, self.stored.iter().any(is_chunked));
+        let has_tail = |stored: &Stored| {
+            matches!(
+                stored,
+                Stored::Compressed {
+                    tail: Tail::Inline(_),
+                    ..
+                }
+            )
+        };
+        let is_sharing = |stored: &Stored| matches!(stored, Stored::Compressed { body, .. } if body.shared_bytes() > 0);
+        let is_sharing = self.stored.iter().any(is_sharing);
+        incompat.set(Incompat::FRAGMENTS, self.packed.is_some() || is_sharing);
+        incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
+        incompat
+    }
+
+    /// The algorithms of compressed files.
+    fn algorithms(&self) -> AlgorithmSet {
+        let ways = &self.job.plan.ways;
+        let files = self.job.tree.ids().zip(self.stored);
+        let files = files.filter(|(_, stored)| matches!(stored, Stored::Compressed { .. }));
+        let settings = files.filter_map(|(id, _)| ways.setting(id));
+        let packed = self.packed.and(self.job.options.setting());
+        let algorithms = settings
+            .chain(packed)
+            .map(|setting| setting.codec.algorithm());
+        algorithms.collect()
+    }
+
+    /// Returns whether compression was asked for, and has saved something.
+    fn has_compressed_files(&self) -> bool {
+        let is_compressed = |stored: &Stored| matches!(stored, Stored::Compressed { .. });
+        self.packed.is_some() || self.stored.iter().any(is_compressed)
+    }
+}
+
+/// Returns what follows the superblock: what decoders need to know of each of some algorithms.
+fn compr_cfgs(options: &Options, algorithms: AlgorithmSet) -> Vec<u8> {
+    if !options.compr_cfgs() {
+        return Vec::new();
+    }
+    let cfgs = options.cfgs();
+    let cfgs = algorithms
+        .iter()
+        .map(|algorithm| compr_cfg(algorithm, &cfgs));
+    cfgs.flatten().collect()
+}
+
+fn compr_cfg(algorithm: Algorithm, cfgs: &ComprCfgs) -> Vec<u8> {
+    match algorithm {
+        Algorithm::Lz4 => with_length(&RawLz4Cfg {
+            max_distance: cfgs.lz4_max_distance.into(),
+            max_pclusterblks: cfgs.lz4_max_pcluster_blocks.into(),
+            reserved: [0; 10],
+        }),
+        Algorithm::Lzma => with_length(&RawLzmaCfg {
+            dict_size: cfgs.lzma_dict_bytes.into(),
+            format: 0.into(),
+            reserved: [0; 8],
+        }),
+        Algorithm::Deflate => with_length(&RawDeflateCfg {
+            windowbits: cfgs.deflate_window_bits,
+            reserved: [0; 5],
+        }),
+        Algorithm::Zstd => with_length(&RawZstdCfg {
+            format: 0,
+            windowlog: cfgs.zstd_window_log - Params::ZSTD_WINDOW_LOG_MIN,
+            reserved: [0; 4],
+        }),
+    }
+}
+
+fn with_length<T: IntoBytes + Immutable>(cfg: &T) -> Vec<u8> {
+    [&(size_of::<T>() as u16).to_le_bytes(), cfg.as_bytes()].concat()
+}
+
+/// A UUID of version 8, whose other bits are a hash.
+fn custom_uuid(hash: u128) -> [u8; 16] {
+    let mut uuid = hash.to_be_bytes();
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
