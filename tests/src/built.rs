@@ -266,7 +266,8 @@ fn parts(time: &str) -> (i64, u32) {
     (secs.parse().unwrap(), nanos.parse().unwrap())
 }
 
-/// Gives all inodes the most common time, if the options leave them no place for their own.
+/// Gives all inodes the most common time, if the options leave them no place for their own. In a wide image there is one
+/// for whole seconds that lie no further apart than those of the tree of everything.
 fn without_times(kept: &str, options: &Options) -> String {
     let is_auto = options.inode_form == InodeForm::Auto;
     let is_compact = options.inode_form == InodeForm::Compact;
@@ -280,9 +281,11 @@ fn without_times(kept: &str, options: &Options) -> String {
             .or_default() += 1;
     }
     let (epoch, _) = counts.into_iter().max_by_key(|(_, count)| *count).unwrap();
+    let has_place = |time: &str| options.wide && parts(time).1 == parts(epoch.unwrap()).1;
     edit(kept, |columns| {
         let fits = |column| columns[column as usize].parse::<u16>().is_ok();
-        if is_compact || fits(Column::Uid) && fits(Column::Gid) {
+        let is_compact = is_compact || fits(Column::Uid) && fits(Column::Gid);
+        if is_compact && !has_place(&columns[Column::Mtime as usize]) {
             columns[Column::Mtime as usize] = epoch.unwrap().into();
         }
         true

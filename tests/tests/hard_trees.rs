@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anteros_build::{Compression, Effort, Holes, Options, Summary};
 use anteros_core::FileSystem;
+use anteros_image::statistics;
 use anteros_tests::built::{Judges, Source, same};
 use anteros_tests::host::HostFs;
 use anteros_tests::judge::{is_root, missing};
@@ -227,7 +228,35 @@ fn times_and_owners_at_all_edges() {
         clamp_time: Some(-1),
         ..plain()
     };
-    judge(&tree, [plain(), lz4(4096), clamped]);
+    judge(&tree, [plain(), lz4(4096), clamped, wide(plain())]);
+}
+
+fn wide(options: Options) -> Options {
+    Options {
+        wide: true,
+        ..options
+    }
+}
+
+#[test]
+fn seconds_take_no_larger_inode_in_wide_images() {
+    let tree = new_tree();
+    for n in 0..100 {
+        let name = format!("{n}");
+        tree.write(&name, b"");
+        set_time(&tree.at(&name), 1_000_000 * (n - 2), 7);
+    }
+    tree.write("whole", b"");
+    set_time(&tree.at("whole"), 5, 0);
+    set_time(tree.path(), 6, 7);
+    let judges = Judges::find();
+    let source = Source::new(tree.path());
+    for (form, extended) in [(plain(), 101), (wide(plain()), 1)] {
+        let built = judges.build(tree.path(), &form).unwrap();
+        judges.compare(&built, &source.manifest).unwrap();
+        let found = statistics(&built.open().unwrap()).unwrap();
+        assert_eq!(found.extended_inodes, extended);
+    }
 }
 
 #[test]

@@ -85,6 +85,7 @@ const ATOMS: &[Atom] = &[
     }),
     ("chunk", "chunk 64K", |o| o.chunk_bytes = Some(64 << 10)),
     ("entries", "chunk indexes", chunk_indexes),
+    ("address", "48bit", |o| o.wide = true),
     ("inode", "compact", |o| {
         o.inode_form = InodeForm::Compact;
         (o.force_uid, o.force_gid) = (Some(0), Some(0));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use anteros_core::FileKind;
+use anteros_core::{FileKind, Timestamp};
 use anteros_format::inode::{
     DataLayout, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode, RawExtendedInode,
 };
@@ -17,6 +17,7 @@ use crate::ordered::{Ordered, with_workers};
 use crate::output::Output;
 use crate::plan::{Intent, WHOLE_FRAGMENT_BYTES};
 use crate::tail::{Tail, Tails};
+use crate::times::Times;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress, directory};
 
@@ -235,7 +236,7 @@ impl Emitter<'_> {
             i_nlink: node.nlink.into(),
             i_reserved2: [0; 16],
         };
-        append_inode(raw, plan.extended, out);
+        append_inode(raw, plan.extended, &self.job.plan.times, out);
     }
 
     /// The packed inode, which no directory names, and its index.
@@ -247,11 +248,11 @@ impl Emitter<'_> {
         raw.i_size = inode.size.into();
         raw.i_u = inode.blocks().into();
         raw.i_ino = (self.job.tree.nodes.len() as u32 + 1).into();
-        raw.i_mtime = (plan.epoch.secs as u64).into();
-        raw.i_mtime_nsec = plan.epoch.nanos.into();
+        raw.i_mtime = (plan.times.image.secs as u64).into();
+        raw.i_mtime_nsec = plan.times.image.nanos.into();
         raw.i_nlink = 1.into();
         let mut out = Vec::new();
-        append_inode(raw, inode.is_extended(), &mut out);
+        append_inode(raw, inode.is_extended(), &plan.times, &mut out);
         let runs: Vec<Run<'_>> = inode.runs.iter().map(|(at, e)| (*at, &e[..])).collect();
         let index = plan.packed_index();
         index.encode(&runs, Tail::Blocks, inode.size, &mut out);
@@ -290,12 +291,16 @@ impl Emitter<'_> {
 }
 
 /// Appends an inode, compact or extended.
-fn append_inode(mut raw: RawExtendedInode, extended: bool, out: &mut Vec<u8>) {
+fn append_inode(mut raw: RawExtendedInode, extended: bool, times: &Times, out: &mut Vec<u8>) {
     if extended {
         raw.i_format = (raw.i_format.get() | FORMAT_EXTENDED).into();
         out.extend_from_slice(raw.as_bytes());
         return;
     }
+    let time = Timestamp {
+        secs: raw.i_mtime.get() as i64,
+        nanos: raw.i_mtime_nsec.get(),
+    };
     // The plan has seen to it that everything fits.
     let raw = RawCompactInode {
         i_format: raw.i_format,
@@ -303,7 +308,7 @@ fn append_inode(mut raw: RawExtendedInode, extended: bool, out: &mut Vec<u8>) {
         i_mode: raw.i_mode,
         i_nb: (raw.i_nlink.get() as u16).into(),
         i_size: (raw.i_size.get() as u32).into(),
-        i_mtime: 0.into(),
+        i_mtime: times.compact(time).into(),
         i_u: raw.i_u,
         i_ino: raw.i_ino,
         i_uid: (raw.i_uid.get() as u16).into(),

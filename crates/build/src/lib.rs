@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `source`, `scan`, `xattr` | what there is, however deep |
 //! | `tree` | sorted by name, hard links resolved |
-//! | `plan`, `sparse` | how each inode is stored, as far as that is known before reading |
+//! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
 //! | `order` | files in the order in which they are read and stored |
 //! | `look`, `same` | files with the same content, of which only the first is stored |
@@ -58,6 +58,7 @@ mod source;
 mod sparse;
 mod superblock;
 mod tail;
+mod times;
 mod tree;
 mod xattr;
 

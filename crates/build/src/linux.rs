@@ -18,6 +18,7 @@ impl Options {
             (is_compressed && self.inline_tails, Feature::InlineTails),
             (is_compressed && self.shares(), Feature::Fragments),
             (self.has_chunks(), Feature::Chunks),
+            (self.is_wide(), Feature::Wide),
         ];
         let features = features.into_iter().filter(|(is_used, _)| *is_used);
         let features = features.map(|(_, feature)| feature);
@@ -116,6 +117,7 @@ mod tests {
             (|o| o.holes = Holes::Auto, "5.15"),
             (|o| o.chunk_bytes = Some(4096), "5.15"),
             (|o| o.block_bits = 11, "6.8"),
+            (|o| o.wide = true, "6.15"),
         ] {
             let mut options = lz4(4096);
             change(&mut options);

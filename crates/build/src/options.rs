@@ -56,11 +56,16 @@ pub struct Options {
     pub chunk_bytes: Option<u64>,
     /// Tells whether files in chunks say where each chunk lies in 8 bytes, with room for a device, instead of 4.
     pub chunk_indexes: bool,
+    /// The form of images with addresses of 48 bits, which Linux 6.15 reads. Here compact inodes have seconds of their own, and an
+    /// inode takes the extended form for its time only if the nanoseconds are not those of most, or the seconds more
+    /// than 136 years behind the earliest.
+    pub wide: bool,
     /// Compact inodes, extended ones, or each as it needs.
     pub inode_form: InodeForm,
     /// Gives every file the time of the image where keeping its own would take an extended inode.
     pub ignore_mtime: bool,
-    /// The time of the image, in seconds since 1970. Without it, that is the one which most files have.
+    /// The time of the image, in seconds since 1970. Without it, that is the one which most files have; in a wide image, of those
+    /// with the nanoseconds that most have.
     pub image_time: Option<i64>,
     /// Gives every file this time, in seconds since 1970.
     pub fixed_time: Option<i64>,
@@ -119,6 +124,7 @@ impl Default for Options {
             holes: Holes::Auto,
             chunk_bytes: None,
             chunk_indexes: false,
+            wide: false,
             inode_form: InodeForm::Auto,
             ignore_mtime: false,
             image_time: None,
@@ -206,7 +212,7 @@ pub enum Holes {
 pub enum InodeForm {
     /// Compact where nothing is lost by it.
     Auto,
-    /// Compact, or an error where owner, links or size do not fit; times are dropped.
+    /// Compact, or an error where owner, links or size do not fit; times are dropped that do not fit.
     Compact,
     /// Extended.
     Extended,
@@ -291,6 +297,11 @@ impl Options {
             (None, Some(secs)) => found.min(whole(secs)),
             (None, None) => found,
         }
+    }
+
+    /// Returns whether the image has the form of those with addresses of 48 bits.
+    pub(crate) const fn is_wide(&self) -> bool {
+        self.wide
     }
 
     /// Returns whether compressed files may have pclusters of several blocks.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anteros_core::{FileKind, Timestamp};
+use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::region_bytes;
@@ -13,6 +13,7 @@ use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
 use crate::source::Source;
 use crate::sparse::{ChunkedFile, hole_percentage_is_high};
+use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;
 use crate::{Error, Options, directory};
@@ -75,8 +76,8 @@ impl Behind {
 /// Holds what is decided of all inodes.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The time of all compact inodes.
-    pub epoch: Timestamp,
+    /// The times of compact inodes.
+    pub times: Times,
     pub shared: SharedXattrs,
     pub nodes: Vec<NodePlan>,
     /// The files that have parts in common with others or in themselves.
@@ -101,7 +102,7 @@ impl Plan {
             }
         }
         let mut plan = Self {
-            epoch: epoch(tree, options),
+            times: Times::new(tree.nodes.iter().map(|node| node.mtime), options),
             shared: tree.xattrs.share(options.xattr_share_above.unwrap_or(0)),
             nodes: Vec::with_capacity(tree.nodes.len()),
             cuts: HashMap::new(),
@@ -322,7 +323,7 @@ impl Plan {
             .iter()
             .all(|&n| n <= u16::MAX.into())
             && node.size <= u32::MAX.into();
-        let keeps_time = options.ignore_mtime || node.mtime == self.epoch;
+        let keeps_time = options.ignore_mtime || self.times.keeps(node.mtime);
         match options.inode_form {
             InodeForm::Extended => Ok(true),
             InodeForm::Auto => Ok(!(fits && keeps_time)),
@@ -344,21 +345,6 @@ impl Plan {
             reason: "its extended attributes take more than 256 KiB".into(),
         })
     }
-}
-
-/// The time that was asked for, else that which most inodes have, the earliest of several such.
-fn epoch(tree: &Tree, options: &Options) -> Timestamp {
-    if let Some(secs) = options.fixed_time.or(options.image_time) {
-        return Timestamp { secs, nanos: 0 };
-    }
-    let mut counts: HashMap<Timestamp, u64> = HashMap::new();
-    for node in &tree.nodes {
-        *counts.entry(node.mtime).or_default() += 1;
-    }
-    let by_count = counts
-        .into_iter()
-        .max_by_key(|&(time, count)| (count, std::cmp::Reverse(time)));
-    by_count.map_or(Timestamp::default(), |(time, _)| time)
 }
 
 const _: () = assert!(SLOT_BYTES as usize == COMPACT_BYTES);

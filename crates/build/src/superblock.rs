@@ -39,12 +39,19 @@ impl Emitter<'_> {
         raw.feature_compat = self.compat().bits().into();
         raw.feature_incompat = self.incompat().bits().into();
         raw.blkszbits = block_bits;
-        raw.rootnid_2b = (self.layout.nid(0) as u16).into(); // at most two blocks and a slot
+        let (root, blocks) = (self.layout.nid(0), self.layout.end >> block_bits);
+        if options.is_wide() {
+            raw.rootnid_8b = root.into();
+            raw.rootnid_2b = ((blocks >> 32) as u16).into();
+            raw.build_time = plan.times.build().into();
+        } else {
+            raw.rootnid_2b = (root as u16).into(); // at most two blocks and a slot
+        }
         raw.inos = (self.job.tree.nodes.len() as u64 + u64::from(self.packed.is_some())).into();
-        raw.epoch = (plan.epoch.secs as u64).into();
-        raw.fixed_nsec = plan.epoch.nanos.into();
+        raw.epoch = (plan.times.epoch as u64).into();
+        raw.fixed_nsec = plan.times.image.nanos.into();
         raw.packed_nid = self.layout.packed_nid().into();
-        raw.blocks_lo = ((self.layout.end >> block_bits) as u32).into();
+        raw.blocks_lo = (blocks as u32).into();
         raw.meta_blkaddr = self.layout.meta_block.into();
         raw.xattr_blkaddr = self.layout.xattr_block.into();
         raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
@@ -106,6 +113,7 @@ impl Emitter<'_> {
         let is_sharing = self.stored.iter().any(is_sharing);
         incompat.set(Incompat::FRAGMENTS, self.packed.is_some() || is_sharing);
         incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
+        incompat.set(Incompat::FORTY_EIGHT_BIT, options.is_wide());
         incompat
     }
 

@@ -227,6 +227,12 @@ impl Superblock {
         self.incompat.contains(Incompat::FORTY_EIGHT_BIT)
     }
 
+    /// The time that the image was made, in seconds.
+    pub fn built(&self) -> i64 {
+        let since_epoch = if self.has_48bit() { self.build_time } else { 0 };
+        self.epoch.saturating_add(since_epoch.into())
+    }
+
     /// The bits of a chunk's device id that count.
     pub fn device_id_mask(&self) -> u16 {
         // 1 to 65,536 rounded up to a power of two, less one, fits.

@@ -76,6 +76,7 @@ struct SuperblockView {
     xattr_block: u32,
     epoch: i64,
     epoch_nsec: u32,
+    built: i64,
     uuid: String,
     label: String,
     compat: Vec<&'static str>,
@@ -203,6 +204,7 @@ impl SuperblockView {
             xattr_block: sb.xattr_block,
             epoch: sb.epoch,
             epoch_nsec: sb.fixed_nsec,
+            built: sb.built(),
             uuid: output::uuid(&sb.uuid),
             label: output::name(sb.label()),
             compat: sb.compat.names(),
@@ -453,6 +455,14 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> io::Result<()>
         "epoch",
         output::time(Timestamp {
             secs: sb.epoch,
+            nanos: sb.epoch_nsec,
+        }),
+    )?;
+    row(
+        out,
+        "built",
+        output::time(Timestamp {
+            secs: sb.built,
             nanos: sb.epoch_nsec,
         }),
     )?;

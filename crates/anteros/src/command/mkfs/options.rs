@@ -16,7 +16,7 @@ use super::target::Target;
 use crate::failure::{Failure, Kind};
 
 /// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 3] = ["48bit", "dot-omitted", "plain-xattr-prefixes"];
+pub const EXTENDED_ONLY_READ: [&str; 2] = ["dot-omitted", "plain-xattr-prefixes"];
 
 /// Blocks have two to this bytes unless told otherwise.
 const BLOCK_BITS: u8 = 12;
@@ -33,6 +33,7 @@ pub enum Extended {
     FragmentsOnce,
     InodeForm(InodeForm),
     ChunkIndexes(bool),
+    Wide(bool),
     NoChecksum,
     XattrFilter(bool),
 }
@@ -58,6 +59,8 @@ impl FromStr for Extended {
             "force-inode-extended" => Self::InodeForm(InodeForm::Extended),
             "force-inode-blockmap" => Self::ChunkIndexes(false),
             "force-chunk-indexes" => Self::ChunkIndexes(true),
+            "48bit" => Self::Wide(true),
+            "^48bit" => Self::Wide(false),
             "nosbcrc" => Self::NoChecksum,
             "xattr-name-filter" => Self::XattrFilter(true),
             "^xattr-name-filter" => Self::XattrFilter(false),
@@ -366,6 +369,7 @@ fn apply(option: Extended, options: &mut Options) {
         Extended::InlineTails(on) => options.inline_tails = on,
         Extended::InodeForm(form) => options.inode_form = form,
         Extended::ChunkIndexes(on) => options.chunk_indexes = on,
+        Extended::Wide(on) => options.wide = on,
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
     }
