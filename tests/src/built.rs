@@ -281,7 +281,9 @@ fn without_times(kept: &str, options: &Options) -> String {
             .or_default() += 1;
     }
     let (epoch, _) = counts.into_iter().max_by_key(|(_, count)| *count).unwrap();
-    let has_place = |time: &str| options.wide && parts(time).1 == parts(epoch.unwrap()).1;
+    let has_place = |time: &str| {
+        (options.wide || options.dot_omitted) && parts(time).1 == parts(epoch.unwrap()).1
+    };
     edit(kept, |columns| {
         let fits = |column| columns[column as usize].parse::<u16>().is_ok();
         let is_compact = is_compact || fits(Column::Uid) && fits(Column::Gid);

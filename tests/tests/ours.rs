@@ -86,6 +86,7 @@ const ATOMS: &[Atom] = &[
     ("chunk", "chunk 64K", |o| o.chunk_bytes = Some(64 << 10)),
     ("entries", "chunk indexes", chunk_indexes),
     ("address", "48bit", |o| o.wide = true),
+    ("dot", "dot-omitted", |o| o.dot_omitted = true),
     ("inode", "compact", |o| {
         o.inode_form = InodeForm::Compact;
         (o.force_uid, o.force_gid) = (Some(0), Some(0));

@@ -4,11 +4,13 @@ use anteros_core::FileKind;
 use anteros_format::dirent::{DIRENT_BYTES, RawDirent, file_type_of};
 use zerocopy::IntoBytes;
 
+use crate::Options;
 use crate::tree::{NodeId, Tree};
 
 /// Bytes of a directory's content: whole blocks, the last one up to its last name.
-pub(crate) fn bytes(tree: &Tree, id: NodeId, block_bytes: u32) -> u64 {
-    let entries = entries(tree, id);
+pub(crate) fn bytes(tree: &Tree, id: NodeId, options: &Options) -> u64 {
+    let block_bytes = options.block_bytes();
+    let entries = entries(tree, id, options);
     let (mut full, mut last) = (0, 0);
     for block in blocks(&entries, block_bytes as usize) {
         full += u64::from(last != 0);
@@ -21,13 +23,14 @@ pub(crate) fn bytes(tree: &Tree, id: NodeId, block_bytes: u32) -> u64 {
 pub(crate) fn encode(
     tree: &Tree,
     id: NodeId,
-    block_bytes: u32,
+    options: &Options,
     nid: impl Fn(NodeId) -> u64,
 ) -> Vec<u8> {
-    let entries = entries(tree, id);
+    let block_bytes = options.block_bytes() as usize;
+    let entries = entries(tree, id, options);
     let mut out = Vec::new();
-    for block in blocks(&entries, block_bytes as usize) {
-        out.resize(out.len().next_multiple_of(block_bytes as usize), 0);
+    for block in blocks(&entries, block_bytes) {
+        out.resize(out.len().next_multiple_of(block_bytes), 0);
         let mut nameoff = block.len() * DIRENT_BYTES;
         for &(name, node) in block {
             let raw = RawDirent {
@@ -48,8 +51,8 @@ pub(crate) fn encode(
 
 type NamedNode<'a> = (&'a [u8], NodeId);
 
-/// All entries in the order of their bytes, `.` and `..` where they belong.
-fn entries(tree: &Tree, id: NodeId) -> Vec<NamedNode<'_>> {
+/// All entries in the order of their bytes, `..` and, unless it is omitted, `.` where they belong.
+fn entries<'a>(tree: &'a Tree, id: NodeId, options: &Options) -> Vec<NamedNode<'a>> {
     let node = tree.node(id);
     debug_assert_eq!(node.kind, FileKind::Directory);
     let named = tree
@@ -57,7 +60,8 @@ fn entries(tree: &Tree, id: NodeId) -> Vec<NamedNode<'_>> {
         .iter()
         .map(|e| (tree.name(e.name), e.node));
     let mut entries: Vec<NamedNode<'_>> = named.collect();
-    for dots in [(&b"."[..], id), (b"..", node.parent)] {
+    let dots = [(&b"."[..], id), (b"..", node.parent)];
+    for dots in dots.into_iter().skip(options.dot_omitted.into()) {
         let at = entries.partition_point(|(name, _)| *name < dots.0);
         entries.insert(at, dots);
     }

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use anteros_core::{FileKind, Timestamp};
 use anteros_format::inode::{
-    DataLayout, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode, RawExtendedInode,
+    DataLayout, FORMAT_DOT_OMITTED, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode,
+    RawExtendedInode,
 };
 use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
@@ -75,8 +76,8 @@ impl Emitter<'_> {
         if node.kind == FileKind::Symlink {
             return node.target.to_vec();
         }
-        let block_bytes = self.job.options.block_bytes();
-        directory::encode(self.job.tree, id, block_bytes, |id| self.layout.nid(id))
+        let Job { tree, options, .. } = self.job;
+        directory::encode(tree, id, options, |id| self.layout.nid(id))
     }
 
     /// Writes all inodes; their inline data is read by the workers.
@@ -219,7 +220,10 @@ impl Emitter<'_> {
         let node = self.job.tree.node(id);
         let plan = self.job.plan.node(id);
         let (layout, i_u) = self.layout_and_value(id);
-        let format = (layout as u16) << FORMAT_LAYOUT_SHIFT;
+        let mut format = (layout as u16) << FORMAT_LAYOUT_SHIFT;
+        if node.kind == FileKind::Directory && self.job.options.dot_omitted {
+            format |= FORMAT_DOT_OMITTED;
+        }
         let mode = (node.kind.mode_bits() as u16 | node.perm).into();
         let raw = RawExtendedInode {
             i_format: format.into(),

@@ -118,6 +118,7 @@ mod tests {
             (|o| o.chunk_bytes = Some(4096), "5.15"),
             (|o| o.block_bits = 11, "6.8"),
             (|o| o.wide = true, "6.15"),
+            (|o| o.dot_omitted = true, "6.15"),
         ] {
             let mut options = lz4(4096);
             change(&mut options);

@@ -60,6 +60,8 @@ pub struct Options {
     /// inode takes the extended form for its time only if the nanoseconds are not those of most, or the seconds more
     /// than 136 years behind the earliest.
     pub wide: bool,
+    /// Leaves the entry `.` out of directories; the image is a wide one then.
+    pub dot_omitted: bool,
     /// Compact inodes, extended ones, or each as it needs.
     pub inode_form: InodeForm,
     /// Gives every file the time of the image where keeping its own would take an extended inode.
@@ -125,6 +127,7 @@ impl Default for Options {
             chunk_bytes: None,
             chunk_indexes: false,
             wide: false,
+            dot_omitted: false,
             inode_form: InodeForm::Auto,
             ignore_mtime: false,
             image_time: None,
@@ -301,7 +304,7 @@ impl Options {
 
     /// Returns whether the image has the form of those with addresses of 48 bits.
     pub(crate) const fn is_wide(&self) -> bool {
-        self.wide
+        self.wide || self.dot_omitted
     }
 
     /// Returns whether compressed files may have pclusters of several blocks.

@@ -98,7 +98,7 @@ impl Plan {
     ) -> Result<Self, Error> {
         for id in tree.ids() {
             if tree.node(id).kind == FileKind::Directory {
-                tree.nodes[id as usize].size = directory::bytes(tree, id, options.block_bytes());
+                tree.nodes[id as usize].size = directory::bytes(tree, id, options);
             }
         }
         let mut plan = Self {

@@ -79,8 +79,9 @@ pub const FORMAT_EXTENDED: u16 = 1;
 /// States where the data layout begins in the format.
 pub const FORMAT_LAYOUT_SHIFT: u16 = 1;
 /// Format bit of a compact inode that is no directory: the link count is 1 and `i_nb` is an address.
-/// Of a directory: it has no `.` entry.
 pub const FORMAT_NLINK_1: u16 = 1 << 4;
+/// Format bit of a directory: it has no `.` entry.
+pub const FORMAT_DOT_OMITTED: u16 = 1 << 4;
 
 /// Longest symlink target in bytes.
 pub const SYMLINK_BYTES_MAX: u64 = 4096;
@@ -304,7 +305,7 @@ impl Fields {
             mtime: self.mtime,
             serial: self.serial,
             xattr_bytes: xattr::region_bytes(self.i_xattr_icount)?,
-            dot_omitted: kind == FileKind::Directory && i_format & FORMAT_NLINK_1 != 0,
+            dot_omitted: kind == FileKind::Directory && i_format & FORMAT_DOT_OMITTED != 0,
             rdev: if is_device {
                 decode_rdev(self.i_u)
             } else {

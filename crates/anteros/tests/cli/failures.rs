@@ -29,7 +29,7 @@ fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
         ("mkfs image src -zlz4 -C5000", "multiples of 4096"),
         ("mkfs image src -znone -C4096", "-C has no meaning without"),
         ("mkfs image src -b3000", "powers of two"),
-        ("mkfs image src -Edot-omitted", "not yet built"),
+        ("mkfs image src -Eplain-xattr-prefixes", "not yet built"),
         ("mkfs image src -Efragments=2M", "up to 1048576"),
         ("mkfs image src -Efragments=5000", "multiples of 4096"),
         ("mkfs image src -E^fragdedupe", "always stored once"),

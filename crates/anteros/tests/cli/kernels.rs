@@ -35,7 +35,7 @@ fn running() -> Version {
 }
 
 /// Settings of `mkfs`, the oldest Linux that mounts what they make of [`shop`]'s source, and about what its decoders take.
-const SETTINGS: [(&str, &str, u64); 13] = [
+const SETTINGS: [(&str, &str, u64); 14] = [
     ("-znone", "5.4", 0),
     ("-zlz4 -C4K", "5.4", 4 << 10),
     ("", "5.13", 64 << 10),
@@ -49,6 +49,7 @@ const SETTINGS: [(&str, &str, u64); 13] = [
     ("-zlz4 -C4K -b1K", "6.8", 4 << 10),
     ("-zzstd,dictsize=128K", "6.10", 600 << 10),
     ("-znone -E48bit", "6.15", 0),
+    ("-znone -Edot-omitted", "6.15", 0),
 ];
 
 #[test]
@@ -213,7 +214,7 @@ fn what_contradicts_the_machine_is_refused_by_name() {
         ),
         (
             "kernel=6.14 -E48bit",
-            "--for kernel=6.14: -E48bit needs Linux 6.15",
+            "--for kernel=6.14: -E48bit or -Edot-omitted needs Linux 6.15",
         ),
         (
             "memory=1M -zlzma,dictsize=8M",

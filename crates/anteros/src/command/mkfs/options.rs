@@ -16,7 +16,7 @@ use super::target::Target;
 use crate::failure::{Failure, Kind};
 
 /// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 2] = ["dot-omitted", "plain-xattr-prefixes"];
+pub const EXTENDED_ONLY_READ: [&str; 1] = ["plain-xattr-prefixes"];
 
 /// Blocks have two to this bytes unless told otherwise.
 const BLOCK_BITS: u8 = 12;
@@ -34,6 +34,7 @@ pub enum Extended {
     InodeForm(InodeForm),
     ChunkIndexes(bool),
     Wide(bool),
+    DotOmitted(bool),
     NoChecksum,
     XattrFilter(bool),
 }
@@ -61,6 +62,8 @@ impl FromStr for Extended {
             "force-chunk-indexes" => Self::ChunkIndexes(true),
             "48bit" => Self::Wide(true),
             "^48bit" => Self::Wide(false),
+            "dot-omitted" => Self::DotOmitted(true),
+            "^dot-omitted" => Self::DotOmitted(false),
             "nosbcrc" => Self::NoChecksum,
             "xattr-name-filter" => Self::XattrFilter(true),
             "^xattr-name-filter" => Self::XattrFilter(false),
@@ -370,6 +373,7 @@ fn apply(option: Extended, options: &mut Options) {
         Extended::InodeForm(form) => options.inode_form = form,
         Extended::ChunkIndexes(on) => options.chunk_indexes = on,
         Extended::Wide(on) => options.wide = on,
+        Extended::DotOmitted(on) => options.dot_omitted = on,
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
     }
