@@ -15,12 +15,8 @@ use crate::compress::Extent;
 use crate::data::Job;
 use crate::options::Options;
 use crate::plan::Plan;
+use crate::segments::Segments;
 use crate::tree::NodeId;
-
-/// Index entries of a packed index in front of the first pack of sixteen, behind an inode without attributes.
-const FIRST_PACKS: usize = 6;
-/// Index entries of a pack.
-const PACK: usize = 16;
 
 /// The packed inode, as it is when all fragments are in it.
 #[derive(Debug)]
@@ -80,37 +76,25 @@ struct Known {
 /// All fragments so far.
 pub(crate) struct Fragments {
     known: HashMap<Key, Known>,
-    /// Content that is in no segment yet.
-    rest: Vec<u8>,
-    /// Bytes of the packed inode in front of it.
-    before: u64,
-    block_bytes: usize,
-    segment_bytes: usize,
+    content: Segments,
 }
 
 impl Fragments {
     pub fn new(options: &Options) -> Self {
-        let block_bytes = options.block_bytes() as usize;
-        let segment_bytes = options.packed_segment_bytes();
         Self {
             known: HashMap::new(),
-            rest: Vec::new(),
-            before: 0,
-            block_bytes,
-            segment_bytes: segment_bytes.next_multiple_of(PACK * block_bytes),
+            content: Segments::new(options.packed_segment_bytes(), options.block_bytes()),
         }
     }
 
     /// Bytes of the packed inode so far.
     pub fn size(&self) -> u64 {
-        self.before + self.rest.len() as u64
+        self.content.size()
     }
 
     /// Appends a part of a file, and tells where in the packed inode it lies.
     pub fn append(&mut self, content: &[u8]) -> u64 {
-        let offset = self.size();
-        self.rest.extend_from_slice(content);
-        offset
+        self.content.append(content)
     }
 
     /// Tells where in the packed inode a fragment lies, that begins at a byte of a file; appends it if it is new.
@@ -136,21 +120,8 @@ impl Fragments {
     }
 
     /// Takes a segment out, if one is full, or if there will be no more: then whatever is left.
-    ///
-    /// Packed indexes have one block address for each pack. Where a segment begins, a pack does.
     pub fn take_segment(&mut self, is_end: bool) -> Option<Vec<u8>> {
-        let bytes = match self.before {
-            0 => self.segment_bytes + FIRST_PACKS * self.block_bytes,
-            _ => self.segment_bytes,
-        };
-        let is_due = self.rest.len() >= bytes || is_end && !self.rest.is_empty();
-        if !is_due {
-            return None;
-        }
-        let behind = self.rest.split_off(bytes.min(self.rest.len()));
-        let segment = std::mem::replace(&mut self.rest, behind);
-        self.before += segment.len() as u64;
-        Some(segment)
+        self.content.take(is_end)
     }
 }
 
@@ -162,35 +133,5 @@ impl Job<'_> {
         file.read(at, &mut found)?;
         file.finish()?;
         Ok(found == content)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Compression;
-
-    #[test]
-    fn segments_begin_where_packs_do() {
-        let mut compression = Compression::new(anteros_codec::Effort::Fast);
-        compression.segment_bytes = 20 * 4096;
-        let options = Options {
-            compression: Some(compression),
-            ..Options::default()
-        };
-        let mut fragments = Fragments::new(&options);
-        assert_eq!(fragments.take_segment(true), None);
-        for n in 0..100 {
-            assert_eq!(fragments.append(&[n; 5000]), u64::from(n) * 5000);
-        }
-        let segments = std::iter::from_fn(|| fragments.take_segment(false));
-        let lens: Vec<usize> = segments.map(|segment| segment.len() / 4096).collect();
-        assert_eq!(lens, [38, 32, 32]);
-        let rest = fragments.take_segment(true).unwrap();
-        assert_eq!(rest.len(), 500_000 - (38 + 32 + 32) * 4096);
-        assert_eq!(
-            (fragments.size(), fragments.take_segment(true)),
-            (500_000, None)
-        );
     }
 }

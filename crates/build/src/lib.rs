@@ -15,7 +15,7 @@
 //! | `look`, `same` | files with the same content, of which only the first is stored |
 //! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in that order |
-//! | `fragments`, `outbox` | the packed inode, and the order of blocks around it |
+//! | `fragments`, `segments`, `outbox` | the packed inode, and the order of blocks around it |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
@@ -54,6 +54,7 @@ mod parts;
 mod plan;
 mod same;
 mod scan;
+mod segments;
 mod source;
 mod sparse;
 mod superblock;
