@@ -63,7 +63,50 @@ pub enum ExtentFormat {
     },
 }
 
+impl ExtentFormat {
+    /// The length field that says so.
+    pub const fn plen(self) -> u32 {
+        match self {
+            Self::Hole => 0,
+            Self::Encoded {
+                bytes,
+                algorithm,
+                partial,
+            } => {
+                let format = match algorithm {
+                    Some(algorithm) => algorithm as u32 + 1,
+                    None => 0,
+                };
+                let partial = if partial { PLEN_PARTIAL } else { 0 };
+                format << PLEN_FORMAT_SHIFT | partial | bytes
+            }
+        }
+    }
+}
+
 impl ExtentRecord {
+    /// The record of a fragment at this offset of the packed inode; of 8 bytes at the least.
+    pub const fn of_fragment(offset: u64, lstart: u64) -> Self {
+        Self {
+            plen: offset as u32,
+            pstart: offset >> 32,
+            lstart,
+        }
+    }
+
+    /// Appends as many bytes of the record as it is to have: 4, 8, 16 or 32.
+    pub fn encode(&self, record_bytes: u8, out: &mut Vec<u8>) {
+        let raw = RawExtent {
+            plen: self.plen.into(),
+            pstart_lo: (self.pstart as u32).into(),
+            pstart_hi: ((self.pstart >> 32) as u32).into(),
+            lstart_lo: (self.lstart as u32).into(),
+            lstart_hi: ((self.lstart >> 32) as u32).into(),
+            reserved: [0; 12],
+        };
+        out.extend_from_slice(&raw.as_bytes()[..record_bytes.into()]);
+    }
+
     /// Reads a record of as many bytes as `bytes` has: 4, 8, 16 or 32.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut full = [0; size_of::<RawExtent>()];
@@ -183,6 +226,33 @@ mod tests {
             partial: true,
         };
         assert_eq!(record(4 << 28 | 1 << 27 | 9).format(), Ok(zstd));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let format = ExtentFormat::Encoded {
+            bytes: 1 << 20,
+            algorithm: Some(Algorithm::Deflate),
+            partial: true,
+        };
+        let whole = ExtentRecord {
+            plen: format.plen(),
+            pstart: 5 << 32 | 7,
+            lstart: 9 << 32 | 11,
+        };
+        let read = |record_bytes| {
+            let mut bytes = Vec::new();
+            whole.encode(record_bytes, &mut bytes);
+            assert_eq!(bytes.len(), record_bytes.into());
+            ExtentRecord::parse(&bytes)
+        };
+        assert_eq!(read(32), whole);
+        assert_eq!(read(16), ExtentRecord { lstart: 11, ..whole });
+        assert_eq!((read(8).pstart, read(4).pstart), (7, 0));
+        assert_eq!(read(4).format(), Ok(format));
+        assert_eq!(ExtentFormat::Hole.plen(), 0);
+        let fragment = ExtentRecord::of_fragment(5 << 32 | 7, 4096);
+        assert_eq!(fragment.fragment_offset(16), 5 << 32 | 7);
     }
 
     #[test]
