@@ -227,6 +227,17 @@ impl Encoder {
         }
     }
 
+    /// Leaves up to a twelfth of the output empty from here on, where that takes fewer calls of a compressor that takes its
+    /// input as a whole. So little is lost by it where nothing is stored for what is empty.
+    pub fn loosely(mut self) -> Self {
+        match &mut self.kind {
+            Kind::Lz4(_) | Kind::Lzma(_) => {}
+            Kind::Deflate(searching) => searching.secant.loosen(),
+            Kind::Zstd(searching) => searching.secant.loosen(),
+        }
+        self
+    }
+
     /// Begins with other data: nothing is remembered of what came before.
     pub fn restart(&mut self) {
         match &mut self.kind {

@@ -12,7 +12,11 @@ use std::ops::RangeInclusive;
 use crate::{EncodeError, Encoded};
 
 /// The share of a budget that may stay empty after one call, two, and so on; as reciprocals.
-const EMPTY_SHARES: [usize; 8] = [512, 512, 256, 128, 64, 48, 32, 16];
+type EmptyShares = [usize; 8];
+/// Where whole blocks are stored, whatever is in them.
+const TIGHT: EmptyShares = [512, 512, 256, 128, 64, 48, 32, 16];
+/// Where nothing is stored for what stays empty.
+const LOOSE: EmptyShares = [12, 8, 8, 8, 8, 6, 6, 4];
 /// Bytes that may stay empty in any case.
 const EMPTY_MIN: usize = 8;
 /// The ratio to begin with.
@@ -40,8 +44,9 @@ struct Point {
 }
 
 /// Memory from one budget to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Secant {
+    shares: &'static EmptyShares,
     /// The last budget that was filled.
     last: Option<Point>,
     scratch: Vec<u8>,
@@ -58,7 +63,23 @@ struct Bracket {
     tried: Point,
 }
 
+impl Default for Secant {
+    fn default() -> Self {
+        Self {
+            shares: &TIGHT,
+            last: None,
+            scratch: Vec::new(),
+            marks: Marks::default(),
+        }
+    }
+}
+
 impl Secant {
+    /// Leaves more of a budget empty, and needs fewer calls.
+    pub fn loosen(&mut self) {
+        self.shares = &LOOSE;
+    }
+
     /// Forgets what came before.
     pub fn restart(&mut self) {
         self.last = None;
@@ -78,8 +99,9 @@ impl Secant {
         self.scratch.resize(room, 0);
         self.marks.restart(self.last);
         let mut bracket = Bracket::default();
-        let mut wanted = self.first(budget, ruler.is_some());
-        for share in EMPTY_SHARES {
+        let middle = |share: usize| budget - (budget / share / 2).min(budget / 4);
+        let mut wanted = self.first(middle(self.shares[0]), ruler.is_some());
+        for &share in self.shares {
             let (least, most) = bracket.between(input.len());
             if least > most {
                 break;
