@@ -58,7 +58,7 @@ fn tree() -> Tree {
     tree
 }
 
-fn options((codec, all, pcluster_bytes, packed): Form) -> Options {
+fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
     let mut compression = Compression::new(codec);
     compression.pcluster_bytes = pcluster_bytes;
     compression.segment_bytes = 256 << 10;
@@ -66,6 +66,7 @@ fn options((codec, all, pcluster_bytes, packed): Form) -> Options {
         compression: Some(compression),
         inline_tails: true,
         dedupe: true,
+        wide,
         fragments: all.map(|all| Fragments {
             all,
             pcluster_bytes: Some(packed),
@@ -75,15 +76,16 @@ fn options((codec, all, pcluster_bytes, packed): Form) -> Options {
     }
 }
 
-/// Builds all forms, and has each looked at.
+/// Builds all forms, each with encoded extents as well, and has each looked at.
 fn each(look: impl Fn(&Built, &str) -> Result<(), String>) {
     let tree = tree();
     let source = Source::new(tree.path());
     let judges = Judges::find();
-    for form in FORMS {
-        let built = judges.build(tree.path(), &options(form)).unwrap();
+    let forms = FORMS.iter().flat_map(|form| [(form, false), (form, true)]);
+    for (form, wide) in forms {
+        let built = judges.build(tree.path(), &options(*form, wide)).unwrap();
         if let Err(error) = look(&built, &source.manifest) {
-            panic!("{form:?}: {error}");
+            panic!("{form:?}, wide: {wide}: {error}");
         }
     }
 }

@@ -7,33 +7,34 @@ use crate::index::Run;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Body {
     extents: Vec<Extent>,
-    first_block: u32,
-    /// Numbers of extents whose blocks do not follow those of the one before, and their first blocks.
-    jumps: Vec<(u32, u32)>,
-    /// The block behind those of the last extent.
-    next: u32,
+    /// Byte of the image at which the first one lies.
+    start: u64,
+    /// Numbers of extents that do not lie behind the one before, and where they lie.
+    jumps: Vec<(u32, u64)>,
+    /// The byte behind the last extent.
+    next: u64,
 }
 
-/// An extent of a file: its number, and its first block.
+/// An extent of a file: its number, and the byte of the image at which it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub index: usize,
-    pub block: u32,
+    pub at: u64,
 }
 
 impl Body {
-    /// Extents whose blocks follow each other.
-    pub fn new(first_block: u32, extents: Vec<Extent>) -> Self {
-        let blocks: u32 = extents.iter().map(|extent| u32::from(extent.blocks)).sum();
+    /// Extents that lie behind each other.
+    pub fn new(start: u64, extents: Vec<Extent>) -> Self {
+        let stored: u64 = extents.iter().map(|extent| u64::from(extent.stored)).sum();
         Self {
             extents,
-            first_block,
+            start,
             jumps: Vec::new(),
-            next: first_block + blocks,
+            next: start + stored,
         }
     }
 
-    /// Appends extents whose blocks follow each other, all shared or none.
+    /// Appends extents that lie behind each other, all shared or none.
     pub fn append(&mut self, part: &Self) {
         if self.extents.is_empty() {
             *self = part.clone();
@@ -44,9 +45,8 @@ impl Body {
         };
         let is_own = |extent: &Extent| extent.share == Share::None;
         let follows = self.extents.last().is_some_and(is_own) && is_own(first);
-        if !follows || part.first_block != self.next {
-            self.jumps
-                .push((self.extents.len() as u32, part.first_block));
+        if !follows || part.start != self.next {
+            self.jumps.push((self.extents.len() as u32, part.start));
         }
         self.extents.extend_from_slice(&part.extents);
         self.next = part.next;
@@ -57,7 +57,7 @@ impl Body {
         &self.extents
     }
 
-    /// Bytes of the file that lie in blocks of another part of the tree.
+    /// Bytes of the file that lie in extents of another part of the tree.
     pub fn shared_bytes(&self) -> u64 {
         let shared = self
             .extents
@@ -66,17 +66,17 @@ impl Body {
         shared.map(|extent| u64::from(extent.len)).sum()
     }
 
-    /// Blocks that no earlier part has.
-    pub fn own_blocks(&self) -> u32 {
+    /// Bytes of the image that no earlier part has.
+    pub fn own_bytes(&self) -> u64 {
         let own = self
             .extents
             .iter()
             .filter(|extent| extent.share == Share::None);
-        own.map(|extent| u32::from(extent.blocks)).sum()
+        own.map(|extent| u64::from(extent.stored)).sum()
     }
 
-    /// The extents from a mark on, each with its first block, as far as their blocks follow each other.
-    pub fn from(&self, mark: Mark) -> impl Iterator<Item = (Extent, u32)> {
+    /// The extents from a mark on, each with the byte at which it lies, as far as they lie behind each other.
+    pub fn from(&self, mark: Mark) -> impl Iterator<Item = (Extent, u64)> {
         let next = self
             .jumps
             .partition_point(|(index, _)| *index as usize <= mark.index);
@@ -85,10 +85,10 @@ impl Body {
             .get(next)
             .map_or(self.extents.len(), |(index, _)| *index as usize);
         let extents = self.extents.get(mark.index..end).unwrap_or_default();
-        extents.iter().scan(mark.block, |block, extent| {
-            let first = *block;
-            *block += u32::from(extent.blocks);
-            Some((*extent, first))
+        extents.iter().scan(mark.at, |at, extent| {
+            let start = *at;
+            *at += u64::from(extent.stored);
+            Some((*extent, start))
         })
     }
 
@@ -96,34 +96,34 @@ impl Body {
     pub const fn first(&self) -> Mark {
         Mark {
             index: 0,
-            block: self.first_block,
+            at: self.start,
         }
     }
 
-    /// The mark of an extent that is appended next, if its first block is this.
-    pub fn next(&self, block: u32) -> Mark {
+    /// The mark of an extent that is appended next, if it lies there.
+    pub fn next(&self, at: u64) -> Mark {
         Mark {
             index: self.extents.len(),
-            block,
+            at,
         }
     }
 
-    /// Extents whose blocks follow each other, run after run.
+    /// Extents that lie behind each other, run after run.
     pub fn runs(&self) -> Vec<Run<'_>> {
-        let starts = [(0, self.first_block)]
+        let starts = [(0, self.start)]
             .into_iter()
             .chain(self.jumps.iter().copied());
         let ends = self.jumps.iter().map(|(index, _)| *index as usize);
         let runs = starts.zip(ends.chain([self.extents.len()]));
-        runs.map(|((start, block), end)| (block, &self.extents[start as usize..end]))
+        runs.map(|((index, at), end)| (at, &self.extents[index as usize..end]))
             .collect()
     }
 
-    /// Gives all blocks their final numbers.
-    pub fn renumber(&mut self, block: impl Fn(u32) -> u32) {
-        let firsts = self.jumps.iter_mut().map(|(_, first)| first);
-        for first in firsts.chain([&mut self.first_block]) {
-            *first = block(*first);
+    /// Gives all extents their final places.
+    pub fn relocate(&mut self, place: impl Fn(u64) -> u64) {
+        let starts = self.jumps.iter_mut().map(|(_, start)| start);
+        for start in starts.chain([&mut self.start]) {
+            *start = place(*start);
         }
     }
 }
@@ -132,17 +132,17 @@ impl Body {
 mod tests {
     use super::*;
 
-    fn extent(len: u32, blocks: u16, share: Share) -> Extent {
+    fn extent(len: u32, stored: u32, share: Share) -> Extent {
         Extent {
             len,
-            blocks,
+            stored,
             plain: false,
             share,
         }
     }
 
     #[test]
-    fn a_run_ends_where_blocks_do_not_follow_or_others_own_them() {
+    fn a_run_ends_where_another_place_begins_or_another_owner() {
         let own = [extent(9000, 2, Share::None), extent(5000, 1, Share::None)];
         let shared = [extent(9000, 2, Share::Whole), extent(50, 1, Share::Front)];
         let mut body = Body::default();
@@ -156,16 +156,11 @@ mod tests {
             .map(|(at, extents)| (*at, extents.len()))
             .collect();
         assert_eq!(runs, [(10, 3), (15, 2), (15, 2)]);
-        assert_eq!((body.own_blocks(), body.shared_bytes()), (8, 9050));
-        let from: Vec<_> = body
-            .from(Mark {
-                index: 1,
-                block: 12,
-            })
-            .collect();
+        assert_eq!((body.own_bytes(), body.shared_bytes()), (8, 9050));
+        let from: Vec<_> = body.from(Mark { index: 1, at: 12 }).collect();
         assert_eq!(from, [(own[1], 12), (own[0], 13)]);
         let mut moved = body.clone();
-        moved.renumber(|block| block * 2);
+        moved.relocate(|at| at * 2);
         assert_eq!(moved.runs()[2].0, 30);
         assert_eq!(body.from(body.next(7)).count(), 0);
     }

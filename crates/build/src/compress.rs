@@ -7,21 +7,28 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_codec::{Codec, EncodeError, Encoded, Encoder, right_align};
+use anteros_core::Algorithm;
 use anteros_format::EXTENT_BYTES_MAX;
 
 use crate::hints::Setting;
-use crate::options::Compression;
+use crate::options::{Compression, PCLUSTER_BLOCKS_MAX};
 
 /// Streams that are tried to leave whole blocks.
 const LENGTHEN_TRIES: usize = 3;
+
+/// Encoded extents begin and end at multiples of so many bytes.
+///
+/// Linux looks for the end of a DEFLATE or LZMA stream only in the page from which the last byte of content came. The last
+/// content of a stream comes from its last three bytes, so these have to lie in one page.
+pub(crate) const UNIT_BYTES: u32 = 4;
 
 /// A run of a file and the blocks it is stored in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Bytes of the file.
     pub len: u32,
-    /// Blocks of the image; none if it lies elsewhere.
-    pub blocks: u16,
+    /// Bytes of the image; none if it lies elsewhere.
+    pub stored: u32,
     /// Tells whether it is stored as it is.
     pub plain: bool,
     /// Tells whether its blocks belong to an earlier part of the tree.
@@ -49,6 +56,8 @@ pub(crate) struct Compressor {
     pcluster_bytes: usize,
     window_bytes: usize,
     block_bytes: usize,
+    /// Streams take a multiple of so many bytes.
+    unit: usize,
 }
 
 /// A segment that is not compressed to its end.
@@ -61,15 +70,45 @@ pub(crate) enum Stopped {
 }
 
 impl Compressor {
-    /// A compressor for options that have been checked.
+    /// A compressor for options that have been checked, whose streams begin at blocks.
     pub fn new(compression: &Compression, block_bytes: u32) -> Self {
+        Self::with_unit(compression, block_bytes, block_bytes as usize)
+    }
+
+    /// One whose streams begin anywhere, at multiples of [`UNIT_BYTES`].
+    pub fn anywhere(compression: &Compression, block_bytes: u32) -> Self {
+        Self::with_unit(compression, block_bytes, UNIT_BYTES as usize)
+    }
+
+    fn with_unit(compression: &Compression, block_bytes: u32, unit: usize) -> Self {
         let setting = compression.setting();
-        Self {
-            encoders: vec![encoder(setting.codec)],
+        let mut compressor = Self {
+            encoders: Vec::new(),
             current: 0,
             pcluster_bytes: setting.pcluster_bytes as usize,
             window_bytes: compression.window_bytes.min(EXTENT_BYTES_MAX as u32) as usize,
             block_bytes: block_bytes as usize,
+            unit,
+        };
+        compressor.set(setting);
+        compressor
+    }
+
+    fn encoder_of(&self, codec: Codec) -> Encoder {
+        let encoder = Encoder::new(&codec).expect("the codec has been checked");
+        match self.unit < self.block_bytes {
+            true => encoder.loosely(),
+            false => encoder,
+        }
+    }
+
+    /// The longest stream. The kernel has room for LZ4 in so many blocks and no more, wherever it begins in the first.
+    fn longest(&self) -> usize {
+        let is_lz4 = self.encoders[self.current].0.algorithm() == Algorithm::Lz4;
+        let most = PCLUSTER_BLOCKS_MAX as usize * self.block_bytes;
+        match is_lz4 && self.unit < self.block_bytes {
+            true => self.pcluster_bytes.min(most - self.block_bytes),
+            false => self.pcluster_bytes,
         }
     }
 
@@ -86,7 +125,8 @@ impl Compressor {
             .iter()
             .position(|(codec, _)| *codec == setting.codec);
         self.current = known.unwrap_or_else(|| {
-            self.encoders.push(encoder(setting.codec));
+            let encoder = self.encoder_of(setting.codec);
+            self.encoders.push((setting.codec, encoder));
             self.encoders.len() - 1
         });
     }
@@ -139,10 +179,8 @@ impl Compressor {
         extents: &mut Vec<Extent>,
     ) -> Result<bool, Stopped> {
         let block_bytes = self.block_bytes;
-        if extents
-            .last()
-            .is_none_or(|last| last.len as usize >= block_bytes)
-        {
+        let is_long = |last: &Extent| last.len as usize >= block_bytes;
+        if self.unit < block_bytes || extents.last().is_none_or(is_long) {
             return Ok(true);
         }
         let Some(index) = extents.iter().rposition(|extent| !extent.plain) else {
@@ -168,8 +206,8 @@ impl Compressor {
                 continue;
             }
             let stored = self.stored_bytes(&encoded);
-            let blocks: usize = extents[index..].iter().map(|e| usize::from(e.blocks)).sum();
-            out.truncate(out.len() - blocks * block_bytes);
+            let replaced: usize = extents[index..].iter().map(|e| e.stored as usize).sum();
+            out.truncate(out.len() - replaced);
             stream.truncate(stored);
             right_align(&mut stream, encoded.written);
             out.extend_from_slice(&stream);
@@ -191,12 +229,12 @@ impl Compressor {
         out: &mut Vec<u8>,
     ) -> Result<Option<(Extent, usize)>, Stopped> {
         let rest = segment.len() - at;
-        if rest <= self.block_bytes {
+        if rest <= self.unit {
             return Ok(None);
         }
         let window = at..at + rest.min(self.window_bytes);
         let start = out.len();
-        out.resize(start + self.pcluster_bytes, 0);
+        out.resize(start + self.longest(), 0);
         let encoded = self
             .encoder()
             .encode_next(segment, window, &mut out[start..]);
@@ -215,37 +253,40 @@ impl Compressor {
 
     fn extent(&self, encoded: &Encoded) -> Extent {
         Extent {
-            len: encoded.consumed as u32, // at most 12 MiB
-            blocks: (self.stored_bytes(encoded) / self.block_bytes) as u16, // at most 256
+            len: encoded.consumed as u32,              // at most 12 MiB
+            stored: self.stored_bytes(encoded) as u32, // at most 1 MiB
             plain: false,
             share: Share::None,
         }
     }
 
     fn stored_bytes(&self, encoded: &Encoded) -> usize {
-        encoded.written.next_multiple_of(self.block_bytes)
+        encoded.written.next_multiple_of(self.unit)
     }
 
     /// Appends what a stream would hold at the least, as it is; answers how much that is.
     fn plain(&self, rest: &[u8], out: &mut Vec<u8>, extents: &mut Vec<Extent>) -> usize {
         let run = &rest[..rest.len().min(self.pcluster_bytes)];
-        for block in run.chunks(self.block_bytes) {
+        // Where all begin at blocks, so do these.
+        let longest = match self.unit < self.block_bytes {
+            true => run.len(),
+            false => self.block_bytes,
+        };
+        for plain in run.chunks(longest) {
             extents.push(Extent {
-                len: block.len() as u32,
-                blocks: 1,
+                len: plain.len() as u32,
+                stored: plain.len().next_multiple_of(self.unit) as u32, // at most 1 MiB
                 plain: true,
                 share: Share::None,
             });
         }
         out.extend_from_slice(run);
-        out.resize(out.len().next_multiple_of(self.block_bytes), 0);
+        out.resize(
+            out.len() + (run.len().next_multiple_of(self.unit) - run.len()),
+            0,
+        );
         run.len()
     }
-}
-
-fn encoder(codec: Codec) -> (Codec, Encoder) {
-    let encoder = Encoder::new(&codec).expect("the codec has been checked");
-    (codec, encoder)
 }
 
 #[cfg(test)]
@@ -280,7 +321,7 @@ mod tests {
         let mut decoder = Decoder::new();
         let mut data = Vec::new();
         for extent in extents {
-            let (stored, rest) = blocks.split_at(usize::from(extent.blocks) * block_bytes);
+            let (stored, rest) = blocks.split_at(extent.stored as usize);
             let len = extent.len as usize;
             if extent.plain {
                 data.extend_from_slice(&stored[..len]);
@@ -337,9 +378,8 @@ mod tests {
                 assert!(decoded == segment, "{codec:?}, {len} bytes");
                 let (last, others) = extents.split_last().unwrap();
                 assert!(others.iter().all(|e| e.len >= block_bytes));
-                let stored = |e: &Extent| u32::from(e.blocks) * block_bytes;
                 let compressed = || extents.iter().filter(|e| !e.plain);
-                assert!(compressed().all(|e| stored(e) < e.len && stored(e) <= pcluster_bytes));
+                assert!(compressed().all(|e| e.stored < e.len && e.stored <= pcluster_bytes));
                 assert!(!last.plain || last.len <= block_bytes);
             }
         }
@@ -435,9 +475,9 @@ mod tests {
                 .segment(data, true, &mut out, &mut extents, &never)
                 .unwrap();
             let lens: Vec<usize> = extents.iter().map(|e| e.len as usize).collect();
-            let stored: usize = extents.iter().map(|e| usize::from(e.blocks) * 4096).sum();
+            let stored: usize = extents.iter().map(|e| e.stored as usize).sum();
             assert_eq!((lens.iter().sum(), stored), (end, out.len()));
-            assert!(extents.iter().all(|e| e.plain || e.blocks == 4));
+            assert!(extents.iter().all(|e| e.plain || e.stored == 16384));
             data.len() - end
         };
         assert_eq!(left(&[0; 300_000]), 300_000);

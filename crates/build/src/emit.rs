@@ -12,7 +12,6 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::data::{Job, Stored};
 use crate::fragments::PackedInode;
-use crate::index::Run;
 use crate::layout::Layout;
 use crate::ordered::{Ordered, with_workers};
 use crate::output::Output;
@@ -53,6 +52,11 @@ impl Emitter<'_> {
             output.write(&self.packed_inode(inode))?;
         }
         output.pad_to(self.layout.end)
+    }
+
+    /// Blocks that hold so many bytes of the image.
+    fn blocks_of(&self, bytes: u64) -> u32 {
+        bytes.div_ceil(self.job.options.block_bytes().into()) as u32 // no more than the image has
     }
 
     /// Writes the blocks of a directory or a link.
@@ -250,16 +254,15 @@ impl Emitter<'_> {
         raw.i_format = ((plan.packed_index().layout() as u16) << FORMAT_LAYOUT_SHIFT).into();
         raw.i_mode = (FileKind::Regular.mode_bits() as u16).into();
         raw.i_size = inode.size.into();
-        raw.i_u = inode.blocks().into();
+        raw.i_u = self.blocks_of(inode.stored_bytes()).into();
         raw.i_ino = (self.job.tree.nodes.len() as u32 + 1).into();
         raw.i_mtime = (plan.times.image.secs as u64).into();
         raw.i_mtime_nsec = plan.times.image.nanos.into();
         raw.i_nlink = 1.into();
         let mut out = Vec::new();
         append_inode(raw, inode.is_extended(), &plan.times, &mut out);
-        let runs: Vec<Run<'_>> = inode.runs.iter().map(|(at, e)| (*at, &e[..])).collect();
         let index = plan.packed_index();
-        index.encode(&runs, Tail::Blocks, inode.size, &mut out);
+        index.encode(&inode.runs(), Tail::Blocks, inode.size, &mut out);
         out
     }
 
@@ -278,7 +281,8 @@ impl Emitter<'_> {
             } => (DataLayout::FlatPlain, *first_block),
             Stored::Flat { first_block, .. } => (DataLayout::FlatInline, *first_block),
             Stored::Compressed { body, tail } => {
-                (plan.index_of(id).with(*tail).layout(), body.own_blocks())
+                let layout = plan.index_of(id).with(*tail).layout();
+                (layout, self.blocks_of(body.own_bytes()))
             }
             Stored::Packed { .. } => (DataLayout::CompressedFull, 0),
             Stored::Chunked { .. } => {

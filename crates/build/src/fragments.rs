@@ -13,9 +13,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::Error;
 use crate::compress::Extent;
 use crate::data::Job;
+use crate::index::Run;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::segments::Segments;
+use crate::tail::Tail;
 use crate::tree::NodeId;
 
 /// The packed inode, as it is when all fragments are in it.
@@ -23,8 +25,8 @@ use crate::tree::NodeId;
 pub(crate) struct PackedInode {
     /// Bytes of content.
     pub size: u64,
-    /// The segments, each with its first block.
-    pub runs: Vec<(u32, Vec<Extent>)>,
+    /// The segments, each with the byte of the image at which it begins.
+    pub runs: Vec<(u64, Vec<Extent>)>,
 }
 
 impl PackedInode {
@@ -39,13 +41,20 @@ impl PackedInode {
             true => EXTENDED_BYTES,
             false => COMPACT_BYTES,
         } as u64;
-        head + plan.packed_index().bytes(head, self.size)
+        let index = plan.packed_index();
+        head + index.bytes(head, &self.runs(), Tail::Blocks, self.size)
     }
 
-    /// Blocks of all segments.
-    pub fn blocks(&self) -> u32 {
+    /// Extents that lie behind each other, segment by segment.
+    pub fn runs(&self) -> Vec<Run<'_>> {
+        let runs = self.runs.iter();
+        runs.map(|(at, extents)| (*at, &extents[..])).collect()
+    }
+
+    /// Bytes of the image that all segments take.
+    pub fn stored_bytes(&self) -> u64 {
         let extents = self.runs.iter().flat_map(|(_, extents)| extents);
-        extents.map(|extent| u32::from(extent.blocks)).sum()
+        extents.map(|extent| u64::from(extent.stored)).sum()
     }
 }
 

@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::Options;
 use crate::compress::{Extent, Share};
+use crate::records::Records;
 use crate::tail::Tail;
 
 /// Largest logical cluster, as a shift, whose entries fit into packs of 4 bytes an entry.
@@ -20,27 +21,43 @@ const COMPACTED_2B_BITS_MAX: u8 = 12;
 /// Unused bytes between the map header and full entries.
 const FULL_GAP_BYTES: usize = 8;
 
-/// Extents whose blocks lie behind each other, and the first block.
-pub(crate) type Run<'a> = (u32, &'a [Extent]);
+/// Extents that lie behind each other, and the byte of the image at which the first one does.
+pub(crate) type Run<'a> = (u64, &'a [Extent]);
 
 /// The kind of index that all compressed inodes of an image have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexKind {
     algorithm: Algorithm,
     block_bits: u8,
-    compact: bool,
+    form: Form,
     big: bool,
+}
+
+/// Entries of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One for each logical cluster, in packs.
+    Packs,
+    /// One for each logical cluster, in full.
+    Full,
+    /// One for each extent.
+    Extents,
 }
 
 impl IndexKind {
     pub fn new(options: &Options) -> Self {
         let legacy = options.compression.is_some_and(|c| c.legacy_index);
+        let form = match options.block_bits {
+            _ if options.has_encoded_extents() => Form::Extents,
+            ..=COMPACT_BITS_MAX if !legacy => Form::Packs,
+            _ => Form::Full,
+        };
         Self {
             algorithm: options
                 .compression
                 .map_or(Algorithm::Lz4, |c| c.codec.algorithm()),
             block_bits: options.block_bits,
-            compact: !legacy && options.block_bits <= COMPACT_BITS_MAX,
+            form,
             big: options.big_pclusters(),
         }
     }
@@ -50,12 +67,13 @@ impl IndexKind {
         Self { algorithm, ..self }
     }
 
-    /// Entries in full, which alone can name blocks of another file.
+    /// An index that can name blocks of another file; packs cannot.
     pub const fn full(self) -> Self {
-        Self {
-            compact: false,
-            ..self
-        }
+        let form = match self.form {
+            Form::Packs => Form::Full,
+            form => form,
+        };
+        Self { form, ..self }
     }
 
     /// The index of a file with this tail: where that lies far behind in the packed inode, only full entries have room to
@@ -69,22 +87,23 @@ impl IndexKind {
 
     /// The data layout of inodes with this index.
     pub const fn layout(self) -> DataLayout {
-        match self.compact {
-            true => DataLayout::CompressedCompact,
-            false => DataLayout::CompressedFull,
+        match self.form {
+            Form::Packs => DataLayout::CompressedCompact,
+            Form::Full | Form::Extents => DataLayout::CompressedFull,
         }
     }
 
     /// Bytes of the index of a file of `size` bytes whose inode and xattrs take `head_bytes`, from
-    /// there to its end. Inodes begin at multiples of 32, to which packs are aligned.
-    pub fn bytes(self, head_bytes: u64, size: u64) -> u64 {
+    /// there to its end. Inodes begin at multiples of 32, to which packs and records are aligned.
+    pub fn bytes(self, head_bytes: u64, runs: &[Run<'_>], tail: Tail, size: u64) -> u64 {
         let header = head_bytes.next_multiple_of(8);
         let total = size.div_ceil(1 << self.block_bits);
-        let behind_header = match self.compact {
-            true => self.packs(header, total).index_bytes(),
-            false => FULL_GAP_BYTES as u64 + total * FULL_BYTES,
+        let from_header = match self.form {
+            Form::Packs => HEADER_BYTES as u64 + self.packs(header, total).index_bytes(),
+            Form::Full => (HEADER_BYTES + FULL_GAP_BYTES) as u64 + total * FULL_BYTES,
+            Form::Extents => Records::new(runs, tail, size, self.block_bits).bytes(header),
         };
-        header - head_bytes + HEADER_BYTES as u64 + behind_header
+        header - head_bytes + from_header
     }
 
     /// Appends the index to `out`, which ends with inode and xattrs and begins at a multiple of 32.
@@ -92,9 +111,13 @@ impl IndexKind {
     pub fn encode(self, runs: &[Run<'_>], tail: Tail, size: u64, out: &mut Vec<u8>) {
         let header = out.len().next_multiple_of(8);
         out.resize(header, 0);
+        if self.form == Form::Extents {
+            let records = Records::new(runs, tail, size, self.block_bits);
+            return records.encode(runs, tail, self.algorithm, out);
+        }
         out.extend_from_slice(self.header(tail).as_bytes());
         let entries = self.entries(runs, tail, size);
-        if self.compact {
+        if self.form == Form::Packs {
             let packs = self.packs(header as u64, entries.len() as u64);
             out.extend_from_slice(&packs.encode(&entries));
         } else {
@@ -129,7 +152,7 @@ impl IndexKind {
     }
 
     const fn has_2b_packs(self) -> bool {
-        self.compact && self.block_bits <= COMPACTED_2B_BITS_MAX
+        matches!(self.form, Form::Packs) && self.block_bits <= COMPACTED_2B_BITS_MAX
     }
 
     fn packs(self, header: u64, total: u64) -> CompactLayout {
@@ -147,13 +170,14 @@ impl IndexKind {
         let total = size.div_ceil(1 << self.block_bits) as usize;
         let mut entries = Vec::with_capacity(total);
         let (mut start, mut block) = (0u64, 0);
-        let firsts = runs.iter().flat_map(|(first, extents)| {
-            let first = std::iter::once(Some(*first)).chain(std::iter::repeat(None));
+        let firsts = runs.iter().flat_map(|(at, extents)| {
+            let first = (at >> self.block_bits) as u32; // whoever made room for it has checked that
+            let first = std::iter::once(Some(first)).chain(std::iter::repeat(None));
             extents.iter().zip(first)
         });
         for (extent, first) in firsts {
             block = first.unwrap_or(block);
-            if let (Tail::Fragment(offset), false, 0) = (tail, self.compact, extent.blocks) {
+            if let (Tail::Fragment(offset), Form::Full, 0) = (tail, self.form, extent.stored) {
                 block = (offset >> 32) as u32;
             }
             let end = start + u64::from(extent.len);
@@ -161,14 +185,14 @@ impl IndexKind {
             let partial = extent.share == Share::Front;
             entries.push(self.head(start, block, extent.plain, partial));
             // Readers of packed entries add up blocks, also those of a tail that has none.
-            let blocks = extent.blocks.max(1);
+            let blocks = (extent.stored >> self.block_bits).max(1);
             self.push_nonheads(&mut entries, end, blocks);
-            block += u32::from(blocks);
+            block += blocks;
             start = end;
         }
         if entries.len() < total {
             // An empty extent at the end of the file, where it ends inside an lcluster.
-            let block = if self.compact { block } else { 0 };
+            let block = if self.form == Form::Packs { block } else { 0 };
             entries.push(self.head(size, block, true, false));
         }
         assert_eq!(entries.len(), total, "each lcluster has one entry");
@@ -189,7 +213,7 @@ impl IndexKind {
     }
 
     /// The lclusters that lie wholly inside an extent whose head was pushed last.
-    fn push_nonheads(self, entries: &mut Vec<Lcluster>, end: u64, blocks: u16) {
+    fn push_nonheads(self, entries: &mut Vec<Lcluster>, end: u64, blocks: u32) {
         let next = (end >> self.block_bits) as usize;
         let head = entries.len() - 1;
         for lcn in head + 1..next {
@@ -197,7 +221,7 @@ impl IndexKind {
             entries.push(Lcluster::NonHead {
                 back: (lcn - head) as u32,
                 ahead: (next - lcn) as u32,
-                pcluster_blocks: (is_first && self.big).then_some(blocks.into()),
+                pcluster_blocks: (is_first && self.big).then_some(blocks),
             });
         }
     }
@@ -211,16 +235,16 @@ mod tests {
         IndexKind {
             algorithm: Algorithm::Lz4,
             block_bits: 12,
-            compact,
+            form: if compact { Form::Packs } else { Form::Full },
             big,
         }
     }
 
-    fn extent(len: u32, blocks: u16, plain: bool) -> Extent {
+    fn extent(len: u32, blocks: u32, plain: bool) -> Extent {
         let share = Share::None;
         Extent {
             len,
-            blocks,
+            stored: blocks << 12,
             plain,
             share,
         }
@@ -233,13 +257,10 @@ mod tests {
                 for head in [32, 64, 48, 68] {
                     let kind = kind(compact, false);
                     let mut out = vec![0; head];
-                    kind.encode(
-                        &[(9, &[extent(size, 1, false)])],
-                        Tail::Blocks,
-                        size.into(),
-                        &mut out,
-                    );
-                    let foretold = head as u64 + kind.bytes(head as u64, size.into());
+                    let runs: [Run<'_>; 1] = [(9 << 12, &[extent(size, 1, false)])];
+                    kind.encode(&runs, Tail::Blocks, size.into(), &mut out);
+                    let index = kind.bytes(head as u64, &runs, Tail::Blocks, size.into());
+                    let foretold = head as u64 + index;
                     assert_eq!(out.len() as u64, foretold);
                 }
             }
@@ -255,24 +276,27 @@ mod tests {
             block,
             partial: false,
         };
-        let compact = kind(true, false).entries(&[(7, &extents)], Tail::Blocks, 9000);
+        let compact = kind(true, false).entries(&[(7 << 12, &extents)], Tail::Blocks, 9000);
         assert_eq!((compact.len(), compact[2]), (3, plain(808, 8)));
-        let full = kind(false, false).entries(&[(7, &extents)], Tail::Blocks, 9000);
+        let full = kind(false, false).entries(&[(7 << 12, &extents)], Tail::Blocks, 9000);
         assert_eq!((full.len(), full[2]), (3, plain(808, 0)));
 
         let extents = [extent(9000, 1, false), extent(100, 1, true)];
-        let entries = kind(true, false).entries(&[(7, &extents)], Tail::Blocks, 9100);
+        let entries = kind(true, false).entries(&[(7 << 12, &extents)], Tail::Blocks, 9100);
         assert_eq!((entries.len(), entries[2]), (3, plain(808, 8)));
 
         let entries =
-            kind(true, false).entries(&[(7, &[extent(8192, 1, false)])], Tail::Blocks, 8192);
+            kind(true, false).entries(&[(7 << 12, &[extent(8192, 1, false)])], Tail::Blocks, 8192);
         assert_eq!(entries.len(), 2);
     }
 
     #[test]
     fn big_pclusters_say_how_big() {
-        let entries =
-            kind(true, true).entries(&[(7, &[extent(20_000, 3, false)])], Tail::Blocks, 20_000);
+        let entries = kind(true, true).entries(
+            &[(7 << 12, &[extent(20_000, 3, false)])],
+            Tail::Blocks,
+            20_000,
+        );
         let nonhead = |back, ahead, pcluster_blocks| Lcluster::NonHead {
             back,
             ahead,
@@ -293,7 +317,7 @@ mod tests {
             DataLayout::CompressedCompact
         );
         let extents = [extent(9000, 1, false), extent(500, 0, false)];
-        let entries = full.entries(&[(7, &extents)], far, 9500);
+        let entries = full.entries(&[(7 << 12, &extents)], far, 9500);
         assert!(matches!(
             entries[2],
             Lcluster::Head {

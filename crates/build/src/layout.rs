@@ -115,9 +115,10 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
     let head = plan.head_bytes(id);
     match (stored, &plan.node(id).intent) {
         (Stored::Flat { inline, .. }, _) => (head + inline, *inline > 0),
-        (Stored::Compressed { tail, .. }, _) => {
+        (Stored::Compressed { body, tail }, _) => {
             let inline = tail.inline_bytes();
-            let index = plan.index_of(id).with(*tail).bytes(head, node.size);
+            let index = plan.index_of(id).with(*tail);
+            let index = index.bytes(head, &body.runs(), *tail, node.size);
             (head + index + inline, inline > 0)
         }
         (Stored::Packed { .. }, _) => (head.next_multiple_of(8) + WHOLE_FRAGMENT_BYTES, false),

@@ -52,6 +52,7 @@ mod outbox;
 mod output;
 mod parts;
 mod plan;
+mod records;
 mod same;
 mod scan;
 mod segments;

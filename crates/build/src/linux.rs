@@ -5,7 +5,7 @@ use anteros_format::compr_cfg::{AlgorithmSet, ComprCfgs};
 use anteros_format::linux::{Feature, Needs, decoder_bytes};
 use anteros_format::superblock::Superblock;
 
-use crate::{Holes, Options};
+use crate::{Holes, Options, PCLUSTER_BLOCKS_MAX};
 
 impl Options {
     /// The most that an image with these options may ask for; how much of it one does is up to the source.
@@ -15,7 +15,10 @@ impl Options {
         let features = [
             (is_compressed, Feature::Compression),
             (self.compr_cfgs(), Feature::BigPclusters),
-            (is_compressed && self.inline_tails, Feature::InlineTails),
+            (
+                is_compressed && self.has_inline_tails(),
+                Feature::InlineTails,
+            ),
             (is_compressed && self.shares(), Feature::Fragments),
             (self.has_chunks(), Feature::Chunks),
             (self.is_wide(), Feature::Wide),
@@ -46,7 +49,11 @@ impl Options {
 
     /// Configurations for decoders: enough for each codec.
     pub(crate) fn cfgs(&self) -> ComprCfgs {
-        let blocks = self.pcluster_bytes_max() >> self.block_bits;
+        let mut blocks = self.pcluster_bytes_max() >> self.block_bits;
+        if self.has_encoded_extents() {
+            // What begins inside a block ends in one more.
+            blocks = (blocks + 1).min(PCLUSTER_BLOCKS_MAX);
+        }
         let mut cfgs = ComprCfgs {
             lz4_max_pcluster_blocks: blocks.max(1) as u16, // at most 256
             lzma_dict_bytes: 0,

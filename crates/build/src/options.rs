@@ -56,7 +56,8 @@ pub struct Options {
     pub chunk_bytes: Option<u64>,
     /// Tells whether files in chunks say where each chunk lies in 8 bytes, with room for a device, instead of 4.
     pub chunk_indexes: bool,
-    /// The form of images with addresses of 48 bits, which Linux 6.15 reads. Here compact inodes have seconds of their own, and an
+    /// The form of images with addresses of 48 bits, which Linux 6.15 reads. Compressed files have *encoded extents*, which begin
+    /// anywhere and end where their streams do. Here compact inodes have seconds of their own, and an
     /// inode takes the extended form for its time only if the nanoseconds are not those of most, or the seconds more
     /// than 136 years behind the earliest.
     pub wide: bool,
@@ -307,9 +308,21 @@ impl Options {
         self.wide || self.dot_omitted
     }
 
+    /// Returns whether compressed files have an entry for each extent, which may lie at any byte, and not for each logical
+    /// cluster.
+    pub(crate) fn has_encoded_extents(&self) -> bool {
+        self.is_wide() && self.compression.is_some_and(|c| !c.legacy_index)
+    }
+
+    /// Returns whether the last extent of a compressed file may lie behind its inode. Where extents lie at any byte, nothing
+    /// is won by that.
+    pub(crate) fn has_inline_tails(&self) -> bool {
+        self.inline_tails && !self.has_encoded_extents()
+    }
+
     /// Returns whether compressed files may have pclusters of several blocks.
     pub(crate) fn big_pclusters(&self) -> bool {
-        self.pcluster_bytes_max() > self.block_bytes()
+        self.pcluster_bytes_max() > self.block_bytes() || self.has_encoded_extents()
     }
 
     /// The usual way to compress files.

@@ -1,7 +1,7 @@
 //! Blocks on their way to the image, in an order that does not depend on who is ready first.
 //!
 //! A segment of the packed inode belongs where its last fragment was found, but is compressed only then. What comes behind
-//! it waits here, and meanwhile has *provisional* numbers: those it would have if the segments took no blocks. When all
+//! it waits here, and meanwhile has *provisional* places: those it would have if the segments took no room. When all
 //! is written, [`Places`] knows the final ones.
 
 use std::collections::VecDeque;
@@ -36,18 +36,23 @@ pub(crate) struct Outbox<'a, R> {
     places: Places,
 }
 
-/// Tells where blocks with provisional numbers lie, and the segments among them.
+/// Tells where bytes with provisional places lie, and the segments among them.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// The provisional number of the block in front of which a segment lies, and the blocks of all segments up to it.
-    shifts: Vec<(u32, u32)>,
+    /// The provisional place of the byte in front of which a segment lies, and the bytes of all segments up to it.
+    shifts: Vec<(u64, u64)>,
     /// The segments, where they lie, in their order.
-    pub runs: Vec<(u32, Vec<Extent>)>,
+    pub runs: Vec<(u64, Vec<Extent>)>,
 }
 
 impl Places {
     /// The final number of a block.
-    pub fn block(&self, provisional: u32) -> u32 {
+    pub fn block(&self, provisional: u32, block_bits: u8) -> u32 {
+        (self.byte(u64::from(provisional) << block_bits) >> block_bits) as u32 // it was written
+    }
+
+    /// The final place of a byte.
+    pub fn byte(&self, provisional: u64) -> u64 {
         let before = self.shifts.partition_point(|(at, _)| *at <= provisional);
         let shift = before.checked_sub(1).map_or(0, |last| self.shifts[last].1);
         provisional + shift
@@ -69,10 +74,16 @@ where
         }
     }
 
-    /// The provisional number of the block that comes next.
-    pub fn block(&self) -> Result<u32, Error> {
-        self.output
-            .block_of(self.output.position() - self.inserted + self.queued)
+    /// The provisional place of the byte that comes next.
+    pub fn place(&self) -> Result<u64, Error> {
+        let place = self.output.position() - self.inserted + self.queued;
+        self.output.check(place)?;
+        Ok(place)
+    }
+
+    /// The number of the block at a place.
+    pub fn block_of(&self, place: u64) -> Result<u32, Error> {
+        self.output.block_of(place)
     }
 
     /// Bytes that wait.
@@ -85,7 +96,16 @@ where
         self.queue.is_empty()
     }
 
-    /// Appends whole blocks.
+    /// Appends zeros up to the next block.
+    pub fn align(&mut self) -> Result<(), Error> {
+        let behind = self.place()? % self.output.block_bytes();
+        match behind {
+            0 => Ok(()),
+            _ => self.write(&vec![0; (self.output.block_bytes() - behind) as usize]),
+        }
+    }
+
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.queue.is_empty() {
             return self.output.write(bytes);
@@ -135,14 +155,12 @@ where
             Some(Item::Segment(segment, cost)) => {
                 let Segment { bytes, extents } = segment.take().into()?;
                 self.cost -= cost;
-                let position = self.output.position();
-                let at = self.output.block_of(position)?;
-                let provisional = self.output.block_of(position - self.inserted)?;
+                let at = self.output.position();
+                self.output.check(at)?;
+                let provisional = at - self.inserted;
                 self.output.write(&bytes)?;
                 self.inserted += bytes.len() as u64;
-                let end = self.output.block_of(self.output.position())?;
-                let before = at - provisional;
-                self.places.shifts.push((provisional, before + (end - at)));
+                self.places.shifts.push((provisional, self.inserted));
                 self.places.runs.push((at, extents));
                 Ok(())
             }
@@ -178,7 +196,7 @@ mod tests {
             shifts: vec![(3, 10), (3, 15), (7, 16)],
             runs: Vec::new(),
         };
-        let found: Vec<_> = [0, 2, 3, 6, 7, 100].map(|n| places.block(n)).to_vec();
+        let found: Vec<_> = [0, 2, 3, 6, 7, 100].map(|n| places.byte(n)).to_vec();
         assert_eq!(found, [0, 2, 18, 21, 23, 116]);
     }
 }

@@ -210,9 +210,23 @@ impl Output {
         self.flushed + self.buffer.len() as u64
     }
 
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes.into()
+    }
+
     /// The number of the block that begins at a position.
     pub fn block_of(&self, position: u64) -> Result<u32, Error> {
         debug_assert_eq!(position % u64::from(self.block_bytes), 0);
+        self.number(position)
+    }
+
+    /// Fails if the block that a position lies in has no number.
+    pub fn check(&self, position: u64) -> Result<(), Error> {
+        self.number(position).map(|_| ())
+    }
+
+    fn number(&self, position: u64) -> Result<u32, Error> {
         let block = u32::try_from(position / u64::from(self.block_bytes));
         // The last number stands for holes.
         block

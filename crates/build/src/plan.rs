@@ -7,12 +7,14 @@ use anteros_format::SLOT_BYTES;
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::region_bytes;
 
+use crate::compress::Extent;
 use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
 use crate::source::Source;
 use crate::sparse::{ChunkedFile, hole_percentage_is_high};
+use crate::tail::Tail;
 use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;
@@ -110,7 +112,7 @@ impl Plan {
             ways,
             block_bytes: options.block_bytes().into(),
             inline_data: options.inline_data,
-            inline_tails: options.inline_tails,
+            inline_tails: options.has_inline_tails(),
         };
         for id in tree.ids() {
             let node = NodePlan {
@@ -194,7 +196,7 @@ impl Plan {
     /// Returns for what there is room behind an inode, in one block with it, and behind those that are the same.
     pub fn behind(&self, id: NodeId, node: &Node) -> Behind {
         let head = self.head_bytes(id);
-        let index = self.index_bytes(id, node);
+        let index = self.index_bytes(id, node, &[], Tail::Blocks);
         let own = Behind {
             flat: self.block_bytes.saturating_sub(head),
             tail: self.block_bytes.saturating_sub(head + index),
@@ -239,9 +241,12 @@ impl Plan {
         }
     }
 
-    /// Returns what a compressed inode takes beyond its blocks, if its tail does not lie far behind in the packed inode.
-    pub fn index_bytes(&self, id: NodeId, node: &Node) -> u64 {
-        self.index_of(id).bytes(self.head_bytes(id), node.size)
+    /// Returns what a compressed inode with these extents takes beyond its blocks, if its tail does not lie far behind in the
+    /// packed inode.
+    pub fn index_bytes(&self, id: NodeId, node: &Node, extents: &[Extent], tail: Tail) -> u64 {
+        let runs = [(0, extents)];
+        let index = self.index_of(id);
+        index.bytes(self.head_bytes(id), &runs, tail, node.size)
     }
 
     /// Returns how a file is to be stored, as far as that shows before it has been read.
@@ -260,9 +265,11 @@ impl Plan {
             return Ok(Intent::Flat);
         }
         if node.size <= options.block_bytes().into() {
-            // A block cannot become shorter, only what has no block of its own can.
+            // A block cannot become shorter, only what need not be one can.
             return Ok(match self.ways.setting(id) {
-                Some(_) if options.inline_tails => Intent::Compress,
+                Some(_) if options.inline_tails || options.has_encoded_extents() => {
+                    Intent::Compress
+                }
                 _ => Intent::Flat,
             });
         }

@@ -71,14 +71,14 @@ impl Compressor {
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
     ) -> Result<Tail, Stopped> {
-        let Some(&last) = extents.last().filter(|e| e.blocks > 0 && room > 0) else {
+        let Some(&last) = extents.last().filter(|e| e.stored > 0 && room > 0) else {
             return Ok(Tail::Blocks);
         };
         let end = &content[content.len() - last.len as usize..];
-        let blocks = usize::from(last.blocks) * self.block_bytes();
-        let front = match last.blocks {
-            1 => Front::default(),
-            _ => match self.front(end, blocks - self.block_bytes())? {
+        let stored = last.stored as usize;
+        let front = match stored - self.block_bytes() {
+            0 => Front::default(),
+            bytes => match self.front(end, bytes)? {
                 Some(front) => front,
                 None => return Ok(Tail::Blocks),
             },
@@ -89,19 +89,19 @@ impl Compressor {
         extents.pop();
         if front.len > 0 {
             extents.push(Extent {
-                len: front.len as u32, // less than the extent had
-                blocks: last.blocks - 1,
+                len: front.len as u32,             // less than the extent had
+                stored: front.blocks.len() as u32, // less than before
                 plain: false,
                 share: Share::None,
             });
         }
         extents.push(Extent {
             len: (end.len() - front.len) as u32,
-            blocks: 0,
+            stored: 0,
             plain: inline.plain,
             share: Share::None,
         });
-        out.truncate(out.len() - blocks);
+        out.truncate(out.len() - stored);
         out.extend_from_slice(&front.blocks);
         Ok(Tail::Inline(inline.bytes.len() as u16)) // less than a block, of 64 KiB at most
     }
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fill_a_block_moves() {
-        let extent = |len, blocks| Extent {
+        let extent = |len, blocks: u32| Extent {
             len,
-            blocks,
+            stored: blocks * 4096,
             plain: false,
             share: Share::None,
         };
@@ -276,7 +276,7 @@ mod tests {
         let (tail, left, extents) = moved(vec![extent(24_000, 4)], 4000);
         assert!(matches!(tail, Tail::Inline(1..2400)), "{tail:?}");
         assert_eq!((left, extents.len()), (16_384, 2));
-        assert_eq!((extents[0].blocks, extents[1].blocks), (3, 0));
+        assert_eq!((extents[0].stored, extents[1].stored), (3 * 4096, 0));
         assert_eq!(extents[0].len + extents[1].len, 24_000);
     }
 }

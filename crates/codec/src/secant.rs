@@ -358,6 +358,34 @@ mod tests {
     }
 
     #[test]
+    fn a_loose_search_takes_fewer_calls_and_leaves_little() {
+        let mut random = Random::new(3);
+        let costs: Vec<u8> = std::iter::repeat_with(|| 25 + random.below(10) as u8)
+            .flat_map(|cost| std::iter::repeat_n(cost, 5000))
+            .take(2 << 20)
+            .collect();
+        let budget = 16 << 10;
+        let calls = |mut secant: Secant| {
+            let (mut at, mut calls, mut budgets) = (0, 0, 0);
+            while costs.len() - at > 300_000 {
+                let (encoded, needed) = encode(&costs[at..], budget, &mut secant);
+                assert!(encoded.written >= budget - budget / 4, "{encoded:?}");
+                at += encoded.consumed;
+                (calls, budgets) = (calls + needed, budgets + 1);
+            }
+            (calls, budgets)
+        };
+        let (tight, _) = calls(Secant::default());
+        let mut loose = Secant::default();
+        loose.loosen();
+        let (loose, budgets) = calls(loose);
+        assert!(
+            loose < tight && loose * 2 <= budgets * 3,
+            "{loose}, {tight} for {budgets}"
+        );
+    }
+
+    #[test]
     fn the_end_is_taken_as_a_whole() {
         let (encoded, calls) = encode(&[30; 5000], 4096, &mut Secant::default());
         assert_eq!((encoded.consumed, encoded.written, calls), (5000, 1510, 1));

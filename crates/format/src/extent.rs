@@ -247,7 +247,13 @@ mod tests {
             ExtentRecord::parse(&bytes)
         };
         assert_eq!(read(32), whole);
-        assert_eq!(read(16), ExtentRecord { lstart: 11, ..whole });
+        assert_eq!(
+            read(16),
+            ExtentRecord {
+                lstart: 11,
+                ..whole
+            }
+        );
         assert_eq!((read(8).pstart, read(4).pstart), (7, 0));
         assert_eq!(read(4).format(), Ok(format));
         assert_eq!(ExtentFormat::Hole.plen(), 0);

@@ -194,8 +194,16 @@ impl ExtentHeader {
     /// The map header that says so, in an image with blocks of two to `block_bits` bytes.
     pub fn encode(&self, block_bits: u8) -> RawMapHeader {
         let code = self.record_bytes.ilog2() as u16 - 2;
-        let interlaced = if self.interlaced { ADVISE_INTERLACED_PCLUSTER } else { 0 };
-        let fragment = if self.fragment { ADVISE_FRAGMENT_PCLUSTER } else { 0 };
+        let interlaced = if self.interlaced {
+            ADVISE_INTERLACED_PCLUSTER
+        } else {
+            0
+        };
+        let fragment = if self.fragment {
+            ADVISE_FRAGMENT_PCLUSTER
+        } else {
+            0
+        };
         let (low, [byte_6, byte_7]) = match self.is_fixed_size() {
             true => (0, [0, self.lcluster_bits - block_bits]),
             false => (self.count as u32, ((self.count >> 32) as u16).to_le_bytes()),

@@ -149,32 +149,34 @@ impl Job<'_> {
     pub fn compressor(&self) -> Compressor {
         let compression = self.options.compression.as_ref();
         let compression = compression.expect("only compressed files have a use for one");
-        Compressor::new(compression, self.options.block_bytes())
+        match self.options.has_encoded_extents() {
+            true => Compressor::anywhere(compression, self.options.block_bytes()),
+            false => Compressor::new(compression, self.options.block_bytes()),
+        }
     }
 
     /// Returns whether the compressed form of a file saves enough.
     pub(super) fn is_worth_it(&self, id: NodeId, extents: &[Extent], tail: Tail) -> bool {
         let node = self.tree.node(id);
-        let block_bytes = u64::from(self.options.block_bytes());
         let own = |extents: &[Extent]| {
             let own = extents.iter().filter(|e| e.share == Share::None);
-            own.fold((0, 0), |(bytes, blocks), e| {
-                (bytes + u64::from(e.len), blocks + u64::from(e.blocks))
+            own.fold((0, 0), |(bytes, stored), e| {
+                (bytes + u64::from(e.len), stored + u64::from(e.stored))
             })
         };
-        let (_, blocks) = own(extents);
-        let mut compressed = blocks * block_bytes + self.plan.index_bytes(id, node);
+        let (_, stored) = own(extents);
+        let mut compressed = stored + self.plan.index_bytes(id, node, extents, tail);
         if let (Tail::Fragment(_), Some((last, others))) = (tail, extents.split_last()) {
             // It will shrink as the rest did, or not at all.
             let (taken, _) = own(others);
             let shrinks = others.iter().any(|e| !e.plain && e.share == Share::None);
             compressed += match shrinks {
-                true => u64::from(last.len) * blocks * block_bytes / taken,
+                true => u64::from(last.len) * stored / taken,
                 false => last.len.into(),
             };
         }
         let mut flat = self.plan.flat_bytes(id, node);
-        if tail != Tail::Blocks {
+        if tail != Tail::Blocks || self.options.has_encoded_extents() {
             // Inodes begin at slots, and what is behind one in its last slot costs nothing.
             let head = self.plan.head_bytes(id);
             compressed = (head + compressed + tail.inline_bytes()).next_multiple_of(SLOT_BYTES);
@@ -196,11 +198,10 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn pad(&self, out: &mut Vec<u8>) {
-        out.resize(
-            out.len()
-                .next_multiple_of(self.options.block_bytes() as usize),
-            0,
-        );
+    /// Appends zeros, so that what lies from `start` on are whole blocks.
+    pub(super) fn pad(&self, out: &mut Vec<u8>, start: usize) {
+        let block_bytes = self.options.block_bytes() as usize;
+        let bytes = (out.len() - start).next_multiple_of(block_bytes);
+        out.resize(start + bytes, 0);
     }
 }

@@ -1,8 +1,12 @@
 //! The extents of an earlier part of the tree, as another part can have them.
 
+use crate::Options;
 use crate::body::Body;
-use crate::compress::{Extent, Share};
+use crate::compress::{Extent, Share, UNIT_BYTES};
 use crate::parts::Shared;
+
+/// The longest extent of a flat file where each has an entry of its own in the index.
+const PLAIN_BYTES: u32 = 64 << 10;
 
 /// The part of a file that shares extents.
 pub(super) struct Target {
@@ -11,25 +15,28 @@ pub(super) struct Target {
     /// Bytes of the file.
     size: u64,
     block_bits: u8,
+    /// Extents that begin in the same logical cluster need no entry of their own each.
+    anywhere: bool,
 }
 
 impl Target {
-    pub fn new(shared: &Shared, size: u64, block_bits: u8) -> Self {
+    pub fn new(shared: &Shared, size: u64, options: &Options) -> Self {
         Self {
             start: shared.start,
             end: shared.end,
             size,
-            block_bits,
+            block_bits: options.block_bits,
+            anywhere: options.has_encoded_extents(),
         }
     }
 
-    /// The front of some extents that follow each other, each with its first block, as far as the part is long and the index of
-    /// the file has room for them.
-    pub fn compressed(&self, extents: impl Iterator<Item = (Extent, u32)>) -> Body {
+    /// The front of some extents that lie behind each other, each with the byte at which it lies, as far as the part is long
+    /// and the index of the file has room for them.
+    pub fn compressed(&self, extents: impl Iterator<Item = (Extent, u64)>) -> Body {
         let mut at = self.start;
         let mut first = None;
         let mut taken = Vec::new();
-        for (extent, block) in extents {
+        for (extent, place) in extents {
             let end = self.end.min(at + u64::from(extent.len));
             if at == end || !self.has_room(&extent, at, end) {
                 break;
@@ -42,23 +49,28 @@ impl Target {
                 share,
                 ..extent
             });
-            first.get_or_insert(block);
+            first.get_or_insert(place);
             at = end;
         }
-        first.map_or_else(Body::default, |block| Body::new(block, taken))
+        first.map_or_else(Body::default, |place| Body::new(place, taken))
     }
 
     /// Blocks of a flat file from byte `from` to byte `end` of it.
     pub fn flat(&self, first_block: u32, from: u64, end: u64) -> Body {
-        let block_bytes = 1u64 << self.block_bits;
-        let blocks = (from..end).step_by(1 << self.block_bits).map(|at| {
+        let (step, unit) = match self.anywhere {
+            true => (PLAIN_BYTES, UNIT_BYTES),
+            false => (1 << self.block_bits, 1 << self.block_bits),
+        };
+        let start = u64::from(first_block) << self.block_bits;
+        let blocks = (from..end).step_by(step as usize).map(|at| {
+            let len = u64::from(step).min(end - at) as u32;
             let extent = Extent {
-                len: block_bytes.min(end - at) as u32,
-                blocks: 1,
+                len,
+                stored: len.next_multiple_of(unit),
                 plain: true,
                 share: Share::None,
             };
-            (extent, first_block + (at / block_bytes) as u32)
+            (extent, start + at)
         });
         self.compressed(blocks)
     }
@@ -66,7 +78,10 @@ impl Target {
     /// Returns whether an extent from one byte to another has entries of its own in the index: one for where it begins,
     /// and a further one for the blocks of its pcluster, if these are several.
     fn has_room(&self, extent: &Extent, at: u64, end: u64) -> bool {
-        let needed = match extent.blocks {
+        if self.anywhere {
+            return extent.stored > 0;
+        }
+        let needed = match extent.stored >> self.block_bits {
             0 => return false,
             1 if end == self.size => 0,
             1 => 1,
@@ -86,13 +101,14 @@ mod tests {
             end,
             size: 1_000_000,
             block_bits: 12,
+            anywhere: false,
         }
     }
 
-    fn extent(len: u32, blocks: u16) -> Extent {
+    fn extent(len: u32, blocks: u32) -> Extent {
         Extent {
             len,
-            blocks,
+            stored: blocks << 12,
             plain: false,
             share: Share::None,
         }
@@ -106,9 +122,9 @@ mod tests {
     #[test]
     fn the_last_extent_is_cut_and_what_has_no_room_is_left_out() {
         let source = [
-            (extent(20_000, 2), 7),
-            (extent(30_000, 3), 9),
-            (extent(500, 0), 12),
+            (extent(20_000, 2), 7 << 12),
+            (extent(30_000, 3), 9 << 12),
+            (extent(500, 0), 12 << 12),
         ];
         let share = |start, end| target(start, end).compressed(source.into_iter());
         let whole = (20_000, Share::Whole);
@@ -118,14 +134,17 @@ mod tests {
         // The entry behind that of the head would be the head of the next extent.
         assert_eq!(lens(&share(100, 20_480)), [whole]);
         assert_eq!(lens(&share(100, 28_672)), [whole, (8572, Share::Front)]);
-        assert_eq!(share(100, 28_672).runs()[0].0, 7);
+        assert_eq!(share(100, 28_672).runs()[0].0, 7 << 12);
     }
 
     #[test]
     fn blocks_of_flat_files_are_shared_as_they_are() {
         let body = target(5000, 20_480).flat(3, 8192, 50_000);
         let plain: Vec<_> = lens(&body).into_iter().map(|(len, _)| len).collect();
-        assert_eq!((plain, body.runs()[0].0), (vec![4096, 4096, 4096, 3192], 5));
+        assert_eq!(
+            (plain, body.runs()[0].0),
+            (vec![4096, 4096, 4096, 3192], 5 << 12)
+        );
         assert!(
             body.extents()
                 .iter()

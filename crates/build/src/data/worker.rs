@@ -55,6 +55,8 @@ impl<'a> Worker<'a> {
         compressor
             .segment(content, false, bytes, extents, job.cancel)
             .map_err(|stopped| job.stopped(0, stopped))?;
+        // What comes behind it has its place already, to the block.
+        job.pad(&mut segment.bytes, 0);
         Ok(segment)
     }
 
@@ -97,8 +99,9 @@ impl<'a> Worker<'a> {
         }
         match piece.form {
             Form::Raw => {
+                let start = out.len();
                 self.read(piece, out)?;
-                self.job.pad(out);
+                self.job.pad(out, start);
             }
             Form::Packed => self.read(piece, fragments)?,
             Form::Compressed => return self.compressed(piece, out, fragments),
@@ -135,7 +138,7 @@ impl<'a> Worker<'a> {
             fragments.truncate(starts.1);
             out.truncate(starts.0);
             out.extend_from_slice(&input[..job.flat_end(piece.node) as usize]);
-            job.pad(out);
+            job.pad(out, starts.0);
         }
         self.input = input;
         Ok(is_kept.then_some((extents, tail)))
@@ -171,7 +174,7 @@ impl<'a> Worker<'a> {
         fragments.extend_from_slice(rest);
         extents.push(Extent {
             len: rest.len() as u32, // at most what a stream holds
-            blocks: 0,
+            stored: 0,
             plain: false,
             share: Share::None,
         });
@@ -201,7 +204,7 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         if let Some(last) = extents.pop() {
-            out.truncate(out.len() - usize::from(last.blocks) * block_bytes as usize);
+            out.truncate(out.len() - last.stored as usize);
         }
         Ok(())
     }

@@ -109,6 +109,7 @@ impl<'a> Writer<'a> {
             self.batch(pool, packed)?;
         }
         self.segments(pool, true)?;
+        self.outbox.align()?;
         self.outbox.drain()
     }
 
@@ -140,6 +141,7 @@ impl<'a> Writer<'a> {
             {
                 self.outbox.settle_first()?;
             }
+            self.outbox.align()?;
             let segment = pool.submit_aside(Work::Segment(content));
             self.outbox.push(segment, cost);
         }
@@ -169,7 +171,11 @@ impl<'a> Writer<'a> {
         if let Some(shared) = &piece.shared {
             return self.shared(pool, &piece, shared);
         }
-        let first_block = self.outbox.block()?;
+        let is_raw = form == Form::Raw || form == Form::Compressed && packed.extents.is_none();
+        if is_raw {
+            self.outbox.align()?;
+        }
+        let place = self.outbox.place()?;
         self.outbox.write(blocks)?;
         let end = End {
             node,
@@ -181,18 +187,18 @@ impl<'a> Writer<'a> {
             _ if form == Form::Packed => self.packed(&piece, &end)?,
             (Some(extents), Some(growing)) if in_parts => {
                 if self.job.plan.cuts.contains_key(&node) {
-                    let mark = growing.body.next(first_block);
+                    let mark = growing.body.next(place);
                     self.marks.insert((node, offset), mark);
                 }
-                growing.append(&Body::new(first_block, extents));
+                growing.append(&Body::new(place, extents));
                 growing.tail = packed.tail;
             }
             (Some(extents), _) => {
-                let body = Body::new(first_block, extents);
+                let body = Body::new(place, extents);
                 let tail = self.tail(packed.tail, &end)?;
                 self.stored[node as usize] = Stored::Compressed { body, tail };
             }
-            (None, _) => self.raw(node, first_block),
+            (None, _) => self.raw(node, self.outbox.block_of(place)?),
         }
         let len = match &self.growing {
             Some(growing) => growing.at - offset,
@@ -210,6 +216,7 @@ impl<'a> Writer<'a> {
 
     /// Begins a file of several parts.
     fn grow(&mut self, node: NodeId) -> Result<(), Error> {
+        self.outbox.align()?;
         self.growing = Some(Growing {
             node,
             start: self.outbox.checkpoint()?,
@@ -249,7 +256,7 @@ impl<'a> Writer<'a> {
     /// The extents of an earlier part that another can share.
     fn part(&self, node: NodeId, shared: &Shared) -> Body {
         let size = self.job.tree.node(node).size;
-        let target = Target::new(shared, size, self.job.options.block_bits);
+        let target = Target::new(shared, size, self.job.options);
         let Shared { source, from, .. } = *shared;
         let growing = self
             .growing
@@ -370,13 +377,14 @@ impl<'a> Writer<'a> {
             && tail == Tail::Blocks
         {
             // Block by block, as it is: what has been written is its flat form already.
+            self.outbox.align()?;
             Stored::Flat {
-                first_block: body.first().block,
+                first_block: self.outbox.block_of(body.first().at)?,
                 inline: 0,
             }
         } else {
             self.outbox.rewind(start)?;
-            let first_block = self.outbox.block()?;
+            let first_block = self.outbox.block_of(self.outbox.place()?)?;
             self.write_flat(node)?;
             let inline = self.job.plan.inline_bytes(node, self.job.tree.node(node));
             Stored::Flat {
@@ -393,7 +401,7 @@ impl<'a> Writer<'a> {
         for offset in (0..end).step_by(RAW_SEGMENT_BYTES as usize) {
             let mut bytes = vec![0; RAW_SEGMENT_BYTES.min(end - offset) as usize];
             file.read(offset, &mut bytes)?;
-            self.job.pad(&mut bytes);
+            self.job.pad(&mut bytes, 0);
             self.outbox.write(&bytes)?;
         }
         file.finish()
@@ -406,9 +414,9 @@ impl<'a> Writer<'a> {
         for stored in &mut stored {
             match stored {
                 Stored::Flat { first_block, .. } | Stored::Chunked { first_block } => {
-                    *first_block = places.block(*first_block);
+                    *first_block = places.block(*first_block, self.job.options.block_bits);
                 }
-                Stored::Compressed { body, .. } => body.renumber(|block| places.block(block)),
+                Stored::Compressed { body, .. } => body.relocate(|at| places.byte(at)),
                 Stored::Nothing | Stored::Packed { .. } => {}
             }
         }
