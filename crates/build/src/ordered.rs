@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Select, Sender, bounded, unbounded};
 
 /// Jobs under way.
 pub(crate) struct Ordered<J, R> {
@@ -20,6 +20,15 @@ pub(crate) struct Ordered<J, R> {
 
 /// A job aside.
 pub(crate) struct Aside<R>(Receiver<R>);
+
+/// Waits until the result of one of some jobs aside is there. There is one at the least.
+pub(crate) fn wait_for_any<'a, R: 'a>(jobs: impl Iterator<Item = &'a Aside<R>>) {
+    let mut select = Select::new();
+    for Aside(receiver) in jobs {
+        select.recv(receiver);
+    }
+    select.ready();
+}
 
 impl<R> Aside<R> {
     /// Returns whether the result is there.
@@ -147,6 +156,28 @@ mod tests {
             );
             assert!(results.into_iter().eq(0..100));
         }
+    }
+
+    #[test]
+    fn of_jobs_aside_whichever_is_done_first_is_waited_for() {
+        let (release, released) = bounded::<()>(1);
+        let work = |is_slow: bool| {
+            if is_slow {
+                released.recv().unwrap();
+            }
+        };
+        with_workers(
+            2,
+            0,
+            || work,
+            |pool| {
+                let jobs = [true, false].map(|is_slow| pool.submit_aside(is_slow));
+                wait_for_any(jobs.iter());
+                assert!(!jobs[0].is_ready() && jobs[1].is_ready());
+                release.send(()).unwrap();
+                assert_eq!(jobs.map(Aside::take), [(), ()]);
+            },
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::Error;
 use crate::compress::Extent;
-use crate::ordered::Aside;
+use crate::ordered::{Aside, wait_for_any};
 use crate::output::{Checkpoint, Output};
 
 /// A segment of the packed inode, compressed.
@@ -18,9 +18,18 @@ pub(crate) struct Segment {
     pub extents: Vec<Extent>,
 }
 
+impl Segment {
+    /// Bytes of memory.
+    fn cost(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+}
+
 enum Item<R> {
     Bytes(Vec<u8>),
-    Segment(Aside<R>, u64),
+    /// A segment that is being compressed, and the memory it takes.
+    Pending(Aside<R>, u64),
+    Segment(Segment),
 }
 
 /// Blocks and segments that are to be written, in order.
@@ -120,19 +129,55 @@ where
 
     /// Appends a segment that is being compressed, and takes so many bytes of memory.
     pub fn push(&mut self, segment: Aside<R>, cost: u64) {
-        self.queue.push_back(Item::Segment(segment, cost));
+        self.queue.push_back(Item::Pending(segment, cost));
         self.cost += cost;
     }
 
     /// Writes what need not be waited for.
     pub fn settle(&mut self) -> Result<(), Error> {
-        loop {
-            match self.queue.front() {
-                Some(Item::Segment(segment, _)) if !segment.is_ready() => return Ok(()),
-                None => return Ok(()),
-                Some(_) => self.settle_first()?,
+        self.collect()?;
+        while !matches!(self.queue.front(), None | Some(Item::Pending(..))) {
+            self.settle_first()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what is in memory takes no more than so many bytes, or nothing is left.
+    pub fn make_room(&mut self, bytes: u64) -> Result<(), Error> {
+        self.settle()?;
+        while !self.is_empty() && self.cost > bytes {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a segment, whichever is compressed first, and writes what need not be waited for.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        let pending = || {
+            self.queue.iter().filter_map(|item| match item {
+                Item::Pending(segment, _) => Some(segment),
+                _ => None,
+            })
+        };
+        if pending().next().is_some() {
+            wait_for_any(pending());
+        }
+        self.settle()
+    }
+
+    /// Takes the segments that are compressed. What they hold is less than what they were made from.
+    fn collect(&mut self) -> Result<(), Error> {
+        for item in &mut self.queue {
+            match std::mem::replace(item, Item::Bytes(Vec::new())) {
+                Item::Pending(segment, cost) if segment.is_ready() => {
+                    let segment = segment.take().into()?;
+                    self.cost = self.cost - cost + segment.cost();
+                    *item = Item::Segment(segment);
+                }
+                other => *item = other,
             }
         }
+        Ok(())
     }
 
     /// Writes all.
@@ -152,19 +197,26 @@ where
                 self.cost -= bytes.len() as u64;
                 self.output.write(&bytes)
             }
-            Some(Item::Segment(segment, cost)) => {
-                let Segment { bytes, extents } = segment.take().into()?;
+            Some(Item::Pending(segment, cost)) => {
                 self.cost -= cost;
-                let at = self.output.position();
-                self.output.check(at)?;
-                let provisional = at - self.inserted;
-                self.output.write(&bytes)?;
-                self.inserted += bytes.len() as u64;
-                self.places.shifts.push((provisional, self.inserted));
-                self.places.runs.push((at, extents));
-                Ok(())
+                self.segment(segment.take().into()?)
+            }
+            Some(Item::Segment(segment)) => {
+                self.cost -= segment.cost();
+                self.segment(segment)
             }
         }
+    }
+
+    fn segment(&mut self, Segment { bytes, extents }: Segment) -> Result<(), Error> {
+        let at = self.output.position();
+        self.output.check(at)?;
+        let provisional = at - self.inserted;
+        self.output.write(&bytes)?;
+        self.inserted += bytes.len() as u64;
+        self.places.shifts.push((provisional, self.inserted));
+        self.places.runs.push((at, extents));
+        Ok(())
     }
 
     /// Remembers the position; nothing waits.

@@ -57,6 +57,7 @@ impl<'a> Worker<'a> {
             .map_err(|stopped| job.stopped(0, stopped))?;
         // What comes behind it has its place already, to the block.
         job.pad(&mut segment.bytes, 0);
+        segment.bytes.shrink_to_fit();
         Ok(segment)
     }
 

@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
         while !pool.has_room(cost + self.outbox.cost()) || pool.is_empty() && !self.has_room() {
             // What waits in the outbox comes before what the pool has.
             if !self.outbox.is_empty() {
-                self.outbox.settle_first()?;
+                self.outbox.wait()?;
             } else if let Some(packed) = pool.take() {
                 self.batch(pool, packed)?;
             }
@@ -136,11 +136,8 @@ impl<'a> Writer<'a> {
     fn segments(&mut self, pool: &mut Pool, is_end: bool) -> Result<(), Error> {
         while let Some(content) = self.fragments.take_segment(is_end) {
             let cost = 2 * content.len() as u64;
-            while !self.outbox.is_empty()
-                && self.outbox.cost() + cost > self.job.options.content_bytes()
-            {
-                self.outbox.settle_first()?;
-            }
+            let room = self.job.options.content_bytes().saturating_sub(cost);
+            self.outbox.make_room(room)?;
             self.outbox.align()?;
             let segment = pool.submit_aside(Work::Segment(content));
             self.outbox.push(segment, cost);
