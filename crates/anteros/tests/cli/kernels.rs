@@ -146,7 +146,16 @@ fn presets_give_up_no_more_than_the_machine_asks_for() {
     let shop = shop();
     for (one, other) in [
         ("--small --for kernel=6.1", "--small"),
-        ("--small --for kernel=6.18,memory=64M", "--small"),
+        ("--small --for kernel=6.14,memory=64M", "--small"),
+        ("--small --for memory=64M", "--small"),
+        (
+            "--small --for kernel=6.15,memory=64M",
+            "--small -E48bit,dot-omitted",
+        ),
+        (
+            "--small --for kernel=6.18,memory=64M",
+            "--small -E48bit,dot-omitted",
+        ),
         ("--for kernel=5.13.7-generic,memory=256K", "--balanced"),
         ("--small --for kernel=6.0", "-zlzma,9 -C1M -Eztailpacking"),
         ("--small --for kernel=5.16", "-zlzma,9 -C1M"),

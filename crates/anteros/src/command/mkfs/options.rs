@@ -176,7 +176,8 @@ impl Args {
             let block_bytes = 1 << self.block_bits.unwrap_or(BLOCK_BITS);
             let clusters = target.clusters(usual.cluster_bytes);
             let clusters: Vec<_> = clusters.map(|bytes| bytes.max(block_bytes)).collect();
-            usual.variants(&clusters).into_iter().map(Some).collect()
+            let variants = usual.variants(&clusters, target.knows_kernel());
+            variants.into_iter().map(Some).collect()
         });
         let mut refused = None;
         for variant in variants {

@@ -8,11 +8,13 @@
 //!
 //! Values that are told by `-z`, `-C`, `-E` and `--order` count more.
 //!
-//! For a machine that does not read all of that (`--for`), the first of these is taken that it does read:
+//! For a machine that is told of (`--for`), the first of these is taken that it reads; the first line only if its kernel
+//! is told:
 //!
 //! | preset | codec | clusters | packing |
 //! |---|---|---|---|
-//! | small | lzma, level 9, with smaller and smaller dictionaries | 1M | all; then small ends behind inodes; then none |
+//! | small | lzma, level 9 | 1M | all, in bytes instead of blocks, directories without `.` |
+//! | | lzma, level 9, with smaller and smaller dictionaries | 1M | all; then small ends behind inodes; then none |
 //! | | lz4hc, level 12 | 1M and smaller | the same |
 //! | balanced | lz4hc, level 9 | 64K and smaller | none |
 //! | fast | lz4 | 64K and smaller | none |
@@ -38,6 +40,19 @@ const fn compressor(codec: Codec) -> Compressor {
     }
 }
 
+const ALL_FRAGMENTS: Extended = Extended::Fragments(Some(Fragments {
+    all: true,
+    pcluster_bytes: None,
+}));
+
+/// Packing that only the latest kernels read.
+const WIDE: &[Extended] = &[
+    ALL_FRAGMENTS,
+    Extended::Dedupe(true),
+    Extended::Wide(true),
+    Extended::DotOmitted(true),
+];
+
 pub const SMALL: Preset = Preset {
     compressor: compressor(Codec::Lzma {
         level: 9,
@@ -46,10 +61,7 @@ pub const SMALL: Preset = Preset {
     }),
     cluster_bytes: 1 << 20,
     extended: &[
-        Extended::Fragments(Some(Fragments {
-            all: true,
-            pcluster_bytes: None,
-        })),
+        ALL_FRAGMENTS,
         Extended::Dedupe(true),
         Extended::InlineTails(true),
     ],
@@ -85,14 +97,19 @@ const LZMA_DICTS: [u32; 7] = [
 ];
 
 impl Preset {
-    /// Returns what stands in for it on a machine that does not read all of it, the best one first. The largest of the
-    /// clusters comes first.
-    pub fn variants(self, clusters: &[u64]) -> Vec<Self> {
+    /// Returns what stands in for it on a machine, the best one first: what only the latest kernels read if its kernel is
+    /// known, and what older ones do. The largest of the clusters comes first.
+    pub fn variants(self, clusters: &[u64], knows_kernel: bool) -> Vec<Self> {
         let (packing, lz4) = match self {
             SMALL => (&PACKING[..], Effort::Optimal(256).into()),
             _ => return self.by_cluster(clusters).collect(),
         };
-        let packing = || std::iter::once(self.extended).chain(packing.iter().copied());
+        let wide = knows_kernel.then_some(WIDE);
+        let packing = || {
+            wide.into_iter()
+                .chain([self.extended])
+                .chain(packing.iter().copied())
+        };
         let lzma = packing().flat_map(|extended| Self { extended, ..self }.by_dict(clusters));
         let lz4 = packing().flat_map(|extended| {
             let compressor = compressor(lz4);

@@ -101,6 +101,11 @@ impl Target {
         std::iter::successors(Some(first), |size| (*size > 512).then_some(size / 2))
     }
 
+    /// Returns whether the kernel is told.
+    pub const fn knows_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
     /// Returns whether holes have to be compressed: what keeps them is not there yet.
     pub fn has_no_chunks(&self) -> bool {
         !self.knows(Feature::Chunks)
