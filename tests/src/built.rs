@@ -156,19 +156,31 @@ impl Judges {
         command.arg("-d1");
         command.arg(format!("--offset={}", built.offset));
         // What somebody else than root extracts belongs to him.
-        let extracts = is_root() && built.summary.input_bytes <= EXTRACTED_BYTES_MAX;
-        match extracts {
-            true => command
-                .args(["--xattrs", "--preserve-perms"])
-                .arg(format!("--extract={}", extracted.display())),
-            false => command.arg("--extract"),
-        };
+        let mut extracts = is_root() && built.summary.input_bytes <= EXTRACTED_BYTES_MAX;
+        let superblock = built.open()?.superblock().clone();
+        if superblock.metabox.is_some() && superblock.incompat.names().contains(&"ztailpacking") {
+            // As with `without_content`, but it says so and fails.
+            extracts = false;
+        } else if extracts {
+            command.args(["--xattrs", "--preserve-perms"]);
+            command.arg(format!("--extract={}", extracted.display()));
+        } else {
+            command.arg("--extract");
+        }
         run(command.arg(&built.image)).map_err(|error| format!("fsck.erofs: {error}"))?;
         if !extracts {
             return Ok(());
         }
         let found = manifest(&HostFs::new(&extracted)).unwrap();
-        same("fsck.erofs", &found, &as_fsck_extracts(expected))
+        let expected = as_fsck_extracts(expected);
+        match superblock.metabox {
+            Some(_) => same(
+                "fsck.erofs",
+                &without_content(&found),
+                &without_content(&expected),
+            ),
+            None => same("fsck.erofs", &found, &expected),
+        }
     }
 }
 
@@ -281,15 +293,23 @@ fn without_times(kept: &str, options: &Options) -> String {
             .or_default() += 1;
     }
     let (epoch, _) = counts.into_iter().max_by_key(|(_, count)| *count).unwrap();
-    let has_place = |time: &str| {
-        (options.wide || options.dot_omitted) && parts(time).1 == parts(epoch.unwrap()).1
-    };
+    let is_wide = options.wide || options.dot_omitted || options.metabox.is_some();
+    let has_place = |time: &str| is_wide && parts(time).1 == parts(epoch.unwrap()).1;
     edit(kept, |columns| {
         let fits = |column| columns[column as usize].parse::<u16>().is_ok();
         let is_compact = is_compact || fits(Column::Uid) && fits(Column::Gid);
         if is_compact && !has_place(&columns[Column::Mtime as usize]) {
             columns[Column::Mtime as usize] = epoch.unwrap().into();
         }
+        true
+    })
+}
+
+/// fsck.erofs and erofsfuse 1.9.4 look for chunk tables, inline data and inline tails of a metabox elsewhere, also in images of
+/// mkfs.erofs.
+fn without_content(manifest: &str) -> String {
+    edit(manifest, |columns| {
+        columns[Column::Content as usize] = "-".into();
         true
     })
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use anteros_build::{Compression, Effort, Holes, Options, Summary};
+use anteros_build::{Compression, Effort, Holes, Options, Setting, Summary};
 use anteros_core::FileSystem;
 use anteros_image::statistics;
 use anteros_tests::built::{Judges, Source, same};
@@ -34,6 +34,21 @@ fn lz4(pcluster_bytes: u32) -> Options {
     }
 }
 
+/// Metadata in clusters of a block, in short segments.
+fn metabox(block_bits: u8) -> Options {
+    let mut options = Options {
+        block_bits,
+        ..lz4(1 << block_bits)
+    };
+    options.metabox = options.compression.map(|compression| Setting {
+        codec: compression.codec,
+        pcluster_bytes: 1 << block_bits,
+    });
+    let compression = options.compression.as_mut().unwrap();
+    compression.segment_bytes = 1 << block_bits;
+    options
+}
+
 fn new_tree() -> Tree {
     Tree::new_in(&scratch())
 }
@@ -51,11 +66,11 @@ fn judge<const N: usize>(tree: &Tree, forms: [Options; N]) -> [Summary; N] {
 #[test]
 fn nothing_but_a_root() {
     let tree = new_tree();
-    for summary in judge(&tree, [plain(), lz4(65_536)]) {
+    for summary in judge(&tree, [plain(), lz4(65_536), metabox(9), without_dot()]) {
         assert_eq!((summary.files, summary.directories), (0, 1));
     }
     fs::create_dir(tree.at("empty")).unwrap();
-    judge(&tree, [plain(), lz4(65_536)]);
+    judge(&tree, [plain(), lz4(65_536), metabox(12), without_dot()]);
 }
 
 #[test]
@@ -74,8 +89,9 @@ fn more_than_65536_files_and_links() {
     for n in 0..66_000 {
         fs::hard_link(tree.at("file"), tree.at(format!("links/{n}"))).unwrap();
     }
-    let [summary] = judge(&tree, [lz4(4096)]);
-    assert_eq!((summary.files, summary.hard_links), (70_001, 66_000));
+    for summary in judge(&tree, [lz4(4096), metabox(12)]) {
+        assert_eq!((summary.files, summary.hard_links), (70_001, 66_000));
+    }
 }
 
 #[test]
@@ -93,7 +109,7 @@ fn names_of_all_bytes_and_lengths() {
         block_bits: 9,
         ..plain()
     };
-    for summary in judge(&tree, [plain(), small]) {
+    for summary in judge(&tree, [plain(), small, metabox(9), without_dot()]) {
         assert_eq!(summary.files, 253 + 2 * 255);
     }
 }
@@ -229,6 +245,13 @@ fn times_and_owners_at_all_edges() {
         ..plain()
     };
     judge(&tree, [plain(), lz4(4096), clamped, wide(plain())]);
+}
+
+fn without_dot() -> Options {
+    Options {
+        dot_omitted: true,
+        ..plain()
+    }
 }
 
 fn wide(options: Options) -> Options {

@@ -87,6 +87,10 @@ const ATOMS: &[Atom] = &[
     ("entries", "chunk indexes", chunk_indexes),
     ("address", "48bit", |o| o.wide = true),
     ("dot", "dot-omitted", |o| o.dot_omitted = true),
+    ("metadata", "metabox", |o| metabox(o, Effort::High(9), 1)),
+    ("metadata", "metabox deflate 64K", |o| {
+        metabox(o, Codec::Deflate { level: 6 }, 64 << 10)
+    }),
     ("inode", "compact", |o| {
         o.inode_form = InodeForm::Compact;
         (o.force_uid, o.force_gid) = (Some(0), Some(0));
@@ -141,6 +145,14 @@ fn compression(options: &mut Options) -> &mut Compression {
 fn pcluster(options: &mut Options, bytes: u32) {
     let block = options.block_bytes();
     compression(options).pcluster_bytes = bytes.clamp(block, 256 * block);
+}
+
+fn metabox(options: &mut Options, codec: impl Into<Codec>, bytes: u32) {
+    let block = options.block_bytes();
+    options.metabox = Some(Setting {
+        codec: codec.into(),
+        pcluster_bytes: bytes.clamp(block, 256 * block),
+    });
 }
 
 fn fragments(options: &mut Options, all: bool, pcluster_bytes: Option<u32>) {
@@ -288,6 +300,10 @@ fn every_way_to_pack_with_every_other() {
         form.inline_tails = has(1) != has(2);
         form.dedupe = has(0) == has(2);
         compression(&mut form).codec = codecs[(case + case / 8) % codecs.len()];
+        form.dot_omitted = wide && case % 3 == 0;
+        if wide && case % 3 == 1 {
+            metabox(&mut form, codecs[case % codecs.len()], 16 << 10);
+        }
         match case / 8 {
             0 => {}
             packs => fragments(&mut form, packs == 2, None),

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anteros_build::{Codec, Compression, Effort, Fragments, Options};
+use anteros_build::{Codec, Compression, Effort, Fragments, Options, Setting};
 use anteros_core::FileDevice;
 use anteros_image::{Image, ImageFs, OpenOptions};
 use anteros_tests::built::{Built, Judges, Source, same};
@@ -22,7 +22,8 @@ use tempfile::TempDir;
 /// The least memory that caches are given.
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// Settings that an image is packed with: the codec; fragments, of all files or not; clusters of files and of what is packed.
+/// Settings that an image is packed with: the codec; fragments, of all files, and then metadata as well, or not; clusters of
+/// files and of what is packed.
 type Form = (Codec, Option<bool>, u32, u32);
 
 const FORMS: [Form; 9] = [
@@ -59,6 +60,7 @@ fn tree() -> Tree {
 }
 
 fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
+    let packs_metadata = wide && all == Some(true);
     let mut compression = Compression::new(codec);
     compression.pcluster_bytes = pcluster_bytes;
     compression.segment_bytes = 256 << 10;
@@ -67,6 +69,10 @@ fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
         inline_tails: true,
         dedupe: true,
         wide,
+        metabox: packs_metadata.then_some(Setting {
+            codec,
+            pcluster_bytes: packed.min(64 << 10),
+        }),
         fragments: all.map(|all| Fragments {
             all,
             pcluster_bytes: Some(packed),
@@ -77,7 +83,10 @@ fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
 }
 
 /// Builds all forms, each with encoded extents as well, and has each looked at.
-fn each(look: impl Fn(&Built, &str) -> Result<(), String>) {
+fn each(
+    options: impl Fn(Form, bool) -> Options,
+    look: impl Fn(&Built, &str) -> Result<(), String>,
+) {
     let tree = tree();
     let source = Source::new(tree.path());
     let judges = Judges::find();
@@ -95,7 +104,7 @@ fn two_readers_at_once_in_little_memory() {
     if !has_fuse() {
         return;
     }
-    each(|built, expected| {
+    each(options, |built, expected| {
         let device = Arc::new(FileDevice::open(built.path()).unwrap());
         let options = OpenOptions {
             cache_bytes: MEMORY_BYTES,
@@ -117,7 +126,12 @@ fn erofsfuse_reads_it() {
     let Some(peers) = Peers::find().filter(|_| has_fuse()) else {
         return;
     };
-    each(|built, expected| {
+    // It does not find what lies behind inodes of a metabox, as `built.rs` says.
+    let options = |form, wide| Options {
+        metabox: None,
+        ..options(form, wide)
+    };
+    each(options, |built, expected| {
         let mount = TheirMount::new(&peers, built.path());
         let found = manifest(&HostFs::new(mount.dir.path())).unwrap();
         // It tells whole seconds.

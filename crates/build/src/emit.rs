@@ -12,8 +12,11 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::data::{Job, Stored};
 use crate::fragments::PackedInode;
-use crate::layout::Layout;
+use crate::index::IndexKind;
+use crate::layout::{Layout, Places, Space};
+use crate::metabox::Metabox;
 use crate::ordered::{Ordered, with_workers};
+use crate::outbox::Segment;
 use crate::output::Output;
 use crate::plan::{Intent, WHOLE_FRAGMENT_BYTES};
 use crate::tail::{Tail, Tails};
@@ -24,6 +27,9 @@ use crate::{Error, Observer, Progress, directory};
 /// Inodes whose inline data is read as one job.
 const BATCH_INODES: usize = 256;
 
+/// Our reader refuses a metabox of that many times its image.
+const METABOX_RATIO_MAX: u64 = 1024;
+
 /// Everything that metadata is made from.
 pub(crate) struct Emitter<'a> {
     pub job: &'a Job<'a>,
@@ -32,7 +38,40 @@ pub(crate) struct Emitter<'a> {
     pub layout: &'a Layout,
 }
 
-type Pool = Ordered<Vec<NodeId>, Result<Records, Error>>;
+/// Work that workers are given: inodes to make, or a segment of the metabox.
+pub(crate) enum Work {
+    Inodes(Vec<NodeId>),
+    Segment(Vec<u8>),
+}
+
+/// Results that workers give back.
+pub(crate) enum Done {
+    Inodes(Records),
+    Segment(Segment),
+    Failed(Error),
+}
+
+impl From<Done> for Result<Segment, Error> {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Segment(segment) => Ok(segment),
+            Done::Failed(error) => Err(error),
+            Done::Inodes(_) => unreachable!("the outbox waits for segments alone"),
+        }
+    }
+}
+
+impl From<Done> for Result<Records, Error> {
+    fn from(done: Done) -> Self {
+        match done {
+            Done::Inodes(records) => Ok(records),
+            Done::Failed(error) => Err(error),
+            Done::Segment(_) => unreachable!("the outbox waits for segments"),
+        }
+    }
+}
+
+pub(crate) type Pool = Ordered<Work, Done>;
 
 impl Emitter<'_> {
     /// Writes directories, links, attributes and inodes.
@@ -41,17 +80,39 @@ impl Emitter<'_> {
         output: &mut Output,
         observer: &dyn Observer,
         progress: Progress,
-    ) -> Result<(), Error> {
+    ) -> Result<Places, Error> {
         for id in self.job.tree.ids() {
             self.blocks(id, output)?;
         }
-        output.write(&self.job.plan.shared.area)?;
-        self.inodes(output, observer, progress)?;
-        if let (Some(inode), Some(at)) = (self.packed, self.layout.packed) {
-            output.pad_to(at)?;
-            output.write(&self.packed_inode(inode))?;
+        let plan = self.job.plan;
+        let (places, metabox) = match &self.layout.space {
+            Space::Image(places) => {
+                output.write(&plan.shared.area)?;
+                self.image(output, observer, progress)?;
+                (places.clone(), None)
+            }
+            Space::Metabox(bytes) => {
+                let metabox = self.metabox(*bytes, output, observer, progress)?;
+                let places = Places::behind(self.job, self.packed, &metabox, output)?;
+                check_ratio(*bytes, places.end)?;
+                output.write(&plan.shared.area)?;
+                (places, Some(metabox))
+            }
+        };
+        let specials = [
+            (places.packed, self.packed, plan.packed_index()),
+            (places.metabox, metabox.as_ref(), plan.metabox_index()),
+        ];
+        let mut number = self.job.tree.nodes.len() as u32;
+        for (at, inode, index) in specials {
+            if let (Some(at), Some(inode)) = (at, inode) {
+                number += 1;
+                output.pad_to(at)?;
+                output.write(&self.special_inode(inode, index, number))?;
+            }
         }
-        output.pad_to(self.layout.end)
+        output.pad_to(places.end)?;
+        Ok(places)
     }
 
     /// Blocks that hold so many bytes of the image.
@@ -84,51 +145,88 @@ impl Emitter<'_> {
         directory::encode(tree, id, options, |id| self.layout.nid(id))
     }
 
-    /// Writes all inodes; their inline data is read by the workers.
-    fn inodes(
+    /// Writes all inodes.
+    fn image(
         &self,
         output: &mut Output,
         observer: &dyn Observer,
-        mut progress: Progress,
+        progress: Progress,
     ) -> Result<(), Error> {
+        self.with_workers(|pool| {
+            self.inodes(pool, observer, progress, |_, start, bytes| {
+                output.pad_to(start)?;
+                output.write(bytes)
+            })
+        })
+    }
+
+    /// Writes all inodes compressed, as so many bytes of content.
+    fn metabox(
+        &self,
+        bytes: u64,
+        output: &mut Output,
+        observer: &dyn Observer,
+        progress: Progress,
+    ) -> Result<PackedInode, Error> {
+        let mut metabox = Metabox::new(self.job.options, output);
+        self.with_workers(|pool| {
+            self.inodes(pool, observer, progress, |pool, start, bytes| {
+                metabox.add(pool, start, bytes)
+            })?;
+            metabox.finish(pool, bytes)
+        })
+    }
+
+    /// Does something with workers that make inodes and compress segments of the metabox.
+    fn with_workers<T>(&self, body: impl FnOnce(&mut Pool) -> T) -> T {
         let options = self.job.options;
-        let cost = BATCH_INODES as u64 * u64::from(options.block_bytes());
         let new_worker = || {
             let mut tails = Tails::new(self.job);
-            move |ids: Vec<NodeId>| self.records(&ids, &mut tails)
+            move |work| {
+                let done = match work {
+                    Work::Inodes(ids) => self.records(&ids, &mut tails).map(Done::Inodes),
+                    Work::Segment(content) => {
+                        let segment = self.job.metabox_segment(&content, tails.compressor());
+                        segment.map(Done::Segment)
+                    }
+                };
+                done.unwrap_or_else(Done::Failed)
+            }
         };
         with_workers(
             options.compressing_workers(),
-            options.memory_bytes,
+            options.inodes_bytes(),
             new_worker,
-            |pool: &mut Pool| {
-                let mut batches = self.layout.order.chunks(BATCH_INODES);
-                loop {
-                    while pool.has_room(cost) {
-                        match batches.next() {
-                            Some(ids) => pool.submit(ids.to_vec(), cost),
-                            None => break,
-                        }
-                    }
-                    match pool.take() {
-                        Some(records) => {
-                            let Records {
-                                start,
-                                bytes,
-                                files,
-                                file_bytes,
-                            } = records?;
-                            output.pad_to(start)?;
-                            output.write(&bytes)?;
-                            progress.files_done += files;
-                            progress.bytes_done += file_bytes;
-                            observer.progressed(&progress);
-                        }
-                        None => return Ok(()),
-                    }
-                }
-            },
+            body,
         )
+    }
+
+    /// Has workers make all inodes, with the inline data that they read, and hands them on in order.
+    fn inodes(
+        &self,
+        pool: &mut Pool,
+        observer: &dyn Observer,
+        mut progress: Progress,
+        mut take: impl FnMut(&mut Pool, u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let cost = BATCH_INODES as u64 * u64::from(self.job.options.block_bytes());
+        let mut batches = self.layout.order.chunks(BATCH_INODES);
+        loop {
+            while pool.has_room(cost) {
+                match batches.next() {
+                    Some(ids) => pool.submit(Work::Inodes(ids.to_vec()), cost),
+                    None => break,
+                }
+            }
+            let Some(done) = pool.take() else {
+                return Ok(());
+            };
+            let records = Result::<Records, Error>::from(done)?;
+            take(pool, records.start, &records.bytes)?;
+            progress.files_done += records.files;
+            progress.bytes_done += records.file_bytes;
+            observer.progressed(&progress);
+        }
     }
 
     /// The bytes from the start of the first of some inodes to the end of the last one.
@@ -247,21 +345,20 @@ impl Emitter<'_> {
         append_inode(raw, plan.extended, &self.job.plan.times, out);
     }
 
-    /// The packed inode, which no directory names, and its index.
-    fn packed_inode(&self, inode: &PackedInode) -> Vec<u8> {
-        let plan = self.job.plan;
+    /// An inode that no directory names, and its index.
+    fn special_inode(&self, inode: &PackedInode, index: IndexKind, number: u32) -> Vec<u8> {
+        let times = &self.job.plan.times;
         let mut raw = RawExtendedInode::new_zeroed();
-        raw.i_format = ((plan.packed_index().layout() as u16) << FORMAT_LAYOUT_SHIFT).into();
+        raw.i_format = ((index.layout() as u16) << FORMAT_LAYOUT_SHIFT).into();
         raw.i_mode = (FileKind::Regular.mode_bits() as u16).into();
         raw.i_size = inode.size.into();
         raw.i_u = self.blocks_of(inode.stored_bytes()).into();
-        raw.i_ino = (self.job.tree.nodes.len() as u32 + 1).into();
-        raw.i_mtime = (plan.times.image.secs as u64).into();
-        raw.i_mtime_nsec = plan.times.image.nanos.into();
+        raw.i_ino = number.into();
+        raw.i_mtime = (times.image.secs as u64).into();
+        raw.i_mtime_nsec = times.image.nanos.into();
         raw.i_nlink = 1.into();
         let mut out = Vec::new();
-        append_inode(raw, inode.is_extended(), &plan.times, &mut out);
-        let index = plan.packed_index();
+        append_inode(raw, inode.is_extended(), times, &mut out);
         index.encode(&inode.runs(), Tail::Blocks, inode.size, &mut out);
         out
     }
@@ -298,6 +395,17 @@ impl Emitter<'_> {
     }
 }
 
+/// Checks that readers which distrust a metabox of many times its image take this one.
+fn check_ratio(metabox_bytes: u64, image_bytes: u64) -> Result<(), Error> {
+    if metabox_bytes / METABOX_RATIO_MAX < image_bytes {
+        return Ok(());
+    }
+    Err(Error::Option(format!(
+        "{metabox_bytes} bytes of metadata would be compressed into an image of {image_bytes}, which is so much that \
+         readers refuse it; without compression of metadata it can be built"
+    )))
+}
+
 /// Appends an inode, compact or extended.
 fn append_inode(mut raw: RawExtendedInode, extended: bool, times: &Times, out: &mut Vec<u8>) {
     if extended {
@@ -327,7 +435,7 @@ fn append_inode(mut raw: RawExtendedInode, extended: bool, times: &Times, out: &
 }
 
 /// Inodes that follow each other.
-struct Records {
+pub(crate) struct Records {
     /// Tells where the first one begins.
     start: u64,
     bytes: Vec<u8>,

@@ -3,6 +3,8 @@
 //! ```text
 //! | superblock | file content … | directories and long links | shared xattrs | inodes … |
 //!                               ^ after the data pass        ^ meta_block + 1, about
+//!
+//! | superblock | file content … | directories and long links | metabox … | shared xattrs | packed, metabox inode |
 //! ```
 //!
 //! Inodes come in the order of the tree, as far as room allows: each goes where it leaves the least
@@ -12,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use anteros_core::FileKind;
-use anteros_format::SLOT_BYTES;
+use anteros_format::{Nid, SLOT_BYTES};
 
 use crate::Error;
 use crate::data::{Job, Stored};
@@ -28,19 +30,36 @@ const SMALL_SHARE: u64 = 64;
 const NEAR_BLOCKS_MAX: usize = 32;
 const FAR_BLOCKS_MAX: usize = 1024;
 
-/// Tells where everything lies.
+/// Tells where the inodes lie.
 #[derive(Debug)]
 pub(crate) struct Layout {
+    /// Byte at which each inode begins, in the image or in the content of the metabox.
+    pub inodes: Vec<u64>,
+    /// The nodes in the order of their inodes.
+    pub order: Vec<NodeId>,
+    pub space: Space,
+}
+
+/// Space that inodes lie in.
+#[derive(Debug)]
+pub(crate) enum Space {
+    /// The image itself.
+    Image(Places),
+    /// The content of the metabox, which has so many bytes, whole blocks.
+    Metabox(u64),
+}
+
+/// Tells where in the image lies what the superblock names.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
     /// Origin of node ids: the block in front of the first inode, so that no node id is 0.
     pub meta_block: u32,
     /// Origin of shared xattrs.
     pub xattr_block: u32,
-    /// Byte at which each inode begins.
-    pub inodes: Vec<u64>,
-    /// The nodes in the order of their inodes.
-    pub order: Vec<NodeId>,
-    /// Byte at which the packed inode begins, the last of all, if there is one.
+    /// Byte at which the packed inode begins, behind all others, if there is one.
     pub packed: Option<u64>,
+    /// Byte at which the metabox inode begins, the last of all, if there is one.
+    pub metabox: Option<u64>,
     /// The end of the image in bytes, whole blocks.
     pub end: u64,
     block_bytes: u64,
@@ -55,8 +74,13 @@ impl Layout {
         packed: Option<&PackedInode>,
         output: &Output,
     ) -> Result<Self, Error> {
-        let Job { tree, plan, .. } = *job;
-        let block_bytes = u64::from(job.options.block_bytes());
+        let Job {
+            tree,
+            plan,
+            options,
+            ..
+        } = *job;
+        let block_bytes = u64::from(options.block_bytes());
         let mut at = output.position();
         for id in tree.ids() {
             let node = tree.node(id);
@@ -70,9 +94,11 @@ impl Layout {
             };
             at += (node.size - inline).next_multiple_of(block_bytes);
         }
-        let xattr_block = output.block_of(at)?;
-        let mut packer = Packer::new(at, plan.shared.area.len() as u64, block_bytes);
-        let meta_block = output.block_of(packer.frontier)? - 1;
+        let mut packer = match options.metabox {
+            Some(_) => Packer::new(0, 0, block_bytes),
+            None => Packer::new(at, plan.shared.area.len() as u64, block_bytes),
+        };
+        let first_block = packer.frontier;
         let inodes = tree.ids().map(|id| {
             let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
             packer.place(bytes, whole)
@@ -80,28 +106,77 @@ impl Layout {
         let inodes: Vec<u64> = inodes.collect();
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);
-        let packed = packed.map(|inode| packer.place_at_end(inode.record_bytes(plan), false));
-        let end = packer.end();
-        output.block_of(end)?;
+        let space = match options.metabox {
+            Some(_) => Space::Metabox(packer.end()),
+            None => Space::Image(
+                Places {
+                    meta_block: output.block_of(first_block)? - 1,
+                    xattr_block: output.block_of(at)?,
+                    packed: packed
+                        .map(|inode| packer.place_at_end(inode.record_bytes(plan), false)),
+                    metabox: None,
+                    end: packer.end(),
+                    block_bytes,
+                }
+                .checked(output)?,
+            ),
+        };
         Ok(Self {
-            meta_block,
-            xattr_block,
             inodes,
             order,
-            packed,
-            end,
-            block_bytes,
+            space,
         })
     }
 
     /// The node id of a node.
     pub fn nid(&self, id: NodeId) -> u64 {
-        self.nid_at(self.inodes[id as usize])
+        let at = self.inodes[id as usize];
+        match &self.space {
+            Space::Image(places) => places.nid_at(at),
+            Space::Metabox(_) => Nid::of_metabox(at / SLOT_BYTES).0,
+        }
+    }
+}
+
+impl Places {
+    /// Lays out what comes behind the content of the metabox, which ends where the output is now.
+    pub fn behind(
+        job: &Job<'_>,
+        packed: Option<&PackedInode>,
+        metabox: &PackedInode,
+        output: &Output,
+    ) -> Result<Self, Error> {
+        let plan = job.plan;
+        let block_bytes = u64::from(job.options.block_bytes());
+        let at = output.position();
+        let mut packer = Packer::new(at, plan.shared.area.len() as u64, block_bytes);
+        let first_block = packer.frontier;
+        let mut place = |inode: &PackedInode| packer.place_at_end(inode.record_bytes(plan), false);
+        Self {
+            meta_block: output.block_of(first_block)? - 1,
+            xattr_block: output.block_of(at)?,
+            packed: packed.map(&mut place),
+            metabox: Some(place(metabox)),
+            end: packer.end(),
+            block_bytes,
+        }
+        .checked(output)
+    }
+
+    /// Checks that all blocks have numbers.
+    fn checked(self, output: &Output) -> Result<Self, Error> {
+        output.block_of(self.end)?;
+        Ok(self)
     }
 
     /// The node id of the packed inode; 0 if there is none.
     pub fn packed_nid(&self) -> u64 {
         self.packed.map_or(0, |at| self.nid_at(at))
+    }
+
+    /// The node id of the metabox inode; 0 if there is none.
+    pub fn metabox_nid(&self) -> u64 {
+        self.metabox.map_or(0, |at| self.nid_at(at))
     }
 
     fn nid_at(&self, at: u64) -> u64 {
@@ -187,7 +262,7 @@ impl Packer {
         if let Some(room) = room {
             self.near.take((room, self.frontier), room);
         }
-        let end = start + bytes;
+        let end = start + bytes.next_multiple_of(SLOT_BYTES);
         self.frontier = (end - 1) / self.block_bytes * self.block_bytes;
         self.open(self.frontier, self.frontier + self.block_bytes - end);
         start
@@ -276,5 +351,7 @@ mod tests {
         assert_eq!(packer.place(512, true), 8192 + 3520);
         assert_eq!(packer.place(1000, true), 4096 + 3008);
         assert_eq!(packer.place(10_000, false), 8192 + 4032);
+        let ends = [0, 0].map(|_| packer.place_at_end(33, false));
+        assert_eq!(ends, [22_240, 22_304]);
     }
 }

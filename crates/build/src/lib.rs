@@ -19,6 +19,7 @@
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
+//! | `metabox` | inodes that are compressed |
 //! | `output` | the image file, complete or not there |
 //! | `linux` | which kernels mount the image |
 //!
@@ -44,6 +45,7 @@ mod index;
 mod layout;
 mod linux;
 mod look;
+mod metabox;
 mod observer;
 mod options;
 mod order;
@@ -148,16 +150,16 @@ pub fn build(
         packed: packed.as_ref(),
         layout: &layout,
     };
-    emitter.metadata(&mut output, observer, progress)?;
-    let (superblock, uuid) = emitter.superblock(&output);
+    let places = emitter.metadata(&mut output, observer, progress)?;
+    let (superblock, uuid) = emitter.superblock(&places, &output);
     output.finish(
         anteros_format::superblock::SUPERBLOCK_OFFSET,
         &superblock,
         options.sync,
     )?;
     Ok(Summary {
-        image_bytes: layout.end,
-        metadata_bytes: layout.end - data_end,
+        image_bytes: places.end,
+        metadata_bytes: places.end - data_end,
         shared_xattrs: plan.shared.count,
         uuid,
         linux: options.linux_of(&superblock),

@@ -12,16 +12,15 @@ impl Options {
     pub fn linux(&self) -> Needs {
         let algorithms = self.algorithms();
         let is_compressed = algorithms.iter().next().is_some();
+        let has_files = self.compression.is_some();
         let features = [
             (is_compressed, Feature::Compression),
             (self.compr_cfgs(), Feature::BigPclusters),
-            (
-                is_compressed && self.has_inline_tails(),
-                Feature::InlineTails,
-            ),
-            (is_compressed && self.shares(), Feature::Fragments),
+            (has_files && self.has_inline_tails(), Feature::InlineTails),
+            (has_files && self.shares(), Feature::Fragments),
             (self.has_chunks(), Feature::Chunks),
             (self.is_wide(), Feature::Wide),
+            (self.metabox.is_some(), Feature::Metabox),
         ];
         let features = features.into_iter().filter(|(is_used, _)| *is_used);
         let features = features.map(|(_, feature)| feature);
@@ -42,7 +41,7 @@ impl Options {
         self.chunk_bytes.is_some() || self.holes != Holes::Ignore
     }
 
-    /// The algorithms that files may have.
+    /// The algorithms that files and metadata may have.
     pub(crate) fn algorithms(&self) -> AlgorithmSet {
         self.codecs().iter().map(Codec::algorithm).collect()
     }
@@ -126,6 +125,7 @@ mod tests {
             (|o| o.block_bits = 11, "6.8"),
             (|o| o.wide = true, "6.15"),
             (|o| o.dot_omitted = true, "6.15"),
+            (|o| o.metabox = o.setting(), "6.17"),
         ] {
             let mut options = lz4(4096);
             change(&mut options);
@@ -143,6 +143,20 @@ mod tests {
         };
         assert_eq!(oldest(&options), "5.4");
         assert_eq!(options.linux().decoder_bytes, 0);
+    }
+
+    #[test]
+    fn metadata_may_be_compressed_by_itself() {
+        let options = Options {
+            holes: Holes::Ignore,
+            inline_tails: true,
+            metabox: compressed(Codec::Deflate { level: 6 }, 4096).setting(),
+            ..Options::default()
+        };
+        let needs = options.linux();
+        assert_eq!(needs.oldest(), Feature::Metabox.since());
+        assert!(needs.features.contains(&Feature::Deflate));
+        assert!(!needs.features.contains(&Feature::InlineTails));
     }
 
     #[test]

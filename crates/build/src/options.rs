@@ -61,6 +61,9 @@ pub struct Options {
     /// inode takes the extended form for its time only if the nanoseconds are not those of most, or the seconds more
     /// than 136 years behind the earliest.
     pub wide: bool,
+    /// Compresses inodes and what lies behind them in this way, whether files are compressed or not; Linux 6.17 reads such
+    /// images, which are wide ones. Directories of several blocks stay as they are.
+    pub metabox: Option<Setting>,
     /// Leaves the entry `.` out of directories; the image is a wide one then.
     pub dot_omitted: bool,
     /// Compact inodes, extended ones, or each as it needs.
@@ -128,6 +131,7 @@ impl Default for Options {
             chunk_bytes: None,
             chunk_indexes: false,
             wide: false,
+            metabox: None,
             dot_omitted: false,
             inode_form: InodeForm::Auto,
             ignore_mtime: false,
@@ -305,7 +309,7 @@ impl Options {
 
     /// Returns whether the image has the form of those with addresses of 48 bits.
     pub(crate) const fn is_wide(&self) -> bool {
-        self.wide || self.dot_omitted
+        self.wide || self.dot_omitted || self.metabox.is_some()
     }
 
     /// Returns whether compressed files have an entry for each extent, which may lie at any byte, and not for each logical
@@ -330,13 +334,19 @@ impl Options {
         self.compression.map(|c| c.setting())
     }
 
-    /// The usual way to compress files, and those of hints.
+    /// The usual way to compress files, those of hints, and that of metadata.
     fn settings(&self) -> impl Iterator<Item = Setting> {
         let hints = self.hints.iter().filter_map(Hint::setting);
-        self.setting().into_iter().chain(hints)
+        self.setting().into_iter().chain(hints).chain(self.metabox)
     }
 
-    /// The codecs that files may have, each once.
+    /// The compression of files, or else that of metadata, if anything is compressed.
+    pub(crate) fn any_compression(&self) -> Option<Compression> {
+        let of_metabox = |setting: Setting| Compression::new(setting.codec);
+        self.compression.or_else(|| self.metabox.map(of_metabox))
+    }
+
+    /// The codecs that files and metadata may have, each once.
     pub(crate) fn codecs(&self) -> Vec<Codec> {
         let mut codecs = Vec::new();
         for Setting { codec, .. } in self.settings() {
@@ -362,9 +372,14 @@ impl Options {
     /// Length of the segments of the packed inode in bytes. A few of the longest pclusters fill one: each segment begins with
     /// nothing to refer to.
     pub(crate) fn packed_segment_bytes(&self) -> usize {
-        let shortest = self.compression.map_or(0, |c| c.segment_bytes as usize);
-        let times = self.packed_pcluster_bytes().unwrap_or(0) / USUAL_PCLUSTER_BYTES;
-        shortest << times.max(1).ilog2().min(DOUBLINGS_MAX)
+        let shortest = self.compression.map_or(0, |c| c.segment_bytes);
+        segment_bytes(shortest, self.packed_pcluster_bytes().unwrap_or(0))
+    }
+
+    /// Length of the segments of the metabox in bytes.
+    pub(crate) fn metabox_segment_bytes(&self) -> usize {
+        let shortest = self.any_compression().map_or(0, |c| c.segment_bytes);
+        segment_bytes(shortest, self.metabox.map_or(0, |s| s.pcluster_bytes))
     }
 
     fn encoder_bytes(&self) -> u64 {
@@ -387,6 +402,14 @@ impl Options {
         let least = self.memory_bytes / 4;
         let content = self.memory_bytes.saturating_sub(encoders).max(least);
         content / if self.fragments.is_some() { 2 } else { 1 }
+    }
+
+    /// Bytes of inodes that may be on their way, and as many of segments of the metabox if there is one.
+    pub(crate) fn inodes_bytes(&self) -> u64 {
+        match self.metabox {
+            Some(_) => self.content_bytes() / 2,
+            None => self.memory_bytes,
+        }
     }
 
     /// Returns whether the superblock is followed by what decoders need to know. Without it, there is LZ4 in single
@@ -490,6 +513,12 @@ impl Setting {
         let checked = self.codec.check();
         checked.map_err(|e| Error::Option(e.to_string()))
     }
+}
+
+/// Length of segments that hold some pclusters of so many bytes: as long as those of small files, or longer.
+fn segment_bytes(shortest: u32, pcluster_bytes: u32) -> usize {
+    let times = pcluster_bytes / USUAL_PCLUSTER_BYTES;
+    (shortest as usize) << times.max(1).ilog2().min(DOUBLINGS_MAX)
 }
 
 fn check_pcluster(bytes: u32, block_bytes: u32) -> Result<(), Error> {

@@ -85,6 +85,7 @@ pub(crate) struct Plan {
     /// The files that have parts in common with others or in themselves.
     pub cuts: HashMap<NodeId, Cuts>,
     index: IndexKind,
+    metabox_index: IndexKind,
     pub ways: Ways,
     block_bytes: u64,
     inline_data: bool,
@@ -109,6 +110,7 @@ impl Plan {
             nodes: Vec::with_capacity(tree.nodes.len()),
             cuts: HashMap::new(),
             index: IndexKind::new(options),
+            metabox_index: metabox_index(options),
             ways,
             block_bytes: options.block_bytes().into(),
             inline_data: options.inline_data,
@@ -207,6 +209,11 @@ impl Plan {
     /// The index of the packed inode.
     pub const fn packed_index(&self) -> IndexKind {
         self.index
+    }
+
+    /// The index of the metabox.
+    pub const fn metabox_index(&self) -> IndexKind {
+        self.metabox_index
     }
 
     /// The index of a compressed inode, if its tail does not lie far behind in the packed inode.
@@ -351,6 +358,14 @@ impl Plan {
             path: tree.full_path(source.path(), id),
             reason: "its extended attributes take more than 256 KiB".into(),
         })
+    }
+}
+
+fn metabox_index(options: &Options) -> IndexKind {
+    let index = IndexKind::new(options);
+    match options.metabox {
+        Some(setting) => index.of(setting.codec.algorithm()),
+        None => index,
     }
 }
 

@@ -40,6 +40,11 @@ impl Segments {
         offset
     }
 
+    /// Appends zeros up to a byte.
+    pub fn pad_to(&mut self, end: u64) {
+        self.rest.resize((end - self.before) as usize, 0);
+    }
+
     /// Takes a segment out, if one is full, or if there will be no more: then whatever is left.
     ///
     /// Packed indexes have one block address for each pack. Where a segment begins, a pack does.

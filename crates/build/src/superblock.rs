@@ -7,12 +7,14 @@ use anteros_format::compr_cfg::{
 };
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::superblock::{
-    MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum, checksum_len,
+    EXTSLOT_BYTES, MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum,
+    checksum_len,
 };
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::data::Stored;
 use crate::emit::Emitter;
+use crate::layout::Places;
 use crate::output::Output;
 use crate::tail::Tail;
 use crate::{Options, UuidChoice};
@@ -22,15 +24,20 @@ const LZ4_DISTANCE_MAX: u16 = u16::MAX;
 
 /// Blocks of the superblock and its configurations, in bytes.
 pub(crate) fn area_bytes(options: &Options) -> u64 {
-    let end = SUPERBLOCK_OFFSET
-        + (SUPERBLOCK_BYTES + compr_cfgs(options, options.algorithms()).len()) as u64;
+    let cfgs = compr_cfgs(options, options.algorithms());
+    let end = SUPERBLOCK_OFFSET + (superblock_bytes(options) + cfgs.len()) as u64;
     end.next_multiple_of(options.block_bytes().into())
+}
+
+/// Bytes of the superblock: with a metabox, one slot more.
+fn superblock_bytes(options: &Options) -> usize {
+    SUPERBLOCK_BYTES + options.metabox.map_or(0, |_| usize::from(EXTSLOT_BYTES))
 }
 
 impl Emitter<'_> {
     /// The superblock, from byte 1024 to the end of the last block with configurations, and the
     /// image's UUID.
-    pub fn superblock(&self, output: &Output) -> (Vec<u8>, [u8; 16]) {
+    pub fn superblock(&self, places: &Places, output: &Output) -> (Vec<u8>, [u8; 16]) {
         let options = self.job.options;
         let block_bits = options.block_bits;
         let plan = self.job.plan;
@@ -39,7 +46,7 @@ impl Emitter<'_> {
         raw.feature_compat = self.compat().bits().into();
         raw.feature_incompat = self.incompat().bits().into();
         raw.blkszbits = block_bits;
-        let (root, blocks) = (self.layout.nid(0), self.layout.end >> block_bits);
+        let (root, blocks) = (self.layout.nid(0), places.end >> block_bits);
         if options.is_wide() {
             raw.rootnid_8b = root.into();
             raw.rootnid_2b = ((blocks >> 32) as u16).into();
@@ -47,26 +54,30 @@ impl Emitter<'_> {
         } else {
             raw.rootnid_2b = (root as u16).into(); // at most two blocks and a slot
         }
-        raw.inos = (self.job.tree.nodes.len() as u64 + u64::from(self.packed.is_some())).into();
+        let specials = [places.packed, places.metabox].into_iter().flatten();
+        raw.inos = ((self.job.tree.nodes.len() + specials.count()) as u64).into();
         raw.epoch = (plan.times.epoch as u64).into();
         raw.fixed_nsec = plan.times.image.nanos.into();
-        raw.packed_nid = self.layout.packed_nid().into();
+        raw.packed_nid = places.packed_nid().into();
         raw.blocks_lo = (blocks as u32).into();
-        raw.meta_blkaddr = self.layout.meta_block.into();
-        raw.xattr_blkaddr = self.layout.xattr_block.into();
+        raw.meta_blkaddr = places.meta_block.into();
+        raw.xattr_blkaddr = places.xattr_block.into();
         raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
-        raw.available_compr_algs = match options.compression {
-            Some(_) if self.has_compressed_files() && options.compr_cfgs() => {
-                self.algorithms().bits()
-            }
-            Some(_) if self.has_compressed_files() => LZ4_DISTANCE_MAX,
-            _ => 0,
+        raw.available_compr_algs = match self.has_compressed_inodes() {
+            true if options.compr_cfgs() => self.algorithms().bits(),
+            true => LZ4_DISTANCE_MAX,
+            false => 0,
         }
         .into();
         let mut area = vec![0; (area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
-        if self.has_compressed_files() {
+        if self.has_compressed_inodes() {
             let cfgs = compr_cfgs(options, self.algorithms());
-            area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
+            area[superblock_bytes(options)..][..cfgs.len()].copy_from_slice(&cfgs);
+        }
+        if places.metabox.is_some() {
+            raw.sb_extslots = 1;
+            let nid = places.metabox_nid().to_le_bytes();
+            area[SUPERBLOCK_BYTES..][..nid.len()].copy_from_slice(&nid);
         }
         area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
         raw.uuid = match options.uuid {
@@ -95,7 +106,7 @@ impl Emitter<'_> {
     fn incompat(&self) -> Incompat {
         let options = self.job.options;
         let is_chunked = |stored: &Stored| matches!(stored, Stored::Chunked { .. });
-        let is_compressed = self.has_compressed_files();
+        let is_compressed = self.has_compressed_inodes();
         let mut incompat = Incompat::empty();
         incompat.set(Incompat::ZERO_PADDING, is_compressed);
         incompat.set(Incompat::COMPR_CFGS, is_compressed && options.compr_cfgs());
@@ -114,26 +125,31 @@ impl Emitter<'_> {
         incompat.set(Incompat::FRAGMENTS, self.packed.is_some() || is_sharing);
         incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
         incompat.set(Incompat::FORTY_EIGHT_BIT, options.is_wide());
+        incompat.set(Incompat::METABOX, options.metabox.is_some());
         incompat
     }
 
-    /// The algorithms of compressed files.
+    /// The algorithms of compressed files and metadata.
     fn algorithms(&self) -> AlgorithmSet {
         let ways = &self.job.plan.ways;
         let files = self.job.tree.ids().zip(self.stored);
         let files = files.filter(|(_, stored)| matches!(stored, Stored::Compressed { .. }));
         let settings = files.filter_map(|(id, _)| ways.setting(id));
-        let packed = self.packed.and(self.job.options.setting());
+        let options = self.job.options;
+        let packed = self.packed.and(options.setting());
         let algorithms = settings
             .chain(packed)
+            .chain(options.metabox)
             .map(|setting| setting.codec.algorithm());
         algorithms.collect()
     }
 
     /// Returns whether compression was asked for, and has saved something.
-    fn has_compressed_files(&self) -> bool {
+    fn has_compressed_inodes(&self) -> bool {
         let is_compressed = |stored: &Stored| matches!(stored, Stored::Compressed { .. });
-        self.packed.is_some() || self.stored.iter().any(is_compressed)
+        self.packed.is_some()
+            || self.job.options.metabox.is_some()
+            || self.stored.iter().any(is_compressed)
     }
 }
 

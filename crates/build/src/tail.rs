@@ -150,6 +150,11 @@ impl<'a> Tails<'a> {
         }
     }
 
+    /// The compressor of the thread.
+    pub fn compressor(&mut self) -> &mut Compressor {
+        self.compressor.get_or_insert_with(|| self.job.compressor())
+    }
+
     /// Appends the last extent of a file, which takes so many bytes.
     pub fn append(
         &mut self,

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_build::{
-    Compression, Effort, Error, Exclude, Fragments, InodeForm, Observer, Options, Order, Progress,
-    UuidChoice,
+    Codec, Compression, Effort, Error, Exclude, Fragments, Holes, InodeForm, Observer, Options,
+    Order, Progress, Setting, UuidChoice,
 };
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, Superblock, checksum, checksum_len};
@@ -31,6 +31,11 @@ fn lz4(segment_bytes: u32) -> Options {
         ..Options::default()
     }
 }
+
+const DEFLATE: Setting = Setting {
+    codec: Codec::Deflate { level: 6 },
+    pcluster_bytes: 8192,
+};
 
 /// A few dozen files in a few directories, created in an order that `seed` shuffles.
 fn tree(dir: &Path, seed: u64) {
@@ -114,6 +119,17 @@ fn the_same_bytes_however_it_is_built() {
             fragments: Some(Fragments::default()),
             ..lz4(4 << 20)
         },
+        Options {
+            metabox: Some(DEFLATE),
+            inline_tails: true,
+            ..lz4(16 << 10)
+        },
+        Options {
+            metabox: Some(DEFLATE),
+            dot_omitted: true,
+            fragments: Some(Fragments::default()),
+            ..lz4(64 << 10)
+        },
     ] {
         let mut expected: Option<Vec<u8>> = None;
         for seed in 1..=3 {
@@ -134,6 +150,68 @@ fn the_same_bytes_however_it_is_built() {
             }
         }
     }
+}
+
+#[test]
+fn metadata_takes_less_in_a_metabox() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let source = TempDir::new().unwrap();
+    tree(source.path(), 1);
+    for n in 0..2000 {
+        fs::write(source.path().join(format!("0/0/{n}")), format!("{n}")).unwrap();
+    }
+    let usual = Options {
+        holes: Holes::Ignore,
+        ..lz4(4 << 20)
+    };
+    let plain = build(&image, source.path(), &usual).unwrap();
+    let metabox = Options {
+        metabox: Some(DEFLATE),
+        ..usual
+    };
+    let summary = build(&image, source.path(), &metabox).unwrap();
+    let (found, before) = (summary.metadata_bytes, plain.metadata_bytes);
+    assert!(found * 2 < before, "{found} of {before}");
+    let found = superblock(&image);
+    let expected = Incompat::FORTY_EIGHT_BIT | Incompat::METABOX | Incompat::COMPR_CFGS;
+    assert!(found.incompat.contains(expected));
+    assert_eq!((found.inodes, found.superblock_bytes), (2080, 144));
+    assert!(found.root.in_metabox());
+    assert_eq!(summary.linux, metabox.linux());
+}
+
+#[test]
+fn a_metabox_that_readers_would_distrust_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let source = TempDir::new().unwrap();
+    let file = File::create(source.path().join("hole")).unwrap();
+    file.set_len(32 << 30).unwrap();
+    let compression = Compression {
+        pcluster_bytes: 512,
+        ..Compression::new(Codec::Lzma {
+            level: 0,
+            extreme: false,
+            dict_bytes: 32 << 10,
+        })
+    };
+    let mut options = Options {
+        block_bits: 9,
+        chunk_bytes: Some(4096),
+        compression: Some(compression),
+        metabox: Some(Setting {
+            codec: compression.codec,
+            pcluster_bytes: 512,
+        }),
+        ..Options::default()
+    };
+    let image = dir.path().join("image");
+    let refused = build(&image, source.path(), &options).unwrap_err();
+    let said = "bytes of metadata would be compressed into an image of";
+    assert!(refused.to_string().contains(said), "{refused}");
+    assert_eq!(names(dir.path()), [""; 0]);
+    options.metabox = None;
+    build(&image, source.path(), &options).unwrap();
 }
 
 #[test]

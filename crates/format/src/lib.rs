@@ -58,6 +58,11 @@ pub struct Nid(pub u64);
 impl Nid {
     const METABOX: u64 = 1 << 63;
 
+    /// The inode at a slot of the metabox.
+    pub const fn of_metabox(slot: u64) -> Self {
+        Self(slot | Self::METABOX)
+    }
+
     /// Returns whether the inode lies in the metabox.
     pub const fn in_metabox(self) -> bool {
         self.0 & Self::METABOX != 0

@@ -34,8 +34,7 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 31] = [
-    "-m",
+const NOT_SUPPORTED: [&str; 30] = [
     "--zD",
     "--MZ",
     "--file-contexts",

@@ -35,7 +35,7 @@ fn running() -> Version {
 }
 
 /// Settings of `mkfs`, the oldest Linux that mounts what they make of [`shop`]'s source, and about what its decoders take.
-const SETTINGS: [(&str, &str, u64); 14] = [
+const SETTINGS: [(&str, &str, u64); 16] = [
     ("-znone", "5.4", 0),
     ("-zlz4 -C4K", "5.4", 4 << 10),
     ("", "5.13", 64 << 10),
@@ -50,6 +50,8 @@ const SETTINGS: [(&str, &str, u64); 14] = [
     ("-zzstd,dictsize=128K", "6.10", 600 << 10),
     ("-znone -E48bit", "6.15", 0),
     ("-znone -Edot-omitted", "6.15", 0),
+    ("-zlz4 -C4K -m8K", "6.17", 8 << 10),
+    ("-znone -m4096:deflate", "6.17", 45 << 10),
 ];
 
 #[test]
@@ -224,6 +226,10 @@ fn what_contradicts_the_machine_is_refused_by_name() {
         (
             "kernel=6.14 -E48bit",
             "--for kernel=6.14: -E48bit or -Edot-omitted needs Linux 6.15",
+        ),
+        (
+            "kernel=6.16 -m4096",
+            "--for kernel=6.16: -m needs Linux 6.17",
         ),
         (
             "memory=1M -zlzma,dictsize=8M",

@@ -147,11 +147,11 @@ impl Job<'_> {
 
     /// A compressor, where there is compression.
     pub fn compressor(&self) -> Compressor {
-        let compression = self.options.compression.as_ref();
-        let compression = compression.expect("only compressed files have a use for one");
+        let compression = self.options.any_compression();
+        let compression = compression.expect("only what is compressed has a use for one");
         match self.options.has_encoded_extents() {
-            true => Compressor::anywhere(compression, self.options.block_bytes()),
-            false => Compressor::new(compression, self.options.block_bytes()),
+            true => Compressor::anywhere(&compression, self.options.block_bytes()),
+            false => Compressor::new(&compression, self.options.block_bytes()),
         }
     }
 

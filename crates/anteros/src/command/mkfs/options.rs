@@ -4,7 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use anteros_build::{
-    Compression, Exclude, Fragments, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, UuidChoice,
+    Compression, Exclude, Fragments, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Setting,
+    UuidChoice,
 };
 use clap::ValueEnum;
 
@@ -232,6 +233,7 @@ impl Args {
             overwrite: self.force,
             ..Options::default()
         };
+        options.metabox = self.metabox(options.compression, preset.as_ref())?;
         let extended = preset.map_or(&[][..], |preset| preset.extended);
         extended
             .iter()
@@ -322,6 +324,22 @@ impl Args {
             legacy_index: self.is_legacy(),
             ..Compression::new(codec)
         }))
+    }
+
+    /// Returns how metadata is compressed beside files that are compressed so.
+    fn metabox(
+        &self,
+        files: Option<Compression>,
+        preset: Option<&Preset>,
+    ) -> Result<Option<Setting>, Failure> {
+        let usual = [self.compressor(preset).0];
+        let compressors = self.compressor.as_ref();
+        let compressors = compressors.map_or(&usual[..], Compressors::all);
+        let codec = files.map(|files| files.codec);
+        let setting = self.metadata.map(|m| m.setting(codec, compressors));
+        setting
+            .transpose()
+            .map_err(|e| Failure::new(Kind::Usage, e))
     }
 
     fn hints(&self, block_bits: u8, preset: Option<&Preset>) -> Result<Vec<Hint>, Failure> {

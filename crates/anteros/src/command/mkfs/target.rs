@@ -192,6 +192,7 @@ fn option_of(feature: Feature) -> String {
         Feature::Fragments => "-Efragments or -Ededupe",
         Feature::Chunks => "--chunksize, or --holes other than compress,",
         Feature::Wide => "-E48bit or -Edot-omitted",
+        Feature::Metabox => "-m",
         Feature::SmallBlocks | Feature::SmallCompressedBlocks => "a block size (-b) below 4K",
         other => return other.name().into(),
     }
