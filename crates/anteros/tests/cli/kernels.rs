@@ -156,7 +156,7 @@ fn presets_give_up_no_more_than_the_machine_asks_for() {
         ),
         (
             "--small --for kernel=6.18,memory=64M",
-            "--small -E48bit,dot-omitted",
+            "--small -E48bit,dot-omitted -m32K",
         ),
         ("--for kernel=5.13.7-generic,memory=256K", "--balanced"),
         ("--small --for kernel=6.0", "-zlzma,9 -C1M -Eztailpacking"),

@@ -36,6 +36,8 @@ pub enum Extended {
     ChunkIndexes(bool),
     Wide(bool),
     DotOmitted(bool),
+    /// Metadata in clusters of so many bytes, by the codec of files; `-m` counts more.
+    Metadata(u32),
     NoChecksum,
     XattrFilter(bool),
 }
@@ -393,6 +395,13 @@ fn apply(option: Extended, options: &mut Options) {
         Extended::ChunkIndexes(on) => options.chunk_indexes = on,
         Extended::Wide(on) => options.wide = on,
         Extended::DotOmitted(on) => options.dot_omitted = on,
+        Extended::Metadata(pcluster_bytes) => {
+            let files = options.compression.map(|files| Setting {
+                codec: files.codec,
+                pcluster_bytes,
+            });
+            options.metabox = options.metabox.or(files);
+        }
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
     }

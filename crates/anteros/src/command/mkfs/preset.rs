@@ -13,7 +13,7 @@
 //!
 //! | preset | codec | clusters | packing |
 //! |---|---|---|---|
-//! | small | lzma, level 9 | 1M | all, in bytes instead of blocks, directories without `.` |
+//! | small | lzma, level 9 | 1M | all, in bytes instead of blocks, directories without `.`; with metadata, then without |
 //! | | lzma, level 9, with smaller and smaller dictionaries | 1M | all; then small ends behind inodes; then none |
 //! | | lz4hc, level 12 | 1M and smaller | the same |
 //! | balanced | lz4hc, level 9 | 64K and smaller | none |
@@ -45,12 +45,19 @@ const ALL_FRAGMENTS: Extended = Extended::Fragments(Some(Fragments {
     pcluster_bytes: None,
 }));
 
-/// Packing that only the latest kernels read.
-const WIDE: &[Extended] = &[
-    ALL_FRAGMENTS,
-    Extended::Dedupe(true),
-    Extended::Wide(true),
-    Extended::DotOmitted(true),
+/// Packing that only the latest kernels read, the best one first.
+const LATEST: [&[Extended]; 2] = [
+    &[
+        ALL_FRAGMENTS,
+        Extended::Dedupe(true),
+        Extended::DotOmitted(true),
+        Extended::Metadata(32 << 10),
+    ],
+    &[
+        ALL_FRAGMENTS,
+        Extended::Dedupe(true),
+        Extended::DotOmitted(true),
+    ],
 ];
 
 pub const SMALL: Preset = Preset {
@@ -104,11 +111,10 @@ impl Preset {
             SMALL => (&PACKING[..], Effort::Optimal(256).into()),
             _ => return self.by_cluster(clusters).collect(),
         };
-        let wide = knows_kernel.then_some(WIDE);
+        let latest = if knows_kernel { &LATEST[..] } else { &[] };
         let packing = || {
-            wide.into_iter()
-                .chain([self.extended])
-                .chain(packing.iter().copied())
+            let latest = latest.iter().copied();
+            latest.chain([self.extended]).chain(packing.iter().copied())
         };
         let lzma = packing().flat_map(|extended| Self { extended, ..self }.by_dict(clusters));
         let lz4 = packing().flat_map(|extended| {
