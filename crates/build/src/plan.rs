@@ -124,6 +124,10 @@ impl Plan {
                 behind: Behind::ANY,
             };
             plan.nodes.push(node);
+            // It is compressed there with what lies around it.
+            if options.metabox.is_some() && plan.is_inline(tree, id) {
+                plan.nodes[id as usize].intent = Intent::Flat;
+            }
             if plan.is_fragment(tree, id, options) {
                 plan.nodes[id as usize].intent = Intent::Pack;
             }
@@ -162,6 +166,13 @@ impl Plan {
     pub fn flat_bytes(&self, id: NodeId, node: &Node) -> u64 {
         let inline = self.inline_bytes(id, node);
         (node.size - inline).next_multiple_of(self.block_bytes) + inline
+    }
+
+    /// Returns whether a file to be compressed would lie behind its inode as it is, and nowhere else.
+    fn is_inline(&self, tree: &Tree, id: NodeId) -> bool {
+        let node = tree.node(id);
+        let is_compressed = matches!(self.node(id).intent, Intent::Compress);
+        is_compressed && self.inline_bytes(id, node) == node.size
     }
 
     /// Returns whether a file goes into the packed inode as a whole. If it costs nothing to keep it behind its inode, it stays

@@ -182,6 +182,28 @@ fn metadata_takes_less_in_a_metabox() {
 }
 
 #[test]
+fn small_files_lie_in_the_metabox_as_they_are() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let source = TempDir::new().unwrap();
+    for n in 0..500 {
+        let lines = (0..100).map(|line| format!("line {line} of {n}\n"));
+        let content: String = lines.collect();
+        fs::write(source.path().join(format!("{n}")), content).unwrap();
+    }
+    let options = |metabox| Options {
+        wide: true,
+        metabox,
+        ..lz4(4 << 20)
+    };
+    let apart = build(&image, source.path(), &options(None)).unwrap();
+    let together = build(&image, source.path(), &options(Some(DEFLATE))).unwrap();
+    assert!(apart.compressed_files > 400, "{apart:?}");
+    assert_eq!(together.inline_files, 500);
+    assert!(together.image_bytes < apart.image_bytes, "{together:?}");
+}
+
+#[test]
 fn a_metabox_that_readers_would_distrust_is_refused() {
     let dir = TempDir::new().unwrap();
     let source = TempDir::new().unwrap();
