@@ -11,11 +11,12 @@ use crate::Outcome;
 use crate::peers;
 
 /// The options of the images, ours and the peer's.
-const SETTINGS: [&[&str]; 7] = [
+const SETTINGS: [&[&str]; 8] = [
     &["-zlibdeflate,9", "-C32768"],
     &["-zlibdeflate,9", "-C65536"],
     &["-zzstd,3", "-C65536"],
     &["-zzstd,15", "-C65536"],
+    &["-zzstd,15", "-C65536", "-E48bit"],
     &["-zzstd,15", "-C131072", "-Eall-fragments,dedupe"],
     &["-zlz4hc,12", "-C65536", "-Efragments,dedupe,ztailpacking"],
     &[
