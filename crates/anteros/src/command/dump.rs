@@ -77,6 +77,9 @@ struct SuperblockView {
     epoch: i64,
     epoch_nsec: u32,
     built: i64,
+    /// Else the epoch is the time that it was built.
+    #[serde(skip)]
+    is_48bit: bool,
     uuid: String,
     label: String,
     compat: Vec<&'static str>,
@@ -205,6 +208,7 @@ impl SuperblockView {
             epoch: sb.epoch,
             epoch_nsec: sb.fixed_nsec,
             built: sb.built(),
+            is_48bit: sb.has_48bit(),
             uuid: output::uuid(&sb.uuid),
             label: output::name(sb.label()),
             compat: sb.compat.names(),
@@ -458,14 +462,16 @@ fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> io::Result<()>
             nanos: sb.epoch_nsec,
         }),
     )?;
-    row(
-        out,
-        "built",
-        output::time(Timestamp {
-            secs: sb.built,
-            nanos: sb.epoch_nsec,
-        }),
-    )?;
+    if sb.is_48bit {
+        row(
+            out,
+            "built",
+            output::time(Timestamp {
+                secs: sb.built,
+                nanos: sb.epoch_nsec,
+            }),
+        )?;
+    }
     row(out, "UUID", &sb.uuid)?;
     row(
         out,

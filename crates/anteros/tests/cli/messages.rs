@@ -137,6 +137,10 @@ fn times_are_shown_as_dates() {
     assert_eq!(told.matches("2023-11-14T22:13:20Z").count(), 2, "{told}");
     let told = json(&shop, "dump -s --path hello image --json");
     assert_eq!(told["inode"]["mtime"], 1_700_000_000, "{told}");
+    // Where the epoch is not the time that the image was made, both are told.
+    shop.good("mkfs image src --quiet -T1700000000 -E48bit");
+    let told = shop.good("dump -s --path hello image");
+    assert_eq!(told.matches("2023-11-14T22:13:20Z").count(), 3, "{told}");
 }
 
 #[test]
