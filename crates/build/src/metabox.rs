@@ -70,12 +70,7 @@ impl Job<'_> {
         compressor
             .segment(content, false, bytes, extents, self.cancel)
             .map_err(|stopped| self.stopped(0, stopped))?;
-        bytes.resize(
-            bytes
-                .len()
-                .next_multiple_of(self.options.block_bytes() as usize),
-            0,
-        );
+        self.pad(bytes, 0);
         bytes.shrink_to_fit();
         Ok(segment)
     }

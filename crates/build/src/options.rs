@@ -102,7 +102,7 @@ pub struct Options {
     pub workers: usize,
     /// Bytes of file content in flight between reading and writing, and of the encoders of all
     /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is
-    /// one of the packed inode. Knowledge of each file (some hundred bytes, and 8 for each compressed
+    /// one of the packed inode. Knowledge of each file (some hundred bytes, and 12 for each compressed
     /// extent) comes on top; that of chunks, while equal parts are looked for, is gone before content is written, and is
     /// no more than some 60 MB.
     pub memory_bytes: u64,

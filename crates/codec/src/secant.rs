@@ -13,9 +13,9 @@ use crate::{EncodeError, Encoded};
 
 /// The share of a budget that may stay empty after one call, two, and so on; as reciprocals.
 type EmptyShares = [usize; 8];
-/// Where whole blocks are stored, whatever is in them.
+/// Shares where whole blocks are stored, whatever is in them.
 const TIGHT: EmptyShares = [512, 512, 256, 128, 64, 48, 32, 16];
-/// Where nothing is stored for what stays empty.
+/// Shares where nothing is stored for what stays empty.
 const LOOSE: EmptyShares = [12, 8, 8, 8, 8, 6, 6, 4];
 /// Bytes that may stay empty in any case.
 const EMPTY_MIN: usize = 8;

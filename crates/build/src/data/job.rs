@@ -199,7 +199,7 @@ impl Job<'_> {
     }
 
     /// Appends zeros, so that what lies from `start` on are whole blocks.
-    pub(super) fn pad(&self, out: &mut Vec<u8>, start: usize) {
+    pub fn pad(&self, out: &mut Vec<u8>, start: usize) {
         let block_bytes = self.options.block_bytes() as usize;
         let bytes = (out.len() - start).next_multiple_of(block_bytes);
         out.resize(start + bytes, 0);

@@ -29,7 +29,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// What is wrong, if there is no such codec.
+    /// The text of what is wrong, if there is no such codec.
     pub fn setting(
         self,
         usual: Option<Codec>,
