@@ -92,11 +92,10 @@ impl<'a> Writer<'a> {
         }
         self.outbox.settle()?;
         while !pool.has_room(cost + self.outbox.cost()) || pool.is_empty() && !self.has_room() {
-            // What waits in the outbox comes before what the pool has.
-            if !self.outbox.is_empty() {
-                self.outbox.wait()?;
-            } else if let Some(packed) = pool.take() {
-                self.batch(pool, packed)?;
+            // What the pool has takes less in the outbox, and a segment may begin with it.
+            match pool.take() {
+                Some(packed) => self.batch(pool, packed)?,
+                None => self.outbox.wait()?,
             }
         }
         pool.submit(Work::Pieces(batch), cost);
