@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::thread;
 
-use crossbeam_channel::{Receiver, Select, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, bounded, unbounded};
 
 /// Jobs under way.
 pub(crate) struct Ordered<J, R> {
@@ -31,9 +31,13 @@ pub(crate) fn wait_for_any<'a, R: 'a>(jobs: impl Iterator<Item = &'a Aside<R>>) 
 }
 
 impl<R> Aside<R> {
-    /// Returns whether the result is there.
-    pub fn is_ready(&self) -> bool {
-        !self.0.is_empty()
+    /// The result, if it is there already.
+    pub fn try_take(&self) -> Option<R> {
+        match self.0.try_recv() {
+            Ok(result) => Some(result),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => panic!("a worker has panicked"),
+        }
     }
 
     /// Waits for the result.
@@ -173,9 +177,10 @@ mod tests {
             |pool| {
                 let jobs = [true, false].map(|is_slow| pool.submit_aside(is_slow));
                 wait_for_any(jobs.iter());
-                assert!(!jobs[0].is_ready() && jobs[1].is_ready());
+                assert_eq!((jobs[0].try_take(), jobs[1].try_take()), (None, Some(())));
                 release.send(()).unwrap();
-                assert_eq!(jobs.map(Aside::take), [(), ()]);
+                let [slow, _] = jobs;
+                assert_eq!(slow.take(), ());
             },
         );
     }
@@ -192,6 +197,21 @@ mod tests {
                 assert!(!pool.has_room(1));
                 assert_eq!(pool.take(), Some(7));
                 assert_eq!(pool.take(), None);
+            },
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "panicked")]
+    fn a_worker_that_panics_aside_is_not_asked_again_and_again() {
+        with_workers(
+            1,
+            5,
+            || |()| -> () { panic!("on purpose") },
+            |pool| {
+                let job = pool.submit_aside(());
+                wait_for_any([&job].into_iter());
+                job.try_take()
             },
         );
     }

@@ -165,16 +165,16 @@ where
         self.settle()
     }
 
-    /// Takes the segments that are compressed. What they hold is less than what they were made from.
+    /// Takes the segments that are compressed. They take no more memory than they did before.
     fn collect(&mut self) -> Result<(), Error> {
         for item in &mut self.queue {
-            match std::mem::replace(item, Item::Bytes(Vec::new())) {
-                Item::Pending(segment, cost) if segment.is_ready() => {
-                    let segment = segment.take().into()?;
-                    self.cost = self.cost - cost + segment.cost();
-                    *item = Item::Segment(segment);
-                }
-                other => *item = other,
+            let Item::Pending(segment, cost) = item else {
+                continue;
+            };
+            if let Some(done) = segment.try_take() {
+                let segment = done.into()?;
+                self.cost = self.cost - *cost + segment.cost();
+                *item = Item::Segment(segment);
             }
         }
         Ok(())
@@ -189,7 +189,7 @@ where
     }
 
     /// Writes what comes first, if anything does.
-    pub fn settle_first(&mut self) -> Result<(), Error> {
+    fn settle_first(&mut self) -> Result<(), Error> {
         match self.queue.pop_front() {
             None => Ok(()),
             Some(Item::Bytes(bytes)) => {
