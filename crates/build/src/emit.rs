@@ -16,7 +16,7 @@ use crate::index::IndexKind;
 use crate::layout::{Layout, Places, Space};
 use crate::metabox::Metabox;
 use crate::ordered::{Ordered, with_workers};
-use crate::outbox::Segment;
+use crate::outbox::{Done, Work};
 use crate::output::Output;
 use crate::plan::{Intent, WHOLE_FRAGMENT_BYTES};
 use crate::tail::{Tail, Tails};
@@ -38,40 +38,8 @@ pub(crate) struct Emitter<'a> {
     pub layout: &'a Layout,
 }
 
-/// Work that workers are given: inodes to make, or a segment of the metabox.
-pub(crate) enum Work {
-    Inodes(Vec<NodeId>),
-    Segment(Vec<u8>),
-}
-
-/// Results that workers give back.
-pub(crate) enum Done {
-    Inodes(Records),
-    Segment(Segment),
-    Failed(Error),
-}
-
-impl From<Done> for Result<Segment, Error> {
-    fn from(done: Done) -> Self {
-        match done {
-            Done::Segment(segment) => Ok(segment),
-            Done::Failed(error) => Err(error),
-            Done::Inodes(_) => unreachable!("the outbox waits for segments alone"),
-        }
-    }
-}
-
-impl From<Done> for Result<Records, Error> {
-    fn from(done: Done) -> Self {
-        match done {
-            Done::Inodes(records) => Ok(records),
-            Done::Failed(error) => Err(error),
-            Done::Segment(_) => unreachable!("the outbox waits for segments"),
-        }
-    }
-}
-
-pub(crate) type Pool = Ordered<Work, Done>;
+/// Workers that make inodes, and compress segments of the metabox.
+pub(crate) type Pool = Ordered<Work<Vec<NodeId>>, Done<Records>>;
 
 impl Emitter<'_> {
     /// Writes directories, links, attributes and inodes.
@@ -182,15 +150,17 @@ impl Emitter<'_> {
         let options = self.job.options;
         let new_worker = || {
             let mut tails = Tails::new(self.job);
-            move |work| {
-                let done = match work {
-                    Work::Inodes(ids) => self.records(&ids, &mut tails).map(Done::Inodes),
+            move |work: Work<Vec<NodeId>>| {
+                match work {
+                    Work::Part(ids) => self.records(&ids, &mut tails).map(Done::Part),
                     Work::Segment(content) => {
-                        let segment = self.job.metabox_segment(&content, tails.compressor());
+                        let setting = options.metabox;
+                        let setting = setting.expect("only with one there are segments of it");
+                        let segment = self.job.segment(&content, setting, tails.compressor());
                         segment.map(Done::Segment)
                     }
-                };
-                done.unwrap_or_else(Done::Failed)
+                }
+                .into()
             }
         };
         with_workers(
@@ -214,14 +184,14 @@ impl Emitter<'_> {
         loop {
             while pool.has_room(cost) {
                 match batches.next() {
-                    Some(ids) => pool.submit(Work::Inodes(ids.to_vec()), cost),
+                    Some(ids) => pool.submit(Work::Part(ids.to_vec()), cost),
                     None => break,
                 }
             }
             let Some(done) = pool.take() else {
                 return Ok(());
             };
-            let records = Result::<Records, Error>::from(done)?;
+            let records = done.part()?;
             take(pool, records.start, &records.bytes)?;
             progress.files_done += records.files;
             progress.bytes_done += records.file_bytes;

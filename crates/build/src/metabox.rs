@@ -4,19 +4,17 @@
 //! workers that make inodes.
 
 use crate::Error;
-use crate::compress::Compressor;
-use crate::data::Job;
-use crate::emit::{Done, Pool, Work};
+use crate::emit::{Pool, Records};
 use crate::fragments::PackedInode;
 use crate::options::Options;
-use crate::outbox::{Outbox, Segment};
+use crate::outbox::{Outbox, Work};
 use crate::output::Output;
 use crate::segments::Segments;
 
 /// The metabox on its way to the image.
 pub(crate) struct Metabox<'a> {
     content: Segments,
-    outbox: Outbox<'a, Done>,
+    outbox: Outbox<'a, Records>,
     /// Bytes of segments that may be under way; one always may.
     budget: u64,
 }
@@ -53,25 +51,5 @@ impl<'a> Metabox<'a> {
             self.outbox.push(segment, cost);
         }
         self.outbox.settle()
-    }
-}
-
-impl Job<'_> {
-    /// Compresses a segment of the metabox.
-    pub fn metabox_segment(
-        &self,
-        content: &[u8],
-        compressor: &mut Compressor,
-    ) -> Result<Segment, Error> {
-        let setting = self.options.metabox;
-        compressor.set(setting.expect("only with one there are segments of it"));
-        let mut segment = Segment::default();
-        let Segment { bytes, extents } = &mut segment;
-        compressor
-            .segment(content, false, bytes, extents, self.cancel)
-            .map_err(|stopped| self.stopped(0, stopped))?;
-        self.pad(bytes, 0);
-        bytes.shrink_to_fit();
-        Ok(segment)
     }
 }

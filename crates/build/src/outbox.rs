@@ -25,17 +25,56 @@ impl Segment {
     }
 }
 
-enum Item<R> {
+/// Work of threads that make parts of the image, and beside that compress segments.
+pub(crate) enum Work<T> {
+    Part(T),
+    Segment(Vec<u8>),
+}
+
+/// Results that they give back.
+pub(crate) enum Done<T> {
+    Part(T),
+    Segment(Segment),
+    Failed(Error),
+}
+
+impl<T> From<Result<Self, Error>> for Done<T> {
+    fn from(done: Result<Self, Error>) -> Self {
+        done.unwrap_or_else(Self::Failed)
+    }
+}
+
+impl<T> Done<T> {
+    /// The part, where one was asked for.
+    pub fn part(self) -> Result<T, Error> {
+        match self {
+            Self::Part(part) => Ok(part),
+            Self::Failed(error) => Err(error),
+            Self::Segment(_) => unreachable!("the outbox waits for segments"),
+        }
+    }
+
+    /// The segment, where one was asked for.
+    fn segment(self) -> Result<Segment, Error> {
+        match self {
+            Self::Segment(segment) => Ok(segment),
+            Self::Failed(error) => Err(error),
+            Self::Part(_) => unreachable!("the outbox waits for segments alone"),
+        }
+    }
+}
+
+enum Item<T> {
     Bytes(Vec<u8>),
     /// A segment that is being compressed, and the memory it takes.
-    Pending(Aside<R>, u64),
+    Pending(Aside<Done<T>>, u64),
     Segment(Segment),
 }
 
 /// Blocks and segments that are to be written, in order.
-pub(crate) struct Outbox<'a, R> {
+pub(crate) struct Outbox<'a, T> {
     output: &'a mut Output,
-    queue: VecDeque<Item<R>>,
+    queue: VecDeque<Item<T>>,
     /// Bytes in the queue, those of segments left out.
     queued: u64,
     /// Bytes in memory.
@@ -68,10 +107,7 @@ impl Places {
     }
 }
 
-impl<'a, R> Outbox<'a, R>
-where
-    R: Into<Result<Segment, Error>>,
-{
+impl<'a, T> Outbox<'a, T> {
     pub fn new(output: &'a mut Output) -> Self {
         Self {
             output,
@@ -128,7 +164,7 @@ where
     }
 
     /// Appends a segment that is being compressed, and takes so many bytes of memory.
-    pub fn push(&mut self, segment: Aside<R>, cost: u64) {
+    pub fn push(&mut self, segment: Aside<Done<T>>, cost: u64) {
         self.queue.push_back(Item::Pending(segment, cost));
         self.cost += cost;
     }
@@ -172,7 +208,7 @@ where
                 continue;
             };
             if let Some(done) = segment.try_take() {
-                let segment = done.into()?;
+                let segment = done.segment()?;
                 self.cost = self.cost - *cost + segment.cost();
                 *item = Item::Segment(segment);
             }
@@ -199,7 +235,7 @@ where
             }
             Some(Item::Pending(segment, cost)) => {
                 self.cost -= cost;
-                self.segment(segment.take().into()?)
+                self.segment(segment.take().segment()?)
             }
             Some(Item::Segment(segment)) => {
                 self.cost -= segment.cost();

@@ -8,6 +8,7 @@ use anteros_format::SLOT_BYTES;
 use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
 use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::hints::Setting;
+use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
@@ -198,8 +199,27 @@ impl Job<'_> {
         }
     }
 
+    /// Compresses a segment of an inode that no directory names.
+    pub fn segment(
+        &self,
+        content: &[u8],
+        setting: Setting,
+        compressor: &mut Compressor,
+    ) -> Result<Segment, Error> {
+        compressor.set(setting);
+        let mut segment = Segment::default();
+        let Segment { bytes, extents } = &mut segment;
+        compressor
+            .segment(content, false, bytes, extents, self.cancel)
+            .map_err(|stopped| self.stopped(0, stopped))?;
+        // What comes behind it has its place already, to the block.
+        self.pad(bytes, 0);
+        bytes.shrink_to_fit();
+        Ok(segment)
+    }
+
     /// Appends zeros, so that what lies from `start` on are whole blocks.
-    pub fn pad(&self, out: &mut Vec<u8>, start: usize) {
+    pub(super) fn pad(&self, out: &mut Vec<u8>, start: usize) {
         let block_bytes = self.options.block_bytes() as usize;
         let bytes = (out.len() - start).next_multiple_of(block_bytes);
         out.resize(start + bytes, 0);

@@ -20,12 +20,11 @@ use crate::body::Body;
 use crate::compress::Extent;
 use crate::fragments::{Key, PackedInode};
 use crate::ordered::{Ordered, with_workers};
-use crate::outbox::Segment;
 use crate::output::Output;
 use crate::parts::Shared;
 use crate::tail::Tail;
 use crate::tree::NodeId;
-use crate::{Error, Observer, Progress};
+use crate::{Error, Observer, Progress, outbox};
 
 pub(crate) use job::Job;
 use worker::Worker;
@@ -109,38 +108,9 @@ struct PackedBatch {
 }
 
 /// Work that workers are given: parts of files, or a segment of the packed inode.
-enum Work {
-    Pieces(Vec<Piece>),
-    Segment(Vec<u8>),
-}
-
-/// Results that workers give back.
-enum Done {
-    Pieces(PackedBatch),
-    Segment(Segment),
-    Failed(Error),
-}
-
-impl From<Done> for Result<Segment, Error> {
-    fn from(done: Done) -> Self {
-        match done {
-            Done::Segment(segment) => Ok(segment),
-            Done::Failed(error) => Err(error),
-            Done::Pieces(_) => unreachable!("the outbox waits for segments alone"),
-        }
-    }
-}
-
-impl From<Done> for Result<PackedBatch, Error> {
-    fn from(done: Done) -> Self {
-        match done {
-            Done::Pieces(batch) => Ok(batch),
-            Done::Failed(error) => Err(error),
-            Done::Segment(_) => unreachable!("the outbox waits for segments"),
-        }
-    }
-}
-
+type Work = outbox::Work<Vec<Piece>>;
+/// Results that they give back.
+type Done = outbox::Done<PackedBatch>;
 type Pool = Ordered<Work, Done>;
 
 /// Holds what has been written.

@@ -30,35 +30,28 @@ impl<'a> Worker<'a> {
     }
 
     pub fn work(&mut self, work: Work) -> Done {
-        let done = match work {
-            Work::Pieces(pieces) => self.pack(pieces).map(Done::Pieces),
+        match work {
+            Work::Part(pieces) => self.pack(pieces).map(Done::Part),
             Work::Segment(content) => self.segment(&content).map(Done::Segment),
-        };
-        done.unwrap_or_else(Done::Failed)
+        }
+        .into()
     }
 
     /// Compresses a segment of the packed inode.
     fn segment(&mut self, content: &[u8]) -> Result<Segment, Error> {
-        let job = self.job;
-        let packed = job.options.packed_pcluster_bytes();
-        let (Some(compressor), Some(pcluster_bytes), Some(usual)) =
-            (&mut self.compressor, packed, job.options.setting())
-        else {
+        let options = self.job.options;
+        let (Some(compressor), Some(pcluster_bytes), Some(usual)) = (
+            &mut self.compressor,
+            options.packed_pcluster_bytes(),
+            options.setting(),
+        ) else {
             unreachable!("only compressed files are packed");
         };
-        compressor.set(Setting {
+        let setting = Setting {
             pcluster_bytes,
             ..usual
-        });
-        let mut segment = Segment::default();
-        let Segment { bytes, extents } = &mut segment;
-        compressor
-            .segment(content, false, bytes, extents, job.cancel)
-            .map_err(|stopped| job.stopped(0, stopped))?;
-        // What comes behind it has its place already, to the block.
-        job.pad(&mut segment.bytes, 0);
-        segment.bytes.shrink_to_fit();
-        Ok(segment)
+        };
+        self.job.segment(content, setting, compressor)
     }
 
     fn pack(&mut self, pieces: Vec<Piece>) -> Result<PackedBatch, Error> {

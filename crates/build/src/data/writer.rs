@@ -48,7 +48,7 @@ struct End<'a> {
 /// The one thread that writes.
 pub(super) struct Writer<'a> {
     job: &'a Job<'a>,
-    outbox: Outbox<'a, Done>,
+    outbox: Outbox<'a, PackedBatch>,
     fragments: Fragments,
     observer: &'a dyn Observer,
     stored: Vec<Stored>,
@@ -98,7 +98,7 @@ impl<'a> Writer<'a> {
                 None => self.outbox.wait()?,
             }
         }
-        pool.submit(Work::Pieces(batch), cost);
+        pool.submit(Work::Part(batch), cost);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl<'a> Writer<'a> {
     }
 
     fn batch(&mut self, pool: &mut Pool, done: Done) -> Result<(), Error> {
-        let packed = Result::<PackedBatch, Error>::from(done)?;
+        let packed = done.part()?;
         let (mut bytes, mut fragments) = (&packed.bytes[..], &packed.fragments[..]);
         for piece in packed.pieces {
             let (blocks, fragment);
@@ -295,7 +295,7 @@ impl<'a> Writer<'a> {
                 is_whole: false,
                 shared: None,
             };
-            let done = pool.submit_aside(Work::Pieces(vec![piece])).take();
+            let done = pool.submit_aside(Work::Part(vec![piece])).take();
             self.batch(pool, done)?;
             offset = end;
         }
