@@ -44,9 +44,9 @@ struct Point {
 }
 
 /// Memory from one budget to the next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Secant {
-    shares: &'static EmptyShares,
+    is_loose: bool,
     /// The last budget that was filled.
     last: Option<Point>,
     scratch: Vec<u8>,
@@ -63,21 +63,10 @@ struct Bracket {
     tried: Point,
 }
 
-impl Default for Secant {
-    fn default() -> Self {
-        Self {
-            shares: &TIGHT,
-            last: None,
-            scratch: Vec::new(),
-            marks: Marks::default(),
-        }
-    }
-}
-
 impl Secant {
     /// Leaves more of a budget empty, and needs fewer calls.
     pub fn loosen(&mut self) {
-        self.shares = &LOOSE;
+        self.is_loose = true;
     }
 
     /// Forgets what came before.
@@ -99,9 +88,10 @@ impl Secant {
         self.scratch.resize(room, 0);
         self.marks.restart(self.last);
         let mut bracket = Bracket::default();
-        let middle = |share: usize| budget - (budget / share / 2).min(budget / 4);
-        let mut wanted = self.first(middle(self.shares[0]), ruler.is_some());
-        for &share in self.shares {
+        let shares = if self.is_loose { LOOSE } else { TIGHT };
+        let middle = budget - budget / shares[0] / 2;
+        let mut wanted = self.first(middle, ruler.is_some());
+        for share in shares {
             let (least, most) = bracket.between(input.len());
             if least > most {
                 break;
