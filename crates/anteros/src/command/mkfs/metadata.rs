@@ -16,11 +16,11 @@ pub struct Metadata {
 /// Codec of metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// That of files.
+    /// The codec of files.
     Files,
-    /// That at a place of `-z`.
+    /// The codec at a place of `-z`.
     Place(usize),
-    /// Its own.
+    /// A codec of its own.
     Own(Compressor),
 }
 
