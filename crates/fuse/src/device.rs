@@ -111,8 +111,13 @@ impl Device {
         });
         match own {
             Ok(device) => Ok(device),
-            Err(_) => self.0.try_clone().map(Self),
+            Err(_) => self.same(),
         }
+    }
+
+    /// Another descriptor of the same channel.
+    pub fn same(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
     }
 
     /// Waits for a request, for which a buffer of `len_max` bytes is taken; `false` when the mount is gone.

@@ -20,24 +20,34 @@
 //!
 //! Where there is no such file (fusectl is not mounted, as in most chroots and containers), root unmounts by force,
 //! which ends the connection as well; the guardian holds the root meanwhile, so that the mount stays.
+//!
+//! A user may do neither. The user's guardian has the device for its standard output, and answers for the server until
+//! that one's last thread has gone. It fails the requests that wait in the kernel, and those that the server had taken.
+//! It does not know the numbers of these. But the kernel counts requests, so it answers all numbers below that of a
+//! request that it causes itself; the kernel refuses an answer for which nobody waits. An answer has to come through the
+//! descriptor by which the request was taken, so all workers of such a server share one.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
 use rustix::thread::gettid;
+use zerocopy::FromBytes;
 
+use crate::device::{Device, Request};
 use crate::ioctl;
+use crate::proto::InHeader;
 
 /// The name by which this program is started as a guardian, and the one that `ps` shows.
 const NAME: &str = "anteros-guardian";
@@ -52,21 +62,73 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// The time for which a guardian answers at most, and that for which it waits for a request.
+const ANSWERS_FOR: Duration = Duration::from_secs(30);
+const WAITS_FOR: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+
+/// Numbers of requests that are answered between two looks at what waits, and how far apart they are.
+const NUMBERS: u64 = 1 << 16;
+const NUMBER_STEP: u64 = 2;
+
+/// Names the way in which a guardian ends a connection, where a test wants another than is usual.
+const WAY_VARIABLE: &str = "ANTEROS_GUARDIAN";
+
+/// The way in which a guardian ends a connection.
+enum Way {
+    Abort(File),
+    Force,
+    Answer,
+}
+
+impl Way {
+    /// The best way that the system offers for the connection with this number.
+    fn find(connection: u32) -> Self {
+        if std::env::var_os(WAY_VARIABLE).is_some_and(|way| way == "answer") {
+            return Self::Answer;
+        }
+        let abort = format!("/sys/fs/fuse/connections/{connection}/abort");
+        match File::options().write(true).open(abort) {
+            Ok(abort) => Self::Abort(abort),
+            Err(_) if geteuid().is_root() => Self::Force,
+            Err(_) => Self::Answer,
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Abort(_) => "abort",
+            Self::Force => "force",
+            Self::Answer => "answer",
+        }
+    }
+}
+
 /// The server's end of it: while it lives, somebody looks on.
 pub struct Guardian {
     process: Child,
+    /// Tells whether the guardian answers by the device of the server, which then must not have another.
+    pub answers: bool,
     /// Its end ends the witness.
     stays: Option<Sender<()>>,
     witness: Option<JoinHandle<()>>,
 }
 
 impl Guardian {
-    /// Starts this program as the guardian of the mount whose root is `root`, which need not be served yet.
-    pub fn start(root: &Path) -> io::Result<Self> {
+    /// Starts this program as the guardian of the mount of a device whose root is `root`, which need not be served yet. A
+    /// request has at most so many bytes.
+    pub fn start(root: &Path, device: &Device, request_len_max: usize) -> io::Result<Self> {
         let stat = statx(CWD, root, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
         let (major, minor) = (stat.stx_dev_major, stat.stx_dev_minor);
-        let abort = format!("/sys/fs/fuse/connections/{minor}/abort");
-        let abort = File::options().write(true).open(abort).ok();
+        let way = Way::find(minor);
+        let (name, answers) = (way.name(), matches!(way, Way::Answer));
+        let stdout = match way {
+            Way::Abort(abort) => abort.into(),
+            Way::Force => Stdio::null(),
+            Way::Answer => device.as_fd().try_clone_to_owned()?.into(),
+        };
         let (stays, ended) = channel();
         let (tell, told) = channel();
         let witness = thread::Builder::new().name("witness".into());
@@ -78,17 +140,20 @@ impl Guardian {
         let process = Command::new("/proc/self/exe")
             .arg0(NAME)
             .arg(thread)
-            .arg(if abort.is_some() { "abort" } else { "force" })
+            .arg(name)
+            .arg(getpid().as_raw_nonzero().to_string())
+            .arg(request_len_max.to_string())
             .arg(format!("{major}:{minor}"))
             .arg(root)
             .current_dir("/")
             .process_group(0)
             .stdin(pidfd)
-            .stdout(abort.map_or(Stdio::null(), Stdio::from))
+            .stdout(stdout)
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self {
             process,
+            answers,
             stays: Some(stays),
             witness: Some(witness),
         })
@@ -140,12 +205,23 @@ pub fn guard() -> io::Result<()> {
     let _ = rustix::thread::set_name(SHORT_NAME);
     let mut args = std::env::args_os().skip(1);
     let mut next = || args.next().ok_or(Errno::INVAL);
-    let (thread, how, device, root) = (next()?, next()?, next()?, next()?);
+    let (thread, way, server, request_len_max) = (next()?, next()?, next()?, next()?);
+    let mount = Mount {
+        device: next()?.to_string_lossy().into(),
+        root: next()?.into(),
+    };
     wait(io::stdin().as_fd(), Path::new(&thread))?;
-    match how == "abort" {
+    match way.to_str() {
         // The mount may be gone, and then this does nothing.
-        true => drop(rustix::io::write(io::stdout(), b"1")),
-        false => force(Path::new(&root), &device.to_string_lossy()),
+        Some("abort") => drop(rustix::io::write(io::stdout(), b"1")),
+        Some("answer") => {
+            let device = Device::from_fd(io::stdout().as_fd().try_clone_to_owned()?);
+            let len_max = request_len_max.to_string_lossy().parse();
+            let len_max = len_max.map_err(|_| Errno::INVAL)?;
+            let server = Path::new("/proc").join(server).join("task");
+            answer(&device, len_max, &server, mount)?;
+        }
+        _ => mount.force(),
     }
     Ok(())
 }
@@ -163,22 +239,79 @@ fn wait(pidfd: impl AsFd, thread: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the connection of the mount on `root`, if it is still that of this device number.
-fn force(root: &Path, device: &str) {
-    // Neither this nor what follows asks the server.
-    let Ok(held) = open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) else {
-        return;
-    };
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let is_it = |stat: rustix::fs::Statx| format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor);
-    if statx(&held, "", flags, StatxFlags::empty())
-        .map(is_it)
-        .as_deref()
-        == Ok(device)
-    {
-        // Busy, for we hold it; but that is found out behind the end of the connection.
-        let _ = unmount(root, UnmountFlags::FORCE);
+/// A mount by its device number and the path of its root.
+struct Mount {
+    device: String,
+    root: PathBuf,
+}
+
+impl Mount {
+    /// Its root, if that is still there. Neither this nor what it does with it asks the server.
+    fn hold(&self) -> Option<OwnedFd> {
+        let held = open(&self.root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = statx(&held, "", flags, StatxFlags::empty()).ok()?;
+        let device = format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor);
+        (device == self.device).then_some(held)
     }
+
+    /// Ends its connection.
+    fn force(&self) {
+        if let Some(_held) = self.hold() {
+            // Busy, for we hold it; but that is found out behind the end of the connection.
+            let _ = unmount(&self.root, UnmountFlags::FORCE);
+        }
+    }
+
+    /// Asks the server for something.
+    fn ask(&self) {
+        if let Some(held) = self.hold() {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+            let _ = statx(&held, "", flags, StatxFlags::BASIC_STATS);
+        }
+    }
+}
+
+/// Fails all that waits for an answer of the server, until its last thread has gone. The directory `threads` has those.
+fn answer(device: &Device, len_max: usize, threads: &Path, mount: Mount) -> io::Result<()> {
+    let ends = Instant::now() + ANSWERS_FOR;
+    // Whatever waits, one request is new.
+    thread::spawn(move || mount.ask());
+    let mut request = Request::default();
+    let mut lowest = None;
+    while !have_gone(threads) && Instant::now() < ends {
+        while poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&WAITS_FOR))? > 0 {
+            if !device.receive(&mut request, len_max)? {
+                return Ok(());
+            }
+            if let Ok((header, _)) = InHeader::read_from_prefix(request.bytes()) {
+                device.send(header.unique, Err(Errno::NOTCONN))?;
+                lowest.get_or_insert(header.unique);
+            }
+        }
+        let Some(lowest) = &mut lowest else {
+            continue;
+        };
+        for _ in 0..NUMBERS {
+            *lowest = lowest.saturating_sub(NUMBER_STEP);
+            if *lowest > 0 {
+                device.send(*lowest, Err(Errno::NOTCONN))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether no thread of a process is left but such as have ended. What `stat` says would wait for a lock.
+fn have_gone(threads: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(threads) else {
+        return true;
+    };
+    let has_ended = |entry: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(entry.path().join("status"));
+        status.is_ok_and(|status| status.contains("\nState:\tZ") || status.contains("\nState:\tX"))
+    };
+    entries.flatten().all(has_ended)
 }
 
 #[cfg(test)]

@@ -120,7 +120,11 @@ impl Session {
             }
             dispatcher.set_lender(Box::new(move |ino, file| loans.id(ino, file)));
         }
-        let guardian = options.guardian.then(|| Guardian::start(&mounted.0.path));
+        let request_len_max = write_len_max.map_or(REQUEST_LEN_MAX, |len| {
+            REQUEST_LEN_MAX.max(len) + REQUEST_HEAD_MAX
+        });
+        let guard = || Guardian::start(&mounted.0.path, &device, request_len_max);
+        let guardian = options.guardian.then(guard);
         let readahead = readahead::set(&mounted.0.path, options.readahead);
         if let Some(usual) =
             readahead.filter(|_| write_len_max.is_some() && options.readahead.is_none())
@@ -132,9 +136,7 @@ impl Session {
             dispatcher,
             workers: options.workers.max(1),
             passthrough,
-            request_len_max: write_len_max.map_or(REQUEST_LEN_MAX, |len| {
-                REQUEST_LEN_MAX.max(len) + REQUEST_HEAD_MAX
-            }),
+            request_len_max,
             read_len_max: terms.read_len_max,
             ring_payload_len: terms.read_len_max.max(write_len_max.unwrap_or(0)),
             queues: queues.filter(|_| agreed.rings),
@@ -231,7 +233,7 @@ impl Session {
         // What comes over rings leaves little to the device.
         let others = self.queues.map_or(self.workers, |_| 1) - 1;
         let devices = (0..others)
-            .map(|_| self.device.another())
+            .map(|_| self.another_device())
             .collect::<io::Result<Vec<_>>>()?;
         let (queues, workers) = self.queues.unwrap_or_default();
         let queues = (0..queues).flat_map(|queue| vec![Post::Queue(queue); workers]);
@@ -248,6 +250,14 @@ impl Session {
         });
         self.mounted.0.live.store(false, Ordering::Relaxed);
         self.failure.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// A device for another worker.
+    fn another_device(&self) -> io::Result<Device> {
+        match &self.guardian {
+            Some(Ok(guardian)) if guardian.answers => self.device.same(),
+            _ => self.device.another(),
+        }
     }
 
     fn work<'scope>(&'scope self, post: &Post<'scope>, scope: &'scope Scope<'scope, '_>) {

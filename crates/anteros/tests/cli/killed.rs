@@ -66,8 +66,13 @@ impl Watchdog {
     }
 }
 
-fn mount(shop: &Workshop, arguments: &str) -> Child {
+/// How guardians end connections: as is usual here, or by answers, as of users where there is no fusectl.
+const USUALLY: &str = "";
+const BY_ANSWERS: &str = "answer";
+
+fn mount(shop: &Workshop, arguments: &str, guardian: &str) -> Child {
     let mut command = shop.command(&format!("{arguments} --foreground"));
+    command.env("ANTEROS_GUARDIAN", guardian);
     let daemon = command.spawn().unwrap();
     wait_until_served(&shop.path("mnt"));
     daemon
@@ -135,7 +140,7 @@ fn kill_under_readers<'env>(
 }
 
 /// Images of large pclusters, and daemons that serve them.
-fn kill_daemons_of_images(kills: u32, seed: u64) {
+fn kill_daemons_of_images(kills: u32, seed: u64, guardian: &str) {
     let mut random = Random(seed);
     let shop = Workshop::new();
     fs::create_dir(shop.path("mnt")).unwrap();
@@ -152,6 +157,7 @@ fn kill_daemons_of_images(kills: u32, seed: u64) {
         let daemon = mount(
             &shop,
             &format!("mount --fuse {image} mnt --neighbours {neighbours}"),
+            guardian,
         );
         let has_ended = AtomicBool::new(false);
         let took = kill_under_readers(&shop, daemon, &files, &mut random, &has_ended, |_| ());
@@ -205,10 +211,10 @@ fn program() -> &'static Path {
 }
 
 /// Programs that were compressed in the background are launched from a log, which hands their pages to the kernel.
-fn kill_daemons_of_logs(kills: u32, seed: u64) {
+fn kill_daemons_of_logs(kills: u32, seed: u64, guardian: &str) {
     let mut random = Random(seed);
     let shop = log_shop("256M");
-    let mut daemon = mount(&shop, "log mount log mnt");
+    let mut daemon = mount(&shop, "log mount log mnt", guardian);
     let (started, numbers) = (shop.path("mnt/program"), shop.path("mnt/numbers"));
     fs::create_dir(shop.path("mnt/lib")).unwrap();
     let lib = shop.path("mnt/lib/lib.so");
@@ -229,7 +235,7 @@ fn kill_daemons_of_logs(kills: u32, seed: u64) {
     let synced = AtomicU64::new(0);
     let mut longest = Duration::ZERO;
     for _ in 0..kills {
-        let daemon = mount(&shop, "log mount log mnt");
+        let daemon = mount(&shop, "log mount log mnt", guardian);
         assert_numbers(&numbers, synced.load(Ordering::Relaxed));
         let has_ended = &AtomicBool::new(false);
         let (numbers, started, synced) = (&numbers, &started, &synced);
@@ -260,7 +266,7 @@ fn launch(program: &Path, has_ended: &AtomicBool) {
 }
 
 /// Mirrors are killed while one writes and syncs, and others read.
-fn kill_mirrors(kills: u32, seed: u64) {
+fn kill_mirrors(kills: u32, seed: u64, guardian: &str) {
     let mut random = Random(seed);
     let shop = Workshop::new();
     for name in ["mnt", "back"] {
@@ -279,7 +285,7 @@ fn kill_mirrors(kills: u32, seed: u64) {
     let mut longest = Duration::ZERO;
     for round in 0..kills {
         let way = ["auto", "cache", "buffer"][round as usize % 3];
-        let daemon = mount(&shop, &format!("passthru back mnt --data {way}"));
+        let daemon = mount(&shop, &format!("passthru back mnt --data {way}"), guardian);
         assert_numbers(numbers, synced.load(Ordering::Relaxed));
         let has_ended = &AtomicBool::new(false);
         let took = kill_under_readers(&shop, daemon, &files, &mut random, has_ended, |scope| {
@@ -318,7 +324,7 @@ fn each_daemon_has_a_guardian_as_long_as_it_lives() {
         "passthru src mnt",
         "log mount log mnt",
     ] {
-        let mut daemon = mount(&shop, command);
+        let mut daemon = mount(&shop, command, USUALLY);
         wait_until(|| guardians(&place) == 1);
         umount(&shop);
         assert_eq!(daemon.wait().unwrap().code(), Some(0), "{command}");
@@ -329,21 +335,30 @@ fn each_daemon_has_a_guardian_as_long_as_it_lives() {
 #[test]
 fn a_killed_daemon_of_an_image_freezes_nobody() {
     if judge::has_fuse() {
-        kill_daemons_of_images(8, 1);
+        kill_daemons_of_images(8, 1, USUALLY);
     }
 }
 
 #[test]
 fn a_killed_daemon_of_a_log_freezes_nobody_and_keeps_what_was_synced() {
     if judge::has_fuse() {
-        kill_daemons_of_logs(6, 2);
+        kill_daemons_of_logs(6, 2, USUALLY);
     }
 }
 
 #[test]
 fn a_killed_mirror_freezes_nobody_and_keeps_what_was_synced() {
     if judge::has_fuse() {
-        kill_mirrors(6, 5);
+        kill_mirrors(6, 5, USUALLY);
+    }
+}
+
+#[test]
+fn a_guardian_that_answers_for_a_killed_daemon_lets_nobody_freeze() {
+    if judge::has_fuse() {
+        kill_daemons_of_images(8, 7, BY_ANSWERS);
+        kill_daemons_of_logs(6, 8, BY_ANSWERS);
+        kill_mirrors(6, 9, BY_ANSWERS);
     }
 }
 
@@ -351,8 +366,11 @@ fn a_killed_mirror_freezes_nobody_and_keeps_what_was_synced() {
 #[ignore = "takes some minutes"]
 fn two_hundred_kills() {
     if judge::has_fuse() {
-        kill_daemons_of_images(200, 3);
-        kill_daemons_of_logs(200, 4);
-        kill_mirrors(200, 6);
+        kill_daemons_of_images(200, 3, USUALLY);
+        kill_daemons_of_logs(200, 4, USUALLY);
+        kill_mirrors(200, 6, USUALLY);
+        kill_daemons_of_images(200, 10, BY_ANSWERS);
+        kill_daemons_of_logs(200, 11, BY_ANSWERS);
+        kill_mirrors(200, 12, BY_ANSWERS);
     }
 }
