@@ -42,7 +42,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Mkfs(command::mkfs::Args),
+    Mkfs(Box<command::mkfs::Args>),
     Advise(command::advise::Args),
     Mount(command::mount::Args),
     Passthru(command::passthru::Args),

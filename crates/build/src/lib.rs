@@ -11,7 +11,7 @@
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
-//! | `order` | files in the order in which they are read and stored |
+//! | `order`, `kinds` | files in the order in which they are read and stored |
 //! | `look`, `same` | files with the same content, of which only the first is stored |
 //! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in that order |
@@ -42,6 +42,7 @@ mod error;
 mod fragments;
 mod hints;
 mod index;
+mod kinds;
 mod layout;
 mod linux;
 mod look;
@@ -113,7 +114,11 @@ pub fn build(
     let image = &output::target(image);
     output::check(image, options)?;
     let source = Source::open(source)?;
-    let (mut tree, warnings) = scan::scan(&source, image, options, observer, cancel)?;
+    let (mut tree, mut warnings) = scan::scan(&source, image, options, observer, cancel)?;
+    if let Some(text) = order::missing(&tree, &options.first) {
+        observer.warn(source.path(), &text);
+        warnings += 1;
+    }
     let (ways, hints) = Ways::new(&tree, options);
     let options = &Options {
         hints,
@@ -126,6 +131,7 @@ pub fn build(
         options,
         cancel,
     };
+    plan.order = order::of(&look)?;
     same::find(&look, &mut plan)?;
     parts::find(&look, &mut plan)?;
     plan.agree(&tree);

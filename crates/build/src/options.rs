@@ -49,6 +49,9 @@ pub struct Options {
     pub dedupe: bool,
     /// The order in which files are stored.
     pub order: Order,
+    /// Paths of files and directories, relative to the source, whose content is stored in front of all other, in this order. Of
+    /// a directory that is everything in it that is not listed by itself.
+    pub first: Vec<Vec<u8>>,
     /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
@@ -127,6 +130,7 @@ impl Default for Options {
             fragments: None,
             dedupe: false,
             order: Order::Path,
+            first: Vec::new(),
             holes: Holes::Auto,
             chunk_bytes: None,
             chunk_indexes: false,

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 
 use anteros_core::FileKind;
 
+use crate::Error;
+use crate::kinds::{HEAD_BYTES, Kind, extension};
+use crate::look::Look;
 use crate::tree::{NodeId, Tree};
 
 /// Tells in which order files are stored.
@@ -18,25 +21,115 @@ pub enum Order {
     Path,
     /// Files of the same name lie together, where the first of them is listed.
     Name,
+    /// Files of one kind lie together, as their first bytes and their extensions tell; else as by name.
+    Kind,
 }
 
 impl Order {
     /// All nodes in this order.
-    pub(crate) fn of(self, tree: &Tree) -> Vec<NodeId> {
-        let mut order: Vec<NodeId> = tree.ids().collect();
-        if self == Self::Name {
-            let mut named = HashMap::new();
-            let first = |id| match tree.node(id) {
-                node if node.kind == FileKind::Regular => {
-                    *named.entry(tree.name(node.name)).or_insert(id)
-                }
-                _ => id,
-            };
-            let firsts: Vec<NodeId> = tree.ids().map(first).collect();
-            order.sort_by_key(|&id| firsts[id as usize]);
-        }
-        order
+    fn of(self, look: &Look<'_>) -> Result<Vec<NodeId>, Error> {
+        Ok(match self {
+            Self::Path => look.tree.ids().collect(),
+            Self::Name => by_name(look.tree),
+            Self::Kind => by_kind(look.tree, &look.kinds()?),
+        })
     }
+}
+
+/// All nodes, files of one name where the first of them is listed.
+fn by_name(tree: &Tree) -> Vec<NodeId> {
+    let mut named = HashMap::new();
+    let first = |id| match tree.node(id) {
+        node if node.kind == FileKind::Regular => *named.entry(tree.name(node.name)).or_insert(id),
+        _ => id,
+    };
+    let firsts: Vec<NodeId> = tree.ids().map(first).collect();
+    let mut order: Vec<NodeId> = tree.ids().collect();
+    order.sort_by_key(|&id| firsts[id as usize]);
+    order
+}
+
+/// All nodes, files of one kind together, and of these such with one extension where the first of them is by name.
+fn by_kind(tree: &Tree, kinds: &[Kind]) -> Vec<NodeId> {
+    let mut order = by_name(tree);
+    let mut firsts = HashMap::new();
+    let mut places = vec![(Kind::Empty, 0); order.len()];
+    for (place, &id) in order.iter().enumerate() {
+        let kind = kinds[id as usize];
+        let extension = extension(tree.name(tree.node(id).name));
+        let first = *firsts.entry((kind, extension)).or_insert(place);
+        places[id as usize] = (kind, first);
+    }
+    order.sort_by_key(|&id| places[id as usize]);
+    order
+}
+
+impl Look<'_> {
+    /// The kind of each node's content.
+    fn kinds(&self) -> Result<Vec<Kind>, Error> {
+        let ids: Vec<NodeId> = self.tree.ids().collect();
+        self.all(&ids, |look, &id| look.kind(id))
+    }
+
+    fn kind(&self, id: NodeId) -> Result<Kind, Error> {
+        let node = self.tree.node(id);
+        if node.kind != FileKind::Regular || node.size == 0 {
+            return Ok(Kind::Empty);
+        }
+        let mut head = vec![0; HEAD_BYTES.min(node.size as usize)];
+        let file = self.source.open_file(self.tree, id)?;
+        file.read(0, &mut head)?;
+        file.finish()?;
+        Ok(Kind::of(&head))
+    }
+}
+
+/// All nodes in the order in which their content is stored: those of a list in front.
+pub(crate) fn of(look: &Look<'_>) -> Result<Vec<NodeId>, Error> {
+    let Look { tree, options, .. } = *look;
+    let mut order = options.order.of(look)?;
+    put_first(&mut order, tree, &options.first);
+    Ok(order)
+}
+
+/// Puts the nodes of a list in front.
+fn put_first(order: &mut [NodeId], tree: &Tree, list: &[Vec<u8>]) {
+    if !list.is_empty() {
+        let places = places(tree, list);
+        order.sort_by_key(|&id| places[id as usize]);
+    }
+}
+
+/// The place of each node in a list of paths; that of its directory, if only that one is listed.
+fn places(tree: &Tree, list: &[Vec<u8>]) -> Vec<usize> {
+    let mut places = vec![list.len(); tree.nodes.len()];
+    let mut is_listed = vec![false; tree.nodes.len()];
+    for (place, path) in list.iter().enumerate() {
+        let Some(id) = tree.find(path) else {
+            continue;
+        };
+        if !std::mem::replace(&mut is_listed[id as usize], true) {
+            places[id as usize] = place;
+        }
+    }
+    // A directory comes in front of what lies in it.
+    for id in tree.ids() {
+        if !is_listed[id as usize] {
+            places[id as usize] = places[tree.node(id).parent as usize];
+        }
+    }
+    places
+}
+
+/// Warns of paths in the list that lead to nothing.
+pub(crate) fn missing(tree: &Tree, list: &[Vec<u8>]) -> Option<String> {
+    let mut missing = list.iter().filter(|path| tree.find(path).is_none());
+    let first = String::from_utf8_lossy(missing.next()?);
+    let count = missing.count() + 1;
+    let all = list.len();
+    Some(format!(
+        "{count} of the {all} paths that are to be stored first are not there; the first of them is {first}"
+    ))
 }
 
 #[cfg(test)]
@@ -44,7 +137,7 @@ mod tests {
     use anteros_core::Timestamp;
 
     use super::*;
-    use crate::tree::{Identity, NameRef, Node};
+    use crate::tree::{Entry, Identity, NameRef, Node};
 
     fn node(kind: FileKind, name: NameRef) -> Node {
         let time = Timestamp::default();
@@ -86,10 +179,59 @@ mod tests {
         tree
     }
 
+    /// A root with the files `a` and `b` and the directory `d`, and in that a file `c`.
+    fn nested() -> Tree {
+        let mut tree = tree(&["", "a", "b", "directory", "c"]);
+        tree.nodes[0].kind = FileKind::Directory;
+        tree.nodes[4].parent = 3;
+        let d = tree.intern(b"d");
+        let names = [1, 2, 3, 4].map(|id| tree.node(id).name);
+        for (name, node) in [names[0], names[1], d, names[3]].into_iter().zip(1..) {
+            tree.entries.push(Entry { name, node });
+        }
+        tree.nodes[0].entries = 0..3;
+        tree.nodes[3].entries = 3..4;
+        tree
+    }
+
     #[test]
     fn namesakes_lie_where_the_first_one_does() {
         let tree = tree(&["b", "a", "directory", "a", "b", "d", "a", "directory"]);
-        assert_eq!(Order::Path.of(&tree), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(Order::Name.of(&tree), [0, 4, 1, 3, 6, 2, 5, 7]);
+        assert_eq!(by_name(&tree), [0, 4, 1, 3, 6, 2, 5, 7]);
+    }
+
+    #[test]
+    fn kinds_lie_together_and_in_them_extensions() {
+        let tree = tree(&[
+            "x.c",
+            "a.h",
+            "b.c",
+            "run",
+            "x.c",
+            "directory",
+            "b.h",
+            "empty",
+        ]);
+        let mut kinds = [Kind::Text; 8];
+        kinds[3] = Kind::Code;
+        kinds[5] = Kind::Empty;
+        kinds[7] = Kind::Empty;
+        assert_eq!(by_kind(&tree, &kinds), [3, 0, 4, 2, 1, 6, 5, 7]);
+    }
+
+    #[test]
+    fn listed_files_lie_in_front_of_all_others() {
+        let tree = nested();
+        let list = |paths: &[&str]| {
+            let list: Vec<_> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+            let mut order: Vec<NodeId> = tree.ids().collect();
+            put_first(&mut order, &tree, &list);
+            (order, missing(&tree, &list))
+        };
+        assert_eq!(list(&["d/c", "a"]), (vec![4, 1, 0, 2, 3], None));
+        assert_eq!(list(&["b", "d", "a", "/b/"]), (vec![2, 3, 4, 1, 0], None));
+        let (order, missing) = list(&["a/a", "c", "d", "d/c", ".."]);
+        assert_eq!(order, [3, 4, 0, 1, 2]);
+        assert_eq!(missing.unwrap().split(' ').next(), Some("3"));
     }
 }

@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub times: Times,
     pub shared: SharedXattrs,
     pub nodes: Vec<NodePlan>,
+    /// All nodes in the order in which their content is stored.
+    pub order: Vec<NodeId>,
     /// The files that have parts in common with others or in themselves.
     pub cuts: HashMap<NodeId, Cuts>,
     index: IndexKind,
@@ -108,6 +110,7 @@ impl Plan {
             times: Times::new(tree.nodes.iter().map(|node| node.mtime), options),
             shared: tree.xattrs.share(options.xattr_share_above.unwrap_or(0)),
             nodes: Vec::with_capacity(tree.nodes.len()),
+            order: Vec::new(),
             cuts: HashMap::new(),
             index: IndexKind::new(options),
             metabox_index: metabox_index(options),

@@ -59,7 +59,8 @@ fn candidates(tree: &Tree, plan: &Plan, options: &Options) -> Vec<NodeId> {
         *counts.entry(tree.node(id).size).or_default() += 1;
     }
     let has_peer = |id: &NodeId| counts[&tree.node(*id).size] > 1;
-    tree.ids().filter(may_be).filter(has_peer).collect()
+    let order = plan.order.iter().copied();
+    order.filter(may_be).filter(has_peer).collect()
 }
 
 impl Look<'_> {

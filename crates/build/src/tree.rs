@@ -104,6 +104,21 @@ impl Tree {
         &self.entries[range.start as usize..range.end as usize]
     }
 
+    /// The node at a path relative to the source. Slashes around it do not matter.
+    pub fn find(&self, path: &[u8]) -> Option<NodeId> {
+        let mut names = path.split(|byte| *byte == b'/');
+        names.try_fold(0, |id, name| match name {
+            b"" | b"." => Some(id),
+            _ => self.entry(id, name),
+        })
+    }
+
+    fn entry(&self, directory: NodeId, name: &[u8]) -> Option<NodeId> {
+        let entries = self.entries_of(directory);
+        let at = entries.binary_search_by(|entry| self.name(entry.name).cmp(name));
+        at.ok().map(|at| entries[at].node)
+    }
+
     /// Returns where a node lies relative to the source, without leading slash; empty for the root.
     pub fn path(&self, id: NodeId) -> Vec<u8> {
         let mut names = Vec::new();

@@ -107,10 +107,12 @@ fn the_same_bytes_however_it_is_built() {
         Options {
             fragments: Some(all),
             order: Order::Name,
+            first: vec![b"sub".to_vec()],
             ..lz4(256 << 10)
         },
         Options {
             dedupe: true,
+            order: Order::Kind,
             ..lz4(64 << 10)
         },
         Options {

@@ -35,6 +35,7 @@ mod messages;
 mod mirror;
 mod mounts;
 mod options;
+mod order;
 mod passthru;
 mod peer_names;
 mod places;

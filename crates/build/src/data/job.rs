@@ -71,8 +71,7 @@ impl Job<'_> {
     }
 
     fn pieces(&self) -> impl Iterator<Item = Piece> {
-        let order = self.options.order.of(self.tree);
-        order.into_iter().flat_map(move |id| {
+        self.plan.order.iter().flat_map(move |&id| {
             let size = self.tree.node(id).size;
             let (form, parts) = self.parts(id);
             let segment = self.segment_bytes(form, size);

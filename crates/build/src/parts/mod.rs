@@ -130,7 +130,7 @@ impl Files {
             all: Vec::new(),
             bytes: 0,
         };
-        for id in look.options.order.of(look.tree) {
+        for &id in &plan.order {
             let size = look.tree.node(id).size;
             if matches!(plan.node(id).intent, Intent::Compress) && size >= least {
                 let start = files.bytes;

@@ -119,11 +119,17 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     min_gain: u8,
 
-    /// In which order files are stored: by their paths, so that what lies in a directory lies together, which is the
-    /// default; or by their names, so that files of the same name lie together, as do translations and licences. Large
-    /// clusters, above all of what is packed, get smaller by that
+    /// The order in which files are stored. By path, which is the default: what lies in a directory lies together. By name:
+    /// files of the same name lie together, such as translations and licences. By kind: programs, other data, translations,
+    /// texts and compressed files, each kind by extension and then by name. Large clusters get smaller by name or kind,
+    /// above all those of packed files
     #[arg(long, value_enum, value_name = "WHICH")]
     order: Option<options::Order>,
+
+    /// Store the files in a list first, in its order. FILE has one path on each line, relative to the source; a directory
+    /// stands for all files in it. The other files follow
+    #[arg(long, value_name = "FILE")]
+    order_list: Option<PathBuf>,
 
     /// What becomes of holes: keep them in uncompressed chunks, compress them like zeros, or (auto)
     /// keep those of files that are at least seven eighths hole, or of all if files are not compressed. Auto is the

@@ -150,6 +150,7 @@ pub enum Holes {
 pub enum Order {
     Path,
     Name,
+    Kind,
 }
 
 /// `-b`: the block size as a shift.
@@ -212,6 +213,7 @@ impl Args {
                 Some(Holes::Compress) => anteros_build::Holes::Ignore,
             },
             order: self.order(preset.as_ref()),
+            first: self.first()?,
             chunk_bytes: self.chunksize,
             ignore_mtime: self.ignore_mtime,
             fixed_time: self.time.filter(|_| !self.mkfs_time),
@@ -280,8 +282,20 @@ impl Args {
         match (self.order, preset) {
             (Some(Order::Path), _) => anteros_build::Order::Path,
             (Some(Order::Name), _) => anteros_build::Order::Name,
+            (Some(Order::Kind), _) => anteros_build::Order::Kind,
             (None, preset) => preset.map_or_else(Default::default, |preset| preset.order),
         }
+    }
+
+    /// The paths of files that are stored first.
+    fn first(&self) -> Result<Vec<Vec<u8>>, Failure> {
+        let Some(path) = &self.order_list else {
+            return Ok(Vec::new());
+        };
+        let text = std::fs::read(path).map_err(|e| Failure::system(path, &e))?;
+        let lines = text.split(|byte| *byte == b'\n');
+        let paths = lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec);
+        Ok(paths.collect())
     }
 
     /// Returns what compresses, and whether that was asked for.
