@@ -31,17 +31,48 @@ pub struct ImageArgs {
     #[arg(long)]
     pub no_checksum: bool,
 
-    /// Most memory that caches of the image take, and decoding pieces of it (K, M, G)
-    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_size)]
-    pub memory: u64,
+    /// Most memory that caches of the image take, and decoding pieces of it (K, M, G). The default is 16M, or 64M for an
+    /// image whose files are packed together in large clusters, as by `mkfs --small`
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub memory: Option<u64>,
 }
 
+/// Memory for an image, in bytes.
+const MEMORY: u64 = 16 << 20;
+/// Memory for an image whose files are packed together in large extents.
+const MEMORY_OF_LARGE_EXTENTS: u64 = 64 << 20;
+
 impl ImageArgs {
+    /// An image in a file, read as usual.
+    pub fn usual(path: &Path) -> Self {
+        Self {
+            image: path.into(),
+            devices: Vec::new(),
+            offset: 0,
+            no_checksum: false,
+            memory: None,
+        }
+    }
+
     /// Opens the image, and warns if its end is missing.
     pub fn open(&self) -> Result<Arc<Image>, Failure> {
-        let image = self.open_with(self.options())?;
+        let mut image = self.open_with(self.options(self.memory()))?;
+        if let Some(memory) = self.memory_wanted(&image) {
+            image = self.open_with(self.options(memory))?;
+        }
         self.warn_if_cut_off(&image);
         Ok(image)
+    }
+
+    /// Bytes of memory, as told or as usual.
+    pub fn memory(&self) -> u64 {
+        self.memory.unwrap_or(MEMORY)
+    }
+
+    /// Returns the memory that an image needs to be read quickly, if that is more than usual and no option told it.
+    pub fn memory_wanted(&self, image: &Image) -> Option<u64> {
+        let is_told = self.memory.is_some();
+        (!is_told && image.packs_large_extents()).then_some(MEMORY_OF_LARGE_EXTENTS)
     }
 
     /// Says so if the end of an image is missing: what is found of it may be enough, or not.
@@ -54,11 +85,11 @@ impl ImageArgs {
         }
     }
 
-    /// Returns how to open the image, as far as these arguments say.
-    pub fn options(&self) -> OpenOptions {
+    /// Returns how to open the image within so much memory, as far as these arguments say.
+    pub fn options(&self, memory: u64) -> OpenOptions {
         OpenOptions {
             verify_checksum: !self.no_checksum,
-            cache_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            cache_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             ..OpenOptions::default()
         }
     }

@@ -87,6 +87,9 @@ const META_CACHE_BYTES_MAX: usize = 3 << 20;
 /// no codec gets further than this with metadata, as inodes have different numbers.
 const METABOX_RATIO_MAX: u64 = 1024;
 
+/// Extents from this length on are large.
+const LARGE_EXTENT_BYTES: u64 = 1 << 20;
+
 impl Image {
     /// Opens an image of a primary device and its extra devices, in the order of its device table.
     ///
@@ -399,7 +402,20 @@ impl Image {
         self.packed.as_ref().map_or(0, |(inode, _)| inode.size)
     }
 
-    /// The size of the primary device in bytes.
+    /// Returns whether files are packed together in extents of a MiB and more. The files of one directory may lie in many of
+    /// these. A cache that is too small for them has each decoded again and again.
+    pub fn packs_large_extents(&self) -> bool {
+        let Some((inode, map)) = &self.packed else {
+            return false;
+        };
+        let is_large = |offset| match self.extent_at(inode, map, offset) {
+            Ok(extent) => extent.len >= LARGE_EXTENT_BYTES,
+            Err(_) => false,
+        };
+        let part = inode.size / 4;
+        (0..4).any(|n| is_large(n * part))
+    }
+
     /// The bytes that there are of the primary device.
     pub fn primary_size(&self) -> u64 {
         self.devices[0].size()

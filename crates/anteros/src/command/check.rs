@@ -42,12 +42,11 @@ pub struct Args {
 impl Args {
     pub fn run(self) -> Outcome {
         // Half of it is for notes.
-        let memory = usize::try_from(self.image.memory).unwrap_or(usize::MAX);
+        let memory = usize::try_from(self.image.memory()).unwrap_or(usize::MAX);
         // A wrong checksum is one finding among others.
         let image = self.image.open_with(OpenOptions {
             verify_checksum: false,
-            cache_bytes: memory / 2,
-            ..self.image.options()
+            ..self.image.options(self.image.memory() / 2)
         })?;
         let cancel = interrupt::flag()?;
         let options = CheckOptions {

@@ -109,7 +109,7 @@ const READ_BYTES: usize = 256 << 10;
 const REQUEST_BYTES: usize = 64 << 10;
 
 impl Args {
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self) -> Outcome {
         self.image
             .check_order(&self.directory, "mount IMAGE DIRECTORY")?;
         let common_options = self.common_options();
@@ -157,22 +157,29 @@ impl Args {
         CommonOptions::of(self.options.iter().copied())
     }
 
+    /// Opens the image for a daemon, with more memory than usual where that is wanted.
+    fn open(&mut self) -> Result<Arc<Image>, Failure> {
+        let image = self.open_within_memory()?;
+        let Some(memory) = self.image.memory_wanted(&image) else {
+            return Ok(image);
+        };
+        self.image.memory = Some(memory);
+        self.open_within_memory()
+    }
+
     /// Opens the image for a daemon that stays within the memory it was given.
-    fn open(&self) -> Result<Arc<Image>, Failure> {
-        let (memory, workers) = (self.image.memory, self.requests.options().workers);
+    fn open_within_memory(&self) -> Result<Arc<Image>, Failure> {
+        let (memory, workers) = (self.image.memory(), self.requests.options().workers);
         let queue = match self.neighbours {
             Neighbours::Off => 0,
             _ => neighbours::BYTES_MAX,
         };
         let buffers = workers * (READ_BYTES + REQUEST_BYTES) + queue;
         let options = OpenOptions {
-            cache_bytes: usize::try_from(memory)
-                .unwrap_or(usize::MAX)
-                .saturating_sub(buffers),
             readers: workers,
             read_bytes: READ_BYTES,
             strategy: self.strategy,
-            ..self.image.options()
+            ..self.image.options(memory.saturating_sub(buffers as u64))
         };
         let image = self.image.open_on(options, FileDevice::expect_any_order)?;
         let needed = image.cache_bytes_min(workers, READ_BYTES);
@@ -259,7 +266,7 @@ impl Args {
         };
         let options = self.common_options().apply(options);
         self.pin(&mut fs)?;
-        let metrics = Metrics::new(self.image.memory, Workers::of(&options));
+        let metrics = Metrics::new(self.image.memory(), Workers::of(&options));
         let fs = Arc::new(fs);
         let record = |path: &PathBuf| {
             let names = ImageNames::new(fs.clone());
@@ -288,7 +295,7 @@ impl Args {
         let profile = Profile::parse(&text).map_err(|error| {
             Failure::new(Kind::Usage, format_args!("{}: {error}", path.display()))
         })?;
-        let budget = self.pin.unwrap_or(self.image.memory / 2);
+        let budget = self.pin.unwrap_or(self.image.memory() / 2);
         let report = fs.pin(&profile, usize::try_from(budget).unwrap_or(usize::MAX));
         for (name, reason) in &report.missing {
             output::complain(

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anteros_tests::judge;
+use anteros_tests::trees::words;
 use rustix::io::Errno;
 use serde_json::Value;
 
@@ -130,6 +131,29 @@ fn what_is_pinned_is_told() {
     drop(text);
     assert!(mounted.number("pinned_hits_total") > 0.0);
     assert_eq!(mounted.unmount(), Some(0));
+}
+
+#[test]
+fn files_that_are_packed_in_large_clusters_get_more_memory() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for (how, options, memory) in [
+        ("--small", "", 64),
+        ("--small", "--memory 24M", 24),
+        ("-zlzma,9 -C1M", "", 16),
+        ("-zlzma,9 -C16K -Eall-fragments", "", 16),
+    ] {
+        let shop = Workshop::new();
+        fs::write(shop.path("src/words"), words(1, 3 << 20)).unwrap();
+        shop.good(&format!("mkfs image src {how}"));
+        fs::create_dir(shop.path("mnt")).unwrap();
+        let mut mounted = Mounted::new(shop, options);
+        assert!(same(&mounted.shop.path("src"), &mounted.path("")));
+        let ceiling = mounted.number("memory_max_bytes");
+        assert_eq!(ceiling, f64::from(memory << 20), "{how} {options}");
+        assert_eq!(mounted.unmount(), Some(0));
+    }
 }
 
 #[test]

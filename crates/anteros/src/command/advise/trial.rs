@@ -2,17 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anteros_build::{Error, Options, Summary, build};
-use anteros_core::{FileDevice, FileKind};
+use anteros_core::FileKind;
 use anteros_format::inode::Inode;
 use anteros_format::linux::Needs;
-use anteros_image::{Image, OpenOptions};
+use anteros_image::Image;
 
 use super::sample::{Sample, room};
+use crate::args::ImageArgs;
 use crate::command::mkfs;
 use crate::failure::{Failure, Kind};
 use crate::interrupt;
@@ -73,9 +73,7 @@ fn failure(path: &Path, error: &Error) -> Failure {
 /// Reads all files of an image in order, and tells how fast that went.
 fn read_rate(path: &Path, cancel: &AtomicBool) -> Result<f64, Failure> {
     let fail = |error: &anteros_image::Error| Failure::image(path.display(), error);
-    let device = FileDevice::open(path).map_err(|e| Failure::system(path, &e))?;
-    let image = Image::open(Arc::new(device), Vec::new(), OpenOptions::default());
-    let image = image.map_err(|e| Failure::opening(path.display(), &e))?;
+    let image = ImageArgs::usual(path).open()?;
     let mut buffer = vec![0; READ_BYTES];
     let mut open = vec![image.root().map_err(|e| fail(&e))?];
     let mut bytes = 0;
