@@ -101,6 +101,36 @@ fn sizes_of_a_larger_tree_are_estimated_from_a_part() {
 }
 
 #[test]
+fn what_only_the_latest_kernels_read_is_tried_for_one_of_them() {
+    let shop = shop(10);
+    let wide = |told: &Value, list: &str| {
+        let rows = told[list].as_array().unwrap();
+        let settings = rows.iter().map(|row| row["settings"].as_str().unwrap());
+        settings
+            .filter(|s| s.contains("48bit") || s.contains(" -m"))
+            .count()
+    };
+    let told = json(&shop, "advise src --json");
+    assert_eq!(
+        (wide(&told, "rows"), wide(&told, "left_out")),
+        (0, 3),
+        "{told}"
+    );
+    let told = json(&shop, "advise src --json --for kernel=6.15");
+    assert_eq!(
+        (wide(&told, "rows"), wide(&told, "left_out")),
+        (2, 1),
+        "{told}"
+    );
+    let told = json(&shop, "advise src --json --for kernel=6.17");
+    assert_eq!(
+        (wide(&told, "rows"), wide(&told, "left_out")),
+        (3, 0),
+        "{told}"
+    );
+}
+
+#[test]
 fn only_what_the_machine_reads_is_tried() {
     let shop = shop(10);
     let told = json(&shop, "advise src --json --for kernel=5.12,memory=1M");

@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use self::sample::{Sample, Scratch, Tree};
-use self::settings::SETTINGS;
+use self::settings::{LATEST, SETTINGS};
 use self::trial::Trial;
 use crate::args::WorkerArgs;
 use crate::command::mkfs;
@@ -132,8 +132,19 @@ impl Args {
 
     fn settings(&self) -> Vec<Setting> {
         let options = |settings| mkfs::Args::of(&self.source, settings, self.target).options();
-        let settings = SETTINGS.map(|settings| (settings, options(settings)));
-        settings.into()
+        let knows_kernel = self.target.is_some_and(|target| target.knows_kernel());
+        let latest = |settings| match knows_kernel {
+            true => options(settings),
+            false => Err(Failure::new(
+                Kind::Usage,
+                "for a kernel that is told: --for kernel=6.17",
+            )),
+        };
+        let usual = SETTINGS
+            .iter()
+            .map(|&settings| (settings, options(settings)));
+        let latest = LATEST.iter().map(|&settings| (settings, latest(settings)));
+        usual.chain(latest).collect()
     }
 
     fn try_all(

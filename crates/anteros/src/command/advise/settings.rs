@@ -17,3 +17,11 @@ pub const SETTINGS: [&str; 14] = [
     "-zlzma,6 -C64K -Efragments,dedupe,ztailpacking",
     "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=name",
 ];
+
+/// Options of `mkfs` for the latest kernels, which call these features experimental. They are tried only for a kernel that
+/// is told.
+pub const LATEST: [&str; 3] = [
+    "-zlz4hc,12 -C64K -E48bit",
+    "-zzstd,15 -C64K -E48bit",
+    "-zlzma,9 -C1M -Eall-fragments,dedupe,dot-omitted -m32K --order=name",
+];
