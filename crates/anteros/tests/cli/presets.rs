@@ -26,7 +26,7 @@ fn presets_are_the_settings_that_help_tells() {
     for (preset, told) in [
         (
             "--small",
-            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=name",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind",
         ),
         ("--balanced", "-zlz4hc,9 -C64K"),
         ("--fast", "-zlz4 -C64K"),
@@ -51,15 +51,15 @@ fn the_last_preset_counts_and_what_is_told_counts_more() {
         ("--fast --small --small", "--small"),
         (
             "--small -zzstd,19",
-            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking --order=name",
+            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind",
         ),
         (
             "-C16K -E^dedupe --small",
-            "-zlzma,9 -C16K -Eall-fragments,ztailpacking --order=name",
+            "-zlzma,9 -C16K -Eall-fragments,ztailpacking --order=kind",
         ),
         (
             "--small -b512",
-            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking --order=name",
+            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking --order=kind",
         ),
         (
             "--order=path --small",

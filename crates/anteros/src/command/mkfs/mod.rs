@@ -45,7 +45,7 @@ pub struct Args {
     source: PathBuf,
 
     /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking
-    /// --order=name. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
+    /// --order=kind. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
     #[arg(long, overrides_with_all = ["balanced", "fast"])]
     small: bool,
 

@@ -2,7 +2,7 @@
 //!
 //! | preset | codec | clusters | packing | order |
 //! |---|---|---|---|---|
-//! | small | lzma, level 9 | 1M | all files and their ends packed together, equal ones once, small ends behind inodes | by name |
+//! | small | lzma, level 9 | 1M | all files and their ends packed together, equal ones once, small ends behind inodes | by kind |
 //! | balanced | lz4hc, level 9 | 64K | none | by path |
 //! | fast | lz4 | 64K | none | by path |
 //!
@@ -72,7 +72,7 @@ pub const SMALL: Preset = Preset {
         Extended::Dedupe(true),
         Extended::InlineTails(true),
     ],
-    order: Order::Name,
+    order: Order::Kind,
 };
 
 pub const BALANCED: Preset = Preset {
