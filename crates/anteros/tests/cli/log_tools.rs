@@ -180,6 +180,8 @@ fn a_dump_tells_what_lies_where() {
     let daemon = mount(&shop, "--policy none");
     fs::create_dir(shop.path("mnt/dir")).unwrap();
     fs::write(shop.path("mnt/dir/file"), vec![1; 100_000]).unwrap();
+    let mode = fs::Permissions::from_mode(0o640);
+    fs::set_permissions(shop.path("mnt/dir/file"), mode).unwrap();
     unmount(&shop, daemon);
     let said = shop.good("log dump log");
     for word in [
@@ -193,7 +195,7 @@ fn a_dump_tells_what_lies_where() {
     }
     let file = shop.good("log dump log --path /dir/file");
     assert!(
-        file.contains(", a file, mode 0644")
+        file.contains(", a file, mode 0640")
             && file.contains("size           100000 bytes, 25 blocks"),
         "{file}"
     );
