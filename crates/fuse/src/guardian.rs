@@ -33,6 +33,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -42,6 +43,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
+use rustix::stdio::dup2_stdout;
 use rustix::thread::gettid;
 use zerocopy::FromBytes;
 
@@ -62,8 +64,11 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// The time for which a guardian answers at most, and that for which it waits for a request.
+/// The longest time for which a guardian answers.
 const ANSWERS_FOR: Duration = Duration::from_secs(30);
+/// The longest time between two looks at the threads of the server.
+const LOOKS_AFTER: Duration = Duration::from_millis(20);
+/// The time for which a guardian waits for a request.
 const WAITS_FOR: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 5_000_000,
@@ -215,15 +220,25 @@ pub fn guard() -> io::Result<()> {
         // The mount may be gone, and then this does nothing.
         Some("abort") => drop(rustix::io::write(io::stdout(), b"1")),
         Some("answer") => {
-            let device = Device::from_fd(io::stdout().as_fd().try_clone_to_owned()?);
+            let device = take_stdout()?;
             let len_max = request_len_max.to_string_lossy().parse();
             let len_max = len_max.map_err(|_| Errno::INVAL)?;
             let server = Path::new("/proc").join(server).join("task");
-            answer(&device, len_max, &server, mount)?;
+            let answered = answer(&device, len_max, &server, &Arc::new(mount));
+            // A thread that asks may still wait. It would keep the process, and with that the device.
+            drop(device);
+            answered?;
         }
         _ => mount.force(),
     }
     Ok(())
+}
+
+/// The device that is this process's standard output, as its only descriptor here.
+fn take_stdout() -> io::Result<Device> {
+    let device = io::stdout().as_fd().try_clone_to_owned()?;
+    dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(Device::from_fd(device))
 }
 
 /// Waits for the end of what `pidfd` is of, or until the directory `thread`, if it has a name, is there no more.
@@ -273,14 +288,16 @@ impl Mount {
 }
 
 /// Fails all that waits for an answer of the server, until its last thread has gone. The directory `threads` has those.
-fn answer(device: &Device, len_max: usize, threads: &Path, mount: Mount) -> io::Result<()> {
+fn answer(device: &Device, len_max: usize, threads: &Path, mount: &Arc<Mount>) -> io::Result<()> {
     let ends = Instant::now() + ANSWERS_FOR;
-    // Whatever waits, one request is new.
-    thread::spawn(move || mount.ask());
+    let asked = mount.clone();
+    thread::spawn(move || ask_again_and_again(&asked));
     let mut request = Request::default();
     let mut lowest = None;
     while !have_gone(threads) && Instant::now() < ends {
-        while poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&WAITS_FOR))? > 0 {
+        // Others may ask without a pause.
+        let looks_again = Instant::now() + LOOKS_AFTER;
+        while Instant::now() < looks_again && waits(device)? {
             if !device.receive(&mut request, len_max)? {
                 return Ok(());
             }
@@ -289,17 +306,40 @@ fn answer(device: &Device, len_max: usize, threads: &Path, mount: Mount) -> io::
                 lowest.get_or_insert(header.unique);
             }
         }
-        let Some(lowest) = &mut lowest else {
-            continue;
-        };
-        for _ in 0..NUMBERS {
-            *lowest = lowest.saturating_sub(NUMBER_STEP);
-            if *lowest > 0 {
-                device.send(*lowest, Err(Errno::NOTCONN))?;
-            }
+        if let Some(lowest) = &mut lowest {
+            answer_below(device, lowest)?;
         }
     }
     Ok(())
+}
+
+/// Asks for something every now and then. So there is a new request, whatever else waits, and a read does not wait for long.
+/// The server may still take some of these.
+fn ask_again_and_again(mount: &Arc<Mount>) {
+    loop {
+        let mount = mount.clone();
+        thread::spawn(move || mount.ask());
+        thread::sleep(LOOKS_AFTER);
+    }
+}
+
+/// Answers some numbers below `lowest`, which becomes the lowest of these.
+fn answer_below(device: &Device, lowest: &mut u64) -> io::Result<()> {
+    for _ in 0..NUMBERS {
+        *lowest = lowest.saturating_sub(NUMBER_STEP);
+        if *lowest == 0 {
+            break;
+        }
+        device.send(*lowest, Err(Errno::NOTCONN))?;
+    }
+    Ok(())
+}
+
+/// Returns whether a request waits, or comes soon.
+fn waits(device: &Device) -> io::Result<bool> {
+    let mut device = [PollFd::new(device, PollFlags::IN)];
+    let come = retry_on_intr(|| poll(&mut device, Some(&WAITS_FOR)))?;
+    Ok(come > 0)
 }
 
 /// Returns whether no thread of a process is left but such as have ended. What `stat` says would wait for a lock.

@@ -300,7 +300,12 @@ fn kill_mirrors(kills: u32, seed: u64, guardian: &str) {
 
 /// Processes that guard the mount here: such a process is named so, and its arguments end with the mount.
 fn guardians(mount: &Path) -> usize {
-    let ends = format!("{}\0", mount.canonicalize().unwrap().display());
+    guardians_of(&mount.canonicalize().unwrap())
+}
+
+/// The same, of a mount with this canonical path.
+fn guardians_of(mount: &Path) -> usize {
+    let ends = format!("{}\0", mount.display());
     let processes = fs::read_dir("/proc")
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -330,6 +335,40 @@ fn each_daemon_has_a_guardian_as_long_as_it_lives() {
         assert_eq!(daemon.wait().unwrap().code(), Some(0), "{command}");
         wait_until(|| guardians(&place) == 0);
     }
+}
+
+/// Somebody who asks again and again does not keep a guardian that answers.
+#[test]
+fn a_guardian_that_answers_goes_while_others_ask() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("mnt")).unwrap();
+    let place = shop.path("mnt").canonicalize().unwrap();
+    let mut daemon = mount(&shop, "passthru src mnt", BY_ANSWERS);
+    let has_ended = AtomicBool::new(false);
+    let went = thread::scope(|scope| {
+        let asks = || {
+            // The kernel knows the answer for a name that it has asked for.
+            for name in 0.. {
+                let _ = stat(place.join(name.to_string()));
+                if has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        };
+        scope.spawn(asks);
+        scope.spawn(asks);
+        kill(&daemon, Signal::KILL);
+        daemon.wait().unwrap();
+        let killed = Instant::now();
+        while guardians_of(&place) > 0 && killed.elapsed() < LIMIT {}
+        has_ended.store(true, Ordering::Relaxed);
+        killed.elapsed()
+    });
+    umount(&shop);
+    assert!(went < LIMIT, "it is still there after {went:?}");
 }
 
 #[test]
