@@ -4,9 +4,10 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anteros_tests::judge;
+use anteros_tests::trees::{mixed, noise};
 
 use crate::{Signal, Workshop, kill, run, same, wait_until_heeding};
 
@@ -171,6 +172,14 @@ fn a_user_without_rights_is_told_what_is_missing() {
     assert!(run.err.contains("the kernel does not mount it"), "{run:?}");
 }
 
+/// Options of `mkfs` that have all its parts at work, one or the other of them.
+const EVERYTHING: [&str; 4] = [
+    "-znone",
+    "-zlz4hc -C64K -Efragments,dedupe,ztailpacking",
+    "-zlzma,9 -C1M -Eall-fragments,dedupe,dot-omitted -m32K --order=kind",
+    "-zzstd,15 -C16K -Ededupe,48bit",
+];
+
 #[test]
 fn a_full_disk_is_named_and_nothing_looks_like_an_image() {
     if !judge::is_root() {
@@ -185,7 +194,8 @@ fn a_full_disk_is_named_and_nothing_looks_like_an_image() {
         run(Command::new("mount").args(mount).arg(shop.path("small"))).status,
         Some(0)
     );
-    let built = shop.run("mkfs small/image src -znone");
+    fs::write(shop.path("src/noise"), noise(1, 2 << 20)).unwrap();
+    let built = EVERYTHING.map(|options| shop.run(&format!("mkfs small/image src {options}")));
     let extracted = shop.run("extract image small/out");
     let left: Vec<_> = fs::read_dir(shop.path("small"))
         .unwrap()
@@ -196,15 +206,11 @@ fn a_full_disk_is_named_and_nothing_looks_like_an_image() {
         run(Command::new("umount").arg(shop.path("small"))).status,
         Some(0)
     );
-    assert_eq!(
-        (built.status, extracted.status),
-        (Some(5), Some(5)),
-        "{built:?} {extracted:?}"
-    );
-    for text in [&built.err, &extracted.err] {
+    for run in built.iter().chain([&extracted]) {
+        assert_eq!(run.status, Some(5), "{run:?}");
         assert!(
-            text.contains("small/") && text.contains("No space left"),
-            "{text}"
+            run.err.contains("small/") && run.err.contains("No space left"),
+            "{run:?}"
         );
     }
     assert_eq!(left, ["out"]);
@@ -229,6 +235,74 @@ fn an_interrupted_build_leaves_nothing() {
         assert_eq!(output.status.code(), Some(130), "{said}");
         assert!(said.contains("there is no image"), "{said}");
         assert_eq!(shop.left(), [""; 0]);
+    }
+}
+
+/// A shop whose source has files that are alike in part, and many small ones.
+fn shop_of_likes() -> Workshop {
+    let shop = Workshop::new();
+    let content = mixed(1, 1 << 20);
+    for (n, file) in ["a", "b", "c"].iter().enumerate() {
+        let other = mixed(n as u64 + 2, 300_000);
+        let parts = [&content[n * 100_000..], &other, &content[..400_000]].concat();
+        fs::write(shop.path("src").join(file), parts).unwrap();
+    }
+    for n in 0..100 {
+        let small = mixed(n, 3000 + n as usize);
+        fs::write(shop.path(&format!("src/small-{n}")), small).unwrap();
+    }
+    shop
+}
+
+#[test]
+fn a_build_that_is_interrupted_anywhere_leaves_an_image_or_nothing() {
+    const MOMENTS: u32 = 5;
+    let shop = shop_of_likes();
+    for options in EVERYTHING {
+        let build = format!("mkfs image src --quiet {options}");
+        let start = Instant::now();
+        shop.good(&build);
+        let takes = start.elapsed();
+        for moment in 0..MOMENTS {
+            let _ = fs::remove_file(shop.path("image"));
+            let child = shop.heeding(&build).stderr(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(takes * moment / MOMENTS);
+            wait_until_heeding(&child);
+            kill(&child, Signal::INT);
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            let place = format!("{options}, {moment} fifths of {takes:?}: {said}");
+            match output.status.code() {
+                Some(0) => assert_eq!(shop.left(), ["image"], "{place}"),
+                Some(130) => assert_eq!(shop.left(), [""; 0], "{place}"),
+                other => panic!("{other:?}, {place}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rebuild_that_is_killed_anywhere_leaves_the_old_image() {
+    const MOMENTS: u32 = 4;
+    let shop = shop_of_likes();
+    for options in EVERYTHING {
+        let build = format!("mkfs image src --quiet {options}");
+        shop.good("mkfs image src --quiet");
+        let start = Instant::now();
+        shop.good(&build.replace("image", "other"));
+        let takes = start.elapsed();
+        let old = fs::read(shop.path("image")).unwrap();
+        let new = fs::read(shop.path("other")).unwrap();
+        for moment in 0..MOMENTS {
+            fs::write(shop.path("image"), &old).unwrap();
+            let mut child = shop.command(&build).spawn().unwrap();
+            std::thread::sleep(takes * moment / MOMENTS);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let found = fs::read(shop.path("image")).unwrap();
+            let is_whole = found == old || found == new;
+            assert!(is_whole, "{options}, {moment} quarters of {takes:?}");
+        }
     }
 }
 
