@@ -1,8 +1,9 @@
 //! `bench build`: the settings that build systems use, beside `mkfs.erofs` and `mksquashfs`.
 //!
 //! `bench image` compares every cluster size of LZ4, and reading as well. Here are the slow codecs and what packs files
-//! together; a turn of the peer may take minutes.
+//! together; a turn of the peer may take minutes. What `--small` makes is extracted and checked as well.
 
+use super::growth::growth;
 use super::image::{Bench, FIXED};
 use super::part;
 use super::report::Comparison;
@@ -42,9 +43,14 @@ const SQUASHFS: [&str; 7] = [
 enum Part {
     Settings,
     Squashfs,
+    Growth,
 }
 
-const PARTS: [(&str, Part); 2] = [("settings", Part::Settings), ("squashfs", Part::Squashfs)];
+const PARTS: [(&str, Part); 3] = [
+    ("settings", Part::Settings),
+    ("squashfs", Part::Squashfs),
+    ("growth", Part::Growth),
+];
 
 /// Runs the benchmark.
 ///
@@ -53,13 +59,19 @@ const PARTS: [(&str, Part); 2] = [("settings", Part::Settings), ("squashfs", Par
 pub(super) fn build(options: &Options) -> Outcome<Findings> {
     let parts = part::chosen(&PARTS, &options.only)?;
     let bench = Bench::new(options)?;
+    let corpora = options.corpora_or(&["minbase"]);
     let mut comparisons = Vec::new();
-    for name in options.corpora_or(&["minbase"]) {
-        for (_, part) in &parts {
-            comparisons.extend(match part {
-                Part::Settings => settings(&bench, &name)?,
-                Part::Squashfs => squashfs(&bench, &name)?,
-            });
+    for (_, part) in parts {
+        let of_corpora = match part {
+            Part::Settings => settings,
+            Part::Squashfs => squashfs,
+            Part::Growth => {
+                comparisons.extend(growth(&bench)?);
+                continue;
+            }
+        };
+        for name in &corpora {
+            comparisons.extend(of_corpora(&bench, name)?);
         }
     }
     bench.finish(comparisons)
@@ -86,5 +98,8 @@ fn squashfs(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
     mkfs.args(FIXED).arg("--small").arg(&ours).arg(&corpus);
     let mut mksquashfs = peers::command("mksquashfs")?;
     mksquashfs.arg(&corpus).arg(&peer).args(SQUASHFS);
-    bench.built(&subject, (mkfs, &ours), ("mksquashfs", mksquashfs, &peer))
+    let mut comparisons =
+        bench.built(&subject, (mkfs, &ours), ("mksquashfs", mksquashfs, &peer))?;
+    comparisons.extend(bench.read(&format!("{name} --small"), &ours)?);
+    Ok(comparisons)
 }

@@ -165,7 +165,8 @@ impl Bench {
         ])
     }
 
-    fn read(&self, subject: &str, image: &Path) -> Outcome<Vec<Comparison>> {
+    /// Has both programs extract an image, and check all of it.
+    pub(super) fn read(&self, subject: &str, image: &Path) -> Outcome<Vec<Comparison>> {
         let tree = self.scratch.join("tree");
         let mut extract = self.anteros("extract");
         extract.arg(image).arg(&tree);

@@ -10,6 +10,7 @@ mod contest;
 mod device;
 mod fpc;
 mod goal;
+mod growth;
 mod html;
 mod image;
 mod io_uring;
