@@ -405,7 +405,7 @@ impl Image {
     /// Returns whether files are packed together in extents of a MiB and more. The files of one directory may lie in many of
     /// these. A cache that is too small for them has each decoded again and again.
     pub fn packs_large_extents(&self) -> bool {
-        let Some((inode, map)) = &self.packed else {
+        let Some((inode, map)) = self.packed.as_ref().filter(|(inode, _)| inode.size > 0) else {
             return false;
         };
         let is_large = |offset| match self.extent_at(inode, map, offset) {

@@ -66,6 +66,17 @@ fn packed_inodes_with_holes() {
 }
 
 #[test]
+fn packed_inodes_that_are_empty() {
+    let image = Fixture::read("fragments");
+    let empty = image.inode("data/hello").nid;
+    let image = image.compact("data/hello", |inode| inode.i_size = 0.into());
+    let image = image.superblock(|sb| sb.packed_nid = empty.0.into());
+    assert!(!image.open().unwrap().packs_large_extents());
+    let fault = |fault: &Corrupt| matches!(fault, Corrupt::Fragment { packed_size: 0, .. });
+    refused_as(image.content(FILE), data(&image, FILE, 0), fault);
+}
+
+#[test]
 fn fragments_in_the_packed_inode() {
     let image = Fixture::read("fragments");
     let packed = image.open().unwrap().superblock().packed.unwrap();
