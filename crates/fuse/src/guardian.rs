@@ -111,6 +111,18 @@ impl Way {
     }
 }
 
+/// The device number of the mount whose root this is. That need not be served.
+fn device_number(root: &Path) -> io::Result<(u32, u32)> {
+    let stat = statx(CWD, root, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
+/// Returns whether the guardian of the mount whose root is `root` can do no more than answer. Requests must not come over
+/// io_uring then: only the server can answer those.
+pub fn only_answers(root: &Path) -> bool {
+    device_number(root).is_ok_and(|(_, minor)| matches!(Way::find(minor), Way::Answer))
+}
+
 /// The server's end of it: while it lives, somebody looks on.
 pub struct Guardian {
     process: Child,
@@ -125,8 +137,7 @@ impl Guardian {
     /// Starts this program as the guardian of the mount of a device whose root is `root`, which need not be served yet. A
     /// request has at most so many bytes.
     pub fn start(root: &Path, device: &Device, request_len_max: usize) -> io::Result<Self> {
-        let stat = statx(CWD, root, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
-        let (major, minor) = (stat.stx_dev_major, stat.stx_dev_minor);
+        let (major, minor) = device_number(root)?;
         let way = Way::find(minor);
         let (name, answers) = (way.name(), matches!(way, Way::Answer));
         let stdout = match way {

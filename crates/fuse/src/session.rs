@@ -23,7 +23,7 @@ use crate::channel::{Channel, Line};
 use crate::device::{Device, REQUEST_HEAD_MAX, REQUEST_LEN_MAX, Request};
 use crate::dispatch::{AttributeOrder, AttributeRequest, Dispatcher, LATER, Reply};
 use crate::error::{MountError, UnmountError};
-use crate::guardian::Guardian;
+use crate::guardian::{self, Guardian};
 use crate::init::{Terms, handshake, read_len, request_len_limit};
 use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
@@ -85,7 +85,8 @@ impl Session {
             .writable()
             .map(|_| options.write_len_max.clamp(4096, limit));
         let wants_to_lend = fs.has_memory_files() || write_len_max.is_some() && options.passthrough;
-        let queues = options.queues();
+        let only_answers = options.guardian && guardian::only_answers(&mounted.0.path);
+        let queues = options.queues().filter(|_| !only_answers);
         let terms = Terms {
             write_len_max,
             check_permissions: options.default_permissions,
