@@ -68,6 +68,25 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Returns an extent of the packed inode; `None` if it is not encoded, or broken.
+    pub(crate) fn packed_extent(&mut self, extent: &Extent) -> Option<&[u8]> {
+        let Source::Pcluster(pcluster) = &extent.source else {
+            return None;
+        };
+        let place = Place::Data {
+            nid: self.image.superblock().packed?,
+            offset: extent.offset,
+        };
+        self.decoded.resize(extent.len as usize, 0);
+        let Self {
+            image,
+            encoded,
+            decoded,
+        } = self;
+        let done = image.decode(place, extent.offset, pcluster, encoded, decoded);
+        done.is_ok().then_some(&*decoded)
+    }
+
     /// Fills `out` with bytes of an extent, `skip` bytes from its beginning. Memory for encoded data
     /// is kept; what is encoded should be wanted whole.
     pub(crate) fn read_within(

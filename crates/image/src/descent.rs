@@ -161,6 +161,19 @@ pub(crate) fn open_dir(parent: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
+/// Opens the directory of a trail, of which `root` is the root.
+pub(crate) fn open_below(root: BorrowedFd<'_>, trail: &Arc<Trail>) -> io::Result<OwnedFd> {
+    let trails = std::iter::successors(Some(trail), |trail| trail.parent.as_ref());
+    let mut names: Vec<_> = trails.map(|trail| &*trail.name).collect();
+    // The name of the root is a path in the image.
+    names.pop();
+    let mut names = names.into_iter().rev();
+    let Some(first) = names.next() else {
+        return root.try_clone_to_owned();
+    };
+    names.try_fold(open_dir(root, first)?, |dir, name| open_dir(&dir, name))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;

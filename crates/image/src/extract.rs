@@ -2,8 +2,10 @@
 //!
 //! One thread walks the tree and creates what has a name: directories, files, links, nodes. Workers
 //! fill the files with data and give them their owners, modes, attributes and times. Whoever lets go
-//! of a file last finishes it. A directory is finished when the walk leaves it, as nothing is created
-//! in it from then on; until then it is open to its owner alone.
+//! of a file last finishes it. Files that are packed together in large extents wait until the walk
+//! has found many of them (`packed`). A directory is finished when the walk leaves it, as nothing is
+//! created in it from then on; until then it is open to its owner alone. The root, and directories
+//! that would not let their owner in, are finished at the end.
 //!
 //! Nothing is written outside the target. Everything is created by its name in an open directory,
 //! symbolic links are never followed, and what exists is never written into: it is an error or, if
@@ -13,6 +15,7 @@
 //! file takes openat, pwrite, fstat, utimensat and close.
 
 mod links;
+mod packed;
 mod privileges;
 
 use std::fmt;
@@ -34,11 +37,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::descent::{Descent, identity, open_dir};
+use crate::descent::{Descent, identity, open_below, open_dir};
 use crate::parts::{Batch, Feeder, Part, PartReader, Piece, with_workers};
 use crate::trail::Trail;
-use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result, Xattr};
+use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Reader, Result, Xattr};
 use links::{FirstName, Links, NEAR_MAX};
+use packed::{Notes, PackedJob};
 use privileges::{is_device, is_privileged_attribute, permitted, withheld};
 
 /// Tells which extended attributes matter.
@@ -262,6 +266,9 @@ pub enum ExtractProblem {
         /// The first name.
         first: ImagePath,
     },
+    /// Before it had its data, it came to stand for another file.
+    #[error("somebody else replaced it before its data were written")]
+    Exchanged,
     /// So many parts of a large file could not be extracted that the rest was not tried.
     #[error("{PARTS_FAILED_MAX} parts of it cannot be extracted, and the rest was not tried")]
     Abandoned,
@@ -312,21 +319,14 @@ pub fn extract(
     observer: &dyn ExtractObserver,
     cancel: &AtomicBool,
 ) -> Result<ExtractSummary, ExtractError> {
-    let run = Run {
-        image,
-        options,
-        observer,
-        cancel,
-        stop: AtomicBool::new(false),
-        summary: Mutex::default(),
-    };
     let root = Trail::root(from);
     let inode = image.find(from).map_err(|e| error_at(&root, e.into()))?;
     let place = match inode.kind {
         FileKind::Directory => open_target_dir(target).map(|dir| (dir, None)),
         _ => open_target_parent(target, from).map(|(dir, name)| (dir, Some(name))),
     };
-    let (dir, name) = place.map_err(|source| {
+    let place = place.and_then(|(dir, name)| Ok((dir.try_clone()?, dir, name)));
+    let (top, dir, name) = place.map_err(|source| {
         error_at(
             &root,
             ExtractProblem::Target {
@@ -335,8 +335,18 @@ pub fn extract(
             },
         )
     })?;
+    let run = Run {
+        image,
+        options,
+        observer,
+        cancel,
+        root: top,
+        stop: AtomicBool::new(false),
+        summary: Mutex::default(),
+    };
     let walk = |feeder| Walker::new(&run, feeder, root, dir).extract(&inode, name);
-    with_workers(options.workers, |jobs| run.work(jobs), walk);
+    let unfinished = with_workers(options.workers, |jobs| run.work(jobs), walk);
+    unfinished.finish(&run);
     run.finish()
 }
 
@@ -383,9 +393,33 @@ struct Run<'a> {
     options: &'a ExtractOptions,
     observer: &'a dyn ExtractObserver,
     cancel: &'a AtomicBool,
+    /// The directory of the target.
+    root: OwnedFd,
     /// Set by the first error that ends the run.
     stop: AtomicBool,
     summary: Mutex<ExtractSummary>,
+}
+
+/// Holds what a worker takes at a time.
+enum Job {
+    /// Parts of files, as the walk met them.
+    Parts(Batch<OpenFile>),
+    /// What files have of an extent of the packed inode.
+    Packed(PackedJob),
+}
+
+impl From<Batch<OpenFile>> for Job {
+    fn from(parts: Batch<OpenFile>) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+/// A file that was just created.
+struct Created<'a> {
+    fd: OwnedFd,
+    inode: &'a Inode,
+    trail: &'a Arc<Trail>,
+    inherits_acl: bool,
 }
 
 /// A file that was created and waits for its data.
@@ -463,18 +497,33 @@ impl Run<'_> {
         }
     }
 
-    /// Takes parts until there are no more. After the end of a run they are only let go of.
-    fn work(&self, jobs: Receiver<Batch<OpenFile>>) {
+    /// Takes jobs until there are no more. After the end of a run they are only let go of.
+    fn work(&self, jobs: Receiver<Job>) {
         let mut reader = PartReader::new(self.image);
-        for Part { file, range } in jobs.into_iter().flatten() {
+        let mut decoder = Reader::new(self.image);
+        for job in jobs {
+            match job {
+                Job::Parts(parts) => self.write_parts(&mut reader, parts),
+                Job::Packed(packed) => self.unpack(&mut decoder, &mut reader, packed),
+            }
+        }
+    }
+
+    fn write_parts(&self, reader: &mut PartReader<'_>, parts: Batch<OpenFile>) {
+        for Part { file, range } in parts {
             if !self.stopped() {
-                let written = self.write(&mut reader, &file, range);
-                written.unwrap_or_else(|problem| {
-                    file.parts_failed.fetch_add(1, Ordering::Relaxed);
-                    self.fail(&file.trail, problem);
-                });
+                let written = self.write(reader, &file, range);
+                self.note(&file, written);
             }
             self.let_go(file);
+        }
+    }
+
+    /// Notes that a part of a file could not be had.
+    fn note(&self, file: &OpenFile, written: Result<(), ExtractProblem>) {
+        if let Err(problem) = written {
+            file.parts_failed.fetch_add(1, Ordering::Relaxed);
+            self.fail(&file.trail, problem);
         }
     }
 
@@ -484,16 +533,18 @@ impl Run<'_> {
         file: &OpenFile,
         part: std::ops::Range<u64>,
     ) -> Result<(), ExtractProblem> {
-        reader.read(&file.inode, &part, |offset, piece| {
-            self.check_cancel()?;
-            let Piece::Data(data) = piece else {
-                return Ok(());
-            };
-            write_all_at(&file.fd, data, offset).map_err(os("write the data"))?;
-            self.count(|summary| summary.bytes += data.len() as u64);
-            self.observer.wrote(data.len() as u64);
-            Ok(())
+        reader.read(&file.inode, &part, |offset, piece| match piece {
+            Piece::Data(data) => self.put(file, offset, data),
+            Piece::Hole(_) => self.check_cancel(),
         })
+    }
+
+    fn put(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), ExtractProblem> {
+        self.check_cancel()?;
+        write_all_at(&file.fd, data, offset).map_err(os("write the data"))?;
+        self.count(|summary| summary.bytes += data.len() as u64);
+        self.observer.wrote(data.len() as u64);
+        Ok(())
     }
 
     /// Finishes a file if nobody else has it.
@@ -554,6 +605,15 @@ impl Run<'_> {
             object.set_times(inode.mtime).map_err(os("set its times"))?;
         }
         Ok(())
+    }
+
+    fn dress_dir(
+        &self,
+        dir: BorrowedFd<'_>,
+        trail: &Trail,
+        level: &Level,
+    ) -> Result<(), ExtractProblem> {
+        self.dress(Object::Open(dir), trail, &level.inode, level.hands_down_acl)
     }
 
     fn set_xattr(
@@ -700,15 +760,32 @@ pub(crate) fn descriptor_path(fd: impl AsFd, name: &[u8]) -> Vec<u8> {
 /// The thread that creates names.
 struct Walker<'a> {
     run: &'a Run<'a>,
-    feeder: Feeder<OpenFile>,
+    feeder: Feeder<OpenFile, Job>,
+    packed: Notes,
     descent: Descent,
     /// The directories of the descent.
     levels: Vec<Level>,
     entered: NidSet,
     links: Links,
-    /// Directories that will not let their owner in, innermost first: finished when nothing is left
-    /// to be linked from them.
-    shut: Vec<(Arc<Trail>, Level)>,
+    unfinished: Unfinished,
+}
+
+/// Directories that are finished when nothing is left to be done in them, innermost first: those that
+/// will not let their owner in, and the root.
+#[derive(Default)]
+struct Unfinished(Vec<(Arc<Trail>, Level)>);
+
+impl Unfinished {
+    fn finish(self, run: &Run<'_>) {
+        for (trail, level) in self.0 {
+            if run.stopped() {
+                return;
+            }
+            let dir = open_below(run.root.as_fd(), &trail).map_err(os("open the directory"));
+            let finished = dir.and_then(|dir| run.dress_dir(dir.as_fd(), &trail, &level));
+            finished.unwrap_or_else(|problem| run.fail(&trail, problem));
+        }
+    }
 }
 
 /// Memory for the set of directories that were made, in bytes.
@@ -731,23 +808,31 @@ struct Level {
 }
 
 impl<'a> Walker<'a> {
-    fn new(run: &'a Run<'a>, feeder: Feeder<OpenFile>, root: Arc<Trail>, target: OwnedFd) -> Self {
+    fn new(
+        run: &'a Run<'a>,
+        feeder: Feeder<OpenFile, Job>,
+        root: Arc<Trail>,
+        target: OwnedFd,
+    ) -> Self {
         Self {
             run,
             feeder,
+            packed: Notes::new(run.image),
             descent: Descent::new(root, target),
             levels: Vec::new(),
             entered: NidSet::new(ENTERED_BYTES),
             links: Links::new(NEAR_MAX),
-            shut: Vec::new(),
+            unfinished: Unfinished::default(),
         }
     }
 
     /// Extracts a directory, or anything else by a name.
-    fn extract(mut self, inode: &Inode, name: Option<Vec<u8>>) {
+    fn extract(mut self, inode: &Inode, name: Option<Vec<u8>>) -> Unfinished {
         let root = self.descent.trail().clone();
         match name {
             Some(name) => {
+                // Its trail is the path in the image.
+                self.packed = Notes::with_max(0);
                 if let Err(problem) = self.create(&root, &name, inode, false) {
                     self.run.fail(&root, problem);
                 }
@@ -763,6 +848,14 @@ impl<'a> Walker<'a> {
             }
         }
         self.feeder.flush();
+        self.hand_over_packed();
+        self.unfinished
+    }
+
+    fn hand_over_packed(&mut self) {
+        let Self { packed, feeder, .. } = self;
+        let hand_over = |job| feeder.send(Job::Packed(job));
+        packed.sort(self.run, feeder.batch_max(), hand_over);
     }
 
     fn walk(&mut self) {
@@ -863,14 +956,12 @@ impl<'a> Walker<'a> {
             return;
         };
         let trail = self.descent.trail().clone();
-        let finished = match self.levels.is_empty() {
-            true => {
-                self.finish_shut();
-                self.dress_dir(self.descent.dir(), &trail, &level)
-            }
-            false => self.leave_inner(&trail, level),
-        };
-        finished.unwrap_or_else(|problem| self.run.fail(&trail, problem));
+        if self.levels.is_empty() {
+            self.unfinished.0.push((trail, level));
+            return;
+        }
+        let left = self.leave_inner(&trail, level);
+        left.unwrap_or_else(|problem| self.run.fail(&trail, problem));
     }
 
     fn leave_inner(&mut self, trail: &Arc<Trail>, level: Level) -> Result<(), ExtractProblem> {
@@ -880,28 +971,10 @@ impl<'a> Walker<'a> {
             os("go back to its parent directory")(error)
         })?;
         if level.inode.perm & 0o500 != 0o500 {
-            self.shut.push((trail.clone(), level));
+            self.unfinished.0.push((trail.clone(), level));
             return Ok(());
         }
-        self.dress_dir(dir.as_fd(), trail, &level)
-    }
-
-    fn finish_shut(&mut self) {
-        for (trail, level) in std::mem::take(&mut self.shut) {
-            let dir = self.descent.open(&trail).map_err(os("open the directory"));
-            let finished = dir.and_then(|dir| self.dress_dir(dir.as_fd(), &trail, &level));
-            finished.unwrap_or_else(|problem| self.run.fail(&trail, problem));
-        }
-    }
-
-    fn dress_dir(
-        &self,
-        dir: BorrowedFd<'_>,
-        trail: &Trail,
-        level: &Level,
-    ) -> Result<(), ExtractProblem> {
-        self.run
-            .dress(Object::Open(dir), trail, &level.inode, level.hands_down_acl)
+        self.run.dress_dir(dir.as_fd(), trail, &level)
     }
 
     /// Creates anything but a directory, and says whether it is there now.
@@ -955,14 +1028,35 @@ impl<'a> Walker<'a> {
         let dir = self.descent.dir();
         let open = || rustix::fs::openat(dir, name, flags, mode);
         let fd = self.make(name, open, "create the file")?;
-        let (inode, trail) = (inode.clone(), trail.clone());
-        let parts_failed = AtomicU32::new(0);
-        let file = Arc::new(OpenFile {
+        let created = Created {
             fd,
             inode,
             trail,
             inherits_acl,
-            parts_failed,
+        };
+        match self.packed.place_of(self.run.image, inode) {
+            Some(place) => self.put_off(created, place),
+            None => self.feed(created),
+        }
+    }
+
+    /// Notes a file that is packed at this place.
+    fn put_off(&mut self, created: Created<'_>, place: u64) -> Result<(), ExtractProblem> {
+        self.packed.push(place, created)?;
+        if self.packed.is_full() {
+            self.hand_over_packed();
+        }
+        Ok(())
+    }
+
+    /// Lets the workers write a file.
+    fn feed(&mut self, created: Created<'_>) -> Result<(), ExtractProblem> {
+        let file = Arc::new(OpenFile {
+            fd: created.fd,
+            inode: created.inode.clone(),
+            trail: created.trail.clone(),
+            inherits_acl: created.inherits_acl,
+            parts_failed: AtomicU32::new(0),
         });
         let go_on = || self.run.may_go_on_with(&file);
         let fed = self.feeder.file(self.run.image, &file.inode, &file, go_on);

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::map::Location;
 use crate::serve::counters::add;
 use crate::serve::{Serve, Strategy};
-use crate::{Error, Map, Place, Result};
+use crate::{Error, Extent, Map, Place, Result};
 
 /// How to open an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -414,6 +414,17 @@ impl Image {
         };
         let part = inode.size / 4;
         (0..4).any(|n| is_large(n * part))
+    }
+
+    /// The extent of the packed inode that holds the byte `offset`; `None` if it is not there, or broken.
+    pub(crate) fn packed_extent_at(&self, offset: u64) -> Option<Extent> {
+        let (inode, map) = self.packed.as_ref()?;
+        let is_there = offset < inode.size;
+        let extent = is_there.then(|| self.extent_at(inode, map, offset));
+        let extent = extent?.ok()?;
+        (extent.offset..extent.end())
+            .contains(&offset)
+            .then_some(extent)
     }
 
     /// The bytes that there are of the primary device.

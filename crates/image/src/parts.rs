@@ -40,9 +40,9 @@ pub(crate) struct Part<F> {
 /// Holds what one thread takes at a time.
 pub(crate) type Batch<F> = Vec<Part<F>>;
 
-/// Tells where the walking thread puts its parts.
-pub(crate) struct Feeder<F> {
-    sender: Sender<Batch<F>>,
+/// Tells where the walking thread puts its parts; workers take them as jobs `J`.
+pub(crate) struct Feeder<F, J = Batch<F>> {
+    sender: Sender<J>,
     batch: Batch<F>,
     bytes: u64,
     batch_max: usize,
@@ -55,11 +55,11 @@ fn worker_count(wanted: usize) -> usize {
 }
 
 /// Lets `walk` feed as many workers as are wanted, within reason, and waits for them all.
-pub(crate) fn with_workers<F: Send + Sync>(
+pub(crate) fn with_workers<F, J: Send, R>(
     wanted: usize,
-    work: impl Fn(Receiver<Batch<F>>) + Sync,
-    walk: impl FnOnce(Feeder<F>),
-) {
+    work: impl Fn(Receiver<J>) + Sync,
+    walk: impl FnOnce(Feeder<F, J>) -> R,
+) -> R {
     let workers = worker_count(wanted);
     let (feeder, jobs) = channel(workers);
     std::thread::scope(|scope| {
@@ -68,12 +68,12 @@ pub(crate) fn with_workers<F: Send + Sync>(
             scope.spawn(move || work(jobs));
         }
         drop(jobs);
-        walk(feeder);
-    });
+        walk(feeder)
+    })
 }
 
 /// A way from a walking thread to so many workers.
-fn channel<F>(workers: usize) -> (Feeder<F>, Receiver<Batch<F>>) {
+fn channel<F, J>(workers: usize) -> (Feeder<F, J>, Receiver<J>) {
     let (sender, receiver) = crossbeam_channel::bounded(2 * workers);
     // Batches in the channel, at the workers, and the one that is being filled.
     let batch_max = (PARTS_MAX / (3 * workers + 1)).min(32);
@@ -90,7 +90,7 @@ fn channel<F>(workers: usize) -> (Feeder<F>, Receiver<Batch<F>>) {
     )
 }
 
-impl<F> Feeder<F> {
+impl<F, J: From<Batch<F>>> Feeder<F, J> {
     /// Hands over a file. A large one is cut; a hole at the beginning of a part is a part of its
     /// own, however long. A hostile file has any number of parts, so `go_on` is asked before each;
     /// what it fails with is the end.
@@ -134,8 +134,18 @@ impl<F> Feeder<F> {
     pub(crate) fn flush(&mut self) {
         self.bytes = 0;
         let batch = std::mem::take(&mut self.batch);
+        self.send(batch.into());
+    }
+
+    /// States how many parts, and so open files, a job may have.
+    pub(crate) const fn batch_max(&self) -> usize {
+        self.batch_max
+    }
+
+    /// Hands over a job of another kind.
+    pub(crate) fn send(&self, job: J) {
         // Nobody receives only if every worker panicked, and then so will their scope.
-        let _ = self.sender.send(batch);
+        let _ = self.sender.send(job);
     }
 }
 
@@ -278,7 +288,7 @@ mod tests {
 
     /// The content of a file, put together from parts of a size.
     fn in_parts(image: &Image, inode: &Inode, part_bytes: u64) -> Vec<u8> {
-        let (mut feeder, parts) = channel(64);
+        let (mut feeder, parts) = channel::<(), Batch<()>>(64);
         feeder.part_bytes = part_bytes;
         let mut content = vec![0; inode.size as usize];
         let mut reader = PartReader::new(image);
@@ -332,7 +342,7 @@ mod tests {
     #[test]
     fn few_parts_are_under_way() {
         for workers in 1..=WORKERS_MAX {
-            let (feeder, jobs) = channel::<()>(workers);
+            let (feeder, jobs) = channel::<(), Batch<()>>(workers);
             let batches = jobs.capacity().unwrap() + workers + 1;
             let parts = feeder.batch_max * batches;
             assert!((1..=PARTS_MAX).contains(&parts), "{workers}");
