@@ -107,7 +107,7 @@ impl Emitter<'_> {
     fn content(&self, id: NodeId) -> Vec<u8> {
         let node = self.job.tree.node(id);
         if node.kind == FileKind::Symlink {
-            return node.target.to_vec();
+            return self.job.tree.name(node.target).to_vec();
         }
         let Job { tree, options, .. } = self.job;
         directory::encode(tree, id, options, |id| self.layout.nid(id))

@@ -137,7 +137,8 @@ mod tests {
     use anteros_core::Timestamp;
 
     use super::*;
-    use crate::tree::{Entry, Identity, NameRef, Node};
+    use crate::sparse::Allocation;
+    use crate::tree::{Entry, Fingerprint, NameRef, Node};
 
     fn node(kind: FileKind, name: NameRef) -> Node {
         let time = Timestamp::default();
@@ -148,21 +149,15 @@ mod tests {
             gid: 0,
             nlink: 1,
             size: 0,
-            allocated: 0,
+            allocation: Allocation::Whole,
             mtime: time,
             rdev: 0,
             parent: 0,
             name,
             xattrs: 0..0,
-            identity: Identity {
-                device: 0,
-                inode: 0,
-                size: 0,
-                mtime: time,
-                ctime: time,
-            },
+            fingerprint: Fingerprint::default(),
             entries: 0..0,
-            target: Box::default(),
+            target: NameRef::default(),
         }
     }
 

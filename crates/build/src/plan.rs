@@ -13,7 +13,7 @@ use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
 use crate::source::Source;
-use crate::sparse::{ChunkedFile, hole_percentage_is_high};
+use crate::sparse::{Allocation, ChunkedFile};
 use crate::tail::Tail;
 use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
@@ -37,7 +37,7 @@ pub(crate) enum Intent {
     /// The content of an earlier file, which is the same.
     Same(NodeId),
     /// In chunks.
-    Chunks(ChunkedFile),
+    Chunks(Box<ChunkedFile>),
 }
 
 /// Holds what is decided of an inode.
@@ -54,16 +54,16 @@ pub(crate) struct NodePlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Behind {
     /// As they are.
-    pub flat: u64,
+    pub flat: u32,
     /// As a compressed tail.
-    pub tail: u64,
+    pub tail: u32,
 }
 
 impl Behind {
     /// Whatever there is room for.
     const ANY: Self = Self {
-        flat: u64::MAX,
-        tail: u64::MAX,
+        flat: u32::MAX,
+        tail: u32::MAX,
     };
 
     /// Bytes for which there is room behind both of two inodes.
@@ -159,7 +159,7 @@ impl Plan {
     pub fn inline_bytes(&self, id: NodeId, node: &Node) -> u64 {
         let tail = node.size % self.block_bytes;
         let allowed = self.inline_data || node.kind != FileKind::Regular;
-        match allowed && tail <= self.behind(id, node).flat {
+        match allowed && tail <= self.behind(id, node).flat.into() {
             true => tail,
             false => 0,
         }
@@ -204,7 +204,7 @@ impl Plan {
     /// the inode; 0 if it must lie elsewhere.
     pub fn tail_room(&self, id: NodeId, node: &Node) -> u64 {
         match self.inline_tails {
-            true => self.behind(id, node).tail.min(self.block_bytes - 1),
+            true => u64::from(self.behind(id, node).tail).min(self.block_bytes - 1),
             false => 0,
         }
     }
@@ -213,9 +213,10 @@ impl Plan {
     pub fn behind(&self, id: NodeId, node: &Node) -> Behind {
         let head = self.head_bytes(id);
         let index = self.index_bytes(id, node, &[], Tail::Blocks);
+        let room = |taken| self.block_bytes.saturating_sub(taken) as u32;
         let own = Behind {
-            flat: self.block_bytes.saturating_sub(head),
-            tail: self.block_bytes.saturating_sub(head + index),
+            flat: room(head),
+            tail: room(head + index),
         };
         self.node(id).behind.min(own)
     }
@@ -302,7 +303,7 @@ impl Plan {
         };
         if let Some(mut chunked) = chunked {
             chunked.indexes = options.chunk_indexes;
-            return Ok(Intent::Chunks(chunked));
+            return Ok(Intent::Chunks(Box::new(chunked)));
         }
         Ok(match self.ways.setting(id) {
             Some(_) => Intent::Compress,
@@ -321,9 +322,10 @@ impl Plan {
         let node = tree.node(id);
         let keeps = match options.holes {
             Holes::Ignore => false,
-            Holes::Keep => node.allocated < node.size,
-            Holes::Auto if self.ways.setting(id).is_some() => hole_percentage_is_high(node),
-            Holes::Auto => node.allocated < node.size,
+            Holes::Auto if self.ways.setting(id).is_some() => {
+                node.allocation == Allocation::MostlyHoles
+            }
+            Holes::Keep | Holes::Auto => node.allocation != Allocation::Whole,
         };
         if !keeps {
             return Ok(None);

@@ -12,13 +12,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_core::{FileKind, Rdev};
+use anteros_core::{FileKind, Rdev, Timestamp};
 use anteros_format::dirent::NAME_BYTES_MAX;
 use anteros_format::inode::{SYMLINK_BYTES_MAX, encode_rdev};
 use rustix::fs::{AtFlags, CWD, RawDir, Statx};
 
 use crate::output::parent;
-use crate::source::{Source, identity, stat};
+use crate::source::{Source, fingerprint, identity, stat};
+use crate::sparse::Allocation;
 use crate::tree::{Entry, NameRef, Node, NodeId, Tree};
 use crate::xattr::{self, ReadXattrs};
 use crate::{Error, Observer, Options};
@@ -169,8 +170,7 @@ impl Scan<'_> {
     }
 
     fn known(&self, found: &Statx) -> Option<NodeId> {
-        let identity = identity(found);
-        self.linked.get(&(identity.device, identity.inode)).copied()
+        self.linked.get(&identity(found)).copied()
     }
 
     fn add_node(&mut self, parent: &Open, name: NameRef, found: &Statx) -> Result<NodeId, Error> {
@@ -184,7 +184,10 @@ impl Scan<'_> {
             FileKind::Symlink => self.read_link(parent, &bare)?,
             _ => Box::default(),
         };
-        let identity = identity(found);
+        let mtime = Timestamp {
+            secs: found.stx_mtime.tv_sec,
+            nanos: found.stx_mtime.tv_nsec,
+        };
         let size = match kind {
             FileKind::Regular => found.stx_size,
             _ => target.len() as u64,
@@ -199,19 +202,19 @@ impl Scan<'_> {
             gid,
             nlink: 1,
             size,
-            allocated: found.stx_blocks.saturating_mul(512),
-            mtime: self.options.time_of(identity.mtime),
+            allocation: Allocation::of(size, found.stx_blocks.saturating_mul(512)),
+            mtime: self.options.time_of(mtime),
             rdev: self.rdev(parent, &bare, kind, found)?,
             parent: parent.id,
             name,
             xattrs: self.read_xattrs(parent, &bare)?,
-            identity,
+            fingerprint: fingerprint(found),
             entries: 0..0,
-            target,
+            target: self.tree.intern(&target),
         };
         let may_be_linked = kind != FileKind::Directory && found.stx_nlink > 1;
         if may_be_linked && !self.options.hard_dereference {
-            self.linked.insert((identity.device, identity.inode), id);
+            self.linked.insert(identity(found), id);
         }
         self.tree.nodes.push(node);
         Ok(id)
@@ -274,8 +277,12 @@ impl Scan<'_> {
 
     /// The image must not be packed into itself.
     fn refuse_image_in(&self, directory: &Open) -> Result<(), Error> {
-        let identity = &self.tree.node(directory.id).identity;
-        if self.image_parent != Some((identity.device, identity.inode)) {
+        let Some(image_parent) = self.image_parent else {
+            return Ok(());
+        };
+        let found = stat(&directory.fd, b"", AtFlags::EMPTY_PATH)
+            .map_err(|e| self.error(directory, b"", "stat", e))?;
+        if image_parent != identity(&found) {
             return Ok(());
         }
         Err(Error::ImageInsideSource {
@@ -339,6 +346,5 @@ fn image_parent(image: &Path) -> Option<(u64, u64)> {
         return None;
     }
     let parent = parent(image).as_os_str().as_bytes();
-    let identity = identity(&stat(CWD, parent, AtFlags::empty()).ok()?);
-    Some((identity.device, identity.inode))
+    Some(identity(&stat(CWD, parent, AtFlags::empty()).ok()?))
 }

@@ -3,18 +3,20 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use anteros_core::Timestamp;
-use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, Statx, StatxFlags, openat, statx};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, SeekFrom, Statx, StatxFlags, StatxTimestamp, openat, statx,
+};
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::tree::{Identity, NodeId, Tree};
+use crate::tree::{Fingerprint, NodeId, Tree};
 
 /// Longest path that is handed to the kernel at once; longer ones are walked in steps.
 const STEP_BYTES_MAX: usize = 4000;
@@ -148,7 +150,7 @@ impl OpenFile<'_> {
             self.source
                 .error(self.tree, self.id, "look at the file again", e)
         })?;
-        match identity(&now) == self.tree.node(self.id).identity {
+        match fingerprint(&now) == self.tree.node(self.id).fingerprint {
             true => Ok(()),
             false => Err(self.changed()),
         }
@@ -171,17 +173,17 @@ pub(crate) fn stat(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<St
     )?)
 }
 
+/// Returns what tells this file from others: its device and inode.
+pub(crate) fn identity(stat: &Statx) -> (u64, u64) {
+    let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+    (device, stat.stx_ino)
+}
+
 /// Returns what tells this file from others, and from itself at other times.
-pub(crate) fn identity(stat: &Statx) -> Identity {
-    let time = |t: rustix::fs::StatxTimestamp| Timestamp {
-        secs: t.tv_sec,
-        nanos: t.tv_nsec,
-    };
-    Identity {
-        device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
-        inode: stat.stx_ino,
-        size: stat.stx_size,
-        mtime: time(stat.stx_mtime),
-        ctime: time(stat.stx_ctime),
-    }
+pub(crate) fn fingerprint(stat: &Statx) -> Fingerprint {
+    let time = |time: StatxTimestamp| (time.tv_sec, time.tv_nsec);
+    let (mtime, ctime) = (time(stat.stx_mtime), time(stat.stx_ctime));
+    let mut hasher = DefaultHasher::new();
+    (identity(stat), stat.stx_size, mtime, ctime).hash(&mut hasher);
+    Fingerprint(hasher.finish())
 }

@@ -2,10 +2,30 @@
 
 use anteros_format::chunk::ChunkFormat;
 
-use crate::tree::Node;
-
 /// With compression, a file keeps its holes if at most one byte in so many is data.
 const DATA_SHARE: u64 = 8;
+
+/// Tells how much of a file its file system has allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Allocation {
+    /// No less than its size.
+    #[default]
+    Whole,
+    /// Less: there are holes.
+    Holes,
+    /// So little that holes are worth more than compression.
+    MostlyHoles,
+}
+
+impl Allocation {
+    pub const fn of(size: u64, allocated: u64) -> Self {
+        match allocated {
+            _ if allocated >= size => Self::Whole,
+            _ if allocated <= size / DATA_SHARE => Self::MostlyHoles,
+            _ => Self::Holes,
+        }
+    }
+}
 
 /// Chunks can have two to this blocks.
 const CHUNK_SHIFT_MAX: u32 = 31;
@@ -19,11 +39,6 @@ pub(crate) struct ChunkedFile {
     pub runs: Vec<(u64, u64)>,
     /// Entries are indexes of 8 bytes instead of block numbers.
     pub indexes: bool,
-}
-
-/// Returns whether holes are worth more than compression, as far as the allocated space tells.
-pub(crate) fn hole_percentage_is_high(node: &Node) -> bool {
-    node.allocated <= node.size / DATA_SHARE
 }
 
 impl ChunkedFile {

@@ -12,17 +12,19 @@ use std::path::{Path, PathBuf};
 
 use anteros_core::{FileKind, Timestamp};
 
+use crate::sparse::Allocation;
 use crate::xattr::XattrTable;
 
 /// The number of a node, from 0 (the root) on.
 pub(crate) type NodeId = u32;
 
-/// A name in [`Tree::names`].
+/// A name in [`Tree::names`], or where a symbolic link points: its place and its length, in one number
+/// because there are very many.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct NameRef {
-    start: usize,
-    len: u8,
-}
+pub(crate) struct NameRef(u64);
+
+/// Bits of the length.
+const NAME_LEN_BITS: u32 = 16;
 
 /// An entry of a directory.
 #[derive(Debug, Clone, Copy)]
@@ -31,15 +33,9 @@ pub(crate) struct Entry {
     pub node: NodeId,
 }
 
-/// Holds what tells whether a file is still the one that was scanned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub device: u64,
-    pub inode: u64,
-    pub size: u64,
-    pub mtime: Timestamp,
-    pub ctime: Timestamp,
-}
+/// A digest of all that tells whether a file is still the one that was scanned, as it was then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Fingerprint(pub u64);
 
 /// An inode to be.
 #[derive(Debug)]
@@ -52,8 +48,7 @@ pub(crate) struct Node {
     pub nlink: u32,
     /// Bytes of content; directories get theirs when they are laid out.
     pub size: u64,
-    /// Bytes that the source has allocated for it.
-    pub allocated: u64,
+    pub allocation: Allocation,
     pub mtime: Timestamp,
     /// Encoded device number of a device.
     pub rdev: u32,
@@ -63,11 +58,11 @@ pub(crate) struct Node {
     pub name: NameRef,
     /// Its attributes, in the table's lists.
     pub xattrs: Range<u32>,
-    pub identity: Identity,
+    pub fingerprint: Fingerprint,
     /// Of a directory: its entries in [`Tree::entries`], without `.` and `..`.
     pub entries: Range<u32>,
     /// Of a symbolic link: where it points.
-    pub target: Box<[u8]>,
+    pub target: NameRef,
 }
 
 /// All nodes and names.
@@ -80,18 +75,18 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Keeps a name of at most 255 bytes.
+    /// Keeps a name, or where a symbolic link points.
     pub fn intern(&mut self, name: &[u8]) -> NameRef {
-        let start = self.names.len();
+        debug_assert!(name.len() < 1 << NAME_LEN_BITS);
+        let start = self.names.len() as u64;
         self.names.extend_from_slice(name);
-        NameRef {
-            start,
-            len: name.len() as u8,
-        }
+        NameRef(start << NAME_LEN_BITS | name.len() as u64)
     }
 
     pub fn name(&self, name: NameRef) -> &[u8] {
-        &self.names[name.start..name.start + usize::from(name.len)]
+        let start = (name.0 >> NAME_LEN_BITS) as usize;
+        let len = name.0 as usize % (1 << NAME_LEN_BITS);
+        &self.names[start..start + len]
     }
 
     pub fn node(&self, id: NodeId) -> &Node {

@@ -46,7 +46,7 @@ pub(crate) enum Stored {
     /// In blocks as it is, the last bytes behind the inode.
     Flat { first_block: u32, inline: u64 },
     /// In compressed extents.
-    Compressed { body: Body, tail: Tail },
+    Compressed { body: Box<Body>, tail: Tail },
     /// In the packed inode, from this byte on.
     Packed { offset: u64 },
     /// In chunks, those with data one behind the other.

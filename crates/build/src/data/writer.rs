@@ -190,7 +190,7 @@ impl<'a> Writer<'a> {
                 growing.tail = packed.tail;
             }
             (Some(extents), _) => {
-                let body = Body::new(place, extents);
+                let body = Box::new(Body::new(place, extents));
                 let tail = self.tail(packed.tail, &end)?;
                 self.stored[node as usize] = Stored::Compressed { body, tail };
             }
@@ -367,6 +367,7 @@ impl<'a> Writer<'a> {
         let extents = body.extents();
         self.stored[node as usize] = if self.job.is_worth_it(node, extents, tail) {
             let tail = self.tail(tail, end)?;
+            let body = Box::new(body);
             Stored::Compressed { body, tail }
         } else if extents.iter().all(|extent| extent.plain)
             && body.shared_bytes() == 0
