@@ -109,6 +109,11 @@ const ATOMS: &[Atom] = &[
         o.xattr_share_above = Some(u32::MAX)
     }),
     ("filter", "no xattr filter", |o| o.xattr_filter = false),
+    ("prefix", "xattr prefixes", xattr_prefixes),
+    ("prefix", "plain xattr prefixes", |o| {
+        xattr_prefixes(o);
+        o.plain_xattr_prefixes = true;
+    }),
     ("owner", "owner forced", |o| {
         (o.force_uid, o.force_gid) = (Some(1000), Some(100));
         (o.uid_offset, o.gid_offset) = (7, 60_000);
@@ -177,6 +182,19 @@ fn hints(options: &mut Options) {
         Hint::new("s$", Some(setting)).unwrap(),
         Hint::new("[en]$", None).unwrap(),
     ];
+}
+
+/// Prefixes of names that the tree has, and of one that it has not; one goes on where another ends.
+fn xattr_prefixes(options: &mut Options) {
+    let prefixes = [
+        "user.org.example.",
+        "user.number-",
+        "user.number-1",
+        "trusted.overlay.",
+        "security.sel",
+        "lustre.none.",
+    ];
+    options.xattr_prefixes = prefixes.map(|prefix| prefix.as_bytes().to_vec()).to_vec();
 }
 
 fn chunk_indexes(options: &mut Options) {

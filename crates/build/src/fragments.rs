@@ -14,7 +14,6 @@ use crate::Error;
 use crate::compress::Extent;
 use crate::data::Job;
 use crate::index::Run;
-use crate::options::Options;
 use crate::plan::Plan;
 use crate::segments::Segments;
 use crate::tail::Tail;
@@ -89,10 +88,16 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    pub fn new(options: &Options) -> Self {
+    /// None but the prefixes of attributes, if they lie there: in front of all others.
+    pub fn new(job: &Job<'_>) -> Self {
+        let Job { plan, options, .. } = job;
+        let mut content = Segments::new(options.packed_segment_bytes(), options.block_bytes());
+        if options.packs_prefixes() {
+            content.append(&plan.shared.prefixes.table());
+        }
         Self {
             known: HashMap::new(),
-            content: Segments::new(options.packed_segment_bytes(), options.block_bytes()),
+            content,
         }
     }
 

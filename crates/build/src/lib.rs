@@ -7,7 +7,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `source`, `scan`, `xattr` | what there is, however deep |
+//! | `source`, `scan`, `xattr`, `prefixes` | what there is, however deep |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
@@ -55,6 +55,7 @@ mod outbox;
 mod output;
 mod parts;
 mod plan;
+mod prefixes;
 mod records;
 mod same;
 mod scan;
@@ -135,7 +136,7 @@ pub fn build(
     same::find(&look, &mut plan)?;
     parts::find(&look, &mut plan)?;
     plan.agree(&tree);
-    let mut output = Output::create(image, options, superblock::area_bytes(options))?;
+    let mut output = Output::create(image, options, superblock::area_bytes(options)?)?;
     let job = Job {
         source: &source,
         tree: &tree,

@@ -21,6 +21,8 @@ impl Options {
             (self.has_chunks(), Feature::Chunks),
             (self.is_wide(), Feature::Wide),
             (self.metabox.is_some(), Feature::Metabox),
+            (!self.xattr_prefixes.is_empty(), Feature::LongPrefixes),
+            (self.has_plain_prefixes(), Feature::PlainPrefixes),
         ];
         let features = features.into_iter().filter(|(is_used, _)| *is_used);
         let features = features.map(|(_, feature)| feature);

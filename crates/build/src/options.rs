@@ -9,6 +9,7 @@ use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
 
 use crate::hints::{Hint, Setting};
+use crate::prefixes::Prefixes;
 use crate::{Error, Order};
 
 /// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
@@ -89,6 +90,11 @@ pub struct Options {
     pub xattr_share_above: Option<u32>,
     /// Tells whether inodes with attributes carry a filter that speeds up looking for absent ones.
     pub xattr_filter: bool,
+    /// Prefixes of names of extended attributes, such as `trusted.overlay.`, that are written once for the image; Linux 6.4
+    /// reads them. At most 128.
+    pub xattr_prefixes: Vec<Vec<u8>>,
+    /// Writes these prefixes beside the superblock also where there is a packed inode; Linux 6.17 reads that.
+    pub plain_xattr_prefixes: bool,
     /// Gives every file this owner.
     pub force_uid: Option<u32>,
     /// Gives every file this group.
@@ -146,6 +152,8 @@ impl Default for Options {
             label: Vec::new(),
             xattr_share_above: Some(2),
             xattr_filter: true,
+            xattr_prefixes: Vec::new(),
+            plain_xattr_prefixes: false,
             force_uid: None,
             force_gid: None,
             uid_offset: 0,
@@ -423,6 +431,18 @@ impl Options {
         self.big_pclusters() || self.codecs().iter().any(beyond_lz4)
     }
 
+    /// Returns whether long prefixes of attributes lie in the packed inode.
+    pub(crate) fn packs_prefixes(&self) -> bool {
+        let is_packed = self.packed_pcluster_bytes().is_some() && self.metabox.is_none();
+        is_packed && !self.plain_xattr_prefixes && !self.xattr_prefixes.is_empty()
+    }
+
+    /// Returns whether long prefixes of attributes lie beside the superblock, although others would look elsewhere.
+    pub(crate) fn has_plain_prefixes(&self) -> bool {
+        let is_special = self.metabox.is_some() || self.packed_pcluster_bytes().is_some();
+        !self.xattr_prefixes.is_empty() && !self.packs_prefixes() && is_special
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Option(text));
         if !BLOCK_BITS.contains(&self.block_bits) {
@@ -444,6 +464,7 @@ impl Options {
             return refuse(format!("the offset {} is no multiple of 512", self.offset));
         }
         self.check_chunks()?;
+        Prefixes::of(self)?;
         if let Some(bytes) = self.packed_pcluster_bytes() {
             check_pcluster(bytes, self.block_bytes())?;
         }

@@ -12,6 +12,7 @@ use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
+use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
 use crate::tail::Tail;
@@ -108,7 +109,10 @@ impl Plan {
         }
         let mut plan = Self {
             times: Times::new(tree.nodes.iter().map(|node| node.mtime), options),
-            shared: tree.xattrs.share(options.xattr_share_above.unwrap_or(0)),
+            shared: (tree.xattrs).share(
+                options.xattr_share_above.unwrap_or(0),
+                Prefixes::of(options)?,
+            ),
             nodes: Vec::with_capacity(tree.nodes.len()),
             order: Vec::new(),
             cuts: HashMap::new(),

@@ -16,17 +16,25 @@ use crate::data::Stored;
 use crate::emit::Emitter;
 use crate::layout::Places;
 use crate::output::Output;
+use crate::prefixes::Prefixes;
 use crate::tail::Tail;
-use crate::{Options, UuidChoice};
+use crate::{Error, Options, UuidChoice};
 
 /// Distance that LZ4 matches may reach back.
 const LZ4_DISTANCE_MAX: u16 = u16::MAX;
 
-/// Blocks of the superblock and its configurations, in bytes.
-pub(crate) fn area_bytes(options: &Options) -> u64 {
+/// Blocks of the superblock, of its configurations and of prefixes of attributes, in bytes.
+pub(crate) fn area_bytes(options: &Options) -> Result<u64, Error> {
+    let prefixes = Prefixes::of(options)?.table();
+    let end = prefixes_at(options) + prefixes.len() as u64;
+    Ok(end.next_multiple_of(options.block_bytes().into()))
+}
+
+/// Byte of the image at which prefixes of attributes lie, if they lie beside the superblock.
+fn prefixes_at(options: &Options) -> u64 {
     let cfgs = compr_cfgs(options, options.algorithms());
     let end = SUPERBLOCK_OFFSET + (superblock_bytes(options) + cfgs.len()) as u64;
-    end.next_multiple_of(options.block_bytes().into())
+    end.next_multiple_of(4)
 }
 
 /// Bytes of the superblock: with a metabox, one slot more.
@@ -69,7 +77,15 @@ impl Emitter<'_> {
             false => 0,
         }
         .into();
-        let mut area = vec![0; (area_bytes(options) - SUPERBLOCK_OFFSET) as usize];
+        let prefixes = plan.shared.prefixes.table();
+        let at = prefixes_at(options);
+        let end = (at + prefixes.len() as u64).next_multiple_of(options.block_bytes().into());
+        let mut area = vec![0; (end - SUPERBLOCK_OFFSET) as usize];
+        raw.xattr_prefix_count = plan.shared.prefixes.count() as u8; // at most 128
+        if !options.packs_prefixes() && !prefixes.is_empty() {
+            raw.xattr_prefix_start = ((at / 4) as u32).into(); // not far from the beginning
+            area[(at - SUPERBLOCK_OFFSET) as usize..][..prefixes.len()].copy_from_slice(&prefixes);
+        }
         if self.has_compressed_inodes() {
             let cfgs = compr_cfgs(options, self.algorithms());
             area[superblock_bytes(options)..][..cfgs.len()].copy_from_slice(&cfgs);
@@ -96,6 +112,7 @@ impl Emitter<'_> {
         let options = self.job.options;
         let mut compat = Compat::MTIME;
         compat.set(Compat::SB_CHKSUM, options.checksum);
+        compat.set(Compat::PLAIN_XATTR_PFX, options.has_plain_prefixes());
         compat.set(
             Compat::XATTR_FILTER,
             options.xattr_filter && !self.job.tree.xattrs.is_empty(),
@@ -126,6 +143,8 @@ impl Emitter<'_> {
         incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
         incompat.set(Incompat::FORTY_EIGHT_BIT, options.is_wide());
         incompat.set(Incompat::METABOX, options.metabox.is_some());
+        let prefixes = &self.job.plan.shared.prefixes;
+        incompat.set(Incompat::XATTR_PREFIXES, prefixes.count() > 0);
         incompat
     }
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::Error;
+use crate::prefixes::Prefixes;
 
 /// Most shared attributes of an inode: the field has 8 bits.
 const SHARED_MAX: usize = u8::MAX as usize;
@@ -28,19 +29,15 @@ pub(crate) struct Xattr {
 }
 
 impl Xattr {
-    fn short_name(&self) -> (u8, &[u8]) {
-        split_name(&self.name).expect("others are not kept")
-    }
-
-    fn bytes(&self) -> usize {
-        let (_, suffix) = self.short_name();
+    fn bytes(&self, prefixes: &Prefixes) -> usize {
+        let (_, suffix) = prefixes.split(&self.name);
         (ENTRY_BYTES + suffix.len() + self.value.len()).next_multiple_of(4)
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        let (name_index, suffix) = self.short_name();
+    fn encode(&self, prefixes: &Prefixes, out: &mut Vec<u8>) {
+        let (name_index, suffix) = prefixes.split(&self.name);
         let raw = RawXattrEntry {
-            name_len: suffix.len() as u8, // at most 255, as `split_name` only shortens it
+            name_len: suffix.len() as u8, // at most 255, as a prefix only shortens it
             name_index,
             value_size: (self.value.len() as u16).into(), // at most 65,535, see `Place::value`
         };
@@ -89,15 +86,16 @@ impl XattrTable {
     }
 
     /// Decides what is shared: what more than `above` inodes have.
-    pub fn share(&self, above: u32) -> SharedXattrs {
+    pub fn share(&self, above: u32, prefixes: Prefixes) -> SharedXattrs {
         let mut shared = SharedXattrs {
             ids: vec![None; self.xattrs.len()],
+            prefixes,
             ..Default::default()
         };
         for ((xattr, uses), id) in self.xattrs.iter().zip(&mut shared.ids) {
             if *uses > above {
                 *id = Some((shared.area.len() / 4) as u32);
-                xattr.encode(&mut shared.area);
+                xattr.encode(&shared.prefixes, &mut shared.area);
                 shared.count += 1;
             }
         }
@@ -117,6 +115,7 @@ pub(crate) struct SharedXattrs {
     /// The bytes of all of them.
     pub area: Vec<u8>,
     pub count: u64,
+    pub prefixes: Prefixes,
 }
 
 impl SharedXattrs {
@@ -136,7 +135,8 @@ impl SharedXattrs {
     /// `i_xattr_icount` of an inode with these attributes; `None` if they are too many.
     pub fn icount(&self, table: &XattrTable, range: &Range<u32>) -> Option<u16> {
         let (shared, inline) = self.split(table.list(range));
-        let inline = inline.iter().map(|&id| table.xattrs[id as usize].0.bytes());
+        let bytes = |id: &u32| table.xattrs[*id as usize].0.bytes(&self.prefixes);
+        let inline = inline.iter().map(bytes);
         icount_for(4 * shared.len() + inline.sum::<usize>())
     }
 
@@ -157,15 +157,16 @@ impl SharedXattrs {
             out.extend_from_slice(&id.to_le_bytes());
         }
         for id in inline {
-            table.xattrs[id as usize].0.encode(out);
+            table.xattrs[id as usize].0.encode(&self.prefixes, out);
         }
     }
 }
 
-/// The bits of the name filter that a list's names set.
+/// The bits of the name filter that a list's names set. Long prefixes make no difference.
 fn names_bits(table: &XattrTable, list: &[u32]) -> u32 {
     list.iter().fold(0, |bits, &id| {
-        let (index, suffix) = table.xattrs[id as usize].0.short_name();
+        let name = &table.xattrs[id as usize].0.name;
+        let (index, suffix) = split_name(name).expect("others are not kept");
         bits | filter_bit(index, suffix)
     })
 }
@@ -282,7 +283,7 @@ mod tests {
             table.add(names.collect())
         };
         let lists = [0, 1, 2].map(many);
-        let shared = table.share(2);
+        let shared = table.share(2, Prefixes::default());
         assert_eq!(shared.count, 300);
         for list in lists {
             let mut region = Vec::new();
@@ -301,7 +302,7 @@ mod tests {
         let mut table = XattrTable::default();
         let list = table.add(vec![xattr("user.a", b"1"), xattr("trusted.b", b"2")]);
         let mut region = Vec::new();
-        let shared = table.share(5);
+        let shared = table.share(5, Prefixes::default());
         shared.encode(&table, &list, true, &mut region);
         let filter = XattrRegion::parse(&region).unwrap().name_filter;
         assert_eq!(filter & filter_bit(1, b"a"), 0);
@@ -314,6 +315,7 @@ mod tests {
         let mut table = XattrTable::default();
         let names = (0..5).map(|n| xattr(&format!("user.{n}"), &[7; 65_000]));
         let list = table.add(names.collect());
-        assert_eq!(table.share(1).icount(&table, &list), None);
+        let shared = table.share(1, Prefixes::default());
+        assert_eq!(shared.icount(&table, &list), None);
     }
 }

@@ -34,7 +34,7 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 30] = [
+const NOT_SUPPORTED: [&str; 29] = [
     "--zD",
     "--MZ",
     "--file-contexts",
@@ -58,7 +58,6 @@ const NOT_SUPPORTED: [&str; 30] = [
     "--vmdk-desc",
     "--s3",
     "--oci",
-    "--xattr-prefix",
     "--xattr-inode-digest",
     "--zfeature-bits",
     "--product-out",
@@ -116,26 +115,14 @@ fn refusal(error: &clap::Error) -> Option<Failure> {
         _ => None,
     };
     let argument = text(ContextKind::InvalidArg)?;
-    let option = match error.kind() {
-        ErrorKind::UnknownArgument => {
-            let name = argument.split('=').next().unwrap_or(argument);
-            if !NOT_SUPPORTED.contains(&name) {
-                let message = format!("{MKFS}: there is no option {argument}");
-                return Some(Failure::new(Kind::Usage, message).hint("--help lists all options"));
-            }
-            name.to_owned()
-        }
-        ErrorKind::ValueValidation => {
-            let value = text(ContextKind::InvalidValue)?;
-            let name = value.split(['=', ',']).next().unwrap_or(value);
-            let name = name.trim_start_matches('^');
-            match argument.split_whitespace().next()? {
-                "--extended" if mkfs::EXTENDED_ONLY_READ.contains(&name) => format!("-E{name}"),
-                _ => return None,
-            }
-        }
-        _ => return None,
-    };
-    let message = format!("{MKFS}: option {option} is not supported yet");
-    Some(Failure::new(Kind::Usage, message))
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let name = argument.split('=').next().unwrap_or(argument);
+    if NOT_SUPPORTED.contains(&name) {
+        let message = format!("{MKFS}: option {name} is not supported yet");
+        return Some(Failure::new(Kind::Usage, message));
+    }
+    let message = format!("{MKFS}: there is no option {argument}");
+    Some(Failure::new(Kind::Usage, message).hint("--help lists all options"))
 }

@@ -39,6 +39,7 @@ mod order;
 mod passthru;
 mod peer_names;
 mod places;
+mod prefixes;
 mod presets;
 mod refusals;
 mod semantics;

@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
         Self {
             job,
             outbox: Outbox::new(output),
-            fragments: Fragments::new(job.options),
+            fragments: Fragments::new(job),
             observer,
             stored: stored.collect(),
             growing: None,

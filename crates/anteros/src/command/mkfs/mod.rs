@@ -19,7 +19,6 @@ use serde::Serialize;
 
 use self::compressor::Compressors;
 use self::metadata::Metadata;
-pub use self::options::EXTENDED_ONLY_READ;
 use self::options::{Extended, Uuid};
 pub use self::target::Target;
 use crate::args::{WorkerArgs, swapped};
@@ -102,7 +101,7 @@ pub struct Args {
     /// ends of larger ones, are packed together and compressed as one, equal ones once), all-fragments (so are all files),
     /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, dedupe (files with the same content are stored once, as with
     /// fragments, and so are parts of compressed files from some clusters on), ^inline_data, 48bit (compressed files take bytes, not whole blocks, and times to the second no larger inode; Linux 6.15), dot-omitted (directories without `.`, with 48bit), force-inode-compact,
-    /// force-inode-extended, force-inode-blockmap, force-chunk-indexes, nosbcrc, ^xattr-name-filter
+    /// force-inode-extended, force-inode-blockmap, force-chunk-indexes, nosbcrc, ^xattr-name-filter, plain-xattr-prefixes (see --xattr-prefix; Linux 6.17)
     #[arg(
         short = 'E',
         long = "extended",
@@ -184,6 +183,11 @@ pub struct Args {
         allow_negative_numbers = true
     )]
     xattr_share: i64,
+
+    /// Write the beginning of many attributes' names, such as `trusted.overlay.`, once for the image, and not in each of them;
+    /// may be repeated; Linux 6.4. In images with fragments, these prefixes lie among them, unless -Eplain-xattr-prefixes tells
+    #[arg(long, value_name = "PREFIX")]
+    xattr_prefix: Vec<OsString>,
 
     /// Make root the owner of everything
     #[arg(long)]

@@ -16,9 +16,6 @@ use super::preset::{self, Preset};
 use super::target::Target;
 use crate::failure::{Failure, Kind};
 
-/// Options of `-E` that this version reads in images, but does not build.
-pub const EXTENDED_ONLY_READ: [&str; 1] = ["plain-xattr-prefixes"];
-
 /// Blocks have two to this bytes unless told otherwise.
 const BLOCK_BITS: u8 = 12;
 
@@ -40,6 +37,7 @@ pub enum Extended {
     Metadata(u32),
     NoChecksum,
     XattrFilter(bool),
+    PlainPrefixes(bool),
 }
 
 impl FromStr for Extended {
@@ -71,14 +69,9 @@ impl FromStr for Extended {
             "xattr-name-filter" => Self::XattrFilter(true),
             "^xattr-name-filter" => Self::XattrFilter(false),
             "^fragdedupe" => return Err("equal fragments are always stored once".into()),
-            _ => {
-                let name = text.split('=').next().unwrap_or(text);
-                let known = EXTENDED_ONLY_READ;
-                return Err(match known.contains(&name) {
-                    true => "images with it can be read, but not yet built".into(),
-                    false => "there is no such extended option; --help lists them".into(),
-                });
-            }
+            "plain-xattr-prefixes" => Self::PlainPrefixes(true),
+            "^plain-xattr-prefixes" => Self::PlainPrefixes(false),
+            _ => return Err("there is no such extended option; --help lists them".into()),
         })
     }
 }
@@ -225,6 +218,7 @@ impl Args {
                 ..0 => None,
                 count => Some(u32::try_from(count).unwrap_or(u32::MAX)),
             },
+            xattr_prefixes: self.xattr_prefixes(),
             force_uid: self.force_uid.or(self.all_root.then_some(0)),
             force_gid: self.force_gid.or(self.all_root.then_some(0)),
             uid_offset: self.uid_offset,
@@ -264,6 +258,18 @@ impl Args {
         self.time
             .or(source_date_epoch.filter(|_| drops_times))
             .or_else(|| drops_times.then(now))
+    }
+
+    /// Returns the long prefixes of attributes, each once.
+    fn xattr_prefixes(&self) -> Vec<Vec<u8>> {
+        let mut prefixes: Vec<Vec<u8>> = Vec::new();
+        for prefix in &self.xattr_prefix {
+            let prefix = prefix.as_bytes();
+            if !prefixes.iter().any(|known| known == prefix) {
+                prefixes.push(prefix.to_vec());
+            }
+        }
+        prefixes
     }
 
     /// Returns the preset that was asked for.
@@ -418,6 +424,7 @@ fn apply(option: Extended, options: &mut Options) {
         }
         Extended::NoChecksum => options.checksum = false,
         Extended::XattrFilter(on) => options.xattr_filter = on,
+        Extended::PlainPrefixes(on) => options.plain_xattr_prefixes = on,
     }
 }
 
