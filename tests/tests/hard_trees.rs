@@ -43,6 +43,7 @@ fn metabox(block_bits: u8) -> Options {
     options.metabox = options.compression.map(|compression| Setting {
         codec: compression.codec,
         pcluster_bytes: 1 << block_bits,
+        quick: None,
     });
     let compression = options.compression.as_mut().unwrap();
     compression.segment_bytes = 1 << block_bits;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anteros_build::{
-    Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Order,
+    Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Order, Quick,
     Setting, Summary, UuidChoice,
 };
 use anteros_tests::built::{Judges, Source};
@@ -70,6 +70,8 @@ const ATOMS: &[Atom] = &[
     ("equal", "equal parts once", |o| o.dedupe = true),
     ("hints", "hints", hints),
     ("order", "by name", |o| o.order = Order::Name),
+    ("quick", "as it is within 30", |o| quick(o, false, 30)),
+    ("quick", "a quick codec within 60", |o| quick(o, true, 60)),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
     ("window", "window 64K", |o| {
         compression(o).window_bytes = 64 << 10
@@ -152,11 +154,18 @@ fn pcluster(options: &mut Options, bytes: u32) {
     compression(options).pcluster_bytes = bytes.clamp(block, 256 * block);
 }
 
+/// A quick codec, whichever the first one is: see [`options`].
+fn quick(options: &mut Options, by_codec: bool, percent: u8) {
+    let codec = by_codec.then_some(Effort::Fast.into());
+    compression(options).quick = Some(Quick { codec, percent });
+}
+
 fn metabox(options: &mut Options, codec: impl Into<Codec>, bytes: u32) {
     let block = options.block_bytes();
     options.metabox = Some(Setting {
         codec: codec.into(),
         pcluster_bytes: bytes.clamp(block, 256 * block),
+        quick: None,
     });
 }
 
@@ -177,6 +186,7 @@ fn hints(options: &mut Options) {
     let setting = Setting {
         codec: Codec::Deflate { level: 6 },
         pcluster_bytes: (16 << 10).clamp(block, 256 * block),
+        quick: None,
     };
     options.hints = vec![
         Hint::new("s$", Some(setting)).unwrap(),
@@ -210,6 +220,12 @@ fn options(atoms: &[&Atom]) -> Options {
     };
     for (_, _, change) in atoms {
         change(&mut options);
+    }
+    // Another algorithm than that of the first one.
+    if let Some(compression) = &mut options.compression {
+        if let (Codec::Lz4(_), Some(quick)) = (compression.codec, &mut compression.quick) {
+            quick.codec = quick.codec.map(|_| Codec::Deflate { level: 1 });
+        }
     }
     options
 }

@@ -72,6 +72,7 @@ fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
         metabox: packs_metadata.then_some(Setting {
             codec,
             pcluster_bytes: packed.min(64 << 10),
+            quick: None,
         }),
         fragments: all.map(|all| Fragments {
             all,

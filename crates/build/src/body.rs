@@ -137,6 +137,7 @@ mod tests {
             len,
             stored,
             plain: false,
+            quick: false,
             share,
         }
     }

@@ -4,6 +4,7 @@
 //! stored as it is, block by block. Every extent but the last of a segment is a block or longer, and
 //! segments begin at blocks, so no two extents begin in the same logical cluster.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_codec::{Codec, EncodeError, Encoded, Encoder, right_align};
@@ -31,6 +32,8 @@ pub(crate) struct Extent {
     pub stored: u32,
     /// Tells whether it is stored as it is.
     pub plain: bool,
+    /// Tells whether it is compressed by the quick codec.
+    pub quick: bool,
     /// Tells whether its blocks belong to an earlier part of the tree.
     pub share: Share,
 }
@@ -53,6 +56,12 @@ pub(crate) struct Compressor {
     encoders: Vec<(Codec, Encoder)>,
     /// The one that is in use.
     current: usize,
+    /// The quick one that is in use, if there is one.
+    second: Option<usize>,
+    /// Percent of room that quick streams may take beyond that of others.
+    percent: usize,
+    /// Reused for quick streams.
+    stream: Vec<u8>,
     pcluster_bytes: usize,
     window_bytes: usize,
     block_bytes: usize,
@@ -85,6 +94,9 @@ impl Compressor {
         let mut compressor = Self {
             encoders: Vec::new(),
             current: 0,
+            second: None,
+            percent: 0,
+            stream: Vec::new(),
             pcluster_bytes: setting.pcluster_bytes as usize,
             window_bytes: compression.window_bytes.min(EXTENT_BYTES_MAX as u32) as usize,
             block_bytes: block_bytes as usize,
@@ -102,9 +114,10 @@ impl Compressor {
         }
     }
 
-    /// The longest stream. The kernel has room for LZ4 in so many blocks and no more, wherever it begins in the first.
-    fn longest(&self) -> usize {
-        let is_lz4 = self.encoders[self.current].0.algorithm() == Algorithm::Lz4;
+    /// The longest stream of an encoder. The kernel has room for LZ4 in so many blocks and no more, wherever it begins in the
+    /// first.
+    fn longest(&self, encoder: usize) -> usize {
+        let is_lz4 = self.encoders[encoder].0.algorithm() == Algorithm::Lz4;
         let most = PCLUSTER_BLOCKS_MAX as usize * self.block_bytes;
         match is_lz4 && self.unit < self.block_bytes {
             true => self.pcluster_bytes.min(most - self.block_bytes),
@@ -119,16 +132,21 @@ impl Compressor {
 
     /// Makes streams of this codec and length from now on.
     pub fn set(&mut self, setting: Setting) {
+        let (codec, quick) = setting.codecs();
         self.pcluster_bytes = setting.pcluster_bytes as usize;
-        let known = self
-            .encoders
-            .iter()
-            .position(|(codec, _)| *codec == setting.codec);
-        self.current = known.unwrap_or_else(|| {
-            let encoder = self.encoder_of(setting.codec);
-            self.encoders.push((setting.codec, encoder));
+        self.percent = setting.quick.map_or(0, |quick| quick.percent.into());
+        self.current = self.place_of(codec);
+        self.second = quick.map(|codec| self.place_of(codec));
+    }
+
+    /// The place of the encoder of a codec, which is made if there is none.
+    fn place_of(&mut self, codec: Codec) -> usize {
+        let known = self.encoders.iter().position(|(known, _)| *known == codec);
+        known.unwrap_or_else(|| {
+            let encoder = self.encoder_of(codec);
+            self.encoders.push((codec, encoder));
             self.encoders.len() - 1
-        });
+        })
     }
 
     /// The encoder in use.
@@ -147,6 +165,9 @@ impl Compressor {
         cancel: &AtomicBool,
     ) -> Result<usize, Stopped> {
         self.encoder().restart();
+        if let Some(second) = self.second {
+            self.encoders[second].1.restart();
+        }
         let least = if leaves_end { self.pcluster_bytes } else { 0 };
         let mut start = 0;
         while start + least < segment.len() {
@@ -221,7 +242,8 @@ impl Compressor {
         Ok(false)
     }
 
-    /// Appends one stream of what is in the segment from `at` on, if anything is gained by it; tells how long it is.
+    /// Appends one stream of what is in the segment from `at` on, if anything is gained by it; tells how long it is. Of two
+    /// codecs, it is the quick one's if that takes little more room, and nothing is if what is gained is no more than that.
     fn stream(
         &mut self,
         segment: &[u8],
@@ -234,21 +256,57 @@ impl Compressor {
         }
         let window = at..at + rest.min(self.window_bytes);
         let start = out.len();
-        out.resize(start + self.longest(), 0);
+        out.resize(start + self.longest(self.current), 0);
         let encoded = self
             .encoder()
-            .encode_next(segment, window, &mut out[start..]);
-        let gaining = encoded
-            .map_err(Stopped::Failed)?
-            .filter(|e| self.stored_bytes(e) < e.consumed);
-        let Some(encoded) = gaining else {
+            .encode_next(segment, window.clone(), &mut out[start..]);
+        let gaining = encoded.map_err(Stopped::Failed)?.filter(|e| self.gains(e));
+        let Some(mut encoded) = gaining else {
             out.truncate(start);
             return Ok(None);
         };
+        let quick = self.quick_stream(segment, window, &encoded)?;
+        if let Some(quick) = &quick {
+            out.truncate(start);
+            out.extend_from_slice(&self.stream);
+            encoded = *quick;
+        }
         let stored = self.stored_bytes(&encoded);
         out.truncate(start + stored);
         right_align(&mut out[start..], encoded.written);
-        Ok(Some((self.extent(&encoded), encoded.written)))
+        let extent = Extent {
+            quick: quick.is_some(),
+            ..self.extent(&encoded)
+        };
+        Ok(Some((extent, encoded.written)))
+    }
+
+    /// Returns whether a stream takes so much less room than what it holds that it is worth decoding.
+    fn gains(&self, encoded: &Encoded) -> bool {
+        let stored = self.stored_bytes(encoded);
+        stored < encoded.consumed && 100 * stored <= (100 - self.percent) * encoded.consumed
+    }
+
+    /// Makes a stream by the quick codec, if there is one, and tells of it if it takes little more room than another for what
+    /// it holds.
+    fn quick_stream(
+        &mut self,
+        segment: &[u8],
+        window: Range<usize>,
+        first: &Encoded,
+    ) -> Result<Option<Encoded>, Stopped> {
+        let Some(second) = self.second else {
+            return Ok(None);
+        };
+        self.stream.resize(self.longest(second), 0);
+        let encoder = &mut self.encoders[second].1;
+        let encoded = encoder.encode_next(segment, window, &mut self.stream);
+        let room = |encoded: &Encoded| self.stored_bytes(encoded);
+        let is_near = |quick: &Encoded| {
+            let most = room(first) * quick.consumed * 100;
+            self.gains(quick) && room(quick) * first.consumed * (100 - self.percent) <= most
+        };
+        Ok(encoded.map_err(Stopped::Failed)?.filter(is_near))
     }
 
     fn extent(&self, encoded: &Encoded) -> Extent {
@@ -256,6 +314,7 @@ impl Compressor {
             len: encoded.consumed as u32,              // at most 12 MiB
             stored: self.stored_bytes(encoded) as u32, // at most 1 MiB
             plain: false,
+            quick: false,
             share: Share::None,
         }
     }
@@ -277,6 +336,7 @@ impl Compressor {
                 len: plain.len() as u32,
                 stored: plain.len().next_multiple_of(self.unit) as u32, // at most 1 MiB
                 plain: true,
+                quick: false,
                 share: Share::None,
             });
         }

@@ -14,6 +14,24 @@ pub struct Setting {
     pub codec: Codec,
     /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
     pub pcluster_bytes: u32,
+    /// Streams that are quicker to read, where these take little more room.
+    pub quick: Option<Quick>,
+}
+
+impl Setting {
+    /// The codec, and the quick one.
+    pub(crate) fn codecs(&self) -> (Codec, Option<Codec>) {
+        (self.codec, self.quick.and_then(|quick| quick.codec))
+    }
+}
+
+/// Describes what is stored in a quicker way: each extent by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quick {
+    /// A further codec, of another algorithm; without it, there is only what is stored as it is.
+    pub codec: Option<Codec>,
+    /// Percent of room that it may take beyond that of the first codec.
+    pub percent: u8,
 }
 
 /// Describes how the files of some paths are compressed.
@@ -98,6 +116,23 @@ impl Ways {
     /// The codec of the packed inode.
     fn usual_codec(&self) -> Option<Codec> {
         self.settings.first()?.map(|setting| setting.codec)
+    }
+
+    /// Returns the codecs that files have, each pair once.
+    pub fn all_codecs(&self) -> Vec<(Codec, Option<Codec>)> {
+        let mut all = Vec::new();
+        for setting in self.settings.iter().flatten() {
+            let codecs = setting.codecs();
+            if !all.contains(&codecs) {
+                all.push(codecs);
+            }
+        }
+        all
+    }
+
+    /// Returns the codecs of a file.
+    pub fn codecs(&self, id: NodeId) -> Option<(Codec, Option<Codec>)> {
+        self.setting(id).map(|setting| setting.codecs())
     }
 
     /// Returns whether a file may have a part in the packed inode: it has to be compressed by that one's codec.

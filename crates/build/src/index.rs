@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::Options;
 use crate::compress::{Extent, Share};
+use crate::hints::Setting;
 use crate::records::Records;
 use crate::tail::Tail;
 
@@ -28,6 +29,8 @@ pub(crate) type Run<'a> = (u64, &'a [Extent]);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexKind {
     algorithm: Algorithm,
+    /// That of quick extents, if there may be some.
+    quick: Option<Algorithm>,
     block_bits: u8,
     form: Form,
     big: bool,
@@ -53,18 +56,22 @@ impl IndexKind {
             _ => Form::Full,
         };
         Self {
-            algorithm: options
-                .compression
-                .map_or(Algorithm::Lz4, |c| c.codec.algorithm()),
+            algorithm: Algorithm::Lz4,
+            quick: None,
             block_bits: options.block_bits,
             form,
             big: options.big_pclusters(),
         }
     }
 
-    /// The index of files of this algorithm.
-    pub const fn of(self, algorithm: Algorithm) -> Self {
-        Self { algorithm, ..self }
+    /// The index of what is compressed in a way.
+    pub fn of(self, setting: Setting) -> Self {
+        let (codec, quick) = setting.codecs();
+        Self {
+            algorithm: codec.algorithm(),
+            quick: quick.map(|codec| codec.algorithm()),
+            ..self
+        }
     }
 
     /// An index that can name blocks of another file; packs cannot.
@@ -113,7 +120,7 @@ impl IndexKind {
         out.resize(header, 0);
         if self.form == Form::Extents {
             let records = Records::new(runs, tail, size, self.block_bits);
-            return records.encode(runs, tail, self.algorithm, out);
+            return records.encode(runs, tail, (self.algorithm, self.quick), out);
         }
         out.extend_from_slice(self.header(tail).as_bytes());
         let entries = self.entries(runs, tail, size);
@@ -146,7 +153,8 @@ impl IndexKind {
         RawMapHeader {
             h_fragmentoff: low.into(),
             h_advise: (big | two | where_tail).into(),
-            h_algorithmtype: self.algorithm as u8,
+            h_algorithmtype: self.algorithm as u8
+                | self.quick.map_or(0, |quick| (quick as u8) << 4),
             h_clusterbits: 0,
         }
     }
@@ -183,7 +191,12 @@ impl IndexKind {
             let end = start + u64::from(extent.len);
             debug_assert_eq!(entries.len() as u64, start >> self.block_bits);
             let partial = extent.share == Share::Front;
-            entries.push(self.head(start, block, extent.plain, partial));
+            let kind = match extent {
+                Extent { plain: true, .. } => HeadKind::Plain,
+                Extent { quick: true, .. } => HeadKind::Head2,
+                _ => HeadKind::Head1,
+            };
+            entries.push(self.head(start, block, kind, partial));
             // Readers of packed entries add up blocks, also those of a tail that has none.
             let blocks = (extent.stored >> self.block_bits).max(1);
             self.push_nonheads(&mut entries, end, blocks);
@@ -193,19 +206,15 @@ impl IndexKind {
         if entries.len() < total {
             // An empty extent at the end of the file, where it ends inside an lcluster.
             let block = if self.form == Form::Packs { block } else { 0 };
-            entries.push(self.head(size, block, true, false));
+            entries.push(self.head(size, block, HeadKind::Plain, false));
         }
         assert_eq!(entries.len(), total, "each lcluster has one entry");
         entries
     }
 
-    fn head(self, at: u64, block: u32, plain: bool, partial: bool) -> Lcluster {
+    fn head(self, at: u64, block: u32, kind: HeadKind, partial: bool) -> Lcluster {
         Lcluster::Head {
-            kind: if plain {
-                HeadKind::Plain
-            } else {
-                HeadKind::Head1
-            },
+            kind,
             clusterofs: (at & ((1 << self.block_bits) - 1)) as u32,
             block,
             partial,
@@ -234,6 +243,7 @@ mod tests {
     fn kind(compact: bool, big: bool) -> IndexKind {
         IndexKind {
             algorithm: Algorithm::Lz4,
+            quick: None,
             block_bits: 12,
             form: if compact { Form::Packs } else { Form::Full },
             big,
@@ -246,6 +256,7 @@ mod tests {
             len,
             stored: blocks << 12,
             plain,
+            quick: false,
             share,
         }
     }

@@ -73,7 +73,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use anteros_codec::{Codec, Effort};
 pub use error::Error;
-pub use hints::{Hint, Setting};
+pub use hints::{Hint, Quick, Setting};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
     Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options,

@@ -19,6 +19,7 @@ impl Options {
             (has_files && self.has_inline_tails(), Feature::InlineTails),
             (has_files && self.shares(), Feature::Fragments),
             (self.has_chunks(), Feature::Chunks),
+            (self.has_two_heads(), Feature::Devices),
             (self.is_wide(), Feature::Wide),
             (self.metabox.is_some(), Feature::Metabox),
             (!self.xattr_prefixes.is_empty(), Feature::LongPrefixes),
@@ -37,6 +38,12 @@ impl Options {
     /// Returns whether parts of files may lie in the packed inode, or be those of other files.
     fn shares(&self) -> bool {
         self.fragments.is_some() || self.dedupe
+    }
+
+    /// Returns whether index entries may tell two algorithms apart.
+    fn has_two_heads(&self) -> bool {
+        let quick = self.setting().and_then(|setting| setting.codecs().1);
+        quick.is_some() && !self.has_encoded_extents()
     }
 
     fn has_chunks(&self) -> bool {

@@ -8,7 +8,7 @@ use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
 
-use crate::hints::{Hint, Setting};
+use crate::hints::{Hint, Quick, Setting};
 use crate::prefixes::Prefixes;
 use crate::{Error, Order};
 
@@ -178,6 +178,8 @@ pub struct Compression {
     pub codec: Codec,
     /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
     pub pcluster_bytes: u32,
+    /// Streams that are quicker to read, where these take little more room.
+    pub quick: Option<Quick>,
     /// The paper's sliding window: the most input that one stream may take, in bytes.
     pub window_bytes: u32,
     /// Files are cut into segments of so many bytes, a multiple of the block size, which are
@@ -197,6 +199,7 @@ impl Compression {
         Self {
             codec: codec.into(),
             pcluster_bytes: 4096,
+            quick: None,
             window_bytes: 8 << 20,
             segment_bytes: 4 << 20,
             min_gain_percent: 0,
@@ -361,9 +364,12 @@ impl Options {
     /// The codecs that files and metadata may have, each once.
     pub(crate) fn codecs(&self) -> Vec<Codec> {
         let mut codecs = Vec::new();
-        for Setting { codec, .. } in self.settings() {
-            if !codecs.contains(&codec) {
-                codecs.push(codec);
+        for setting in self.settings() {
+            let (codec, quick) = setting.codecs();
+            for codec in [codec].into_iter().chain(quick) {
+                if !codecs.contains(&codec) {
+                    codecs.push(codec);
+                }
             }
         }
         codecs
@@ -528,6 +534,7 @@ impl Compression {
         Setting {
             codec: self.codec,
             pcluster_bytes: self.pcluster_bytes,
+            quick: self.quick,
         }
     }
 }
@@ -536,6 +543,29 @@ impl Setting {
     fn check(&self, block_bytes: u32) -> Result<(), Error> {
         check_pcluster(self.pcluster_bytes, block_bytes)?;
         let checked = self.codec.check();
+        checked.map_err(|e| Error::Option(e.to_string()))?;
+        self.quick.map_or(Ok(()), |quick| quick.check(self.codec))
+    }
+}
+
+impl Quick {
+    fn check(&self, first: Codec) -> Result<(), Error> {
+        if self.percent > 100 {
+            let percent = self.percent;
+            return Err(Error::Option(format!(
+                "{percent} percent of room for quick clusters; 100 are the most"
+            )));
+        }
+        let Some(codec) = self.codec else {
+            return Ok(());
+        };
+        if codec.algorithm() == first.algorithm() {
+            return Err(Error::Option(format!(
+                "quick clusters by {0}, as all others; another algorithm is needed",
+                first.algorithm()
+            )));
+        }
+        let checked = codec.check();
         checked.map_err(|e| Error::Option(e.to_string()))
     }
 }

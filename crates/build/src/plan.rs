@@ -116,7 +116,7 @@ impl Plan {
             nodes: Vec::with_capacity(tree.nodes.len()),
             order: Vec::new(),
             cuts: HashMap::new(),
-            index: IndexKind::new(options),
+            index: usual_index(options),
             metabox_index: metabox_index(options),
             ways,
             block_bytes: options.block_bytes().into(),
@@ -242,7 +242,7 @@ impl Plan {
             _ => id,
         };
         let index = match self.ways.setting(id) {
-            Some(setting) => self.index.of(setting.codec.algorithm()),
+            Some(setting) => self.index.of(setting),
             None => self.index,
         };
         match self.cuts.get(&first).is_some_and(Cuts::is_sharing) {
@@ -381,12 +381,14 @@ impl Plan {
     }
 }
 
+fn usual_index(options: &Options) -> IndexKind {
+    let index = IndexKind::new(options);
+    options.setting().map_or(index, |setting| index.of(setting))
+}
+
 fn metabox_index(options: &Options) -> IndexKind {
     let index = IndexKind::new(options);
-    match options.metabox {
-        Some(setting) => index.of(setting.codec.algorithm()),
-        None => index,
-    }
+    options.metabox.map_or(index, |setting| index.of(setting))
 }
 
 const _: () = assert!(SLOT_BYTES as usize == COMPACT_BYTES);

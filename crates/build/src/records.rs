@@ -57,7 +57,13 @@ impl Records {
     }
 
     /// Appends map header and records to `out`, which begins where the inode does and ends where the header is to begin.
-    pub fn encode(self, runs: &[Run<'_>], tail: Tail, algorithm: Algorithm, out: &mut Vec<u8>) {
+    pub fn encode(
+        self,
+        runs: &[Run<'_>],
+        tail: Tail,
+        algorithms: (Algorithm, Option<Algorithm>),
+        out: &mut Vec<u8>,
+    ) {
         let table = self.table(out.len() as u64);
         out.extend_from_slice(self.header.encode(self.block_bits).as_bytes());
         out.resize(table as usize, 0);
@@ -71,7 +77,7 @@ impl Records {
             for extent in *extents {
                 let record = match (tail, extent.stored) {
                     (Tail::Fragment(offset), 0) => ExtentRecord::of_fragment(offset, lstart),
-                    _ => record(extent, algorithm, pstart, lstart),
+                    _ => record(extent, algorithms, pstart, lstart),
                 };
                 record.encode(self.header.record_bytes, out);
                 pstart += u64::from(extent.stored);
@@ -86,7 +92,13 @@ impl Records {
     }
 }
 
-fn record(extent: &Extent, algorithm: Algorithm, pstart: u64, lstart: u64) -> ExtentRecord {
+fn record(
+    extent: &Extent,
+    (first, quick): (Algorithm, Option<Algorithm>),
+    pstart: u64,
+    lstart: u64,
+) -> ExtentRecord {
+    let algorithm = quick.filter(|_| extent.quick).unwrap_or(first);
     let format = ExtentFormat::Encoded {
         bytes: extent.stored,
         algorithm: (!extent.plain).then_some(algorithm),
@@ -128,6 +140,7 @@ mod tests {
             len,
             stored,
             plain: false,
+            quick: false,
             share: Share::None,
         }
     }
@@ -135,7 +148,7 @@ mod tests {
     fn encoded(runs: &[Run<'_>], tail: Tail, size: u64) -> (ExtentHeader, Vec<ExtentRecord>, u64) {
         let records = Records::new(runs, tail, size, 12);
         let mut out = vec![0; 40];
-        records.encode(runs, tail, Algorithm::Zstd, &mut out);
+        records.encode(runs, tail, (Algorithm::Zstd, None), &mut out);
         assert_eq!(out.len() as u64 - 40, records.bytes(40));
         let header = out[40..40 + HEADER_BYTES].try_into().unwrap();
         let layout = DataLayout::CompressedFull;

@@ -12,8 +12,10 @@ use anteros_format::superblock::{
 };
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use crate::compress::Extent;
 use crate::data::Stored;
 use crate::emit::Emitter;
+use crate::hints::Setting;
 use crate::layout::Places;
 use crate::output::Output;
 use crate::prefixes::Prefixes;
@@ -143,6 +145,10 @@ impl Emitter<'_> {
         incompat.set(Incompat::ZTAILPACKING, self.stored.iter().any(has_tail));
         incompat.set(Incompat::FORTY_EIGHT_BIT, options.is_wide());
         incompat.set(Incompat::METABOX, options.metabox.is_some());
+        // Two heads, where each extent does not name its algorithm by itself.
+        let has_quick = self.compressed_extents().any(|(_, extent)| extent.quick);
+        let has_heads = has_quick && !options.has_encoded_extents();
+        incompat.set(Incompat::DEVICE_TABLE, has_heads);
         let prefixes = &self.job.plan.shared.prefixes;
         incompat.set(Incompat::XATTR_PREFIXES, prefixes.count() > 0);
         incompat
@@ -150,17 +156,36 @@ impl Emitter<'_> {
 
     /// The algorithms of compressed files and metadata.
     fn algorithms(&self) -> AlgorithmSet {
+        let metabox = self.job.options.metabox.map(|setting| setting.codec);
+        let codecs = self.compressed_extents().map(|(setting, extent)| {
+            let (first, quick) = setting.codecs();
+            quick.filter(|_| extent.quick).unwrap_or(first)
+        });
+        codecs
+            .chain(metabox)
+            .map(|codec| codec.algorithm())
+            .collect()
+    }
+
+    /// All extents of files and of the packed inode that are compressed, each with the way in which that is done.
+    fn compressed_extents(&self) -> impl Iterator<Item = (Setting, &Extent)> {
         let ways = &self.job.plan.ways;
         let files = self.job.tree.ids().zip(self.stored);
-        let files = files.filter(|(_, stored)| matches!(stored, Stored::Compressed { .. }));
-        let settings = files.filter_map(|(id, _)| ways.setting(id));
-        let options = self.job.options;
-        let packed = self.packed.and(options.setting());
-        let algorithms = settings
-            .chain(packed)
-            .chain(options.metabox)
-            .map(|setting| setting.codec.algorithm());
-        algorithms.collect()
+        let files = files.filter_map(|(id, stored)| match stored {
+            Stored::Compressed { body, tail } => Some((ways.setting(id)?, body, tail)),
+            _ => None,
+        });
+        let files = files.flat_map(|(setting, body, tail)| {
+            let is_fragment = matches!(tail, Tail::Fragment(_));
+            let own = body.extents().iter();
+            let own = own.filter(move |extent| extent.stored > 0 || !is_fragment);
+            own.map(move |extent| (setting, extent))
+        });
+        let packed = self.packed.iter().flat_map(|packed| &packed.runs);
+        let packed = packed.flat_map(|(_, extents)| extents);
+        let usual = self.job.options.setting();
+        let packed = packed.filter_map(move |extent| Some((usual?, extent)));
+        files.chain(packed).filter(|(_, extent)| !extent.plain)
     }
 
     /// Returns whether compression was asked for, and has saved something.

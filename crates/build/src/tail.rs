@@ -92,6 +92,7 @@ impl Compressor {
                 len: front.len as u32,             // less than the extent had
                 stored: front.blocks.len() as u32, // less than before
                 plain: false,
+                quick: false,
                 share: Share::None,
             });
         }
@@ -99,6 +100,7 @@ impl Compressor {
             len: (end.len() - front.len) as u32,
             stored: 0,
             plain: inline.plain,
+            quick: false,
             share: Share::None,
         });
         out.truncate(out.len() - stored);
@@ -257,6 +259,7 @@ mod tests {
             len,
             stored: blocks * 4096,
             plain: false,
+            quick: false,
             share: Share::None,
         };
         let noise = noise(12_000);

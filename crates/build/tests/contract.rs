@@ -35,6 +35,7 @@ fn lz4(segment_bytes: u32) -> Options {
 const DEFLATE: Setting = Setting {
     codec: Codec::Deflate { level: 6 },
     pcluster_bytes: 8192,
+    quick: None,
 };
 
 /// A few dozen files in a few directories, created in an order that `seed` shuffles.
@@ -226,6 +227,7 @@ fn a_metabox_that_readers_would_distrust_is_refused() {
         metabox: Some(Setting {
             codec: compression.codec,
             pcluster_bytes: 512,
+            quick: None,
         }),
         ..Options::default()
     };

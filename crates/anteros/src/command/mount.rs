@@ -159,16 +159,17 @@ impl Args {
 
     /// Opens the image for a daemon, with more memory than usual where that is wanted.
     fn open(&mut self) -> Result<Arc<Image>, Failure> {
-        let image = self.open_within_memory()?;
+        let (image, fits) = self.open_within_memory()?;
         let Some(memory) = self.image.memory_wanted(&image) else {
-            return Ok(image);
+            return fits.map(|()| image);
         };
         self.image.memory = Some(memory);
-        self.open_within_memory()
+        let (image, fits) = self.open_within_memory()?;
+        fits.map(|()| image)
     }
 
-    /// Opens the image for a daemon that stays within the memory it was given.
-    fn open_within_memory(&self) -> Result<Arc<Image>, Failure> {
+    /// Opens the image for a daemon that stays within the memory it was given, and tells whether it can.
+    fn open_within_memory(&self) -> Result<(Arc<Image>, Result<(), Failure>), Failure> {
         let (memory, workers) = (self.image.memory(), self.requests.options().workers);
         let queue = match self.neighbours {
             Neighbours::Off => 0,
@@ -183,14 +184,17 @@ impl Args {
         };
         let image = self.image.open_on(options, FileDevice::expect_any_order)?;
         let needed = image.cache_bytes_min(workers, READ_BYTES);
-        if options.cache_bytes < needed {
-            let message = format!("{memory} bytes of memory are too few for {workers} workers");
-            return Err(Failure::new(Kind::Usage, message).hint(format_args!(
-                "this image needs --memory {}M, or fewer --workers",
-                (needed + buffers).div_ceil(1 << 20)
-            )));
-        }
-        Ok(image)
+        let fits = match options.cache_bytes < needed {
+            true => {
+                let message = format!("{memory} bytes of memory are too few for {workers} workers");
+                Err(Failure::new(Kind::Usage, message).hint(format_args!(
+                    "this image needs --memory {}M, or fewer --workers",
+                    (needed + buffers).div_ceil(1 << 20)
+                )))
+            }
+            false => Ok(()),
+        };
+        Ok((image, fits))
     }
 
     fn mount_by_kernel(&self) -> Result<(), Failure> {

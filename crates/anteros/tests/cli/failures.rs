@@ -30,6 +30,8 @@ fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
         ("mkfs image src -zlz4 -C5000", "multiples of 4096"),
         ("mkfs image src -znone -C4096", "-C has no meaning without"),
         ("mkfs image src -b3000", "powers of two"),
+        ("mkfs image src -zlz4:lz4hc --quick 5", "another algorithm"),
+        ("mkfs image src -zlz4 --quick 101", "101 is not in 0..=100"),
         ("mkfs image src --xattr-prefix=over.", "extends none of"),
         ("mkfs image src --xattr-prefix=user.", "extends none of"),
         ("mkfs image src -znone -m4096", "no codec for metadata"),

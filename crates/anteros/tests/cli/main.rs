@@ -41,6 +41,7 @@ mod peer_names;
 mod places;
 mod prefixes;
 mod presets;
+mod quick;
 mod refusals;
 mod semantics;
 mod set_ids;

@@ -68,6 +68,7 @@ impl Target {
                 len,
                 stored: len.next_multiple_of(unit),
                 plain: true,
+                quick: false,
                 share: Share::None,
             };
             (extent, start + at)
@@ -110,6 +111,7 @@ mod tests {
             len,
             stored: blocks << 12,
             plain: false,
+            quick: false,
             share: Share::None,
         }
     }

@@ -170,6 +170,7 @@ impl<'a> Worker<'a> {
             len: rest.len() as u32, // at most what a stream holds
             stored: 0,
             plain: false,
+            quick: false,
             share: Share::None,
         });
         Ok((extents, Tail::Fragment(0))) // the writer will know where

@@ -60,9 +60,12 @@ pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
     let chunker = Chunker::new(average as usize);
     let mut matches = Matches::default();
     // Extents are shared among files of one codec alone.
-    let codecs = options.codecs();
-    let codec = |id| plan.ways.setting(id).map(|setting| setting.codec);
-    let seed = |id| codecs.iter().position(|known| codec(id) == Some(*known));
+    let codecs = plan.ways.all_codecs();
+    let seed = |id| {
+        codecs
+            .iter()
+            .position(|known| plan.ways.codecs(id) == Some(*known))
+    };
     let chunks = |look: &Look<'_>, piece: Piece| {
         let seed = seed(piece.0).unwrap_or(codecs.len()) as u64;
         chunks(look, chunker, seed, piece)

@@ -70,6 +70,7 @@ impl Choice<'_> {
         Ok(codec.filter(|_| is_compressed).map(|codec| Setting {
             codec,
             pcluster_bytes: cluster_bytes,
+            quick: None,
         }))
     }
 }
@@ -119,6 +120,7 @@ mod tests {
             Some(Setting {
                 codec: Effort::Fast.into(),
                 pcluster_bytes,
+                quick: None,
             })
         };
         let lzma = Some(Setting {
@@ -128,6 +130,7 @@ mod tests {
                 dict_bytes: 256 << 10,
             },
             pcluster_bytes: 65536,
+            quick: None,
         });
         let text = "# none\n\n16384 ^usr/bin/\n  8K\t0 a b\n";
         assert!(read(text).is_err(), "a blank ends an expression");

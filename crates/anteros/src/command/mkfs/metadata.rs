@@ -52,6 +52,7 @@ impl Metadata {
         Setting {
             codec,
             pcluster_bytes: self.cluster_bytes,
+            quick: None,
         }
     }
 }
@@ -105,6 +106,7 @@ mod tests {
             let expected = Setting {
                 codec,
                 pcluster_bytes,
+                quick: None,
             };
             assert_eq!(setting(text), Ok(expected), "{text}");
         }

@@ -118,6 +118,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     min_gain: u8,
 
+    /// Store a cluster as it is, or by the second codec of -z if there is one, where that takes at most PERCENT more room: it
+    /// is quicker to read (`-zlzma,9:lz4hc,12 --quick 5`)
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    quick: Option<u8>,
+
     /// The order in which files are stored. By path, which is the default: what lies in a directory lies together. By name:
     /// files of the same name lie together, such as translations and licences. By kind: programs, other data, translations,
     /// texts and compressed files, each kind by extension and then by name. Large clusters get smaller by name or kind,

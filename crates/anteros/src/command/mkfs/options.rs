@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use anteros_build::{
-    Compression, Exclude, Fragments, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Setting,
+    Compression, Exclude, Fragments, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick, Setting,
     UuidChoice,
 };
 use clap::ValueEnum;
@@ -341,11 +341,22 @@ impl Args {
         };
         Ok(Some(Compression {
             pcluster_bytes: cluster_bytes,
+            quick: self.quick(cluster_bytes),
             window_bytes: u32::try_from(self.window).unwrap_or(u32::MAX),
             min_gain_percent: self.min_gain,
             legacy_index: self.is_legacy(),
             ..Compression::new(codec)
         }))
+    }
+
+    /// Returns what is stored in a quicker way: by the second codec of those that are told.
+    fn quick(&self, cluster_bytes: u32) -> Option<Quick> {
+        let told = self.compressor.as_ref().map(Compressors::all);
+        let second = told.and_then(|all| all.get(1));
+        self.quick.map(|percent| Quick {
+            codec: second.and_then(|second| second.codec(cluster_bytes)),
+            percent,
+        })
     }
 
     /// Returns how metadata is compressed beside files that are compressed so.
@@ -419,6 +430,7 @@ fn apply(option: Extended, options: &mut Options) {
             let files = options.compression.map(|files| Setting {
                 codec: files.codec,
                 pcluster_bytes,
+                quick: None,
             });
             options.metabox = options.metabox.or(files);
         }

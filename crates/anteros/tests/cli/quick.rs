@@ -1,0 +1,57 @@
+//! Tests images in which some clusters are stored in a quicker way than others.
+
+use std::fs;
+
+use anteros_tests::judge::has_fuse;
+use anteros_tests::trees::{mixed, words};
+
+use crate::Workshop;
+
+/// Half of the content shrinks little, whatever the codec; the other half shrinks most by LZMA.
+fn shop() -> Workshop {
+    let shop = Workshop::new();
+    fs::write(shop.path("src/mixed"), mixed(1, 3_000_000)).unwrap();
+    fs::write(shop.path("src/words"), words(2, 6_000_000)).unwrap();
+    shop
+}
+
+#[test]
+fn clusters_of_two_codecs_read_as_one_tree() {
+    let shop = shop();
+    for options in ["-C64K", "-C64K -E48bit", "-C1M -Eall-fragments,dedupe"] {
+        let mkfs = format!("mkfs image src -zlzma,0:lz4 --quick 30 {options}");
+        shop.good(&format!("{mkfs} --verify"));
+        shop.good("check image");
+        let statistics = shop.good("dump image --statistics");
+        for algorithm in ["extents, lz4 ", "extents, lzma "] {
+            assert!(statistics.contains(algorithm), "{options}: {statistics}");
+        }
+        if !has_fuse() {
+            continue;
+        }
+        fs::create_dir(shop.path("mnt")).unwrap();
+        shop.good("mount --fuse image mnt");
+        for name in ["mixed", "words"] {
+            let [found, expected] = ["mnt", "src"].map(|dir| fs::read(shop.path(dir).join(name)));
+            assert!(found.unwrap() == expected.unwrap(), "{options}: {name}");
+        }
+        shop.good("umount mnt");
+        fs::remove_dir(shop.path("mnt")).unwrap();
+    }
+}
+
+/// What saves no more than that is stored as it is, also where there is one codec.
+#[test]
+fn what_saves_little_is_stored_as_it_is() {
+    let shop = shop();
+    let len = |options: &str| {
+        shop.good(&format!("mkfs image src -C64K --quiet {options}"));
+        fs::metadata(shop.path("image")).unwrap().len()
+    };
+    let sizes =
+        ["", "--quick 0", "--quick 40", "--quick 100"].map(|quick| len(&format!("-zlz4 {quick}")));
+    assert_eq!(sizes[0], sizes[1]);
+    assert!(sizes[1] < sizes[2] && sizes[2] < sizes[3], "{sizes:?}");
+    let statistics = shop.good("dump image --statistics");
+    assert!(!statistics.contains("extents, lz4 "), "{statistics}");
+}
