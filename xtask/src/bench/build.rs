@@ -5,6 +5,7 @@
 
 use super::growth::growth;
 use super::image::{Bench, FIXED};
+use super::metadata::metadata;
 use super::part;
 use super::report::Comparison;
 use super::{Findings, Options};
@@ -44,12 +45,14 @@ enum Part {
     Settings,
     Squashfs,
     Growth,
+    Metadata,
 }
 
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("settings", Part::Settings),
     ("squashfs", Part::Squashfs),
     ("growth", Part::Growth),
+    ("metadata", Part::Metadata),
 ];
 
 /// Runs the benchmark.
@@ -65,6 +68,7 @@ pub(super) fn build(options: &Options) -> Outcome<Findings> {
         let of_corpora = match part {
             Part::Settings => settings,
             Part::Squashfs => squashfs,
+            Part::Metadata => metadata,
             Part::Growth => {
                 comparisons.extend(growth(&bench)?);
                 continue;

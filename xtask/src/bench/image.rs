@@ -94,6 +94,11 @@ impl Bench {
         })
     }
 
+    /// Turns of each command.
+    pub(super) const fn runs(&self) -> usize {
+        self.runs
+    }
+
     /// A place in the directory.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.scratch.join(name)

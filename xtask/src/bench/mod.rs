@@ -18,6 +18,7 @@ mod launch;
 mod log;
 mod machine;
 mod measure;
+mod metadata;
 mod mounted;
 mod names;
 mod part;

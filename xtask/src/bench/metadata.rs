@@ -1,0 +1,102 @@
+//! `bench build --only metadata`: the size of metadata, and what a cold `find` reads of it.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::MountFlags;
+
+use super::device::LoopDevice;
+use super::image::{Bench, clear};
+use super::measure::take_turns;
+use super::mounted::{Mounted, mount};
+use super::read::drop_caches;
+use super::report::{Comparison, Unit};
+use crate::Outcome;
+use crate::run::run;
+
+/// The options of the images.
+const SETTINGS: [&[&str]; 3] = [
+    &["-zlz4", "-C4096"],
+    &["-zlz4hc,9", "-C65536"],
+    &["-zlz4hc,9", "-C65536", "-m4096"],
+];
+
+/// Compares images of a corpus, and of the same tree with nothing in its files.
+///
+/// # Errors
+/// When a program or a corpus cannot be had, or a command fails.
+pub(super) fn metadata(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
+    let corpus = super::corpus(name)?;
+    let (ours, peer) = (bench.path("ours.erofs"), bench.path("peer.erofs"));
+    let empty = bench.path("empty");
+    let mut copy = Command::new("cp");
+    run(copy
+        .args(["-a", "--attributes-only"])
+        .arg(&corpus)
+        .arg(&empty))?;
+    let subject = format!("{name}, all files empty");
+    eprintln!("bench build: {subject}");
+    let mut comparisons = bench.build(&empty, &[], &subject, &ours, &peer)?;
+    clear(&empty)?;
+    for options in SETTINGS {
+        let subject = format!("{name} {}", options.join(" "));
+        eprintln!("bench build: cold find, {subject}");
+        bench.build(&corpus, options, &subject, &ours, &peer)?;
+        comparisons.extend(find(bench, &subject, &ours, &peer)?);
+    }
+    Ok(comparisons)
+}
+
+/// An image that the kernel mounts from a device of its own.
+struct Image {
+    // Dropped first.
+    _mounted: Mounted,
+    device: LoopDevice,
+    find: Command,
+}
+
+impl Image {
+    fn new(bench: &Bench, image: &Path, place: &str) -> Outcome<Self> {
+        let directory = bench.path(place);
+        std::fs::create_dir_all(&directory)?;
+        let device = LoopDevice::attach(image, false, false)?;
+        let mounted = mount(device.node(), &directory, "erofs", MountFlags::RDONLY, None)?;
+        let mut find = Command::new("find");
+        // Names alone would do without the inodes.
+        find.arg(directory).args(["-size", "+1000000M"]);
+        Ok(Self {
+            _mounted: mounted,
+            device,
+            find,
+        })
+    }
+
+    /// Bytes that a cold `find` reads.
+    fn read(&mut self) -> Outcome<f64> {
+        drop_caches()?;
+        let before = self.device.traffic()?.bytes_read;
+        run(&mut self.find)?;
+        Ok((self.device.traffic()?.bytes_read - before) as f64)
+    }
+}
+
+/// Has `find` look at all inodes of two images with cold caches.
+fn find(bench: &Bench, subject: &str, ours: &Path, peer: &Path) -> Outcome<Vec<Comparison>> {
+    let mut ours = Image::new(bench, ours, "ours")?;
+    let mut peer = Image::new(bench, peer, "peer")?;
+    let read = (ours.read()?, peer.read()?);
+    let commands = [&mut ours, &mut peer]
+        .map(|image| std::mem::replace(&mut image.find, Command::new("true")));
+    let [ours_find, peer_find] = commands;
+    let turns = take_turns(bench.runs(), ours_find, peer_find, drop_caches)?;
+    Ok(vec![
+        turns.figure(
+            "cold find: bytes read",
+            subject,
+            Unit::Bytes,
+            read.0,
+            read.1,
+        ),
+        turns.wall("cold find: wall time", subject),
+    ])
+}
