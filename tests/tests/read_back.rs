@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anteros_build::{Codec, Compression, Effort, Fragments, Options, Setting};
+use anteros_build::{Codec, Compression, Effort, Fragments, Options, Quick, Setting};
 use anteros_core::FileDevice;
 use anteros_image::{Image, ImageFs, OpenOptions};
 use anteros_tests::built::{Built, Judges, Source, same};
@@ -59,10 +59,23 @@ fn tree() -> Tree {
     tree
 }
 
-fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
+/// A codec of another algorithm, which has many of the clusters.
+fn quick(codec: Codec) -> Quick {
+    let other = match codec {
+        Codec::Lz4(_) => Codec::Deflate { level: 1 },
+        _ => LZ4,
+    };
+    Quick {
+        codec: Some(other),
+        percent: 40,
+    }
+}
+
+fn options((codec, all, pcluster_bytes, packed): Form, wide: bool, is_mixed: bool) -> Options {
     let packs_metadata = wide && all == Some(true);
     let mut compression = Compression::new(codec);
     compression.pcluster_bytes = pcluster_bytes;
+    compression.quick = is_mixed.then(|| quick(codec));
     compression.segment_bytes = 256 << 10;
     Options {
         compression: Some(compression),
@@ -83,19 +96,20 @@ fn options((codec, all, pcluster_bytes, packed): Form, wide: bool) -> Options {
     }
 }
 
-/// Builds all forms, each with encoded extents as well, and has each looked at.
+/// Builds all forms, each with encoded extents and with a second codec as well, and has each looked at.
 fn each(
-    options: impl Fn(Form, bool) -> Options,
+    options: impl Fn(Form, bool, bool) -> Options,
     look: impl Fn(&Built, &str) -> Result<(), String>,
 ) {
     let tree = tree();
     let source = Source::new(tree.path());
     let judges = Judges::find();
-    let forms = FORMS.iter().flat_map(|form| [(form, false), (form, true)]);
-    for (form, wide) in forms {
-        let built = judges.build(tree.path(), &options(*form, wide)).unwrap();
-        if let Err(error) = look(&built, &source.manifest) {
-            panic!("{form:?}, wide: {wide}: {error}");
+    for form in FORMS {
+        for (wide, is_mixed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let built = judges.build(tree.path(), &options(form, wide, is_mixed));
+            if let Err(error) = look(&built.unwrap(), &source.manifest) {
+                panic!("{form:?}, wide: {wide}, mixed: {is_mixed}: {error}");
+            }
         }
     }
 }
@@ -128,9 +142,9 @@ fn erofsfuse_reads_it() {
         return;
     };
     // It does not find what lies behind inodes of a metabox, as `built.rs` says.
-    let options = |form, wide| Options {
+    let options = |form, wide, is_mixed| Options {
         metabox: None,
-        ..options(form, wide)
+        ..options(form, wide, is_mixed)
     };
     each(options, |built, expected| {
         let mount = TheirMount::new(&peers, built.path());
