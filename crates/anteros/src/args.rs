@@ -191,7 +191,7 @@ pub fn seconds(text: &str) -> Result<u32, String> {
 }
 
 /// Describes how many threads work.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct WorkerArgs {
     /// Threads that work; all cores by default, for a mount at least 4
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]

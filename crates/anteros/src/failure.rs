@@ -124,6 +124,16 @@ impl Failure {
         &self.message
     }
 
+    /// For tools whose exit status is 1 whatever is wrong: tells of it. A signal, and output that nobody reads, stay
+    /// what they are.
+    pub fn into_fault(self) -> Outcome {
+        if matches!(self.kind, Kind::Interrupted | Kind::BrokenPipe) {
+            return Err(self);
+        }
+        self.tell();
+        Ok(Verdict::Bad)
+    }
+
     /// Tells people, unless they know, or nobody listens.
     fn tell(&self) {
         if self.kind == Kind::BrokenPipe || self.is_told {

@@ -83,6 +83,8 @@ pub struct ExtractOptions {
     pub times: bool,
     /// Tells which extended attributes to set.
     pub xattrs: XattrScope,
+    /// Bits of permissions that nothing gets, such as 0o022.
+    pub umask: u16,
     /// Files that are never replaced, by device and inode, as the system numbers them: those that the image lies in.
     pub spared: Vec<(u64, u64)>,
 }
@@ -103,6 +105,7 @@ impl Default for ExtractOptions {
             } else {
                 XattrScope::User
             },
+            umask: 0,
             spared: Vec::new(),
         }
     }
@@ -596,7 +599,7 @@ impl Run<'_> {
                 self.set_xattr(object, trail, xattr)?;
             }
         }
-        let perm = permitted(inode, self.options.owners);
+        let perm = permitted(inode, self.options.owners) & !self.options.umask;
         let differs = stat.st_mode & 0o7777 != u32::from(perm);
         if (differs || inherits_acl) && inode.kind != FileKind::Symlink {
             object.chmod(perm).map_err(os("set its mode"))?;

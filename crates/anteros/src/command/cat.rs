@@ -23,6 +23,12 @@ pub struct Args {
 }
 
 impl Args {
+    /// Arguments to print one file.
+    pub fn of(image: ImageArgs, path: OsString) -> Self {
+        let paths = vec![path];
+        Self { image, paths }
+    }
+
     pub fn run(self) -> Outcome {
         let image = self.image.open()?;
         let mut parts = Parts::default();

@@ -40,6 +40,17 @@ pub struct Args {
 }
 
 impl Args {
+    /// Arguments to check an image, and its data if so wished, and to say nothing if all is well.
+    pub fn quiet(image: ImageArgs, reads_data: bool) -> Self {
+        Self {
+            image,
+            no_data: !reads_data,
+            workers: WorkerArgs::default(),
+            quiet: true,
+            json: false,
+        }
+    }
+
     pub fn run(self) -> Outcome {
         // Half of it is for notes.
         let memory = usize::try_from(self.image.memory()).unwrap_or(usize::MAX);

@@ -30,11 +30,11 @@ pub struct Args {
 
     /// Only this path of the image and what is below it
     #[arg(long, value_name = "PATH", default_value = "/")]
-    path: OsString,
+    pub path: OsString,
 
     /// Replace what exists, but for directories, and never the image itself
     #[arg(long)]
-    overwrite: bool,
+    pub overwrite: bool,
 
     /// Go on with the next file after an error
     #[arg(long)]
@@ -42,7 +42,7 @@ pub struct Args {
 
     /// Do not set owners (only root does), nor what is a privilege without its owner: set-id bits, capabilities, devices
     #[arg(long)]
-    no_owners: bool,
+    pub no_owners: bool,
 
     /// Do not set modification times
     #[arg(long)]
@@ -50,7 +50,7 @@ pub struct Args {
 
     /// Set no extended attributes (root sets all, others those of users)
     #[arg(long)]
-    no_xattrs: bool,
+    pub no_xattrs: bool,
 
     #[command(flatten)]
     workers: WorkerArgs,
@@ -66,9 +66,32 @@ pub struct Args {
     /// Print the summary as a JSON object
     #[arg(long, conflicts_with = "verbose")]
     json: bool,
+
+    /// Bits of permissions that nothing gets.
+    #[arg(skip)]
+    pub umask: u16,
 }
 
 impl Args {
+    /// Arguments to extract all of an image, and to say nothing if all is well.
+    pub fn quiet(image: ImageArgs, target: &Path) -> Self {
+        Self {
+            image,
+            target: target.into(),
+            path: "/".into(),
+            overwrite: false,
+            keep_going: false,
+            no_owners: false,
+            no_times: false,
+            no_xattrs: false,
+            workers: WorkerArgs::default(),
+            verbose: false,
+            quiet: true,
+            json: false,
+            umask: 0,
+        }
+    }
+
     pub fn run(self) -> Outcome {
         self.image
             .check_order(&self.target, "extract IMAGE DIRECTORY")?;
@@ -131,6 +154,7 @@ impl Args {
                 defaults.xattrs
             },
             spared: self.image.files(),
+            umask: self.umask,
         }
     }
 }

@@ -37,6 +37,8 @@ mod mounts;
 mod options;
 mod order;
 mod passthru;
+mod peer_dump;
+mod peer_fsck;
 mod peer_names;
 mod places;
 mod prefixes;

@@ -150,7 +150,8 @@ pub struct Args {
         short = 'T',
         long = "time",
         value_name = "SECONDS",
-        allow_negative_numbers = true
+        allow_hyphen_values = true,
+        value_parser = options::seconds
     )]
     time: Option<i64>,
 

@@ -452,6 +452,23 @@ fn random_uuid() -> Result<[u8; 16], Failure> {
     Ok(bytes)
 }
 
+/// A number of seconds, as C writes it: decimal, `0x…` or `0…`, with a sign or without.
+pub fn seconds(text: &str) -> Result<i64, String> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text),
+    };
+    let parsed = match digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"))
+    {
+        Some(hex) => i64::from_str_radix(&format!("{sign}{hex}"), 16),
+        None if digits.starts_with('0') => i64::from_str_radix(&format!("{sign}{digits}"), 8),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
+}
+
 /// Seconds since 1970.
 fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

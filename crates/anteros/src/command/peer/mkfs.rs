@@ -1,19 +1,16 @@
-//! The names of other tools that this program may be installed under.
-//!
-//! Scripts that call `mkfs.erofs` get what it does by default, and are told by name which of its options this version does
-//! not have. Other tools of erofs-utils have options of their own, to which no command answers: it is named instead.
+//! `mkfs.erofs`: what it does by default, and which of its options are not there yet.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, FromArgMatches};
 
-use super::mkfs;
+use super::number;
+use crate::command::mkfs;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
-const MKFS: &str = "mkfs.erofs";
+pub const MKFS: &str = "mkfs.erofs";
 
 /// States what the program prints under the name of mkfs.erofs for `-V`. Scripts look for the second line.
 const VERSION: &str = concat!(
@@ -22,19 +19,8 @@ const VERSION: &str = concat!(
     "\navailable compressors: lz4, lz4hc, lzma, deflate, libdeflate, zstd\n"
 );
 
-/// Other tools of erofs-utils, and the command to use instead.
-const OTHERS: [(&str, &str); 4] = [
-    (
-        "fsck.erofs",
-        "anteros check IMAGE` or `anteros extract IMAGE DIRECTORY",
-    ),
-    ("dump.erofs", "anteros dump IMAGE"),
-    ("erofsfuse", "anteros mount --fuse IMAGE DIRECTORY"),
-    ("mount.erofs", "anteros mount IMAGE DIRECTORY"),
-];
-
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 29] = [
+const NOT_SUPPORTED: [&str; 27] = [
     "--zD",
     "--MZ",
     "--file-contexts",
@@ -43,7 +29,6 @@ const NOT_SUPPORTED: [&str; 29] = [
     "--blobdev",
     "--dsunit",
     "--fsalignblks",
-    "--async-queue-limit",
     "--tar",
     "--ungzip",
     "--gzip",
@@ -59,27 +44,14 @@ const NOT_SUPPORTED: [&str; 29] = [
     "--s3",
     "--oci",
     "--xattr-inode-digest",
-    "--zfeature-bits",
     "--product-out",
     "--fs-config-file",
     "--random-pclusterblks",
     "--random-algorithms",
 ];
 
-/// Does what the program is asked for under another tool's name; `None` if it was called by its own.
-pub fn run(args: &[OsString]) -> Option<Outcome> {
-    let name = Path::new(args.first()?).file_name()?.to_str()?;
-    if name == MKFS {
-        return Some(mkfs(args));
-    }
-    let (tool, instead) = OTHERS.iter().find(|(tool, _)| *tool == name)?;
-    let message = format!("{tool}: anteros does not answer to this name");
-    Some(Err(
-        Failure::new(Kind::Usage, message).hint(format_args!("use `{instead}`"))
-    ))
-}
-
-fn mkfs(args: &[OsString]) -> Outcome {
+/// Does what mkfs.erofs is asked for.
+pub fn run(args: &[OsString]) -> Outcome {
     let command = clap::Command::new(MKFS)
         .bin_name(MKFS)
         .version(VERSION)
@@ -95,7 +67,7 @@ fn mkfs(args: &[OsString]) -> Outcome {
                 .exclusive(true),
         );
     let command = mkfs::Args::augment_args(command);
-    let matches = match command.try_get_matches_from(args) {
+    let matches = match command.try_get_matches_from(translated(args)?) {
         Ok(matches) => matches,
         Err(error) => return refusal(&error).map_or_else(|| error.exit(), Err),
     };
@@ -106,6 +78,60 @@ fn mkfs(args: &[OsString]) -> Outcome {
     let mut args = mkfs::Args::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     args.is_peer = true;
     args.run()
+}
+
+/// Options of `-E`, by their bits in `--zfeature-bits`.
+const FEATURES: [&str; 8] = [
+    "legacy-compress",
+    "ztailpacking",
+    "fragments",
+    "all-fragments",
+    "dedupe",
+    "fragdedupe",
+    "48bit",
+    "dot-omitted",
+];
+
+const BITS: &str = "--zfeature-bits";
+const LIMIT: &str = "--async-queue-limit";
+
+/// The arguments with `--zfeature-bits` as `-E…`, and without `--async-queue-limit`: `--memory` bounds what waits here.
+fn translated(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let mut translated = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let text = arg.to_str().unwrap_or_default();
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        if name != BITS && name != LIMIT {
+            translated.push(arg.clone());
+            continue;
+        }
+        let next = || args.next()?.to_str();
+        let value = value.or_else(next).unwrap_or_default();
+        let value = number(value).map_err(|why| {
+            let message = format!("{MKFS}: {name}={value}: {why}");
+            Failure::new(Kind::Usage, message)
+        })?;
+        if name == BITS {
+            translated.extend(features(value)?);
+        }
+    }
+    Ok(translated)
+}
+
+/// The option `-E` with the features of some bits, if there are any.
+fn features(bits: u64) -> Result<Option<OsString>, Failure> {
+    if bits >> FEATURES.len() != 0 {
+        let message = format!("{MKFS}: {BITS}={bits}: 255 is the most");
+        return Err(Failure::new(Kind::Usage, message));
+    }
+    let set = FEATURES.iter().enumerate();
+    let set = set.filter(|(bit, _)| bits >> bit & 1 == 1);
+    let names: Vec<&str> = set.map(|(_, name)| *name).collect();
+    Ok((!names.is_empty()).then(|| format!("-E{}", names.join(",")).into()))
 }
 
 /// The words for an option that is not there; `None` if it is another kind of mistake.

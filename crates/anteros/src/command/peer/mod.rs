@@ -1,0 +1,75 @@
+//! The names of other tools that this program may be installed under.
+//!
+//! Scripts that call `mkfs.erofs`, `fsck.erofs` or `dump.erofs` get what these do by default, with their options and exit
+//! statuses, and are told by name what this version does not have. The other tools of erofs-utils have options of their own,
+//! to which no command answers: it is named instead.
+
+mod dump;
+mod fsck;
+mod mkfs;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{ArgMatches, Command, FromArgMatches};
+
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+
+/// Other tools of erofs-utils, and the command to use instead.
+const OTHERS: [(&str, &str); 2] = [
+    ("erofsfuse", "anteros mount --fuse IMAGE DIRECTORY"),
+    ("mount.erofs", "anteros mount IMAGE DIRECTORY"),
+];
+
+/// Does what the program is asked for under another tool's name; `None` if it was called by its own.
+pub fn run(args: &[OsString]) -> Option<Outcome> {
+    let name = Path::new(args.first()?).file_name()?.to_str()?;
+    match name {
+        mkfs::MKFS => return Some(mkfs::run(args)),
+        fsck::FSCK => return Some(fsck::run(args)),
+        dump::DUMP => return Some(dump::run(args)),
+        _ => {}
+    }
+    let (tool, instead) = OTHERS.iter().find(|(tool, _)| *tool == name)?;
+    let message = format!("{tool}: anteros does not answer to this name");
+    Some(Err(
+        Failure::new(Kind::Usage, message).hint(format_args!("use `{instead}`"))
+    ))
+}
+
+/// Does the work of a tool whose exit status is 1 whatever is wrong.
+fn with_status_1(
+    name: &'static str,
+    command: Command,
+    args: &[OsString],
+    work: impl FnOnce(&ArgMatches) -> Outcome,
+) -> Outcome {
+    let matches = match command.bin_name(name).try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            error.print()?;
+            return Ok(Verdict::Bad);
+        }
+    };
+    match work(&matches) {
+        Err(failure) => failure.into_fault(),
+        Ok(Verdict::Partial) => Ok(Verdict::Bad),
+        outcome => outcome,
+    }
+}
+
+/// Arguments of which clap has checked everything.
+fn parsed<A: FromArgMatches>(matches: &ArgMatches) -> A {
+    A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+}
+
+/// A number as C writes it: decimal, `0x…` or `0…`.
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None if text.starts_with('0') => u64::from_str_radix(text, 8),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
+}
