@@ -49,7 +49,10 @@ impl HostFs {
 
     fn open(&self, ino: Ino, flags: OFlags) -> FsResult<OwnedFd> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | flags;
-        rustix::fs::open(self.path(ino)?, flags, Mode::empty()).map_err(fault)
+        let path = self.path(ino)?;
+        let told = |errno: &Errno| eprintln!("{}: {errno}", path.display());
+        let opened = rustix::fs::open(&path, flags, Mode::empty());
+        opened.inspect_err(told).map_err(fault)
     }
 }
 
@@ -111,7 +114,9 @@ impl FileSystem for HostFs {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
         let path = self.path(parent)?.join(OsStr::from_bytes(name));
-        let attr = attr(&stat(&path).map_err(fault)?);
+        // A test that fails shows which name it was.
+        let told = |errno: &Errno| eprintln!("{}: {errno}", path.display());
+        let attr = attr(&stat(&path).inspect_err(told).map_err(fault)?);
         self.paths.lock().unwrap().entry(attr.ino).or_insert(path);
         Ok(attr)
     }
