@@ -3,6 +3,7 @@
 //! The kernel mounts where it may, from the file itself (Linux 6.12) or through a loop device. Else
 //! a daemon serves the image by FUSE.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use anteros_core::{FileDevice, parse_size};
 use anteros_fuse::MountOptions;
 use anteros_image::{Image, ImageFs, OpenOptions, Profile, Strategy};
+use clap::{Args as _, FromArgMatches};
 use rustix::mount::{MountFlags, mount};
 
 use crate::args::{ImageArgs, RequestArgs};
@@ -87,6 +89,10 @@ pub struct Args {
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
+
+    /// The arguments of this program, if it was called by another name with others.
+    #[arg(skip)]
+    told: Option<Vec<OsString>>,
 }
 
 /// Options that have no meaning where the kernel mounts.
@@ -109,6 +115,19 @@ const READ_BYTES: usize = 256 << 10;
 const REQUEST_BYTES: usize = 64 << 10;
 
 impl Args {
+    /// Reads these arguments, which were told in other words.
+    ///
+    /// # Errors
+    ///
+    /// If there is something wrong with one.
+    pub fn told(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(clap::Command::new("mount"));
+        let matches = command.try_get_matches_from(&arguments)?;
+        let args = Self::from_arg_matches(&matches)?;
+        let told = Some(arguments);
+        Ok(Self { told, ..args })
+    }
+
     pub fn run(mut self) -> Outcome {
         self.image
             .check_order(&self.directory, "mount IMAGE DIRECTORY")?;
@@ -148,7 +167,7 @@ impl Args {
         if self.foreground || self.detach {
             self.serve(ImageFs::new(image))
         } else {
-            background::start(&self.image.image)
+            background::start(&self.image.image, self.told)
         }
     }
 

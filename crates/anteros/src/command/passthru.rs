@@ -130,7 +130,7 @@ impl Args {
         if self.foreground || self.detach {
             self.serve(&source)
         } else {
-            background::start(&self.source)
+            background::start(&self.source, None)
         }
     }
 

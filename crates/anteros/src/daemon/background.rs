@@ -1,6 +1,7 @@
 //! Leaving the terminal: this program starts itself again in the background, waits until the child says
 //! that the mount stands, and leaves.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,12 +12,14 @@ use crate::failure::{Failure, Kind, Outcome, Verdict};
 /// States what the background process says when the mount stands.
 const READY: &str = "ready";
 
-/// Runs this program again as a daemon and waits until the mount stands.
-pub fn start(subject: &Path) -> Outcome {
+/// Runs this program again as a daemon and waits until the mount stands. Under another tool's name, the arguments that do
+/// the same are told, and whatever fails has the exit status 1.
+pub fn start(subject: &Path, told: Option<Vec<OsString>>) -> Outcome {
     let program = std::env::current_exe().map_err(|e| Failure::system(subject, &e))?;
+    let has_own_status = told.is_none();
+    let arguments = told.unwrap_or_else(|| std::env::args_os().skip(1).collect());
     let mut child = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .arg("--detach")
+        .args(detached(arguments))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -31,7 +34,17 @@ pub fn start(subject: &Path) -> Outcome {
     }
     // The child has told why.
     let status = child.wait().map_err(Failure::os)?;
-    std::process::exit(status.code().unwrap_or(Kind::System as i32));
+    std::process::exit(match has_own_status {
+        true => status.code().unwrap_or(Kind::System as i32),
+        false => 1,
+    });
+}
+
+/// The arguments of the child: behind `--` there are no options.
+fn detached(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let options = arguments.iter().take_while(|argument| *argument != "--");
+    arguments.insert(options.count(), "--detach".into());
+    arguments
 }
 
 /// Tells the parent that the mount stands, and lets go of its terminal, streams and directory.

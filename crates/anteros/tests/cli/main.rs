@@ -38,6 +38,7 @@ mod options;
 mod order;
 mod passthru;
 mod peer_dump;
+mod peer_erofsfuse;
 mod peer_fsck;
 mod peer_names;
 mod places;

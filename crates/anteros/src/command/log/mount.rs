@@ -204,7 +204,7 @@ impl Args {
         if self.foreground || self.detach {
             self.serve()
         } else {
-            background::start(&self.device)
+            background::start(&self.device, None)
         }
     }
 

@@ -1,10 +1,11 @@
 //! The names of other tools that this program may be installed under.
 //!
-//! Scripts that call `mkfs.erofs`, `fsck.erofs` or `dump.erofs` get what these do by default, with their options and exit
-//! statuses, and are told by name what this version does not have. The other tools of erofs-utils have options of their own,
-//! to which no command answers: it is named instead.
+//! Scripts that call `mkfs.erofs`, `fsck.erofs`, `dump.erofs` or `erofsfuse` get what these do by default, with their options
+//! and exit statuses, and are told by name what this version does not have. `mount.erofs` has options of its own, to which no
+//! command answers: it is named instead.
 
 mod dump;
+mod erofsfuse;
 mod fsck;
 mod mkfs;
 
@@ -15,26 +16,22 @@ use clap::{ArgMatches, Command, FromArgMatches};
 
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 
-/// Other tools of erofs-utils, and the command to use instead.
-const OTHERS: [(&str, &str); 2] = [
-    ("erofsfuse", "anteros mount --fuse IMAGE DIRECTORY"),
-    ("mount.erofs", "anteros mount IMAGE DIRECTORY"),
-];
+const MOUNT: &str = "mount.erofs";
 
 /// Does what the program is asked for under another tool's name; `None` if it was called by its own.
 pub fn run(args: &[OsString]) -> Option<Outcome> {
     let name = Path::new(args.first()?).file_name()?.to_str()?;
-    match name {
-        mkfs::MKFS => return Some(mkfs::run(args)),
-        fsck::FSCK => return Some(fsck::run(args)),
-        dump::DUMP => return Some(dump::run(args)),
-        _ => {}
-    }
-    let (tool, instead) = OTHERS.iter().find(|(tool, _)| *tool == name)?;
-    let message = format!("{tool}: anteros does not answer to this name");
-    Some(Err(
-        Failure::new(Kind::Usage, message).hint(format_args!("use `{instead}`"))
-    ))
+    Some(match name {
+        mkfs::MKFS => mkfs::run(args),
+        fsck::FSCK => fsck::run(args),
+        dump::DUMP => dump::run(args),
+        erofsfuse::EROFSFUSE => erofsfuse::run(args),
+        MOUNT => {
+            let message = format!("{MOUNT}: anteros does not answer to this name");
+            Err(Failure::new(Kind::Usage, message).hint("use `anteros mount IMAGE DIRECTORY`"))
+        }
+        _ => return None,
+    })
 }
 
 /// Does the work of a tool whose exit status is 1 whatever is wrong.
