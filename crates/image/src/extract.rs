@@ -407,7 +407,7 @@ struct Run<'a> {
 enum Job {
     /// Parts of files, as the walk met them.
     Parts(Batch<OpenFile>),
-    /// What files have of an extent of the packed inode.
+    /// Parts of files that lie in one extent of the packed inode.
     Packed(PackedJob),
 }
 

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
@@ -258,6 +258,10 @@ impl Run<'_> {
                 None => return,
             },
         };
+        // Of a file that is broken, one error is told.
+        if file.parts_failed.load(Ordering::Relaxed) > 0 {
+            return;
+        }
         let written = match decoded {
             Some((start, bytes)) => {
                 let (from, to) = (packed.start - start, packed.end - start);
