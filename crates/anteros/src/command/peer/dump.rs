@@ -42,7 +42,7 @@ struct Args {
     #[arg(short = 's')]
     superblock: bool,
 
-    /// How many files of each kind there are, and what they take
+    /// Counts of files by kind, and what they take
     #[arg(short = 'S')]
     statistics: bool,
 
@@ -66,7 +66,7 @@ struct Args {
     #[arg(long)]
     cat: bool,
 
-    /// What udev wants to know of a device
+    /// Properties of the device, for udev
     #[arg(long)]
     blkid_udev: bool,
 
@@ -81,7 +81,7 @@ struct Args {
 
 /// Does what dump.erofs is asked for. Whatever is wrong gives the exit status 1.
 pub fn run(args: &[OsString]) -> Outcome {
-    with_status_1(DUMP, Args::command(), args, |matches| {
+    with_status_1(Args::command(), args, |matches| {
         parsed::<Args>(matches).run()
     })
 }
@@ -172,13 +172,12 @@ impl Args {
         };
         let path = self.path.as_ref().map(|path| output::name(path.as_bytes()));
         let path = path.unwrap_or_else(|| "(not found)".into());
-        let extents = extents(image, &inode)?;
-        describe(image, &inode, &path, &extents, out)?;
+        describe(image, &inode, &path, out)?;
         if self.ls {
             list(image, &inode, out)?;
         }
         if self.extents {
-            table(&extents, &path, out)?;
+            table(image, &inode, &path, out)?;
         }
         Ok(())
     }
@@ -314,13 +313,32 @@ fn counts(image: &Image, out: &mut impl Write) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The extents of an inode that has data.
-fn extents(image: &Image, inode: &Inode) -> Result<Vec<Extent>, Error> {
+/// Looks at the extents of an inode, one after the other: a file may have millions.
+fn each_extent(
+    image: &Image,
+    inode: &Inode,
+    mut look: impl FnMut(&Extent) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
     if inode.size == 0 || !inode.kind.may_have_data() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let map = image.map(inode)?;
-    image.extents(inode, &map).collect()
+    image
+        .extents(inode, &map)
+        .try_for_each(|extent| look(&extent?))
+}
+
+/// Bytes of the image that the data of an inode takes.
+fn stored_bytes(image: &Image, inode: &Inode) -> Result<u64, Trouble> {
+    if let DataLayout::CompressedFull | DataLayout::CompressedCompact = inode.layout {
+        return Ok(inode.compressed_blocks << image.superblock().block_bits);
+    }
+    let mut stored = 0;
+    each_extent(image, inode, |extent| {
+        stored += physical(extent).1;
+        Ok(())
+    })?;
+    Ok(stored)
 }
 
 /// The bytes of the image that an extent takes, and where they lie.
@@ -332,19 +350,8 @@ fn physical(extent: &Extent) -> (u64, u64) {
     }
 }
 
-fn describe(
-    image: &Image,
-    inode: &Inode,
-    path: &str,
-    extents: &[Extent],
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let stored = match inode.layout {
-        DataLayout::CompressedFull | DataLayout::CompressedCompact => {
-            inode.compressed_blocks << image.superblock().block_bits
-        }
-        _ => extents.iter().map(|extent| physical(extent).1).sum(),
-    };
+fn describe(image: &Image, inode: &Inode, path: &str, out: &mut impl Write) -> Result<(), Trouble> {
+    let stored = stored_bytes(image, inode)?;
     let percent = 100.0 * stored as f64 / inode.size.max(1) as f64;
     let modified = calendar(inode.mtime, "%Y-%m-%d %H:%M:%S");
     let nanos = inode.mtime.nanos;
@@ -372,7 +379,8 @@ fn describe(
         "Uid: {}   Gid: {}  Access: {perm:04o}/{letters}",
         inode.uid, inode.gid
     )?;
-    writeln!(out, "Timestamp: {modified}.{nanos:09}")
+    writeln!(out, "Timestamp: {modified}.{nanos:09}")?;
+    Ok(())
 }
 
 /// The name of a kind of file, and its number in directory entries.
@@ -410,12 +418,13 @@ fn list(image: &Image, inode: &Inode, out: &mut impl Write) -> Result<(), Troubl
     Ok(written?)
 }
 
-fn table(extents: &[Extent], path: &str, out: &mut impl Write) -> io::Result<()> {
+fn table(image: &Image, inode: &Inode, path: &str, out: &mut impl Write) -> Result<(), Trouble> {
     writeln!(
         out,
         "\n Ext:   logical offset   |  length :     physical offset    |  length"
     )?;
-    for (number, extent) in extents.iter().enumerate() {
+    let mut number = 0u64;
+    each_extent(image, inode, |extent| {
         let (at, stored) = physical(extent);
         let (start, end, len) = (extent.offset, extent.end(), extent.len);
         let behind = at + stored;
@@ -427,8 +436,11 @@ fn table(extents: &[Extent], path: &str, out: &mut impl Write) -> io::Result<()>
             0 => writeln!(out)?,
             device => writeln!(out, "  # device {device}")?,
         }
-    }
-    writeln!(out, "{path}: {} extents found", extents.len())
+        number += 1;
+        Ok(())
+    })?;
+    writeln!(out, "{path}: {number} extents found")?;
+    Ok(())
 }
 
 /// The extra device that an extent lies on, or 0.
