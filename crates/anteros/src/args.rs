@@ -190,6 +190,24 @@ pub fn seconds(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("whole seconds from 0 to {most} are wanted"))
 }
 
+/// A number as C writes it: decimal, `0x…` or `0…`, with a sign or without.
+pub fn c_number(text: &str) -> Result<i128, String> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let hexadecimal = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    let (radix, digits) = match hexadecimal {
+        Some(digits) => (16, digits),
+        None if digits.starts_with('0') => (8, digits),
+        None => (10, digits),
+    };
+    let number = u64::from_str_radix(digits, radix).map_err(|error| error.to_string())?;
+    Ok(sign * i128::from(number))
+}
+
 /// Describes how many threads work.
 #[derive(Debug, Default, Args)]
 pub struct WorkerArgs {

@@ -14,6 +14,7 @@ use super::compressor::{Compressor, Compressors};
 use super::hints::Choice;
 use super::preset::{self, Preset};
 use super::target::Target;
+use crate::args::c_number;
 use crate::failure::{Failure, Kind};
 
 /// Blocks have two to this bytes unless told otherwise.
@@ -452,21 +453,10 @@ fn random_uuid() -> Result<[u8; 16], Failure> {
     Ok(bytes)
 }
 
-/// A number of seconds, as C writes it: decimal, `0x…` or `0…`, with a sign or without.
+/// A number of seconds, as C writes it.
 pub fn seconds(text: &str) -> Result<i64, String> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", text),
-    };
-    let parsed = match digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"))
-    {
-        Some(hex) => i64::from_str_radix(&format!("{sign}{hex}"), 16),
-        None if digits.starts_with('0') => i64::from_str_radix(&format!("{sign}{digits}"), 8),
-        None => text.parse(),
-    };
-    parsed.map_err(|error| error.to_string())
+    let number = c_number(text)?;
+    i64::try_from(number).map_err(|error| error.to_string())
 }
 
 /// Seconds since 1970.

@@ -26,7 +26,7 @@ struct Args {
     #[arg(required_unless_present = "version")]
     image: Option<PathBuf>,
 
-    /// Where to mount it
+    /// The directory to mount it on
     #[arg(required_unless_present = "version")]
     directory: Option<PathBuf>,
 
@@ -50,7 +50,7 @@ struct Args {
     #[arg(short = 'o', value_name = "OPTION,...", value_delimiter = ',')]
     options: Vec<String>,
 
-    /// How much to say; for erofsfuse's sake
+    /// Level of messages; for erofsfuse's sake
     #[arg(long, value_name = "LEVEL", value_parser = number)]
     dbglevel: Option<u64>,
 
@@ -80,7 +80,7 @@ const IGNORED: [&str; 11] = [
 
 /// Does what erofsfuse is asked for. Whatever is wrong gives the exit status 1.
 pub fn run(args: &[OsString]) -> Outcome {
-    with_status_1(EROFSFUSE, Args::command(), args, |matches| {
+    with_status_1(Args::command(), args, |matches| {
         parsed::<Args>(matches).run()
     })
 }

@@ -39,7 +39,7 @@ struct Args {
     #[arg(short = 'V', long, exclusive = true)]
     version: bool,
 
-    /// How much to say: from 3 on also that nothing is wrong
+    /// Level of messages: from 3 on also that nothing is wrong
     #[arg(short = 'd', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=9))]
     level: u8,
 
@@ -120,7 +120,7 @@ struct Args {
 
 /// Does what fsck.erofs is asked for. Whatever is wrong gives the exit status 1.
 pub fn run(args: &[OsString]) -> Outcome {
-    with_status_1(FSCK, Args::command(), args, |matches| {
+    with_status_1(Args::command(), args, |matches| {
         parsed::<Args>(matches).run(matches)
     })
 }

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use clap::{ArgMatches, Command, FromArgMatches};
 
+use crate::args::c_number;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 
 const MOUNT: &str = "mount.erofs";
@@ -36,11 +37,11 @@ pub fn run(args: &[OsString]) -> Option<Outcome> {
 
 /// Does the work of a tool whose exit status is 1 whatever is wrong.
 fn with_status_1(
-    name: &'static str,
     command: Command,
     args: &[OsString],
     work: impl FnOnce(&ArgMatches) -> Outcome,
 ) -> Outcome {
+    let name = command.get_name().to_owned();
     let matches = match command.bin_name(name).try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error) if !error.use_stderr() => error.exit(),
@@ -61,12 +62,8 @@ fn parsed<A: FromArgMatches>(matches: &ArgMatches) -> A {
     A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
 
-/// A number as C writes it: decimal, `0x…` or `0…`.
+/// A number as C writes it, 0 or more.
 fn number(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None if text.starts_with('0') => u64::from_str_radix(text, 8),
-        None => text.parse(),
-    };
-    parsed.map_err(|error| error.to_string())
+    let number = c_number(text)?;
+    u64::try_from(number).map_err(|error| error.to_string())
 }
