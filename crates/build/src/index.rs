@@ -29,7 +29,7 @@ pub(crate) type Run<'a> = (u64, &'a [Extent]);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexKind {
     algorithm: Algorithm,
-    /// That of quick extents, if there may be some.
+    /// The algorithm of quick extents, if there may be some.
     quick: Option<Algorithm>,
     block_bits: u8,
     form: Form,

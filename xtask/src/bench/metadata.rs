@@ -1,6 +1,6 @@
 //! `bench build --only metadata`: the size of metadata, and what a cold `find` reads of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::mount::MountFlags;
@@ -52,7 +52,7 @@ struct Image {
     // Dropped first.
     _mounted: Mounted,
     device: LoopDevice,
-    find: Command,
+    directory: PathBuf,
 }
 
 impl Image {
@@ -61,34 +61,35 @@ impl Image {
         std::fs::create_dir_all(&directory)?;
         let device = LoopDevice::attach(image, false, false)?;
         let mounted = mount(device.node(), &directory, "erofs", MountFlags::RDONLY, None)?;
-        let mut find = Command::new("find");
-        // Names alone would do without the inodes.
-        find.arg(directory).args(["-size", "+1000000M"]);
         Ok(Self {
             _mounted: mounted,
             device,
-            find,
+            directory,
         })
     }
 
+    /// A command that looks at all inodes: names alone would do without them.
+    fn find(&self) -> Command {
+        let mut find = Command::new("find");
+        find.arg(&self.directory).args(["-size", "+1000000M"]);
+        find
+    }
+
     /// Bytes that a cold `find` reads.
-    fn read(&mut self) -> Outcome<f64> {
+    fn read(&self) -> Outcome<f64> {
         drop_caches()?;
         let before = self.device.traffic()?.bytes_read;
-        run(&mut self.find)?;
+        run(&mut self.find())?;
         Ok((self.device.traffic()?.bytes_read - before) as f64)
     }
 }
 
 /// Has `find` look at all inodes of two images with cold caches.
 fn find(bench: &Bench, subject: &str, ours: &Path, peer: &Path) -> Outcome<Vec<Comparison>> {
-    let mut ours = Image::new(bench, ours, "ours")?;
-    let mut peer = Image::new(bench, peer, "peer")?;
+    let ours = Image::new(bench, ours, "ours")?;
+    let peer = Image::new(bench, peer, "peer")?;
     let read = (ours.read()?, peer.read()?);
-    let commands = [&mut ours, &mut peer]
-        .map(|image| std::mem::replace(&mut image.find, Command::new("true")));
-    let [ours_find, peer_find] = commands;
-    let turns = take_turns(bench.runs(), ours_find, peer_find, drop_caches)?;
+    let turns = take_turns(bench.runs(), ours.find(), peer.find(), drop_caches)?;
     Ok(vec![
         turns.figure(
             "cold find: bytes read",

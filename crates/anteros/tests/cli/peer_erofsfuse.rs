@@ -76,7 +76,7 @@ fn whatever_is_wrong_has_the_status_1() {
     assert!(version.out.starts_with("erofsfuse "), "{version:?}");
 }
 
-/// What is behind `--` is no option, also for the daemon that is started.
+/// Arguments behind `--` are no options, also for the daemon that is started.
 #[test]
 fn a_mount_may_be_told_behind_two_hyphens() {
     if !has_fuse() {

@@ -40,7 +40,7 @@ fn clusters_of_two_codecs_read_as_one_tree() {
     }
 }
 
-/// What saves no more than that is stored as it is, also where there is one codec.
+/// Clusters that save no more than that are stored as they are, also where there is one codec.
 #[test]
 fn what_saves_little_is_stored_as_it_is() {
     let shop = shop();
