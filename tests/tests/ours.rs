@@ -93,6 +93,10 @@ const ATOMS: &[Atom] = &[
     ("metadata", "metabox deflate 64K", |o| {
         metabox(o, Codec::Deflate { level: 6 }, 64 << 10)
     }),
+    ("directories", "directories compressed", |o| {
+        compression(o);
+        o.compress_directories = true;
+    }),
     ("inode", "compact", |o| {
         o.inode_form = InodeForm::Compact;
         (o.force_uid, o.force_gid) = (Some(0), Some(0));
@@ -335,6 +339,7 @@ fn every_way_to_pack_with_every_other() {
         form.dedupe = has(0) == has(2);
         compression(&mut form).codec = codecs[(case + case / 8) % codecs.len()];
         form.dot_omitted = wide && case % 3 == 0;
+        form.compress_directories = case % 4 == 1 || case % 8 == 2;
         if wide && case % 3 == 1 {
             metabox(&mut form, codecs[case % codecs.len()], 16 << 10);
         }

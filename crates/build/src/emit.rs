@@ -11,14 +11,14 @@ use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::data::{Job, Stored};
-use crate::fragments::PackedInode;
 use crate::index::IndexKind;
-use crate::layout::{Layout, Places, Space};
-use crate::metabox::Metabox;
+use crate::layout::{Layout, Places};
 use crate::ordered::{Ordered, with_workers};
 use crate::outbox::{Done, Work};
 use crate::output::Output;
 use crate::plan::{Intent, WHOLE_FRAGMENT_BYTES};
+use crate::segments::Segments;
+use crate::special::{Content, Growing, SpecialInode};
 use crate::tail::{Tail, Tails};
 use crate::times::Times;
 use crate::tree::NodeId;
@@ -34,7 +34,7 @@ const METABOX_RATIO_MAX: u64 = 1024;
 pub(crate) struct Emitter<'a> {
     pub job: &'a Job<'a>,
     pub stored: &'a [Stored],
-    pub packed: Option<&'a PackedInode>,
+    pub packed: Option<&'a SpecialInode>,
     pub layout: &'a Layout,
 }
 
@@ -53,16 +53,16 @@ impl Emitter<'_> {
             self.blocks(id, output)?;
         }
         let plan = self.job.plan;
-        let (places, metabox) = match &self.layout.space {
-            Space::Image(places) => {
-                output.write(&plan.shared.area)?;
+        let (places, metabox) = match self.layout.metabox_bytes() {
+            None => {
+                let places = self.layout.places(self.job, self.packed, output)?;
                 self.image(output, observer, progress)?;
-                (places.clone(), None)
+                (places, None)
             }
-            Space::Metabox(bytes) => {
-                let metabox = self.metabox(*bytes, output, observer, progress)?;
+            Some(bytes) => {
+                let metabox = self.metabox(bytes, output, observer, progress)?;
                 let places = Places::behind(self.job, self.packed, &metabox, output)?;
-                check_ratio(*bytes, places.end)?;
+                check_ratio(bytes, places.end)?;
                 output.write(&plan.shared.area)?;
                 (places, Some(metabox))
             }
@@ -113,16 +113,18 @@ impl Emitter<'_> {
         directory::encode(tree, id, options, |id| self.layout.nid(id))
     }
 
-    /// Writes all inodes.
+    /// Writes shared attributes, and all inodes behind them.
     fn image(
         &self,
         output: &mut Output,
         observer: &dyn Observer,
         progress: Progress,
     ) -> Result<(), Error> {
+        let origin = output.position();
+        output.write(&self.job.plan.shared.area)?;
         self.with_workers(|pool| {
             self.inodes(pool, observer, progress, |_, start, bytes| {
-                output.pad_to(start)?;
+                output.pad_to(origin + start)?;
                 output.write(bytes)
             })
         })
@@ -135,14 +137,22 @@ impl Emitter<'_> {
         output: &mut Output,
         observer: &dyn Observer,
         progress: Progress,
-    ) -> Result<PackedInode, Error> {
-        let mut metabox = Metabox::new(self.job.options, output);
-        self.with_workers(|pool| {
+    ) -> Result<SpecialInode, Error> {
+        let options = self.job.options;
+        let content = Content {
+            segments: Segments::new(options.metabox_segment_bytes(), options.block_bytes()),
+            runs: Vec::new(),
+        };
+        let mut metabox = Growing::new(content, options.inodes_bytes(), output);
+        let content = self.with_workers(|pool| {
             self.inodes(pool, observer, progress, |pool, start, bytes| {
-                metabox.add(pool, start, bytes)
+                metabox.pad_to(start);
+                metabox.append(pool, bytes)
             })?;
-            metabox.finish(pool, bytes)
-        })
+            metabox.pad_to(bytes);
+            metabox.finish(pool)
+        })?;
+        Ok(content.into_inode().expect("the root is in it"))
     }
 
     /// Does something with workers that make inodes and compress segments of the metabox.
@@ -316,7 +326,7 @@ impl Emitter<'_> {
     }
 
     /// An inode that no directory names, and its index.
-    fn special_inode(&self, inode: &PackedInode, index: IndexKind, number: u32) -> Vec<u8> {
+    fn special_inode(&self, inode: &SpecialInode, index: IndexKind, number: u32) -> Vec<u8> {
         let times = &self.job.plan.times;
         let mut raw = RawExtendedInode::new_zeroed();
         raw.i_format = ((index.layout() as u16) << FORMAT_LAYOUT_SHIFT).into();

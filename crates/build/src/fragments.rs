@@ -7,55 +7,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::Error;
-use crate::compress::Extent;
 use crate::data::Job;
-use crate::index::Run;
-use crate::plan::Plan;
 use crate::segments::Segments;
-use crate::tail::Tail;
 use crate::tree::NodeId;
-
-/// The packed inode, as it is when all fragments are in it.
-#[derive(Debug)]
-pub(crate) struct PackedInode {
-    /// Bytes of content.
-    pub size: u64,
-    /// The segments, each with the byte of the image at which it begins.
-    pub runs: Vec<(u64, Vec<Extent>)>,
-}
-
-impl PackedInode {
-    /// Returns whether its size needs an extended inode.
-    pub fn is_extended(&self) -> bool {
-        self.size > u32::MAX.into()
-    }
-
-    /// Bytes of the inode and its index.
-    pub fn record_bytes(&self, plan: &Plan) -> u64 {
-        let head = match self.is_extended() {
-            true => EXTENDED_BYTES,
-            false => COMPACT_BYTES,
-        } as u64;
-        let index = plan.packed_index();
-        head + index.bytes(head, &self.runs(), Tail::Blocks, self.size)
-    }
-
-    /// Extents that lie behind each other, segment by segment.
-    pub fn runs(&self) -> Vec<Run<'_>> {
-        let runs = self.runs.iter();
-        runs.map(|(at, extents)| (*at, &extents[..])).collect()
-    }
-
-    /// Bytes of the image that all segments take.
-    pub fn stored_bytes(&self) -> u64 {
-        let extents = self.runs.iter().flat_map(|(_, extents)| extents);
-        extents.map(|extent| u64::from(extent.stored)).sum()
-    }
-}
 
 /// A fragment with this content, in the packed inode or on its way there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -136,6 +93,11 @@ impl Fragments {
     /// Takes a segment out, if one is full, or if there will be no more: then whatever is left.
     pub fn take_segment(&mut self, is_end: bool) -> Option<Vec<u8>> {
         self.content.take(is_end)
+    }
+
+    /// The content of the packed inode that no segment has yet.
+    pub fn into_content(self) -> Segments {
+        self.content
     }
 }
 

@@ -10,6 +10,9 @@
 //! Inodes come in the order of the tree, as far as room allows: each goes where it leaves the least
 //! room, among the blocks that are still open. Those with inline data must lie in one block with it;
 //! the others may cross into the next one.
+//!
+//! Node ids count from the first inode. So they are known before it is known where in the image that lies: directories
+//! can be compressed with the end of the packed inode, which lies behind the file content.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +21,9 @@ use anteros_format::{Nid, SLOT_BYTES};
 
 use crate::Error;
 use crate::data::{Job, Stored};
-use crate::fragments::PackedInode;
 use crate::output::Output;
 use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
+use crate::special::SpecialInode;
 use crate::tree::{NodeId, Tree};
 
 /// An inode is small if it takes less than this part of a block, with all that lies behind it.
@@ -33,20 +36,14 @@ const FAR_BLOCKS_MAX: usize = 1024;
 /// Tells where the inodes lie.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// Byte at which each inode begins, in the image or in the content of the metabox.
+    /// Byte at which each inode begins: behind that at which shared xattrs begin, or in the content of the metabox.
     pub inodes: Vec<u64>,
     /// The nodes in the order of their inodes.
     pub order: Vec<NodeId>,
-    pub space: Space,
-}
-
-/// Space that inodes lie in.
-#[derive(Debug)]
-pub(crate) enum Space {
-    /// The image itself.
-    Image(Places),
-    /// The content of the metabox, which has so many bytes, whole blocks.
-    Metabox(u64),
+    packer: Packer,
+    /// The block of the first inode, counted as `inodes` are.
+    first_block: u64,
+    has_metabox: bool,
 }
 
 /// Tells where in the image lies what the superblock names.
@@ -66,38 +63,22 @@ pub(crate) struct Places {
 }
 
 impl Layout {
-    /// Lays out what comes behind the file content, which ends where the output is now. Directories and
-    /// links learn where their content lies.
-    pub fn new(
-        job: &Job<'_>,
-        stored: &mut [Stored],
-        packed: Option<&PackedInode>,
-        output: &Output,
-    ) -> Result<Self, Error> {
+    /// Lays out the inodes. Directories and links learn how they are stored; those that are compressed, where in the packed
+    /// inode, which has so many bytes without them.
+    pub fn new(job: &Job<'_>, stored: &mut [Stored], packed_bytes: u64) -> Self {
         let Job {
             tree,
             plan,
             options,
             ..
         } = *job;
-        let block_bytes = u64::from(options.block_bytes());
-        let mut at = output.position();
-        for id in tree.ids() {
-            let node = tree.node(id);
-            if matches!(node.kind, FileKind::Regular) || node.size == 0 {
-                continue;
-            }
-            let inline = plan.inline_bytes(id, node);
-            stored[id as usize] = Stored::Flat {
-                first_block: output.block_of(at)?,
-                inline,
-            };
-            at += (node.size - inline).next_multiple_of(block_bytes);
-        }
-        let mut packer = match options.metabox {
-            Some(_) => Packer::new(0, 0, block_bytes),
-            None => Packer::new(at, plan.shared.area.len() as u64, block_bytes),
+        store(job, stored, packed_bytes);
+        let has_metabox = options.metabox.is_some();
+        let prefix = match has_metabox {
+            true => 0,
+            false => plan.shared.area.len() as u64,
         };
+        let mut packer = Packer::new(0, prefix, options.block_bytes().into());
         let first_block = packer.frontier;
         let inodes = tree.ids().map(|id| {
             let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
@@ -106,44 +87,109 @@ impl Layout {
         let inodes: Vec<u64> = inodes.collect();
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);
-        let space = match options.metabox {
-            Some(_) => Space::Metabox(packer.end()),
-            None => Space::Image(
-                Places {
-                    meta_block: output.block_of(first_block)? - 1,
-                    xattr_block: output.block_of(at)?,
-                    packed: packed
-                        .map(|inode| packer.place_at_end(inode.record_bytes(plan), false)),
-                    metabox: None,
-                    end: packer.end(),
-                    block_bytes,
-                }
-                .checked(output)?,
-            ),
-        };
-        Ok(Self {
+        Self {
             inodes,
             order,
-            space,
-        })
+            packer,
+            first_block,
+            has_metabox,
+        }
     }
 
     /// The node id of a node.
     pub fn nid(&self, id: NodeId) -> u64 {
         let at = self.inodes[id as usize];
-        match &self.space {
-            Space::Image(places) => places.nid_at(at),
-            Space::Metabox(_) => Nid::of_metabox(at / SLOT_BYTES).0,
+        match self.has_metabox {
+            true => Nid::of_metabox(at / SLOT_BYTES).0,
+            false => (at + self.packer.block_bytes - self.first_block) / SLOT_BYTES,
         }
     }
+
+    /// Bytes of the content of the metabox, whole blocks; `None` if there is none.
+    pub fn metabox_bytes(&self) -> Option<u64> {
+        self.has_metabox.then(|| self.packer.end())
+    }
+
+    /// Tells what lies where in an image without metabox, in which shared xattrs begin where the output is now.
+    pub fn places(
+        &self,
+        job: &Job<'_>,
+        packed: Option<&SpecialInode>,
+        output: &Output,
+    ) -> Result<Places, Error> {
+        let start = output.position();
+        let mut packer = self.packer.clone();
+        let packed = packed.map(|inode| {
+            let bytes = inode.record_bytes(job.plan.packed_index());
+            start + packer.place_at_end(bytes, false)
+        });
+        Places {
+            meta_block: output.block_of(start + self.first_block)? - 1,
+            xattr_block: output.block_of(start)?,
+            packed,
+            metabox: None,
+            end: start + packer.end(),
+            block_bytes: packer.block_bytes,
+        }
+        .checked(output)
+    }
+}
+
+/// Decides how directories and links are stored: the compressed ones behind each other, behind so many bytes of the packed
+/// inode.
+fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) {
+    for id in job.tree.ids() {
+        let node = job.tree.node(id);
+        if matches!(node.kind, FileKind::Regular) || node.size == 0 {
+            continue;
+        }
+        let offset = packed_bytes;
+        stored[id as usize] = match job.plan.node(id).intent {
+            Intent::Pack => {
+                packed_bytes += node.size;
+                Stored::Packed { offset }
+            }
+            _ => Stored::Flat {
+                first_block: 0,
+                inline: job.plan.inline_bytes(id, node),
+            },
+        };
+    }
+}
+
+/// Tells directories and links where their blocks lie, which begin where the output is now.
+pub(crate) fn place_blocks(
+    job: &Job<'_>,
+    stored: &mut [Stored],
+    output: &Output,
+) -> Result<(), Error> {
+    let mut at = output.position();
+    for id in job.tree.ids() {
+        let node = job.tree.node(id);
+        match &mut stored[id as usize] {
+            Stored::Flat { first_block, .. } if node.kind != FileKind::Regular => {
+                *first_block = output.block_of(at)?;
+                at += blocks_bytes(job, id);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the blocks that a directory or a link has for itself.
+fn blocks_bytes(job: &Job<'_>, id: NodeId) -> u64 {
+    let node = job.tree.node(id);
+    let own = node.size - job.plan.inline_bytes(id, node);
+    own.next_multiple_of(job.options.block_bytes().into())
 }
 
 impl Places {
     /// Lays out what comes behind the content of the metabox, which ends where the output is now.
     pub fn behind(
         job: &Job<'_>,
-        packed: Option<&PackedInode>,
-        metabox: &PackedInode,
+        packed: Option<&SpecialInode>,
+        metabox: &SpecialInode,
         output: &Output,
     ) -> Result<Self, Error> {
         let plan = job.plan;
@@ -151,12 +197,13 @@ impl Places {
         let at = output.position();
         let mut packer = Packer::new(at, plan.shared.area.len() as u64, block_bytes);
         let first_block = packer.frontier;
-        let mut place = |inode: &PackedInode| packer.place_at_end(inode.record_bytes(plan), false);
+        let mut place =
+            |inode: &SpecialInode, index| packer.place_at_end(inode.record_bytes(index), false);
         Self {
             meta_block: output.block_of(first_block)? - 1,
             xattr_block: output.block_of(at)?,
-            packed: packed.map(&mut place),
-            metabox: Some(place(metabox)),
+            packed: packed.map(|inode| place(inode, plan.packed_index())),
+            metabox: Some(place(metabox, plan.metabox_index())),
             end: packer.end(),
             block_bytes,
         }
@@ -209,7 +256,7 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
 /// A small inode goes to one of the blocks that were opened last, so that those of a directory are
 /// read together. One that brings much inline data with it takes a read of its own in any case, and
 /// may fill a gap farther back.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Packer {
     block_bytes: u64,
     /// Blocks with room: those that were opened last, and those before.
@@ -291,7 +338,7 @@ impl Packer {
 type Room = (u64, u64);
 
 /// Blocks that have room, by how much.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct OpenBlocks(BTreeSet<Room>);
 
 impl OpenBlocks {

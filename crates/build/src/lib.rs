@@ -15,11 +15,11 @@
 //! | `look`, `same` | files with the same content, of which only the first is stored |
 //! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in that order |
-//! | `fragments`, `segments`, `outbox` | the packed inode, and the order of blocks around it |
+//! | `fragments`, `packed` | files and directories in the packed inode |
+//! | `segments`, `outbox`, `special` | inodes that no directory names, and the order of blocks around them |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
-//! | `metabox` | inodes that are compressed |
 //! | `output` | the image file, complete or not there |
 //! | `linux` | which kernels mount the image |
 //!
@@ -46,13 +46,13 @@ mod kinds;
 mod layout;
 mod linux;
 mod look;
-mod metabox;
 mod observer;
 mod options;
 mod order;
 mod ordered;
 mod outbox;
 mod output;
+mod packed;
 mod parts;
 mod plan;
 mod prefixes;
@@ -62,6 +62,7 @@ mod scan;
 mod segments;
 mod source;
 mod sparse;
+mod special;
 mod superblock;
 mod tail;
 mod times;
@@ -150,7 +151,9 @@ pub fn build(
         progress,
     } = data::write(&job, &mut output, observer)?;
     let data_end = output.position();
-    let layout = Layout::new(&job, &mut stored, packed.as_ref(), &output)?;
+    let layout = Layout::new(&job, &mut stored, packed.size());
+    let packed = packed::directories(&job, &stored, &layout, packed, &mut output)?.into_inode();
+    layout::place_blocks(&job, &mut stored, &output)?;
     let emitter = Emitter {
         job: &job,
         stored: &stored,

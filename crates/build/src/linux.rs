@@ -35,9 +35,9 @@ impl Options {
         Needs::new(features, self.block_bits, decoders.sum())
     }
 
-    /// Returns whether parts of files may lie in the packed inode, or be those of other files.
+    /// Returns whether files or directories may lie in the packed inode, or parts of files be those of others.
     fn shares(&self) -> bool {
-        self.fragments.is_some() || self.dedupe
+        self.packed_pcluster_bytes().is_some() || self.dedupe
     }
 
     /// Returns whether index entries may tell two algorithms apart.

@@ -66,8 +66,12 @@ pub struct Options {
     /// than 136 years behind the earliest.
     pub wide: bool,
     /// Compresses inodes and what lies behind them in this way, whether files are compressed or not; Linux 6.17 reads such
-    /// images, which are wide ones. Directories of several blocks stay as they are.
+    /// images, which are wide ones. Directories of several blocks stay as they
+    /// are, but with [`Self::compress_directories`].
     pub metabox: Option<Setting>,
+    /// Packs directories, behind the files that are packed, and compresses them as these. Small ones stay behind their
+    /// inodes where that takes no more room. It takes compression, and the Linux that reads [`Self::fragments`].
+    pub compress_directories: bool,
     /// Leaves the entry `.` out of directories; the image is a wide one then.
     pub dot_omitted: bool,
     /// Compact inodes, extended ones, or each as it needs.
@@ -142,6 +146,7 @@ impl Default for Options {
             chunk_indexes: false,
             wide: false,
             metabox: None,
+            compress_directories: false,
             dot_omitted: false,
             inode_form: InodeForm::Auto,
             ignore_mtime: false,
@@ -384,7 +389,18 @@ impl Options {
     /// The longest pcluster of the packed inode, if there may be one.
     pub(crate) fn packed_pcluster_bytes(&self) -> Option<u32> {
         let files = self.compression?.pcluster_bytes;
-        Some(self.fragments?.pcluster_bytes.unwrap_or(files))
+        match self.fragments {
+            Some(fragments) => Some(fragments.pcluster_bytes.unwrap_or(files)),
+            None => self.compress_directories.then_some(files),
+        }
+    }
+
+    /// The way to compress the packed inode, if there may be one.
+    pub(crate) fn packed_setting(&self) -> Option<Setting> {
+        Some(Setting {
+            pcluster_bytes: self.packed_pcluster_bytes()?,
+            ..self.setting()?
+        })
     }
 
     /// Length of the segments of the packed inode in bytes. A few of the longest pclusters fill one: each segment begins with
@@ -419,7 +435,12 @@ impl Options {
         let encoders = self.encoder_bytes() * self.compressing_workers() as u64;
         let least = self.memory_bytes / 4;
         let content = self.memory_bytes.saturating_sub(encoders).max(least);
-        content / if self.fragments.is_some() { 2 } else { 1 }
+        content
+            / if self.packed_pcluster_bytes().is_some() {
+                2
+            } else {
+                1
+            }
     }
 
     /// Bytes of inodes that may be on their way, and as many of segments of the metabox if there is one.
@@ -473,6 +494,9 @@ impl Options {
         Prefixes::of(self)?;
         if let Some(bytes) = self.packed_pcluster_bytes() {
             check_pcluster(bytes, self.block_bytes())?;
+        }
+        if self.compression.is_none() && self.compress_directories {
+            return refuse("directories are to be compressed, but there is no compression".into());
         }
         if self.compression.is_none() && !self.hints.is_empty() {
             return refuse("hints how to compress, but no compression".into());

@@ -135,7 +135,7 @@ impl Plan {
             if options.metabox.is_some() && plan.is_inline(tree, id) {
                 plan.nodes[id as usize].intent = Intent::Flat;
             }
-            if plan.is_fragment(tree, id, options) {
+            if plan.is_fragment(tree, id, options) || plan.is_packed_directory(tree, id, options) {
                 plan.nodes[id as usize].intent = Intent::Pack;
             }
         }
@@ -198,10 +198,22 @@ impl Plan {
         if node.kind != FileKind::Regular || !is_file || !(is_small || fragments.all) {
             return false;
         }
+        !self.is_behind_for_nothing(id, node)
+    }
+
+    /// Returns whether a directory goes into the packed inode.
+    fn is_packed_directory(&self, tree: &Tree, id: NodeId, options: &Options) -> bool {
+        let node = tree.node(id);
+        let is_directory = node.kind == FileKind::Directory;
+        is_directory && options.compress_directories && !self.is_behind_for_nothing(id, node)
+    }
+
+    /// Returns whether all content lies behind its inode, and takes no more room there than to say that it is packed.
+    fn is_behind_for_nothing(&self, id: NodeId, node: &Node) -> bool {
         let head = self.head_bytes(id);
         let slots = |bytes: u64| (head + bytes).div_ceil(SLOT_BYTES);
         let is_behind = self.inline_bytes(id, node) == node.size;
-        !(is_behind && slots(node.size) <= slots(WHOLE_FRAGMENT_BYTES))
+        is_behind && slots(node.size) <= slots(WHOLE_FRAGMENT_BYTES)
     }
 
     /// Returns how many bytes the last extent of a compressed inode may have behind the index, in one block with all of

@@ -128,9 +128,14 @@ fn the_same_bytes_however_it_is_built() {
             ..lz4(16 << 10)
         },
         Options {
+            compress_directories: true,
+            ..lz4(64 << 10)
+        },
+        Options {
             metabox: Some(DEFLATE),
             dot_omitted: true,
             fragments: Some(Fragments::default()),
+            compress_directories: true,
             ..lz4(64 << 10)
         },
     ] {
@@ -182,6 +187,45 @@ fn metadata_takes_less_in_a_metabox() {
     assert_eq!((found.inodes, found.superblock_bytes), (2080, 144));
     assert!(found.root.in_metabox());
     assert_eq!(summary.linux, metabox.linux());
+}
+
+#[test]
+fn directories_take_less_when_they_are_packed() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let source = TempDir::new().unwrap();
+    for n in 0..4000 {
+        let directory = source.path().join(format!("directory {}", n % 7));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("a file with the number {n}")), "").unwrap();
+    }
+    let usual = Options {
+        holes: Holes::Ignore,
+        ..lz4(4 << 20)
+    };
+    let packed = Options {
+        compress_directories: true,
+        ..usual.clone()
+    };
+    for metabox in [None, Some(DEFLATE)] {
+        let options = |options: &Options| Options {
+            metabox,
+            ..options.clone()
+        };
+        let before = build(&image, source.path(), &options(&usual)).unwrap();
+        let summary = build(&image, source.path(), &options(&packed)).unwrap();
+        let (found, before) = (summary.metadata_bytes, before.metadata_bytes);
+        assert!(found + 90_000 < before, "{found} of {before}");
+        let incompat = superblock(&image).incompat;
+        assert!(incompat.contains(Incompat::FRAGMENTS));
+        assert_eq!(summary.linux, options(&packed).linux());
+    }
+    let refused = Options {
+        compression: None,
+        ..packed
+    };
+    let error = build(&image, source.path(), &refused).unwrap_err();
+    assert!(error.to_string().contains("no compression"), "{error}");
 }
 
 #[test]

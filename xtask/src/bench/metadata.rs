@@ -15,9 +15,10 @@ use crate::Outcome;
 use crate::run::run;
 
 /// The options of the images.
-const SETTINGS: [&[&str]; 3] = [
+const SETTINGS: [&[&str]; 4] = [
     &["-zlz4", "-C4096"],
     &["-zlz4hc,9", "-C65536"],
+    &["-zlz4hc,9", "-C65536", "-Efragments", "--zD"],
     &["-zlz4hc,9", "-C65536", "-m4096"],
 ];
 

@@ -163,7 +163,7 @@ fn presets_give_up_no_more_than_the_machine_asks_for() {
         ("--small --for kernel=5.16", "-zlzma,9 -C1M"),
         (
             "--small --for memory=2M",
-            "-zlzma,9,dictsize=256K -C1M -Eall-fragments,dedupe,ztailpacking",
+            "-zlzma,9,dictsize=256K -C1M -Eall-fragments,dedupe,ztailpacking --compress-directories",
         ),
         ("--small --for kernel=5.15", "-zlz4hc,12 -C1M"),
         (
@@ -209,7 +209,7 @@ fn what_contradicts_the_machine_is_refused_by_name() {
         ),
         (
             "kernel=6.0 -Efragments",
-            "--for kernel=6.0: -Efragments or -Ededupe needs Linux 6.1",
+            "--for kernel=6.0: -Efragments, -Ededupe or --compress-directories needs Linux 6.1",
         ),
         (
             "kernel=5.14 --chunksize 4K",

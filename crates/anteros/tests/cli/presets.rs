@@ -26,7 +26,7 @@ fn presets_are_the_settings_that_help_tells() {
     for (preset, told) in [
         (
             "--small",
-            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind --compress-directories",
         ),
         ("--balanced", "-zlz4hc,9 -C64K"),
         ("--fast", "-zlz4 -C64K"),
@@ -49,21 +49,26 @@ fn the_last_preset_counts_and_what_is_told_counts_more() {
     for (one, other) in [
         ("--small --fast", "--fast"),
         ("--fast --small --small", "--small"),
+        ("--small -znone", "-znone -Ededupe --order=kind"),
+        (
+            "--small --zD=0",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind",
+        ),
         (
             "--small -zzstd,19",
-            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind",
+            "-zzstd,19 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind --compress-directories",
         ),
         (
             "-C16K -E^dedupe --small",
-            "-zlzma,9 -C16K -Eall-fragments,ztailpacking --order=kind",
+            "-zlzma,9 -C16K -Eall-fragments,ztailpacking --order=kind --compress-directories",
         ),
         (
             "--small -b512",
-            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking --order=kind",
+            "-b512 -zlzma,9 -C128K -Eall-fragments,dedupe,ztailpacking --order=kind --compress-directories",
         ),
         (
             "--order=path --small",
-            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --compress-directories",
         ),
     ] {
         shop.good(&format!("mkfs one src {one}"));

@@ -115,7 +115,9 @@ impl Job<'_> {
                 Some(cuts) => (Form::Compressed, cuts.parts(node.size)),
                 None => (Form::Compressed, vec![own((0, node.size))]),
             },
-            Intent::Pack => (Form::Packed, vec![own((0, node.size))]),
+            Intent::Pack if node.kind == FileKind::Regular => {
+                (Form::Packed, vec![own((0, node.size))])
+            }
             Intent::Chunks(chunked) => (Form::Raw, chunked.runs.iter().copied().map(own).collect()),
             _ => (Form::Raw, Vec::new()),
         }
@@ -196,6 +198,17 @@ impl Job<'_> {
                 cause,
             },
         }
+    }
+
+    /// Compresses a segment of the packed inode.
+    pub fn packed_segment(
+        &self,
+        content: &[u8],
+        compressor: &mut Compressor,
+    ) -> Result<Segment, Error> {
+        let setting = self.options.packed_setting();
+        let setting = setting.expect("nothing is packed without compression");
+        self.segment(content, setting, compressor)
     }
 
     /// Compresses a segment of an inode that no directory names.

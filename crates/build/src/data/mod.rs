@@ -18,10 +18,11 @@ mod writer;
 
 use crate::body::Body;
 use crate::compress::Extent;
-use crate::fragments::{Key, PackedInode};
+use crate::fragments::Key;
 use crate::ordered::{Ordered, with_workers};
 use crate::output::Output;
 use crate::parts::Shared;
+use crate::special::Content;
 use crate::tail::Tail;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress, outbox};
@@ -116,7 +117,8 @@ type Pool = Ordered<Work, Done>;
 /// Holds what has been written.
 pub(crate) struct Written {
     pub stored: Vec<Stored>,
-    pub packed: Option<PackedInode>,
+    /// The packed inode, which is complete unless directories follow.
+    pub packed: Content,
     pub progress: Progress,
 }
 

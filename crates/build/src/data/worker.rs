@@ -6,7 +6,6 @@ use super::{Done, Form, Job, PackedBatch, PackedPiece, Piece, Work};
 use crate::Error;
 use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::fragments::Key;
-use crate::hints::Setting;
 use crate::outbox::Segment;
 use crate::tail::Tail;
 
@@ -39,19 +38,10 @@ impl<'a> Worker<'a> {
 
     /// Compresses a segment of the packed inode.
     fn segment(&mut self, content: &[u8]) -> Result<Segment, Error> {
-        let options = self.job.options;
-        let (Some(compressor), Some(pcluster_bytes), Some(usual)) = (
-            &mut self.compressor,
-            options.packed_pcluster_bytes(),
-            options.setting(),
-        ) else {
+        let Some(compressor) = &mut self.compressor else {
             unreachable!("only compressed files are packed");
         };
-        let setting = Setting {
-            pcluster_bytes,
-            ..usual
-        };
-        self.job.segment(content, setting, compressor)
+        self.job.packed_segment(content, compressor)
     }
 
     fn pack(&mut self, pieces: Vec<Piece>) -> Result<PackedBatch, Error> {

@@ -9,11 +9,12 @@ use super::{
     Written,
 };
 use crate::body::{Body, Mark};
-use crate::fragments::{Fragments, Key, PackedInode};
+use crate::fragments::{Fragments, Key};
 use crate::outbox::Outbox;
 use crate::output::{Checkpoint, Output};
 use crate::parts::Shared;
 use crate::plan::Intent;
+use crate::special::Content;
 use crate::tail::Tail;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress};
@@ -102,12 +103,12 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes what the workers have not given back yet, and what is left for the packed inode.
+    /// Writes what the workers have not given back yet, and what is left for the packed inode unless directories follow.
     pub fn rest(&mut self, pool: &mut Pool) -> Result<(), Error> {
         while let Some(packed) = pool.take() {
             self.batch(pool, packed)?;
         }
-        self.segments(pool, true)?;
+        self.segments(pool, !self.job.options.compress_directories)?;
         self.outbox.align()?;
         self.outbox.drain()
     }
@@ -427,10 +428,10 @@ impl<'a> Writer<'a> {
             progress.bytes_done += self.job.tree.node(id).size;
         }
         self.observer.progressed(&progress);
-        let packed = (!places.runs.is_empty()).then(|| PackedInode {
-            size: self.fragments.size(),
+        let packed = Content {
+            segments: self.fragments.into_content(),
             runs: places.runs,
-        });
+        };
         Ok(Written {
             stored,
             packed,

@@ -15,7 +15,7 @@ pub const SETTINGS: [&str; 14] = [
     "-zzstd,9 -C16K -Efragments,dedupe,ztailpacking",
     "-zzstd,15 -C128K -Eall-fragments,dedupe,ztailpacking",
     "-zlzma,6 -C64K -Efragments,dedupe,ztailpacking",
-    "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind",
+    "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=kind --compress-directories",
 ];
 
 /// Options of `mkfs` for the latest kernels, which call these features experimental. They are tried only for a kernel that
@@ -23,5 +23,5 @@ pub const SETTINGS: [&str; 14] = [
 pub const LATEST: [&str; 3] = [
     "-zlz4hc,12 -C64K -E48bit",
     "-zzstd,15 -C64K -E48bit",
-    "-zlzma,9 -C1M -Eall-fragments,dedupe,dot-omitted -m32K --order=kind",
+    "-zlzma,9 -C1M -Eall-fragments,dedupe,dot-omitted -m32K --order=kind --compress-directories",
 ];

@@ -44,7 +44,7 @@ pub struct Args {
     source: PathBuf,
 
     /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking
-    /// --order=kind. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
+    /// --order=kind --compress-directories. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
     #[arg(long, overrides_with_all = ["balanced", "fast"])]
     small: bool,
 
@@ -91,6 +91,32 @@ pub struct Args {
     /// cluster to decode. What does not shrink is stored as it is
     #[arg(short = 'm', long = "metadata", value_name = "BYTES[:ALGORITHM]")]
     metadata: Option<Metadata>,
+
+    /// Compress directories: they are packed together, behind the files that are packed; the smallest stay behind their
+    /// inodes, where they take no more room. It takes Linux 6.1, and a look into a directory is a cluster to decode. `=0`
+    /// leaves them as they are
+    #[arg(
+        long,
+        alias = "zD",
+        value_name = "0|1",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = options::switch
+    )]
+    compress_directories: Option<bool>,
+
+    /// For mkfs.erofs' sake: inodes and directories always lie in one zone, behind file content
+    #[arg(
+        long = "MZ",
+        hide = true,
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "id",
+        value_parser = ["0", "i", "id"]
+    )]
+    _metadata_zone: Option<String>,
 
     /// Block size; Linux mounts what does not exceed its page size
     #[arg(short = 'b', long = "block-size", value_name = "BYTES", value_parser = options::block_bits)]

@@ -34,6 +34,8 @@ pub enum Extended {
     ChunkIndexes(bool),
     Wide(bool),
     DotOmitted(bool),
+    /// Directories packed, if files are compressed; `--compress-directories` counts more.
+    Directories(bool),
     /// Metadata in clusters of so many bytes, by the codec of files; `-m` counts more.
     Metadata(u32),
     NoChecksum,
@@ -238,6 +240,9 @@ impl Args {
             .iter()
             .chain(&self.extended)
             .for_each(|option| apply(*option, &mut options));
+        if let Some(on) = self.compress_directories {
+            options.compress_directories = on;
+        }
         Ok(options)
     }
 
@@ -427,6 +432,9 @@ fn apply(option: Extended, options: &mut Options) {
         Extended::ChunkIndexes(on) => options.chunk_indexes = on,
         Extended::Wide(on) => options.wide = on,
         Extended::DotOmitted(on) => options.dot_omitted = on,
+        Extended::Directories(on) => {
+            options.compress_directories = on && options.compression.is_some();
+        }
         Extended::Metadata(pcluster_bytes) => {
             let files = options.compression.map(|files| Setting {
                 codec: files.codec,
@@ -451,6 +459,15 @@ fn random_uuid() -> Result<[u8; 16], Failure> {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     Ok(bytes)
+}
+
+/// Reads whether something is on.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" => Ok(true),
+        "0" => Ok(false),
+        _ => Err("1 is on, 0 is off".into()),
+    }
 }
 
 /// A number of seconds, as C writes it.

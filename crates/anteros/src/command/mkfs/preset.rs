@@ -2,7 +2,7 @@
 //!
 //! | preset | codec | clusters | packing | order |
 //! |---|---|---|---|---|
-//! | small | lzma, level 9 | 1M | all files and their ends packed together, equal ones once, small ends behind inodes | by kind |
+//! | small | lzma, level 9 | 1M | all files, their ends and directories packed together, equal ones once, small ends behind inodes | by kind |
 //! | balanced | lz4hc, level 9 | 64K | none | by path |
 //! | fast | lz4 | 64K | none | by path |
 //!
@@ -51,12 +51,14 @@ const LATEST: [&[Extended]; 2] = [
         ALL_FRAGMENTS,
         Extended::Dedupe(true),
         Extended::DotOmitted(true),
+        Extended::Directories(true),
         Extended::Metadata(32 << 10),
     ],
     &[
         ALL_FRAGMENTS,
         Extended::Dedupe(true),
         Extended::DotOmitted(true),
+        Extended::Directories(true),
     ],
 ];
 
@@ -71,6 +73,7 @@ pub const SMALL: Preset = Preset {
         ALL_FRAGMENTS,
         Extended::Dedupe(true),
         Extended::InlineTails(true),
+        Extended::Directories(true),
     ],
     order: Order::Kind,
 };

@@ -189,7 +189,7 @@ fn option_of(feature: Feature) -> String {
         Feature::Zstd => "-zzstd",
         Feature::BigPclusters => "a cluster (-C) of several blocks",
         Feature::InlineTails => "-Eztailpacking",
-        Feature::Fragments => "-Efragments or -Ededupe",
+        Feature::Fragments => "-Efragments, -Ededupe or --compress-directories",
         Feature::Chunks => "--chunksize, or --holes other than compress,",
         Feature::Wide => "-E48bit or -Edot-omitted",
         Feature::Metabox => "-m",

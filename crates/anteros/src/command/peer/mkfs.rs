@@ -20,9 +20,7 @@ const VERSION: &str = concat!(
 );
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 27] = [
-    "--zD",
-    "--MZ",
+const NOT_SUPPORTED: [&str; 25] = [
     "--file-contexts",
     "--mount-point",
     "--root-xattr-isize",
