@@ -119,6 +119,14 @@ impl Body {
             .collect()
     }
 
+    /// The bytes of the image that each run of extents takes, from and to.
+    pub fn places(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.runs().into_iter().map(|(start, extents)| {
+            let stored = extents.iter().map(|extent| u64::from(extent.stored));
+            (start, start + stored.sum::<u64>())
+        })
+    }
+
     /// Gives all extents their final places.
     pub fn relocate(&mut self, place: impl Fn(u64) -> u64) {
         let starts = self.jumps.iter_mut().map(|(_, start)| start);

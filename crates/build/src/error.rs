@@ -46,6 +46,14 @@ pub enum Error {
         /// Holds what the operating system said.
         cause: io::Error,
     },
+    /// The list of blocks could not be written.
+    #[error("{path}: cannot write the list of blocks: {cause}", path = path.display())]
+    BlockList {
+        /// The list.
+        path: PathBuf,
+        /// Holds what the operating system said.
+        cause: io::Error,
+    },
     /// Something else than an image would be overwritten.
     #[error("{path}: holds something already: {occupant}", path = path.display())]
     Occupied {

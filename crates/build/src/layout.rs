@@ -216,6 +216,12 @@ impl Places {
         Ok(self)
     }
 
+    /// The byte of the image at which the inode begins that a [`Layout`] has at a place; `None` if that is in the metabox.
+    pub fn inode(&self, at: u64) -> Option<u64> {
+        let origin = u64::from(self.xattr_block) * self.block_bytes;
+        self.metabox.is_none().then_some(origin + at)
+    }
+
     /// The node id of the packed inode; 0 if there is none.
     pub fn packed_nid(&self) -> u64 {
         self.packed.map_or(0, |at| self.nid_at(at))

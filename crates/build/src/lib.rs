@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `source`, `scan`, `xattr`, `prefixes` | what there is, however deep |
 //! | `tree` | sorted by name, hard links resolved |
+//! | `attributes` | owners and labels that lists give to files |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
 //! | `order`, `kinds` | files in the order in which they are read and stored |
@@ -20,6 +21,7 @@
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
+//! | `block_list` | which files lie in which blocks |
 //! | `output` | the image file, complete or not there |
 //! | `linux` | which kernels mount the image |
 //!
@@ -33,6 +35,8 @@
 //! - An image under its final name is complete. A file that changes while it is read is an error.
 //! - Feature bits are set only for what the image uses.
 
+mod attributes;
+mod block_list;
 mod body;
 mod compress;
 mod data;
@@ -73,6 +77,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 pub use anteros_codec::{Codec, Effort};
+pub use attributes::{FileContexts, FsConfig};
 pub use error::Error;
 pub use hints::{Hint, Quick, Setting};
 pub use observer::{Observer, Progress, Summary};
@@ -84,6 +89,7 @@ pub use order::Order;
 
 use anteros_core::FileKind;
 
+use block_list::Known;
 use data::{Job, Stored, Written};
 use emit::Emitter;
 use hints::Ways;
@@ -117,6 +123,7 @@ pub fn build(
     output::check(image, options)?;
     let source = Source::open(source)?;
     let (mut tree, mut warnings) = scan::scan(&source, image, options, observer, cancel)?;
+    warnings += attributes::assign(&mut tree, &source, options, observer)?;
     if let Some(text) = order::missing(&tree, &options.first) {
         observer.warn(source.path(), &text);
         warnings += 1;
@@ -161,6 +168,13 @@ pub fn build(
         layout: &layout,
     };
     let places = emitter.metadata(&mut output, observer, progress)?;
+    let known = Known {
+        job: &job,
+        stored: &stored,
+        layout: &layout,
+        places: &places,
+    };
+    known.write_list()?;
     let (superblock, uuid) = emitter.superblock(&places, &output);
     output.finish(
         anteros_format::superblock::SUPERBLOCK_OFFSET,

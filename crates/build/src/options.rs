@@ -1,6 +1,8 @@
 //! Deals with what a build may be asked for, and the checks that make it sound.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anteros_codec::Codec;
 use anteros_core::{Algorithm, Timestamp};
@@ -8,6 +10,7 @@ use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
 
+use crate::attributes::{FileContexts, FsConfig};
 use crate::hints::{Hint, Quick, Setting};
 use crate::prefixes::Prefixes;
 use crate::{Error, Order};
@@ -107,6 +110,15 @@ pub struct Options {
     pub uid_offset: u32,
     /// Added to every group, after forcing.
     pub gid_offset: u32,
+    /// Gives files their owners, permissions and capabilities by a list; owners are forced and added to after that. Each
+    /// file is to be in it.
+    pub fs_config: Option<Arc<FsConfig>>,
+    /// Gives files their labels of SELinux by a list. None keeps the one that it has in the source.
+    pub file_contexts: Option<Arc<FileContexts>>,
+    /// The directory that the image will be mounted on, by which these lists know its files; slashes around it do not matter.
+    pub mount_point: Vec<u8>,
+    /// Lists the blocks of each file in this file, as Android's update tools read it.
+    pub block_list: Option<PathBuf>,
     /// Holds what to leave out; an excluded directory is not entered.
     pub exclude: Vec<Exclude>,
     /// Stores a file once for each of its names.
@@ -163,6 +175,10 @@ impl Default for Options {
             force_gid: None,
             uid_offset: 0,
             gid_offset: 0,
+            fs_config: None,
+            file_contexts: None,
+            mount_point: Vec::new(),
+            block_list: None,
             exclude: Vec::new(),
             hard_dereference: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),

@@ -93,6 +93,12 @@ impl Tree {
         &self.nodes[id as usize]
     }
 
+    /// Gives a node another value of an attribute, or takes the attribute away.
+    pub fn set_xattr(&mut self, id: NodeId, name: &[u8], value: Option<&[u8]>) {
+        let node = &mut self.nodes[id as usize];
+        node.xattrs = self.xattrs.replace(node.xattrs.clone(), name, value);
+    }
+
     /// The entries of a directory, sorted by name.
     pub fn entries_of(&self, id: NodeId) -> &[Entry] {
         let range = &self.node(id).entries;

@@ -70,6 +70,31 @@ impl XattrTable {
         start..self.lists.len() as u32
     }
 
+    /// Gives a node another value of an attribute, or takes the attribute away; answers where in the lists its attributes
+    /// are then.
+    pub fn replace(&mut self, list: Range<u32>, name: &[u8], value: Option<&[u8]>) -> Range<u32> {
+        let mut ids = self.list(&list).to_vec();
+        let mut names = ids.iter().map(|&id| &self.xattrs[id as usize].0.name);
+        if value.is_none() && names.all(|other| **other != *name) {
+            return list;
+        }
+        for &id in &ids {
+            self.xattrs[id as usize].1 -= 1;
+        }
+        ids.retain(|id| *self.xattrs[*id as usize].0.name != *name);
+        if let Some(value) = value {
+            let [name, value] = [name, value].map(Into::into);
+            ids.push(self.intern(Xattr { name, value }));
+        }
+        ids.sort_unstable_by(|a, b| self.xattrs[*a as usize].0.cmp(&self.xattrs[*b as usize].0));
+        let start = self.lists.len() as u32;
+        for &id in &ids {
+            self.xattrs[id as usize].1 += 1;
+        }
+        self.lists.extend(ids);
+        start..self.lists.len() as u32
+    }
+
     fn intern(&mut self, xattr: Xattr) -> u32 {
         if let Some(&id) = self.known.get(&xattr) {
             return id;
@@ -81,8 +106,9 @@ impl XattrTable {
         id
     }
 
+    /// Returns whether no node has any.
     pub fn is_empty(&self) -> bool {
-        self.xattrs.is_empty()
+        self.xattrs.iter().all(|(_, uses)| *uses == 0)
     }
 
     /// Decides what is shared: what more than `above` inodes have.

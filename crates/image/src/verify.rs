@@ -47,6 +47,8 @@ pub struct VerifyOptions<'a> {
     /// The modification time that a file of the image should have, told by that of its source;
     /// `None` for any.
     pub time: &'a (dyn Fn(Timestamp) -> Option<Timestamp> + Sync),
+    /// Tells whether to compare permissions.
+    pub permissions: bool,
     /// Tells which extended attributes to compare.
     pub xattrs: XattrScope,
     /// Tells whether names that are hard links of each other must be so in the image, and the reverse.
@@ -66,6 +68,7 @@ impl Default for VerifyOptions<'_> {
             workers: std::thread::available_parallelism().map_or(1, NonZero::get),
             owner: &Some,
             time: &Some,
+            permissions: true,
             xattrs: XattrScope::All,
             links: true,
             excluded: &|_| false,
@@ -596,7 +599,7 @@ impl<'a> Walker<'a> {
             return false;
         }
         let mode = (stat.st_mode & 0o7777) as u16;
-        if mode != inode.perm && inode.kind != FileKind::Symlink {
+        if self.run.options.permissions && mode != inode.perm && inode.kind != FileKind::Symlink {
             differ(Mismatch::Mode {
                 image: inode.perm,
                 source: mode,

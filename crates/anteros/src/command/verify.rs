@@ -112,12 +112,16 @@ pub fn built(
     let opened = opened.map_err(|e| Failure::opening(image.display(), &e))?;
     let excluded = |path: &[u8]| options.exclude.iter().any(|exclude| exclude.matches(path));
     let defaults = VerifyOptions::default();
+    let has_owners = options.fs_config.is_none();
+    let has_xattrs = has_owners && options.file_contexts.is_none();
     let verify_options = VerifyOptions {
         workers: options.workers,
-        owner: &|owner| options.owner_of(owner).ok(),
+        owner: &|owner| options.owner_of(owner).ok().filter(|_| has_owners),
         time: &|time| time_of(options, time),
+        permissions: has_owners,
         xattrs: options
             .xattr_share_above
+            .filter(|_| has_xattrs)
             .map_or(XattrScope::None, |_| defaults.xattrs),
         links: !options.hard_dereference,
         excluded: &excluded,

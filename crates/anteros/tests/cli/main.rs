@@ -13,6 +13,7 @@ mod hints;
 mod images;
 mod kernels;
 mod killed;
+mod lists;
 mod log;
 mod log_attributes;
 mod log_compact;

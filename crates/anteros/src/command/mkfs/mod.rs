@@ -2,6 +2,7 @@
 
 mod compressor;
 mod hints;
+mod lists;
 mod metadata;
 mod options;
 mod preset;
@@ -240,6 +241,28 @@ pub struct Args {
     /// Add to every group
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     gid_offset: u32,
+
+    /// Take owners, permissions and capabilities from Android's list of a system's files: each line of FILE has a path, owner,
+    /// group and octal permissions, and may have `capabilities=NUMBER`. Each file must be in it
+    #[arg(long, value_name = "FILE")]
+    fs_config_file: Option<PathBuf>,
+
+    /// Label files as a policy of SELinux does: FILE is the text of its file_contexts, with what FILE.homedirs and FILE.local
+    /// add to it. Labels that files have in the source are left out
+    #[arg(long, value_name = "FILE")]
+    file_contexts: Option<PathBuf>,
+
+    /// The directory on which the image will be mounted: by the paths below it, lists know its files
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount_point: OsString,
+
+    /// Write a line for each file with the ranges of blocks that it lies in, as Android's update tools read it
+    #[arg(long, value_name = "FILE")]
+    block_list_file: Option<PathBuf>,
+
+    /// For mkfs.erofs' sake: where Android's build puts its products
+    #[arg(long, hide = true, value_name = "PATH")]
+    _product_out: Option<PathBuf>,
 
     /// Leave out this path, relative to the source; may be repeated
     #[arg(long, value_name = "PATH")]

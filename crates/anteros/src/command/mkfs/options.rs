@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use super::Args;
 use super::compressor::{Compressor, Compressors};
 use super::hints::Choice;
+use super::lists;
 use super::preset::{self, Preset};
 use super::target::Target;
 use crate::args::c_number;
@@ -161,10 +162,19 @@ pub fn block_bits(text: &str) -> Result<u8, String> {
 impl Args {
     /// Returns what the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
     pub fn options(&self) -> Result<Options, Failure> {
-        match &self.target {
-            None => self.options_by(self.preset()),
-            Some(target) => self.options_for(target),
-        }
+        let options = match &self.target {
+            None => self.options_by(self.preset())?,
+            Some(target) => self.options_for(target)?,
+        };
+        let fs_config = self.fs_config_file.as_deref().map(lists::fs_config);
+        let file_contexts = self.file_contexts.as_deref().map(lists::file_contexts);
+        Ok(Options {
+            fs_config: fs_config.transpose()?,
+            file_contexts: file_contexts.transpose()?,
+            mount_point: self.mount_point.as_bytes().to_vec(),
+            block_list: self.block_list_file.clone(),
+            ..options
+        })
     }
 
     /// The best options that a machine reads.

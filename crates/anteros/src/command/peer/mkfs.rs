@@ -20,9 +20,7 @@ const VERSION: &str = concat!(
 );
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 25] = [
-    "--file-contexts",
-    "--mount-point",
+const NOT_SUPPORTED: [&str; 21] = [
     "--root-xattr-isize",
     "--blobdev",
     "--dsunit",
@@ -42,8 +40,6 @@ const NOT_SUPPORTED: [&str; 25] = [
     "--s3",
     "--oci",
     "--xattr-inode-digest",
-    "--product-out",
-    "--fs-config-file",
     "--random-pclusterblks",
     "--random-algorithms",
 ];
