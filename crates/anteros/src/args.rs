@@ -8,6 +8,7 @@ use anteros_core::{Device, FileDevice, Occupant, Window, parse_size};
 use anteros_format::Corrupt;
 use anteros_fuse::MountOptions;
 use anteros_image::{Error, Image, OpenOptions, Place};
+use anteros_verity::{CACHE_BYTES, Digest, Verified};
 use clap::Args;
 
 use crate::failure::{Failure, Kind};
@@ -31,11 +32,23 @@ pub struct ImageArgs {
     #[arg(long)]
     pub no_checksum: bool,
 
+    /// Verify each block that is read by the hash tree behind the image, which has this root hash: nothing is read that was
+    /// changed
+    #[arg(long, value_name = "ROOT HASH", conflicts_with = "devices")]
+    pub verity: Option<Digest>,
+
+    /// Byte of the image at which the superblock of its hash tree begins; behind the image, if not told (K, M, G)
+    #[arg(long, value_name = "BYTES", requires = "verity", value_parser = parse_size)]
+    pub hash_offset: Option<u64>,
+
     /// Most memory that caches of the image take, and decoding pieces of it (K, M, G). The default is 16M, or 64M for an
     /// image whose files are packed together in large clusters, as by `mkfs --small`
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub memory: Option<u64>,
 }
+
+/// Bytes to a multiple of which a hash tree begins behind its image.
+const HASH_BLOCK_BYTES: u64 = 4096;
 
 /// Memory for an image, in bytes.
 const MEMORY: u64 = 16 << 20;
@@ -50,6 +63,8 @@ impl ImageArgs {
             devices: Vec::new(),
             offset: 0,
             no_checksum: false,
+            verity: None,
+            hash_offset: None,
             memory: None,
         }
     }
@@ -87,6 +102,8 @@ impl ImageArgs {
 
     /// Returns how to open the image within so much memory, as far as these arguments say.
     pub fn options(&self, memory: u64) -> OpenOptions {
+        let tree = self.verity.map_or(0, |_| CACHE_BYTES as u64);
+        let memory = memory.saturating_sub(tree);
         OpenOptions {
             verify_checksum: !self.no_checksum,
             cache_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
@@ -117,7 +134,7 @@ impl ImageArgs {
             prepare(&device);
             Ok::<_, Failure>(device)
         };
-        let primary: Arc<dyn Device> = Arc::new(Window::new(device(&self.image)?, self.offset));
+        let primary = self.verified(Arc::new(Window::new(device(&self.image)?, self.offset)))?;
         let extra = self
             .devices
             .iter()
@@ -125,6 +142,38 @@ impl ImageArgs {
         let extra = extra.collect::<Result<_, Failure>>()?;
         let image = Image::open(primary, extra, options);
         Ok(Arc::new(image.map_err(|e| self.opening(&e))?))
+    }
+
+    /// A device that verifies what is read, if that was asked for.
+    fn verified(&self, device: Arc<dyn Device>) -> Result<Arc<dyn Device>, Failure> {
+        Ok(match self.verity {
+            Some(_) => Arc::new(self.hash_tree(device)?),
+            None => device,
+        })
+    }
+
+    /// The image and the hash tree behind it.
+    pub fn hash_tree(&self, device: Arc<dyn Device>) -> Result<Verified<Arc<dyn Device>>, Failure> {
+        let root = self.verity.expect("whoever wants one tells the root hash");
+        let start = match self.hash_offset {
+            Some(start) => start,
+            None => self.end_of_image(device.clone())?,
+        };
+        Verified::open(device, start, root).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => Failure::new(Kind::Corrupt, error),
+            _ => Failure::system(&self.image, &error),
+        })
+    }
+
+    /// The byte behind an image, where its hash tree begins. What the image says of that need not be trusted: no other tree
+    /// has the root hash.
+    fn end_of_image(&self, device: Arc<dyn Device>) -> Result<u64, Failure> {
+        let options = OpenOptions {
+            verify_checksum: false,
+            ..OpenOptions::default()
+        };
+        let image = Image::open(device, Vec::new(), options).map_err(|e| self.opening(&e))?;
+        Ok(image.recorded_bytes().next_multiple_of(HASH_BLOCK_BYTES))
     }
 
     /// An error of opening the image: if it is none, what it is instead.

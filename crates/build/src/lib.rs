@@ -23,6 +23,7 @@
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
 //! | `block_list` | which files lie in which blocks |
 //! | `output` | the image file, complete or not there |
+//! | `hash_tree` | the tree behind it by which each block is verified |
 //! | `linux` | which kernels mount the image |
 //!
 //! File content comes first and metadata last, so one pass over the source suffices, without
@@ -44,6 +45,7 @@ mod directory;
 mod emit;
 mod error;
 mod fragments;
+mod hash_tree;
 mod hints;
 mod index;
 mod kinds;
@@ -77,8 +79,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 pub use anteros_codec::{Codec, Effort};
+pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
 pub use attributes::{FileContexts, FsConfig};
 pub use error::Error;
+pub use hash_tree::{HashTree, Verity};
 pub use hints::{Hint, Quick, Setting};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
@@ -176,13 +180,12 @@ pub fn build(
     };
     known.write_list()?;
     let (superblock, uuid) = emitter.superblock(&places, &output);
-    output.finish(
-        anteros_format::superblock::SUPERBLOCK_OFFSET,
-        &superblock,
-        options.sync,
-    )?;
+    output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
+    let verity = hash_tree::append(options, uuid, &mut output, cancel)?;
+    output.finish(options.sync)?;
     Ok(Summary {
         image_bytes: places.end,
+        verity,
         metadata_bytes: places.end - data_end,
         shared_xattrs: plan.shared.count,
         uuid,

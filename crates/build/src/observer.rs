@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anteros_format::linux::Needs;
 
+use crate::Verity;
+
 /// Describes how far a build is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
@@ -67,6 +69,8 @@ pub struct Summary {
     pub shared_xattrs: u64,
     /// The image's UUID.
     pub uuid: [u8; 16],
+    /// The hash tree behind the image, if one was wanted.
+    pub verity: Option<Verity>,
     /// The demands of the image on the Linux that mounts it.
     pub linux: Needs,
     /// Warnings that the observer heard.

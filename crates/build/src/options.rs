@@ -11,6 +11,7 @@ use anteros_format::superblock::BLOCK_BITS;
 use regex::bytes::Regex;
 
 use crate::attributes::{FileContexts, FsConfig};
+use crate::hash_tree::HashTree;
 use crate::hints::{Hint, Quick, Setting};
 use crate::prefixes::Prefixes;
 use crate::{Error, Order};
@@ -117,6 +118,8 @@ pub struct Options {
     pub file_contexts: Option<Arc<FileContexts>>,
     /// The directory that the image will be mounted on, by which these lists know its files; slashes around it do not matter.
     pub mount_point: Vec<u8>,
+    /// Appends a hash tree to the image, as dm-verity reads it.
+    pub hash_tree: Option<HashTree>,
     /// Lists the blocks of each file in this file, as Android's update tools read it.
     pub block_list: Option<PathBuf>,
     /// Holds what to leave out; an excluded directory is not entered.
@@ -178,6 +181,7 @@ impl Default for Options {
             fs_config: None,
             file_contexts: None,
             mount_point: Vec::new(),
+            hash_tree: None,
             block_list: None,
             exclude: Vec::new(),
             hard_dereference: false,
@@ -507,6 +511,7 @@ impl Options {
             return refuse(format!("the offset {} is no multiple of 512", self.offset));
         }
         self.check_chunks()?;
+        self.hash_tree.as_ref().map_or(Ok(()), HashTree::check)?;
         Prefixes::of(self)?;
         if let Some(bytes) = self.packed_pcluster_bytes() {
             check_pcluster(bytes, self.block_bytes())?;

@@ -261,10 +261,32 @@ impl Output {
         hash.digest128()
     }
 
-    /// Writes the superblock at byte `at` of the image, and gives the file its name.
-    pub fn finish(mut self, at: u64, superblock: &[u8], sync: bool) -> Result<(), Error> {
+    /// Writes the superblock at byte `at` of the image, which is complete then.
+    pub fn complete(&mut self, at: u64, superblock: &[u8]) -> Result<(), Error> {
         self.flush()?;
-        self.write_at(at, superblock)?;
+        self.write_at(at, superblock)
+    }
+
+    /// Takes what was written behind a complete image, up to this position, as a part of it.
+    pub fn set_end(&mut self, position: u64) {
+        debug_assert!(self.buffer.is_empty() && position >= self.flushed);
+        self.flushed = position;
+    }
+
+    /// Writes bytes of a complete image, or behind it.
+    pub fn write_back(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = self.device.file();
+        file.write_all_at(bytes, self.offset + position)
+    }
+
+    /// Reads bytes that were written.
+    pub fn read_back(&self, position: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let file = self.device.file();
+        file.read_exact_at(bytes, self.offset + position)
+    }
+
+    /// Gives the file of a complete image its length and its name.
+    pub fn finish(mut self, sync: bool) -> Result<(), Error> {
         if !self.is_device {
             let end = self.offset + self.flushed;
             self.device
@@ -291,7 +313,8 @@ impl Output {
         File::open(parent(&self.path))?.sync_all()
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    /// Writes what was gathered.
+    pub fn flush(&mut self) -> Result<(), Error> {
         let buffer = std::mem::take(&mut self.buffer);
         self.write_at(self.flushed, &buffer)?;
         self.flushed += buffer.len() as u64;
@@ -306,6 +329,11 @@ impl Output {
             .file()
             .write_all_at(bytes, self.offset + position);
         written.map_err(|e| self.error("write", e))
+    }
+
+    /// An error with what was tried, as `write`.
+    pub fn failed(&self, action: &'static str, cause: io::Error) -> Error {
+        self.error(action, cause)
     }
 
     fn error(&self, action: &'static str, cause: io::Error) -> Error {

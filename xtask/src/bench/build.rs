@@ -8,6 +8,7 @@ use super::image::{Bench, FIXED};
 use super::metadata::metadata;
 use super::part;
 use super::report::Comparison;
+use super::verity::verity;
 use super::{Findings, Options};
 use crate::Outcome;
 use crate::peers;
@@ -46,13 +47,15 @@ enum Part {
     Squashfs,
     Growth,
     Metadata,
+    Verity,
 }
 
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 5] = [
     ("settings", Part::Settings),
     ("squashfs", Part::Squashfs),
     ("growth", Part::Growth),
     ("metadata", Part::Metadata),
+    ("verity", Part::Verity),
 ];
 
 /// Runs the benchmark.
@@ -69,6 +72,7 @@ pub(super) fn build(options: &Options) -> Outcome<Findings> {
             Part::Settings => settings,
             Part::Squashfs => squashfs,
             Part::Metadata => metadata,
+            Part::Verity => verity,
             Part::Growth => {
                 comparisons.extend(growth(&bench)?);
                 continue;

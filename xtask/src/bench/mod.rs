@@ -27,6 +27,7 @@ pub(crate) mod random;
 mod read;
 mod report;
 pub(crate) mod tree;
+mod verity;
 mod write;
 
 use std::env;

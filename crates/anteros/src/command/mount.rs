@@ -96,8 +96,9 @@ pub struct Args {
 }
 
 /// Options that have no meaning where the kernel mounts.
-const FUSE_ONLY: [&str; 11] = [
+const FUSE_ONLY: [&str; 12] = [
     "fuse",
+    "verity",
     "foreground",
     "allow_other",
     "memory",
@@ -154,7 +155,9 @@ impl Args {
             return Err(Failure::new(Kind::System, message));
         }
         places::check_free(&self.directory, self.stack)?;
-        if !self.fuse && !self.detach {
+        // The kernel has dm-verity for that, of a device.
+        let needs_fuse = self.fuse || self.image.verity.is_some();
+        if !needs_fuse && !self.detach {
             match self.mount_by_kernel() {
                 Ok(()) => return Ok(Verdict::Good),
                 Err(failure) if self.kernel => return Err(failure),

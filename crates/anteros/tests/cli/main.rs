@@ -62,6 +62,7 @@ mod unmounting;
 mod unreadable;
 mod unreadable_log;
 mod verify;
+mod verity;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,5 +1,7 @@
 //! `anteros check`
 
+mod verity;
+
 use std::io::Write;
 
 use anteros_image::{
@@ -9,6 +11,7 @@ use anteros_image::{
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use self::verity::Blocks;
 use crate::args::{ImageArgs, WorkerArgs};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
@@ -52,6 +55,12 @@ impl Args {
     }
 
     pub fn run(self) -> Outcome {
+        let cancel = interrupt::flag()?;
+        let blocks = Blocks::check(&self.image, self.workers.count(), &cancel)?;
+        interrupt::check(&cancel)?;
+        if let Some(blocks) = blocks.as_ref().filter(|_| !self.json) {
+            blocks.print(&self.image.image.display().to_string(), self.quiet)?;
+        }
         // Half of it is for notes.
         let memory = usize::try_from(self.image.memory()).unwrap_or(usize::MAX);
         // A wrong checksum is one finding among others.
@@ -59,7 +68,6 @@ impl Args {
             verify_checksum: false,
             ..self.image.options(self.image.memory() / 2)
         })?;
-        let cancel = interrupt::flag()?;
         let options = CheckOptions {
             workers: self.workers.count(),
             data: !self.no_data,
@@ -70,12 +78,15 @@ impl Args {
         let report = check(&image, &options, &Watch(bar.clone()), &cancel);
         bar.finish_and_clear();
         if self.json {
-            output::json(&Report::new(&report))?;
+            output::json(&Report::new(&report, blocks.as_ref()))?;
         } else {
             print(&image.name(), &report, self.quiet)?;
         }
         interrupt::check(&cancel)?;
-        verdict(&image.name(), &report)
+        match blocks.is_none_or(|blocks| blocks.is_clean()) {
+            true => verdict(&image.name(), &report),
+            false => Ok(Verdict::Bad),
+        }
     }
 }
 
@@ -99,6 +110,9 @@ struct Report {
     extents: u64,
     data_bytes: u64,
     unreachable_bytes: u64,
+    /// Blocks beside the hash tree, if a root hash was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verity: Option<verity::View>,
 }
 
 #[derive(Serialize)]
@@ -110,7 +124,7 @@ struct View {
 }
 
 impl Report {
-    fn new(report: &CheckReport) -> Self {
+    fn new(report: &CheckReport, blocks: Option<&Blocks>) -> Self {
         let view = |finding: &Finding| View {
             severity: word(finding.severity()),
             place: finding.place.to_string(),
@@ -118,13 +132,14 @@ impl Report {
             text: finding.kind.to_string(),
         };
         Self {
-            clean: report.is_clean(),
+            clean: report.is_clean() && blocks.is_none_or(Blocks::is_clean),
             findings: report.findings.iter().map(view).collect(),
             findings_omitted: report.findings_omitted,
             inodes: report.inodes,
             extents: report.extents,
             data_bytes: report.data_bytes,
             unreachable_bytes: report.unreachable_bytes,
+            verity: blocks.map(Blocks::view),
         }
     }
 }

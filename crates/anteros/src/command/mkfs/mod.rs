@@ -7,6 +7,7 @@ mod metadata;
 mod options;
 mod preset;
 mod target;
+mod verity;
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ use self::compressor::Compressors;
 use self::metadata::Metadata;
 use self::options::{Extended, Uuid};
 pub use self::target::Target;
+use self::verity::VerityArgs;
 use crate::args::{WorkerArgs, swapped};
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -281,6 +283,9 @@ pub struct Args {
     offset: u64,
 
     #[command(flatten)]
+    verity: VerityArgs,
+
+    #[command(flatten)]
     workers: WorkerArgs,
 
     /// Most memory of encoders and of file content in flight; fewer workers compress where their encoders take more
@@ -473,6 +478,9 @@ struct Report<'a> {
     flat_files: u64,
     shared_xattrs: u64,
     warnings: u64,
+    /// The hash tree, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verity: Option<verity::View>,
     linux: linux::View,
     seconds: f64,
     version: &'a str,
@@ -501,6 +509,7 @@ impl Report<'_> {
             flat_files: summary.flat_files,
             shared_xattrs: summary.shared_xattrs,
             warnings: summary.warnings,
+            verity: summary.verity.as_ref().map(verity::View::new),
             linux: linux::View::new(&summary.linux),
             seconds,
             version: env!("CARGO_PKG_VERSION"),
@@ -538,7 +547,11 @@ fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
         "  oldest Linux {}, memory of its decoders {}",
         linux.version(),
         linux.memory()
-    )
+    )?;
+    summary
+        .verity
+        .iter()
+        .try_for_each(|verity| verity::print(&mut out, verity))
 }
 
 /// The size of an image beside its source. Nothing is a part of nothing, and of little no percentage says much.

@@ -172,6 +172,7 @@ impl Args {
             fs_config: fs_config.transpose()?,
             file_contexts: file_contexts.transpose()?,
             mount_point: self.mount_point.as_bytes().to_vec(),
+            hash_tree: self.verity.tree(),
             block_list: self.block_list_file.clone(),
             ..options
         })

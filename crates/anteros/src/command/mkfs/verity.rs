@@ -1,0 +1,103 @@
+//! `--verity`: the hash tree behind an image.
+
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use anteros_build::{HashAlgorithm, HashTree, Verity};
+use serde::Serialize;
+
+/// A hash tree that is wanted.
+#[derive(Debug, clap::Args)]
+pub struct VerityArgs {
+    /// Append a hash tree, as veritysetup and the kernel's dm-verity read it, and print its root hash: who knows that can have
+    /// each block verified that is read (`--verity` of check, mount and others)
+    #[arg(long)]
+    verity: bool,
+
+    /// Hash with this function
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FUNCTION",
+        default_value = "sha256",
+        requires = "verity"
+    )]
+    verity_hash: Function,
+
+    /// Bytes that are hashed in front of each block, in hexadecimal, or - for none; derived from the UUID by default
+    #[arg(long, value_name = "SALT", requires = "verity")]
+    verity_salt: Option<Salt>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Function {
+    Sha256,
+    Sha512,
+}
+
+/// Bytes in hexadecimal, as on the command line.
+#[derive(Debug, Clone)]
+struct Salt(Vec<u8>);
+
+impl FromStr for Salt {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let text = if text == "-" { "" } else { text };
+        let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+        let digits = digits.filter(|digits| digits.len() % 2 == 0);
+        let digits = digits.ok_or("pairs of hexadecimal digits are wanted, or -")?;
+        let bytes = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
+        Ok(Self(bytes.collect()))
+    }
+}
+
+impl VerityArgs {
+    pub fn tree(&self) -> Option<HashTree> {
+        self.verity.then(|| HashTree {
+            algorithm: match self.verity_hash {
+                Function::Sha256 => HashAlgorithm::Sha256,
+                Function::Sha512 => HashAlgorithm::Sha512,
+            },
+            salt: self.verity_salt.clone().map(|salt| salt.0),
+        })
+    }
+}
+
+/// A hash tree as scripts see it.
+#[derive(Serialize)]
+pub struct View {
+    algorithm: &'static str,
+    root_hash: String,
+    salt: String,
+    block_bytes: u32,
+    data_blocks: u64,
+    /// Byte of the image at which the superblock of the tree begins.
+    hash_offset: u64,
+    /// The line for the kernel's device mapper, with `DEVICE` in place of the device.
+    table: String,
+}
+
+impl View {
+    pub fn new(verity: &Verity) -> Self {
+        let params = &verity.superblock.params;
+        Self {
+            algorithm: params.algorithm.name(),
+            root_hash: verity.root.to_string(),
+            salt: params
+                .salt
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            block_bytes: params.block_bytes,
+            data_blocks: verity.superblock.data_blocks,
+            hash_offset: verity.start,
+            table: verity.table("DEVICE"),
+        }
+    }
+}
+
+pub fn print(out: &mut impl Write, verity: &Verity) -> io::Result<()> {
+    writeln!(out, "  root hash {}", verity.root)?;
+    writeln!(out, "  dm-verity {}", verity.table("DEVICE"))
+}
