@@ -78,6 +78,8 @@ pub struct MountOptions {
     pub subtype: String,
     /// Tells whether other users than the one who mounts may enter.
     pub allow_other: bool,
+    /// Mounts also where the root cannot be read: whoever looks at it gets the error.
+    pub any_root: bool,
     /// Tells whether the kernel checks owners, modes and ACLs. Without, whoever may enter reads
     /// everything: never turn it off together with `allow_other`, unless all of it is public.
     pub default_permissions: bool,
@@ -123,6 +125,7 @@ impl Default for MountOptions {
             fs_name: "anteros".into(),
             subtype: "anteros".into(),
             allow_other: root,
+            any_root: false,
             default_permissions: root,
             workers: std::thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, 8)),
             io_uring: true,

@@ -86,6 +86,10 @@ pub struct Args {
     #[arg(long)]
     stack: bool,
 
+    /// Mount also if the root is broken: who looks at it gets the error
+    #[arg(long, hide = true, requires = "fuse")]
+    any_root: bool,
+
     /// Report on standard output that the mount stands, then detach from the terminal
     #[arg(long, hide = true)]
     detach: bool,
@@ -148,8 +152,9 @@ impl Args {
             self.image.warn_if_cut_off(&image);
         }
         // Neither the kernel nor a daemon could say as well what is wrong with it.
-        let root = image.root();
-        root.map_err(|error| Failure::image(self.image.image.display(), &error))?;
+        if let Err(error) = image.root() {
+            self.complain(Failure::image(self.image.image.display(), &error))?;
+        }
         if !self.directory.is_dir() {
             let message = format!("{}: not a directory to mount on", self.directory.display());
             return Err(Failure::new(Kind::System, message));
@@ -172,6 +177,17 @@ impl Args {
         } else {
             background::start(&self.image.image, self.told)
         }
+    }
+
+    /// Fails because of a broken root, or only warns of it.
+    fn complain(&self, failure: Failure) -> Result<(), Failure> {
+        if !self.any_root {
+            return Err(failure);
+        }
+        if !self.detach {
+            output::complain("warning", failure.message());
+        }
+        Ok(())
     }
 
     /// Returns what `-o` asks for.
@@ -286,6 +302,7 @@ impl Args {
             fs_name: absolute(&self.image.image)?.display().to_string(),
             allow_other: self.allow_other || defaults.allow_other,
             default_permissions: self.allow_other || defaults.default_permissions,
+            any_root: self.any_root,
             read_len_max: READ_BYTES,
             readahead: usize::try_from(self.readahead).ok(),
             ..defaults

@@ -86,3 +86,31 @@ fn a_mount_may_be_told_behind_two_hyphens() {
     shop.good("mount --fuse -- image mnt");
     shop.good("umount mnt");
 }
+
+/// The mount stands, as the peer's does, and whoever looks at the root gets the error.
+#[test]
+fn a_broken_root_is_an_error_of_who_looks_at_it() {
+    if !has_fuse() {
+        return;
+    }
+    let shop = shop();
+    shop.good("mkfs image src --quiet -Enosbcrc");
+    let told = shop.good("dump image --json");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let number = |name: &str| told["superblock"][name].as_u64().unwrap() as usize;
+    let at = number("meta_block") * 4096 + number("root_nid") * 32;
+    let mut image = fs::read(shop.path("image")).unwrap();
+    image[at..at + 32].fill(0xff);
+    fs::write(shop.path("image"), image).unwrap();
+    let told = erofsfuse(&shop, "image mnt");
+    assert_eq!(told.status, Some(0), "{told:?}");
+    assert!(told.err.starts_with("warning: image: inode "), "{told:?}");
+    let error = fs::metadata(shop.path("mnt")).unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    shop.good("umount mnt");
+    let refused = shop.bad(4, "mount --fuse image mnt");
+    assert!(refused.starts_with("error: image: inode "), "{refused}");
+}

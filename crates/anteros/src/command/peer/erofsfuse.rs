@@ -99,7 +99,9 @@ impl Args {
     /// The arguments of `anteros mount` that do the same.
     fn arguments(self) -> Result<Vec<OsString>, Failure> {
         let offset = format!("--offset={}", self.offset);
-        let mut arguments: Vec<OsString> = vec!["mount".into(), "--fuse".into(), offset.into()];
+        let mut arguments: Vec<OsString> =
+            ["mount", "--fuse", "--any-root"].map(OsString::from).into();
+        arguments.push(offset.into());
         let mut stays = self.foreground || self.debug;
         let mut workers = self.single.then(|| "1".to_owned());
         for device in self.devices {
