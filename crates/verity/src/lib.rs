@@ -16,11 +16,13 @@
 //! | `make` | from data to a tree, by all cores |
 //! | `verified` | a device of which nothing is read that the tree does not tell |
 //! | `check` | all of a device, by all cores |
+//! | `file` | the digest that fs-verity gives a file |
 //!
 //! Source: the kernel's `Documentation/admin-guide/device-mapper/verity.rst`, and cryptsetup's description of the superblock.
 
 mod check;
 mod digest;
+mod file;
 mod levels;
 mod make;
 mod superblock;
@@ -29,6 +31,7 @@ mod verified;
 
 pub use check::check;
 pub use digest::{Algorithm, Digest, ParseError};
+pub use file::FileDigest;
 pub use levels::Levels;
 pub use make::make;
 pub use superblock::{Fault, Params, SALT_BYTES_MAX, SUPERBLOCK_BYTES, Superblock};

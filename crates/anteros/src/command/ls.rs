@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use anteros_core::FileKind;
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
-use anteros_image::{DirCursor, Error, Image, NidSet, OwnedDirent};
+use anteros_image::{DirCursor, Error, Image, NidSet, OwnedDirent, Reader, Source};
+use anteros_verity::{Algorithm, FileDigest};
 use serde::Serialize;
 
 use crate::args::ImageArgs;
@@ -33,6 +34,10 @@ pub struct Args {
     #[arg(short = 'R', long)]
     recursive: bool,
 
+    /// The digest of each file that fs-verity would give it (SHA-256, blocks of 4 KiB, no salt), in front of its path
+    #[arg(long)]
+    digest: bool,
+
     /// An array of objects; names that are not text are escaped
     #[arg(long)]
     json: bool,
@@ -55,6 +60,9 @@ struct Entry {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rdev: Option<String>,
+    /// The digest of a file by fs-verity, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 impl Args {
@@ -70,6 +78,7 @@ impl Args {
             out: BufWriter::new(std::io::stdout().lock()),
             is_long: self.long,
             is_json: self.json,
+            digests: self.digest.then(|| Reader::new(&image)),
             entries: 0,
             parts: Parts::default(),
             start: path,
@@ -93,6 +102,8 @@ struct Listing<'a, W: Write> {
     out: W,
     is_long: bool,
     is_json: bool,
+    /// Reads files, if their digests were asked for.
+    digests: Option<Reader<'a>>,
     /// The number of entries printed.
     entries: u64,
     /// Entries, and directories, of which one that cannot be read is no reason to leave out the others.
@@ -196,7 +207,7 @@ impl<W: Write> Listing<'_, W> {
 
     /// Prints an entry, or tells why not; only what cannot be written is an error.
     fn entry(&mut self, path: &[u8], inode: &Inode) -> Result<(), Failure> {
-        let entry = match entry(self.image, path, inode) {
+        let entry = match entry(self.image, path, inode, self.digests.as_mut()) {
             Ok(entry) => entry,
             Err(error) => {
                 self.left_out(path, &error);
@@ -247,7 +258,12 @@ fn go_on_if(condition: bool) -> ControlFlow<()> {
     }
 }
 
-fn entry(image: &Image, path: &[u8], inode: &Inode) -> Result<Entry, Error> {
+fn entry(
+    image: &Image,
+    path: &[u8],
+    inode: &Inode,
+    reader: Option<&mut Reader<'_>>,
+) -> Result<Entry, Error> {
     let Inode {
         nid: Nid(nid),
         kind,
@@ -264,6 +280,10 @@ fn entry(image: &Image, path: &[u8], inode: &Inode) -> Result<Entry, Error> {
         FileKind::Symlink => Some(output::name(&image.read_link(inode)?)),
         _ => None,
     };
+    let reader = reader.filter(|_| kind == FileKind::Regular);
+    let digest = reader
+        .map(|reader| digest(image, inode, reader))
+        .transpose()?;
     let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
     let rdev = is_device.then(|| format!("{}:{}", rdev.major, rdev.minor));
     Ok(Entry {
@@ -279,7 +299,36 @@ fn entry(image: &Image, path: &[u8], inode: &Inode) -> Result<Entry, Error> {
         mtime_nsec: mtime.nanos,
         target,
         rdev,
+        digest,
     })
+}
+
+/// The digest of a file as tools of fs-verity write it.
+fn digest(image: &Image, inode: &Inode, reader: &mut Reader<'_>) -> Result<String, Error> {
+    let mut digest = FileDigest::new(Algorithm::Sha256);
+    let map = image.map(inode)?;
+    for extent in image.extents(inode, &map) {
+        let extent = extent?;
+        if extent.source == Source::Hole {
+            zeros(extent.len, |zeros| digest.update(zeros));
+            continue;
+        }
+        reader.read_extent(inode, &extent, |_, data| {
+            digest.update(data);
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(format!("{}:{}", Algorithm::Sha256.name(), digest.finish()))
+}
+
+/// Hands on so many zeros, in pieces.
+fn zeros(mut len: u64, mut take: impl FnMut(&[u8])) {
+    static ZEROS: [u8; 65536] = [0; 65536];
+    while len > 0 {
+        let piece = len.min(ZEROS.len() as u64);
+        take(&ZEROS[..piece as usize]);
+        len -= piece;
+    }
 }
 
 /// Prints an entry, with what is in its inode if that is given.
@@ -292,6 +341,9 @@ fn print(out: &mut impl Write, entry: &Entry, inode: Option<&Inode>) -> std::io:
         size,
         ..
     } = entry;
+    if let Some(digest) = &entry.digest {
+        write!(out, "{digest} ")?;
+    }
     let Some(inode) = inode else {
         return writeln!(out, "{path}");
     };

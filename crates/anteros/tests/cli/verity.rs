@@ -257,3 +257,33 @@ fn what_cannot_be_verified_is_refused() {
     }
     assert!(!shop.path("new").exists());
 }
+
+#[test]
+fn digests_of_files_are_those_of_fsverity() {
+    if !judge::has_program("fsverity") {
+        return;
+    }
+    let shop = shop();
+    fs::write(shop.path("src/empty"), "").unwrap();
+    let sparse = fs::File::create(shop.path("src/sparse")).unwrap();
+    sparse.set_len(3 << 20).unwrap();
+    for options in ["-znone", "--small"] {
+        shop.good(&format!("mkfs image src --quiet {options}"));
+        let told = shop.good("ls image --digest");
+        for name in ["words 3", "words 4", "empty", "sparse"] {
+            let judged = Command::new("fsverity")
+                .args(["digest", "--compact"])
+                .arg(shop.path("src").join(name))
+                .output()
+                .unwrap();
+            let digest = String::from_utf8(judged.stdout).unwrap();
+            let line = format!("sha256:{} {name}\n", digest.trim());
+            assert!(told.contains(&line), "{options}: {line}{told}");
+        }
+        assert!(told.lines().any(|line| line == "sub"), "{told}");
+    }
+    let told = shop.good("ls image --digest --long --json");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let with_digest = |entry: &&Value| entry["digest"].is_string();
+    assert!(told.as_array().unwrap().iter().filter(with_digest).count() > 20);
+}
