@@ -102,6 +102,7 @@ use look::Look;
 use output::Output;
 use plan::Plan;
 use source::Source;
+use source::directory::Directory;
 use tree::Tree;
 
 /// Builds an image of the directory `source`.
@@ -125,8 +126,9 @@ pub fn build(
     options.check()?;
     let image = &output::target(image);
     output::check(image, options)?;
-    let source = Source::open(source)?;
-    let (mut tree, mut warnings) = scan::scan(&source, image, options, observer, cancel)?;
+    let directory = Directory::open(source)?;
+    let (mut tree, mut warnings) = scan::scan(&directory, image, options, observer, cancel)?;
+    let source = Source::Directory(directory);
     warnings += attributes::assign(&mut tree, &source, options, observer)?;
     if let Some(text) = order::missing(&tree, &options.first) {
         observer.warn(source.path(), &text);

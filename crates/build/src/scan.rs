@@ -18,7 +18,7 @@ use anteros_format::inode::{SYMLINK_BYTES_MAX, encode_rdev};
 use rustix::fs::{AtFlags, CWD, RawDir, Statx};
 
 use crate::output::parent;
-use crate::source::{Source, fingerprint, identity, stat};
+use crate::source::directory::{Directory, fingerprint, identity, stat};
 use crate::sparse::Allocation;
 use crate::tree::{Entry, NameRef, Node, NodeId, Tree};
 use crate::xattr::{self, ReadXattrs};
@@ -29,7 +29,7 @@ const LISTING_BYTES: usize = 32 << 10;
 
 /// Scans the source; says how many warnings there were, too.
 pub(crate) fn scan(
-    source: &Source,
+    source: &Directory,
     image: &Path,
     options: &Options,
     observer: &dyn Observer,
@@ -59,7 +59,7 @@ pub(crate) fn scan(
 }
 
 struct Scan<'a> {
-    source: &'a Source,
+    source: &'a Directory,
     image: &'a Path,
     /// Device and inode of the directory that the image will be in.
     image_parent: Option<(u64, u64)>,

@@ -1,4 +1,4 @@
-//! The directory an image is made from: everything is opened below its root, without following
+//! A directory as the source of an image: everything is opened below its root, without following
 //! symbolic links at the end and however long the path is.
 
 use std::ffi::OsStr;
@@ -21,14 +21,14 @@ use crate::tree::{Fingerprint, NodeId, Tree};
 /// Longest path that is handed to the kernel at once; longer ones are walked in steps.
 const STEP_BYTES_MAX: usize = 4000;
 
-/// The source, held open.
+/// The directory, held open.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct Directory {
     root: OwnedFd,
     path: PathBuf,
 }
 
-impl Source {
+impl Directory {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| Error::Source {
@@ -51,19 +51,11 @@ impl Source {
         self.open_at(path, OFlags::DIRECTORY)
     }
 
-    /// Opens a regular file for reading, to be closed by [`OpenFile::finish`].
-    pub fn open_file<'a>(&'a self, tree: &'a Tree, id: NodeId) -> Result<OpenFile<'a>, Error> {
-        let fail = |cause| self.error(tree, id, "open the file", cause);
+    /// Opens a regular file for reading.
+    pub fn open_file(&self, tree: &Tree, id: NodeId) -> io::Result<HostFile> {
         // Not to be kept waiting if it has become a pipe.
-        let fd = self
-            .open_at(&tree.path(id), OFlags::NONBLOCK)
-            .map_err(fail)?;
-        Ok(OpenFile {
-            source: self,
-            tree,
-            id,
-            file: fd.into(),
-        })
+        let fd = self.open_at(&tree.path(id), OFlags::NONBLOCK)?;
+        Ok(HostFile(fd.into()))
     }
 
     fn open_at(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
@@ -86,56 +78,27 @@ impl Source {
             rest = &rest[cut + 1..];
         }
     }
-
-    pub fn error(&self, tree: &Tree, id: NodeId, action: &'static str, cause: io::Error) -> Error {
-        let path = tree.full_path(&self.path, id);
-        Error::Source {
-            path,
-            action,
-            cause,
-        }
-    }
 }
 
-/// A regular file of the source while it is read.
-pub(crate) struct OpenFile<'a> {
-    source: &'a Source,
-    tree: &'a Tree,
-    id: NodeId,
-    file: File,
-}
+/// A regular file of the directory.
+pub(crate) struct HostFile(File);
 
-impl OpenFile<'_> {
-    /// Fills `buf` from `offset` on.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.file
-            .read_exact_at(buf, offset)
-            .map_err(|cause| match cause.kind() {
-                io::ErrorKind::UnexpectedEof => self.changed(),
-                _ => self
-                    .source
-                    .error(self.tree, self.id, "read the file", cause),
-            })
+impl HostFile {
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
     }
 
-    /// The parts of the file that are not holes, as bytes from and to.
-    pub fn data_ranges(&self) -> Result<Vec<(u64, u64)>, Error> {
-        let size = self.tree.node(self.id).size;
-        let fail = |e: Errno| {
-            self.source
-                .error(self.tree, self.id, "look for holes", e.into())
-        };
+    /// Returns the parts of a file of `size` bytes that are not holes, as bytes from and to.
+    pub fn data_ranges(&self, size: u64) -> io::Result<Vec<(u64, u64)>> {
         let mut ranges = Vec::new();
         let mut at = 0;
         while at < size {
-            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+            let start = match rustix::fs::seek(&self.0, SeekFrom::Data(at)) {
                 Ok(start) => start,
                 Err(Errno::NXIO) => break,
-                Err(e) => return Err(fail(e)),
+                Err(e) => return Err(e.into()),
             };
-            at = rustix::fs::seek(&self.file, SeekFrom::Hole(start))
-                .map_err(fail)?
-                .min(size);
+            at = rustix::fs::seek(&self.0, SeekFrom::Hole(start))?.min(size);
             if at <= start {
                 break; // it begins beyond the end that was scanned
             }
@@ -144,21 +107,8 @@ impl OpenFile<'_> {
         Ok(ranges)
     }
 
-    /// Makes sure that what was read belongs together: nothing has touched the file since the scan.
-    pub fn finish(self) -> Result<(), Error> {
-        let now = stat(&self.file, b"", AtFlags::EMPTY_PATH).map_err(|e| {
-            self.source
-                .error(self.tree, self.id, "look at the file again", e)
-        })?;
-        match fingerprint(&now) == self.tree.node(self.id).fingerprint {
-            true => Ok(()),
-            false => Err(self.changed()),
-        }
-    }
-
-    fn changed(&self) -> Error {
-        let path = self.tree.full_path(&self.source.path, self.id);
-        Error::Changed { path }
+    pub fn fingerprint(&self) -> io::Result<Fingerprint> {
+        Ok(fingerprint(&stat(&self.0, b"", AtFlags::EMPTY_PATH)?))
     }
 }
 
