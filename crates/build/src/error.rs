@@ -22,6 +22,29 @@ pub enum Error {
         /// Holds what the operating system said.
         cause: io::Error,
     },
+    /// An archive breaks a rule of its format, or has a member that cannot be kept.
+    #[error("{path}: {member} at byte {offset}: {reason}", path = path.display(), member = member_text(member))]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// The name of the member; empty if it has none yet.
+        member: Vec<u8>,
+        /// Byte of the archive, decompressed, at which the member begins.
+        offset: u64,
+        /// Tells which rule, and what was found.
+        reason: String,
+    },
+    /// The content of an archive that is a stream could not be kept until it is read again.
+    #[error("{directory}: cannot keep the content of the archive there, of which {kept_bytes} bytes are: {cause}",
+        directory = directory.display())]
+    Spool {
+        /// The directory of the file that is to hold it.
+        directory: PathBuf,
+        /// Bytes of content that are there.
+        kept_bytes: u64,
+        /// Holds what the operating system said.
+        cause: io::Error,
+    },
     /// A file was not the same any more when its content was read.
     #[error("{path}: it changed while the image was built", path = path.display())]
     Changed {
@@ -91,4 +114,12 @@ pub enum Error {
     /// The caller wanted no more of it.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// The name of a member, for messages.
+fn member_text(name: &[u8]) -> String {
+    match name {
+        b"" => "the member".into(),
+        name => format!("`{}`", name.escape_ascii()),
+    }
 }

@@ -1,4 +1,4 @@
-//! From a directory to an EROFS image.
+//! From a directory, or a tar archive, to an EROFS image.
 //!
 //! ```text
 //! source ─ scan ─► tree ─► plan ─► data: read ─► compress ─► write ─► layout ─► emit
@@ -7,7 +7,9 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `source`, `scan`, `xattr`, `prefixes` | what there is, however deep |
+//! | `source` | content of files, read by any worker at any place |
+//! | `scan`, `xattr`, `prefixes` | what there is in a directory, however deep |
+//! | `tar` | what there is in an archive |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
@@ -27,8 +29,8 @@
 //! | `linux` | which kernels mount the image |
 //!
 //! File content comes first and metadata last, so one pass over the source suffices, without
-//! temporary files; with [`Options::dedupe`] there is one more before, which looks for what is equal. What can be relied
-//! on:
+//! temporary files, but for the content of an archive that can be read but once; with [`Options::dedupe`] there is one
+//! more before, which looks for what is equal. What can be relied on:
 //!
 //! - The same source and options give the same bytes, whatever the number of workers, the order in
 //!   which directories are listed, and the time of day.
@@ -71,6 +73,7 @@ mod sparse;
 mod special;
 mod superblock;
 mod tail;
+mod tar;
 mod times;
 mod tree;
 mod xattr;
@@ -90,6 +93,7 @@ pub use options::{
     PCLUSTER_BLOCKS_MAX, UuidChoice,
 };
 pub use order::Order;
+pub use tar::Archive;
 
 use anteros_core::FileKind;
 
@@ -101,24 +105,60 @@ use layout::Layout;
 use look::Look;
 use output::Output;
 use plan::Plan;
-use source::Source;
-use source::directory::Directory;
 use tree::Tree;
 
-/// Builds an image of the directory `source`.
+/// Source of an image.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A directory.
+    Directory(&'a Path),
+    /// A tar archive.
+    Tar(Archive<'a>),
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
+    fn from(path: &'a P) -> Self {
+        Self::Directory(path.as_ref())
+    }
+}
+
+impl<'a> From<Archive<'a>> for Input<'a> {
+    fn from(archive: Archive<'a>) -> Self {
+        Self::Tar(archive)
+    }
+}
+
+/// Builds an image of a directory, given as its path, or of an [`Archive`].
 ///
 /// A regular file, also one that a symbolic link leads to, is replaced when the new one is complete;
 /// a block device, and a file in which the image begins at an [`Options::offset`], are written in
 /// place. What holds anything but an image is left alone, unless [`Options::overwrite`] says otherwise, and so is whatever is in use,
 /// or neither file nor block device. When `cancel` becomes true the build ends soon.
 ///
+/// The same tree gives the same image, as a directory and as an archive, if the archive tells all of it: times to the
+/// nanosecond, attributes and holes.
+///
+/// ```
+/// # use std::sync::atomic::AtomicBool;
+/// # let image = tempfile::TempDir::new()?;
+/// # let image = image.path().join("image");
+/// use anteros_build::{Archive, Options, build};
+///
+/// let layer = std::io::repeat(0).take(1024); // or a pipe, a socket, …
+/// let archive = Archive::from_reader("layer.tar", layer);
+/// # use std::io::Read;
+/// let built = build(&image, archive, &Options::default(), &(), &AtomicBool::new(false))?;
+/// assert_eq!(built.directories, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// Impossible options; anything in the source that cannot be read, changes meanwhile, or has a
 /// property that EROFS cannot keep; failure to write the image. Each names the path.
-pub fn build(
+pub fn build<'a>(
     image: &Path,
-    source: &Path,
+    source: impl Into<Input<'a>>,
     options: &Options,
     observer: &dyn Observer,
     cancel: &AtomicBool,
@@ -126,9 +166,10 @@ pub fn build(
     options.check()?;
     let image = &output::target(image);
     output::check(image, options)?;
-    let directory = Directory::open(source)?;
-    let (mut tree, mut warnings) = scan::scan(&directory, image, options, observer, cancel)?;
-    let source = Source::Directory(directory);
+    let (source, mut tree, mut warnings) = match source.into() {
+        Input::Directory(path) => scan::scan(path, image, options, observer, cancel),
+        Input::Tar(archive) => tar::scan(archive, image, options, observer, cancel),
+    }?;
     warnings += attributes::assign(&mut tree, &source, options, observer)?;
     if let Some(text) = order::missing(&tree, &options.first) {
         observer.warn(source.path(), &text);

@@ -142,6 +142,9 @@ pub struct Options {
     pub sync: bool,
     /// Tells whether what holds something else than an image may be overwritten.
     pub overwrite: bool,
+    /// Directory for the content of an [`Archive`](crate::Archive) that is a stream or compressed, until the image is
+    /// complete; it has no name there. Without it, that is the image's directory.
+    pub spool: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -191,6 +194,7 @@ impl Default for Options {
             offset: 0,
             sync: true,
             overwrite: false,
+            spool: None,
         }
     }
 }
@@ -306,6 +310,15 @@ impl Exclude {
     }
 }
 
+/// The path of an entry; that of the directory itself if it has no name.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match (directory, name) {
+        (b"", name) => name.to_vec(),
+        (directory, b"") => directory.to_vec(),
+        (directory, name) => [directory, name].join(&b'/'),
+    }
+}
+
 fn trim_slashes(path: &[u8]) -> &[u8] {
     let is_slash = |b: &u8| *b == b'/';
     let Some(start) = path.iter().position(|b| !is_slash(b)) else {
@@ -344,6 +357,14 @@ impl Options {
             (Some(secs), _) => whole(secs),
             (None, Some(secs)) => found.min(whole(secs)),
             (None, None) => found,
+        }
+    }
+
+    /// Returns whether an entry of a directory is left out.
+    pub(crate) fn is_excluded(&self, directory: &[u8], name: &[u8]) -> bool {
+        !self.exclude.is_empty() && {
+            let path = join(directory, name);
+            self.exclude.iter().any(|e| e.matches(&path))
         }
     }
 

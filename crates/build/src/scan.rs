@@ -17,7 +17,9 @@ use anteros_format::dirent::NAME_BYTES_MAX;
 use anteros_format::inode::{SYMLINK_BYTES_MAX, encode_rdev};
 use rustix::fs::{AtFlags, CWD, RawDir, Statx};
 
+use crate::options::join;
 use crate::output::parent;
+use crate::source::Source;
 use crate::source::directory::{Directory, fingerprint, identity, stat};
 use crate::sparse::Allocation;
 use crate::tree::{Entry, NameRef, Node, NodeId, Tree};
@@ -27,16 +29,17 @@ use crate::{Error, Observer, Options};
 /// Bytes for `getdents`.
 const LISTING_BYTES: usize = 32 << 10;
 
-/// Scans the source; says how many warnings there were, too.
+/// Scans a directory; says how many warnings there were, too.
 pub(crate) fn scan(
-    source: &Directory,
+    path: &Path,
     image: &Path,
     options: &Options,
     observer: &dyn Observer,
     cancel: &AtomicBool,
-) -> Result<(Tree, u64), Error> {
+) -> Result<(Source, Tree, u64), Error> {
+    let source = Directory::open(path)?;
     let mut scan = Scan {
-        source,
+        source: &source,
         image,
         image_parent: image_parent(image),
         options,
@@ -55,7 +58,8 @@ pub(crate) fn scan(
         let subdirectories = scan.directory(directory)?;
         directories.extend(subdirectories.into_iter().rev());
     }
-    Ok((scan.tree, scan.warnings))
+    let Scan { tree, warnings, .. } = scan;
+    Ok((Source::Directory(source), tree, warnings))
 }
 
 struct Scan<'a> {
@@ -107,7 +111,7 @@ impl Scan<'_> {
         let start = self.tree.entries.len() as u32;
         let mut subdirectories = Vec::new();
         for name in names {
-            if self.is_excluded(&directory, &name) {
+            if self.options.is_excluded(&directory.path, &name) {
                 continue;
             }
             let (node, is_new) = self.entry(&directory, &name)?;
@@ -136,14 +140,6 @@ impl Scan<'_> {
             }
         }
         Ok(names)
-    }
-
-    fn is_excluded(&self, directory: &Open, name: &[u8]) -> bool {
-        let exclude = &self.options.exclude;
-        !exclude.is_empty() && {
-            let path = join(&directory.path, name);
-            exclude.iter().any(|e| e.matches(&path))
-        }
     }
 
     /// Adds an entry, and its node unless that is known by another name.
@@ -328,14 +324,6 @@ impl Scan<'_> {
             path: self.path_of(parent, name),
             reason,
         }
-    }
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    match (directory, name) {
-        (b"", name) => name.to_vec(),
-        (directory, b"") => directory.to_vec(),
-        (directory, name) => [directory, name].join(&b'/'),
     }
 }
 

@@ -21,14 +21,40 @@ use crate::prefixes::Prefixes;
 /// Most shared attributes of an inode: the field has 8 bits.
 const SHARED_MAX: usize = u8::MAX as usize;
 
+/// Longest name of an attribute; the kernel has no longer ones.
+const NAME_BYTES_MAX: usize = 255;
+/// Longest value: the field has 16 bits.
+const VALUE_BYTES_MAX: usize = u16::MAX as usize;
+
 /// An attribute with its full name.
-#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Xattr {
     name: Box<[u8]>,
     value: Box<[u8]>,
 }
 
 impl Xattr {
+    /// An attribute whose name EROFS has a place for.
+    ///
+    /// # Errors
+    ///
+    /// What of it is too long.
+    pub fn new(name: &[u8], value: &[u8]) -> Result<Self, String> {
+        if name.len() > NAME_BYTES_MAX {
+            let (name, len) = (name.escape_ascii(), name.len());
+            return Err(format!(
+                "the attribute {name} has a name of {len} bytes; {NAME_BYTES_MAX} are the most"
+            ));
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(too_long(name, value.len()));
+        }
+        Ok(Self {
+            name: name.into(),
+            value: value.into(),
+        })
+    }
+
     fn bytes(&self, prefixes: &Prefixes) -> usize {
         let (_, suffix) = prefixes.split(&self.name);
         (ENTRY_BYTES + suffix.len() + self.value.len()).next_multiple_of(4)
@@ -39,7 +65,7 @@ impl Xattr {
         let raw = RawXattrEntry {
             name_len: suffix.len() as u8, // at most 255, as a prefix only shortens it
             name_index,
-            value_size: (self.value.len() as u16).into(), // at most 65,535, see `Place::value`
+            value_size: (self.value.len() as u16).into(), // at most 65,535, see `Xattr::new`
         };
         out.extend_from_slice(raw.as_bytes());
         out.extend_from_slice(suffix);
@@ -109,6 +135,12 @@ impl XattrTable {
     /// Returns whether no node has any.
     pub fn is_empty(&self) -> bool {
         self.xattrs.iter().all(|(_, uses)| *uses == 0)
+    }
+
+    /// The attributes of a node.
+    pub fn of(&self, range: &Range<u32>) -> impl Iterator<Item = &Xattr> {
+        let list = self.list(range).iter();
+        list.map(|id| &*self.xattrs[*id as usize].0)
     }
 
     /// Decides what is shared: what more than `above` inodes have.
@@ -254,11 +286,14 @@ impl ReadXattrs {
                 continue;
             }
             match lgetxattr(&path, OsStr::from_bytes(name), &mut self.value[..]) {
-                Ok(len) if len > usize::from(u16::MAX) => return Err(too_long(place, name, len)),
-                Ok(len) => found.kept.push(Xattr {
-                    name: name.into(),
-                    value: self.value[..len].into(),
-                }),
+                Ok(len) => {
+                    let xattr = Xattr::new(name, &self.value[..len]);
+                    let unstorable = |reason| Error::Unstorable {
+                        path: place.full.to_owned(),
+                        reason,
+                    };
+                    found.kept.push(xattr.map_err(unstorable)?);
+                }
                 Err(Errno::NODATA) => {} // listed for form's sake, as some file systems do
                 Err(e) => return Err(fail("read an extended attribute", e)),
             }
@@ -280,12 +315,9 @@ impl ReadXattrs {
     }
 }
 
-fn too_long(place: &Place<'_>, name: &[u8], len: usize) -> Error {
+fn too_long(name: &[u8], len: usize) -> String {
     let name = name.escape_ascii();
-    Error::Unstorable {
-        path: place.full.to_owned(),
-        reason: format!("the attribute {name} has a value of {len} bytes; 65535 is the most"),
-    }
+    format!("the attribute {name} has a value of {len} bytes; {VALUE_BYTES_MAX} is the most")
 }
 
 #[cfg(test)]

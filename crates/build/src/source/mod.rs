@@ -1,6 +1,7 @@
 //! The source of an image, as the builder sees it once the tree is known: content of regular files,
 //! read by any worker at any place.
 
+pub(crate) mod archive;
 pub(crate) mod directory;
 
 use std::io;
@@ -8,12 +9,14 @@ use std::path::Path;
 
 use crate::Error;
 use crate::tree::{NodeId, Tree};
+use archive::{Contents, PackedFile};
 use directory::{Directory, HostFile};
 
 /// The source, held open.
 #[derive(Debug)]
 pub(crate) enum Source {
     Directory(Directory),
+    Archive(Contents),
 }
 
 impl Source {
@@ -21,6 +24,7 @@ impl Source {
     pub fn path(&self) -> &Path {
         match self {
             Self::Directory(directory) => directory.path(),
+            Self::Archive(contents) => contents.path(),
         }
     }
 
@@ -31,6 +35,7 @@ impl Source {
             Self::Directory(directory) => {
                 Content::File(directory.open_file(tree, id).map_err(fail)?)
             }
+            Self::Archive(contents) => Content::Packed(contents.file(id)),
         };
         Ok(OpenFile {
             source: self,
@@ -55,12 +60,13 @@ pub(crate) struct OpenFile<'a> {
     source: &'a Source,
     tree: &'a Tree,
     id: NodeId,
-    content: Content,
+    content: Content<'a>,
 }
 
 /// Content of a regular file, where its source keeps it.
-enum Content {
+enum Content<'a> {
     File(HostFile),
+    Packed(PackedFile<'a>),
 }
 
 impl OpenFile<'_> {
@@ -68,6 +74,7 @@ impl OpenFile<'_> {
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         let read = match &self.content {
             Content::File(file) => file.read_exact_at(buf, offset),
+            Content::Packed(file) => file.read_exact_at(buf, offset),
         };
         read.map_err(|cause| match cause.kind() {
             io::ErrorKind::UnexpectedEof => self.changed(),
@@ -81,6 +88,7 @@ impl OpenFile<'_> {
             Content::File(file) => file
                 .data_ranges(self.tree.node(self.id).size)
                 .map_err(|cause| self.error("look for holes", cause)),
+            Content::Packed(file) => Ok(file.data_ranges()),
         }
     }
 
@@ -88,6 +96,7 @@ impl OpenFile<'_> {
     pub fn finish(self) -> Result<(), Error> {
         let now = match &self.content {
             Content::File(file) => file.fingerprint(),
+            Content::Packed(file) => file.fingerprint(),
         };
         let now = now.map_err(|cause| self.error("look at the file again", cause))?;
         match now == self.tree.node(self.id).fingerprint {

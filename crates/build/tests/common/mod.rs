@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use anteros_build::{Error, Options, Summary};
+use anteros_build::{Error, Input, Options, Summary};
 
 /// A xorshift generator: the same numbers on each run.
 pub struct Random(u64);
@@ -72,6 +72,10 @@ pub fn is_root() -> bool {
 }
 
 /// Builds with nobody watching.
-pub fn build(image: &Path, source: &Path, options: &Options) -> Result<Summary, Error> {
+pub fn build<'a>(
+    image: &Path,
+    source: impl Into<Input<'a>>,
+    options: &Options,
+) -> Result<Summary, Error> {
     anteros_build::build(image, source, options, &(), &AtomicBool::new(false))
 }

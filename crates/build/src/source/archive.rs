@@ -1,0 +1,154 @@
+//! An archive as the source of an image: a file that holds the content of all regular files, each
+//! in extents. It is the archive itself, or what was kept of a stream.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::AtFlags;
+
+use super::directory::{fingerprint, stat};
+use crate::tree::{Fingerprint, NodeId};
+
+/// A part of a file that holds data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Byte of the file at which it begins.
+    pub start: u64,
+    pub bytes: u64,
+    /// Byte of the file of content at which it lies.
+    pub place: u64,
+}
+
+impl Extent {
+    const fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+}
+
+/// The content of an archive.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    path: PathBuf,
+    file: File,
+    /// Tells whether the file is the archive, to which others may write.
+    is_archive: bool,
+    extents: Vec<Extent>,
+    /// For each node its extents, ascending and apart.
+    nodes: Vec<Range<u32>>,
+}
+
+impl Contents {
+    pub fn new(path: PathBuf, file: File, is_archive: bool) -> Self {
+        Self {
+            path,
+            file,
+            is_archive,
+            extents: Vec::new(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// The same with the extents of all nodes.
+    pub fn with(self, extents: Vec<Extent>, nodes: Vec<Range<u32>>) -> Self {
+        Self {
+            extents,
+            nodes,
+            ..self
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn file(&self, id: NodeId) -> PackedFile<'_> {
+        let Range { start, end } = self.nodes[id as usize];
+        PackedFile {
+            contents: self,
+            extents: &self.extents[start as usize..end as usize],
+        }
+    }
+
+    /// Returns what tells the file from itself at other times; nothing changes one without a name.
+    pub fn fingerprint(&self) -> io::Result<Fingerprint> {
+        match self.is_archive {
+            true => Ok(fingerprint(&stat(&self.file, b"", AtFlags::EMPTY_PATH)?)),
+            false => Ok(Fingerprint::default()),
+        }
+    }
+}
+
+/// A regular file of an archive.
+pub(crate) struct PackedFile<'a> {
+    contents: &'a Contents,
+    extents: &'a [Extent],
+}
+
+impl PackedFile<'_> {
+    pub fn read_exact_at(&self, mut buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        let first = self.extents.partition_point(|e| e.end() <= offset);
+        for extent in &self.extents[first..] {
+            let hole = extent.start.saturating_sub(at).min(buf.len() as u64);
+            let (zeros, rest) = buf.split_at_mut(hole as usize);
+            zeros.fill(0);
+            at += hole;
+            let data = (extent.end() - at).min(rest.len() as u64);
+            let (data, rest) = rest.split_at_mut(data as usize);
+            if !data.is_empty() {
+                let place = extent.place + (at - extent.start);
+                self.contents.file.read_exact_at(data, place)?;
+            }
+            at += data.len() as u64;
+            buf = rest;
+            if buf.is_empty() {
+                break;
+            }
+        }
+        buf.fill(0);
+        Ok(())
+    }
+
+    /// Returns the parts that are not holes, as bytes from and to.
+    pub fn data_ranges(&self) -> Vec<(u64, u64)> {
+        let range = |extent: &Extent| (extent.start, extent.end());
+        self.extents.iter().map(range).collect()
+    }
+
+    pub fn fingerprint(&self) -> io::Result<Fingerprint> {
+        self.contents.fingerprint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn holes_are_zeros_between_extents() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"..abc..defgh").unwrap();
+        let extent = |start, bytes, place| Extent {
+            start,
+            bytes,
+            place,
+        };
+        let extents = vec![extent(0, 9, 0), extent(2, 3, 2), extent(7, 5, 7)];
+        let contents = Contents::new("x".into(), file, false).with(extents, vec![0..1, 1..3]);
+        let whole = b"\0\0abc\0\0defgh\0\0\0";
+        for start in 0..whole.len() {
+            for end in start..whole.len() {
+                let mut buf = vec![1; end - start];
+                let file = contents.file(1);
+                file.read_exact_at(&mut buf, start as u64).unwrap();
+                assert_eq!(buf, whole[start..end], "{start}..{end}");
+            }
+        }
+        assert_eq!(contents.file(1).data_ranges(), [(2, 5), (7, 12)]);
+    }
+}

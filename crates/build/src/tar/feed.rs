@@ -1,0 +1,248 @@
+//! The bytes of an archive, from front to end, and the content of its members among them.
+//!
+//! In a regular file the content stays where it is and is not even looked at. From a stream it goes
+//! into a file without a name, which is gone with this process.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Fault;
+use super::header::{BLOCK_BYTES, Block};
+
+/// Bytes that are read at once where content is passed over: a few headers and small files.
+const HEADER_BYTES: usize = 8 << 10;
+/// Bytes that go into the spool at once.
+const STEP_BYTES: usize = 128 << 10;
+
+/// The bytes of an archive.
+pub(super) struct Feed<'a> {
+    bytes: Bytes<'a>,
+    /// Bytes read or passed over.
+    position: u64,
+    cancel: &'a AtomicBool,
+}
+
+enum Bytes<'a> {
+    InPlace {
+        reader: BufReader<File>,
+        /// Byte of the file at which the archive begins.
+        start: u64,
+        /// Bytes of the archive.
+        len: u64,
+    },
+    Stream {
+        reader: Box<dyn Read + 'a>,
+        spool: Spool,
+    },
+}
+
+impl<'a> Feed<'a> {
+    /// An archive in a regular file, from the file's position on.
+    pub fn in_place(mut file: File, cancel: &'a AtomicBool) -> std::io::Result<Self> {
+        let start = file.stream_position()?;
+        let len = file.metadata()?.len().saturating_sub(start);
+        let reader = BufReader::with_capacity(HEADER_BYTES, file);
+        Ok(Self {
+            bytes: Bytes::InPlace { reader, start, len },
+            position: 0,
+            cancel,
+        })
+    }
+
+    /// An archive that can be read but once.
+    pub fn stream(reader: Box<dyn Read + 'a>, spool: Spool, cancel: &'a AtomicBool) -> Self {
+        Self {
+            bytes: Bytes::Stream { reader, spool },
+            position: 0,
+            cancel,
+        }
+    }
+
+    /// Byte of the archive that comes next.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Reads a block; `None` if the archive ends here.
+    pub fn block(&mut self) -> Result<Option<Block>, Fault> {
+        self.check_cancelled()?;
+        let mut block = [0; BLOCK_BYTES];
+        match self.fill(&mut block)? {
+            0 => Ok(None),
+            BLOCK_BYTES => Ok(Some(block)),
+            _ => Err(Fault::Truncated),
+        }
+    }
+
+    /// Reads so many bytes and passes over what fills their last block.
+    pub fn padded(&mut self, len: usize) -> Result<Vec<u8>, Fault> {
+        let mut data = vec![0; len.next_multiple_of(BLOCK_BYTES)];
+        if self.fill(&mut data)? < data.len() {
+            return Err(Fault::Truncated);
+        }
+        data.truncate(len);
+        Ok(data)
+    }
+
+    fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Fault> {
+        let reader: &mut dyn Read = match &mut self.bytes {
+            Bytes::InPlace { reader, .. } => reader,
+            Bytes::Stream { reader, .. } => reader,
+        };
+        let len = fill(reader, buf).map_err(Fault::Read)?;
+        self.position += len as u64;
+        Ok(len)
+    }
+
+    /// Passes over bytes, and over what fills their last block.
+    pub fn skip(&mut self, len: u64) -> Result<(), Fault> {
+        let len = padded(len)?;
+        match &mut self.bytes {
+            Bytes::InPlace { .. } => self.pass(len),
+            Bytes::Stream { .. } => self.copy(len, |_, _| Ok(())),
+        }
+    }
+
+    /// Passes over content that will be read later; answers where it lies in the file of content.
+    pub fn keep(&mut self, len: u64) -> Result<u64, Fault> {
+        match &mut self.bytes {
+            Bytes::InPlace { start, .. } => {
+                let place = *start + self.position;
+                self.pass(padded(len)?)?;
+                Ok(place)
+            }
+            Bytes::Stream { spool, .. } => {
+                let place = spool.len;
+                self.copy(len, |spool, data| spool.append(data))?;
+                self.copy(padded(len)? - len, |_, _| Ok(()))?;
+                Ok(place)
+            }
+        }
+    }
+
+    fn pass(&mut self, bytes: u64) -> Result<(), Fault> {
+        let Bytes::InPlace { reader, len, .. } = &mut self.bytes else {
+            unreachable!("a stream is copied");
+        };
+        if bytes > len.saturating_sub(self.position) {
+            return Err(Fault::Truncated);
+        }
+        reader.seek_relative(bytes as i64).map_err(Fault::Read)?;
+        self.position += bytes;
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        mut len: u64,
+        take: impl Fn(&mut Spool, &[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut buffer = vec![0; len.min(STEP_BYTES as u64) as usize];
+        while len > 0 {
+            self.check_cancelled()?;
+            let step = len.min(STEP_BYTES as u64) as usize;
+            if self.fill(&mut buffer[..step])? < step {
+                return Err(Fault::Truncated);
+            }
+            if let Bytes::Stream { spool, .. } = &mut self.bytes {
+                take(spool, &buffer[..step])?;
+            }
+            len -= step as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads a stream to its end, so that whoever writes to it comes to an end as well.
+    pub fn drain(&mut self) -> Result<(), Fault> {
+        let mut buffer = vec![0; STEP_BYTES];
+        while matches!(self.bytes, Bytes::Stream { .. }) && self.fill(&mut buffer)? > 0 {
+            self.check_cancelled()?;
+        }
+        Ok(())
+    }
+
+    /// Returns the file that holds the content of members, and whether it is the archive itself.
+    pub fn into_content(self) -> Result<(File, bool), Fault> {
+        match self.bytes {
+            Bytes::InPlace { reader, .. } => Ok((reader.into_inner(), true)),
+            Bytes::Stream { spool, .. } => Ok((spool.finish()?, false)),
+        }
+    }
+
+    fn check_cancelled(&self) -> Result<(), Fault> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Fault::Cancelled),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns the length with what fills the last block.
+fn padded(len: u64) -> Result<u64, Fault> {
+    len.checked_next_multiple_of(BLOCK_BYTES as u64)
+        .filter(|len| i64::try_from(*len).is_ok())
+        .ok_or(Fault::Truncated)
+}
+
+/// Reads as much as there is room for, less only at the end.
+fn fill(reader: &mut (impl Read + ?Sized), buf: &mut [u8]) -> std::io::Result<usize> {
+    let mut len = 0;
+    while len < buf.len() {
+        match reader.read(&mut buf[len..]) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(len)
+}
+
+/// A file without a name, for the content of members.
+pub(super) struct Spool {
+    file: File,
+    directory: PathBuf,
+    len: u64,
+}
+
+impl Spool {
+    pub fn create(directory: &Path) -> Result<Self, Fault> {
+        let file = tempfile::tempfile_in(directory).map_err(|cause| Fault::Spool {
+            directory: directory.to_owned(),
+            len: 0,
+            cause,
+        })?;
+        Ok(Self {
+            file,
+            directory: directory.to_owned(),
+            len: 0,
+        })
+    }
+
+    /// Adds content. What is all zeros takes no room.
+    fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
+        if data.iter().any(|byte| *byte != 0) {
+            let written = self.file.write_all_at(data, self.len);
+            written.map_err(|cause| self.fault(cause))?;
+        }
+        self.len += data.len() as u64;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<File, Fault> {
+        let cut = self.file.set_len(self.len);
+        cut.map_err(|cause| self.fault(cause))?;
+        Ok(self.file)
+    }
+
+    fn fault(&self, cause: std::io::Error) -> Fault {
+        Fault::Spool {
+            directory: self.directory.clone(),
+            len: self.len,
+            cause,
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! From a tar archive to a [`Tree`].
+//!
+//! ```text
+//! file ──────────────► feed ─► header, pax, map ─► members ─► draft ─► tree
+//! stream ─► unpack ─►   │                                       content: places in the file,
+//!                       └─► spool (content alone) ─────────────► or in the spool
+//! ```
+//!
+//! An archive in a regular file is read in place: headers now, content by workers when it is needed.
+//! A stream, and an archive that is compressed, is read once; content goes into a file without a name.
+//! Memory is taken by the tree alone. Every byte is hostile: what headers in front of a member say is
+//! bounded, and numbers are checked before they are used.
+//!
+//! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter.
+
+mod acl;
+mod draft;
+mod feed;
+mod header;
+mod map;
+mod members;
+mod pax;
+#[cfg(test)]
+mod tests;
+mod unpack;
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use crate::output::parent;
+use crate::source::Source;
+use crate::source::archive::Contents;
+use crate::tree::Tree;
+use crate::{Error, Observer, Options};
+use draft::Draft;
+use feed::{Feed, Spool};
+use header::BLOCK_BYTES;
+use members::Members;
+use unpack::{Format, Unpacked};
+
+/// Directory of the spool where that of the image has no room for files, as that of devices.
+const SPOOL_OF_DEVICES: &str = "/var/tmp";
+
+/// A tar archive to make an image of: plain, or compressed by gzip, xz, lzma or Zstandard.
+pub struct Archive<'a> {
+    name: PathBuf,
+    bytes: Bytes<'a>,
+}
+
+enum Bytes<'a> {
+    File(File),
+    Stream(Box<dyn Read + 'a>),
+}
+
+impl<'a> Archive<'a> {
+    /// Opens an archive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Source`] if it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|cause| Error::Source {
+            path: path.to_owned(),
+            action: "open the archive",
+            cause,
+        })?;
+        Ok(Self::from_file(path, file))
+    }
+
+    /// An archive from the file's position on. `name` stands for it in messages.
+    ///
+    /// In a regular file it stays where it is and is read at any place, unless it is compressed.
+    pub fn from_file(name: impl Into<PathBuf>, file: File) -> Self {
+        Self {
+            name: name.into(),
+            bytes: Bytes::File(file),
+        }
+    }
+
+    /// An archive that can be read but once, such as a pipe. `name` stands for it in messages.
+    ///
+    /// The content of files is kept on disk meanwhile, see [`Options::spool`].
+    pub fn from_reader(name: impl Into<PathBuf>, reader: impl Read + 'a) -> Self {
+        Self {
+            name: name.into(),
+            bytes: Bytes::Stream(Box::new(reader)),
+        }
+    }
+}
+
+impl fmt::Debug for Archive<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive").field("name", &self.name).finish()
+    }
+}
+
+/// Reasons why a member is not packed; where it lies is known to whoever reads it.
+#[derive(Debug)]
+enum Fault {
+    /// It breaks a rule.
+    Broken(String),
+    /// The archive ends within it.
+    Truncated,
+    Read(io::Error),
+    Spool {
+        directory: PathBuf,
+        len: u64,
+        cause: io::Error,
+    },
+    Cancelled,
+}
+
+fn broken<T>(reason: String) -> Result<T, Fault> {
+    Err(Fault::Broken(reason))
+}
+
+/// Scans an archive; says how many warnings there were, too.
+pub(crate) fn scan<'a>(
+    archive: Archive<'a>,
+    image: &Path,
+    options: &'a Options,
+    observer: &dyn Observer,
+    cancel: &'a AtomicBool,
+) -> Result<(Source, Tree, u64), Error> {
+    let Archive { name, bytes } = archive;
+    let feed = feed(bytes, &spool_directory(image, options), cancel);
+    let at_front = |fault| at(&name, b"", 0, fault);
+    let members = Members::new(feed.map_err(at_front)?);
+    let mut scan = Scan {
+        path: &name,
+        members,
+        draft: Draft::new(options).map_err(at_front)?,
+        observer,
+        warnings: 0,
+    };
+    while scan.next()? {}
+    let Scan {
+        members,
+        draft,
+        warnings,
+        ..
+    } = scan;
+    let (file, is_archive) = members.feed.into_content().map_err(at_front)?;
+    let contents = Contents::new(name.clone(), file, is_archive);
+    let fingerprint = contents.fingerprint().map_err(Fault::Read);
+    let finished = draft.finish(fingerprint.map_err(at_front)?);
+    let contents = contents.with(finished.extents, finished.nodes);
+    Ok((Source::Archive(contents), finished.tree, warnings))
+}
+
+/// An archive on the way into a draft.
+struct Scan<'a> {
+    path: &'a Path,
+    members: Members<'a>,
+    draft: Draft<'a>,
+    observer: &'a dyn Observer,
+    warnings: u64,
+}
+
+impl Scan<'_> {
+    /// Takes a member; answers whether there was one.
+    fn next(&mut self) -> Result<bool, Error> {
+        let done = self.take();
+        let warnings = self.members.warnings.drain(..);
+        for text in warnings.chain(self.draft.warnings.drain(..)) {
+            let path = self
+                .path
+                .join(OsStr::from_bytes(trimmed(&self.members.name)));
+            self.observer.warn(&path, &text);
+            self.warnings += 1;
+        }
+        done.map_err(|fault| at(self.path, &self.members.name, self.members.offset, fault))
+    }
+
+    fn take(&mut self) -> Result<bool, Fault> {
+        match self.members.next()? {
+            Some(member) => self.draft.put(member).map(|()| true),
+            None => self.members.feed.drain().map(|()| false),
+        }
+    }
+}
+
+/// The error that a fault in a member is.
+fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
+    let path = path.to_owned();
+    let archive = |reason| Error::Archive {
+        path: path.clone(),
+        member: member.to_vec(),
+        offset,
+        reason,
+    };
+    match fault {
+        Fault::Broken(reason) => archive(reason),
+        Fault::Truncated => archive("the archive ends within it; was it cut short?".into()),
+        Fault::Read(cause) => Error::Source {
+            path,
+            action: "read the archive",
+            cause,
+        },
+        Fault::Spool {
+            directory,
+            len,
+            cause,
+        } => Error::Spool {
+            directory,
+            kept_bytes: len,
+            cause,
+        },
+        Fault::Cancelled => Error::Cancelled,
+    }
+}
+
+/// Chooses how an archive is read.
+fn feed<'a>(bytes: Bytes<'a>, spool: &Path, cancel: &'a AtomicBool) -> Result<Feed<'a>, Fault> {
+    let reader: Box<dyn Read + 'a> = match bytes {
+        Bytes::File(file) if is_plain(&file).map_err(Fault::Read)? => {
+            return Feed::in_place(file, cancel).map_err(Fault::Read);
+        }
+        Bytes::File(file) => Box::new(file),
+        Bytes::Stream(reader) => reader,
+    };
+    let unpacked = Unpacked::new(reader).map_err(Fault::Read)?;
+    Ok(Feed::stream(
+        Box::new(unpacked),
+        Spool::create(spool)?,
+        cancel,
+    ))
+}
+
+/// Returns whether this is a regular file that is not compressed.
+fn is_plain(file: &File) -> io::Result<bool> {
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
+    let position = rustix::fs::tell(file)?;
+    let mut start = Vec::new();
+    while start.len() < BLOCK_BYTES {
+        let mut buf = [0; BLOCK_BYTES];
+        let len = file.read_at(&mut buf, position + start.len() as u64)?;
+        if len == 0 {
+            break;
+        }
+        start.extend_from_slice(&buf[..len]);
+    }
+    Ok(Format::of(&start).is_none())
+}
+
+fn spool_directory(image: &Path, options: &Options) -> PathBuf {
+    let is_device = |m: std::fs::Metadata| m.file_type().is_block_device();
+    match &options.spool {
+        Some(directory) => directory.clone(),
+        None if std::fs::metadata(image).is_ok_and(is_device) => SPOOL_OF_DEVICES.into(),
+        None => parent(image).to_owned(),
+    }
+}
+
+/// A name without what would make it an absolute path.
+fn trimmed(name: &[u8]) -> &[u8] {
+    let start = name.iter().position(|byte| *byte != b'/');
+    &name[start.unwrap_or(name.len())..]
+}
