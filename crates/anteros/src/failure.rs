@@ -27,7 +27,7 @@ pub type Outcome = Result<Verdict, Failure>;
 pub enum Kind {
     /// The arguments make no sense.
     Usage = 2,
-    /// The image, or the record, breaks a rule of its format.
+    /// The image, the record, or the archive, breaks a rule of its format.
     Corrupt = 3,
     /// The image, or a request, needs what this version does not know.
     Unsupported = 4,
@@ -41,7 +41,7 @@ pub enum Kind {
 
 /// Shown at the end of `anteros --help`.
 pub const STATUS_HELP: &str = "\
-Exit status: 0 done, 1 faults or differences found, 2 usage, 3 broken image or record, 4 unsupported,
+Exit status: 0 done, 1 faults or differences found, 2 usage, 3 broken image, record or archive, 4 unsupported,
 5 system error, 6 done in part, 130 interrupted.";
 
 /// Tells why a command could not do its work.

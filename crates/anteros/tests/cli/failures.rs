@@ -43,9 +43,11 @@ fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
         ("mkfs image src -E^fragdedupe", "always stored once"),
         ("mkfs image src -Enonsense", "no such extended option"),
         ("mkfs image src -Unonsense", "a UUID looks like"),
+        ("mkfs image", "SOURCE"),
+        ("mkfs image src --tar=f", "is a directory, not an archive"),
+        ("mkfs image src --tar=i", "not supported yet"),
         ("mkfs image src -L1234567890123456", "15 bytes"),
         ("mkfs image src --exclude-regex (", "the exclusion `(`"),
-        ("mkfs image src/hello", "only directories can be packed"),
         ("mkfs src src/hello", "the image comes first"),
         ("mkfs src/image src", "lies inside the source"),
         ("mkfs image src --workers 0", "0 is not in 1..=1024"),
@@ -69,6 +71,11 @@ fn what_is_missing_or_no_image_is_named() {
     .unwrap();
     for (status, arguments, said) in [
         (5, "mkfs new missing", "missing: No such file"),
+        (
+            3,
+            "mkfs new src/hello",
+            "hello: the member at byte 0: this is no tar archive",
+        ),
         (
             5,
             "mkfs missing/new src",

@@ -2,6 +2,7 @@
 
 mod advise;
 mod appends;
+mod archives;
 mod backing;
 mod backing_disks;
 mod crash;

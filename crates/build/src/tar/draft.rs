@@ -215,7 +215,7 @@ impl<'a> Draft<'a> {
 
     /// A directory that no member names; it gets its time when all others are known.
     fn implied(&self) -> Result<Inode, Fault> {
-        let (uid, gid) = self.options.owner_of((0, 0)).map_err(Fault::Broken)?;
+        let (uid, gid) = self.options.owner_of((0, 0)).map_err(Fault::Unstorable)?;
         Ok(Inode {
             body: Body::Directory(BTreeMap::new()),
             perm: IMPLIED_PERM,
@@ -230,7 +230,7 @@ impl<'a> Draft<'a> {
     /// The inode that a member which is no hard link makes.
     fn inode(&mut self, member: &Member) -> Result<Inode, Fault> {
         let owner = (member.uid, member.gid);
-        let (uid, gid) = self.options.owner_of(owner).map_err(Fault::Broken)?;
+        let (uid, gid) = self.options.owner_of(owner).map_err(Fault::Unstorable)?;
         let body = match &member.kind {
             Kind::Directory => Body::Directory(BTreeMap::new()),
             Kind::Regular(content) => self.regular(content)?,
@@ -309,7 +309,9 @@ impl<'a> Draft<'a> {
             kept.insert(acl::DEFAULT, value);
         }
         let xattrs = kept.iter().map(|(name, value)| Xattr::new(name, value));
-        let xattrs = xattrs.collect::<Result<_, _>>().map_err(Fault::Broken)?;
+        let xattrs = xattrs
+            .collect::<Result<_, _>>()
+            .map_err(Fault::Unstorable)?;
         Ok(self.xattrs.add(xattrs))
     }
 
@@ -476,10 +478,10 @@ fn components(name: &[u8]) -> Result<Vec<&[u8]>, Fault> {
     let names = names.filter(|name| !matches!(*name, b"" | b"."));
     let checked = names.map(|name| match name {
         b".." => broken("`..` in a name leads out of the archive".into()),
-        _ if name.len() > NAME_BYTES_MAX => broken(format!(
+        _ if name.len() > NAME_BYTES_MAX => Err(Fault::Unstorable(format!(
             "a name of {} bytes; {NAME_BYTES_MAX} is the most",
             name.len()
-        )),
+        ))),
         _ => Ok(name),
     });
     match checked.collect::<Result<Vec<_>, _>>() {
@@ -491,15 +493,17 @@ fn components(name: &[u8]) -> Result<Vec<&[u8]>, Fault> {
 fn symlink(target: &[u8]) -> Result<Body, Fault> {
     match target.len() as u64 {
         1..=SYMLINK_BYTES_MAX => Ok(Body::Symlink(target.into())),
-        len => broken(format!(
+        len => Err(Fault::Unstorable(format!(
             "a target of {len} bytes; 1 to {SYMLINK_BYTES_MAX} are possible"
-        )),
+        ))),
     }
 }
 
 fn device(kind: FileKind, major: u32, minor: u32) -> Result<Body, Fault> {
     match encode_rdev(Rdev { major, minor }) {
         Some(rdev) => Ok(Body::Special(kind, rdev)),
-        None => broken(format!("device {major}:{minor}; 4095:1048575 is the last")),
+        None => Err(Fault::Unstorable(format!(
+            "device {major}:{minor}; 4095:1048575 is the last"
+        ))),
     }
 }

@@ -94,6 +94,8 @@ impl<'a> Feed<'a> {
         };
         let len = fill(reader, buf).map_err(Fault::Read)?;
         self.position += len as u64;
+        // The end may be that of another program that the same signal has ended.
+        self.check_cancelled()?;
         Ok(len)
     }
 

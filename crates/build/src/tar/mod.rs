@@ -105,6 +105,8 @@ impl fmt::Debug for Archive<'_> {
 enum Fault {
     /// It breaks a rule.
     Broken(String),
+    /// It has a property that EROFS cannot keep.
+    Unstorable(String),
     /// The archive ends within it.
     Truncated,
     Read(io::Error),
@@ -197,6 +199,10 @@ fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
     };
     match fault {
         Fault::Broken(reason) => archive(reason),
+        Fault::Unstorable(reason) => Error::Unstorable {
+            path: path.join(OsStr::from_bytes(trimmed(member))),
+            reason,
+        },
         Fault::Truncated => archive("the archive ends within it; was it cut short?".into()),
         Fault::Read(cause) => Error::Source {
             path,

@@ -6,11 +6,13 @@ mod lists;
 mod metadata;
 mod options;
 mod preset;
+mod source;
 mod target;
 mod verity;
 
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anteros_build::{Error, Observer, Progress, Summary, build};
@@ -22,14 +24,15 @@ use serde::Serialize;
 use self::compressor::Compressors;
 use self::metadata::Metadata;
 use self::options::{Extended, Uuid};
+use self::source::Tar;
 pub use self::target::Target;
 use self::verity::VerityArgs;
-use crate::args::{WorkerArgs, swapped};
+use crate::args::WorkerArgs;
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, linux, output};
 
-/// Build an image of a directory
+/// Build an image of a directory or a tar archive
 ///
 /// Files are compressed by lz4hc in clusters of 64K, unless -z and -C say otherwise; -znone leaves them as they are. The
 /// short options are those of mkfs.erofs and mean the same; called by that name, the defaults are that one's as well: no
@@ -43,8 +46,15 @@ pub struct Args {
     /// permissions
     image: PathBuf,
 
-    /// The directory to pack
-    source: PathBuf,
+    /// The directory to pack, or the tar archive, also one compressed by gzip, xz or zstd; `-` is one on standard input.
+    /// The content of an archive that is compressed, or no regular file, is kept in $TMPDIR, or else beside the image,
+    /// until that is complete
+    #[arg(required_unless_present = "tar")]
+    source: Option<PathBuf>,
+
+    /// Say that the source is a tar archive (`--tar=f`), without a source one on standard input
+    #[arg(long, value_name = "f", require_equals = true)]
+    tar: Option<Tar>,
 
     /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking
     /// --order=kind --compress-directories. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
@@ -330,12 +340,12 @@ impl Args {
 
     pub fn run(self) -> Outcome {
         let options = self.options()?;
-        self.check_source()?;
+        let input = self.input()?;
         let cancel = interrupt::flag()?;
         let before = Before::of(&self.image, &options);
         let observer = Watch::new(self.quiet || self.json);
         let start = std::time::Instant::now();
-        let built = build(&self.image, &self.source, &options, &observer, &cancel);
+        let built = build(&self.image, input, &options, &observer, &cancel);
         observer.bar.finish_and_clear();
         let summary = built.map_err(|e| failure(&self.image, before, &e))?;
         let seconds = start.elapsed().as_secs_f64();
@@ -343,31 +353,18 @@ impl Args {
             print(&self.image, &summary, seconds)?;
         }
         let quiet = self.quiet || self.json;
-        let compare = || verify::built(&self.image, &self.source, &options, quiet, &cancel);
-        let compared = self.verify.then(compare).transpose()?;
+        let source = self.source.as_deref().filter(|_| self.verify);
+        let compare = |source| verify::built(&self.image, source, &options, quiet, &cancel);
+        let compared = source.map(compare).transpose()?;
         if self.json {
             let compared = compared.as_ref().map(verify::Report::new);
             let report = Report::new(&self.image, &summary, seconds, compared);
             output::json(&report)?;
-        } else if let Some(compared) = &compared {
+        } else if let (Some(source), Some(compared)) = (source, &compared) {
             let name = self.image.display().to_string();
-            verify::print(&name, &self.source, compared, self.quiet)?;
+            verify::print(&name, source, compared, self.quiet)?;
         }
         Ok(compared.as_ref().map_or(Verdict::Good, verify::verdict))
-    }
-
-    fn check_source(&self) -> Result<(), Failure> {
-        if self.image.is_dir() && !self.source.is_dir() {
-            return Err(swapped(&self.image, "mkfs IMAGE SOURCE"));
-        }
-        let metadata = std::fs::metadata(&self.source);
-        let metadata = metadata.map_err(|e| Failure::system(&self.source, &e))?;
-        if metadata.is_dir() {
-            return Ok(());
-        }
-        let message = format!("{}: the source is not a directory", self.source.display());
-        let failure = Failure::new(Kind::Usage, message);
-        Err(failure.hint("only directories can be packed"))
     }
 }
 
@@ -435,7 +432,11 @@ impl Before {
 pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
     let kind = match error {
         Error::Option(_) | Error::Occupied { .. } | Error::ImageInsideSource { .. } => Kind::Usage,
+        Error::Archive { .. } => Kind::Corrupt,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
+        Error::Source { cause, .. } if cause.kind() == io::ErrorKind::Unsupported => {
+            Kind::Unsupported
+        }
         Error::Cancelled => {
             let message = format!("{}: interrupted; {}", image.display(), before.left());
             return Failure::new(Kind::Interrupted, message);
@@ -446,7 +447,9 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
     match error {
         Error::Changed { .. } => failure.hint("pack a snapshot, or a tree that nobody writes to"),
         Error::Occupied { .. } => failure.hint("--force overwrites it"),
-        Error::Image { cause, .. } if cause.kind() == std::io::ErrorKind::StorageFull => {
+        Error::Archive { .. } => failure.hint("`tar -tvf` lists what an archive holds"),
+        Error::Spool { .. } => failure.hint("TMPDIR names another directory"),
+        Error::Image { cause, .. } if cause.kind() == io::ErrorKind::StorageFull => {
             failure.hint(match before {
                 Before::File => {
                     "the new image needs its place beside the old one, which is as it was, until it is complete"
@@ -518,9 +521,9 @@ impl Report<'_> {
     }
 }
 
-fn print(image: &Path, summary: &Summary, seconds: f64) -> std::io::Result<()> {
+fn print(image: &Path, summary: &Summary, seconds: f64) -> io::Result<()> {
     use std::io::Write;
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let size = output::bytes(summary.image_bytes);
     let share = share(summary.image_bytes, summary.input_bytes);
     writeln!(out, "{}: {size}{share}, in {seconds:.2} s", image.display())?;

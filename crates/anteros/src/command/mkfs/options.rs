@@ -1,6 +1,7 @@
 //! The options of `mkfs.erofs`, read into those of the builder.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anteros_build::{
@@ -243,6 +244,9 @@ impl Args {
             memory_bytes: self.memory,
             offset: self.offset,
             overwrite: self.force,
+            spool: std::env::var_os("TMPDIR")
+                .filter(|directory| !directory.is_empty())
+                .map(PathBuf::from),
             ..Options::default()
         };
         options.metabox = self.metabox(options.compression, preset.as_ref())?;

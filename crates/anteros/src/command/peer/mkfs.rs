@@ -20,18 +20,12 @@ const VERSION: &str = concat!(
 );
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 21] = [
+const NOT_SUPPORTED: [&str; 15] = [
     "--root-xattr-isize",
     "--blobdev",
     "--dsunit",
     "--fsalignblks",
-    "--tar",
-    "--ungzip",
-    "--gzip",
-    "--unxz",
-    "--unlzma",
     "--gzinfo",
-    "--sort",
     "--aufs",
     "--ovlfs-strip",
     "--clean",
@@ -89,7 +83,13 @@ const FEATURES: [&str; 8] = [
 const BITS: &str = "--zfeature-bits";
 const LIMIT: &str = "--async-queue-limit";
 
-/// The arguments with `--zfeature-bits` as `-E…`, and without `--async-queue-limit`: `--memory` bounds what waits here.
+/// Decompression of archives, whose magic tells enough.
+const DECOMPRESSION: [&str; 4] = ["--ungzip", "--gzip", "--unxz", "--unlzma"];
+const SORT: &str = "--sort";
+
+/// The arguments with `--zfeature-bits` as `-E…`, and without those that change nothing here: `--async-queue-limit`, for
+/// `--memory` bounds what waits; `--ungzip` and its like, for archives tell how they are compressed; `--sort`, for files
+/// are always stored by path.
 fn translated(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut translated = Vec::new();
     let mut args = args.iter();
@@ -99,21 +99,41 @@ fn translated(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
-        if name != BITS && name != LIMIT {
-            translated.push(arg.clone());
-            continue;
-        }
-        let next = || args.next()?.to_str();
-        let value = value.or_else(next).unwrap_or_default();
-        let value = number(value).map_err(|why| {
-            let message = format!("{MKFS}: {name}={value}: {why}");
-            Failure::new(Kind::Usage, message)
-        })?;
-        if name == BITS {
-            translated.extend(features(value)?);
+        let mut required = || value.or_else(|| args.next()?.to_str()).unwrap_or_default();
+        match name {
+            BITS => translated.extend(features(told_number(name, required())?)?),
+            LIMIT => _ = told_number(name, required())?,
+            SORT => check_sort(required())?,
+            _ if DECOMPRESSION.contains(&name) => match value {
+                None => {}
+                Some(_) => return Err(not_supported(&format!("{name}=FILE"))),
+            },
+            _ => translated.push(arg.clone()),
         }
     }
     Ok(translated)
+}
+
+fn told_number(name: &str, value: &str) -> Result<u64, Failure> {
+    number(value).map_err(|why| {
+        let message = format!("{MKFS}: {name}={value}: {why}");
+        Failure::new(Kind::Usage, message)
+    })
+}
+
+fn check_sort(value: &str) -> Result<(), Failure> {
+    match value {
+        "path" | "none" => Ok(()),
+        _ => {
+            let message = format!("{MKFS}: {SORT}={value}: path and none are known");
+            Err(Failure::new(Kind::Usage, message))
+        }
+    }
+}
+
+fn not_supported(option: &str) -> Failure {
+    let message = format!("{MKFS}: option {option} is not supported yet");
+    Failure::new(Kind::Usage, message)
 }
 
 /// The option `-E` with the features of some bits, if there are any.
@@ -140,8 +160,7 @@ fn refusal(error: &clap::Error) -> Option<Failure> {
     }
     let name = argument.split('=').next().unwrap_or(argument);
     if NOT_SUPPORTED.contains(&name) {
-        let message = format!("{MKFS}: option {name} is not supported yet");
-        return Some(Failure::new(Kind::Usage, message));
+        return Some(not_supported(name));
     }
     let message = format!("{MKFS}: there is no option {argument}");
     Some(Failure::new(Kind::Usage, message).hint("--help lists all options"))

@@ -1,0 +1,170 @@
+//! Archives as sources of images: in files and on standard input, also as programs call mkfs.erofs for them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use anteros_tests::host::HostFs;
+use anteros_tests::judge;
+use anteros_tests::manifest::manifest;
+use anteros_tests::mount::KernelMount;
+
+use crate::{Run, Workshop, run};
+
+/// A workshop with an archive of `src`, and another name for the program.
+fn shop() -> Workshop {
+    let shop = Workshop::new();
+    symlink(&shop.program, shop.path("mkfs.erofs")).unwrap();
+    tar(&shop, "-cf archive --format=posix -C src .");
+    shop
+}
+
+fn tar(shop: &Workshop, arguments: &str) {
+    let mut tar = Command::new("tar");
+    tar.args(arguments.split_whitespace());
+    let done = run(tar.current_dir(shop.path("")));
+    assert_eq!((done.status, &done.err[..]), (Some(0), ""), "{arguments}");
+}
+
+/// Runs a script of the shell's in the workshop.
+fn script(shop: &Workshop, script: &str) -> Run {
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", script]).current_dir(shop.path(""));
+    run(shell.env_remove("SOURCE_DATE_EPOCH").env_remove("TMPDIR"))
+}
+
+fn image(shop: &Workshop) -> Vec<u8> {
+    let image = fs::read(shop.path("image")).unwrap();
+    fs::remove_file(shop.path("image")).unwrap();
+    image
+}
+
+#[test]
+fn an_archive_gives_the_image_of_its_directory() {
+    let shop = shop();
+    shop.good("mkfs image src");
+    let expected = image(&shop);
+    for commands in [
+        "./anteros mkfs image archive",
+        "./anteros mkfs image archive --tar=f",
+        "./anteros mkfs image - <archive",
+        "./anteros mkfs image --tar=f <archive",
+        "cat archive | ./anteros mkfs image -",
+        "gzip -c archive >packed; ./anteros mkfs image packed; rm packed",
+        "gzip -c archive | ./anteros mkfs image -",
+    ] {
+        let done = script(&shop, commands);
+        assert_eq!((done.status, &done.err[..]), (Some(0), ""), "{commands}");
+        assert!(image(&shop) == expected, "{commands}");
+    }
+    assert_eq!(shop.left(), ["archive", "mkfs.erofs"]);
+}
+
+#[test]
+fn programs_that_call_mkfs_erofs_find_what_they_look_for() {
+    let shop = shop();
+    let help = script(&shop, "./mkfs.erofs --help");
+    assert!(help.out.contains("--tar="), "{}", help.out);
+    let uuid = "-Uc1b9d5a2-f162-11cf-9ece-0020afc76f16";
+    let times = "-T0 --mkfs-time --sort=none";
+    let same = format!("./mkfs.erofs --quiet -Enoinline_data -T0 --mkfs-time {uuid} image src");
+    assert_eq!(script(&shop, &same).status, Some(0));
+    let expected = image(&shop);
+    for line in [
+        format!("--tar=f --quiet -Enoinline_data {times} {uuid} image <archive"),
+        format!("--tar=f --quiet -Enoinline_data {times} {uuid} image archive"),
+        format!(
+            "--tar=f --ungzip --quiet --sort path -Enoinline_data {times} {uuid} image archive"
+        ),
+        format!("--tar=f --unxz --gzip --unlzma -Enoinline_data {times} {uuid} image archive"),
+    ] {
+        let done = script(&shop, &format!("./mkfs.erofs {line}"));
+        assert_eq!((done.status, &done.err[..]), (Some(0), ""), "{line}");
+        assert!(image(&shop) == expected, "{line}");
+    }
+    for (line, said) in [
+        ("--tar=i image archive", "not supported yet"),
+        ("--tar=headerball image archive", "not supported yet"),
+        (
+            "--tar=f --sort=size image archive",
+            "path and none are known",
+        ),
+        ("image archive", "--tar=f packs an archive"),
+        ("image", "SOURCE"),
+    ] {
+        let refused = script(&shop, &format!("./mkfs.erofs {line}"));
+        assert_eq!(refused.status, Some(2), "{line}: {refused:?}");
+        assert!(refused.err.contains(said), "{line}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_archive_is_told() {
+    let shop = shop();
+    let whole = fs::read(shop.path("archive")).unwrap();
+    fs::write(shop.path("cut"), &whole[..whole.len() / 2]).unwrap();
+    let bzip2 = [&b"BZh91AY&SY"[..], &whole].concat();
+    fs::write(shop.path("bzip2"), bzip2).unwrap();
+    for (status, arguments, said) in [
+        (
+            2,
+            "mkfs image archive --verify",
+            "anteros verify IMAGE DIRECTORY",
+        ),
+        (
+            3,
+            "mkfs image cut",
+            "the archive ends within it; was it cut short?",
+        ),
+        (3, "mkfs image cut", "hint: `tar -tvf`"),
+        (4, "mkfs image bzip2", "bzip2 is not supported"),
+        (
+            3,
+            "mkfs image -",
+            "standard input: the member at byte 0: the archive is empty",
+        ),
+    ] {
+        let told = shop.bad(status, arguments);
+        assert!(told.contains(said), "{arguments}: {told}");
+    }
+    let mut command = shop.command("mkfs image -");
+    let archive = File::open(shop.path("archive")).unwrap();
+    let mut cat = Command::new("cat");
+    let cat = cat.stdin(archive).stdout(Stdio::piped()).spawn();
+    command.stdin(cat.unwrap().stdout.take().unwrap());
+    let told = run(command.env("TMPDIR", "missing"));
+    assert_eq!(told.status, Some(5), "{told:?}");
+    let said = "missing: cannot keep the content of the archive there";
+    assert!(told.err.contains(said), "{told:?}");
+    assert!(told.err.contains("hint: TMPDIR"), "{told:?}");
+    assert!(!shop.path("image").exists());
+}
+
+/// GNU tar extracts what the kernel shows.
+#[test]
+fn the_kernel_shows_what_gnu_tar_extracts() {
+    if !judge::has_kernel() {
+        return;
+    }
+    let shop = Workshop::new();
+    let make = "mkdir src/d src/x
+        setfattr -n user.a -v value src/hello
+        setfattr -n trusted.b -v value src/d
+        setfacl -m u:7:r-x,d:g:9:rwx src/d
+        truncate -s 1M src/x/sparse
+        echo data | dd of=src/x/sparse bs=1 seek=500000 conv=notrunc status=none
+        mkfifo src/x/fifo
+        mknod src/x/disk b 8 1
+        chown 7:8 src/x/disk
+        touch -d @1.5 src/x/fifo";
+    let made = script(&shop, make);
+    assert_eq!(made.status, Some(0), "{made:?}");
+    let all = "--acls --xattrs --xattrs-include=*";
+    fs::create_dir(shop.path("out")).unwrap();
+    tar(&shop, &format!("-cf archive --sparse {all} -C src ."));
+    tar(&shop, &format!("-xpf archive {all} -C out"));
+    shop.good("mkfs image archive");
+    let mount = KernelMount::new(&shop.path("image"), &[]).unwrap();
+    let [kernel, extracted] = [mount.path(), &shop.path("out")].map(HostFs::new);
+    assert_eq!(manifest(&kernel).unwrap(), manifest(&extracted).unwrap());
+}
