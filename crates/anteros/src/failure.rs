@@ -41,8 +41,8 @@ pub enum Kind {
 
 /// Shown at the end of `anteros --help`.
 pub const STATUS_HELP: &str = "\
-Exit status: 0 done, 1 faults or differences found, 2 usage, 3 broken image, record or archive, 4 unsupported,
-5 system error, 6 done in part, 130 interrupted.";
+Exit status: 0 done, 1 faults or differences found, 2 usage, 3 broken image, record or archive,
+4 unsupported, 5 system error, 6 done in part, 130 interrupted.";
 
 /// Tells why a command could not do its work.
 #[derive(Debug)]

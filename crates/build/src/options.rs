@@ -142,6 +142,11 @@ pub struct Options {
     pub sync: bool,
     /// Tells whether what holds something else than an image may be overwritten.
     pub overwrite: bool,
+    /// In an [`Archive`](crate::Archive), makes the whiteouts of AUFS, which layers of containers have, those of overlayfs:
+    /// `.wh.NAME` a device 0:0 of that name, and `.wh..wh..opq` the attribute `trusted.overlay.opaque` of its directory.
+    pub aufs_whiteouts: bool,
+    /// Leaves the whiteouts of an [`Archive`](crate::Archive), and the attributes of overlayfs, out of the image.
+    pub strip_overlay: bool,
     /// Directory for the content of an [`Archive`](crate::Archive) that is a stream or compressed, until the image is
     /// complete; it has no name there. Without it, that is the image's directory.
     pub spool: Option<PathBuf>,
@@ -194,6 +199,8 @@ impl Default for Options {
             offset: 0,
             sync: true,
             overwrite: false,
+            aufs_whiteouts: false,
+            strip_overlay: false,
             spool: None,
         }
     }

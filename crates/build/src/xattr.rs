@@ -55,6 +55,10 @@ impl Xattr {
         })
     }
 
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     fn bytes(&self, prefixes: &Prefixes) -> usize {
         let (_, suffix) = prefixes.split(&self.name);
         (ENTRY_BYTES + suffix.len() + self.value.len()).next_multiple_of(4)

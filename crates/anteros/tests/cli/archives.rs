@@ -140,6 +140,31 @@ fn what_is_wrong_with_an_archive_is_told() {
     assert!(!shop.path("image").exists());
 }
 
+#[test]
+fn whiteouts_become_those_of_overlayfs_or_nothing() {
+    let shop = Workshop::new();
+    let make = "ln -s anteros mkfs.erofs; mkdir layer; cd layer
+        touch .wh.gone; mkdir opaque; touch opaque/.wh..wh..opq opaque/new
+        tar -cf ../archive .";
+    assert_eq!(script(&shop, make).status, Some(0));
+    let list = |options: &str| {
+        let line = format!("./mkfs.erofs --tar=f {options} --quiet -Enoinline_data image <archive");
+        let done = script(&shop, &line);
+        assert_eq!((done.status, &done.err[..]), (Some(0), ""), "{line}");
+        let names = shop.good("ls -R image");
+        let opaque = shop.good("dump --path opaque image");
+        (
+            names.contains("gone"),
+            names.contains(".wh."),
+            opaque.contains("trusted.overlay.opaque"),
+        )
+    };
+    assert_eq!(list(""), (true, true, false));
+    assert_eq!(list("--aufs"), (true, false, true));
+    assert_eq!(list("--aufs --ovlfs-strip=0"), (true, false, true));
+    assert_eq!(list("--aufs --ovlfs-strip"), (false, false, false));
+}
+
 /// GNU tar extracts what the kernel shows.
 #[test]
 fn the_kernel_shows_what_gnu_tar_extracts() {

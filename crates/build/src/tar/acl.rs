@@ -87,8 +87,8 @@ fn without_comment(entry: &str) -> &str {
 fn unknown(entry: &str) -> String {
     let entry = entry.escape_default();
     format!(
-        "the entry `{entry}` of its access list is not understood, or names nobody of this machine; \
-         `tar --numeric-owner` keeps numbers instead of names"
+        "the entry `{entry}` of its access list is not understood, or /etc/passwd and /etc/group do \
+         not have that name; pack it where they do, or without attributes"
     )
 }
 
@@ -164,6 +164,6 @@ mod tests {
             );
         }
         let nobody = encode(b"user:nobody called so:rwx", &Accounts::default());
-        assert!(nobody.unwrap_err().contains("--numeric-owner"));
+        assert!(nobody.unwrap_err().contains("/etc/passwd"));
     }
 }

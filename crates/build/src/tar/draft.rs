@@ -4,6 +4,9 @@
 //! that is there already gets its properties, anything else takes the place of what was there, unless
 //! that is a directory that is not empty. A hard link is a further name of the inode that its target
 //! is at that moment. Parents that no member names are made.
+//!
+//! A whiteout of AUFS is about the layers below: an entry of its name in the same archive stays, and if
+//! that is a directory, it is opaque.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,6 +18,7 @@ use anteros_format::xattr::split_name;
 
 use super::acl::{self, Accounts};
 use super::members::{Content, Kind, Member};
+use super::whiteout::{self, Mark};
 use super::{Fault, broken};
 use crate::Options;
 use crate::source::archive::Extent;
@@ -42,6 +46,8 @@ struct Inode {
     xattrs: Range<u32>,
     /// Tells whether no member names it, but only what lies in it.
     is_implied: bool,
+    /// Tells whether it is a directory that hides what lower layers have in it.
+    is_opaque: bool,
 }
 
 enum Body {
@@ -99,6 +105,9 @@ impl<'a> Draft<'a> {
             return self.put_root(&member);
         };
         let parent = self.parent(parents)?;
+        if let Some(mark) = Mark::of(name).filter(|_| self.options.aufs_whiteouts) {
+            return self.mark(parent, &mark, &member);
+        }
         let there = self.child(parent, name);
         if let Kind::HardLink(target) = &member.kind {
             let target = self.target(target)?;
@@ -107,7 +116,10 @@ impl<'a> Draft<'a> {
                 there => self.replace(parent, name, there, target),
             };
         }
-        let inode = self.inode(&member)?;
+        let mut inode = self.inode(&member)?;
+        inode.is_opaque = self.options.aufs_whiteouts
+            && inode.is_directory()
+            && there.is_some_and(|there| self.inodes[there as usize].is_whiteout());
         match there {
             Some(there) if inode.is_directory() && self.inodes[there as usize].is_directory() => {
                 self.update(there, inode);
@@ -118,6 +130,36 @@ impl<'a> Draft<'a> {
                 self.replace(parent, name, there, new)
             }
         }
+    }
+
+    /// Takes a mark of AUFS into a directory.
+    fn mark(&mut self, directory: InodeId, mark: &Mark<'_>, member: &Member) -> Result<(), Fault> {
+        let name = match mark {
+            Mark::Opaque => {
+                self.inodes[directory as usize].is_opaque = true;
+                return Ok(());
+            }
+            Mark::Gone(name) => name,
+        };
+        if let Some(there) = self.child(directory, name) {
+            let there = &mut self.inodes[there as usize];
+            there.is_opaque = there.is_directory();
+            return Ok(());
+        }
+        let owner = (member.uid, member.gid);
+        let (uid, gid) = self.options.owner_of(owner).map_err(Fault::Unstorable)?;
+        let whiteout = self.add(Inode {
+            body: Body::Special(FileKind::CharDevice, 0),
+            perm: member.perm,
+            uid,
+            gid,
+            mtime: self.options.time_of(member.mtime),
+            xattrs: 0..0,
+            is_implied: false,
+            is_opaque: false,
+        })?;
+        self.insert(directory, name, whiteout);
+        Ok(())
     }
 
     fn put_root(&mut self, member: &Member) -> Result<(), Fault> {
@@ -133,7 +175,11 @@ impl<'a> Draft<'a> {
     fn update(&mut self, directory: InodeId, properties: Inode) {
         let there = &mut self.inodes[directory as usize];
         let body = std::mem::replace(&mut there.body, Body::Directory(BTreeMap::new()));
-        *there = Inode { body, ..properties };
+        *there = Inode {
+            body,
+            is_opaque: there.is_opaque || properties.is_opaque,
+            ..properties
+        };
     }
 
     /// The directory at a path, made as far as it is not there.
@@ -224,6 +270,7 @@ impl<'a> Draft<'a> {
             mtime: Timestamp::default(),
             xattrs: 0..0,
             is_implied: true,
+            is_opaque: false,
         })
     }
 
@@ -250,6 +297,7 @@ impl<'a> Draft<'a> {
             gid,
             mtime: self.options.time_of(member.mtime),
             is_implied: false,
+            is_opaque: false,
         })
     }
 
@@ -349,6 +397,13 @@ impl Inode {
         matches!(self.body, Body::Directory(_))
     }
 
+    const fn is_whiteout(&self) -> bool {
+        match self.body {
+            Body::Special(kind, rdev) => whiteout::is_whiteout(kind, rdev),
+            _ => false,
+        }
+    }
+
     const fn kind(&self) -> FileKind {
         match self.body {
             Body::Directory(_) => FileKind::Directory,
@@ -385,7 +440,7 @@ impl Walk<'_> {
         let start = self.tree.entries.len() as u32;
         let mut subdirectories = Vec::new();
         for (name, &inode) in entries {
-            if options.is_excluded(&path, name) {
+            if options.is_excluded(&path, name) || self.is_hidden(inode, name) {
                 continue;
             }
             let node = self.entry(inode, id, name);
@@ -398,6 +453,13 @@ impl Walk<'_> {
         node.entries = start..end;
         node.nlink = 2 + subdirectories.len() as u32;
         subdirectories
+    }
+
+    /// Returns whether an entry serves layers alone.
+    fn is_hidden(&self, inode: InodeId, name: &[u8]) -> bool {
+        let options = self.draft.options;
+        options.aufs_whiteouts && whiteout::is_own(name)
+            || options.strip_overlay && self.draft.inodes[inode as usize].is_whiteout()
     }
 
     fn entry(&mut self, inode: InodeId, parent: NodeId, name: &[u8]) -> NodeId {
@@ -432,7 +494,7 @@ impl Walk<'_> {
             Body::Symlink(target) => (0, &target[..]),
             _ => (0, &b""[..]),
         };
-        let xattrs = self.draft.xattrs.of(&inode.xattrs).cloned().collect();
+        let xattrs = self.xattrs(inode);
         let node = Node {
             kind: inode.kind(),
             perm: inode.perm,
@@ -445,7 +507,7 @@ impl Walk<'_> {
             rdev,
             parent,
             name: self.tree.intern(name),
-            xattrs: self.tree.xattrs.add(xattrs),
+            xattrs,
             fingerprint: self.fingerprint,
             entries: 0..0,
             target: self.tree.intern(target),
@@ -454,6 +516,21 @@ impl Walk<'_> {
         self.inodes.push(inode_id);
         self.nodes_of[inode_id as usize] = Some(id);
         id
+    }
+
+    fn xattrs(&mut self, inode: &Inode) -> Range<u32> {
+        let options = self.draft.options;
+        let found = self.draft.xattrs.of(&inode.xattrs);
+        let is_kept = |xattr: &&Xattr| match xattr.name() {
+            whiteout::OPAQUE if inode.is_opaque => false,
+            name => !(options.strip_overlay && whiteout::is_overlay(name)),
+        };
+        let mut kept: Vec<_> = found.filter(is_kept).cloned().collect();
+        if inode.is_opaque && options.xattr_share_above.is_some() && !options.strip_overlay {
+            let opaque = Xattr::new(whiteout::OPAQUE, whiteout::IS_OPAQUE);
+            kept.push(opaque.expect("it is short"));
+        }
+        self.tree.xattrs.add(kept)
     }
 
     /// Gives directories that no member names the time of the image.

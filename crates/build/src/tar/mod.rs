@@ -23,6 +23,7 @@ mod pax;
 #[cfg(test)]
 mod tests;
 mod unpack;
+mod whiteout;
 
 use std::ffi::OsStr;
 use std::fmt;

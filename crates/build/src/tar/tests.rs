@@ -452,6 +452,66 @@ fn attributes_without_a_place_are_told() {
     assert_eq!(heard.0.into_inner(), expected);
 }
 
+/// An archive of a layer.
+fn layer() -> Maker {
+    let hard_link = Maker::default().file(".wh..wh.plnk/1", b"x");
+    let hard_link = hard_link.link("linked", b'1', ".wh..wh.plnk/1");
+    hard_link
+        .file(".wh.gone", b"")
+        .file("a/.wh..wh..opq", b"")
+        .directory("a")
+        .file(".wh.again", b"")
+        .directory("again")
+        .directory("before")
+        .file(".wh.before", b"")
+        .file("file", b"x")
+        .file(".wh.file", b"")
+        .pax(b'x', &[("SCHILY.xattr.trusted.overlay.origin", "x")])
+        .file("origin", b"")
+}
+
+/// The names of a tree with the names of their attributes.
+fn with_xattrs(options: &Options) -> String {
+    let (_, tree) = scanned(&layer().end(), options, &Heard::default()).unwrap();
+    let line = |id: u32| {
+        let node = tree.node(id);
+        let xattrs = tree.xattrs.of(&node.xattrs);
+        let xattrs: Vec<_> = xattrs
+            .map(|xattr| String::from_utf8_lossy(xattr.name()))
+            .collect();
+        let name = String::from_utf8(tree.path(id)).unwrap();
+        format!("{name} {} {}\n", node.kind.name(), xattrs.join(","))
+    };
+    tree.ids().skip(1).map(line).collect()
+}
+
+#[test]
+fn whiteouts_of_aufs_become_those_of_overlayfs() {
+    let options = Options {
+        aufs_whiteouts: true,
+        ..Options::default()
+    };
+    let expected = "a directory trusted.overlay.opaque
+again directory trusted.overlay.opaque
+before directory trusted.overlay.opaque
+file file \ngone character device \nlinked file \norigin file trusted.overlay.origin
+";
+    assert_eq!(with_xattrs(&options), expected);
+    assert!(listing(layer(), &options).contains("/gone/ character device 644 0:0 1 1000"));
+    let stripped = Options {
+        strip_overlay: true,
+        ..options
+    };
+    let names = ["a directory", "again directory", "before directory"];
+    let files = ["file file", "linked file", "origin file"];
+    let expected: String = (names.iter().chain(&files))
+        .map(|line| format!("{line} \n"))
+        .collect();
+    assert_eq!(with_xattrs(&stripped), expected);
+    let plain = with_xattrs(&Options::default());
+    assert!(plain.contains("a/.wh..wh..opq file"), "{plain}");
+}
+
 /// A small archive with all kinds of members and headers.
 fn rich() -> Vec<u8> {
     let acl = "user::rw-,user:7:r-x,group::r--,mask::r-x,other::r--";

@@ -56,6 +56,15 @@ pub struct Args {
     #[arg(long, value_name = "f", require_equals = true)]
     tar: Option<Tar>,
 
+    /// Make the whiteouts of AUFS, which layers of containers have (`.wh.NAME`, `.wh..wh..opq`), those of overlayfs, in the
+    /// image of an archive
+    #[arg(long)]
+    aufs: bool,
+
+    /// Leave whiteouts and attributes of overlayfs (`trusted.overlay.*`) out of the image of an archive
+    #[arg(long, value_name = "0|1", require_equals = true, num_args = 0..=1, default_missing_value = "1", value_parser = ["0", "1"])]
+    ovlfs_strip: Option<String>,
+
     /// Make the image as small as the kernel can read it: -zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking
     /// --order=kind --compress-directories. It takes Linux 6.1, and some time and memory to read at random. What is told by other options counts more
     #[arg(long, overrides_with_all = ["balanced", "fast"])]

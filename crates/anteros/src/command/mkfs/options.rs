@@ -244,6 +244,8 @@ impl Args {
             memory_bytes: self.memory,
             offset: self.offset,
             overwrite: self.force,
+            aufs_whiteouts: self.aufs,
+            strip_overlay: self.strips_overlay(),
             spool: std::env::var_os("TMPDIR")
                 .filter(|directory| !directory.is_empty())
                 .map(PathBuf::from),

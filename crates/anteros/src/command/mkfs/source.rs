@@ -43,6 +43,10 @@ impl Args {
         }
         let metadata = std::fs::metadata(path).map_err(|e| Failure::system(path, &e))?;
         match (metadata.is_dir(), self.tar) {
+            (true, None) if self.aufs || self.strips_overlay() => {
+                let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
+                Err(Failure::new(Kind::Usage, message))
+            }
             (true, None) => Ok(Input::Directory(path)),
             (true, Some(Tar)) => {
                 let message = format!("{}: is a directory, not an archive", path.display());
@@ -56,6 +60,10 @@ impl Args {
                 self.archive(Archive::open(path).map_err(|e| Failure::new(Kind::System, e))?)
             }
         }
+    }
+
+    pub fn strips_overlay(&self) -> bool {
+        self.ovlfs_strip.as_deref() == Some("1")
     }
 
     fn archive<'a>(&self, archive: Archive<'a>) -> Result<Input<'a>, Failure> {

@@ -20,14 +20,12 @@ const VERSION: &str = concat!(
 );
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 15] = [
+const NOT_SUPPORTED: [&str; 13] = [
     "--root-xattr-isize",
     "--blobdev",
     "--dsunit",
     "--fsalignblks",
     "--gzinfo",
-    "--aufs",
-    "--ovlfs-strip",
     "--clean",
     "--incremental",
     "--vmdk-desc",
