@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes corpus/images: a tree of few and small files that still has one of everything, stored in each way that
-# mkfs.erofs and anteros know; and corpus/encode: files of that tree, with an effort and a budget. See README.md.
+# mkfs.erofs and anteros know; corpus/encode: files of that tree, with an effort and a budget; and corpus/tar: archives of
+# a part of it. See README.md.
 #
 #   make-corpus.sh MKFS OURS      commands (words separated by blanks) that run mkfs.erofs and anteros
 #
@@ -14,11 +15,12 @@ read -ra ours <<<"${2:?usage: make-corpus.sh MKFS OURS}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 images=$here/corpus/images
 inputs=$here/corpus/encode
+archives=$here/corpus/tar
 work=$here/target/corpus
 tree=$work/tree
 built=1700000000
 rm -rf "$work"
-mkdir -p "$tree" "$images" "$inputs"
+mkdir -p "$tree" "$images" "$inputs" "$archives"
 
 # Prints COUNT bytes that no compressor makes smaller.
 noise() { # COUNT
@@ -118,3 +120,17 @@ for effort in 0 1 3 9 12; do
     encode $effort 4096 lines
     encode $effort 100 twice
 done
+
+# Archives of a part of the tree and of a layer, behind a byte of options: 0 none, 1 whiteouts of AUFS.
+pack() { # NAME OPTIONS ARGUMENT...
+    local name=$1 && printf "\\x$2" >"$archives/$name" && shift 2
+    tar -C "$tree" -b1 -c "$@" >>"$archives/$name"
+}
+
+rm -f "$archives"/*
+members=(d/hello d/again d/hole in/in soft null fifo xattr owner)
+pack posix 00 --format=posix --sparse --xattrs '--xattrs-include=*' "${members[@]}"
+pack sparse-0.0 00 --format=posix --sparse --sparse-version=0.0 d/hole
+pack sparse-0.1 00 --format=posix --sparse --sparse-version=0.1 d/hole
+pack gnu 00 --format=gnu --sparse --transform="s,hello,$(printf 'long%.0s' {1..30})," "${members[@]}"
+pack layer 01 --format=ustar --transform='s,hello,.wh.gone,;s,empty,.wh..wh..opq,' d/hello d/empty in

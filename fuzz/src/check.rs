@@ -38,7 +38,8 @@ pub fn check(input: &[u8]) {
     }
 }
 
-fn report(image: &Image) -> CheckReport {
+/// Everything that a check finds.
+pub(crate) fn report(image: &Image) -> CheckReport {
     let options = CheckOptions {
         workers: 1,
         data: true,

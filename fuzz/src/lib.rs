@@ -1,8 +1,8 @@
 //! Work that is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
-//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`trace`], [`launches`],
-//! [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
+//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`trace`],
+//! [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
 //! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
 //! files.
 //!
@@ -22,6 +22,7 @@ mod log_offline;
 mod log_open;
 mod open;
 mod read;
+mod tar;
 mod trace;
 mod walk;
 
@@ -35,5 +36,6 @@ pub use log_offline::log_offline;
 pub use log_open::log_open;
 pub use open::open;
 pub use read::read;
+pub use tar::tar;
 pub use trace::trace;
 pub use walk::walk;

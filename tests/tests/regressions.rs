@@ -55,6 +55,11 @@ fn extract() {
 }
 
 #[test]
+fn tar() {
+    replay("tar", targets::tar);
+}
+
+#[test]
 fn trace() {
     replay("trace", targets::trace);
 }

@@ -33,6 +33,8 @@ type InodeId = u32;
 const ROOT: InodeId = 0;
 /// Permissions of directories that no member names.
 const IMPLIED_PERM: u16 = 0o755;
+/// Most bytes of all files together, 256 TiB: holes cost nothing in an archive, but tables of chunks in an image do.
+const FILES_BYTES_MAX: u64 = 1 << 48;
 /// File systems allocate blocks of so many bytes, which tells how much of a sparse file they would.
 const HOST_BLOCK_BYTES: u64 = 4096;
 
@@ -302,10 +304,13 @@ impl<'a> Draft<'a> {
     }
 
     fn regular(&mut self, content: &Content) -> Result<Body, Fault> {
-        let sum = self.bytes.checked_add(content.bytes);
-        self.bytes = sum
-            .filter(|sum| i64::try_from(*sum).is_ok())
-            .ok_or_else(|| Fault::Broken("all files together have more than 2^63 bytes".into()))?;
+        let sum = self.bytes.saturating_add(content.bytes);
+        if sum > FILES_BYTES_MAX {
+            return broken(format!(
+                "all files together have {sum} bytes with their holes; {FILES_BYTES_MAX} are the most"
+            ));
+        }
+        self.bytes = sum;
         let start = self.extents.len();
         let mut place = content.place;
         let mut allocated = 0u64;

@@ -302,6 +302,18 @@ fn what_cannot_be_is_refused_with_its_place() {
             two().pax(b'x', &[("path", "p")]),
             "the archive ends within it",
         ),
+        (
+            two()
+                .pax(
+                    b'x',
+                    &[
+                        ("GNU.sparse.size", "281474976710656"),
+                        ("GNU.sparse.map", "0,1"),
+                    ],
+                )
+                .file("q", b"x"),
+            "281474976710657 bytes with their holes",
+        ),
     ] {
         let found = refused(maker);
         assert!(found.contains(said), "{found}, and not {said}");
