@@ -5,8 +5,8 @@ use super::header::{BLOCK_BYTES, Block, Header, size};
 use super::pax::{self, SparseRecords};
 use super::{Fault, broken};
 
-/// Most parts of one file: of 4 KiB each with as many holes between them, 128 GiB.
-const PARTS_MAX: u64 = 16 << 20;
+/// Most parts of one file: of 4 KiB each with as many holes between them, 32 GiB.
+const PARTS_MAX: usize = 4 << 20;
 /// Digits of a number in a map, and the line feed behind it.
 const LINE_BYTES_MAX: usize = 21;
 /// Bytes of a part's start and length in GNU tar's own format.
@@ -26,44 +26,60 @@ pub(super) struct SparseMap {
     pub file_bytes: u64,
     /// Parts, ascending and apart, none of them empty.
     pub parts: Vec<Part>,
+    /// Byte at which the last part ends, also an empty one.
+    end: u64,
+    /// Bytes of all parts.
+    stored: u64,
 }
 
 impl SparseMap {
-    /// Checks a map whose parts the archive holds one after the other, in `stored` bytes.
-    fn new(file_bytes: u64, parts: Vec<Part>, stored: u64) -> Result<Self, Fault> {
-        let mut map = Self {
+    const fn new(file_bytes: u64) -> Self {
+        Self {
             file_bytes,
             parts: Vec::new(),
-        };
-        let (mut end, mut sum) = (0u64, 0u64);
-        for Part { start, bytes } in parts {
-            if start < end {
-                return broken(format!(
-                    "in its map of holes, data from byte {start} on comes behind data up to byte {end}"
-                ));
-            }
-            end = start.saturating_add(bytes); // sizes of files are less than that
-            if end > file_bytes {
-                return broken(format!(
-                    "in its map of holes, data ends at byte {end} of a file of {file_bytes} bytes"
-                ));
-            }
-            sum += bytes; // within the file
-            map.push(Part { start, bytes });
-        }
-        match sum == stored {
-            true => Ok(map),
-            false => broken(format!(
-                "its map of holes tells of {sum} bytes of data, but the archive has {stored}"
-            )),
+            end: 0,
+            stored: 0,
         }
     }
 
-    fn push(&mut self, part: Part) {
+    /// Adds a part, which must come behind the others.
+    fn add(&mut self, start: u64, bytes: u64) -> Result<(), Fault> {
+        let Self {
+            file_bytes, end, ..
+        } = *self;
+        if start < end {
+            return broken(format!(
+                "in its map of holes, data from byte {start} on comes behind data up to byte {end}"
+            ));
+        }
+        let end = start.saturating_add(bytes); // sizes of files are less than that
+        if end > file_bytes {
+            return broken(format!(
+                "in its map of holes, data ends at byte {end} of a file of {file_bytes} bytes"
+            ));
+        }
+        self.end = end;
+        self.stored += bytes; // within the file
+        let count = self.parts.len();
         match self.parts.last_mut() {
-            _ if part.bytes == 0 => {}
-            Some(last) if last.start + last.bytes == part.start => last.bytes += part.bytes,
-            _ => self.parts.push(part),
+            _ if bytes == 0 => {}
+            Some(last) if last.start + last.bytes == start => last.bytes += bytes,
+            _ if count == PARTS_MAX => {
+                return broken(format!("its map of holes has more than {PARTS_MAX} parts"));
+            }
+            _ => self.parts.push(Part { start, bytes }),
+        }
+        Ok(())
+    }
+
+    /// Checks that the archive holds what the parts tell of, one after the other.
+    fn of(self, stored: u64) -> Result<Self, Fault> {
+        match self.stored == stored {
+            true => Ok(self),
+            false => broken(format!(
+                "its map of holes tells of {} bytes of data, but the archive has {stored}",
+                self.stored
+            )),
         }
     }
 
@@ -75,14 +91,14 @@ impl SparseMap {
             );
         }
         let file_bytes = size(&block[483..495], "size with holes")?;
-        let mut parts = Vec::new();
-        let mut is_extended =
-            pairs(&block[386..386 + 4 * PAIR_BYTES], &mut parts)? && block[482] != 0;
+        let mut map = Self::new(file_bytes);
+        let in_header = &block[386..386 + 4 * PAIR_BYTES];
+        let mut is_extended = map.add_pairs(in_header)? && block[482] != 0;
         while is_extended {
             let block = feed.block()?.ok_or(Fault::Truncated)?;
-            is_extended = pairs(&block[..21 * PAIR_BYTES], &mut parts)? && block[504] != 0;
+            is_extended = map.add_pairs(&block[..21 * PAIR_BYTES])? && block[504] != 0;
         }
-        Self::new(file_bytes, parts, stored)
+        map.of(stored)
     }
 
     /// Reads the map that PAX records hold, or announce in front of the content.
@@ -90,34 +106,23 @@ impl SparseMap {
     /// Bytes of the archive that are left for the content are `stored` less those of the map.
     pub fn pax(records: &SparseRecords, stored: u64, feed: &mut Feed<'_>) -> Result<Self, Fault> {
         let version = (records.major.unwrap_or(0), records.minor.unwrap_or(0));
-        let file_bytes = records.size.ok_or_else(|| missing("the size"))?;
+        let mut map = Self::new(records.size.ok_or_else(|| missing("the size"))?);
         match version {
             (0, _) => {
                 if records.map.len() % 2 != 0 {
                     return Err(missing("the length of a part"));
                 }
-                let pairs = records.map.chunks_exact(2);
-                let part = |pair: &[u64]| Part {
-                    start: pair[0],
-                    bytes: pair[1],
-                };
-                Self::new(file_bytes, pairs.map(part).collect(), stored)
+                for pair in records.map.chunks_exact(2) {
+                    map.add(pair[0], pair[1])?;
+                }
+                map.of(stored)
             }
             (1, 0) => {
                 let mut lines = Lines::new(feed, stored);
-                let count = lines.number()?;
-                if count > PARTS_MAX {
-                    return broken(format!(
-                        "its map of holes has {count} parts; {PARTS_MAX} are the most"
-                    ));
+                for _ in 0..lines.number()? {
+                    map.add(lines.number()?, lines.number()?)?;
                 }
-                let mut parts = Vec::new();
-                for _ in 0..count {
-                    let (start, bytes) = (lines.number()?, lines.number()?);
-                    parts.push(Part { start, bytes });
-                }
-                let left = lines.left;
-                Self::new(file_bytes, parts, left)
+                map.of(lines.left)
             }
             (major, minor) => broken(format!(
                 "a sparse file of format {major}.{minor}; 0.0, 0.1 and 1.0 are known"
@@ -125,32 +130,27 @@ impl SparseMap {
         }
     }
 
+    /// Adds pairs up to an empty field; answers whether there was none.
+    fn add_pairs(&mut self, fields: &[u8]) -> Result<bool, Fault> {
+        for field in fields.chunks_exact(PAIR_BYTES) {
+            let (start, bytes) = field.split_at(PAIR_BYTES / 2);
+            if bytes[0] == 0 {
+                return Ok(false);
+            }
+            let start = size(start, "start of a part")?;
+            self.add(start, size(bytes, "length of a part")?)?;
+        }
+        Ok(true)
+    }
+
     /// Bytes that the archive holds.
-    pub fn stored(&self) -> u64 {
-        self.parts.iter().map(|part| part.bytes).sum()
+    pub const fn stored(&self) -> u64 {
+        self.stored
     }
 }
 
 fn missing(what: &str) -> Fault {
     Fault::Broken(format!("its PAX records of holes lack {what}"))
-}
-
-/// Appends pairs up to an empty field; answers whether there was none.
-fn pairs(fields: &[u8], parts: &mut Vec<Part>) -> Result<bool, Fault> {
-    for field in fields.chunks_exact(PAIR_BYTES) {
-        let (start, bytes) = field.split_at(PAIR_BYTES / 2);
-        if bytes[0] == 0 {
-            return Ok(false);
-        }
-        if parts.len() as u64 == PARTS_MAX {
-            return broken(format!("its map of holes has more than {PARTS_MAX} parts"));
-        }
-        parts.push(Part {
-            start: size(start, "start of a part")?,
-            bytes: size(bytes, "length of a part")?,
-        });
-    }
-    Ok(true)
 }
 
 /// Decimal numbers, a line each, in blocks in front of the content.
@@ -202,18 +202,18 @@ impl<'a, 'b> Lines<'a, 'b> {
 mod tests {
     use super::*;
 
-    fn map(file_bytes: u64, parts: &[(u64, u64)], stored: u64) -> Result<SparseMap, Fault> {
-        let part = |&(start, bytes): &(u64, u64)| Part { start, bytes };
-        SparseMap::new(file_bytes, parts.iter().map(part).collect(), stored)
+    fn map(file_bytes: u64, parts: &[(u64, u64)], stored: u64) -> Result<Vec<Part>, Fault> {
+        let mut map = SparseMap::new(file_bytes);
+        for (start, bytes) in parts {
+            map.add(*start, *bytes)?;
+        }
+        map.of(stored).map(|map| map.parts)
     }
 
     #[test]
     fn parts_that_meet_are_one() {
-        let joined = map(
-            100,
-            &[(0, 0), (10, 5), (15, 5), (20, 0), (50, 50), (100, 0)],
-            60,
-        );
+        let parts = [(0, 0), (10, 5), (15, 5), (20, 0), (50, 50), (100, 0)];
+        let joined = map(100, &parts, 60);
         let apart = map(100, &[(10, 10), (50, 50)], 60);
         assert_eq!(joined.unwrap(), apart.unwrap());
     }

@@ -82,6 +82,12 @@ impl Records {
                         .into(),
                 );
             }
+            b"GNU.volume.offset" => {
+                return Err(
+                    "the rest of a member that begins in another volume; join the volumes first"
+                        .into(),
+                );
+            }
             b"RHT.security.selinux" => {
                 let value = [value, b"\0"].concat(); // as the kernel keeps it
                 self.xattr(b"security.selinux".to_vec(), value)?;
