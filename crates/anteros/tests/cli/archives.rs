@@ -165,6 +165,42 @@ fn whiteouts_become_those_of_overlayfs_or_nothing() {
     assert_eq!(list("--aufs --ovlfs-strip"), (false, false, false));
 }
 
+#[test]
+fn overlayfs_shows_layers_as_they_were_meant() {
+    if !judge::has_kernel() || !judge::has_file_system("overlay") {
+        return;
+    }
+    let shop = Workshop::new();
+    let make = "mkdir -p lower/opaque/old lower/again layer/opaque layer/again lower/kept
+        touch lower/gone lower/here lower/opaque/x lower/again/x lower/kept/x
+        touch layer/.wh.gone layer/opaque/.wh..wh..opq layer/opaque/new layer/.wh.again layer/new
+        tar -cf lower.tar -C lower .
+        tar -cf layer.tar -C layer .
+        ./anteros mkfs --quiet lower.image lower.tar
+        ./anteros mkfs --quiet --aufs layer.image layer.tar";
+    let made = script(&shop, make);
+    assert_eq!(made.status, Some(0), "{made:?}");
+    let shown = "mkdir one two all
+        mount -o loop,ro lower.image one
+        mount -o loop,ro layer.image two
+        mount -t overlay -o lowerdir=two:one overlay all
+        (cd all && find . | sort)
+        umount all two one";
+    let shown = run(&mut shop.apart(shown));
+    assert_eq!(shown.status, Some(0), "{shown:?}");
+    let expected = [
+        ".",
+        "./again",
+        "./here",
+        "./kept",
+        "./kept/x",
+        "./new",
+        "./opaque",
+        "./opaque/new",
+    ];
+    assert_eq!(shown.out.lines().collect::<Vec<_>>(), expected);
+}
+
 /// GNU tar extracts what the kernel shows.
 #[test]
 fn the_kernel_shows_what_gnu_tar_extracts() {

@@ -26,6 +26,7 @@ impl FromStr for Tar {
         match text {
             "f" => Ok(Self),
             "i" | "headerball" => Err("not supported yet; `--tar=f` makes a full image".into()),
+            _ if text.contains(',') => Err("maps of the source are not supported yet".into()),
             _ => Err("`f` is the only value".into()),
         }
     }
