@@ -139,16 +139,18 @@ impl<'a> From<Archive<'a>> for Input<'a> {
 /// nanosecond, attributes and holes.
 ///
 /// ```
-/// # use std::sync::atomic::AtomicBool;
-/// # let image = tempfile::TempDir::new()?;
-/// # let image = image.path().join("image");
+/// use std::process::{Command, Stdio};
+/// use std::sync::atomic::AtomicBool;
+///
 /// use anteros_build::{Archive, Options, build};
 ///
-/// let layer = std::io::repeat(0).take(1024); // or a pipe, a socket, …
-/// let archive = Archive::from_reader("layer.tar", layer);
-/// # use std::io::Read;
+/// # let dir = tempfile::TempDir::new()?;
+/// # let image = dir.path().join("src.erofs");
+/// let mut tar = Command::new("tar");
+/// let mut tar = tar.args(["-c", "--gzip", "src"]).stdout(Stdio::piped()).spawn()?;
+/// let archive = Archive::from_reader("src.tar.gz", tar.stdout.take().unwrap());
 /// let built = build(&image, archive, &Options::default(), &(), &AtomicBool::new(false))?;
-/// assert_eq!(built.directories, 1);
+/// assert!(tar.wait()?.success() && built.files > 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -1,9 +1,9 @@
 //! From a tar archive to a [`Tree`].
 //!
 //! ```text
-//! file ──────────────► feed ─► header, pax, map ─► members ─► draft ─► tree
-//! stream ─► unpack ─►   │                                       content: places in the file,
-//!                       └─► spool (content alone) ─────────────► or in the spool
+//! file ─────────────► feed ─► header, pax, map ─► members ─► draft ─► walk ─► tree
+//! stream ─► unpack ─►  │
+//!                      └───► content: its places in the file, or in the spool
 //! ```
 //!
 //! An archive in a regular file is read in place: headers now, content by workers when it is needed.
@@ -14,15 +14,18 @@
 //! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter.
 
 mod acl;
+mod attributes;
 mod draft;
 mod feed;
 mod header;
+mod inode;
 mod map;
 mod members;
 mod pax;
 #[cfg(test)]
 mod tests;
 mod unpack;
+mod walk;
 mod whiteout;
 
 use std::ffi::OsStr;
@@ -152,7 +155,7 @@ pub(crate) fn scan<'a>(
     let (file, is_archive) = members.feed.into_content().map_err(at_front)?;
     let contents = Contents::new(name.clone(), file, is_archive);
     let fingerprint = contents.fingerprint().map_err(Fault::Read);
-    let finished = draft.finish(fingerprint.map_err(at_front)?);
+    let finished = walk::finish(draft, fingerprint.map_err(at_front)?);
     let contents = contents.with(finished.extents, finished.nodes);
     Ok((Source::Archive(contents), finished.tree, warnings))
 }
