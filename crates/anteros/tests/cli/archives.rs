@@ -166,6 +166,31 @@ fn whiteouts_become_those_of_overlayfs_or_nothing() {
 }
 
 #[test]
+fn a_full_disk_beside_the_image_is_named_with_the_way_out() {
+    if !judge::is_root() {
+        return;
+    }
+    let shop = shop();
+    let noise = "head -c 3000000 /dev/urandom >src/noise; tar -cf archive -C src .";
+    assert_eq!(script(&shop, noise).status, Some(0));
+    let commands = "mkdir full; mount -t tmpfs -o size=1M full full
+        cat archive | TMPDIR=full ./anteros mkfs image - && exit 1 || echo $?
+        df --output=used full | tail -1
+        cat archive | ./anteros mkfs --quiet image -
+        umount full";
+    let told = run(&mut shop.apart(commands));
+    let out: Vec<_> = told.out.split_whitespace().collect();
+    assert_eq!(
+        (told.status, &out[..]),
+        (Some(0), &["5", "0"][..]),
+        "{told:?}"
+    );
+    let said = "full: cannot keep the content of the archive there, of which ";
+    assert!(told.err.contains(said), "{told:?}");
+    assert!(told.err.contains("hint: TMPDIR names another"), "{told:?}");
+}
+
+#[test]
 fn overlayfs_shows_layers_as_they_were_meant() {
     if !judge::has_kernel() || !judge::has_file_system("overlay") {
         return;
