@@ -12,6 +12,9 @@ use super::{Fault, broken};
 const NAME_BYTES_MAX: u64 = 64 << 10;
 /// Longest PAX records of a member: attributes have 64 KiB at most, and maps of holes are here as well.
 const RECORDS_BYTES_MAX: u64 = 8 << 20;
+/// Longest PAX records of all members. They are copied for each one; attributes are not among them, of which many members
+/// would have more than fits the memory.
+const GLOBAL_BYTES_MAX: u64 = 64 << 10;
 
 /// A member.
 #[derive(Debug)]
@@ -98,8 +101,11 @@ impl<'a> Members<'a> {
                     ahead.records = Some(records);
                 }
                 b'g' => {
-                    let data = self.extra(size, RECORDS_BYTES_MAX)?;
+                    let data = self.extra(size, GLOBAL_BYTES_MAX)?;
                     self.global.add(&data)?;
+                    if self.global.has_attributes() {
+                        return broken("attributes of all members, which are not supported".into());
+                    }
                 }
                 b'L' => ahead.name = Some(self.long_name(size)?),
                 b'K' => ahead.link = Some(self.long_name(size)?),

@@ -175,9 +175,7 @@ impl Scan<'_> {
         let done = self.take();
         let warnings = self.members.warnings.drain(..);
         for text in warnings.chain(self.draft.warnings.drain(..)) {
-            let path = self
-                .path
-                .join(OsStr::from_bytes(trimmed(&self.members.name)));
+            let path = full(self.path, &self.members.name);
             self.observer.warn(&path, &text);
             self.warnings += 1;
         }
@@ -204,7 +202,7 @@ fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
     match fault {
         Fault::Broken(reason) => archive(reason),
         Fault::Unstorable(reason) => Error::Unstorable {
-            path: path.join(OsStr::from_bytes(trimmed(member))),
+            path: full(&path, member),
             reason,
         },
         Fault::Truncated => archive("the archive ends within it; was it cut short?".into()),
@@ -270,8 +268,12 @@ fn spool_directory(image: &Path, options: &Options) -> PathBuf {
     }
 }
 
-/// A name without what would make it an absolute path.
-fn trimmed(name: &[u8]) -> &[u8] {
-    let start = name.iter().position(|byte| *byte != b'/');
-    &name[start.unwrap_or(name.len())..]
+/// The place of a member, for messages.
+fn full(archive: &Path, member: &[u8]) -> PathBuf {
+    // An absolute name would take the place of the archive's.
+    let start = member.iter().position(|byte| *byte != b'/');
+    match start {
+        Some(start) => archive.join(OsStr::from_bytes(&member[start..])),
+        None => archive.to_owned(),
+    }
 }

@@ -13,7 +13,7 @@ pub(super) struct Records {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub mtime: Option<Timestamp>,
-    /// Attributes with their full names.
+    /// Attributes with their full names; the last one of a name counts.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// An access list as text.
     pub acl: Option<Vec<u8>>,
@@ -59,6 +59,11 @@ impl Records {
             data = rest;
         }
         Ok(())
+    }
+
+    /// Returns whether there are attributes or access lists.
+    pub fn has_attributes(&self) -> bool {
+        !self.xattrs.is_empty() || self.acl.is_some() || self.default_acl.is_some()
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
@@ -109,7 +114,6 @@ impl Records {
         if name.is_empty() || name.contains(&0) {
             return Err("this is no name of an attribute".into());
         }
-        self.xattrs.retain(|(known, _)| *known != name);
         self.xattrs.push((name, value));
         Ok(())
     }

@@ -303,6 +303,10 @@ fn what_cannot_be_is_refused_with_its_place() {
             "the archive ends within it",
         ),
         (
+            two().pax(b'g', &[("SCHILY.xattr.user.a", "1")]),
+            "attributes of all members",
+        ),
+        (
             two()
                 .pax(
                     b'x',
@@ -346,6 +350,10 @@ fn the_end_is_where_gnu_tar_sees_it() {
         let lone = [&one()[..], &zeros[..BLOCK_BYTES], rest].concat();
         let (count, warnings) = names(&lone);
         assert_eq!((count, warnings.len()), (1, 1), "{warnings:?}");
+        assert!(
+            warnings[0].starts_with("tar: a block of zeros"),
+            "{warnings:?}"
+        );
     }
     for (bytes, said) in [
         (&b""[..], "the archive is empty"),
