@@ -115,7 +115,8 @@ impl<'a> Draft<'a> {
             there.is_opaque = there.is_directory();
             return Ok(());
         }
-        let whiteout = self.made(member, Body::Special(FileKind::CharDevice, 0), 0..0)?;
+        let mut whiteout = self.made(member, Body::Special(FileKind::CharDevice, 0), 0..0)?;
+        whiteout.perm = 0; // as overlayfs makes them
         let whiteout = self.add(whiteout)?;
         self.insert(directory, name, whiteout);
         Ok(())
