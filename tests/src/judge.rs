@@ -54,12 +54,13 @@ pub fn has_kernel() -> bool {
     has_file_system("erofs")
 }
 
-/// Returns whether the kernel knows a file system that lies on devices. Says so if not.
+/// Returns whether the kernel knows a file system. Says so if not.
 pub fn has_file_system(name: &str) -> bool {
     // What is a module is listed only once it is loaded; a kernel without modules has no modprobe.
     let _ = Command::new("modprobe").arg(name).status();
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let is_known = known.lines().any(|line| line.trim() == name);
+    let mut names = known.lines().map(|line| line.split_whitespace().last());
+    let is_known = names.any(|known| known == Some(name));
     if !is_known {
         missing(&format!("{name} in the kernel"));
     }
