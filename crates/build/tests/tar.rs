@@ -7,11 +7,12 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anteros_build::{
-    Archive, Codec, Compression, Effort, Error, Exclude, Fragments, Input, Observer, Options,
-    Order, Progress,
+    Archive, Codec, Compression, Effort, Error, Exclude, FileContexts, Fragments, Input, Observer,
+    Options, Order, Progress,
 };
 use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, mknodat};
 use tempfile::TempDir;
@@ -173,6 +174,9 @@ fn compressed(codec: impl Into<Codec>, pcluster_bytes: u32) -> Options {
 
 /// Options under which all parts of the builder have to do with content.
 fn option_sets() -> [Options; 6] {
+    let mut labels = FileContexts::default();
+    let text = b"/.* system_u:object_r:a_t:s0\n/0(/.*)? system_u:object_r:b_t:s0\n";
+    labels.read(text).unwrap();
     let lz4hc = || compressed(Effort::High(9), 65536);
     let all = Fragments {
         all: true,
@@ -215,6 +219,7 @@ fn option_sets() -> [Options; 6] {
             gid_offset: 3,
             clamp_time: Some(1_700_000_000),
             wide: true,
+            file_contexts: Some(Arc::new(labels)),
             ..lz4hc()
         },
     ]
