@@ -354,21 +354,46 @@ fn compressed_archives_are_decompressed_by_their_magic() {
 
 #[test]
 fn an_archive_that_changes_is_an_error() {
-    struct Writes(PathBuf);
+    struct Writes {
+        archive: PathBuf,
+        /// When a warning comes, while headers are read; else behind them.
+        early: bool,
+    }
+    impl Writes {
+        fn write(&self, early: bool) {
+            if early == self.early {
+                let file = File::options().append(true).open(&self.archive);
+                file.unwrap().write_all(b"x").unwrap();
+            }
+        }
+    }
     impl Observer for Writes {
         fn scanned(&self, _: &Progress) {
-            let file = File::options().append(true).open(&self.0).unwrap();
-            (&file).write_all(b"x").unwrap();
+            self.write(false);
+        }
+        fn warn(&self, _: &Path, _: &str) {
+            self.write(true);
         }
     }
     let Some((dir, archive, _)) = packed(&["--format=gnu"]) else {
         return;
     };
-    let input = Archive::open(&archive).unwrap();
     let (image, never) = (dir.path().join("image"), AtomicBool::new(false));
-    let done = anteros_build::build(&image, input, &Options::default(), &Writes(archive), &never);
-    assert!(matches!(done, Err(Error::Changed { .. })), "{done:?}");
-    assert!(!image.exists());
+    let whole = fs::read(&archive).unwrap();
+    // A single block of zeros at the end is warned of.
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    let lone = &whole[..end.next_multiple_of(512) + 512];
+    for (bytes, early) in [(&whole[..], false), (lone, true)] {
+        fs::write(&archive, bytes).unwrap();
+        let input = Archive::open(&archive).unwrap();
+        let writes = Writes {
+            archive: archive.clone(),
+            early,
+        };
+        let done = anteros_build::build(&image, input, &Options::default(), &writes, &never);
+        assert!(matches!(done, Err(Error::Changed { .. })), "{done:?}");
+        assert!(!image.exists());
+    }
 }
 
 #[test]

@@ -9,8 +9,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::AtFlags;
+
 use super::Fault;
 use super::header::{BLOCK_BYTES, Block};
+use crate::source::directory::{fingerprint, stat};
+use crate::tree::Fingerprint;
 
 /// Bytes that are read at once where content is passed over: a few headers and small files.
 const HEADER_BYTES: usize = 8 << 10;
@@ -32,6 +36,8 @@ enum Bytes<'a> {
         start: u64,
         /// Bytes of the archive.
         len: u64,
+        /// The file as it was before anything was read.
+        fingerprint: Fingerprint,
     },
     Stream {
         reader: Box<dyn Read + 'a>,
@@ -44,9 +50,15 @@ impl<'a> Feed<'a> {
     pub fn in_place(mut file: File, cancel: &'a AtomicBool) -> std::io::Result<Self> {
         let start = file.stream_position()?;
         let len = file.metadata()?.len().saturating_sub(start);
+        let fingerprint = fingerprint(&stat(&file, b"", AtFlags::EMPTY_PATH)?);
         let reader = BufReader::with_capacity(HEADER_BYTES, file);
         Ok(Self {
-            bytes: Bytes::InPlace { reader, start, len },
+            bytes: Bytes::InPlace {
+                reader,
+                start,
+                len,
+                fingerprint,
+            },
             position: 0,
             cancel,
         })
@@ -166,11 +178,16 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// Returns the file that holds the content of members, and whether it is the archive itself.
-    pub fn into_content(self) -> Result<(File, bool), Fault> {
+    /// Returns the file that holds the content of members, and if that is the archive itself, what it was before anything
+    /// was read.
+    pub fn into_content(self) -> Result<(File, Option<Fingerprint>), Fault> {
         match self.bytes {
-            Bytes::InPlace { reader, .. } => Ok((reader.into_inner(), true)),
-            Bytes::Stream { spool, .. } => Ok((spool.finish()?, false)),
+            Bytes::InPlace {
+                reader,
+                fingerprint,
+                ..
+            } => Ok((reader.into_inner(), Some(fingerprint))),
+            Bytes::Stream { spool, .. } => Ok((spool.finish()?, None)),
         }
     }
 

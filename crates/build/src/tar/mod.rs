@@ -152,10 +152,9 @@ pub(crate) fn scan<'a>(
         warnings,
         ..
     } = scan;
-    let (file, is_archive) = members.feed.into_content().map_err(at_front)?;
-    let contents = Contents::new(name.clone(), file, is_archive);
-    let fingerprint = contents.fingerprint().map_err(Fault::Read);
-    let finished = walk::finish(draft, fingerprint.map_err(at_front)?);
+    let (file, before) = members.feed.into_content().map_err(at_front)?;
+    let contents = Contents::new(name.clone(), file, before.is_some());
+    let finished = walk::finish(draft, before.unwrap_or_default());
     let contents = contents.with(finished.extents, finished.nodes);
     Ok((Source::Archive(contents), finished.tree, warnings))
 }
