@@ -177,14 +177,38 @@ impl<'a> Members<'a> {
         let link = records.link.take().or(ahead.link);
         let link = link.unwrap_or_else(|| header.link().to_vec());
         let stored = records.size.map_or_else(|| header.size(), Ok)?;
-        let name = self.name.clone();
-        let device = || header.device();
-        // Only files have content; others may have a size all the same.
-        let kind = match header.typeflag() {
+        let kind = self.kind(block, link, &sparse, stored)?;
+        Ok(Member {
+            name: self.name.clone(),
+            kind,
+            perm: header.perm()?,
+            uid: records.uid.map_or_else(|| header.uid(), Ok)?,
+            gid: records.gid.map_or_else(|| header.gid(), Ok)?,
+            mtime: match records.mtime {
+                Some(mtime) => mtime,
+                None => Timestamp {
+                    secs: header.mtime()?,
+                    nanos: 0,
+                },
+            },
+            records,
+        })
+    }
+
+    /// Returns the kind of a member, with its content. Only files have some; others may have a size all the same.
+    fn kind(
+        &mut self,
+        block: &Block,
+        link: Vec<u8>,
+        sparse: &SparseRecords,
+        stored: u64,
+    ) -> Result<Kind, Fault> {
+        let header = Header::parse(block)?;
+        Ok(match header.typeflag() {
             b'1' => Kind::HardLink(link),
             b'2' => Kind::Symlink(link),
-            b'3' => device().map(|(major, minor)| Kind::CharDevice(major, minor))?,
-            b'4' => device().map(|(major, minor)| Kind::BlockDevice(major, minor))?,
+            b'3' => (header.device()).map(|(major, minor)| Kind::CharDevice(major, minor))?,
+            b'4' => (header.device()).map(|(major, minor)| Kind::BlockDevice(major, minor))?,
             b'5' => Kind::Directory,
             b'6' => Kind::Fifo,
             b'D' => {
@@ -201,7 +225,7 @@ impl<'a> Members<'a> {
                         .into(),
                 );
             }
-            b'0' | 0 if name.ends_with(b"/") => {
+            b'0' | 0 if self.name.ends_with(b"/") => {
                 self.feed.skip(stored)?;
                 Kind::Directory
             }
@@ -211,23 +235,8 @@ impl<'a> Members<'a> {
                     let text = format!("its type `{kind}` is unknown; it becomes a regular file");
                     self.warnings.push(text);
                 }
-                Kind::Regular(self.regular(&sparse, stored)?)
+                Kind::Regular(self.regular(sparse, stored)?)
             }
-        };
-        Ok(Member {
-            name,
-            kind,
-            perm: header.perm()?,
-            uid: records.uid.map_or_else(|| header.uid(), Ok)?,
-            gid: records.gid.map_or_else(|| header.gid(), Ok)?,
-            mtime: match records.mtime {
-                Some(mtime) => mtime,
-                None => Timestamp {
-                    secs: header.mtime()?,
-                    nanos: 0,
-                },
-            },
-            records,
         })
     }
 
