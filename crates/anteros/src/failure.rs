@@ -52,6 +52,8 @@ pub struct Failure {
     hint: Option<String>,
     /// Tells whether people have been told of it.
     is_told: bool,
+    /// The exit status, where it is not that of the kind.
+    status: Option<u8>,
 }
 
 impl Failure {
@@ -62,6 +64,7 @@ impl Failure {
             message: message.to_string(),
             hint: None,
             is_told: false,
+            status: None,
         }
     }
 
@@ -122,6 +125,17 @@ impl Failure {
     /// Returns what people are told.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Returns its kind.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Ends the program with this status, unless another one was told before.
+    pub fn with_status(self, status: u8) -> Self {
+        let status = self.status.or(Some(status));
+        Self { status, ..self }
     }
 
     /// For tools whose exit status is 1 whatever is wrong: tells of it. A signal, and output that nobody reads, stay
@@ -213,5 +227,5 @@ pub fn exit(outcome: Outcome) -> ExitCode {
         Err(failure) => failure,
     };
     failure.tell();
-    ExitCode::from(failure.kind as u8)
+    ExitCode::from(failure.status.unwrap_or(failure.kind as u8))
 }

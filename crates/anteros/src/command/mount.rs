@@ -3,7 +3,6 @@
 //! The kernel mounts where it may, from the file itself (Linux 6.12) or through a loop device. Else
 //! a daemon serves the image by FUSE.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +15,7 @@ use clap::{Args as _, FromArgMatches};
 use rustix::mount::{MountFlags, mount};
 
 use crate::args::{ImageArgs, RequestArgs};
-use crate::daemon::background;
+use crate::daemon::background::{self, Told};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
@@ -96,7 +95,7 @@ pub struct Args {
 
     /// The arguments of this program, if it was called by another name with others.
     #[arg(skip)]
-    told: Option<Vec<OsString>>,
+    told: Option<Told>,
 }
 
 /// Options that have no meaning where the kernel mounts.
@@ -125,11 +124,11 @@ impl Args {
     /// # Errors
     ///
     /// If there is something wrong with one.
-    pub fn told(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+    pub fn told(told: Told) -> Result<Self, clap::Error> {
         let command = Self::augment_args(clap::Command::new("mount"));
-        let matches = command.try_get_matches_from(&arguments)?;
+        let matches = command.try_get_matches_from(&told.arguments)?;
         let args = Self::from_arg_matches(&matches)?;
-        let told = Some(arguments);
+        let told = Some(told);
         Ok(Self { told, ..args })
     }
 

@@ -42,6 +42,15 @@ pub struct Args {
 }
 
 impl Args {
+    /// Arguments to unmount a directory.
+    pub const fn of(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            no_wait: false,
+            force: false,
+        }
+    }
+
     pub fn run(self) -> Outcome {
         let place = self.check()?;
         if let (Some(place), false) = (place, self.no_wait || self.force) {

@@ -12,12 +12,24 @@ use crate::failure::{Failure, Kind, Outcome, Verdict};
 /// States what the background process says when the mount stands.
 const READY: &str = "ready";
 
+/// The arguments of this program that do what it was asked for under another tool's name.
+#[derive(Debug)]
+pub struct Told {
+    /// The arguments, the command first.
+    pub arguments: Vec<OsString>,
+    /// The exit status of that tool, whatever fails.
+    pub status: u8,
+}
+
 /// Runs this program again as a daemon and waits until the mount stands. Under another tool's name, the arguments that do
-/// the same are told, and whatever fails has the exit status 1.
-pub fn start(subject: &Path, told: Option<Vec<OsString>>) -> Outcome {
+/// the same are told.
+pub fn start(subject: &Path, told: Option<Told>) -> Outcome {
     let program = std::env::current_exe().map_err(|e| Failure::system(subject, &e))?;
-    let has_own_status = told.is_none();
-    let arguments = told.unwrap_or_else(|| std::env::args_os().skip(1).collect());
+    let status_told = told.as_ref().map(|told| told.status);
+    let arguments = told.map_or_else(
+        || std::env::args_os().skip(1).collect(),
+        |told| told.arguments,
+    );
     let mut child = Command::new(program)
         .args(detached(arguments))
         .stdin(Stdio::null())
@@ -34,10 +46,8 @@ pub fn start(subject: &Path, told: Option<Vec<OsString>>) -> Outcome {
     }
     // The child has told why.
     let status = child.wait().map_err(Failure::os)?;
-    std::process::exit(match has_own_status {
-        true => status.code().unwrap_or(Kind::System as i32),
-        false => 1,
-    });
+    let own_status = || status.code().unwrap_or(Kind::System as i32);
+    std::process::exit(status_told.map_or_else(own_status, i32::from));
 }
 
 /// The arguments of the child: behind `--` there are no options.

@@ -42,6 +42,7 @@ mod passthru;
 mod peer_dump;
 mod peer_erofsfuse;
 mod peer_fsck;
+mod peer_mount;
 mod peer_names;
 mod places;
 mod prefixes;

@@ -139,16 +139,6 @@ fn each_option_in_the_help_of_the_peer_is_known_or_named() {
     }
 }
 
-#[test]
-fn another_tool_of_the_peer_is_not_answered_for() {
-    let shop = called("mount.erofs");
-    let refused = call(&shop, "mount.erofs", "image mnt");
-    assert_eq!(refused.status, Some(2), "{refused:?}");
-    let said = "error: mount.erofs: anteros does not answer to this name\n";
-    assert!(refused.err.starts_with(said), "{refused:?}");
-    assert!(refused.err.contains("anteros mount"), "{refused:?}");
-}
-
 /// The time of the image and of a file in it, as the program dumps them.
 fn times(shop: &Workshop, image: &str) -> (Value, Value) {
     let dump = shop.good(&format!("dump --json -s --path sub/text {image}"));

@@ -7,6 +7,7 @@ use clap::CommandFactory;
 
 use super::{number, parsed, with_status_1};
 use crate::command::mount;
+use crate::daemon::background::Told;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::options::CommonOption;
 use crate::output;
@@ -64,7 +65,7 @@ struct Args {
 }
 
 /// Options of libfuse that change nothing here: how the mount is called, and what is so in any case.
-const IGNORED: [&str; 11] = [
+pub(super) const IGNORED: [&str; 11] = [
     "rw",
     "fsname",
     "subtype",
@@ -91,7 +92,11 @@ impl Args {
             output::text(VERSION)?;
             return Ok(Verdict::Good);
         }
-        let args = mount::Args::told(self.arguments()?);
+        let told = Told {
+            arguments: self.arguments()?,
+            status: 1,
+        };
+        let args = mount::Args::told(told);
         args.map_err(|error| Failure::new(Kind::Usage, error))?
             .run()
     }

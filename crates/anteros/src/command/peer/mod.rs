@@ -1,13 +1,13 @@
 //! The names of other tools that this program may be installed under.
 //!
-//! Scripts that call `mkfs.erofs`, `fsck.erofs`, `dump.erofs` or `erofsfuse` get what these do by default, with their options
-//! and exit statuses, and are told by name what this version does not have. `mount.erofs` has options of its own, to which no
-//! command answers: it is named instead.
+//! Scripts that call `mkfs.erofs`, `fsck.erofs`, `dump.erofs`, `erofsfuse` or `mount.erofs` get what these do by default, with
+//! their options and exit statuses, and are told by name what this version does not have.
 
 mod dump;
 mod erofsfuse;
 mod fsck;
 mod mkfs;
+mod mount;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,9 +15,7 @@ use std::path::Path;
 use clap::{ArgMatches, Command, FromArgMatches};
 
 use crate::args::c_number;
-use crate::failure::{Failure, Kind, Outcome, Verdict};
-
-const MOUNT: &str = "mount.erofs";
+use crate::failure::{Outcome, Verdict};
 
 /// Does what the program is asked for under another tool's name; `None` if it was called by its own.
 pub fn run(args: &[OsString]) -> Option<Outcome> {
@@ -27,10 +25,7 @@ pub fn run(args: &[OsString]) -> Option<Outcome> {
         fsck::FSCK => fsck::run(args),
         dump::DUMP => dump::run(args),
         erofsfuse::EROFSFUSE => erofsfuse::run(args),
-        MOUNT => {
-            let message = format!("{MOUNT}: anteros does not answer to this name");
-            Err(Failure::new(Kind::Usage, message).hint("use `anteros mount IMAGE DIRECTORY`"))
-        }
+        mount::MOUNT => mount::run(args),
         _ => return None,
     })
 }
