@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Access, access};
 
@@ -61,7 +61,7 @@ fn may_be_replaced(path: &Path) -> io::Result<bool> {
 /// Writes a file beside, which then takes the place; a symbolic link stays one.
 fn replace(path: &Path, svg: &str) -> io::Result<()> {
     let path = places::behind_links(path)?;
-    let temporary = temporary(&path)?;
+    let temporary = places::beside(&path)?;
     let mut file = File::create_new(&temporary)?;
     let written = file
         .write_all(svg.as_bytes())
@@ -70,13 +70,4 @@ fn replace(path: &Path, svg: &str) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
-}
-
-/// A name beside a file for what will take its place.
-fn temporary(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".anteros-{}.tmp", std::process::id()));
-    Ok(path.with_file_name(temporary))
 }

@@ -132,6 +132,19 @@ pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(rustix::io::Errno::LOOP.into())
 }
 
+/// Returns a name beside a file, for what will take its place.
+///
+/// # Errors
+///
+/// If the path has no last name.
+pub fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".anteros-{}.tmp", std::process::id()));
+    Ok(path.with_file_name(temporary))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ pub mod mount;
 pub mod passthru;
 pub mod peer;
 pub mod stat;
+pub mod tar;
 pub mod trace;
 pub mod umount;
 pub mod verify;

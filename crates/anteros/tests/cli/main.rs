@@ -56,6 +56,7 @@ mod soak;
 mod stalls;
 mod stat;
 mod sticky;
+mod tar;
 mod targets;
 mod targets_table;
 mod trace;

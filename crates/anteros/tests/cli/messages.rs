@@ -9,13 +9,14 @@ use serde_json::Value;
 use crate::{Signal, Workshop, kill, run, wait_until, wait_until_heeding};
 
 /// Each command that takes an image, with what it takes besides.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 9] = [
     ("ls", ""),
     ("ls -R", ""),
     ("cat", "hello"),
     ("dump", ""),
     ("check", ""),
     ("extract", "out"),
+    ("tar -o archive", ""),
     ("verify", "src"),
     ("mount --fuse", "mnt"),
 ];

@@ -1,0 +1,404 @@
+//! Writing the tree of an image as a tar archive.
+//!
+//! The archive is one of POSIX.1-2001 (pax). Entries come as the image has them: the names of a directory in order, what is
+//! below one right behind it. The same image gives the same bytes each time, as nothing but the image goes in.
+//!
+//! - `record`: an entry's header, and the records in front of it for what a header does not hold.
+//! - `names`: the first names of files that have several.
+//!
+//! Memory is bounded whatever the image says: entries are read a few at a time, data by the piece, and notes of inodes go to
+//! temporary files when there are many.
+
+mod names;
+mod record;
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anteros_core::FileKind;
+use anteros_format::Nid;
+use anteros_format::inode::Inode;
+
+use crate::{
+    DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Reader, Result, Source, Xattr,
+};
+use names::FirstNames;
+use record::{BLOCK_BYTES, Entry, Type};
+
+/// Archives end at a multiple of this, as tar writes them.
+const RECORD_BYTES: u64 = 10_240;
+
+/// Entries of a directory that are read at a time.
+const PAGE_ENTRIES: usize = 64;
+
+/// The longest path. Only a tree that was made to be a burden has longer ones.
+const PATH_BYTES_MAX: usize = 1 << 16;
+
+/// Memory for each set of inodes that were met, in bytes.
+const NOTES_BYTES: usize = 1 << 20;
+
+/// Zeros of a hole are written in pieces of this size.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// Hears how an archive grows.
+pub trait TarObserver {
+    /// So many more bytes of files were written, holes included.
+    fn wrote(&self, _bytes: u64) {}
+
+    /// A socket was left out, which no archive can hold.
+    fn left_out(&self, _path: &ImagePath) {}
+}
+
+/// Hears nothing.
+impl TarObserver for () {}
+
+/// Tells why an archive could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct TarError {
+    /// The file.
+    pub path: ImagePath,
+    /// Tells why.
+    pub problem: TarProblem,
+}
+
+/// Tells what can go wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum TarProblem {
+    /// The image could not be read.
+    #[error(transparent)]
+    Image(#[from] Error),
+    /// The archive could not be written.
+    #[error("cannot write it to the archive: {0}")]
+    Output(io::Error),
+    /// A temporary file could not be used.
+    #[error("cannot note it in a temporary file: {0}")]
+    Note(io::Error),
+    /// A directory has two names: no tree has that, and a loop is one way to get there.
+    #[error("directory inode {nid} has a second name, or contains itself")]
+    DirectoryTwice {
+        /// The inode.
+        nid: Nid,
+    },
+    /// A directory entry says otherwise than its inode.
+    #[error("the directory says that this is a {}, but it is a {}", .says.name(), .is.name())]
+    Kind {
+        /// Holds what the directory says.
+        says: FileKind,
+        /// Holds what the inode is.
+        is: FileKind,
+    },
+    /// The path is longer than any that a sane tree has.
+    #[error("its path has more than {PATH_BYTES_MAX} bytes")]
+    PathLength,
+    /// The caller wished to stop.
+    #[error("the archive was cancelled here")]
+    Cancelled,
+}
+
+impl TarProblem {
+    /// Returns whether the image itself is broken.
+    pub const fn is_corrupt(&self) -> bool {
+        match self {
+            Self::Image(error) => error.is_corrupt(),
+            Self::DirectoryTwice { .. } | Self::Kind { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Holds what an archive has.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct TarSummary {
+    /// Entries, those of directories and further names of files included.
+    pub entries: u64,
+    /// Bytes of files, each counted once.
+    pub bytes: u64,
+    /// Sockets that were left out.
+    pub left_out: u64,
+}
+
+/// Writes what lies at the path `from` of an image as a tar archive; empty means all.
+///
+/// The names of a directory are relative to it, and it is an entry itself, `./`. Anything else has the last name of its path.
+/// After an error the archive has no end, and readers tell that it is cut off.
+///
+/// # Errors
+///
+/// The first error. `cancel` is looked at before each name, and each piece of data.
+pub fn tar(
+    image: &Image,
+    from: &[u8],
+    out: &mut dyn Write,
+    observer: &dyn TarObserver,
+    cancel: &AtomicBool,
+) -> Result<TarSummary, TarError> {
+    let mut archive = Archive {
+        image,
+        out,
+        observer,
+        cancel,
+        reader: Reader::new(image),
+        path: Vec::new(),
+        entered: NidSet::new(NOTES_BYTES),
+        names: FirstNames::new(NOTES_BYTES),
+        written: 0,
+        summary: TarSummary::default(),
+    };
+    let written = archive.write(from);
+    let summary = archive.summary;
+    written.map(|()| summary).map_err(|problem| {
+        let names = [from, archive.path.as_slice()];
+        let names = names
+            .iter()
+            .flat_map(|path| path.split(|&byte| byte == b'/'));
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+        let path = ImagePath::from(names.join(&b'/'));
+        TarError { path, problem }
+    })
+}
+
+/// An archive that is being written.
+struct Archive<'a> {
+    image: &'a Image,
+    out: &'a mut dyn Write,
+    observer: &'a dyn TarObserver,
+    cancel: &'a AtomicBool,
+    reader: Reader<'a>,
+    /// The name of the entry that is being written.
+    path: Vec<u8>,
+    /// Directories that have an entry.
+    entered: NidSet,
+    names: FirstNames,
+    /// Bytes of the archive.
+    written: u64,
+    summary: TarSummary,
+}
+
+/// A directory on the way.
+struct Level {
+    inode: Inode,
+    /// The length of its name in the archive.
+    path_bytes: usize,
+    /// The position behind the entry that was taken last.
+    next: DirCursor,
+}
+
+impl Archive<'_> {
+    fn write(&mut self, from: &[u8]) -> Result<(), TarProblem> {
+        let start = self.image.find(from)?;
+        match start.kind {
+            FileKind::Directory => self.tree(start)?,
+            _ => {
+                let last = from
+                    .rsplit(|&byte| byte == b'/')
+                    .find(|name| !name.is_empty());
+                self.path.extend_from_slice(last.unwrap_or_default());
+                self.file(&start)?;
+            }
+        }
+        self.path.clear();
+        self.end()
+    }
+
+    /// Two blocks of zeros, and what fills the record.
+    fn end(&mut self) -> Result<(), TarProblem> {
+        self.put(&[0; 2 * BLOCK_BYTES])?;
+        let rest = self.written.next_multiple_of(RECORD_BYTES) - self.written;
+        self.put(&ZEROS[..rest as usize])?;
+        self.out.flush().map_err(TarProblem::Output)
+    }
+
+    /// Writes a directory and all below. Of the directories on the way only the innermost has entries in memory.
+    fn tree(&mut self, root: Inode) -> Result<(), TarProblem> {
+        let mut levels = vec![self.enter(root)?];
+        let mut page = VecDeque::new();
+        while let Some(level) = levels.last_mut() {
+            self.path.truncate(level.path_bytes);
+            if page.is_empty() {
+                page = self.page(level)?;
+            }
+            let Some((entry, next)) = page.pop_front() else {
+                levels.pop();
+                continue;
+            };
+            level.next = next;
+            if let Some(directory) = self.entry(&entry)? {
+                levels.push(self.enter(directory)?);
+                page.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Some entries of a directory, each with the position behind it.
+    fn page(&self, level: &Level) -> Result<VecDeque<(OwnedDirent, DirCursor)>> {
+        let mut page = VecDeque::new();
+        self.image
+            .visit_dir(&level.inode, level.next, |entry, next| {
+                if !matches!(entry.name, b"." | b"..") {
+                    let (nid, kind, name) = (entry.nid, entry.kind, entry.name.to_vec());
+                    page.push_back((OwnedDirent { nid, kind, name }, next));
+                }
+                match page.len() < PAGE_ENTRIES {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+        Ok(page)
+    }
+
+    /// Writes anything but a directory, which is returned.
+    fn entry(&mut self, entry: &OwnedDirent) -> Result<Option<Inode>, TarProblem> {
+        self.check_cancel()?;
+        self.path.extend_from_slice(&entry.name);
+        if self.path.len() > PATH_BYTES_MAX {
+            return Err(TarProblem::PathLength);
+        }
+        let inode = self.image.inode(entry.nid)?;
+        if inode.kind != entry.kind {
+            let (says, is) = (entry.kind, inode.kind);
+            return Err(TarProblem::Kind { says, is });
+        }
+        if inode.kind == FileKind::Directory {
+            return Ok(Some(inode));
+        }
+        self.file(&inode)?;
+        Ok(None)
+    }
+
+    /// Writes the entry of a directory, in which the walk stands then.
+    fn enter(&mut self, inode: Inode) -> Result<Level, TarProblem> {
+        if !self.entered.insert(inode.nid).map_err(TarProblem::Note)? {
+            return Err(TarProblem::DirectoryTwice { nid: inode.nid });
+        }
+        let is_root = self.path.is_empty();
+        self.path
+            .extend_from_slice(if is_root { b"./" } else { b"/" });
+        self.header(Type::Directory, &[], &inode, 0)?;
+        if is_root {
+            self.path.clear();
+        }
+        Ok(Level {
+            inode,
+            path_bytes: self.path.len(),
+            next: DirCursor::default(),
+        })
+    }
+
+    /// Writes anything but a directory: its first name with all there is, a further one as a link to it.
+    fn file(&mut self, inode: &Inode) -> Result<(), TarProblem> {
+        if inode.kind == FileKind::Socket {
+            self.observer.left_out(&ImagePath::from(self.path.clone()));
+            self.summary.left_out += 1;
+            return Ok(());
+        }
+        if inode.nlink > 1 {
+            if let Some(first) = self.names.get(inode.nid).map_err(TarProblem::Note)? {
+                return self.header(Type::HardLink, &first, inode, 0);
+            }
+            let noted = self.names.insert(inode.nid, &self.path);
+            noted.map_err(TarProblem::Note)?;
+        }
+        match inode.kind {
+            FileKind::Symlink => {
+                let target = self.image.read_link(inode)?;
+                self.header(Type::Symlink, &target, inode, 0)
+            }
+            FileKind::CharDevice => self.header(Type::CharDevice, &[], inode, 0),
+            FileKind::BlockDevice => self.header(Type::BlockDevice, &[], inode, 0),
+            FileKind::Fifo => self.header(Type::Fifo, &[], inode, 0),
+            _ => {
+                self.header(Type::Regular, &[], inode, inode.size)?;
+                self.data(inode)
+            }
+        }
+    }
+
+    fn header(
+        &mut self,
+        kind: Type,
+        link: &[u8],
+        inode: &Inode,
+        size: u64,
+    ) -> Result<(), TarProblem> {
+        // A further name adds nothing to what the first one has said.
+        let xattrs = match kind {
+            Type::HardLink => Vec::new(),
+            _ => self.xattrs(inode)?,
+        };
+        let entry = Entry {
+            kind,
+            path: &self.path,
+            link,
+            perm: inode.perm,
+            uid: inode.uid,
+            gid: inode.gid,
+            size,
+            mtime: inode.mtime,
+            rdev: inode.rdev,
+            xattrs: &xattrs,
+        };
+        let blocks = entry.blocks();
+        self.summary.entries += 1;
+        self.put(&blocks)
+    }
+
+    /// Attributes in the order of their names, whatever order the image keeps them in.
+    fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
+        let mut xattrs = self.image.xattrs(inode)?;
+        xattrs.sort();
+        Ok(xattrs)
+    }
+
+    /// Writes the content of a file; holes are zeros.
+    fn data(&mut self, inode: &Inode) -> Result<(), TarProblem> {
+        let image = self.image;
+        let map = image.map(inode)?;
+        for extent in image.extents(inode, &map) {
+            let extent = extent?;
+            if extent.source == Source::Hole {
+                self.zeros(extent.len)?;
+                continue;
+            }
+            let mut reader = std::mem::replace(&mut self.reader, Reader::new(image));
+            let read = reader.read_extent(inode, &extent, |_, piece| self.content(piece));
+            self.reader = reader;
+            read?;
+        }
+        let rest = inode.size.next_multiple_of(BLOCK_BYTES as u64) - inode.size;
+        self.put(&ZEROS[..rest as usize])
+    }
+
+    fn zeros(&mut self, mut len: u64) -> Result<(), TarProblem> {
+        while len > 0 {
+            let count = len.min(ZEROS.len() as u64);
+            self.content(&ZEROS[..count as usize])?;
+            len -= count;
+        }
+        Ok(())
+    }
+
+    fn content(&mut self, piece: &[u8]) -> Result<(), TarProblem> {
+        self.check_cancel()?;
+        self.put(piece)?;
+        self.summary.bytes += piece.len() as u64;
+        self.observer.wrote(piece.len() as u64);
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), TarProblem> {
+        self.out.write_all(bytes).map_err(TarProblem::Output)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn check_cancel(&self) -> Result<(), TarProblem> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(TarProblem::Cancelled),
+            false => Ok(()),
+        }
+    }
+}
