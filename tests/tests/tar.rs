@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use anteros_image::{Image, ImagePath, TarObserver, TarSummary, tar};
+use anteros_image::{Image, ImagePath, TarObserver, TarOptions, TarSummary, tar};
 use anteros_tests::host::HostFs;
 use anteros_tests::judge::{has_kernel, has_program, say};
 use anteros_tests::manifest::{difference, edit, manifest};
@@ -17,8 +17,13 @@ use anteros_tests::{fixtures, fixtures_dir, open, scratch};
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
 fn archive(image: &Image, from: &str) -> (Vec<u8>, TarSummary) {
+    archive_by(image, from, 2)
+}
+
+fn archive_by(image: &Image, from: &str, workers: usize) -> (Vec<u8>, TarSummary) {
     let mut bytes = Vec::new();
-    let summary = tar(image, from.as_bytes(), &mut bytes, &(), &GO_ON).unwrap();
+    let options = TarOptions { workers };
+    let summary = tar(image, from.as_bytes(), &options, &mut bytes, &(), &GO_ON).unwrap();
     (bytes, summary)
 }
 
@@ -59,7 +64,10 @@ fn gnu_tar_makes_of_it_what_the_kernel_mounts() {
         let image = open(&path, &extra);
         let (bytes, summary) = archive(&image, "/");
         assert_eq!(summary.left_out, 1, "{}", path.display());
-        assert!(bytes == archive(&image, "").0, "{}", path.display());
+        for workers in [1, 7] {
+            let again = archive_by(&image, "", workers).0;
+            assert!(bytes == again, "{}", path.display());
+        }
         assert_eq!(bytes.len() % 10_240, 0);
         assert!(bytes.ends_with(&[0; 1024]));
         let place = tempfile::tempdir_in(scratch()).unwrap();
@@ -141,7 +149,9 @@ fn an_archive_that_cannot_be_written_is_an_error_wherever_it_ends() {
     let image = open(&fixtures_dir().join("lz4.erofs"), &[]);
     let (bytes, _) = archive(&image, "data");
     for len in (0..bytes.len()).step_by(511) {
-        let error = tar(&image, b"data", &mut Breaking(len), &(), &GO_ON).unwrap_err();
+        let options = TarOptions { workers: 3 };
+        let mut out = Breaking(len);
+        let error = tar(&image, b"data", &options, &mut out, &(), &GO_ON).unwrap_err();
         assert!(error.to_string().starts_with("/data"), "{error}");
     }
 }
@@ -164,12 +174,20 @@ impl TarObserver for Counting {
 fn who_watches_hears_of_every_byte_and_of_sockets() {
     let image = open(&fixtures_dir().join("chunks.erofs"), &[]);
     let counting = Counting::default();
-    let summary = tar(&image, b"", &mut io::sink(), &counting, &GO_ON).unwrap();
+    let options = TarOptions::default();
+    let summary = tar(&image, b"", &options, &mut io::sink(), &counting, &GO_ON).unwrap();
     let (bytes, left_out) = counting.0.into_inner().unwrap();
     assert_eq!(
         (bytes, left_out),
         (summary.bytes, vec!["/nodes/socket".into()])
     );
-    let stopped = tar(&image, b"", &mut io::sink(), &(), &AtomicBool::new(true));
+    let stopped = tar(
+        &image,
+        b"",
+        &options,
+        &mut io::sink(),
+        &(),
+        &AtomicBool::new(true),
+    );
     assert!(stopped.unwrap_err().to_string().contains("cancelled"));
 }

@@ -53,7 +53,7 @@ pub use serve::Strategy;
 pub use serve::counters::ReadStatistics;
 pub use serve::parked::Rest;
 pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
-pub use tar::{TarError, TarObserver, TarProblem, TarSummary, tar};
+pub use tar::{TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar};
 pub use trail::ImagePath;
 pub use verify::{
     Difference, ImageText, Mismatch, Side, VerifyError, VerifyObserver, VerifyOptions,

@@ -3,27 +3,32 @@
 //! The archive is one of POSIX.1-2001 (pax). Entries come as the image has them: the names of a directory in order, what is
 //! below one right behind it. The same image gives the same bytes each time, as nothing but the image goes in.
 //!
+//! One thread walks the tree and writes. The content of files is decoded by others meanwhile, and written when it is its turn.
+//!
+//! - `decoding`: asking for content, and taking it in order.
 //! - `record`: an entry's header, and the records in front of it for what a header does not hold.
 //! - `names`: the first names of files that have several.
 //!
 //! Memory is bounded whatever the image says: entries are read a few at a time, data by the piece, and notes of inodes go to
 //! temporary files when there are many.
 
+mod decoding;
 mod names;
 mod record;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::FileKind;
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
-use crate::{
-    DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Reader, Result, Source, Xattr,
-};
+use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result, Xattr};
+use decoding::{Decoding, Run, Runs, parts, with_decoding};
 use names::FirstNames;
 use record::{BLOCK_BYTES, Entry, Type};
 
@@ -41,6 +46,25 @@ const NOTES_BYTES: usize = 1 << 20;
 
 /// Zeros of a hole are written in pieces of this size.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// Headers that wait for content in front of them take no more than this, but for one.
+const HEADERS_MAX: usize = 1 << 20;
+
+/// Describes how to write an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TarOptions {
+    /// Tells how many threads decode, 1 to 64; one more writes. The archive is the same with any number.
+    pub workers: usize,
+}
+
+impl Default for TarOptions {
+    /// One worker for each core.
+    fn default() -> Self {
+        Self {
+            workers: std::thread::available_parallelism().map_or(1, NonZero::get),
+        }
+    }
+}
 
 /// Hears how an archive grows.
 pub trait TarObserver {
@@ -131,33 +155,50 @@ pub struct TarSummary {
 pub fn tar(
     image: &Image,
     from: &[u8],
+    options: &TarOptions,
     out: &mut dyn Write,
     observer: &dyn TarObserver,
     cancel: &AtomicBool,
 ) -> Result<TarSummary, TarError> {
-    let mut archive = Archive {
-        image,
-        out,
-        observer,
-        cancel,
-        reader: Reader::new(image),
-        path: Vec::new(),
-        entered: NidSet::new(NOTES_BYTES),
-        names: FirstNames::new(NOTES_BYTES),
-        written: 0,
-        summary: TarSummary::default(),
-    };
-    let written = archive.write(from);
-    let summary = archive.summary;
-    written.map(|()| summary).map_err(|problem| {
-        let names = [from, archive.path.as_slice()];
-        let names = names
-            .iter()
-            .flat_map(|path| path.split(|&byte| byte == b'/'));
-        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
-        let path = ImagePath::from(names.join(&b'/'));
-        TarError { path, problem }
+    with_decoding(image, options.workers, |decoding| {
+        let mut archive = Archive {
+            image,
+            out,
+            observer,
+            cancel,
+            decoding,
+            waiting: VecDeque::new(),
+            parts_waiting: 0,
+            headers_waiting: 0,
+            path: Vec::new(),
+            entered: NidSet::new(NOTES_BYTES),
+            names: FirstNames::new(NOTES_BYTES),
+            written: 0,
+            summary: TarSummary::default(),
+        };
+        match archive.write(from) {
+            Ok(()) => Ok(archive.summary),
+            Err(problem) => Err(error_at(from, &archive.path, problem)),
+        }
     })
+}
+
+/// An error at a path below another.
+fn error_at(from: &[u8], path: &[u8], problem: TarProblem) -> TarError {
+    let names = [from, path]
+        .into_iter()
+        .flat_map(|path| path.split(|&byte| byte == b'/'));
+    let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+    let path = ImagePath::from(names.join(&b'/'));
+    TarError { path, problem }
+}
+
+/// A piece of the archive that waits for those in front of it.
+enum Waiting {
+    /// Headers, and what fills blocks.
+    Bytes(Vec<u8>),
+    /// A part of the file of this name.
+    Part(Arc<[u8]>, Runs),
 }
 
 /// An archive that is being written.
@@ -166,8 +207,14 @@ struct Archive<'a> {
     out: &'a mut dyn Write,
     observer: &'a dyn TarObserver,
     cancel: &'a AtomicBool,
-    reader: Reader<'a>,
-    /// The name of the entry that is being written.
+    decoding: Decoding,
+    /// Pieces in order.
+    waiting: VecDeque<Waiting>,
+    /// Parts of files among them.
+    parts_waiting: usize,
+    /// Bytes of headers among them.
+    headers_waiting: usize,
+    /// The name of the entry that the walk has come to, or that an error is about.
     path: Vec<u8>,
     /// Directories that have an entry.
     entered: NidSet,
@@ -205,6 +252,9 @@ impl Archive<'_> {
 
     /// Two blocks of zeros, and what fills the record.
     fn end(&mut self) -> Result<(), TarProblem> {
+        while let Some(piece) = self.waiting.pop_front() {
+            self.take(piece)?;
+        }
         self.put(&[0; 2 * BLOCK_BYTES])?;
         let rest = self.written.next_multiple_of(RECORD_BYTES) - self.written;
         self.put(&ZEROS[..rest as usize])?;
@@ -343,7 +393,7 @@ impl Archive<'_> {
         };
         let blocks = entry.blocks();
         self.summary.entries += 1;
-        self.put(&blocks)
+        self.append(blocks)
     }
 
     /// Attributes in the order of their names, whatever order the image keeps them in.
@@ -353,23 +403,59 @@ impl Archive<'_> {
         Ok(xattrs)
     }
 
-    /// Writes the content of a file; holes are zeros.
+    /// Asks for the content of a file, behind which its last block is filled.
     fn data(&mut self, inode: &Inode) -> Result<(), TarProblem> {
-        let image = self.image;
-        let map = image.map(inode)?;
-        for extent in image.extents(inode, &map) {
-            let extent = extent?;
-            if extent.source == Source::Hole {
-                self.zeros(extent.len)?;
-                continue;
+        let inode = Arc::new(inode.clone());
+        let path: Arc<[u8]> = self.path.as_slice().into();
+        for part in parts(inode.size) {
+            self.check_cancel()?;
+            while self.decoding.is_full(self.parts_waiting) {
+                self.take_first()?;
             }
-            let mut reader = std::mem::replace(&mut self.reader, Reader::new(image));
-            let read = reader.read_extent(inode, &extent, |_, piece| self.content(piece));
-            self.reader = reader;
-            read?;
+            let runs = self.decoding.ask(&inode, part);
+            self.waiting.push_back(Waiting::Part(path.clone(), runs));
+            self.parts_waiting += 1;
         }
         let rest = inode.size.next_multiple_of(BLOCK_BYTES as u64) - inode.size;
-        self.put(&ZEROS[..rest as usize])
+        self.append(vec![0; rest as usize])
+    }
+
+    /// Adds bytes behind all that waits.
+    fn append(&mut self, bytes: Vec<u8>) -> Result<(), TarProblem> {
+        self.headers_waiting += bytes.len();
+        match self.waiting.back_mut() {
+            Some(Waiting::Bytes(last)) => last.extend(bytes),
+            _ => self.waiting.push_back(Waiting::Bytes(bytes)),
+        }
+        while self.headers_waiting > HEADERS_MAX {
+            self.take_first()?;
+        }
+        Ok(())
+    }
+
+    fn take_first(&mut self) -> Result<(), TarProblem> {
+        let first = self.waiting.pop_front();
+        first.map_or(Ok(()), |piece| self.take(piece))
+    }
+
+    /// Writes a piece whose turn it is.
+    fn take(&mut self, piece: Waiting) -> Result<(), TarProblem> {
+        let (path, runs) = match piece {
+            Waiting::Bytes(bytes) => {
+                self.headers_waiting -= bytes.len();
+                return self.put(&bytes);
+            }
+            Waiting::Part(path, runs) => (path, runs),
+        };
+        self.parts_waiting -= 1;
+        let written = runs.iter().try_for_each(|run| match run? {
+            Run::Data(data) => self.content(&data),
+            Run::Hole(len) => self.zeros(len),
+        });
+        if written.is_err() {
+            self.path = path.to_vec();
+        }
+        written
     }
 
     fn zeros(&mut self, mut len: u64) -> Result<(), TarProblem> {

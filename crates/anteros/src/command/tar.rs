@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anteros_image::{ImagePath, TarError, TarObserver, TarProblem, TarSummary, tar};
+use anteros_image::{ImagePath, TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar};
 use indicatif::ProgressBar;
 
-use crate::args::ImageArgs;
+use crate::args::{ImageArgs, WorkerArgs};
 use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of};
 use crate::{interrupt, output, places, volume};
 
@@ -30,6 +30,9 @@ pub struct Args {
     /// Only this path of the image and what is below it, with names that begin there
     #[arg(long, value_name = "PATH", default_value = "/")]
     path: OsString,
+
+    #[command(flatten)]
+    workers: WorkerArgs,
 
     /// Print nothing but errors and warnings
     #[arg(short, long)]
@@ -94,7 +97,11 @@ impl Args {
         volume::tell(&bar, &image, self.path.as_bytes(), &cancel);
         let watch = Watch(bar.clone());
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        let written = tar(&image, self.path.as_bytes(), &mut out, &watch, &cancel);
+        let options = TarOptions {
+            workers: self.workers.count(),
+        };
+        let from = self.path.as_bytes();
+        let written = tar(&image, from, &options, &mut out, &watch, &cancel);
         bar.finish_and_clear();
         written.map_err(|error| {
             // What is still in memory would come behind the error.

@@ -1,7 +1,7 @@
 //! Archives: where they go, and what is left when one cannot be written.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
@@ -48,6 +48,36 @@ fn an_archive_is_the_same_in_a_file_and_in_a_stream() {
     shop.good("tar image --path sub -o part");
     unpack(&shop, "part", "below");
     assert!(same(&shop.path("src/sub"), &shop.path("below")));
+}
+
+/// Large files are decoded in parts, and an extent may reach from one into the next.
+#[test]
+fn an_archive_is_the_same_with_any_number_of_workers() {
+    let shop = shop();
+    let text: String = (0..900_000).map(|n| format!("{n}\n")).collect();
+    let hole = fs::File::create(shop.path("src/hole")).unwrap();
+    hole.set_len(9 << 20).unwrap();
+    hole.write_all_at(text.as_bytes(), (2 << 20) + 4096)
+        .unwrap();
+    fs::write(shop.path("src/sub/large"), text).unwrap();
+    for options in [
+        "-znone",
+        "-zlz4 -C65536",
+        "-zzstd -C1048576",
+        "-zlz4 -Eall-fragments",
+    ] {
+        shop.good(&format!("mkfs image src --quiet {options}"));
+        shop.good("tar image --workers 1 -o archive");
+        let one = fs::read(shop.path("archive")).unwrap();
+        for workers in [2, 5] {
+            let several = streamed(&shop, &format!("tar image --workers {workers}"));
+            assert!(several == one, "{options}, {workers} workers");
+        }
+        unpack(&shop, "archive", "out");
+        assert!(same(&shop.path("src"), &shop.path("out")), "{options}");
+        fs::remove_dir_all(shop.path("out")).unwrap();
+        fs::remove_file(shop.path("image")).unwrap();
+    }
 }
 
 #[test]
