@@ -28,7 +28,7 @@ fn archive_by(image: &Image, from: &str, workers: usize) -> (Vec<u8>, TarSummary
 }
 
 /// Unpacks an archive as root of a system would.
-fn unpack(archive: &Path, into: &Path) {
+fn unpack(archive: &Path, into: &Path, more: &[&str]) {
     let mut command = Command::new("tar");
     command.args([
         "--extract",
@@ -36,7 +36,8 @@ fn unpack(archive: &Path, into: &Path) {
         "--xattrs-include=*",
         "--numeric-owner",
     ]);
-    command.arg("--same-permissions").arg("--file").arg(archive);
+    command.arg("--same-permissions").args(more);
+    command.arg("--file").arg(archive);
     let said = run(command.arg("--directory").arg(into)).unwrap();
     assert_eq!(said, "");
 }
@@ -75,10 +76,15 @@ fn gnu_tar_makes_of_it_what_the_kernel_mounts() {
         fs::write(&file, bytes).unwrap();
         let out = place.path().join("out");
         fs::create_dir(&out).unwrap();
-        unpack(&file, &out);
-        let (found, expected) = (manifest_of(&out), manifest_of(mount.path()));
-        if let Some(difference) = difference(&found, &expected) {
-            panic!("{}: {difference}", path.display());
+        unpack(&file, &out, &[]);
+        let acls = place.path().join("acls");
+        fs::create_dir(&acls).unwrap();
+        unpack(&file, &acls, &["--xattrs-exclude=system.*", "--acls"]);
+        let expected = manifest_of(mount.path());
+        for out in [out, acls] {
+            if let Some(difference) = difference(&manifest_of(&out), &expected) {
+                panic!("{}: {difference}", path.display());
+            }
         }
         judged += 1;
     }

@@ -7,11 +7,13 @@
 //!
 //! - `decoding`: asking for content, and taking it in order.
 //! - `record`: an entry's header, and the records in front of it for what a header does not hold.
+//! - `acl`: access control lists as text.
 //! - `names`: the first names of files that have several.
 //!
 //! Memory is bounded whatever the image says: entries are read a few at a time, data by the piece, and notes of inodes go to
 //! temporary files when there are many.
 
+mod acl;
 mod decoding;
 mod names;
 mod record;

@@ -12,6 +12,7 @@
 
 use anteros_core::{Rdev, Timestamp};
 
+use super::acl;
 use crate::Xattr;
 
 /// Headers and data lie in blocks of this size.
@@ -149,6 +150,10 @@ impl Entry<'_> {
         for xattr in self.xattrs {
             let key = [XATTR_KEY, &escaped(&xattr.name)].concat();
             record(&mut records, &key, &xattr.value);
+            // Some tools leave out attributes of the system, and look for lists in their own records.
+            if let (Some(key), Some(list)) = (acl::key(&xattr.name), acl::text(&xattr.value)) {
+                record(&mut records, key, list.as_bytes());
+            }
         }
         records
     }
