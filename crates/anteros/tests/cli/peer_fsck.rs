@@ -97,7 +97,8 @@ fn whatever_is_wrong_has_the_status_1() {
             "--xattr-inode-digest image",
             "--xattr-inode-digest is not supported yet",
         ),
-        ("--nid=36 image", "--nid is not supported yet"),
+        ("--nid=99999999 image", "inode 99999999"),
+        ("--nid=many image", "many"),
         ("--extract=/ image", "--force extracts there"),
         ("--extract=src image", "it exists in the target"),
         ("--extract=out --path=/none image", "none"),
@@ -146,6 +147,34 @@ fn what_is_preserved_is_told_by_the_last_option() {
     good(&shop, "--extract=out --overwrite image");
     good(&shop, "--extract=part --path=/locked image");
     assert_eq!(fs::read(shop.path("part/secret")).unwrap(), b"secret");
+}
+
+/// The number of the inode of a path.
+fn nid(shop: &Workshop, path: &str) -> String {
+    let dump = shop.good(&format!("dump --json --path {path} image"));
+    let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
+    dump["inode"]["nid"].to_string()
+}
+
+#[test]
+fn an_inode_is_extracted_by_its_number() {
+    let shop = shop();
+    let (locked, secret) = (nid(&shop, "/locked"), nid(&shop, "/locked/secret"));
+    good(&shop, &format!("--nid={locked} image"));
+    good(&shop, &format!("--extract=part --nid={locked} image"));
+    assert_eq!(fs::read(shop.path("part/secret")).unwrap(), b"secret");
+    good(&shop, &format!("--extract=file --nid={secret} image"));
+    assert_eq!(fs::read(shop.path("file")).unwrap(), b"secret");
+    good(
+        &shop,
+        &format!("--extract=all --nid={} image", nid(&shop, "/")),
+    );
+    assert!(shop.path("all/locked/secret").exists());
+    good(
+        &shop,
+        &format!("--extract=both --nid={secret} --path=/locked image"),
+    );
+    assert_eq!(fs::read(shop.path("both/secret")).unwrap(), b"secret");
 }
 
 /// Each option in the help of the peer is known here, or refused by name.

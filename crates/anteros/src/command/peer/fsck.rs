@@ -1,8 +1,10 @@
 //! `fsck.erofs`: checks an image, and extracts it.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use anteros_format::Nid;
 use anteros_image::statistics;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
@@ -63,6 +65,10 @@ struct Args {
     #[arg(long, value_name = "PATH")]
     path: Option<OsString>,
 
+    /// Extract only the inode with this number and what is below it, unless a path is told
+    #[arg(long, value_name = "NUMBER", value_parser = number)]
+    nid: Option<u64>,
+
     /// Do not refuse an image whose superblock checksum is wrong
     #[arg(long)]
     no_sbcrc: bool,
@@ -113,9 +119,6 @@ struct Args {
 
     #[arg(long, hide = true)]
     xattr_inode_digest: bool,
-
-    #[arg(long, hide = true, value_parser = number)]
-    nid: Option<u64>,
 }
 
 /// Does what fsck.erofs is asked for. Whatever is wrong gives the exit status 1.
@@ -136,12 +139,13 @@ impl Args {
         let target = target.filter(|target| !target.as_os_str().is_empty());
         // What is extracted is decoded then.
         let reads_data = self.extract.is_some() && target.is_none();
+        let path = self.path_wanted()?;
         let checked = check::Args::quiet(self.image(), reads_data).run()?;
         if checked != Verdict::Good {
             return Ok(checked);
         }
         if let Some(target) = target {
-            let extracted = self.extract(matches, target)?.run()?;
+            let extracted = self.extract(matches, target, path)?.run()?;
             if extracted != Verdict::Good {
                 return Ok(extracted);
             }
@@ -156,14 +160,10 @@ impl Args {
     }
 
     fn refuse_what_is_missing(&self) -> Result<(), Failure> {
-        let missing = [
-            ("--xattr-inode-digest", self.xattr_inode_digest),
-            ("--nid", self.nid.is_some()),
-        ];
-        let Some((option, _)) = missing.iter().find(|(_, is_given)| *is_given) else {
+        if !self.xattr_inode_digest {
             return Ok(());
-        };
-        let message = format!("{FSCK}: option {option} is not supported yet");
+        }
+        let message = format!("{FSCK}: option --xattr-inode-digest is not supported yet");
         Err(Failure::new(Kind::Usage, message))
     }
 
@@ -176,7 +176,27 @@ impl Args {
         }
     }
 
-    fn extract(&self, matches: &ArgMatches, target: &Path) -> Result<extract::Args, Failure> {
+    /// The path in the image that is asked for; of an inode, one that it has.
+    fn path_wanted(&self) -> Result<OsString, Failure> {
+        let Some(nid) = self.nid.filter(|_| self.path.is_none()) else {
+            return Ok(self.path.clone().unwrap_or_else(|| "/".into()));
+        };
+        let image = self.image().open()?;
+        let inode = image.inode(Nid(nid));
+        inode.map_err(|error| Failure::image(image.name(), &error))?;
+        let path = image.path_of(Nid(nid)).ok_or_else(|| {
+            let message = format!("{}: inode {nid} has no name", image.name());
+            Failure::new(Kind::Usage, message).hint("--path tells what to extract by its path")
+        })?;
+        Ok(OsString::from_vec(path.as_bytes().to_vec()))
+    }
+
+    fn extract(
+        &self,
+        matches: &ArgMatches,
+        target: &Path,
+        path: OsString,
+    ) -> Result<extract::Args, Failure> {
         let is_root = std::fs::canonicalize(target).is_ok_and(|path| path == Path::new("/"));
         if is_root && !self.force {
             let message = format!("{FSCK}: {} is the root of this system", target.display());
@@ -187,7 +207,7 @@ impl Args {
         let is_superuser = rustix::process::geteuid().is_root();
         let keeps = |what: &str| last_of(matches, what).unwrap_or(is_superuser);
         let mut args = extract::Args::quiet(self.image(), target);
-        args.path = self.path.clone().unwrap_or(args.path);
+        args.path = path;
         args.overwrite = self.overwrite;
         args.no_owners = !keeps("owner");
         args.no_xattrs = !self.xattrs;
