@@ -52,7 +52,9 @@ pub use profile::{HotRange, Profile, ProfileError, ProfileFault};
 pub use serve::Strategy;
 pub use serve::counters::ReadStatistics;
 pub use serve::parked::Rest;
-pub use stats::{ExtensionStatistics, ExtentStatistics, Statistics, statistics};
+pub use stats::{
+    ExtensionStatistics, ExtentStatistics, Statistics, statistics, statistics_and_names,
+};
 pub use tar::{TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar};
 pub use trail::ImagePath;
 pub use verify::{

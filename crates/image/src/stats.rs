@@ -101,8 +101,21 @@ impl Statistics {
 ///
 /// The first thing that cannot be read.
 pub fn statistics(image: &Image) -> Result<Statistics> {
+    statistics_and_names(image, &mut |_, _| {})
+}
+
+/// As [`statistics`], and hands over each name with its inode, further ones included.
+///
+/// # Errors
+///
+/// The first thing that cannot be read.
+pub fn statistics_and_names(
+    image: &Image,
+    each_name: &mut dyn FnMut(&[u8], &Inode),
+) -> Result<Statistics> {
     let mut counter = Counter {
         image,
+        each_name,
         seen: NidSet::new(SEEN_BYTES),
         pending: Stack::default(),
         stats: Statistics::default(),
@@ -166,6 +179,7 @@ fn unnoted(source: io::Error) -> Error {
 
 struct Counter<'a> {
     image: &'a Image,
+    each_name: &'a mut dyn FnMut(&[u8], &Inode),
     seen: NidSet,
     pending: Stack,
     stats: Statistics,
@@ -191,11 +205,15 @@ impl Counter<'_> {
     fn meet(&mut self, name: &[u8], nid: Nid, kind: FileKind) -> Result<()> {
         if !self.seen.insert(nid).map_err(unnoted)? {
             self.stats.hard_links += u64::from(kind != FileKind::Directory);
+            if kind != FileKind::Directory {
+                (self.each_name)(name, &self.image.inode(nid)?);
+            }
             return Ok(());
         }
         let inode = self.image.inode(nid)?;
         *self.stats.kinds.entry(inode.kind).or_default() += 1;
         self.stats.extended_inodes += u64::from(inode.extended);
+        (self.each_name)(name, &inode);
         self.xattrs(&inode)?;
         let stored_bytes = self.data(&inode)?;
         match inode.kind {

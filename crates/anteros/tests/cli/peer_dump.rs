@@ -98,16 +98,50 @@ fn it_says_what_the_peer_says() {
 #[test]
 fn counts_are_those_of_the_peer() {
     let shop = shop();
-    shop.good("mkfs image src --quiet");
-    let counts = good(&shop, "-S image");
-    if let Some(peers) = Peers::find() {
+    for size in [1023, 1024, 1025, 8191, 8192, 33_554_432] {
+        let file = fs::File::create(shop.path(&format!("src/{size}.so"))).unwrap();
+        file.set_len(size).unwrap();
+    }
+    for name in [
+        ".txt",
+        "b.TXT",
+        "lib.so.1",
+        "a.tar.xml",
+        "rc",
+        "a.apk",
+        "b.odex",
+    ] {
+        fs::write(shop.path("src").join(name), name).unwrap();
+    }
+    let peers = Peers::find();
+    for options in [
+        "",
+        "-znone",
+        "-zlzma,1 -C1048576",
+        "-zlz4 -C65536 -Eztailpacking",
+        "-zlz4 --small",
+        "-znone --holes keep",
+    ] {
+        shop.good(&format!("mkfs image src --quiet {options}"));
+        let found = good(&shop, "-S image");
+        let Some(peers) = &peers else { continue };
         let mut theirs = peers.command(DUMP);
         let theirs = run(theirs.args(["-S", "image"]).current_dir(shop.path("")));
-        let of = |text: &str| text.lines().take(9).map(String::from).collect::<Vec<_>>();
-        assert_eq!(of(&counts), of(&theirs.out));
+        assert_eq!(found, theirs.out, "{options}");
     }
     assert!(good(&shop, "-V").starts_with("dump.erofs (anteros) "));
     assert!(good(&shop, "--help").contains("Usage: dump.erofs [OPTIONS]"));
+}
+
+/// Nothing is divided by the number of files where there is none.
+#[test]
+fn an_image_without_files_has_histograms() {
+    let shop = shop();
+    fs::create_dir(shop.path("nothing")).unwrap();
+    shop.good("mkfs image nothing --quiet");
+    let told = good(&shop, "-S image");
+    assert!(told.contains(" 0.00% |"), "{told}");
+    assert!(!told.contains("NaN"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `dump.erofs`: what an image says of itself, in the words and columns that scripts look for.
 
+mod histograms;
+
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -10,7 +12,7 @@ use anteros_core::{FileKind, Timestamp};
 use anteros_format::Nid;
 use anteros_format::features::Incompat;
 use anteros_format::inode::{DataLayout, Inode};
-use anteros_image::{DirCursor, Error, Extent, Image, Location, Source, statistics};
+use anteros_image::{DirCursor, Error, Extent, Image, Location, Source, statistics_and_names};
 use clap::CommandFactory;
 
 use super::{number, parsed, with_status_1};
@@ -18,6 +20,7 @@ use crate::args::ImageArgs;
 use crate::command::cat;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{linux, output};
+use histograms::Histograms;
 
 pub const DUMP: &str = "dump.erofs";
 
@@ -42,7 +45,7 @@ struct Args {
     #[arg(short = 's')]
     superblock: bool,
 
-    /// Counts of files by kind, and what they take
+    /// Counts of files by kind, what they take, and histograms of sizes and extensions
     #[arg(short = 'S')]
     statistics: bool,
 
@@ -272,7 +275,14 @@ fn calendar(at: Timestamp, form: &str) -> String {
 }
 
 fn counts(image: &Image, out: &mut impl Write) -> Result<(), Trouble> {
-    let statistics = statistics(image)?;
+    let mut histograms = Histograms::default();
+    let statistics = statistics_and_names(image, &mut |name, inode| {
+        histograms.add(image, name, inode);
+    })?;
+    let packed = image.superblock().packed;
+    if let Some(packed) = packed {
+        histograms.add_stored(image, &image.inode(packed)?);
+    }
     let of = |kind| statistics.kinds.get(&kind).copied().unwrap_or(0);
     // Names are counted, not inodes.
     let links = statistics.hard_links;
@@ -291,26 +301,26 @@ fn counts(image: &Image, out: &mut impl Write) -> Result<(), Trouble> {
         let what = if what == "total" { "total file" } else { what };
         writeln!(out, "Filesystem {what} count:\t\t{count}")?;
     }
-    let compressed = statistics.compressed_files;
-    let image_bytes = image.recorded_bytes();
-    let percent = 100.0 * image_bytes as f64 / statistics.file_bytes.max(1) as f64;
+    let Histograms {
+        compressed,
+        bytes,
+        stored_bytes,
+        ..
+    } = histograms;
+    let uncompressed = (total + u64::from(packed.is_some())).saturating_sub(compressed);
+    let percent = 100.0 * stored_bytes as f64 / bytes.max(1) as f64;
     writeln!(out, "Filesystem compressed files:            {compressed}")?;
     writeln!(
         out,
-        "Filesystem uncompressed files:          {}",
-        total - compressed
+        "Filesystem uncompressed files:          {uncompressed}"
     )?;
+    writeln!(out, "Filesystem total original file size:    {bytes} Bytes")?;
     writeln!(
         out,
-        "Filesystem total original file size:    {} Bytes",
-        statistics.file_bytes
-    )?;
-    writeln!(
-        out,
-        "Filesystem total file size:             {image_bytes} Bytes"
+        "Filesystem total file size:             {stored_bytes} Bytes"
     )?;
     writeln!(out, "Filesystem compress rate:               {percent:.2}%")?;
-    Ok(())
+    Ok(histograms.print(out)?)
 }
 
 /// Looks at the extents of an inode, one after the other: a file may have millions.
