@@ -22,7 +22,10 @@ fn archive(image: &Image, from: &str) -> (Vec<u8>, TarSummary) {
 
 fn archive_by(image: &Image, from: &str, workers: usize) -> (Vec<u8>, TarSummary) {
     let mut bytes = Vec::new();
-    let options = TarOptions { workers };
+    let options = TarOptions {
+        workers,
+        ..TarOptions::default()
+    };
     let summary = tar(image, from.as_bytes(), &options, &mut bytes, &(), &GO_ON).unwrap();
     (bytes, summary)
 }
@@ -155,7 +158,7 @@ fn an_archive_that_cannot_be_written_is_an_error_wherever_it_ends() {
     let image = open(&fixtures_dir().join("lz4.erofs"), &[]);
     let (bytes, _) = archive(&image, "data");
     for len in (0..bytes.len()).step_by(511) {
-        let options = TarOptions { workers: 3 };
+        let options = TarOptions::default();
         let mut out = Breaking(len);
         let error = tar(&image, b"data", &options, &mut out, &(), &GO_ON).unwrap_err();
         assert!(error.to_string().starts_with("/data"), "{error}");

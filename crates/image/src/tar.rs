@@ -9,6 +9,7 @@
 //! - `record`: an entry's header, and the records in front of it for what a header does not hold.
 //! - `acl`: access control lists as text.
 //! - `names`: the first names of files that have several.
+//! - `sparse`: files with holes, if so wished.
 //!
 //! Memory is bounded whatever the image says: entries are read a few at a time, data by the piece, and notes of inodes go to
 //! temporary files when there are many.
@@ -17,11 +18,12 @@ mod acl;
 mod decoding;
 mod names;
 mod record;
+mod sparse;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::num::NonZero;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,10 +31,11 @@ use anteros_core::FileKind;
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
-use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result, Xattr};
+use crate::{DirCursor, Error, Image, ImagePath, Map, NidSet, OwnedDirent, Result, Xattr};
 use decoding::{Decoding, Run, Runs, parts, with_decoding};
 use names::FirstNames;
 use record::{BLOCK_BYTES, Entry, Type};
+use sparse::{Shape, line, segments};
 
 /// Archives end at a multiple of this, as tar writes them.
 const RECORD_BYTES: u64 = 10_240;
@@ -52,11 +55,16 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 /// Headers that wait for content in front of them take no more than this, but for one.
 const HEADERS_MAX: usize = 1 << 20;
 
+/// Bytes that follow the header of what has no content, and its size if it has holes.
+const NOTHING: (u64, Option<u64>) = (0, None);
+
 /// Describes how to write an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TarOptions {
     /// Tells how many threads decode, 1 to 64; one more writes. The archive is the same with any number.
     pub workers: usize,
+    /// Tells whether holes are left out, as `tar --sparse` does; else they are zeros.
+    pub sparse: bool,
 }
 
 impl Default for TarOptions {
@@ -64,6 +72,7 @@ impl Default for TarOptions {
     fn default() -> Self {
         Self {
             workers: std::thread::available_parallelism().map_or(1, NonZero::get),
+            sparse: false,
         }
     }
 }
@@ -168,6 +177,7 @@ pub fn tar(
             out,
             observer,
             cancel,
+            keeps_holes: options.sparse,
             decoding,
             waiting: VecDeque::new(),
             parts_waiting: 0,
@@ -209,6 +219,8 @@ struct Archive<'a> {
     out: &'a mut dyn Write,
     observer: &'a dyn TarObserver,
     cancel: &'a AtomicBool,
+    /// Tells whether holes are left out.
+    keeps_holes: bool,
     decoding: Decoding,
     /// Pieces in order.
     waiting: VecDeque<Waiting>,
@@ -329,7 +341,7 @@ impl Archive<'_> {
         let is_root = self.path.is_empty();
         self.path
             .extend_from_slice(if is_root { b"./" } else { b"/" });
-        self.header(Type::Directory, &[], &inode, 0)?;
+        self.header(Type::Directory, &[], &inode, NOTHING)?;
         if is_root {
             self.path.clear();
         }
@@ -349,7 +361,7 @@ impl Archive<'_> {
         }
         if inode.nlink > 1 {
             if let Some(first) = self.names.get(inode.nid).map_err(TarProblem::Note)? {
-                return self.header(Type::HardLink, &first, inode, 0);
+                return self.header(Type::HardLink, &first, inode, NOTHING);
             }
             let noted = self.names.insert(inode.nid, &self.path);
             noted.map_err(TarProblem::Note)?;
@@ -357,16 +369,40 @@ impl Archive<'_> {
         match inode.kind {
             FileKind::Symlink => {
                 let target = self.image.read_link(inode)?;
-                self.header(Type::Symlink, &target, inode, 0)
+                self.header(Type::Symlink, &target, inode, NOTHING)
             }
-            FileKind::CharDevice => self.header(Type::CharDevice, &[], inode, 0),
-            FileKind::BlockDevice => self.header(Type::BlockDevice, &[], inode, 0),
-            FileKind::Fifo => self.header(Type::Fifo, &[], inode, 0),
-            _ => {
-                self.header(Type::Regular, &[], inode, inode.size)?;
-                self.data(inode)
+            FileKind::CharDevice => self.header(Type::CharDevice, &[], inode, NOTHING),
+            FileKind::BlockDevice => self.header(Type::BlockDevice, &[], inode, NOTHING),
+            FileKind::Fifo => self.header(Type::Fifo, &[], inode, NOTHING),
+            _ => self.regular(inode),
+        }
+    }
+
+    /// Writes a regular file, with its holes if that is wished and worth it.
+    fn regular(&mut self, inode: &Inode) -> Result<(), TarProblem> {
+        if self.keeps_holes {
+            let map = self.image.map(inode)?;
+            if let Some(shape) = Shape::of(self.image, inode, &map)? {
+                return self.sparse(inode, &map, &shape);
             }
         }
+        self.header(Type::Regular, &[], inode, (inode.size, None))?;
+        self.data(&Arc::new(inode.clone()), 0..inode.size)?;
+        self.fill_block(inode.size)
+    }
+
+    /// Writes the segments of a file with holes, behind the list of them.
+    fn sparse(&mut self, inode: &Inode, map: &Map, shape: &Shape) -> Result<(), TarProblem> {
+        let image = self.image;
+        self.header(Type::Regular, &[], inode, (shape.bytes(), Some(inode.size)))?;
+        self.append(shape.head().into_bytes())?;
+        segments(image, inode, map, |segment| {
+            self.append(line(&segment).into_bytes())
+        })?;
+        self.append(vec![0; shape.padding() as usize])?;
+        let shared = Arc::new(inode.clone());
+        segments(image, inode, map, |segment| self.data(&shared, segment))?;
+        self.fill_block(shape.bytes())
     }
 
     fn header(
@@ -374,7 +410,7 @@ impl Archive<'_> {
         kind: Type,
         link: &[u8],
         inode: &Inode,
-        size: u64,
+        (size, sparse_size): (u64, Option<u64>),
     ) -> Result<(), TarProblem> {
         // A further name adds nothing to what the first one has said.
         let xattrs = match kind {
@@ -389,6 +425,7 @@ impl Archive<'_> {
             uid: inode.uid,
             gid: inode.gid,
             size,
+            sparse_size,
             mtime: inode.mtime,
             rdev: inode.rdev,
             xattrs: &xattrs,
@@ -405,20 +442,24 @@ impl Archive<'_> {
         Ok(xattrs)
     }
 
-    /// Asks for the content of a file, behind which its last block is filled.
-    fn data(&mut self, inode: &Inode) -> Result<(), TarProblem> {
-        let inode = Arc::new(inode.clone());
+    /// Asks for a segment of a file.
+    fn data(&mut self, inode: &Arc<Inode>, segment: Range<u64>) -> Result<(), TarProblem> {
         let path: Arc<[u8]> = self.path.as_slice().into();
-        for part in parts(inode.size) {
+        for part in parts(segment) {
             self.check_cancel()?;
             while self.decoding.is_full(self.parts_waiting) {
                 self.take_first()?;
             }
-            let runs = self.decoding.ask(&inode, part);
+            let runs = self.decoding.ask(inode, part);
             self.waiting.push_back(Waiting::Part(path.clone(), runs));
             self.parts_waiting += 1;
         }
-        let rest = inode.size.next_multiple_of(BLOCK_BYTES as u64) - inode.size;
+        Ok(())
+    }
+
+    /// Fills the last block behind so many bytes.
+    fn fill_block(&mut self, bytes: u64) -> Result<(), TarProblem> {
+        let rest = bytes.next_multiple_of(BLOCK_BYTES as u64) - bytes;
         self.append(vec![0; rest as usize])
     }
 

@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = "/")]
     path: OsString,
 
+    /// Leave out holes of files, in the form of GNU tar, which not every reader knows; else they are zeros
+    #[arg(short = 'S', long)]
+    sparse: bool,
+
     #[command(flatten)]
     workers: WorkerArgs,
 
@@ -99,6 +103,7 @@ impl Args {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
         let options = TarOptions {
             workers: self.workers.count(),
+            sparse: self.sparse,
         };
         let from = self.path.as_bytes();
         let written = tar(&image, from, &options, &mut out, &watch, &cancel);

@@ -81,6 +81,49 @@ fn an_archive_is_the_same_with_any_number_of_workers() {
 }
 
 #[test]
+fn holes_are_left_out_if_that_is_wished() {
+    let shop = shop();
+    let make = |name: &str, size: u64, data: &[(u64, usize)]| {
+        let file = fs::File::create(shop.path("src").join(name)).unwrap();
+        file.set_len(size).unwrap();
+        for &(offset, len) in data {
+            file.write_all_at(&vec![b'x'; len], offset).unwrap();
+        }
+    };
+    make("all", 50 << 20, &[]);
+    make("begin", (20 << 20) + 77, &[(20 << 20, 77)]);
+    make("end", (30 << 20) + 5, &[(0, 3 << 20)]);
+    make(
+        "middle",
+        9 << 20,
+        &[(0, 1), (1 << 20, 5000), ((9 << 20) - 1, 1)],
+    );
+    make(&"n".repeat(200), 5 << 20, &[(1 << 20, 4096)]);
+    let many: Vec<(u64, usize)> = (0..300).map(|n| (n << 16, 4096)).collect();
+    make("many", 300 << 16, &many);
+    for options in [
+        "-znone --holes keep",
+        "-znone",
+        "-zlz4",
+        "-zzstd -C1M -E48bit",
+    ] {
+        shop.good(&format!("mkfs image src --quiet {options}"));
+        shop.good("tar image --sparse -o archive");
+        let one = streamed(&shop, "tar image -S --workers 1");
+        assert!(one == fs::read(shop.path("archive")).unwrap(), "{options}");
+        unpack(&shop, "archive", "out");
+        assert!(same(&shop.path("src"), &shop.path("out")), "{options}");
+        if options.contains("keep") {
+            assert!(one.len() < 10 << 20, "{}", one.len());
+            let blocks = fs::metadata(shop.path("out/all")).unwrap().blocks();
+            assert_eq!(blocks, 0);
+        }
+        fs::remove_dir_all(shop.path("out")).unwrap();
+        fs::remove_file(shop.path("image")).unwrap();
+    }
+}
+
+#[test]
 fn an_archive_takes_the_place_of_a_file() {
     let shop = shop();
     fs::write(shop.path("old"), "old").unwrap();

@@ -87,12 +87,12 @@ impl Decoding {
     }
 }
 
-/// The parts of a file, side by side.
-pub(super) fn parts(size: u64) -> impl Iterator<Item = Range<u64>> {
-    let count = size.div_ceil(PART_BYTES);
+/// The parts of a segment of a file, side by side.
+pub(super) fn parts(segment: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let count = (segment.end - segment.start).div_ceil(PART_BYTES);
     (0..count).map(move |part| {
-        let start = part * PART_BYTES;
-        start..size.min(start + PART_BYTES)
+        let start = segment.start + part * PART_BYTES;
+        start..segment.end.min(start.saturating_add(PART_BYTES))
     })
 }
 

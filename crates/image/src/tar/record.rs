@@ -29,6 +29,8 @@ const LARGE_MAX: u64 = 0o777_7777_7777;
 const XATTR_KEY: &[u8] = b"SCHILY.xattr.";
 /// Names of entries that hold records begin with this. Nobody extracts them.
 const RECORDS_NAME: &[u8] = b"PaxHeaders/";
+/// Names of files with holes begin with this in their headers, for who does not know that form.
+const SPARSE_NAME: &[u8] = b"GNUSparseFile.0/";
 
 /// Types of entries, by the letter that stands for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(super) struct Entry<'a> {
     pub(super) gid: u32,
     /// Bytes that follow.
     pub(super) size: u64,
+    /// The size of a file with holes, of which a list and the segments follow.
+    pub(super) sparse_size: Option<u64>,
     pub(super) mtime: Timestamp,
     pub(super) rdev: Rdev,
     pub(super) xattrs: &'a [Xattr],
@@ -76,12 +80,7 @@ impl Entry<'_> {
     }
 
     fn records_header(&self, len: usize) -> [u8; BLOCK_BYTES] {
-        let trimmed = self.path.strip_suffix(b"/").unwrap_or(self.path);
-        let name = trimmed
-            .rsplit(|&byte| byte == b'/')
-            .next()
-            .unwrap_or(trimmed);
-        let path = [RECORDS_NAME, name].concat();
+        let path = [RECORDS_NAME, last_name(self.path)].concat();
         let entry = Entry {
             kind: Type::Records,
             path: &path,
@@ -90,6 +89,7 @@ impl Entry<'_> {
             uid: 0,
             gid: 0,
             size: len as u64,
+            sparse_size: None,
             mtime: Timestamp::default(),
             rdev: Rdev::default(),
             xattrs: &[],
@@ -106,7 +106,13 @@ impl Entry<'_> {
         } else {
             Rdev::default()
         };
-        text(&mut block[..NAME_BYTES], self.path);
+        match self.sparse_size {
+            Some(_) => text(
+                &mut block[..NAME_BYTES],
+                &[SPARSE_NAME, last_name(self.path)].concat(),
+            ),
+            None => text(&mut block[..NAME_BYTES], self.path),
+        }
         octal(&mut block[100..108], u64::from(self.perm) & 0o7777);
         octal(&mut block[108..116], u64::from(self.uid));
         octal(&mut block[116..124], u64::from(self.gid));
@@ -137,7 +143,16 @@ impl Entry<'_> {
         decimal(b"uid", self.uid.into(), NUMBER_MAX);
         decimal(b"gid", self.gid.into(), NUMBER_MAX);
         decimal(b"size", self.size, LARGE_MAX);
-        if self.path.len() > NAME_BYTES {
+        if let Some(size) = self.sparse_size {
+            record(&mut records, b"GNU.sparse.major", b"1");
+            record(&mut records, b"GNU.sparse.minor", b"0");
+            record(&mut records, b"GNU.sparse.name", self.path);
+            record(
+                &mut records,
+                b"GNU.sparse.realsize",
+                size.to_string().as_bytes(),
+            );
+        } else if self.path.len() > NAME_BYTES {
             record(&mut records, b"path", self.path);
         }
         if self.link.len() > NAME_BYTES {
@@ -157,6 +172,12 @@ impl Entry<'_> {
         }
         records
     }
+}
+
+/// The last name of a path, without a slash behind it.
+fn last_name(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
 /// Fills a field with text, as far as it goes.
@@ -222,6 +243,7 @@ mod tests {
         uid: 0,
         gid: 42,
         size: 1234,
+        sparse_size: None,
         mtime: Timestamp {
             secs: 1_700_000_000,
             nanos: 0,
