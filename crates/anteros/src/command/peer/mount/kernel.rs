@@ -115,7 +115,7 @@ fn is_unknown(option: &str) -> bool {
         return false;
     };
     let set = match option.split_once('=') {
-        Some((name, value)) => fsconfig_set_string(&context, name, value),
+        Some((name, value)) => fsconfig_set_string(&context, name, value.trim_matches('"')),
         None => fsconfig_set_flag(&context, option),
     };
     set == Err(Errno::INVAL)

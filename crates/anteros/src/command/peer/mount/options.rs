@@ -207,13 +207,13 @@ fn offset(word: &str, value: &str) -> Result<u64, Failure> {
     number(value).map_err(|error| Failure::new(Kind::Usage, format_args!("-o {word}: {error}")))
 }
 
-/// Cuts at commas, but for those between quotation marks, which are taken away.
+/// Cuts at commas, but for those between quotation marks. These stay, as the kernel wants them.
 fn words(given: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
     for letter in given.chars() {
+        is_quoted ^= letter == '"';
         match letter {
-            '"' => is_quoted = !is_quoted,
             ',' if !is_quoted => words.push(String::new()),
             _ => words.last_mut().expect("there is one").push(letter),
         }
@@ -255,7 +255,7 @@ mod tests {
     fn commas_between_quotation_marks_are_part_of_a_word() {
         assert_eq!(
             words("a,context=\"b:c0,c1\",,d"),
-            ["a", "context=b:c0,c1", "d"]
+            ["a", "context=\"b:c0,c1\"", "d"]
         );
     }
 
