@@ -50,7 +50,7 @@ pub(crate) struct Feeder<F, J = Batch<F>> {
 }
 
 /// As many workers as are wanted, within reason.
-pub(crate) fn worker_count(wanted: usize) -> usize {
+fn worker_count(wanted: usize) -> usize {
     wanted.clamp(1, WORKERS_MAX)
 }
 

@@ -61,7 +61,7 @@ const NOTHING: (u64, Option<u64>) = (0, None);
 /// Describes how to write an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TarOptions {
-    /// Tells how many threads decode, 1 to 64; one more writes. The archive is the same with any number.
+    /// Tells how many threads decode, 1 to 16; one more writes. The archive is the same with any number.
     pub workers: usize,
     /// Tells whether holes are left out, as `tar --sparse` does; else they are zeros.
     pub sparse: bool,

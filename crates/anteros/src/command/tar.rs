@@ -95,6 +95,7 @@ impl Args {
     }
 
     fn write(&self, out: &mut dyn Write) -> Result<TarSummary, Failure> {
+        anteros_codec::keep_heap_small();
         let image = self.image.open()?;
         let cancel = interrupt::flag()?;
         let bar = output::progress(self.quiet, "archiving");

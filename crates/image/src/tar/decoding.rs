@@ -14,14 +14,17 @@ use std::sync::Arc;
 use anteros_format::inode::Inode;
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::parts::{PartReader, Piece, worker_count};
+use crate::parts::{PartReader, Piece};
 use crate::{Error, Image, Result};
 
 /// Bytes of a file that are asked for at once. An encoded extent belongs to the part in which it begins.
 const PART_BYTES: u64 = 1 << 20;
 
+/// More workers than this decode faster than one thread writes.
+const WORKERS_MAX: usize = 16;
+
 /// Runs that wait until somebody takes them, for each job.
-const RUNS_MAX: usize = 4;
+const RUNS_MAX: usize = 2;
 
 /// A run of bytes of a file.
 pub(super) enum Run {
@@ -51,7 +54,7 @@ pub(super) fn with_decoding<R>(
     workers: usize,
     walk: impl FnOnce(Decoding) -> R,
 ) -> R {
-    let workers = worker_count(workers);
+    let workers = workers.clamp(1, WORKERS_MAX);
     let jobs_max = 2 * workers;
     let (sender, jobs) = crossbeam_channel::bounded(jobs_max);
     std::thread::scope(|scope| {
