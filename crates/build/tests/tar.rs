@@ -321,6 +321,7 @@ fn compressed_archives_are_decompressed_by_their_magic() {
     let expected = bytes(Archive::open(&archive).unwrap(), &options);
     for (program, arguments) in [
         ("gzip", &["-c"][..]),
+        ("bzip2", &["-c"]),
         ("xz", &["-c"]),
         ("xz", &["-c", "--format=lzma"]),
         ("zstd", &["-c", "-q"]),

@@ -103,8 +103,8 @@ fn what_is_wrong_with_an_archive_is_told() {
     let shop = shop();
     let whole = fs::read(shop.path("archive")).unwrap();
     fs::write(shop.path("cut"), &whole[..whole.len() / 2]).unwrap();
-    let bzip2 = [&b"BZh91AY&SY"[..], &whole].concat();
-    fs::write(shop.path("bzip2"), bzip2).unwrap();
+    let lzip = [&b"LZIP\x01"[..], &whole].concat();
+    fs::write(shop.path("lzip"), lzip).unwrap();
     for (status, arguments, said) in [
         (
             2,
@@ -117,7 +117,7 @@ fn what_is_wrong_with_an_archive_is_told() {
             "the archive ends within it; was it cut short?",
         ),
         (3, "mkfs image cut", "hint: `tar -tvf`"),
-        (4, "mkfs image bzip2", "bzip2 is not supported"),
+        (4, "mkfs image lzip", "lzip is not supported"),
         (
             3,
             "mkfs image -",

@@ -361,7 +361,7 @@ fn the_end_is_where_gnu_tar_sees_it() {
         (&[b'x'; 1024], "this is no tar archive"),
         (&one()[..600], "the archive ends within it"),
         (&one()[..100], "this is no tar archive"),
-        (b"BZh91AY&SY", "bzip2 is not supported"),
+        (b"LZIP\x01", "lzip is not supported"),
     ] {
         let found = scanned(bytes, &Options::default(), &Heard::default());
         let found = found.map(|_| ()).unwrap_err().to_string();

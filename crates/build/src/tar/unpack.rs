@@ -77,6 +77,7 @@ enum State<R: Read> {
     Plain(Peeked<R>),
     Gzip(flate2::bufread::GzDecoder<Peeked<R>>),
     Xz(XzDecoder<Peeked<R>>),
+    Bzip2(bzip2::bufread::BzDecoder<Peeked<R>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, Peeked<R>>>),
 }
 
@@ -110,7 +111,8 @@ impl<R: Read> State<R> {
                 let decoder = zstd::stream::read::Decoder::with_buffer(input)?;
                 Self::Zstd(Box::new(decoder.single_frame()))
             }
-            Format::Bzip2 | Format::Lzip => {
+            Format::Bzip2 => Self::Bzip2(bzip2::bufread::BzDecoder::new(input)),
+            Format::Lzip => {
                 let program = format.program();
                 let text =
                     format!("{program} is not supported; decompress it by `{program} -dc` first");
@@ -124,6 +126,7 @@ impl<R: Read> State<R> {
             Self::Plain(input) => input.read(buf),
             Self::Gzip(decoder) => decoder.read(buf),
             Self::Xz(decoder) => decoder.read(buf),
+            Self::Bzip2(decoder) => decoder.read(buf),
             Self::Zstd(decoder) => decoder.read(buf),
         }
     }
@@ -134,6 +137,7 @@ impl<R: Read> State<R> {
             Self::Plain(_) => return Ok(None),
             Self::Gzip(decoder) => decoder.into_inner(),
             Self::Xz(decoder) => decoder.into_inner(),
+            Self::Bzip2(decoder) => decoder.into_inner(),
             Self::Zstd(decoder) => decoder.finish(),
         };
         let format = Format::of(input.peek(BLOCK_BYTES)?);
