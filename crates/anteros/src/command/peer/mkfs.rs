@@ -19,6 +19,10 @@ const VERSION: &str = concat!(
     "\navailable compressors: lz4, lz4hc, lzma, deflate, libdeflate, zstd\n"
 );
 
+/// Options as scripts look for them in the help, to know what the program can do.
+const AS_SCRIPTS: &str = "As mkfs.erofs writes them: -b#, -C#, -T#, -UX, -x#, -zX[,level=Y], --tar=X, --xattr-prefix=X, \
+    --all-time, --mkfs-time, --max-extent-bytes=#";
+
 /// Options that mkfs.erofs 1.9 has, and this version has not.
 const NOT_SUPPORTED: [&str; 13] = [
     "--root-xattr-isize",
@@ -44,6 +48,7 @@ pub fn run(args: &[OsString]) -> Outcome {
         .max_term_width(100)
         .args_override_self(true)
         .disable_version_flag(true)
+        .after_help(AS_SCRIPTS)
         .arg(
             clap::Arg::new("version")
                 .short('V')
