@@ -3,6 +3,7 @@
 //! `bench image` compares every cluster size of LZ4, and reading as well. Here are the slow codecs and what packs files
 //! together; a turn of the peer may take minutes. What `--small` makes is extracted and checked as well.
 
+use super::archives::archives;
 use super::growth::growth;
 use super::image::{Bench, FIXED};
 use super::metadata::metadata;
@@ -48,14 +49,16 @@ enum Part {
     Growth,
     Metadata,
     Verity,
+    Archives,
 }
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("settings", Part::Settings),
     ("squashfs", Part::Squashfs),
     ("growth", Part::Growth),
     ("metadata", Part::Metadata),
     ("verity", Part::Verity),
+    ("archives", Part::Archives),
 ];
 
 /// Runs the benchmark.
@@ -73,6 +76,7 @@ pub(super) fn build(options: &Options) -> Outcome<Findings> {
             Part::Squashfs => squashfs,
             Part::Metadata => metadata,
             Part::Verity => verity,
+            Part::Archives => archives,
             Part::Growth => {
                 comparisons.extend(growth(&bench)?);
                 continue;

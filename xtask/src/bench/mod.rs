@@ -5,6 +5,7 @@
 //! terminal as a table, and with the machine, the versions and every command to `target/bench/NAME.json` and to a page
 //! that needs nothing else, `target/bench/NAME.html`.
 
+mod archives;
 mod build;
 mod contest;
 mod device;

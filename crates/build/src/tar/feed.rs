@@ -18,8 +18,10 @@ use crate::tree::Fingerprint;
 
 /// Bytes that are read at once where content is passed over: a few headers and small files.
 const HEADER_BYTES: usize = 8 << 10;
-/// Bytes that go into the spool at once.
+/// Bytes that are taken from a stream at once.
 const STEP_BYTES: usize = 128 << 10;
+/// Bytes that are gathered for one write to the spool.
+const SPOOL_BYTES: usize = 1 << 20;
 
 /// The bytes of an archive.
 pub(super) struct Feed<'a> {
@@ -224,7 +226,10 @@ fn fill(reader: &mut (impl Read + ?Sized), buf: &mut [u8]) -> std::io::Result<us
 pub(super) struct Spool {
     file: File,
     directory: PathBuf,
+    /// Bytes so far.
     len: u64,
+    /// The last of them, which are not written yet.
+    gathered: Vec<u8>,
 }
 
 impl Spool {
@@ -238,20 +243,34 @@ impl Spool {
             file,
             directory: directory.to_owned(),
             len: 0,
+            gathered: Vec::with_capacity(SPOOL_BYTES),
         })
     }
 
-    /// Adds content. What is all zeros takes no room.
+    /// Adds content. Long parts that are all zeros take no room.
     fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
-        if data.iter().any(|byte| *byte != 0) {
-            let written = self.file.write_all_at(data, self.len);
-            written.map_err(|cause| self.fault(cause))?;
+        let is_hole = data.len() == STEP_BYTES && data.iter().all(|byte| *byte == 0);
+        if is_hole || self.gathered.len() + data.len() > SPOOL_BYTES {
+            self.flush()?;
+        }
+        if !is_hole {
+            self.gathered.extend_from_slice(data);
         }
         self.len += data.len() as u64;
         Ok(())
     }
 
-    fn finish(self) -> Result<File, Fault> {
+    /// Writes what was gathered.
+    fn flush(&mut self) -> Result<(), Fault> {
+        let start = self.len - self.gathered.len() as u64;
+        let written = self.file.write_all_at(&self.gathered, start);
+        written.map_err(|cause| self.fault(cause))?;
+        self.gathered.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<File, Fault> {
+        self.flush()?;
         let cut = self.file.set_len(self.len);
         cut.map_err(|cause| self.fault(cause))?;
         Ok(self.file)

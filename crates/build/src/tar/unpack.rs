@@ -8,8 +8,8 @@ use liblzma::stream::Stream;
 
 use super::header::{BLOCK_BYTES, Block, Header};
 
-/// Bytes of compressed input at a time.
-const INPUT_BYTES: usize = 64 << 10;
+/// Bytes of the stream that are read at once: as many as a pipe may hold.
+const INPUT_BYTES: usize = 1 << 20;
 /// The most memory that a decoder of xz may take: `xz -9` takes 65 MiB.
 const XZ_MEMORY_BYTES: u64 = 512 << 20;
 

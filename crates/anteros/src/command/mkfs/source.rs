@@ -12,6 +12,9 @@ use super::Args;
 use crate::args::swapped;
 use crate::failure::{Failure, Kind};
 
+/// Bytes that a pipe may hold: as many as any user may ask for.
+const PIPE_BYTES: usize = 1 << 20;
+
 /// Stands for standard input.
 const STDIN: &str = "-";
 
@@ -85,6 +88,8 @@ fn stdin() -> Result<Archive<'static>, Failure> {
         let message = "the archive is to come from standard input, which is a terminal";
         return Err(Failure::new(Kind::Usage, message).hint("name the archive, or pipe it in"));
     }
+    // Who writes to a pipe waits less often then. What is none has no such size.
+    let _ = rustix::pipe::fcntl_setpipe_size(&stdin, PIPE_BYTES);
     let file = File::from(stdin.as_fd().try_clone_to_owned()?);
     Ok(Archive::from_file("standard input", file))
 }
