@@ -1,4 +1,4 @@
-//! From a directory, or a tar archive, to an EROFS image.
+//! From a directory, a tar archive, or several of them one over another, to an EROFS image.
 //!
 //! ```text
 //! source ─ scan ─► tree ─► plan ─► data: read ─► compress ─► write ─► layout ─► emit
@@ -10,6 +10,7 @@
 //! | `source` | content of files, read by any worker at any place |
 //! | `scan`, `xattr`, `prefixes` | what there is in a directory, however deep |
 //! | `tar` | what there is in an archive |
+//! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
@@ -50,7 +51,9 @@ mod fragments;
 mod hash_tree;
 mod hints;
 mod index;
+mod input;
 mod kinds;
+mod layers;
 mod layout;
 mod linux;
 mod look;
@@ -87,6 +90,7 @@ pub use attributes::{FileContexts, FsConfig};
 pub use error::Error;
 pub use hash_tree::{HashTree, Verity};
 pub use hints::{Hint, Quick, Setting};
+pub use input::{Input, Layer};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
     Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options,
@@ -105,30 +109,10 @@ use layout::Layout;
 use look::Look;
 use output::Output;
 use plan::Plan;
+use source::Scanned;
 use tree::Tree;
 
-/// Source of an image.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// A directory.
-    Directory(&'a Path),
-    /// A tar archive.
-    Tar(Archive<'a>),
-}
-
-impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
-    fn from(path: &'a P) -> Self {
-        Self::Directory(path.as_ref())
-    }
-}
-
-impl<'a> From<Archive<'a>> for Input<'a> {
-    fn from(archive: Archive<'a>) -> Self {
-        Self::Tar(archive)
-    }
-}
-
-/// Builds an image of a directory, given as its path, or of an [`Archive`].
+/// Builds an image of a directory, given as its path, of an [`Archive`], or of [layers](Layer), the lowest first.
 ///
 /// A regular file, also one that a symbolic link leads to, is replaced when the new one is complete;
 /// a block device, and a file in which the image begins at an [`Options::offset`], are written in
@@ -168,10 +152,12 @@ pub fn build<'a>(
     options.check()?;
     let image = &output::target(image);
     output::check(image, options)?;
-    let (source, mut tree, mut warnings) = match source.into() {
-        Input::Directory(path) => scan::scan(path, image, options, observer, cancel),
-        Input::Tar(archive) => tar::scan(archive, image, options, observer, cancel),
-    }?;
+    let Scanned {
+        source,
+        mut tree,
+        mut warnings,
+        ..
+    } = source.into().scan(image, options, observer, cancel)?;
     warnings += attributes::assign(&mut tree, &source, options, observer)?;
     if let Some(text) = order::missing(&tree, &options.first) {
         observer.warn(source.path(), &text);

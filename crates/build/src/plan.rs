@@ -375,7 +375,7 @@ impl Plan {
             InodeForm::Auto => Ok(!(fits && keeps_time)),
             InodeForm::Compact if fits => Ok(false),
             InodeForm::Compact => Err(Error::Unstorable {
-                path: tree.full_path(source.path(), id),
+                path: source.full_path(tree, id),
                 reason: format!(
                     "owner {}, group {}, {} links and {} bytes do not fit in a compact inode",
                     node.uid, node.gid, node.nlink, node.size
@@ -387,7 +387,7 @@ impl Plan {
     fn icount(&self, source: &Source, tree: &Tree, id: NodeId) -> Result<u16, Error> {
         let icount = self.shared.icount(&tree.xattrs, &tree.node(id).xattrs);
         icount.ok_or_else(|| Error::Unstorable {
-            path: tree.full_path(source.path(), id),
+            path: source.full_path(tree, id),
             reason: "its extended attributes take more than 256 KiB".into(),
         })
     }

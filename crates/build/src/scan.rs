@@ -19,8 +19,8 @@ use rustix::fs::{AtFlags, CWD, RawDir, Statx};
 
 use crate::options::join;
 use crate::output::parent;
-use crate::source::Source;
 use crate::source::directory::{Directory, fingerprint, identity, stat};
+use crate::source::{Gaps, Scanned, Source};
 use crate::sparse::Allocation;
 use crate::tree::{Entry, NameRef, Node, NodeId, Tree};
 use crate::xattr::{self, ReadXattrs};
@@ -29,14 +29,14 @@ use crate::{Error, Observer, Options};
 /// Bytes for `getdents`.
 const LISTING_BYTES: usize = 32 << 10;
 
-/// Scans a directory; says how many warnings there were, too.
+/// Scans a directory.
 pub(crate) fn scan(
     path: &Path,
     image: &Path,
     options: &Options,
     observer: &dyn Observer,
     cancel: &AtomicBool,
-) -> Result<(Source, Tree, u64), Error> {
+) -> Result<Scanned, Error> {
     let source = Directory::open(path)?;
     let mut scan = Scan {
         source: &source,
@@ -59,7 +59,12 @@ pub(crate) fn scan(
         directories.extend(subdirectories.into_iter().rev());
     }
     let Scan { tree, warnings, .. } = scan;
-    Ok((Source::Directory(source), tree, warnings))
+    Ok(Scanned {
+        source: Source::Directory(source),
+        tree,
+        warnings,
+        gaps: Gaps::default(),
+    })
 }
 
 struct Scan<'a> {

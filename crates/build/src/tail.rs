@@ -181,7 +181,7 @@ impl<'a> Tails<'a> {
         let inline = compressor.inline(&self.content, room);
         let inline = inline.map_err(|stopped| self.job.stopped(id, stopped))?;
         let same = inline.filter(|inline| inline.bytes.len() == usize::from(bytes));
-        let path = || tree.full_path(source.path(), id);
+        let path = || source.full_path(tree, id);
         let same = same.ok_or_else(|| Error::Changed { path: path() })?;
         out.extend_from_slice(&same.bytes);
         Ok(())

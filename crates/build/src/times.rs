@@ -10,6 +10,7 @@ use std::hash::Hash;
 use anteros_core::Timestamp;
 
 use crate::Options;
+use crate::tree::{NodeId, Tree};
 
 /// Times of compact inodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,19 @@ impl Times {
         let offset = time.secs.checked_sub(self.epoch)?;
         let offset = u32::try_from(offset).ok()?;
         (offset <= self.span && time.nanos == self.image.nanos).then_some(offset)
+    }
+}
+
+/// Gives the time of the image to directories that are there only because of what lies in them. They are told ascending.
+pub(crate) fn give_implied(tree: &mut Tree, implied: &[NodeId], options: &Options) {
+    if implied.is_empty() {
+        return;
+    }
+    let named = (0..).zip(&tree.nodes);
+    let named = named.filter(|(id, _)| implied.binary_search(id).is_err());
+    let times = Times::new(named.map(|(_, node)| node.mtime), options);
+    for &id in implied {
+        tree.nodes[id as usize].mtime = times.image;
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Entry {
 pub(crate) struct Fingerprint(pub u64);
 
 /// An inode to be.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub kind: FileKind,
     pub perm: u16,
@@ -114,7 +114,8 @@ impl Tree {
         })
     }
 
-    fn entry(&self, directory: NodeId, name: &[u8]) -> Option<NodeId> {
+    /// The node of a name in a directory.
+    pub fn entry(&self, directory: NodeId, name: &[u8]) -> Option<NodeId> {
         let entries = self.entries_of(directory);
         let at = entries.binary_search_by(|entry| self.name(entry.name).cmp(name));
         at.ok().map(|at| entries[at].node)

@@ -59,6 +59,10 @@ impl Xattr {
         &self.name
     }
 
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+
     fn bytes(&self, prefixes: &Prefixes) -> usize {
         let (_, suffix) = prefixes.split(&self.name);
         (ENTRY_BYTES + suffix.len() + self.value.len()).next_multiple_of(4)

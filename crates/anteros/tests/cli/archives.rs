@@ -254,3 +254,44 @@ fn the_kernel_shows_what_gnu_tar_extracts() {
     let [kernel, extracted] = [mount.path(), &shop.path("out")].map(HostFs::new);
     assert_eq!(manifest(&kernel).unwrap(), manifest(&extracted).unwrap());
 }
+
+#[test]
+fn several_sources_are_layers_the_lowest_first() {
+    let shop = shop();
+    let made = script(
+        &shop,
+        "mkdir upper merged; cp -a src/. merged; echo new >upper/new; cp -a upper/new merged
+        touch -r upper merged; tar -cf upper.tar --format=posix -C upper .
+        touch gone; tar -rf upper.tar --transform s/gone/.wh.kept/ gone
+        echo kept >kept; tar -cf kept.tar --format=posix -C src . -C .. kept; rm kept gone
+        ./anteros mkfs --quiet image merged",
+    );
+    assert_eq!((made.status, &made.err[..]), (Some(0), ""));
+    let expected = image(&shop);
+    for commands in [
+        "./anteros mkfs image src upper",
+        "./anteros mkfs image archive upper",
+        "./anteros mkfs image kept.tar upper.tar",
+        "./anteros mkfs image kept.tar --aufs --ovlfs-strip upper.tar",
+        "./anteros mkfs --tar=f image kept.tar upper.tar",
+        "./anteros mkfs image src - <upper.tar",
+        "gzip -c upper.tar | ./anteros mkfs image kept.tar -",
+        "./mkfs.erofs --quiet -zlz4hc,9 -C65536 --tar=f image kept.tar upper.tar",
+    ] {
+        let done = script(&shop, commands);
+        assert_eq!((done.status, &done.err[..]), (Some(0), ""), "{commands}");
+        assert!(image(&shop) == expected, "{commands}");
+    }
+    shop.good("mkfs old src");
+    for (arguments, said) in [
+        ("--verify image src upper", "there are several sources"),
+        ("image - src -", "can be but one of the sources"),
+        ("image old upper", "old: is an EROFS image"),
+        ("--tar=f image archive upper", "upper: is a directory"),
+        ("image src missing", "missing: "),
+    ] {
+        let refused = script(&shop, &format!("./anteros mkfs {arguments} <archive"));
+        assert!(refused.status != Some(0), "{arguments}");
+        assert!(refused.err.contains(said), "{arguments}: {refused:?}");
+    }
+}

@@ -10,8 +10,6 @@
 mod file_contexts;
 mod fs_config;
 
-use std::path::Path;
-
 pub use file_contexts::FileContexts;
 pub use fs_config::FsConfig;
 
@@ -32,14 +30,14 @@ pub(crate) fn assign(
     if let Some(list) = &options.fs_config {
         for id in tree.ids() {
             own(tree, id, list, options).map_err(|reason| Error::Unstorable {
-                path: tree.full_path(source.path(), id),
+                path: source.full_path(tree, id),
                 reason,
             })?;
         }
     }
     match &options.file_contexts {
         Some(list) if options.xattr_share_above.is_some() => {
-            Ok(label(tree, list, source.path(), options, observer))
+            Ok(label(tree, list, source, options, observer))
         }
         _ => Ok(0),
     }
@@ -69,7 +67,7 @@ fn own(tree: &mut Tree, id: NodeId, list: &FsConfig, options: &Options) -> Resul
 fn label(
     tree: &mut Tree,
     list: &FileContexts,
-    source: &Path,
+    source: &Source,
     options: &Options,
     observer: &dyn Observer,
 ) -> u64 {
@@ -93,7 +91,7 @@ fn label(
             count - 1
         ),
     };
-    observer.warn(&tree.full_path(source, first), &text);
+    observer.warn(&source.full_path(tree, first), &text);
     1
 }
 

@@ -194,7 +194,7 @@ impl Job<'_> {
         match stopped {
             Stopped::Cancelled => Error::Cancelled,
             Stopped::Failed(cause) => Error::Compress {
-                path: self.tree.full_path(self.source.path(), node),
+                path: self.source.full_path(self.tree, node),
                 cause,
             },
         }

@@ -3,20 +3,50 @@
 
 pub(crate) mod archive;
 pub(crate) mod directory;
+pub(crate) mod layers;
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::tree::{NodeId, Tree};
 use archive::{Contents, PackedFile};
 use directory::{Directory, HostFile};
+use layers::Layers;
+
+/// A source with what was found in it.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    pub source: Source,
+    pub tree: Tree,
+    pub warnings: u64,
+    pub gaps: Gaps,
+}
+
+/// Properties of an archive's tree that only the layers below it tell.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    /// Directories that no member names, ascending: only what lies in them.
+    pub implied: Vec<NodeId>,
+    /// Hard links to what no member is. Their nodes are empty regular files.
+    pub links: BTreeMap<NodeId, Link>,
+}
+
+/// A hard link to a file of a lower layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub target: Box<[u8]>,
+    /// Byte of the archive at which its member begins.
+    pub offset: u64,
+}
 
 /// The source, held open.
 #[derive(Debug)]
 pub(crate) enum Source {
     Directory(Directory),
     Archive(Contents),
+    Layers(Layers),
 }
 
 impl Source {
@@ -25,6 +55,15 @@ impl Source {
         match self {
             Self::Directory(directory) => directory.path(),
             Self::Archive(contents) => contents.path(),
+            Self::Layers(layers) => layers.path(),
+        }
+    }
+
+    /// Returns where a node lies in the source, for messages.
+    pub fn full_path(&self, tree: &Tree, id: NodeId) -> PathBuf {
+        match self {
+            Self::Layers(layers) => layers.full_path(id),
+            _ => tree.full_path(self.path(), id),
         }
     }
 
@@ -36,6 +75,7 @@ impl Source {
                 Content::File(directory.open_file(tree, id).map_err(fail)?)
             }
             Self::Archive(contents) => Content::Packed(contents.file(id)),
+            Self::Layers(layers) => return layers.open_file(id),
         };
         Ok(OpenFile {
             source: self,
@@ -46,7 +86,7 @@ impl Source {
     }
 
     pub fn error(&self, tree: &Tree, id: NodeId, action: &'static str, cause: io::Error) -> Error {
-        let path = tree.full_path(self.path(), id);
+        let path = self.full_path(tree, id);
         Error::Source {
             path,
             action,
@@ -110,7 +150,7 @@ impl OpenFile<'_> {
     }
 
     fn changed(&self) -> Error {
-        let path = self.tree.full_path(self.source.path(), self.id);
+        let path = self.source.full_path(self.tree, self.id);
         Error::Changed { path }
     }
 }

@@ -5,6 +5,8 @@
 //! that is a directory that is not empty. A hard link is a further name of the inode that its target
 //! is at that moment. Parents that no member names are made.
 //!
+//! With layers below, a hard link whose target is not there stands for a file of one of them.
+//!
 //! A whiteout of AUFS is about the layers below: an entry of its name in the same archive stays, and if
 //! that is a directory, it is opaque.
 
@@ -20,6 +22,7 @@ use super::members::{Content, Kind, Member};
 use super::whiteout::Mark;
 use super::{Fault, attributes, broken};
 use crate::Options;
+use crate::source::Link;
 use crate::source::archive::Extent;
 use crate::sparse::Allocation;
 use crate::xattr::XattrTable;
@@ -34,6 +37,8 @@ const HOST_BLOCK_BYTES: u64 = 4096;
 /// The tree as far as members have made it.
 pub(super) struct Draft<'a> {
     pub options: &'a Options,
+    /// Tells whether layers lie below the archive.
+    has_lower: bool,
     pub inodes: Vec<Inode>,
     pub extents: Vec<Extent>,
     pub xattrs: XattrTable,
@@ -46,9 +51,10 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(options: &'a Options) -> Result<Self, Fault> {
+    pub fn new(options: &'a Options, has_lower: bool) -> Result<Self, Fault> {
         let mut draft = Self {
             options,
+            has_lower,
             inodes: Vec::new(),
             extents: Vec::new(),
             xattrs: XattrTable::default(),
@@ -79,16 +85,14 @@ impl<'a> Draft<'a> {
         }
         let there = self.child(parent, name);
         if let Kind::HardLink(target) = &member.kind {
-            let target = self.target(target)?;
+            let target = self.target(target, &member)?;
             return match there {
                 Some(there) if there == target => Ok(()),
                 there => self.replace(parent, name, there, target),
             };
         }
         let mut inode = self.inode(&member)?;
-        inode.is_opaque = self.options.aufs_whiteouts
-            && inode.is_directory()
-            && there.is_some_and(|there| self.inodes[there as usize].is_whiteout());
+        inode.is_opaque = inode.is_directory() && there.is_some_and(|there| self.is_mark(there));
         match there {
             Some(there) if inode.is_directory() && self.inodes[there as usize].is_directory() => {
                 self.update(there, inode);
@@ -148,6 +152,15 @@ impl<'a> Draft<'a> {
         for name in path {
             at = match self.child(at, name) {
                 Some(there) if self.inodes[there as usize].is_directory() => there,
+                Some(there) if self.is_mark(there) => {
+                    let new = self.implied()?;
+                    let new = self.add(Inode {
+                        is_opaque: true,
+                        ..new
+                    })?;
+                    self.insert(at, name, new);
+                    new
+                }
                 Some(there) => {
                     let kind = self.inodes[there as usize].body.kind().name();
                     let name = name.escape_ascii();
@@ -164,6 +177,11 @@ impl<'a> Draft<'a> {
         Ok(at)
     }
 
+    /// Returns whether an inode says that a name is gone below.
+    fn is_mark(&self, inode: InodeId) -> bool {
+        self.options.aufs_whiteouts && self.inodes[inode as usize].is_whiteout()
+    }
+
     fn child(&self, directory: InodeId, name: &[u8]) -> Option<InodeId> {
         match &self.inodes[directory as usize].body {
             Body::Directory(entries) => entries.get(name).copied(),
@@ -172,10 +190,17 @@ impl<'a> Draft<'a> {
     }
 
     /// The inode that a hard link is to be a further name of.
-    fn target(&self, target: &[u8]) -> Result<InodeId, Fault> {
+    fn target(&mut self, target: &[u8], link: &Member) -> Result<InodeId, Fault> {
         let path = components(target)?;
         let step = |at, name: &&[u8]| self.child(at, name);
         let found = path.iter().try_fold(ROOT, step);
+        if found.is_none() && self.has_lower {
+            let target = path.join(&b'/').into();
+            let offset = link.offset;
+            let body = Body::Below(Link { target, offset });
+            let below = self.made(link, body, 0..0)?;
+            return self.add(below);
+        }
         let target = target.escape_ascii();
         match found {
             None => broken(format!(

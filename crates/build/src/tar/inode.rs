@@ -7,6 +7,7 @@ use anteros_core::{FileKind, Rdev, Timestamp};
 use anteros_format::inode::{SYMLINK_BYTES_MAX, encode_rdev};
 
 use super::{Fault, whiteout};
+use crate::source::Link;
 use crate::sparse::Allocation;
 
 /// The number of an inode of a draft.
@@ -38,6 +39,8 @@ pub(super) enum Body {
     },
     Symlink(Box<[u8]>),
     Special(FileKind, u32),
+    /// A hard link to a file that only a lower layer may have.
+    Below(Link),
 }
 
 impl Body {
@@ -62,7 +65,7 @@ impl Body {
     pub const fn kind(&self) -> FileKind {
         match self {
             Self::Directory(_) => FileKind::Directory,
-            Self::Regular { .. } => FileKind::Regular,
+            Self::Regular { .. } | Self::Below(_) => FileKind::Regular,
             Self::Symlink(_) => FileKind::Symlink,
             Self::Special(kind, _) => *kind,
         }

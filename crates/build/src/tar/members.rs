@@ -20,6 +20,8 @@ const GLOBAL_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Member {
     pub name: Vec<u8>,
+    /// Byte of the archive at which it begins, with the headers in front of it.
+    pub offset: u64,
     pub kind: Kind,
     pub perm: u16,
     pub uid: u32,
@@ -180,6 +182,7 @@ impl<'a> Members<'a> {
         let kind = self.kind(block, link, &sparse, stored)?;
         Ok(Member {
             name: self.name.clone(),
+            offset: self.offset,
             kind,
             perm: header.perm()?,
             uid: records.uid.map_or_else(|| header.uid(), Ok)?,

@@ -11,6 +11,8 @@
 //! Memory is taken by the tree alone. Every byte is hostile: what headers in front of a member say is
 //! bounded, and numbers are checked before they are used.
 //!
+//! Of an archive that lies over others, the tree has gaps: what only the layers below it tell.
+//!
 //! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter.
 
 mod acl;
@@ -26,7 +28,7 @@ mod pax;
 mod tests;
 mod unpack;
 mod walk;
-mod whiteout;
+pub(crate) mod whiteout;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -38,9 +40,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use crate::output::parent;
-use crate::source::Source;
 use crate::source::archive::Contents;
-use crate::tree::Tree;
+use crate::source::{Scanned, Source};
 use crate::{Error, Observer, Options};
 use draft::Draft;
 use feed::{Feed, Spool};
@@ -126,14 +127,15 @@ fn broken<T>(reason: String) -> Result<T, Fault> {
     Err(Fault::Broken(reason))
 }
 
-/// Scans an archive; says how many warnings there were, too.
+/// Scans an archive. With layers below it, hard links may lead to what only these have.
 pub(crate) fn scan<'a>(
     archive: Archive<'a>,
     image: &Path,
     options: &'a Options,
+    has_lower: bool,
     observer: &dyn Observer,
     cancel: &'a AtomicBool,
-) -> Result<(Source, Tree, u64), Error> {
+) -> Result<Scanned, Error> {
     let Archive { name, bytes } = archive;
     let feed = feed(bytes, &spool_directory(image, options), cancel);
     let at_front = |fault| at(&name, b"", 0, fault);
@@ -141,7 +143,7 @@ pub(crate) fn scan<'a>(
     let mut scan = Scan {
         path: &name,
         members,
-        draft: Draft::new(options).map_err(at_front)?,
+        draft: Draft::new(options, has_lower).map_err(at_front)?,
         observer,
         warnings: 0,
     };
@@ -156,7 +158,12 @@ pub(crate) fn scan<'a>(
     let contents = Contents::new(name.clone(), file, before.is_some());
     let finished = walk::finish(draft, before.unwrap_or_default());
     let contents = contents.with(finished.extents, finished.nodes);
-    Ok((Source::Archive(contents), finished.tree, warnings))
+    Ok(Scanned {
+        source: Source::Archive(contents),
+        tree: finished.tree,
+        warnings,
+        gaps: finished.gaps,
+    })
 }
 
 /// An archive on the way into a draft.

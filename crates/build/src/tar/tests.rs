@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::*;
 use crate::build;
+use crate::tree::Tree;
 
 /// An archive that is being made.
 #[derive(Default)]
@@ -127,9 +128,9 @@ fn scanned(bytes: &[u8], options: &Options, heard: &Heard) -> Result<(Source, Tr
     let archive = Archive::from_reader("tar", bytes);
     let image = std::env::temp_dir().join("image");
     let never = AtomicBool::new(false);
-    let (source, tree, warnings) = scan(archive, &image, options, heard, &never)?;
-    assert_eq!(warnings, heard.0.borrow().len() as u64);
-    Ok((source, tree))
+    let found = scan(archive, &image, options, false, heard, &never)?;
+    assert_eq!(found.warnings, heard.0.borrow().len() as u64);
+    Ok((found.source, found.tree))
 }
 
 /// The tree of an archive, a line for each name: kind, permissions, owner, links, time, content or target.
@@ -530,6 +531,23 @@ file file \ngone character device \nlinked file \norigin file trusted.overlay.or
     assert_eq!(with_xattrs(&stripped), expected);
     let plain = with_xattrs(&Options::default());
     assert!(plain.contains("a/.wh..wh..opq file"), "{plain}");
+}
+
+#[test]
+fn a_parent_takes_the_place_of_its_whiteout() {
+    let options = Options {
+        aufs_whiteouts: true,
+        ..Options::default()
+    };
+    let maker = Maker::default().file(".wh.a", b"").file("a/b", b"new");
+    let (_, tree) = scanned(&maker.end(), &options, &Heard::default()).unwrap();
+    let directory = tree.node(tree.find(b"a").unwrap());
+    let names: Vec<_> = tree
+        .xattrs
+        .of(&directory.xattrs)
+        .map(|x| x.name())
+        .collect();
+    assert_eq!(names, [whiteout::OPAQUE]);
 }
 
 /// A small archive with all kinds of members and headers.

@@ -8,9 +8,10 @@ use anteros_core::FileKind;
 use super::draft::Draft;
 use super::inode::{Body, Inode, InodeId, ROOT};
 use super::whiteout;
+use crate::source::Gaps;
 use crate::source::archive::Extent;
 use crate::sparse::Allocation;
-use crate::times::Times;
+use crate::times;
 use crate::tree::{Entry, Fingerprint, Node, NodeId, Tree};
 use crate::xattr::Xattr;
 
@@ -20,6 +21,7 @@ pub(super) struct Finished {
     pub extents: Vec<Extent>,
     /// The extents of each node.
     pub nodes: Vec<Range<u32>>,
+    pub gaps: Gaps,
 }
 
 /// Makes the tree of a draft. `fingerprint` is that of its content.
@@ -28,6 +30,7 @@ pub(super) fn finish(draft: Draft<'_>, fingerprint: Fingerprint) -> Finished {
         nodes_of: vec![None; draft.inodes.len()],
         tree: Tree::default(),
         inodes: Vec::new(),
+        gaps: Gaps::default(),
         fingerprint,
         draft: &draft,
     };
@@ -37,7 +40,7 @@ pub(super) fn finish(draft: Draft<'_>, fingerprint: Fingerprint) -> Finished {
         let subdirectories = walk.directory(directory);
         directories.extend(subdirectories.into_iter().rev());
     }
-    walk.time_implied();
+    times::give_implied(&mut walk.tree, &walk.gaps.implied, draft.options);
     let extents = |inode: &InodeId| match &draft.inodes[*inode as usize].body {
         Body::Regular { extents, .. } => extents.clone(),
         _ => 0..0,
@@ -45,6 +48,7 @@ pub(super) fn finish(draft: Draft<'_>, fingerprint: Fingerprint) -> Finished {
     let nodes = walk.inodes.iter().map(extents).collect();
     Finished {
         tree: walk.tree,
+        gaps: walk.gaps,
         nodes,
         extents: draft.extents,
     }
@@ -59,6 +63,7 @@ struct Walk<'a> {
     nodes_of: Vec<Option<NodeId>>,
     /// The inode of each node.
     inodes: Vec<InodeId>,
+    gaps: Gaps,
 }
 
 impl Walk<'_> {
@@ -150,6 +155,12 @@ impl Walk<'_> {
         };
         self.tree.nodes.push(node);
         self.inodes.push(inode_id);
+        if inode.is_implied {
+            self.gaps.implied.push(id);
+        }
+        if let Body::Below(link) = &inode.body {
+            self.gaps.links.insert(id, link.clone());
+        }
         self.nodes_of[inode_id as usize] = Some(id);
         id
     }
@@ -167,20 +178,5 @@ impl Walk<'_> {
             kept.push(opaque.expect("it is short"));
         }
         self.tree.xattrs.add(kept)
-    }
-
-    /// Gives directories that no member names the time of the image.
-    fn time_implied(&mut self) {
-        let draft = self.draft;
-        let is_implied = |inode: InodeId| draft.inodes[inode as usize].is_implied;
-        let named = (self.inodes.iter().zip(&self.tree.nodes))
-            .filter(|(inode, _)| !is_implied(**inode))
-            .map(|(_, node)| node.mtime);
-        let image = Times::new(named, draft.options).image;
-        for (inode, node) in self.inodes.iter().zip(&mut self.tree.nodes) {
-            if is_implied(*inode) {
-                node.mtime = image;
-            }
-        }
     }
 }

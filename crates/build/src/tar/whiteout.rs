@@ -9,10 +9,12 @@ use anteros_core::FileKind;
 /// Attribute of directories that hide what was in them.
 pub(super) const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 /// Its value.
-pub(super) const IS_OPAQUE: &[u8] = b"y";
+pub(crate) const IS_OPAQUE: &[u8] = b"y";
 
 /// Beginning of the attributes of overlayfs.
 const OVERLAY: &[u8] = b"trusted.overlay.";
+/// Beginning of those of overlayfs mounted with `userxattr`.
+const USER_OVERLAY: &[u8] = b"user.overlay.";
 /// Beginning of names that mark something.
 const MARK: &[u8] = b".wh.";
 /// Beginning of names of AUFS' own files.
@@ -44,13 +46,19 @@ pub(super) fn is_own(name: &[u8]) -> bool {
 }
 
 /// Returns whether a special file is a whiteout of overlayfs.
-pub(super) const fn is_whiteout(kind: FileKind, rdev: u32) -> bool {
+pub(crate) const fn is_whiteout(kind: FileKind, rdev: u32) -> bool {
     matches!(kind, FileKind::CharDevice) && rdev == 0
 }
 
 /// Returns whether an attribute is one of overlayfs.
 pub(super) fn is_overlay(name: &[u8]) -> bool {
     name.starts_with(OVERLAY)
+}
+
+/// Returns the property of a layer that an attribute is, in either name space that overlayfs uses.
+pub(crate) fn of_overlay(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(OVERLAY)
+        .or_else(|| name.strip_prefix(USER_OVERLAY))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, linux, output};
 
-/// Build an image of a directory or a tar archive
+/// Build an image of a directory, a tar archive, or several of them one over another
 ///
 /// Files are compressed by lz4hc in clusters of 64K, unless -z and -C say otherwise; -znone leaves them as they are. The
 /// short options are those of mkfs.erofs and mean the same; called by that name, the defaults are that one's as well: no
@@ -48,20 +48,22 @@ pub struct Args {
 
     /// The directory to pack, or the tar archive, also one compressed by gzip, xz or zstd; `-` is one on standard input.
     /// The content of an archive that is compressed, or no regular file, is kept in $TMPDIR, or else beside the image,
-    /// until that is complete
-    #[arg(required_unless_present = "tar")]
-    source: Option<PathBuf>,
+    /// until that is complete. Several sources are layers, the lowest first: names of upper ones take the place of those of
+    /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them
+    #[arg(required_unless_present = "tar", value_name = "SOURCE")]
+    sources: Vec<PathBuf>,
 
-    /// Say that the source is a tar archive (`--tar=f`), without a source one on standard input
+    /// Say that all sources are tar archives (`--tar=f`), without a source one on standard input
     #[arg(long, value_name = "f", require_equals = true)]
     tar: Option<Tar>,
 
     /// Make the whiteouts of AUFS, which layers of containers have (`.wh.NAME`, `.wh..wh..opq`), those of overlayfs, in the
-    /// image of an archive
+    /// image of a single archive
     #[arg(long)]
     aufs: bool,
 
-    /// Leave whiteouts and attributes of overlayfs (`trusted.overlay.*`) out of the image of an archive
+    /// Leave whiteouts and attributes of overlayfs (`trusted.overlay.*`) out of the image of an archive; of several sources they
+    /// always are
     #[arg(long, value_name = "0|1", require_equals = true, num_args = 0..=1, default_missing_value = "1", value_parser = ["0", "1"])]
     ovlfs_strip: Option<String>,
 
@@ -315,7 +317,7 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Read the finished image back and compare it with the source
+    /// Read the finished image back and compare it with the source, a single directory
     #[arg(long)]
     verify: bool,
 
@@ -362,8 +364,9 @@ impl Args {
             print(&self.image, &summary, seconds)?;
         }
         let quiet = self.quiet || self.json;
-        let source = self.source.as_deref().filter(|_| self.verify);
-        let compare = |source| verify::built(&self.image, source, &options, quiet, &cancel);
+        let source = self.sources.first().filter(|_| self.verify);
+        let compare =
+            |source: &PathBuf| verify::built(&self.image, source, &options, quiet, &cancel);
         let compared = source.map(compare).transpose()?;
         if self.json {
             let compared = compared.as_ref().map(verify::Report::new);

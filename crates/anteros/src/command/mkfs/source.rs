@@ -1,12 +1,15 @@
-//! The source of an image: a directory, or a tar archive in a file or on standard input.
+//! The sources of an image, which are layers if there are several: directories, and tar archives in
+//! files or on standard input.
 
 use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anteros_build::{Archive, Input};
+use anteros_build::{Archive, Input, Layer};
+use anteros_format::superblock::{MAGIC, SUPERBLOCK_OFFSET};
 
 use super::Args;
 use crate::args::swapped;
@@ -36,29 +39,68 @@ impl FromStr for Tar {
 }
 
 impl Args {
-    /// Opens the source, as far as it is an archive.
+    /// Opens the sources, as far as they are archives.
     pub fn input(&self) -> Result<Input<'_>, Failure> {
-        let path = match &self.source {
-            Some(path) if path != Path::new(STDIN) => path,
-            _ => return self.archive(stdin()?),
-        };
+        match &self.sources[..] {
+            [] => self.archive(stdin()?).map(Input::One),
+            [source] => {
+                let layer = self.layer(source)?;
+                match layer {
+                    Layer::Directory(_) if self.aufs || self.strips_overlay() => {
+                        let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
+                        Err(Failure::new(Kind::Usage, message))
+                    }
+                    layer => Ok(Input::One(layer)),
+                }
+            }
+            sources => self.layers(sources),
+        }
+    }
+
+    /// Opens several sources.
+    fn layers<'a>(&'a self, sources: &'a [PathBuf]) -> Result<Input<'a>, Failure> {
+        let refused = |message, hint| Err(Failure::new(Kind::Usage, message).hint(hint));
+        if self.verify {
+            return refused(
+                "--verify compares with a directory, and there are several sources",
+                "mount them by overlayfs and use `anteros verify IMAGE DIRECTORY`",
+            );
+        }
+        if sources.iter().filter(|source| is_stdin(source)).count() > 1 {
+            return refused(
+                "standard input can be but one of the sources",
+                "name the other archives",
+            );
+        }
+        let layers = sources.iter().map(|source| self.layer(source));
+        layers.collect::<Result<_, _>>().map(Input::Layers)
+    }
+
+    /// Opens a source.
+    fn layer<'a>(&self, path: &'a Path) -> Result<Layer<'a>, Failure> {
+        if is_stdin(path) {
+            return self.archive(stdin()?);
+        }
         if self.image.is_dir() && !path.is_dir() {
             return Err(swapped(&self.image, "mkfs IMAGE SOURCE"));
         }
         let metadata = std::fs::metadata(path).map_err(|e| Failure::system(path, &e))?;
+        let usage = |what: &str, hint: &str| {
+            let message = format!("{}: {what}", path.display());
+            Err(Failure::new(Kind::Usage, message).hint(hint))
+        };
         match (metadata.is_dir(), self.tar) {
-            (true, None) if self.aufs || self.strips_overlay() => {
-                let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
-                Err(Failure::new(Kind::Usage, message))
-            }
-            (true, None) => Ok(Input::Directory(path)),
-            (true, Some(Tar)) => {
-                let message = format!("{}: is a directory, not an archive", path.display());
-                Err(Failure::new(Kind::Usage, message).hint("leave --tar away to pack it"))
-            }
+            (true, None) => Ok(Layer::Directory(path)),
+            (true, Some(Tar)) => usage(
+                "is a directory, not an archive",
+                "leave --tar away to pack it",
+            ),
+            (false, _) if metadata.is_file() && is_image(path)? => usage(
+                "is an EROFS image, which cannot be a source",
+                "`anteros tar` makes an archive of it, `anteros extract` a directory",
+            ),
             (false, None) if self.is_peer => {
-                let message = format!("{}: the source is not a directory", path.display());
-                Err(Failure::new(Kind::Usage, message).hint("--tar=f packs an archive"))
+                usage("the source is not a directory", "--tar=f packs an archive")
             }
             (false, _) => {
                 self.archive(Archive::open(path).map_err(|e| Failure::new(Kind::System, e))?)
@@ -70,9 +112,9 @@ impl Args {
         self.ovlfs_strip.as_deref() == Some("1")
     }
 
-    fn archive<'a>(&self, archive: Archive<'a>) -> Result<Input<'a>, Failure> {
+    fn archive<'a>(&self, archive: Archive<'a>) -> Result<Layer<'a>, Failure> {
         match self.verify {
-            false => Ok(Input::Tar(archive)),
+            false => Ok(Layer::Tar(archive)),
             true => {
                 let message = "--verify compares with a directory, and the source is an archive";
                 let hint = "extract it and use `anteros verify IMAGE DIRECTORY`";
@@ -80,6 +122,18 @@ impl Args {
             }
         }
     }
+}
+
+fn is_stdin(source: &Path) -> bool {
+    source == Path::new(STDIN)
+}
+
+/// Returns whether a regular file is an image of EROFS.
+fn is_image(path: &Path) -> Result<bool, Failure> {
+    let mut magic = [0; 4];
+    let read = File::open(path).and_then(|file| file.read_at(&mut magic, SUPERBLOCK_OFFSET));
+    read.map_err(|e| Failure::system(path, &e))?;
+    Ok(magic == MAGIC.to_le_bytes())
 }
 
 fn stdin() -> Result<Archive<'static>, Failure> {

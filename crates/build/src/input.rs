@@ -1,0 +1,89 @@
+//! Sources that an image can be built of, and how they are scanned.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use crate::source::Scanned;
+use crate::{Archive, Error, Observer, Options, layers, scan, tar};
+
+/// Source of an image.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A single source, whose whiteouts stay in the image.
+    One(Layer<'a>),
+    /// Layers, the lowest first. Whiteouts of overlayfs, and in archives those of AUFS, remove what is
+    /// below; none of them is in the image.
+    Layers(Vec<Layer<'a>>),
+}
+
+/// A directory or an archive.
+#[derive(Debug)]
+pub enum Layer<'a> {
+    /// A directory.
+    Directory(&'a Path),
+    /// A tar archive.
+    Tar(Archive<'a>),
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
+    fn from(path: &'a P) -> Self {
+        Self::One(Layer::Directory(path.as_ref()))
+    }
+}
+
+impl<'a> From<Archive<'a>> for Input<'a> {
+    fn from(archive: Archive<'a>) -> Self {
+        Self::One(Layer::Tar(archive))
+    }
+}
+
+impl<'a> From<Vec<Layer<'a>>> for Input<'a> {
+    fn from(layers: Vec<Layer<'a>>) -> Self {
+        Self::Layers(layers)
+    }
+}
+
+impl Input<'_> {
+    pub(crate) fn scan(
+        self,
+        image: &Path,
+        options: &Options,
+        observer: &dyn Observer,
+        cancel: &AtomicBool,
+    ) -> Result<Scanned, Error> {
+        let layers = match self {
+            Self::One(Layer::Directory(path)) => {
+                return scan::scan(path, image, options, observer, cancel);
+            }
+            Self::One(Layer::Tar(archive)) => {
+                return tar::scan(archive, image, options, false, observer, cancel);
+            }
+            Self::Layers(layers) => layers,
+        };
+        let directory_options = of_layer(options);
+        let archive_options = Options {
+            exclude: Vec::new(), // hard links may lead to what is excluded
+            ..directory_options.clone()
+        };
+        let scan = |layer| match layer {
+            Layer::Directory(path) => scan::scan(path, image, &directory_options, observer, cancel),
+            Layer::Tar(archive) => {
+                tar::scan(archive, image, &archive_options, true, observer, cancel)
+            }
+        };
+        let layers = layers.into_iter().map(scan);
+        layers::merge(layers.collect::<Result<_, _>>()?, options)
+    }
+}
+
+/// The options by which a layer is scanned: with all that tells what is gone below it, and how names
+/// belong together.
+fn of_layer(options: &Options) -> Options {
+    Options {
+        aufs_whiteouts: true,
+        strip_overlay: false,
+        hard_dereference: false,
+        xattr_share_above: options.xattr_share_above.or(Some(0)),
+        ..options.clone()
+    }
+}
