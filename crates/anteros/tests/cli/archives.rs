@@ -284,7 +284,7 @@ fn several_sources_are_layers_the_lowest_first() {
     }
     shop.good("mkfs old src");
     for (arguments, said) in [
-        ("--verify image src upper", "there are several sources"),
+        ("--verify image src upper", "the sources are layers"),
         ("image - src -", "can be but one of the sources"),
         ("image old upper", "old: is an EROFS image"),
         ("--tar=f image archive upper", "upper: is a directory"),
@@ -294,4 +294,88 @@ fn several_sources_are_layers_the_lowest_first() {
         assert!(refused.status != Some(0), "{arguments}");
         assert!(refused.err.contains(said), "{arguments}: {refused:?}");
     }
+}
+
+/// Makes an image layout of two images: `one` has two layers, `more` has one for each of two platforms.
+const LAYOUT: &str = r#"
+    mkdir -p oci/blobs/sha256 other; echo arm >other/arm; touch -d @1600000000 other/arm other
+    tar -cf other.tar --format=posix -C other .
+    T=application/vnd.oci.image
+    blob() {
+        digest=$(sha256sum <"$1" | cut -c -64); cp "$1" oci/blobs/sha256/$digest
+        echo "{\"mediaType\":\"$2\",\"digest\":\"sha256:$digest\",\"size\":$(stat -c %s "$1")${3-}}"
+    }
+    named() { echo ",\"annotations\":{\"org.opencontainers.image.ref.name\":\"$1\"}"; }
+    platform() { echo ",\"platform\":{\"os\":\"linux\",\"architecture\":\"$1\"}"; }
+    manifest() { echo "{\"schemaVersion\":2,\"config\":{},\"layers\":[$1]}" >json; }
+    gzip -c upper.tar >upper.tar.gz
+    lower=$(blob kept.tar $T.layer.v1.tar); upper=$(blob upper.tar.gz $T.layer.v1.tar+gzip)
+    manifest "$lower,$upper"; one=$(blob json $T.manifest.v1+json "$(named one)")
+    amd=$(blob json $T.manifest.v1+json "$(platform amd64)")
+    manifest "$(blob other.tar $T.layer.v1.tar)"; arm=$(blob json $T.manifest.v1+json "$(platform arm64)")
+    echo "{\"schemaVersion\":2,\"manifests\":[$arm,$amd]}" >json
+    more=$(blob json $T.index.v1+json "$(named more)")
+    echo '{"imageLayoutVersion":"1.0.0"}' >oci/oci-layout
+    cp -r oci single
+    echo "{\"schemaVersion\":2,\"manifests\":[$one,$more]}" >oci/index.json
+    echo "{\"schemaVersion\":2,\"manifests\":[$one]}" >single/index.json
+    echo "$upper" | sed 's/.*sha256:\([0-9a-f]*\).*/\1/' >upper.name
+"#;
+
+#[test]
+fn an_image_layout_stands_for_its_layers() {
+    let shop = shop();
+    let made = script(
+        &shop,
+        "mkdir upper; echo new >upper/new; tar -cf upper.tar --format=posix -C upper .
+        cp archive kept.tar; touch gone; tar -rf upper.tar --transform s/gone/.wh.kept/ gone",
+    );
+    assert_eq!((made.status, &made.err[..]), (Some(0), ""));
+    let made = script(&shop, LAYOUT);
+    assert_eq!((made.status, &made.err[..]), (Some(0), ""));
+    let layers = "kept.tar upper.tar";
+    for (source, layers) in [
+        ("oci:single", layers),
+        ("oci:oci:one", layers),
+        ("oci:oci:more", layers),
+        ("--platform linux/amd64 oci:oci:more", layers),
+        ("--platform linux/arm64 oci:oci:more", "other.tar"),
+        ("oci:single other", "kept.tar upper.tar other"),
+        ("other oci:single", "other kept.tar upper.tar"),
+    ] {
+        shop.good(&format!("mkfs image {layers}"));
+        let expected = image(&shop);
+        shop.good(&format!("mkfs image {source}"));
+        assert!(image(&shop) == expected, "{source}");
+    }
+    let refused = |arguments: &str, status: i32, said: &str| {
+        let told = script(&shop, &format!("./anteros mkfs image {arguments}"));
+        assert_eq!(told.status, Some(status), "{arguments}: {told:?}");
+        assert!(told.err.contains(said), "{arguments}: {told:?}");
+        assert!(!shop.path("image").exists());
+    };
+    refused("oci:oci:two", 2, "its images are one, more");
+    refused("oci:oci", 2, "name one: oci:oci:one");
+    refused(
+        "oci:oci:more --platform linux/riscv64",
+        2,
+        "for this platform",
+    );
+    refused("oci:src", 5, "src/oci-layout");
+    refused("oci:single --verify", 2, "the sources are layers");
+    // Bytes behind the end of the archive, and in it, and a length.
+    let name = fs::read_to_string(shop.path("upper.name")).unwrap();
+    let blob = shop.path("single/blobs/sha256").join(name.trim());
+    let whole = fs::read(&blob).unwrap();
+    let mut changed = whole.clone();
+    changed[4] ^= 1; // the time in the header of gzip
+    fs::write(&blob, &changed).unwrap();
+    refused("oci:single", 3, "its digest is sha256:");
+    changed[whole.len() / 2] ^= 1;
+    fs::write(&blob, &changed).unwrap();
+    refused("oci:single", 3, "its digest is sha256:");
+    fs::write(&blob, [&whole[..], b"more"].concat()).unwrap();
+    refused("oci:single", 3, " bytes, not ");
+    fs::write(shop.path("single/index.json"), "[[[[").unwrap();
+    refused("oci:single", 3, "index.json: ");
 }

@@ -56,7 +56,11 @@ const SPOOL_OF_DEVICES: &str = "/var/tmp";
 pub struct Archive<'a> {
     name: PathBuf,
     bytes: Bytes<'a>,
+    check: Option<Check<'a>>,
 }
+
+/// Tells whether a stream was what it should be, once all of the archive is read.
+type Check<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
 enum Bytes<'a> {
     File(File),
@@ -85,6 +89,7 @@ impl<'a> Archive<'a> {
         Self {
             name: name.into(),
             bytes: Bytes::File(file),
+            check: None,
         }
     }
 
@@ -95,6 +100,17 @@ impl<'a> Archive<'a> {
         Self {
             name: name.into(),
             bytes: Bytes::Stream(Box::new(reader)),
+            check: None,
+        }
+    }
+
+    /// The same with a check that is made when all of the archive is read, such as that of a digest; it says what is wrong
+    /// with it. Nothing is built of an archive that fails it.
+    #[must_use]
+    pub fn checked(self, check: impl FnOnce() -> Result<(), String> + 'a) -> Self {
+        Self {
+            check: Some(Box::new(check)),
+            ..self
         }
     }
 }
@@ -136,7 +152,7 @@ pub(crate) fn scan<'a>(
     observer: &dyn Observer,
     cancel: &'a AtomicBool,
 ) -> Result<Scanned, Error> {
-    let Archive { name, bytes } = archive;
+    let Archive { name, bytes, check } = archive;
     let feed = feed(bytes, &spool_directory(image, options), cancel);
     let at_front = |fault| at(&name, b"", 0, fault);
     let members = Members::new(feed.map_err(at_front)?);
@@ -147,7 +163,13 @@ pub(crate) fn scan<'a>(
         observer,
         warnings: 0,
     };
-    while scan.next()? {}
+    let scanned = scan.all();
+    match (check, &scanned) {
+        (None, _) | (_, Err(Error::Cancelled)) => {}
+        // Whatever is wrong with an archive that is another is of no interest.
+        (Some(check), _) => check().map_err(|reason| at_front(Fault::Broken(reason)))?,
+    }
+    scanned?;
     let Scan {
         members,
         draft,
@@ -176,6 +198,11 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
+    fn all(&mut self) -> Result<(), Error> {
+        while self.next()? {}
+        Ok(())
+    }
+
     /// Takes a member; answers whether there was one.
     fn next(&mut self) -> Result<bool, Error> {
         let done = self.take();

@@ -4,6 +4,7 @@ mod compressor;
 mod hints;
 mod lists;
 mod metadata;
+mod oci;
 mod options;
 mod preset;
 mod source;
@@ -49,13 +50,18 @@ pub struct Args {
     /// The directory to pack, or the tar archive, also one compressed by gzip, xz or zstd; `-` is one on standard input.
     /// The content of an archive that is compressed, or no regular file, is kept in $TMPDIR, or else beside the image,
     /// until that is complete. Several sources are layers, the lowest first: names of upper ones take the place of those of
-    /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them
+    /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them.
+    /// `oci:DIR` stands for the layers of the image in an OCI image layout, `oci:DIR:REF` for those of the image of that name
     #[arg(required_unless_present = "tar", value_name = "SOURCE")]
     sources: Vec<PathBuf>,
 
     /// Say that all sources are tar archives (`--tar=f`), without a source one on standard input
     #[arg(long, value_name = "f", require_equals = true)]
     tar: Option<Tar>,
+
+    /// Of an OCI image for several platforms, take this one; linux/amd64 unless told
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]")]
+    platform: Option<oci::Platform>,
 
     /// Make the whiteouts of AUFS, which layers of containers have (`.wh.NAME`, `.wh..wh..opq`), those of overlayfs, in the
     /// image of a single archive

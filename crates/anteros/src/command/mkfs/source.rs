@@ -11,7 +11,7 @@ use std::str::FromStr;
 use anteros_build::{Archive, Input, Layer};
 use anteros_format::superblock::{MAGIC, SUPERBLOCK_OFFSET};
 
-use super::Args;
+use super::{Args, oci};
 use crate::args::swapped;
 use crate::failure::{Failure, Kind};
 
@@ -43,7 +43,7 @@ impl Args {
     pub fn input(&self) -> Result<Input<'_>, Failure> {
         match &self.sources[..] {
             [] => self.archive(stdin()?).map(Input::One),
-            [source] => {
+            [source] if oci::Place::of(source).is_none() => {
                 let layer = self.layer(source)?;
                 match layer {
                     Layer::Directory(_) if self.aufs || self.strips_overlay() => {
@@ -57,12 +57,12 @@ impl Args {
         }
     }
 
-    /// Opens several sources.
+    /// Opens sources that are layers.
     fn layers<'a>(&'a self, sources: &'a [PathBuf]) -> Result<Input<'a>, Failure> {
         let refused = |message, hint| Err(Failure::new(Kind::Usage, message).hint(hint));
         if self.verify {
             return refused(
-                "--verify compares with a directory, and there are several sources",
+                "--verify compares with a directory, and the sources are layers",
                 "mount them by overlayfs and use `anteros verify IMAGE DIRECTORY`",
             );
         }
@@ -72,8 +72,14 @@ impl Args {
                 "name the other archives",
             );
         }
-        let layers = sources.iter().map(|source| self.layer(source));
-        layers.collect::<Result<_, _>>().map(Input::Layers)
+        let mut layers = Vec::new();
+        for source in sources {
+            match oci::Place::of(source) {
+                Some(place) => layers.extend(oci::layers(&place, self.platform.as_ref())?),
+                None => layers.push(self.layer(source)?),
+            }
+        }
+        Ok(Input::Layers(layers))
     }
 
     /// Opens a source.
