@@ -143,9 +143,11 @@ pub struct Options {
     /// Tells whether what holds something else than an image may be overwritten.
     pub overwrite: bool,
     /// In an [`Archive`](crate::Archive), makes the whiteouts of AUFS, which layers of containers have, those of overlayfs:
-    /// `.wh.NAME` a device 0:0 of that name, and `.wh..wh..opq` the attribute `trusted.overlay.opaque` of its directory.
+    /// `.wh.NAME` a device 0:0 of that name, and `.wh..wh..opq` the attribute `trusted.overlay.opaque` of its directory. It
+    /// changes nothing with [layers](crate::Layer), the image of which has no whiteouts.
     pub aufs_whiteouts: bool,
-    /// Leaves the whiteouts of an [`Archive`](crate::Archive), and the attributes of overlayfs, out of the image.
+    /// Leaves the whiteouts of an [`Archive`](crate::Archive), and the attributes of overlayfs, out of the image, as those of
+    /// [layers](crate::Layer) always are.
     pub strip_overlay: bool,
     /// Directory for the content of an [`Archive`](crate::Archive) that is a stream or compressed, until the image is
     /// complete; it has no name there. Without it, that is the image's directory.

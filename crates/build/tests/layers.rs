@@ -7,8 +7,12 @@ mod common;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
-use anteros_build::{Archive, Error, Exclude, Input, Layer, Options};
+use anteros_build::{
+    Archive, Compression, Effort, Error, Exclude, FileContexts, Fragments, Holes, Input, Layer,
+    Options, Order,
+};
 use tempfile::TempDir;
 
 use common::{Random, build, is_root, missing_judge};
@@ -139,22 +143,39 @@ impl Drop for Shop {
 
 fn option_sets() -> Vec<Options> {
     let plain = Options::default();
+    let mut labels = FileContexts::default();
+    labels.read(b"/.* system_u:object_r:a_t:s0\n").unwrap();
+    let mut compression = Compression::new(Effort::High(9));
+    compression.pcluster_bytes = 65536;
     vec![
         Options {
             hard_dereference: true,
+            holes: Holes::Keep,
             ..plain.clone()
         },
         Options {
             xattr_share_above: None,
+            compression: Some(compression),
+            fragments: Some(Fragments::default()),
+            dedupe: true,
+            inline_tails: true,
             ..plain.clone()
         },
         Options {
             exclude: vec![
                 Exclude::Path(b"kept/deep".into()),
-                Exclude::Path(b"file".into()),
+                Exclude::pattern("^[a-f]*ile$").unwrap(),
             ],
             fixed_time: Some(7),
             strip_overlay: true,
+            ..plain.clone()
+        },
+        Options {
+            force_gid: Some(7),
+            uid_offset: 3,
+            clamp_time: Some(1_650_000_000),
+            file_contexts: Some(Arc::new(labels)),
+            order: Order::Kind,
             ..plain.clone()
         },
         plain,

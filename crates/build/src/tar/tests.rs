@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::fmt::Write;
 
 use super::*;
-use crate::build;
 use crate::tree::Tree;
+use crate::{Input, Layer, build};
 
 /// An archive that is being made.
 #[derive(Default)]
@@ -628,11 +628,18 @@ fn mutations_give_a_tree_or_an_error() {
             }
         }
         let heard = Heard::default();
+        let archive = |bytes| Archive::from_reader("tar", bytes);
+        let image = |input: Input<'_>| {
+            let never = AtomicBool::new(false);
+            let image = dir.path().join("image");
+            build(&image, input, &options, &(), &never).map(|_| ())
+        };
         let done = match round % 20 {
-            0 => {
-                let archive = Archive::from_reader("tar", &bytes[..]);
-                let never = AtomicBool::new(false);
-                build(&dir.path().join("image"), archive, &options, &(), &never).map(|_| ())
+            0 => image(archive(&bytes[..]).into()),
+            1 => {
+                let layers = [&original, &bytes, &original];
+                let layers = layers.map(|bytes| Layer::Tar(archive(&bytes[..])));
+                image(Vec::from(layers).into())
             }
             _ => scanned(&bytes, &options, &heard).map(|_| ()),
         };
