@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_build::{Archive, Observer, Options, Progress, build};
+use anteros_build::{Archive, Input, Layer, Observer, Options, Progress, build};
 use tempfile::TempDir;
 
 use super::check::report;
@@ -13,8 +13,8 @@ const PACKED_BYTES: u64 = 16 << 20;
 /// Archives consist of such blocks.
 const BLOCK_BYTES: usize = 512;
 
-/// Packs bytes as an archive. Byte 0 tells options, and whether checksums are made right; the rest is the archive. What
-/// becomes an image is one without fault.
+/// Packs bytes as an archive. Byte 0 tells options, whether checksums are made right, and whether the archive is a layer over
+/// itself; the rest is the archive. What becomes an image is one without fault.
 pub fn tar(input: &[u8]) {
     let [flags, archive @ ..] = input else { return };
     let mut archive = archive.to_vec();
@@ -31,8 +31,12 @@ pub fn tar(input: &[u8]) {
     let dir = TempDir::new().expect("a directory for the image");
     let path = dir.path().join("image");
     let limit = Limit::default();
-    let archive = Archive::from_reader("archive", &archive[..]);
-    if let Err(error) = build(&path, archive, &options, &limit, &limit.0) {
+    let layer = || Layer::Tar(Archive::from_reader("archive", &archive[..]));
+    let input = match flags & 8 {
+        0 => Input::One(layer()),
+        _ => vec![layer(), layer()].into(),
+    };
+    if let Err(error) = build(&path, input, &options, &limit, &limit.0) {
         assert!(!error.to_string().is_empty());
         assert!(!path.exists(), "what is not complete has no name");
         return;

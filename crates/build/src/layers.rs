@@ -178,14 +178,11 @@ impl Merge<'_> {
         Ok(id)
     }
 
-    /// Returns the attributes of a node without those of overlayfs.
+    /// Returns the attributes of a node as overlayfs shows them.
     fn xattrs(&self, at: Origin) -> Vec<Xattr> {
         match self.options.xattr_share_above {
             None => Vec::new(),
-            Some(_) => found_xattrs(self.layers, at)
-                .filter(|xattr| whiteout::of_overlay(xattr.name()).is_none())
-                .cloned()
-                .collect(),
+            Some(_) => found_xattrs(self.layers, at).filter_map(shown).collect(),
         }
     }
 }
@@ -217,9 +214,8 @@ fn piled(layers: &Layers, mut found: impl Iterator<Item = Origin>) -> Result<Pil
         return Ok(Vec::new());
     };
     let first = resolved(layers, first)?;
-    let node = layers.node(first);
-    Ok(match node.kind {
-        kind if whiteout::is_whiteout(kind, node.rdev) => Vec::new(),
+    Ok(match layers.node(first).kind {
+        _ if is_whiteout(layers, first) => Vec::new(),
         FileKind::Directory => directories(layers, std::iter::once(first).chain(found)),
         _ => vec![first],
     })
@@ -286,6 +282,14 @@ fn is_implied(layers: &Layers, at: Origin) -> bool {
     implied.binary_search(&at.node).is_ok()
 }
 
+/// Returns whether a name is gone: a device is there, or an empty file with an attribute, for devices need more rights.
+fn is_whiteout(layers: &Layers, at: Origin) -> bool {
+    let node = layers.node(at);
+    let is_empty = node.kind == FileKind::Regular && node.size == 0;
+    let mark = |xattr: &Xattr| whiteout::of_overlay(xattr.name()) == Some(b"whiteout");
+    whiteout::is_whiteout(node.kind, node.rdev) || is_empty && found_xattrs(layers, at).any(mark)
+}
+
 /// Returns whether a directory hides what lower layers have in it.
 fn is_opaque(layers: &Layers, at: Origin) -> bool {
     found_xattrs(layers, at).any(|xattr| {
@@ -311,6 +315,19 @@ fn refuse_redirected(layers: &Layers, at: Origin) -> Result<(), Error> {
         Some(xattr) => Err(unstorable(xattr, layers.place(at))),
         None => Ok(()),
     }
+}
+
+/// The attribute that overlayfs shows of one that a layer has: none of its own, and those of another overlayfs, which it
+/// has put below its own, by their names.
+fn shown(xattr: &Xattr) -> Option<Xattr> {
+    let name = xattr.name();
+    let Some(property) = whiteout::of_overlay(name) else {
+        return Some(xattr.clone());
+    };
+    let inner = property.strip_prefix(b"overlay.")?;
+    let beginning = &name[..name.len() - property.len()];
+    let inner = Xattr::new(&[beginning, inner].concat(), xattr.value());
+    Some(inner.expect("it is shorter"))
 }
 
 fn found_xattrs(layers: &Layers, at: Origin) -> impl Iterator<Item = &Xattr> {

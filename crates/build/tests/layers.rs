@@ -278,6 +278,28 @@ fn whatever_changed_in_layers_is_in_the_image() {
     }
 }
 
+#[test]
+fn attributes_mean_what_overlayfs_takes_them_for() {
+    if !is_root() {
+        return missing_judge("root, for overlayfs");
+    }
+    let shop = Shop::new();
+    shop.run(
+        "mkdir -p 0/a 0/b 1/a 1/b shown; echo x >0/a/gone; echo x >0/a/kept; echo x >0/b/hidden
+        >1/a/gone; setfattr -n trusted.overlay.whiteout -v y 1/a/gone
+        setfattr -n trusted.overlay.opaque -v x 1/a 1; setfattr -n trusted.overlay.opaque -v y 1/b
+        setfattr -n trusted.overlay.origin -v x 1/b
+        setfattr -n trusted.overlay.overlay.opaque -v y 1/a 1/b
+        mount -t overlay -o lowerdir=1:0 overlay shown",
+        &[],
+    );
+    let options = Options::default();
+    let expected = shop.image(Input::from(&shop.path("shown")), &options);
+    let (lower, upper) = (shop.path("0"), shop.path("1"));
+    let layers = vec![Layer::Directory(&lower), Layer::Directory(&upper)];
+    assert!(shop.image(layers.into(), &options) == expected);
+}
+
 /// Makes `link.tar`, in which `to` is a hard link to `at`, which is not in it.
 const LINK: &str = r#"
     mkdir links; cd links; mkdir -p "$(dirname "$1")"; echo x >"$1"; ln "$1" to
