@@ -60,6 +60,7 @@ impl Input<'_> {
             }
             Self::Layers(layers) => layers,
         };
+        layers::check_count(layers.len())?;
         let directory_options = of_layer(options);
         let archive_options = Options {
             exclude: Vec::new(), // hard links may lead to what is excluded
@@ -72,7 +73,7 @@ impl Input<'_> {
             }
         };
         let layers = layers.into_iter().map(scan);
-        layers::merge(layers.collect::<Result<_, _>>()?, options)
+        layers::merge(layers.collect::<Result<_, _>>()?, options, cancel)
     }
 }
 

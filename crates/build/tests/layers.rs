@@ -395,3 +395,22 @@ fn what_overlayfs_has_elsewhere_is_refused() {
         "{said}"
     );
 }
+
+#[test]
+fn there_are_1_to_500_layers() {
+    let shop = Shop::new();
+    shop.run("mkdir dir; echo x >dir/file", &[]);
+    let dir = shop.path("dir");
+    let layers = |count: usize| -> Vec<_> { (0..count).map(|_| Layer::Directory(&dir)).collect() };
+    for (count, expected) in [
+        (0, "there is no layer to build an image of"),
+        (501, "501 layers; 500 are the most"),
+    ] {
+        let error = build(&shop.path("image"), layers(count), &Options::default()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    let options = Options::default();
+    let expected = shop.image(Input::from(&dir), &options);
+    assert!(shop.image(layers(1).into(), &options) == expected);
+    assert!(shop.image(layers(500).into(), &options) == expected);
+}

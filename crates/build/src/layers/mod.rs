@@ -19,36 +19,37 @@
 //! there; both are names of it then. Marks of layers, which are whiteouts and the attributes of
 //! overlayfs, are not in the tree.
 
-use std::path::PathBuf;
+mod pile;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::FileKind;
 
 use crate::source::layers::{Layers, Origin};
-use crate::source::{Gaps, Link, Scanned, Source};
-use crate::tar::whiteout;
+use crate::source::{Gaps, Scanned, Source};
 use crate::times;
 use crate::tree::{Entry, Node, NodeId, Tree};
 use crate::xattr::Xattr;
 use crate::{Error, Options};
+use pile::{Pile, found_xattrs, is_implied, listing, piled, refuse_redirected, root, shown};
 
-/// Nodes that a name stands for, from the uppermost layer down: several directories, one of anything
-/// else, or none.
-type Pile = Vec<Origin>;
+/// Most layers, as many as overlayfs takes.
+const LAYERS_MAX: usize = 500;
 
 /// Merges layers, the lowest first.
-pub(crate) fn merge(layers: Vec<Scanned>, options: &Options) -> Result<Scanned, Error> {
-    if layers.is_empty() {
-        return Err(Error::Option(
-            "there is no layer to build an image of".into(),
-        ));
-    }
+pub(crate) fn merge(
+    layers: Vec<Scanned>,
+    options: &Options,
+    cancel: &AtomicBool,
+) -> Result<Scanned, Error> {
     let layers = Layers::new(layers);
-    check_count(&layers)?;
+    check_names(&layers)?;
     let nodes_of = |layer: &Scanned| vec![None; layer.tree.nodes.len()];
     let mut merge = Merge {
         nodes_of: layers.all().iter().map(nodes_of).collect(),
         layers: &layers,
         options,
+        cancel,
         tree: Tree::default(),
         origins: Vec::new(),
         implied: Vec::new(),
@@ -75,8 +76,21 @@ pub(crate) fn merge(layers: Vec<Scanned>, options: &Options) -> Result<Scanned, 
     })
 }
 
+/// Makes sure that layers are not too many, for links lead from one to another.
+pub(crate) fn check_count(count: usize) -> Result<(), Error> {
+    match count {
+        0 => Err(Error::Option(
+            "there is no layer to build an image of".into(),
+        )),
+        1..=LAYERS_MAX => Ok(()),
+        _ => Err(Error::Option(format!(
+            "{count} layers; {LAYERS_MAX} are the most"
+        ))),
+    }
+}
+
 /// Makes sure that numbers of nodes and entries suffice.
-fn check_count(layers: &Layers) -> Result<(), Error> {
+fn check_names(layers: &Layers) -> Result<(), Error> {
     let names = |layer: &Scanned| layer.tree.entries.len() as u64 + 1;
     match layers.all().iter().map(names).sum::<u64>() < u32::MAX.into() {
         true => Ok(()),
@@ -91,6 +105,7 @@ fn check_count(layers: &Layers) -> Result<(), Error> {
 struct Merge<'a> {
     layers: &'a Layers,
     options: &'a Options,
+    cancel: &'a AtomicBool,
     tree: Tree,
     /// The origin of each node.
     origins: Vec<Origin>,
@@ -111,6 +126,9 @@ impl Merge<'_> {
         let start = self.tree.entries.len() as u32;
         let mut subdirectories = Vec::new();
         for same in listing(layers, pile).chunk_by(|one, other| one.0 == other.0) {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
             let name = same[0].0;
             if self.options.is_excluded(&path, name) {
                 continue;
@@ -185,152 +203,4 @@ impl Merge<'_> {
             Some(_) => found_xattrs(self.layers, at).filter_map(shown).collect(),
         }
     }
-}
-
-/// All names in a pile of directories, sorted; of equal ones the uppermost comes first.
-fn listing<'a>(layers: &'a Layers, pile: &Pile) -> Vec<(&'a [u8], Origin)> {
-    let mut names = Vec::new();
-    for &Origin { layer, node } in pile {
-        let tree = &layers.all()[layer as usize].tree;
-        let entries = tree.entries_of(node).iter();
-        names.extend(entries.map(|entry| {
-            let node = entry.node;
-            (tree.name(entry.name), Origin { layer, node })
-        }));
-    }
-    names.sort_by(|one, other| one.0.cmp(other.0));
-    names
-}
-
-/// The root of the layers below a number.
-fn root(layers: &Layers, below: u32) -> Pile {
-    let roots = (0..below).rev().map(|layer| Origin { layer, node: 0 });
-    directories(layers, roots)
-}
-
-/// Nodes that count of those that a name has, from the uppermost layer down.
-fn piled(layers: &Layers, mut found: impl Iterator<Item = Origin>) -> Result<Pile, Error> {
-    let Some(first) = found.next() else {
-        return Ok(Vec::new());
-    };
-    let first = resolved(layers, first)?;
-    Ok(match layers.node(first).kind {
-        _ if is_whiteout(layers, first) => Vec::new(),
-        FileKind::Directory => directories(layers, std::iter::once(first).chain(found)),
-        _ => vec![first],
-    })
-}
-
-/// Directories from the first one down, as far as they are merged.
-fn directories(layers: &Layers, found: impl Iterator<Item = Origin>) -> Pile {
-    let mut pile = Vec::new();
-    for at in found {
-        if layers.node(at).kind != FileKind::Directory {
-            break;
-        }
-        pile.push(at);
-        if is_opaque(layers, at) {
-            break;
-        }
-    }
-    pile
-}
-
-/// The node itself, or of a hard link to a lower layer its target.
-fn resolved(layers: &Layers, at: Origin) -> Result<Origin, Error> {
-    let Some(link) = layers.layer(at).gaps.links.get(&at.node) else {
-        return Ok(at);
-    };
-    let fail = |what: &str| {
-        let Scanned { source, tree, .. } = layers.layer(at);
-        let target = link.target.escape_ascii();
-        Error::Archive {
-            path: source.path().to_owned(),
-            member: tree.path(at.node),
-            offset: link.offset,
-            reason: format!("it is a hard link to `{target}`, {what}"),
-        }
-    };
-    match below(layers, at.layer, link)?[..] {
-        [] => Err(fail(
-            "which neither a member before it nor a layer below it has",
-        )),
-        [found, ..] if layers.node(found).kind == FileKind::Directory => Err(fail("a directory")),
-        [found, ..] => Ok(found),
-    }
-}
-
-/// Nodes that the target of a link stands for in the layers below that of the link.
-fn below(layers: &Layers, layer: u32, link: &Link) -> Result<Pile, Error> {
-    let mut pile = root(layers, layer);
-    for name in link.target.split(|byte| *byte == b'/') {
-        let entry = |at: &Origin| {
-            let node = layers.layer(*at).tree.entry(at.node, name)?;
-            Some(Origin { node, ..*at })
-        };
-        let found: Pile = pile.iter().filter_map(entry).collect();
-        pile = piled(layers, found.into_iter())?;
-        if pile.is_empty() {
-            break;
-        }
-    }
-    Ok(pile)
-}
-
-fn is_implied(layers: &Layers, at: Origin) -> bool {
-    let implied = &layers.layer(at).gaps.implied;
-    implied.binary_search(&at.node).is_ok()
-}
-
-/// Returns whether a name is gone: a device is there, or an empty file with an attribute, for devices need more rights.
-fn is_whiteout(layers: &Layers, at: Origin) -> bool {
-    let node = layers.node(at);
-    let is_empty = node.kind == FileKind::Regular && node.size == 0;
-    let mark = |xattr: &Xattr| whiteout::of_overlay(xattr.name()) == Some(b"whiteout");
-    whiteout::is_whiteout(node.kind, node.rdev) || is_empty && found_xattrs(layers, at).any(mark)
-}
-
-/// Returns whether a directory hides what lower layers have in it.
-fn is_opaque(layers: &Layers, at: Origin) -> bool {
-    found_xattrs(layers, at).any(|xattr| {
-        whiteout::of_overlay(xattr.name()) == Some(b"opaque")
-            && xattr.value() == whiteout::IS_OPAQUE
-    })
-}
-
-/// Refuses what overlayfs has only a reference to: its content is under another name.
-fn refuse_redirected(layers: &Layers, at: Origin) -> Result<(), Error> {
-    let is_reference = |xattr: &&Xattr| {
-        let property = whiteout::of_overlay(xattr.name());
-        matches!(property, Some(b"redirect" | b"metacopy"))
-    };
-    let unstorable = |xattr: &Xattr, path: PathBuf| Error::Unstorable {
-        path,
-        reason: format!(
-            "its attribute {} says that its content is elsewhere; mount the layers, and pack that",
-            xattr.name().escape_ascii()
-        ),
-    };
-    match found_xattrs(layers, at).find(is_reference) {
-        Some(xattr) => Err(unstorable(xattr, layers.place(at))),
-        None => Ok(()),
-    }
-}
-
-/// The attribute that overlayfs shows of one that a layer has: none of its own, and those of another overlayfs, which it
-/// has put below its own, by their names.
-fn shown(xattr: &Xattr) -> Option<Xattr> {
-    let name = xattr.name();
-    let Some(property) = whiteout::of_overlay(name) else {
-        return Some(xattr.clone());
-    };
-    let inner = property.strip_prefix(b"overlay.")?;
-    let beginning = &name[..name.len() - property.len()];
-    let inner = Xattr::new(&[beginning, inner].concat(), xattr.value());
-    Some(inner.expect("it is shorter"))
-}
-
-fn found_xattrs(layers: &Layers, at: Origin) -> impl Iterator<Item = &Xattr> {
-    let tree = &layers.layer(at).tree;
-    tree.xattrs.of(&tree.node(at.node).xattrs)
 }
