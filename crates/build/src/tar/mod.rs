@@ -1,4 +1,4 @@
-//! From a tar archive to a [`Tree`].
+//! From a tar archive to a [`Tree`](crate::tree::Tree).
 //!
 //! ```text
 //! file ─────────────► feed ─► header, pax, map ─► members ─► draft ─► walk ─► tree

@@ -111,13 +111,12 @@ struct Descriptor {
     digest: String,
     size: u64,
     platform: Option<Platform>,
-    #[serde(default)]
-    annotations: HashMap<String, String>,
+    annotations: Option<HashMap<String, String>>,
 }
 
 impl Descriptor {
     fn name(&self) -> Option<&str> {
-        self.annotations.get(REF_NAME).map(String::as_str)
+        self.annotations.as_ref()?.get(REF_NAME).map(String::as_str)
     }
 
     fn is_index(&self) -> bool {
