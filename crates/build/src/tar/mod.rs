@@ -52,7 +52,7 @@ use unpack::{Format, Unpacked};
 /// Directory of the spool where that of the image has no room for files, as that of devices.
 const SPOOL_OF_DEVICES: &str = "/var/tmp";
 
-/// A tar archive to make an image of: plain, or compressed by gzip, xz, lzma or Zstandard.
+/// A tar archive to make an image of: plain, or compressed by gzip, bzip2, xz, lzma or Zstandard.
 pub struct Archive<'a> {
     name: PathBuf,
     bytes: Bytes<'a>,
