@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 
 use anteros_core::Device;
-use anteros_verity::{Algorithm, Digest, Levels, Params, SALT_BYTES_MAX, Superblock, make};
+use anteros_verity::{Algorithm, Digest, Levels, Params, SALT_BYTES_MAX, Superblock, hex, make};
 
 use crate::output::Output;
 use crate::{Error, Options};
@@ -58,8 +58,10 @@ impl Verity {
         let sectors = blocks * u64::from(*block_bytes) / 512;
         let first =
             Levels::new(&self.superblock, self.start).map_or(0, |levels| levels.first_block());
-        let salt: String = salt.iter().map(|byte| format!("{byte:02x}")).collect();
-        let salt = if salt.is_empty() { "-" } else { &salt };
+        let salt = match salt.is_empty() {
+            true => "-".into(),
+            false => hex::encode(salt),
+        };
         format!(
             "0 {sectors} verity 1 {device} {device} {block_bytes} {block_bytes} {blocks} {first} {} {} {salt}",
             algorithm.name(),
@@ -96,7 +98,7 @@ pub(crate) fn append(
     let made = make(written, &superblock, start, options.workers, cancel, &write);
     let root = made.map_err(|cause| match cause.kind() {
         io::ErrorKind::Interrupted => Error::Cancelled,
-        _ => output.failed("write the hash tree of", cause),
+        _ => output.error("write the hash tree of", cause),
     })?;
     let levels = Levels::new(&superblock, start).expect("it was written");
     output.set_end(levels.end());

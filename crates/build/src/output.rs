@@ -332,11 +332,7 @@ impl Output {
     }
 
     /// An error with what was tried, as `write`.
-    pub fn failed(&self, action: &'static str, cause: io::Error) -> Error {
-        self.error(action, cause)
-    }
-
-    fn error(&self, action: &'static str, cause: io::Error) -> Error {
+    pub fn error(&self, action: &'static str, cause: io::Error) -> Error {
         Error::Image {
             path: self.path.clone(),
             action,

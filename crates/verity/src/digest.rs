@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256, Sha512};
 
+use crate::hex;
+
 /// A hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
@@ -80,9 +82,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_bytes()
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.as_bytes()))
     }
 }
 
@@ -101,16 +101,8 @@ impl FromStr for Digest {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
-        let digits: Option<Vec<u8>> = text.as_bytes().iter().map(digit).collect();
-        match digits {
-            Some(digits) if matches!(digits.len(), 64 | 128) => {
-                let bytes: Vec<u8> = digits
-                    .chunks(2)
-                    .map(|pair| pair[0] << 4 | pair[1])
-                    .collect();
-                Ok(Self::new(&bytes))
-            }
+        match hex::decode(text) {
+            Some(bytes) if matches!(bytes.len(), 32 | 64) => Ok(Self::new(&bytes)),
             _ => Err(ParseError(text.to_owned())),
         }
     }

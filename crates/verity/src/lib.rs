@@ -16,6 +16,7 @@
 //! | `make` | from data to a tree, by all cores |
 //! | `verified` | a device of which nothing is read that the tree does not tell |
 //! | `check` | all of a device, by all cores |
+//! | `hex` | bytes as digits |
 //! | `file` | the digest that fs-verity gives a file |
 //!
 //! Source: the kernel's `Documentation/admin-guide/device-mapper/verity.rst`, and cryptsetup's description of the superblock.
@@ -23,6 +24,7 @@
 mod check;
 mod digest;
 mod file;
+pub mod hex;
 mod levels;
 mod make;
 mod superblock;

@@ -18,6 +18,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anteros_build::{Archive, Layer};
+use anteros_verity::hex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -291,7 +292,7 @@ fn corrupt(path: &Path, text: &str) -> Failure {
 fn same(told: &Descriptor, bytes: u64, sum: Sha256) -> Result<(), String> {
     same_size(told, bytes)?;
     let digits = sum.finalize();
-    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex::encode(&digits);
     match told.digest.strip_prefix("sha256:") == Some(&digits) {
         true => Ok(()),
         false => Err(format!(

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use anteros_build::{HashAlgorithm, HashTree, Verity};
+use anteros_verity::hex;
 use serde::Serialize;
 
 /// A hash tree that is wanted.
@@ -44,11 +45,10 @@ impl FromStr for Salt {
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let text = if text == "-" { "" } else { text };
-        let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-        let digits = digits.filter(|digits| digits.len() % 2 == 0);
-        let digits = digits.ok_or("pairs of hexadecimal digits are wanted, or -")?;
-        let bytes = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
-        Ok(Self(bytes.collect()))
+        let bytes = hex::decode(text);
+        bytes
+            .map(Self)
+            .ok_or("pairs of hexadecimal digits are wanted, or -")
     }
 }
 
@@ -84,11 +84,7 @@ impl View {
         Self {
             algorithm: params.algorithm.name(),
             root_hash: verity.root.to_string(),
-            salt: params
-                .salt
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            salt: hex::encode(&params.salt),
             block_bytes: params.block_bytes,
             data_blocks: verity.superblock.data_blocks,
             hash_offset: verity.start,
