@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use anteros_core::FileKind;
+use anteros_format::inode::Inode;
 use anteros_image::{Error, Image, Reader, Source};
 
 use crate::args::ImageArgs;
@@ -73,19 +74,35 @@ fn print_content(image: &Image, path: &[u8], name: &dyn Fn() -> String) -> Resul
         let message = format!("{} is a {}, not a file", name(), inode.kind.name());
         return Err(Trouble::Kind(Failure::new(Kind::Usage, message)));
     }
-    let map = image.map(&inode)?;
     let mut reader = Reader::new(image);
     let mut out = std::io::stdout().lock();
-    for extent in image.extents(&inode, &map) {
+    read(image, &inode, &mut reader, |data| {
+        out.write_all(data).map_err(Trouble::Output)
+    })?;
+    out.flush().map_err(Trouble::Output)
+}
+
+/// Hands on the content of a file in pieces, in their order; holes are zeros.
+pub fn read<E: From<Error>>(
+    image: &Image,
+    inode: &Inode,
+    reader: &mut Reader<'_>,
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    static ZEROS: [u8; 65536] = [0; 65536];
+    let map = image.map(inode)?;
+    for extent in image.extents(inode, &map) {
         let extent = extent?;
-        if extent.source == Source::Hole {
-            let mut zeros = std::io::Read::take(std::io::repeat(0), extent.len);
-            std::io::copy(&mut zeros, &mut out).map_err(Trouble::Output)?;
+        if extent.source != Source::Hole {
+            reader.read_extent(inode, &extent, |_, data| take(data))?;
             continue;
         }
-        reader.read_extent(&inode, &extent, |_, data| {
-            out.write_all(data).map_err(Trouble::Output)
-        })?;
+        let mut len = extent.len;
+        while len > 0 {
+            let piece = len.min(ZEROS.len() as u64);
+            take(&ZEROS[..piece as usize])?;
+            len -= piece;
+        }
     }
-    out.flush().map_err(Trouble::Output)
+    Ok(())
 }

@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use anteros_core::FileKind;
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
-use anteros_image::{DirCursor, Error, Image, NidSet, OwnedDirent, Reader, Source};
+use anteros_image::{DirCursor, Error, Image, NidSet, OwnedDirent, Reader};
 use anteros_verity::{Algorithm, FileDigest};
 use serde::Serialize;
 
+use super::cat::read;
 use crate::args::ImageArgs;
 use crate::failure::{Failure, Kind, Outcome, Parts};
 use crate::output;
@@ -306,29 +307,11 @@ fn entry(
 /// The digest of a file as tools of fs-verity write it.
 fn digest(image: &Image, inode: &Inode, reader: &mut Reader<'_>) -> Result<String, Error> {
     let mut digest = FileDigest::new(Algorithm::Sha256);
-    let map = image.map(inode)?;
-    for extent in image.extents(inode, &map) {
-        let extent = extent?;
-        if extent.source == Source::Hole {
-            zeros(extent.len, |zeros| digest.update(zeros));
-            continue;
-        }
-        reader.read_extent(inode, &extent, |_, data| {
-            digest.update(data);
-            Ok::<_, Error>(())
-        })?;
-    }
+    read(image, inode, reader, |data| {
+        digest.update(data);
+        Ok::<_, Error>(())
+    })?;
     Ok(format!("{}:{}", Algorithm::Sha256.name(), digest.finish()))
-}
-
-/// Hands on so many zeros, in pieces.
-fn zeros(mut len: u64, mut take: impl FnMut(&[u8])) {
-    static ZEROS: [u8; 65536] = [0; 65536];
-    while len > 0 {
-        let piece = len.min(ZEROS.len() as u64);
-        take(&ZEROS[..piece as usize]);
-        len -= piece;
-    }
 }
 
 /// Prints an entry, with what is in its inode if that is given.
