@@ -167,21 +167,17 @@ pub(crate) fn place_blocks(
     for id in job.tree.ids() {
         let node = job.tree.node(id);
         match &mut stored[id as usize] {
-            Stored::Flat { first_block, .. } if node.kind != FileKind::Regular => {
+            Stored::Flat {
+                first_block,
+                inline,
+            } if node.kind != FileKind::Regular => {
                 *first_block = output.block_of(at)?;
-                at += blocks_bytes(job, id);
+                at += (node.size - *inline).next_multiple_of(output.block_bytes());
             }
             _ => {}
         }
     }
     Ok(())
-}
-
-/// Bytes of the blocks that a directory or a link has for itself.
-fn blocks_bytes(job: &Job<'_>, id: NodeId) -> u64 {
-    let node = job.tree.node(id);
-    let own = node.size - job.plan.inline_bytes(id, node);
-    own.next_multiple_of(job.options.block_bytes().into())
 }
 
 impl Places {
