@@ -23,7 +23,7 @@ use crate::{Error, Options};
 /// Bytes of the image, from and to.
 type Bytes = (u64, u64);
 
-/// What is known of an image, all of it decided.
+/// An image of which everything is decided.
 pub(crate) struct Known<'a> {
     pub job: &'a Job<'a>,
     pub stored: &'a [Stored],

@@ -119,8 +119,8 @@ use tree::Tree;
 /// place. What holds anything but an image is left alone, unless [`Options::overwrite`] says otherwise, and so is whatever is in use,
 /// or neither file nor block device. When `cancel` becomes true the build ends soon.
 ///
-/// The same tree gives the same image, as a directory and as an archive, if the archive tells all of it: times to the
-/// nanosecond, attributes and holes.
+/// Images of a tree are equal, whether it comes as a directory or as an archive, if the archive tells all of it: times to
+/// the nanosecond, attributes and holes.
 ///
 /// ```
 /// use std::process::{Command, Stdio};

@@ -56,7 +56,7 @@ impl SpecialInode {
 /// The content of such an inode, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// What is in no segment that has been written.
+    /// Bytes that are in no segment which has been written.
     pub segments: Segments,
     /// The segments that have been written.
     pub runs: Runs,

@@ -38,7 +38,7 @@ impl Xattr {
     ///
     /// # Errors
     ///
-    /// What of it is too long.
+    /// Text that tells which part of it is too long.
     pub fn new(name: &[u8], value: &[u8]) -> Result<Self, String> {
         if name.len() > NAME_BYTES_MAX {
             let (name, len) = (name.escape_ascii(), name.len());

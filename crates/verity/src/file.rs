@@ -12,7 +12,7 @@ use crate::{Algorithm, Digest};
 const BLOCK_BITS: u8 = 12;
 const BLOCK_BYTES: usize = 1 << BLOCK_BITS;
 
-/// What is hashed at last; all fields little endian.
+/// A descriptor, which is hashed at last; all fields little endian.
 #[derive(FromZeros, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct RawDescriptor {

@@ -26,7 +26,7 @@ fn unpack(shop: &Workshop, archive: &str, into: &str) {
     assert_eq!((done.status, &done.err[..]), (Some(0), ""));
 }
 
-/// What the program writes to standard output.
+/// Returns the standard output of the program.
 fn streamed(shop: &Workshop, arguments: &str) -> Vec<u8> {
     let output = shop.command(arguments).output().unwrap();
     assert!(output.status.success(), "{output:?}");

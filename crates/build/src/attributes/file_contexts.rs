@@ -56,7 +56,7 @@ impl FileContexts {
     ///
     /// # Errors
     ///
-    /// Which line is wrong, and why.
+    /// Text that tells the line that is wrong, and why.
     pub fn read(&mut self, text: &[u8]) -> Result<(), String> {
         if text.starts_with(&COMPILED) {
             return Err("it is a compiled policy; its text is needed".into());

@@ -36,7 +36,7 @@ impl FsConfig {
     ///
     /// # Errors
     ///
-    /// Which line is wrong, and why.
+    /// Text that tells the line that is wrong, and why.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let mut list = Self::default();
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {

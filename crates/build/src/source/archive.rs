@@ -51,7 +51,7 @@ impl Contents {
         }
     }
 
-    /// The same with the extents of all nodes.
+    /// Adds the extents of all nodes.
     pub fn with(self, extents: Vec<Extent>, nodes: Vec<Range<u32>>) -> Self {
         Self {
             extents,

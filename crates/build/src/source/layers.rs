@@ -32,7 +32,7 @@ impl Layers {
         }
     }
 
-    /// The same with the origins of all nodes.
+    /// Adds the origins of all nodes.
     pub fn with(self, origins: Vec<Origin>) -> Self {
         Self { origins, ..self }
     }

@@ -104,8 +104,8 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// The same with a check that is made when all of the archive is read, such as that of a digest; it says what is wrong
-    /// with it. Nothing is built of an archive that fails it.
+    /// Adds a check that is made when all of the archive is read, such as that of a digest. It tells the reason if the
+    /// archive is wrong. Nothing is built then.
     #[must_use]
     pub fn checked(self, check: impl FnOnce() -> Result<(), String> + 'a) -> Self {
         Self {

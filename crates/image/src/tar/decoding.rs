@@ -4,7 +4,7 @@
 //!   walk ──► jobs ──► workers ──► a channel for each job ──► walk, in the order of the jobs
 //! ```
 //!
-//! Who walks asks for content as it comes by, and takes it when it is its turn. A worker waits when nobody takes what it has
+//! The walk asks for content as it comes by, and takes it when it is its turn. A worker waits when nobody takes what it has
 //! decoded. So there is as much in memory as [`Decoding::is_full`] lets be asked for, at a few MiB each. Jobs are begun in
 //! their order, so whoever has the first of them can always go on.
 

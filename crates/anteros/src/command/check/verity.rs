@@ -24,7 +24,7 @@ pub struct Blocks {
     omitted: u64,
 }
 
-/// The same as scripts see it.
+/// Blocks as scripts see them.
 #[derive(Serialize)]
 pub struct View {
     blocks: u64,
