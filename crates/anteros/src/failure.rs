@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anteros_format::Corrupt;
+use anteros_image::WalkProblem;
 
 /// Tells what a command that could do its work found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,6 +204,17 @@ pub fn kind_of(error: &anteros_image::Error) -> Kind {
         {
             Kind::Corrupt
         }
+        _ => Kind::System,
+    }
+}
+
+/// The kind of failure that the end of a walk of an image is.
+pub fn kind_of_walk(problem: &WalkProblem) -> Kind {
+    match problem {
+        WalkProblem::Image(error) => kind_of(error),
+        WalkProblem::Cancelled => Kind::Interrupted,
+        WalkProblem::PathLength => Kind::Unsupported,
+        problem if problem.is_corrupt() => Kind::Corrupt,
         _ => Kind::System,
     }
 }

@@ -85,6 +85,9 @@ pub struct ExtractOptions {
     pub xattrs: XattrScope,
     /// Bits of permissions that nothing gets, such as 0o022.
     pub umask: u16,
+    /// Lets the owner read everything, whatever the permissions say, for lists keep those. It changes nothing if owners are
+    /// set.
+    pub readable: bool,
     /// Files that are never replaced, by device and inode, as the system numbers them: those that the image lies in.
     pub spared: Vec<(u64, u64)>,
 }
@@ -106,6 +109,7 @@ impl Default for ExtractOptions {
                 XattrScope::User
             },
             umask: 0,
+            readable: false,
             spared: Vec::new(),
         }
     }
@@ -599,7 +603,7 @@ impl Run<'_> {
                 self.set_xattr(object, trail, xattr)?;
             }
         }
-        let perm = permitted(inode, self.options.owners) & !self.options.umask;
+        let perm = permitted(inode, self.options) & !self.options.umask;
         let differs = stat.st_mode & 0o7777 != u32::from(perm);
         if (differs || inherits_acl) && inode.kind != FileKind::Symlink {
             object.chmod(perm).map_err(os("set its mode"))?;

@@ -20,6 +20,7 @@ mod error;
 mod extract;
 mod find;
 mod image;
+mod lists;
 mod map;
 mod nids;
 mod parts;
@@ -31,6 +32,7 @@ mod tar;
 mod trail;
 mod verify;
 mod vfs;
+mod walk;
 mod xattr;
 mod zmap;
 
@@ -45,6 +47,7 @@ pub use extract::{
     Omitted, Warning, XattrScope, extract,
 };
 pub use image::{DeviceInfo, Image, OpenOptions};
+pub use lists::{ListError, ListProblem, Lists, write_lists};
 pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
 pub use nids::NidSet;
 pub use pins::PinReport;
@@ -62,4 +65,5 @@ pub use verify::{
     VerifyProblem, VerifyReport, verify,
 };
 pub use vfs::ImageFs;
+pub use walk::WalkProblem;
 pub use xattr::Xattr;

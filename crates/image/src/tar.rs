@@ -11,8 +11,8 @@
 //! - `names`: the first names of files that have several.
 //! - `sparse`: files with holes, if so wished.
 //!
-//! Memory is bounded whatever the image says: entries are read a few at a time, data by the piece, and notes of inodes go to
-//! temporary files when there are many.
+//! Memory is bounded whatever the image says: data is read by the piece, and notes of inodes go to temporary files when there
+//! are many.
 
 mod acl;
 mod decoding;
@@ -23,15 +23,15 @@ mod sparse;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::num::NonZero;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::FileKind;
-use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
-use crate::{DirCursor, Error, Image, ImagePath, Map, NidSet, OwnedDirent, Result, Xattr};
+use crate::walk::{NOTES_BYTES, Walk, path_below};
+use crate::{Error, Image, ImagePath, Map, Result, WalkProblem, Xattr};
 use decoding::{Decoding, Run, Runs, parts, with_decoding};
 use names::FirstNames;
 use record::{BLOCK_BYTES, Entry, Type};
@@ -39,15 +39,6 @@ use sparse::{Shape, line, segments};
 
 /// Archives end at a multiple of this, as tar writes them.
 const RECORD_BYTES: u64 = 10_240;
-
-/// Entries of a directory that are read at a time.
-const PAGE_ENTRIES: usize = 64;
-
-/// The longest path. Only a tree that was made to be a burden has longer ones.
-const PATH_BYTES_MAX: usize = 1 << 16;
-
-/// Memory for each set of inodes that were met, in bytes.
-const NOTES_BYTES: usize = 1 << 20;
 
 /// Zeros of a hole are written in pieces of this size.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
@@ -102,44 +93,26 @@ pub struct TarError {
 /// Tells what can go wrong with a file.
 #[derive(Debug, thiserror::Error)]
 pub enum TarProblem {
-    /// The image could not be read.
+    /// The walk of the tree came to an end there.
     #[error(transparent)]
-    Image(#[from] Error),
+    Walk(#[from] WalkProblem),
     /// The archive could not be written.
     #[error("cannot write it to the archive: {0}")]
     Output(io::Error),
-    /// A temporary file could not be used.
-    #[error("cannot note it in a temporary file: {0}")]
-    Note(io::Error),
-    /// A directory has two names: no tree has that, and a loop is one way to get there.
-    #[error("directory inode {nid} has a second name, or contains itself")]
-    DirectoryTwice {
-        /// The inode.
-        nid: Nid,
-    },
-    /// A directory entry says otherwise than its inode.
-    #[error("the directory says that this is a {}, but it is a {}", .says.name(), .is.name())]
-    Kind {
-        /// Holds what the directory says.
-        says: FileKind,
-        /// Holds what the inode is.
-        is: FileKind,
-    },
-    /// The path is longer than any that a sane tree has.
-    #[error("its path has more than {PATH_BYTES_MAX} bytes")]
-    PathLength,
-    /// The caller wished to stop.
-    #[error("the archive was cancelled here")]
-    Cancelled,
+}
+
+impl From<Error> for TarProblem {
+    fn from(error: Error) -> Self {
+        Self::Walk(error.into())
+    }
 }
 
 impl TarProblem {
     /// Returns whether the image itself is broken.
     pub const fn is_corrupt(&self) -> bool {
         match self {
-            Self::Image(error) => error.is_corrupt(),
-            Self::DirectoryTwice { .. } | Self::Kind { .. } => true,
-            _ => false,
+            Self::Walk(problem) => problem.is_corrupt(),
+            Self::Output(_) => false,
         }
     }
 }
@@ -183,26 +156,18 @@ pub fn tar(
             parts_waiting: 0,
             headers_waiting: 0,
             path: Vec::new(),
-            entered: NidSet::new(NOTES_BYTES),
             names: FirstNames::new(NOTES_BYTES),
             written: 0,
             summary: TarSummary::default(),
         };
         match archive.write(from) {
             Ok(()) => Ok(archive.summary),
-            Err(problem) => Err(error_at(from, &archive.path, problem)),
+            Err(problem) => Err(TarError {
+                path: path_below(from, &archive.path),
+                problem,
+            }),
         }
     })
-}
-
-/// An error at a path below another.
-fn error_at(from: &[u8], path: &[u8], problem: TarProblem) -> TarError {
-    let names = [from, path]
-        .into_iter()
-        .flat_map(|path| path.split(|&byte| byte == b'/'));
-    let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
-    let path = ImagePath::from(names.join(&b'/'));
-    TarError { path, problem }
 }
 
 /// A piece of the archive that waits for those in front of it.
@@ -230,21 +195,10 @@ struct Archive<'a> {
     headers_waiting: usize,
     /// The name of the entry that the walk has come to, or that an error is about.
     path: Vec<u8>,
-    /// Directories that have an entry.
-    entered: NidSet,
     names: FirstNames,
     /// Bytes of the archive.
     written: u64,
     summary: TarSummary,
-}
-
-/// A directory on the way.
-struct Level {
-    inode: Inode,
-    /// The length of its name in the archive.
-    path_bytes: usize,
-    /// The position behind the entry that was taken last.
-    next: DirCursor,
 }
 
 impl Archive<'_> {
@@ -275,81 +229,32 @@ impl Archive<'_> {
         self.out.flush().map_err(TarProblem::Output)
     }
 
-    /// Writes a directory and all below. Of the directories on the way only the innermost has entries in memory.
+    /// Writes a directory and all below.
     fn tree(&mut self, root: Inode) -> Result<(), TarProblem> {
-        let mut levels = vec![self.enter(root)?];
-        let mut page = VecDeque::new();
-        while let Some(level) = levels.last_mut() {
-            self.path.truncate(level.path_bytes);
-            if page.is_empty() {
-                page = self.page(level)?;
-            }
-            let Some((entry, next)) = page.pop_front() else {
-                levels.pop();
-                continue;
-            };
-            level.next = next;
-            if let Some(directory) = self.entry(&entry)? {
-                levels.push(self.enter(directory)?);
-                page.clear();
-            }
-        }
-        Ok(())
-    }
-
-    /// Some entries of a directory, each with the position behind it.
-    fn page(&self, level: &Level) -> Result<VecDeque<(OwnedDirent, DirCursor)>> {
-        let mut page = VecDeque::new();
-        self.image
-            .visit_dir(&level.inode, level.next, |entry, next| {
-                if !matches!(entry.name, b"." | b"..") {
-                    let (nid, kind, name) = (entry.nid, entry.kind, entry.name.to_vec());
-                    page.push_back((OwnedDirent { nid, kind, name }, next));
-                }
-                match page.len() < PAGE_ENTRIES {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            })?;
-        Ok(page)
-    }
-
-    /// Writes anything but a directory, which is returned.
-    fn entry(&mut self, entry: &OwnedDirent) -> Result<Option<Inode>, TarProblem> {
-        self.check_cancel()?;
-        self.path.extend_from_slice(&entry.name);
-        if self.path.len() > PATH_BYTES_MAX {
-            return Err(TarProblem::PathLength);
-        }
-        let inode = self.image.inode(entry.nid)?;
-        if inode.kind != entry.kind {
-            let (says, is) = (entry.kind, inode.kind);
-            return Err(TarProblem::Kind { says, is });
-        }
-        if inode.kind == FileKind::Directory {
-            return Ok(Some(inode));
-        }
-        self.file(&inode)?;
-        Ok(None)
-    }
-
-    /// Writes the entry of a directory, in which the walk stands then.
-    fn enter(&mut self, inode: Inode) -> Result<Level, TarProblem> {
-        if !self.entered.insert(inode.nid).map_err(TarProblem::Note)? {
-            return Err(TarProblem::DirectoryTwice { nid: inode.nid });
-        }
-        let is_root = self.path.is_empty();
-        self.path
-            .extend_from_slice(if is_root { b"./" } else { b"/" });
-        self.header(Type::Directory, &[], &inode, NOTHING)?;
-        if is_root {
+        let mut walk = Walk::new(self.image, root);
+        loop {
+            let met = walk.next();
             self.path.clear();
+            self.path.extend_from_slice(walk.path());
+            let Some(inode) = met? else {
+                return Ok(());
+            };
+            self.check_cancel()?;
+            match inode.kind {
+                FileKind::Directory => self.directory(&inode)?,
+                _ => self.file(&inode)?,
+            }
         }
-        Ok(Level {
-            inode,
-            path_bytes: self.path.len(),
-            next: DirCursor::default(),
-        })
+    }
+
+    /// Writes the entry of a directory.
+    fn directory(&mut self, inode: &Inode) -> Result<(), TarProblem> {
+        let name: &[u8] = match self.path.is_empty() {
+            true => b"./",
+            false => b"/",
+        };
+        self.path.extend_from_slice(name);
+        self.header(Type::Directory, &[], inode, NOTHING)
     }
 
     /// Writes anything but a directory: its first name with all there is, a further one as a link to it.
@@ -360,11 +265,11 @@ impl Archive<'_> {
             return Ok(());
         }
         if inode.nlink > 1 {
-            if let Some(first) = self.names.get(inode.nid).map_err(TarProblem::Note)? {
+            if let Some(first) = self.names.get(inode.nid).map_err(WalkProblem::Note)? {
                 return self.header(Type::HardLink, &first, inode, NOTHING);
             }
             let noted = self.names.insert(inode.nid, &self.path);
-            noted.map_err(TarProblem::Note)?;
+            noted.map_err(WalkProblem::Note)?;
         }
         match inode.kind {
             FileKind::Symlink => {
@@ -526,7 +431,7 @@ impl Archive<'_> {
 
     fn check_cancel(&self) -> Result<(), TarProblem> {
         match self.cancel.load(Ordering::Relaxed) {
-            true => Err(TarProblem::Cancelled),
+            true => Err(WalkProblem::Cancelled.into()),
             false => Ok(()),
         }
     }

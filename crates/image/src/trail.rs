@@ -14,6 +14,11 @@ impl ImagePath {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The bytes, for whoever keeps them.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
 }
 
 impl From<Vec<u8>> for ImagePath {

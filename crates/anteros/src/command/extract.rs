@@ -1,5 +1,7 @@
 //! `anteros extract`
 
+mod lists;
+
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +15,7 @@ use anteros_image::{
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use self::lists::ListArgs;
 use crate::args::{ImageArgs, WorkerArgs};
 use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of};
 use crate::{interrupt, output, volume};
@@ -53,6 +56,9 @@ pub struct Args {
     pub no_xattrs: bool,
 
     #[command(flatten)]
+    lists: ListArgs,
+
+    #[command(flatten)]
     workers: WorkerArgs,
 
     /// List what is created
@@ -84,6 +90,7 @@ impl Args {
             no_owners: false,
             no_times: false,
             no_xattrs: false,
+            lists: ListArgs::default(),
             workers: WorkerArgs::default(),
             verbose: false,
             quiet: true,
@@ -117,12 +124,13 @@ impl Args {
         let summary = done.map_err(|error| failure(&self.target, say(&error), &error))?;
         let errors = summary.errors.iter().map(say);
         errors.for_each(|error| output::complain("error", error));
+        let is_listed = self.lists.write(&image, self.path.as_bytes(), &cancel)?;
         if self.json {
             output::json(&Report::new(&summary))?;
         } else if !self.quiet {
             print(&self.target, &summary, start.elapsed().as_secs_f64())?;
         }
-        Ok(if summary.is_complete() {
+        Ok(if summary.is_complete() && is_listed {
             Verdict::Good
         } else {
             Verdict::Partial
@@ -155,6 +163,7 @@ impl Args {
             },
             spared: self.image.files(),
             umask: self.umask,
+            readable: self.lists.has_owners(),
         }
     }
 }

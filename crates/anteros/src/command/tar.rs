@@ -11,7 +11,7 @@ use anteros_image::{ImagePath, TarError, TarObserver, TarOptions, TarProblem, Ta
 use indicatif::ProgressBar;
 
 use crate::args::{ImageArgs, WorkerArgs};
-use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of};
+use crate::failure::{Failure, Kind, Outcome, Verdict, kind_of_walk};
 use crate::{interrupt, output, places, volume};
 
 /// Write the files of an image as a tar archive, without mounting it and without root
@@ -137,11 +137,8 @@ impl TarObserver for Watch {
 
 fn failure(archive: &Path, image: &str, error: TarError) -> Failure {
     let kind = match &error.problem {
-        TarProblem::Image(error) => kind_of(error),
-        TarProblem::Cancelled => Kind::Interrupted,
-        problem if problem.is_corrupt() => Kind::Corrupt,
-        TarProblem::PathLength => Kind::Unsupported,
-        _ => Kind::System,
+        TarProblem::Walk(problem) => kind_of_walk(problem),
+        TarProblem::Output(_) => Kind::System,
     };
     let failure = Failure::new(kind, format_args!("{image}: {error}"));
     match (error.problem, kind) {

@@ -1,7 +1,9 @@
 //! Tests lists that tell owners and labels: `--fs-config-file` and `--file-contexts`. Judges are the kernel and `matchpathcon`.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -151,6 +153,149 @@ fn files_have_the_owners_and_capabilities_of_the_list() {
         (found.uid(), found.gid(), found.mode() & 0o7777),
         (0, 0, 0o4750)
     );
+}
+
+/// Names that have characters which are special in lists.
+const ODD_NAMES: [&[u8]; 7] = [
+    b"a b",
+    b"[x]+(y)*{1}?^$|.",
+    b"unit\\x2da.slice",
+    b"b\\040",
+    b"line\n\ttab",
+    b"gr\xfcn",
+    "gr\u{fc}n".as_bytes(),
+];
+
+/// Gives files owners, permissions, capabilities and labels that nobody but root may give.
+fn dress(shop: &Workshop) {
+    let source = shop.path("src");
+    let capability = [
+        1, 0, 0, 2, 0xc0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    let set = |path: &str, name: &str, value: &[u8]| {
+        setxattr(source.join(path), name, value, XattrFlags::empty()).unwrap();
+    };
+    for (n, name) in ODD_NAMES.iter().enumerate() {
+        let path = source.join("etc").join(OsStr::from_bytes(name));
+        fs::write(&path, "odd").unwrap();
+        let label = format!("u:r:odd{n}:s0\0");
+        setxattr(
+            &path,
+            "security.selinux",
+            label.as_bytes(),
+            XattrFlags::empty(),
+        )
+        .unwrap();
+        chown(&path, Some(70_000 + n as u32), Some(7)).unwrap();
+    }
+    fs::hard_link(source.join("secret"), source.join("bin/again")).unwrap();
+    for (path, owner, mode) in [
+        ("bin/su", 0, 0o4755),
+        ("secret", 5, 0),
+        ("etc", 6, 0o2300),
+        ("etc/a.conf", 7, 0o640),
+    ] {
+        chown(source.join(path), Some(owner), Some(owner + 1)).unwrap();
+        fs::set_permissions(source.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    lchown(source.join("bin/link"), Some(9), Some(9)).unwrap();
+    set("bin/su", "security.capability", &capability);
+    set("bin/su", "security.selinux", b"u:r:su:s0\0");
+    set("secret", "security.selinux", b"u:r:secret:s0:c1,c2\0");
+    set("etc", "security.selinux", b"u:r:etc:s0\0");
+    set("", "security.selinux", b"u:r:root:s0\0");
+    set("bin/sh", "user.note", b"kept");
+}
+
+/// An image of what was extracted without root is the first one again, by the lists that were written meanwhile.
+#[test]
+fn lists_bring_back_what_an_extraction_without_root_loses() {
+    if !judge::is_root() {
+        judge::missing("root");
+        return;
+    }
+    let shop = shop();
+    dress(&shop);
+    for (options, point) in [("-zlz4", ""), ("-znone -b512", "/system")] {
+        shop.good(&format!("mkfs image src --quiet {options}"));
+        let lists =
+            format!("--mount-point {point}/ --fs-config-out owners --file-contexts-out labels");
+        let run = shop.run_as_nobody(&format!("extract image out --quiet {lists}"));
+        assert_eq!((run.status, &run.err[..]), (Some(0), ""));
+        let kept = fs::metadata(shop.path("out/bin/su")).unwrap();
+        assert_eq!((kept.uid(), kept.mode() & 0o7777), (crate::NOBODY, 0o755));
+        let lists =
+            format!("--mount-point {point}/ --fs-config-file owners --file-contexts labels");
+        let run = shop.run_as_nobody(&format!("mkfs again out --quiet {options} {lists}"));
+        assert_eq!((run.status, &run.err[..]), (Some(0), ""));
+        let [first, again] = ["image", "again"].map(|name| fs::read(shop.path(name)).unwrap());
+        assert!(first == again, "{options}: another image");
+        if judge::has_program("matchpathcon") {
+            for (n, name) in ODD_NAMES.iter().enumerate() {
+                let mut at = format!("{point}/etc/").into_bytes();
+                at.extend_from_slice(name);
+                let mut judge = Command::new("matchpathcon");
+                let judge = judge.args(["-n", "-f"]).arg(shop.path("labels"));
+                let judge = judge.args(["-m", "file"]).arg(OsStr::from_bytes(&at));
+                let told = String::from_utf8(judge.output().unwrap().stdout).unwrap();
+                assert_eq!(
+                    told.trim(),
+                    format!("u:r:odd{n}:s0"),
+                    "{}",
+                    at.escape_ascii()
+                );
+            }
+        }
+        for name in ["owners", "labels", "again"] {
+            fs::remove_file(shop.path(name)).unwrap();
+        }
+        fs::remove_dir_all(shop.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn what_no_list_can_hold_is_named() {
+    if !judge::is_root() {
+        judge::missing("root");
+        return;
+    }
+    let shop = shop();
+    let value = [
+        1, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 232, 3, 0, 0,
+    ];
+    let file = shop.path("src/bin/sh");
+    setxattr(&file, "security.capability", &value, XattrFlags::empty()).unwrap();
+    setxattr(
+        &file,
+        "security.selinux",
+        b"two words\0",
+        XattrFlags::empty(),
+    )
+    .unwrap();
+    shop.good("mkfs image src --quiet -znone");
+    let told = shop.bad(
+        6,
+        "extract image out --quiet --fs-config-out owners --file-contexts-out labels",
+    );
+    for expected in [
+        "/bin/sh: its capabilities have no form in an fs_config",
+        "/bin/sh: its label has no form in a file_contexts",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+    let told = shop.bad(
+        2,
+        "extract image file --path secret --fs-config-out owners --quiet",
+    );
+    assert!(
+        told.contains("/secret: it is a file; lists are of directories"),
+        "{told}"
+    );
+    let told = shop.bad(
+        5,
+        "extract image more --fs-config-out nowhere/owners --quiet",
+    );
+    assert!(told.contains("nowhere/owners"), "{told}");
 }
 
 /// The blocks that a list names are those that the content lies in, in its order.

@@ -160,13 +160,21 @@ fn is_special(byte: u8) -> bool {
     b".^$?*+|[(){}]".contains(&byte)
 }
 
-/// The path that an expression without special characters stands for. A character behind a backslash is not special.
+/// The path that an expression without special characters stands for. A character behind a backslash is not special, and `\x20`
+/// is the byte of that number.
 fn literal(expression: &str) -> Option<Box<[u8]>> {
     let mut path = Vec::new();
     let mut bytes = expression.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
-            b'\\' => path.push(bytes.next().filter(|byte| !byte.is_ascii_alphanumeric())?),
+            b'\\' => path.push(match bytes.next()? {
+                b'x' => {
+                    let mut digit = || char::from(bytes.next()?).to_digit(16);
+                    (digit()? << 4 | digit()?) as u8
+                }
+                byte if byte.is_ascii_alphanumeric() => return None,
+                byte => byte,
+            }),
             byte if is_special(byte) => return None,
             byte => path.push(byte),
         }
@@ -253,6 +261,14 @@ mod tests {
             assert_eq!(label(&list, path, kind), expected, "{path}");
         }
         assert_eq!(label(&contexts("/a a"), "/b", FileKind::Regular), "-");
+    }
+
+    #[test]
+    fn a_number_stands_for_its_byte() {
+        let list = contexts("/a\\x20b\\xff blank\n/.* rest\n");
+        assert_eq!(list.patterns.len(), 1);
+        let told = list.label(b"/a b\xff", FileKind::Regular);
+        assert_eq!(told.flatten(), Some(&b"blank\0"[..]));
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //! system/bin/run-as 0 2000 750 capabilities=0xc0
 //! ```
 //!
-//! The root is `/`, or a line that begins with a blank. Of several lines for a path the last one counts.
+//! The root is `/`, or a line that begins with a blank. Of several lines for a path the last one counts. Blanks in paths are octal
+//! numbers behind a backslash, as in `/etc/fstab` (`\040`), and so is a backslash that would be read as the beginning of one
+//! (`\134`); Android's own tools know no such paths.
 
 use std::collections::HashMap;
 
@@ -44,7 +46,7 @@ impl FsConfig {
                 continue;
             }
             let (path, entry) = parse(line).map_err(|e| format!("line {}: {e}", number + 1))?;
-            list.entries.insert(path.into(), entry);
+            list.entries.insert(unescaped(path).into(), entry);
         }
         Ok(list)
     }
@@ -101,6 +103,26 @@ fn parse(line: &[u8]) -> Result<(&[u8], Entry), String> {
     Ok((path, entry))
 }
 
+/// A path without the octal numbers of blanks and backslashes.
+fn unescaped(mut path: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(path.len());
+    while let Some((&first, rest)) = path.split_first() {
+        let number = rest.get(..3).filter(|_| first == b'\\').and_then(escaped);
+        bytes.push(number.unwrap_or(first));
+        path = &rest[number.map_or(0, |_| 3)..];
+    }
+    bytes
+}
+
+/// The byte that three digits stand for, if it is one that is written so.
+fn escaped(digits: &[u8]) -> Option<u8> {
+    if !digits.iter().all(|digit| (b'0'..=b'7').contains(digit)) {
+        return None;
+    }
+    let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?;
+    (byte == b'\\' || byte.is_ascii_whitespace()).then_some(byte)
+}
+
 fn number(word: &[u8], radix: u32) -> Option<u64> {
     let text = std::str::from_utf8(word).ok()?;
     u32::from_str_radix(text, radix).ok().map(u64::from)
@@ -132,7 +154,8 @@ mod tests {
     fn a_line_has_path_owner_group_and_permissions() {
         let text =
             b"/ 0 0 755\nsystem/bin 0 2000 0751\n\n/a 1 2 4755 selabel=x capabilities=0xc0\n\
-                     b\t3 4 644 capabilities=010\nb 3 5 600 capabilities=9\n";
+                     b\t3 4 644 capabilities=010\nb 3 5 600 capabilities=9\n\
+                     x\\040y 6 6 600\nx\\x2dy\\777\\ 7 7 700\nx\\134040 8 8 0\n";
         let list = FsConfig::parse(text).unwrap();
         let of = |path: &str| list.entry(path.as_bytes()).copied();
         assert_eq!(of(""), Some(entry((0, 0), 0o755, 0)));
@@ -140,6 +163,9 @@ mod tests {
         assert_eq!(of("a"), Some(entry((1, 2), 0o4755, 0xc0)));
         assert_eq!(of("b"), Some(entry((3, 5), 0o600, 9)));
         assert_eq!(of("c"), None);
+        assert_eq!(of("x y"), Some(entry((6, 6), 0o600, 0)));
+        assert_eq!(of("x\\x2dy\\777\\"), Some(entry((7, 7), 0o700, 0)));
+        assert_eq!(of("x\\040"), Some(entry((8, 8), 0, 0)));
         let root = FsConfig::parse(b" 7 8 700 capabilities=0x0").unwrap();
         assert_eq!(root.entry(b""), Some(&entry((7, 8), 0o700, 0)));
     }

@@ -11,14 +11,21 @@ use std::io;
 use anteros_core::FileKind;
 use anteros_format::inode::Inode;
 
+use super::ExtractOptions;
+
 /// The bits of a mode that lend an identity.
 const SET_ID: u16 = 0o6000;
 
 /// The permissions that a file gets.
-pub(super) const fn permitted(inode: &Inode, owners: bool) -> u16 {
-    match owners {
+pub(super) const fn permitted(inode: &Inode, options: &ExtractOptions) -> u16 {
+    let read = match (options.readable, inode.kind) {
+        (false, _) => 0,
+        (true, FileKind::Directory) => 0o500,
+        (true, _) => 0o400,
+    };
+    match options.owners {
         true => inode.perm,
-        false => inode.perm & !SET_ID,
+        false => inode.perm & !SET_ID | read,
     }
 }
 
