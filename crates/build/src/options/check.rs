@@ -1,0 +1,136 @@
+//! The checks that make a build sound.
+
+use std::ops::RangeInclusive;
+
+use anteros_codec::Codec;
+use anteros_format::PCLUSTER_BYTES_MAX;
+use anteros_format::superblock::BLOCK_BITS;
+
+use super::{Compression, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX};
+use crate::Error;
+use crate::hash_tree::HashTree;
+use crate::hints::{Quick, Setting};
+use crate::prefixes::Prefixes;
+
+/// Shift limits of a chunk, relative to the block size: the field has 5 bits.
+const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Option(text));
+        if !BLOCK_BITS.contains(&self.block_bits) {
+            let bits = self.block_bits;
+            return refuse(format!(
+                "blocks of 2^{bits} bytes; 2^9 to 2^16 are possible"
+            ));
+        }
+        if self.label.len() > LABEL_BYTES_MAX || self.label.contains(&0) {
+            let label = self.label.escape_ascii();
+            return refuse(format!(
+                "the label `{label}`; {LABEL_BYTES_MAX} bytes without NUL are the most"
+            ));
+        }
+        if self.workers == 0 {
+            return refuse("no workers; at least one is needed".into());
+        }
+        if self.offset % 512 != 0 {
+            return refuse(format!("the offset {} is no multiple of 512", self.offset));
+        }
+        self.check_chunks()?;
+        self.hash_tree.as_ref().map_or(Ok(()), HashTree::check)?;
+        Prefixes::of(self)?;
+        if let Some(bytes) = self.packed_pcluster_bytes() {
+            check_pcluster(bytes, self.block_bytes())?;
+        }
+        if self.compression.is_none() && self.compress_directories {
+            return refuse("directories are to be compressed, but there is no compression".into());
+        }
+        if self.compression.is_none() && !self.hints.is_empty() {
+            return refuse("hints how to compress, but no compression".into());
+        }
+        for setting in self.settings() {
+            setting.check(self.block_bytes())?;
+        }
+        self.compression
+            .map_or(Ok(()), |c| c.check(self.block_bytes()))
+    }
+
+    fn check_chunks(&self) -> Result<(), Error> {
+        let Some(bytes) = self.chunk_bytes else {
+            return Ok(());
+        };
+        let shift = bytes
+            .checked_ilog2()
+            .and_then(|b| b.checked_sub(self.block_bits.into()));
+        if bytes.is_power_of_two() && shift.is_some_and(|s| CHUNK_SHIFTS.contains(&s)) {
+            return Ok(());
+        }
+        Err(Error::Option(format!(
+            "chunks of {bytes} bytes; a power of two from {} on is needed",
+            self.block_bytes()
+        )))
+    }
+}
+
+impl Compression {
+    fn check(&self, block_bytes: u32) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Option(text));
+        if self.segment_bytes == 0 || self.segment_bytes % block_bytes != 0 {
+            let bytes = self.segment_bytes;
+            return refuse(format!(
+                "segments of {bytes} bytes; multiples of {block_bytes} are possible"
+            ));
+        }
+        if self.window_bytes < block_bytes {
+            let bytes = self.window_bytes;
+            return refuse(format!(
+                "a window of {bytes} bytes; a block has {block_bytes}"
+            ));
+        }
+        if self.min_gain_percent > 100 {
+            return refuse(format!("a gain of {} percent", self.min_gain_percent));
+        }
+        Ok(())
+    }
+}
+
+impl Setting {
+    fn check(&self, block_bytes: u32) -> Result<(), Error> {
+        check_pcluster(self.pcluster_bytes, block_bytes)?;
+        let checked = self.codec.check();
+        checked.map_err(|e| Error::Option(e.to_string()))?;
+        self.quick.map_or(Ok(()), |quick| quick.check(self.codec))
+    }
+}
+
+impl Quick {
+    fn check(&self, first: Codec) -> Result<(), Error> {
+        if self.percent > 100 {
+            let percent = self.percent;
+            return Err(Error::Option(format!(
+                "{percent} percent of room for quick clusters; 100 are the most"
+            )));
+        }
+        let Some(codec) = self.codec else {
+            return Ok(());
+        };
+        if codec.algorithm() == first.algorithm() {
+            return Err(Error::Option(format!(
+                "quick clusters by {0}, as all others; another algorithm is needed",
+                first.algorithm()
+            )));
+        }
+        let checked = codec.check();
+        checked.map_err(|e| Error::Option(e.to_string()))
+    }
+}
+
+fn check_pcluster(bytes: u32, block_bytes: u32) -> Result<(), Error> {
+    let max = PCLUSTER_BYTES_MAX.min(PCLUSTER_BLOCKS_MAX * block_bytes);
+    if bytes > 0 && bytes % block_bytes == 0 && bytes <= max {
+        return Ok(());
+    }
+    Err(Error::Option(format!(
+        "pclusters of {bytes} bytes; multiples of {block_bytes} up to {max} are possible"
+    )))
+}

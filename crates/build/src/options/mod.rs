@@ -1,0 +1,270 @@
+//! Deals with what a build may be asked for.
+//!
+//! - `compression`: how files are compressed.
+//! - `choices`: choices of other kinds.
+//! - `derived`: what follows from all that.
+//! - `check`: the checks that make a build sound.
+
+mod check;
+mod choices;
+mod compression;
+mod derived;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anteros_core::Timestamp;
+
+use crate::Order;
+use crate::attributes::{FileContexts, FsConfig};
+use crate::hash_tree::HashTree;
+use crate::hints::{Hint, Setting};
+
+pub(crate) use choices::join;
+pub use choices::{Exclude, Holes, InodeForm, UuidChoice};
+pub use compression::{Compression, Fragments};
+
+/// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
+pub const LABEL_BYTES_MAX: usize = 15;
+
+/// Most blocks of a pcluster. An index entry has room for 2047, but Linux counts 1 MiB in blocks of
+/// its page size, 4 KiB, before it knows that the image's are smaller.
+pub const PCLUSTER_BLOCKS_MAX: u32 = 256;
+
+/// Describes how an image is built. [`Options::default`] builds what needs no explanation: 4 KiB
+/// blocks, no compression, every attribute kept.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The block size is two to this, 9 to 16. Linux mounts what does not exceed its page size.
+    pub block_bits: u8,
+    /// Compressed files, or all as they are.
+    pub compression: Option<Compression>,
+    /// Files that are compressed in another way, or not at all. The first hint for a path counts.
+    pub hints: Vec<Hint>,
+    /// Tells whether the last part of a regular file may lie behind its inode.
+    pub inline_data: bool,
+    /// Tells whether the last extent of a compressed file may lie behind its inode, if it takes less than a block.
+    pub inline_tails: bool,
+    /// Packs small files and the ends of larger ones into one inode, if files are compressed.
+    pub fragments: Option<Fragments>,
+    /// Stores files with the same content once, and equal parts of compressed files. With fragments the first is done in any
+    /// case.
+    pub dedupe: bool,
+    /// The order in which files are stored.
+    pub order: Order,
+    /// Paths of files and directories, relative to the source, whose content is stored in front of all other, in this order. Of
+    /// a directory that is everything in it that is not listed by itself.
+    pub first: Vec<Vec<u8>>,
+    /// Holds what becomes of holes.
+    pub holes: Holes,
+    /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
+    /// power of two of at least a block.
+    pub chunk_bytes: Option<u64>,
+    /// Tells whether files in chunks say where each chunk lies in 8 bytes, with room for a device, instead of 4.
+    pub chunk_indexes: bool,
+    /// The form of images with addresses of 48 bits, which Linux 6.15 reads. Compressed files have *encoded extents*, which begin
+    /// anywhere and end where their streams do. Here compact inodes have seconds of their own, and an
+    /// inode takes the extended form for its time only if the nanoseconds are not those of most, or the seconds more
+    /// than 136 years behind the earliest.
+    pub wide: bool,
+    /// Compresses inodes and what lies behind them in this way, whether files are compressed or not; Linux 6.17 reads such
+    /// images, which are wide ones. Directories of several blocks stay as they
+    /// are, but with [`Self::compress_directories`].
+    pub metabox: Option<Setting>,
+    /// Packs directories, behind the files that are packed, and compresses them as these. Small ones stay behind their
+    /// inodes where that takes no more room. It takes compression, and the Linux that reads [`Self::fragments`].
+    pub compress_directories: bool,
+    /// Leaves the entry `.` out of directories; the image is a wide one then.
+    pub dot_omitted: bool,
+    /// Compact inodes, extended ones, or each as it needs.
+    pub inode_form: InodeForm,
+    /// Gives every file the time of the image where keeping its own would take an extended inode.
+    pub ignore_mtime: bool,
+    /// The time of the image, in seconds since 1970. Without it, that is the one which most files have; in a wide image, of those
+    /// with the nanoseconds that most have.
+    pub image_time: Option<i64>,
+    /// Gives every file this time, in seconds since 1970.
+    pub fixed_time: Option<i64>,
+    /// Lowers newer times to this one, in seconds since 1970 (`SOURCE_DATE_EPOCH`).
+    pub clamp_time: Option<i64>,
+    /// The image's UUID.
+    pub uuid: UuidChoice,
+    /// The label, at most [`LABEL_BYTES_MAX`] bytes without NUL.
+    pub label: Vec<u8>,
+    /// An extended attribute that more inodes than this have is stored once. `None` stores no
+    /// extended attributes at all.
+    pub xattr_share_above: Option<u32>,
+    /// Tells whether inodes with attributes carry a filter that speeds up looking for absent ones.
+    pub xattr_filter: bool,
+    /// Prefixes of names of extended attributes, such as `trusted.overlay.`, that are written once for the image; Linux 6.4
+    /// reads them. At most 128.
+    pub xattr_prefixes: Vec<Vec<u8>>,
+    /// Writes these prefixes beside the superblock also where there is a packed inode; Linux 6.17 reads that.
+    pub plain_xattr_prefixes: bool,
+    /// Gives every file this owner.
+    pub force_uid: Option<u32>,
+    /// Gives every file this group.
+    pub force_gid: Option<u32>,
+    /// Added to every owner, after forcing.
+    pub uid_offset: u32,
+    /// Added to every group, after forcing.
+    pub gid_offset: u32,
+    /// Gives files their owners, permissions and capabilities by a list; owners are forced and added to after that. Each
+    /// file is to be in it.
+    pub fs_config: Option<Arc<FsConfig>>,
+    /// Gives files their labels of SELinux by a list. None keeps the one that it has in the source.
+    pub file_contexts: Option<Arc<FileContexts>>,
+    /// The directory that the image will be mounted on, by which these lists know its files; slashes around it do not matter.
+    pub mount_point: Vec<u8>,
+    /// Appends a hash tree to the image, as dm-verity reads it.
+    pub hash_tree: Option<HashTree>,
+    /// Lists the blocks of each file in this file, as Android's update tools read it.
+    pub block_list: Option<PathBuf>,
+    /// Holds what to leave out; an excluded directory is not entered.
+    pub exclude: Vec<Exclude>,
+    /// Stores a file once for each of its names.
+    pub hard_dereference: bool,
+    /// Threads that read and compress, at least one. Fewer compress where their encoders do not fit the memory.
+    pub workers: usize,
+    /// Bytes of file content in flight between reading and writing, and of the encoders of all
+    /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is
+    /// one of the packed inode. Knowledge of each file (some hundred bytes, and 12 for each compressed
+    /// extent) comes on top; that of chunks, while equal parts are looked for, is gone before content is written, and is
+    /// no more than some 60 MB.
+    pub memory_bytes: u64,
+    /// Tells whether the superblock has a checksum.
+    pub checksum: bool,
+    /// Byte of the image file at which the image begins; a multiple of 512.
+    pub offset: u64,
+    /// Tells whether the image is on the medium when the build returns.
+    pub sync: bool,
+    /// Tells whether what holds something else than an image may be overwritten.
+    pub overwrite: bool,
+    /// In an [`Archive`](crate::Archive), makes the whiteouts of AUFS, which layers of containers have, those of overlayfs:
+    /// `.wh.NAME` a device 0:0 of that name, and `.wh..wh..opq` the attribute `trusted.overlay.opaque` of its directory. It
+    /// changes nothing with [layers](crate::Layer), the image of which has no whiteouts.
+    pub aufs_whiteouts: bool,
+    /// Leaves the whiteouts of an [`Archive`](crate::Archive), and the attributes of overlayfs, out of the image, as those of
+    /// [layers](crate::Layer) always are.
+    pub strip_overlay: bool,
+    /// Directory for the content of an [`Archive`](crate::Archive) that is a stream or compressed, until the image is
+    /// complete; it has no name there. Without it, that is the image's directory.
+    pub spool: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            block_bits: 12,
+            compression: None,
+            hints: Vec::new(),
+            inline_data: true,
+            inline_tails: false,
+            fragments: None,
+            dedupe: false,
+            order: Order::Path,
+            first: Vec::new(),
+            holes: Holes::Auto,
+            chunk_bytes: None,
+            chunk_indexes: false,
+            wide: false,
+            metabox: None,
+            compress_directories: false,
+            dot_omitted: false,
+            inode_form: InodeForm::Auto,
+            ignore_mtime: false,
+            image_time: None,
+            fixed_time: None,
+            clamp_time: None,
+            uuid: UuidChoice::FromContent,
+            label: Vec::new(),
+            xattr_share_above: Some(2),
+            xattr_filter: true,
+            xattr_prefixes: Vec::new(),
+            plain_xattr_prefixes: false,
+            force_uid: None,
+            force_gid: None,
+            uid_offset: 0,
+            gid_offset: 0,
+            fs_config: None,
+            file_contexts: None,
+            mount_point: Vec::new(),
+            hash_tree: None,
+            block_list: None,
+            exclude: Vec::new(),
+            hard_dereference: false,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: 256 << 20,
+            checksum: true,
+            offset: 0,
+            sync: true,
+            overwrite: false,
+            aufs_whiteouts: false,
+            strip_overlay: false,
+            spool: None,
+        }
+    }
+}
+
+impl Options {
+    /// Bytes of a block.
+    pub const fn block_bytes(&self) -> u32 {
+        1 << self.block_bits
+    }
+
+    /// The owner and group that the image keeps, of those that the source has.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, if one is beyond 32 bits.
+    pub fn owner_of(&self, (uid, gid): (u32, u32)) -> Result<(u32, u32), String> {
+        let add = |what, id: u32, offset| {
+            let sum = id.checked_add(offset);
+            sum.ok_or_else(|| format!("its {what} {id} plus {offset} is beyond 32 bits"))
+        };
+        Ok((
+            add("owner", self.force_uid.unwrap_or(uid), self.uid_offset)?,
+            add("group", self.force_gid.unwrap_or(gid), self.gid_offset)?,
+        ))
+    }
+
+    /// The time that the image keeps, of one that the source has.
+    pub fn time_of(&self, found: Timestamp) -> Timestamp {
+        let whole = |secs| Timestamp { secs, nanos: 0 };
+        match (self.fixed_time, self.clamp_time) {
+            (Some(secs), _) => whole(secs),
+            (None, Some(secs)) => found.min(whole(secs)),
+            (None, None) => found,
+        }
+    }
+
+    /// Returns whether an entry of a directory is left out.
+    pub(crate) fn is_excluded(&self, directory: &[u8], name: &[u8]) -> bool {
+        !self.exclude.is_empty() && {
+            let path = join(directory, name);
+            self.exclude.iter().any(|e| e.matches(&path))
+        }
+    }
+
+    /// Returns whether the image has the form of those with addresses of 48 bits.
+    pub(crate) const fn is_wide(&self) -> bool {
+        self.wide || self.dot_omitted || self.metabox.is_some()
+    }
+
+    /// Returns whether compressed files have an entry for each extent, which may lie at any byte, and not for each logical
+    /// cluster.
+    pub(crate) fn has_encoded_extents(&self) -> bool {
+        self.is_wide() && self.compression.is_some_and(|c| !c.legacy_index)
+    }
+
+    /// Returns whether the last extent of a compressed file may lie behind its inode. Where extents lie at any byte, nothing
+    /// is won by that.
+    pub(crate) fn has_inline_tails(&self) -> bool {
+        self.inline_tails && !self.has_encoded_extents()
+    }
+
+    /// Returns whether compressed files may have pclusters of several blocks.
+    pub(crate) fn big_pclusters(&self) -> bool {
+        self.pcluster_bytes_max() > self.block_bytes() || self.has_encoded_extents()
+    }
+}
