@@ -254,9 +254,11 @@ impl Emitter<'_> {
             ..
         } = self.job;
         let node = tree.node(id);
+        let head_end = out.len() + plan.head_bytes(id) as usize;
         self.inode(id, out);
         plan.shared
             .encode(&tree.xattrs, &node.xattrs, options.xattr_filter, out);
+        out.resize(head_end, 0); // the root may have more room than it needs
         match (&self.stored[id as usize], &plan.node(id).intent) {
             (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),
             (Stored::Compressed { body, tail }, _) => {

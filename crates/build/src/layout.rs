@@ -131,7 +131,7 @@ impl Layout {
             end: start + packer.end(),
             block_bytes: packer.block_bytes,
         }
-        .checked(output)
+        .aligned(job, output)
     }
 }
 
@@ -203,11 +203,12 @@ impl Places {
             end: packer.end(),
             block_bytes,
         }
-        .checked(output)
+        .aligned(job, output)
     }
 
-    /// Checks that all blocks have numbers.
-    fn checked(self, output: &Output) -> Result<Self, Error> {
+    /// Ends the image where it is to end, and checks that all blocks have numbers.
+    fn aligned(mut self, job: &Job<'_>, output: &Output) -> Result<Self, Error> {
+        self.end = self.end.next_multiple_of(job.options.image_align_bytes());
         output.block_of(self.end)?;
         Ok(self)
     }

@@ -13,6 +13,7 @@
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
+//! | `digests` | digests of content as attributes |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
 //! | `order`, `kinds` | files in the order in which they are read and stored |
@@ -44,6 +45,7 @@ mod block_list;
 mod body;
 mod compress;
 mod data;
+mod digests;
 mod directory;
 mod emit;
 mod error;
@@ -93,7 +95,7 @@ pub use hints::{Hint, Quick, Setting};
 pub use input::{Input, Layer};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
-    Compression, Exclude, Fragments, Holes, InodeForm, LABEL_BYTES_MAX, Options,
+    Compression, Exclude, Fragments, Holes, IdRange, InodeForm, LABEL_BYTES_MAX, Options,
     PCLUSTER_BLOCKS_MAX, UuidChoice,
 };
 pub use order::Order;
@@ -159,6 +161,7 @@ pub fn build<'a>(
         ..
     } = source.into().scan(image, options, observer, cancel)?;
     warnings += attributes::assign(&mut tree, &source, options, observer)?;
+    digests::assign(&mut tree, &source, options, cancel)?;
     if let Some(text) = order::missing(&tree, &options.first) {
         observer.warn(source.path(), &text);
         warnings += 1;

@@ -22,7 +22,7 @@ impl Options {
             (self.has_two_heads(), Feature::Devices),
             (self.is_wide(), Feature::Wide),
             (self.metabox.is_some(), Feature::Metabox),
-            (!self.xattr_prefixes.is_empty(), Feature::LongPrefixes),
+            (self.has_prefixes(), Feature::LongPrefixes),
             (self.has_plain_prefixes(), Feature::PlainPrefixes),
         ];
         let features = features.into_iter().filter(|(is_used, _)| *is_used);

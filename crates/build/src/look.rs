@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ordered::with_workers;
 use crate::source::Source;
-use crate::tree::Tree;
+use crate::tree::{NodeId, Tree};
 use crate::{Error, Options};
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: u64 = 256 << 10;
 
 /// Jobs that may wait for each worker.
 const AHEAD: u64 = 64;
@@ -59,6 +62,26 @@ impl Look<'_> {
             }
             Ok(())
         })
+    }
+
+    /// Hands over the content of a file, in parts.
+    pub fn read(&self, id: NodeId, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
+        let mut buffer = Vec::new();
+        let file = self.source.open_file(self.tree, id)?;
+        for (offset, len) in self.steps(id) {
+            self.check_cancelled()?;
+            buffer.resize(len, 0);
+            file.read(offset, &mut buffer)?;
+            take(&buffer);
+        }
+        file.finish()
+    }
+
+    /// The parts of a file that are read at once.
+    pub fn steps(&self, id: NodeId) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let size = self.tree.node(id).size;
+        let starts = (0..size).step_by(BUFFER_BYTES as usize);
+        starts.map(move |start| (start, BUFFER_BYTES.min(size - start) as usize))
     }
 
     pub fn check_cancelled(&self) -> Result<(), Error> {

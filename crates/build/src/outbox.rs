@@ -66,6 +66,8 @@ impl<T> Done<T> {
 
 enum Item<T> {
     Bytes(Vec<u8>),
+    /// So many zeros.
+    Zeros(u64),
     /// A segment that is being compressed, and the memory it takes.
     Pending(Aside<Done<T>>, u64),
     Segment(Segment),
@@ -81,6 +83,8 @@ pub(crate) struct Outbox<'a, T> {
     cost: u64,
     /// Bytes of segments that have been written.
     inserted: u64,
+    /// Bytes of which segments take a multiple, so that what is aligned stays so.
+    unit: u64,
     places: Places,
 }
 
@@ -109,8 +113,15 @@ impl Places {
 
 impl<'a, T> Outbox<'a, T> {
     pub fn new(output: &'a mut Output) -> Self {
+        let unit = output.block_bytes();
+        Self::aligned(output, unit)
+    }
+
+    /// An outbox in which content can be aligned to so many bytes, whole blocks.
+    pub fn aligned(output: &'a mut Output, unit: u64) -> Self {
         Self {
             output,
+            unit,
             queue: VecDeque::new(),
             queued: 0,
             cost: 0,
@@ -143,11 +154,27 @@ impl<'a, T> Outbox<'a, T> {
 
     /// Appends zeros up to the next block.
     pub fn align(&mut self) -> Result<(), Error> {
-        let behind = self.place()? % self.output.block_bytes();
-        match behind {
-            0 => Ok(()),
-            _ => self.write(&vec![0; (self.output.block_bytes() - behind) as usize]),
+        self.align_to(self.output.block_bytes())
+    }
+
+    /// Appends zeros up to where content may begin that is to be aligned.
+    pub fn align_content(&mut self) -> Result<(), Error> {
+        self.align_to(self.unit)
+    }
+
+    fn align_to(&mut self, unit: u64) -> Result<(), Error> {
+        let place = self.place()?;
+        match place.next_multiple_of(unit) - place {
+            0 => {}
+            zeros if self.queue.is_empty() => {
+                self.output.pad_to(self.output.position() + zeros)?;
+            }
+            zeros => {
+                self.queue.push_back(Item::Zeros(zeros));
+                self.queued += zeros;
+            }
         }
+        Ok(())
     }
 
     /// Appends bytes.
@@ -233,6 +260,10 @@ impl<'a, T> Outbox<'a, T> {
                 self.cost -= bytes.len() as u64;
                 self.output.write(&bytes)
             }
+            Some(Item::Zeros(zeros)) => {
+                self.queued -= zeros;
+                self.output.pad_to(self.output.position() + zeros)
+            }
             Some(Item::Pending(segment, cost)) => {
                 self.cost -= cost;
                 self.segment(segment.take().segment()?)
@@ -249,7 +280,12 @@ impl<'a, T> Outbox<'a, T> {
         self.output.check(at)?;
         let provisional = at - self.inserted;
         self.output.write(&bytes)?;
-        self.inserted += bytes.len() as u64;
+        let taken = match self.unit > self.output.block_bytes() {
+            true => (bytes.len() as u64).next_multiple_of(self.unit),
+            false => bytes.len() as u64,
+        };
+        self.output.pad_to(at + taken)?;
+        self.inserted += taken;
         self.places.shifts.push((provisional, self.inserted));
         self.places.runs.push((at, extents));
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
-use anteros_format::xattr::region_bytes;
+use anteros_format::xattr::{HEADER_BYTES, icount_for, region_bytes};
 
 use crate::compress::Extent;
 use crate::hints::Ways;
@@ -93,6 +93,8 @@ pub(crate) struct Plan {
     block_bytes: u64,
     inline_data: bool,
     inline_tails: bool,
+    /// Room for the attributes of the root at least.
+    root_icount: u16,
 }
 
 impl Plan {
@@ -122,6 +124,7 @@ impl Plan {
             block_bytes: options.block_bytes().into(),
             inline_data: options.inline_data,
             inline_tails: options.has_inline_tails(),
+            root_icount: root_icount(options),
         };
         for id in tree.ids() {
             let node = NodePlan {
@@ -386,10 +389,23 @@ impl Plan {
 
     fn icount(&self, source: &Source, tree: &Tree, id: NodeId) -> Result<u16, Error> {
         let icount = self.shared.icount(&tree.xattrs, &tree.node(id).xattrs);
+        let icount = icount.map(|icount| match id {
+            0 => icount.max(self.root_icount),
+            _ => icount,
+        });
         icount.ok_or_else(|| Error::Unstorable {
             path: source.full_path(tree, id),
             reason: "its extended attributes take more than 256 KiB".into(),
         })
+    }
+}
+
+/// `i_xattr_icount` of the root at least.
+fn root_icount(options: &Options) -> u16 {
+    match options.root_xattr_bytes as usize {
+        0 => 0,
+        // A header alone is none.
+        bytes => icount_for(bytes.saturating_sub(HEADER_BYTES).max(4)).expect("as checked"),
     }
 }
 

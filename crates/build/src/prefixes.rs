@@ -1,6 +1,6 @@
 //! Long prefixes of attribute names: written once for the image, and in each attribute by their number.
 
-use anteros_format::xattr::{LONG_PREFIX, split_name};
+use anteros_format::xattr::{LONG_PREFIX, PREFIXES, split_name};
 
 use crate::{Error, Options};
 
@@ -9,13 +9,18 @@ const COUNT_MAX: usize = 128;
 /// Bytes of a prefix behind the short one at the most.
 const INFIX_BYTES_MAX: usize = 255;
 
-/// The long prefixes of an image, in the order of their numbers.
+/// The long prefixes of an image.
 #[derive(Debug, Default)]
-pub(crate) struct Prefixes(Vec<Prefix>);
+pub(crate) struct Prefixes {
+    /// In the order of their numbers.
+    all: Vec<Prefix>,
+    /// The number of the one that is the whole name of the attributes with digests.
+    digest: Option<u8>,
+}
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Prefix {
-    /// The short prefix it extends.
+    /// The short prefix it extends; 0 if none, which hides attributes from users.
     base: u8,
     /// The rest of it.
     infix: Vec<u8>,
@@ -28,34 +33,65 @@ impl Prefixes {
     ///
     /// If one is impossible, or there are too many.
     pub fn of(options: &Options) -> Result<Self, Error> {
-        let names = &options.xattr_prefixes;
-        if names.len() > COUNT_MAX {
-            let count = names.len();
-            return Err(Error::Option(format!(
-                "{count} prefixes of attributes; {COUNT_MAX} are the most"
-            )));
+        let names = options.xattr_prefixes.iter();
+        let all = names.map(|name| Prefix::new(name));
+        let mut prefixes = Self {
+            all: all.collect::<Result<_, _>>()?,
+            digest: None,
+        };
+        if let Some(name) = &options.digest_xattr {
+            prefixes.add_digest(Prefix::of_digest(name)?);
         }
-        names
-            .iter()
-            .map(|name| Prefix::new(name))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        match prefixes.count() {
+            ..=COUNT_MAX => Ok(prefixes),
+            count => Err(Error::Option(format!(
+                "{count} prefixes of attributes; {COUNT_MAX} are the most"
+            ))),
+        }
+    }
+
+    /// Adds the name of attributes with digests, unless it is a prefix already.
+    fn add_digest(&mut self, name: Prefix) {
+        let known = self.all.iter().position(|prefix| *prefix == name);
+        let number = known.unwrap_or(self.all.len());
+        if known.is_none() {
+            self.all.push(name);
+        }
+        self.digest = Some(number as u8); // at most 128, or it is refused
     }
 
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.all.len()
+    }
+
+    /// The number of the prefix that is the name of attributes with digests.
+    pub const fn digest(&self) -> Option<u8> {
+        self.digest
+    }
+
+    fn is_digest(&self, base: u8, rest: &[u8]) -> Option<u8> {
+        let number = self.digest?;
+        let name = &self.all[usize::from(number)];
+        (name.base == base && name.infix == rest).then_some(number)
     }
 
     /// Splits a full name into the number of its longest prefix, as attributes have it, and the rest.
-    /// Of a prefix that is all of a name, nothing would be left.
+    /// Of a prefix that is all of a name, nothing would be left; that is so of digests alone.
     pub fn split<'a>(&self, name: &'a [u8]) -> (u8, &'a [u8]) {
-        let (base, rest) = split_name(name).expect("others are not kept");
+        let (base, rest) = split_stored(name);
+        if let Some(number) = self.is_digest(base, rest) {
+            return (LONG_PREFIX | number, b"");
+        }
         let fits = |prefix: &Prefix| {
             prefix.base == base
                 && rest.len() > prefix.infix.len()
                 && rest.starts_with(&prefix.infix)
         };
-        let fitting = self.0.iter().enumerate().filter(|(_, prefix)| fits(prefix));
+        let fitting = self
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, prefix)| fits(prefix));
         match fitting.max_by_key(|(_, prefix)| prefix.infix.len()) {
             Some((number, prefix)) => (LONG_PREFIX | number as u8, &rest[prefix.infix.len()..]),
             None => (base, rest),
@@ -65,7 +101,7 @@ impl Prefixes {
     /// The table of them.
     pub fn table(&self) -> Vec<u8> {
         let mut table = Vec::new();
-        for Prefix { base, infix } in &self.0 {
+        for Prefix { base, infix } in &self.all {
             table.extend_from_slice(&(infix.len() as u16 + 1).to_le_bytes()); // at most 256
             table.push(*base);
             table.extend_from_slice(infix);
@@ -75,7 +111,33 @@ impl Prefixes {
     }
 }
 
+/// Splits a name that is stored into the index of its short prefix and the rest. Only that of digests may have none.
+pub(crate) fn split_stored(name: &[u8]) -> (u8, &[u8]) {
+    split_name(name).unwrap_or((0, name))
+}
+
 impl Prefix {
+    /// The name of attributes with digests.
+    fn of_digest(name: &[u8]) -> Result<Self, Error> {
+        let refuse = |why: &str| {
+            let name = name.escape_ascii();
+            Err(Error::Option(format!(
+                "the name `{name}` of attributes with digests {why}"
+            )))
+        };
+        let is_prefix = PREFIXES.iter().any(|(_, prefix)| *prefix == name);
+        match split_stored(name) {
+            _ if name.contains(&0) => refuse("has a NUL"),
+            _ if is_prefix => refuse("is no more than a prefix"),
+            (_, []) => refuse("is empty"),
+            (_, infix) if infix.len() > INFIX_BYTES_MAX => refuse("is longer than 255 bytes"),
+            (base, infix) => Ok(Self {
+                base,
+                infix: infix.to_vec(),
+            }),
+        }
+    }
+
     fn new(name: &[u8]) -> Result<Self, Error> {
         let refuse = |why: &str| {
             let name = name.escape_ascii();
@@ -128,7 +190,7 @@ mod tests {
         let long = format!("user.{}", "x".repeat(255));
         let prefixes = prefixes(&["user.a", &long, "security.capa"]).unwrap();
         let (table, mut at) = (prefixes.table(), 0);
-        for (index, prefix) in prefixes.0.iter().enumerate() {
+        for (index, prefix) in prefixes.all.iter().enumerate() {
             let size = usize::from(u16::from_le_bytes([table[at], table[at + 1]]));
             let read = LongPrefix::parse(index as u8, &table[at + 2..][..size]).unwrap();
             assert_eq!((read.base, &read.infix), (prefix.base, &prefix.infix));

@@ -13,9 +13,6 @@ use crate::plan::{Intent, Plan};
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options};
 
-/// Bytes that are read at once.
-const BUFFER_BYTES: u64 = 256 << 10;
-
 /// Finds the files that are the same as an earlier one, and has the plan say so.
 pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
     let Look { tree, options, .. } = *look;
@@ -66,15 +63,7 @@ fn candidates(tree: &Tree, plan: &Plan, options: &Options) -> Vec<NodeId> {
 impl Look<'_> {
     fn hash(&self, id: NodeId) -> Result<u128, Error> {
         let mut hash = Xxh3::new();
-        let mut buffer = Vec::new();
-        let file = self.source.open_file(self.tree, id)?;
-        for (offset, len) in self.steps(id) {
-            self.check_cancelled()?;
-            buffer.resize(len, 0);
-            file.read(offset, &mut buffer)?;
-            hash.update(&buffer);
-        }
-        file.finish()?;
+        self.read(id, |part| hash.update(part))?;
         Ok(hash.digest128())
     }
 
@@ -99,12 +88,5 @@ impl Look<'_> {
         files.0.finish()?;
         files.1.finish()?;
         Ok(same)
-    }
-
-    /// The parts of a file that are read at once.
-    fn steps(&self, id: NodeId) -> impl Iterator<Item = (u64, usize)> + use<> {
-        let size = self.tree.node(id).size;
-        let starts = (0..size).step_by(BUFFER_BYTES as usize);
-        starts.map(move |start| (start, BUFFER_BYTES.min(size - start) as usize))
     }
 }

@@ -84,6 +84,7 @@ impl Emitter<'_> {
         let end = (at + prefixes.len() as u64).next_multiple_of(options.block_bytes().into());
         let mut area = vec![0; (end - SUPERBLOCK_OFFSET) as usize];
         raw.xattr_prefix_count = plan.shared.prefixes.count() as u8; // at most 128
+        raw.ishare_xattr_prefix_id = plan.shared.prefixes.digest().unwrap_or(0);
         if !options.packs_prefixes() && !prefixes.is_empty() {
             raw.xattr_prefix_start = ((at / 4) as u32).into(); // not far from the beginning
             area[(at - SUPERBLOCK_OFFSET) as usize..][..prefixes.len()].copy_from_slice(&prefixes);
@@ -115,6 +116,8 @@ impl Emitter<'_> {
         let mut compat = Compat::MTIME;
         compat.set(Compat::SB_CHKSUM, options.checksum);
         compat.set(Compat::PLAIN_XATTR_PFX, options.has_plain_prefixes());
+        let has_digests = self.job.plan.shared.prefixes.digest().is_some();
+        compat.set(Compat::ISHARE_XATTRS, has_digests);
         compat.set(
             Compat::XATTR_FILTER,
             options.xattr_filter && !self.job.tree.xattrs.is_empty(),

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::Error;
-use crate::prefixes::Prefixes;
+use crate::prefixes::{Prefixes, split_stored};
 
 /// Most shared attributes of an inode: the field has 8 bits.
 const SHARED_MAX: usize = u8::MAX as usize;
@@ -232,7 +232,7 @@ impl SharedXattrs {
 fn names_bits(table: &XattrTable, list: &[u32]) -> u32 {
     list.iter().fold(0, |bits, &id| {
         let name = &table.xattrs[id as usize].0.name;
-        let (index, suffix) = split_name(name).expect("others are not kept");
+        let (index, suffix) = split_stored(name);
         bits | filter_bit(index, suffix)
     })
 }

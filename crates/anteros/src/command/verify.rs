@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anteros_build::Options;
 use anteros_core::{FileDevice, Timestamp, Window};
+use anteros_format::xattr::split_name;
 use anteros_image::{
     Image, Mismatch, OpenOptions, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem,
     VerifyReport, XattrScope, verify,
@@ -113,7 +114,8 @@ pub fn built(
     let excluded = |path: &[u8]| options.exclude.iter().any(|exclude| exclude.matches(path));
     let defaults = VerifyOptions::default();
     let has_owners = options.fs_config.is_none();
-    let has_xattrs = has_owners && options.file_contexts.is_none();
+    let has_digests = (options.digest_xattr.as_deref()).is_some_and(|n| split_name(n).is_some());
+    let has_xattrs = has_owners && options.file_contexts.is_none() && !has_digests;
     let verify_options = VerifyOptions {
         workers: options.workers,
         owner: &|owner| options.owner_of(owner).ok().filter(|_| has_owners),

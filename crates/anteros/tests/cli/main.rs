@@ -1,6 +1,7 @@
 //! The program as people meet it: what it prints, what it refuses and how, and which status it ends with.
 
 mod advise;
+mod alignment;
 mod appends;
 mod archives;
 mod backing;

@@ -141,6 +141,11 @@ impl Job<'_> {
         matches!(stored, Stored::Flat { inline, .. } if *inline == self.tree.node(id).size)
     }
 
+    /// Returns whether the content of files is aligned to more than blocks.
+    pub const fn aligns_content(&self) -> bool {
+        self.options.data_align_blocks > 1
+    }
+
     /// Returns how a compressed file is compressed.
     pub fn setting(&self, id: NodeId) -> Setting {
         let setting = self.plan.ways.setting(id);

@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
         observer.scanned(&progress);
         Self {
             job,
-            outbox: Outbox::new(output),
+            outbox: Outbox::aligned(output, job.options.data_align_bytes()),
             fragments: Fragments::new(job),
             observer,
             stored: stored.collect(),
@@ -172,6 +172,11 @@ impl<'a> Writer<'a> {
         if is_raw {
             self.outbox.align()?;
         }
+        let is_whole = packed.extents.is_some() && !in_parts;
+        let is_first = self.counted == 0 && self.growing.is_none();
+        if (is_raw || is_whole) && is_first && !blocks.is_empty() && self.job.aligns_content() {
+            self.outbox.align_content()?;
+        }
         let place = self.outbox.place()?;
         self.outbox.write(blocks)?;
         let end = End {
@@ -214,6 +219,7 @@ impl<'a> Writer<'a> {
     /// Begins a file of several parts.
     fn grow(&mut self, node: NodeId) -> Result<(), Error> {
         self.outbox.align()?;
+        self.outbox.align_content()?;
         self.growing = Some(Growing {
             node,
             start: self.outbox.checkpoint()?,

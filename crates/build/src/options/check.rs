@@ -6,11 +6,17 @@ use anteros_codec::Codec;
 use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 
-use super::{Compression, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX};
+use super::{Compression, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX, owner};
 use crate::Error;
 use crate::hash_tree::HashTree;
 use crate::hints::{Quick, Setting};
 use crate::prefixes::Prefixes;
+
+/// Most bytes to a multiple of which content, or the image, is aligned.
+const ALIGNMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// Most bytes for the attributes of the root, as mkfs.erofs has it.
+const ROOT_XATTR_BYTES_MAX: u32 = 65_532;
 
 /// Shift limits of a chunk, relative to the block size: the field has 5 bits.
 const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
@@ -36,6 +42,16 @@ impl Options {
         if self.offset % 512 != 0 {
             return refuse(format!("the offset {} is no multiple of 512", self.offset));
         }
+        owner::check("owner", &self.uid_map)?;
+        owner::check("group", &self.gid_map)?;
+        self.check_alignment("content is to be aligned", self.data_align_blocks)?;
+        self.check_alignment("the image is to be aligned", self.image_align_blocks)?;
+        if self.root_xattr_bytes > ROOT_XATTR_BYTES_MAX {
+            let bytes = self.root_xattr_bytes;
+            return refuse(format!(
+                "{bytes} bytes for the attributes of the root; {ROOT_XATTR_BYTES_MAX} are the most"
+            ));
+        }
         self.check_chunks()?;
         self.hash_tree.as_ref().map_or(Ok(()), HashTree::check)?;
         Prefixes::of(self)?;
@@ -53,6 +69,17 @@ impl Options {
         }
         self.compression
             .map_or(Ok(()), |c| c.check(self.block_bytes()))
+    }
+
+    fn check_alignment(&self, what: &str, blocks: u32) -> Result<(), Error> {
+        let bytes = u64::from(blocks) << self.block_bits;
+        if blocks > 0 && bytes <= ALIGNMENT_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::Option(format!(
+            "{what} to {blocks} blocks of {} bytes; 1 block to {ALIGNMENT_BYTES_MAX} bytes are possible",
+            self.block_bytes()
+        )))
     }
 
     fn check_chunks(&self) -> Result<(), Error> {

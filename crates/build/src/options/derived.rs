@@ -120,13 +120,28 @@ impl Options {
     /// Returns whether long prefixes of attributes lie in the packed inode.
     pub(crate) fn packs_prefixes(&self) -> bool {
         let is_packed = self.packed_pcluster_bytes().is_some() && self.metabox.is_none();
-        is_packed && !self.plain_xattr_prefixes && !self.xattr_prefixes.is_empty()
+        is_packed && !self.plain_xattr_prefixes && self.has_prefixes()
     }
 
     /// Returns whether long prefixes of attributes lie beside the superblock, although others would look elsewhere.
     pub(crate) fn has_plain_prefixes(&self) -> bool {
         let is_special = self.metabox.is_some() || self.packed_pcluster_bytes().is_some();
-        !self.xattr_prefixes.is_empty() && !self.packs_prefixes() && is_special
+        self.has_prefixes() && !self.packs_prefixes() && is_special
+    }
+
+    /// Returns whether there are long prefixes of attributes; that of digests is one.
+    pub(crate) fn has_prefixes(&self) -> bool {
+        !self.xattr_prefixes.is_empty() || self.digest_xattr.is_some()
+    }
+
+    /// Bytes to a multiple of which the content of files is aligned.
+    pub(crate) fn data_align_bytes(&self) -> u64 {
+        u64::from(self.data_align_blocks) << self.block_bits
+    }
+
+    /// Bytes of which the image is a multiple.
+    pub(crate) fn image_align_bytes(&self) -> u64 {
+        u64::from(self.image_align_blocks) << self.block_bits
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - `compression`: how files are compressed.
 //! - `choices`: choices of other kinds.
+//! - `owner`: owners that become others.
 //! - `derived`: what follows from all that.
 //! - `check`: the checks that make a build sound.
 
@@ -9,6 +10,7 @@ mod check;
 mod choices;
 mod compression;
 mod derived;
+mod owner;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use crate::hints::{Hint, Setting};
 pub(crate) use choices::join;
 pub use choices::{Exclude, Holes, InodeForm, UuidChoice};
 pub use compression::{Compression, Fragments};
+pub use owner::IdRange;
 
 /// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
 pub const LABEL_BYTES_MAX: usize = 15;
@@ -105,7 +108,11 @@ pub struct Options {
     pub force_uid: Option<u32>,
     /// Gives every file this group.
     pub force_gid: Option<u32>,
-    /// Added to every owner, after forcing.
+    /// Owners that become others: each must be in one of these ranges, unless there are none, or it is forced.
+    pub uid_map: Vec<IdRange>,
+    /// The same of groups.
+    pub gid_map: Vec<IdRange>,
+    /// Added to every owner, after forcing and mapping.
     pub uid_offset: u32,
     /// Added to every group, after forcing.
     pub gid_offset: u32,
@@ -132,6 +139,17 @@ pub struct Options {
     /// extent) comes on top; that of chunks, while equal parts are looked for, is gone before content is written, and is
     /// no more than some 60 MB.
     pub memory_bytes: u64,
+    /// The content of files begins at multiples of so many blocks, so that huge pages can map it; of those that are not
+    /// compressed it lies in one piece. At most 1 GiB.
+    pub data_align_blocks: u32,
+    /// The image is a multiple of so many blocks long. At most 1 GiB.
+    pub image_align_blocks: u32,
+    /// Bytes that the attributes of the root take at least, with the header of 12 bytes in front: room for what is added to
+    /// the image later. 0 asks for none.
+    pub root_xattr_bytes: u32,
+    /// Gives every regular file with content an attribute of this name with its digest, `sha256:` and 32 bytes, by which
+    /// kernels may share pages of the same content. A name in none of the namespaces of attributes hides it from users.
+    pub digest_xattr: Option<Vec<u8>>,
     /// Tells whether the superblock has a checksum.
     pub checksum: bool,
     /// Byte of the image file at which the image begins; a multiple of 512.
@@ -184,6 +202,8 @@ impl Default for Options {
             plain_xattr_prefixes: false,
             force_uid: None,
             force_gid: None,
+            uid_map: Vec::new(),
+            gid_map: Vec::new(),
             uid_offset: 0,
             gid_offset: 0,
             fs_config: None,
@@ -195,6 +215,10 @@ impl Default for Options {
             hard_dereference: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 256 << 20,
+            data_align_blocks: 1,
+            image_align_blocks: 1,
+            root_xattr_bytes: 0,
+            digest_xattr: None,
             checksum: true,
             offset: 0,
             sync: true,
@@ -216,15 +240,17 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// What is wrong, if one is beyond 32 bits.
+    /// What is wrong, if one is beyond 32 bits, or in no range of a map.
     pub fn owner_of(&self, (uid, gid): (u32, u32)) -> Result<(u32, u32), String> {
-        let add = |what, id: u32, offset| {
-            let sum = id.checked_add(offset);
-            sum.ok_or_else(|| format!("its {what} {id} plus {offset} is beyond 32 bits"))
-        };
+        let uid = self
+            .force_uid
+            .map_or_else(|| owner::mapped("owner", uid, &self.uid_map), Ok)?;
+        let gid = self
+            .force_gid
+            .map_or_else(|| owner::mapped("group", gid, &self.gid_map), Ok)?;
         Ok((
-            add("owner", self.force_uid.unwrap_or(uid), self.uid_offset)?,
-            add("group", self.force_gid.unwrap_or(gid), self.gid_offset)?,
+            owner::moved("owner", uid, self.uid_offset)?,
+            owner::moved("group", gid, self.gid_offset)?,
         ))
     }
 

@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anteros_build::{Error, Observer, Progress, Summary, build};
+use anteros_build::{Error, IdRange, Observer, Progress, Summary, build};
 use anteros_core::parse_size;
 use clap::{Args as _, FromArgMatches};
 use indicatif::ProgressBar;
@@ -201,6 +201,30 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     chunksize: Option<u64>,
 
+    /// Begin the content of each file at a multiple of so many blocks, so that huge pages can map it (`--dsunit=512` for 2M)
+    #[arg(long, value_name = "BLOCKS", default_value = "1", value_parser = options::count)]
+    dsunit: u32,
+
+    /// Make the image a multiple of so many blocks long, rounded up to a power of two
+    #[arg(long, value_name = "BLOCKS", default_value = "1", value_parser = options::count)]
+    fsalignblks: u32,
+
+    /// Leave at least so many bytes for the attributes of the root, as is needed to add some later
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = options::count)]
+    root_xattr_isize: u32,
+
+    /// Give each file an attribute with the SHA-256 of its content, by which kernels that know it may share its pages with
+    /// files of other images; a NAME such as `user.digest` lets users read it. It takes Linux 6.4, and one more look at all
+    /// files
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "erofs.fingerprint.v1"
+    )]
+    xattr_inode_digest: Option<OsString>,
+
     /// Give every file this time, in seconds since 1970
     #[arg(
         short = 'T',
@@ -262,6 +286,15 @@ pub struct Args {
     /// Give everything this group
     #[arg(long, value_name = "GID")]
     force_gid: Option<u32>,
+
+    /// Change owners: those from FROM on become those from TO on, COUNT of them; may be repeated. An owner that is in no range
+    /// is an error, but where all are forced
+    #[arg(long, value_name = "FROM:TO:COUNT", value_parser = options::id_range)]
+    uid_map: Vec<IdRange>,
+
+    /// Change groups in the same way
+    #[arg(long, value_name = "FROM:TO:COUNT", value_parser = options::id_range)]
+    gid_map: Vec<IdRange>,
 
     /// Add to every owner
     #[arg(long, value_name = "COUNT", default_value_t = 0)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anteros_build::{
-    Compression, Exclude, Fragments, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick, Setting,
-    UuidChoice,
+    Compression, Exclude, Fragments, Hint, IdRange, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick,
+    Setting, UuidChoice,
 };
 use clap::ValueEnum;
 
@@ -236,8 +236,17 @@ impl Args {
             xattr_prefixes: self.xattr_prefixes(),
             force_uid: self.force_uid.or(self.all_root.then_some(0)),
             force_gid: self.force_gid.or(self.all_root.then_some(0)),
+            uid_map: self.uid_map.clone(),
+            gid_map: self.gid_map.clone(),
             uid_offset: self.uid_offset,
             gid_offset: self.gid_offset,
+            data_align_blocks: self.dsunit.max(1),
+            image_align_blocks: self.image_align_blocks()?,
+            root_xattr_bytes: self.root_xattr_isize,
+            digest_xattr: self
+                .xattr_inode_digest
+                .as_ref()
+                .map(|name| name.as_bytes().to_vec()),
             exclude: self.exclude()?,
             hard_dereference: self.hard_dereference,
             workers: self.workers.count(),
@@ -261,6 +270,13 @@ impl Args {
             options.compress_directories = on;
         }
         Ok(options)
+    }
+
+    /// Returns what the image is a multiple of, which has one more bit at most than was told.
+    fn image_align_blocks(&self) -> Result<u32, Failure> {
+        let blocks = self.fsalignblks.checked_next_power_of_two();
+        let message = || format!("--fsalignblks={}: 1 GiB is the most", self.fsalignblks);
+        blocks.ok_or_else(|| Failure::new(Kind::Usage, message()))
     }
 
     fn is_legacy(&self) -> bool {
@@ -485,6 +501,25 @@ pub fn switch(text: &str) -> Result<bool, String> {
         "0" => Ok(false),
         _ => Err("1 is on, 0 is off".into()),
     }
+}
+
+/// `--uid-map` and `--gid-map`.
+pub fn id_range(text: &str) -> Result<IdRange, String> {
+    let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+    match numbers.as_deref() {
+        Ok([from, to, count]) => Ok(IdRange {
+            from: *from,
+            to: *to,
+            count: *count,
+        }),
+        _ => Err("FROM:TO:COUNT, three numbers, is wanted".into()),
+    }
+}
+
+/// A count, as C writes numbers.
+pub fn count(text: &str) -> Result<u32, String> {
+    let number = c_number(text)?;
+    u32::try_from(number).map_err(|error| error.to_string())
 }
 
 /// A number of seconds, as C writes it.

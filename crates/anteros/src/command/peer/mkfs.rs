@@ -24,18 +24,14 @@ const AS_SCRIPTS: &str = "As mkfs.erofs writes them: -b#, -C#, -T#, -UX, -x#, -z
     --all-time, --mkfs-time, --max-extent-bytes=#";
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 13] = [
-    "--root-xattr-isize",
+const NOT_SUPPORTED: [&str; 9] = [
     "--blobdev",
-    "--dsunit",
-    "--fsalignblks",
     "--gzinfo",
     "--clean",
     "--incremental",
     "--vmdk-desc",
     "--s3",
     "--oci",
-    "--xattr-inode-digest",
     "--random-pclusterblks",
     "--random-algorithms",
 ];
