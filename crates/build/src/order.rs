@@ -5,6 +5,7 @@
 //! many directories.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use anteros_core::FileKind;
 
@@ -13,12 +14,17 @@ use crate::kinds::{HEAD_BYTES, Kind, extension};
 use crate::look::Look;
 use crate::tree::{NodeId, Tree};
 
+/// Bytes of the files of a group, but for a last one that is larger.
+const GROUP_BYTES: u64 = 16 << 20;
+
 /// Tells in which order files are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// As they are listed: what lies in a directory lies together.
     #[default]
     Path,
+    /// As listed, but in groups of neighbouring directories, some 16 MiB each, files of the same name lie together.
+    Group,
     /// Files of the same name lie together, where the first of them is listed.
     Name,
     /// Files of one kind lie together, as their first bytes and their extensions tell; else as by name.
@@ -30,28 +36,75 @@ impl Order {
     fn of(self, look: &Look<'_>) -> Result<Vec<NodeId>, Error> {
         Ok(match self {
             Self::Path => look.tree.ids().collect(),
-            Self::Name => by_name(look.tree),
+            Self::Group => by_group(look.tree, GROUP_BYTES),
+            Self::Name => by_name(look.tree, look.tree.ids()),
             Self::Kind => by_kind(look.tree, &look.kinds()?),
         })
     }
 }
 
-/// All nodes, files of one name where the first of them is listed.
-fn by_name(tree: &Tree) -> Vec<NodeId> {
+/// Some nodes in a row, files of one name where the first of them is listed.
+fn by_name(tree: &Tree, ids: Range<NodeId>) -> Vec<NodeId> {
     let mut named = HashMap::new();
-    let first = |id| match tree.node(id) {
+    let place = |id| match tree.node(id) {
         node if node.kind == FileKind::Regular => *named.entry(tree.name(node.name)).or_insert(id),
         _ => id,
     };
-    let firsts: Vec<NodeId> = tree.ids().map(first).collect();
-    let mut order: Vec<NodeId> = tree.ids().collect();
-    order.sort_by_key(|&id| firsts[id as usize]);
+    let places: Vec<NodeId> = ids.clone().map(place).collect();
+    let mut order: Vec<NodeId> = ids.clone().collect();
+    order.sort_by_key(|&id| places[(id - ids.start) as usize]);
     order
+}
+
+/// All nodes, group by group.
+fn by_group(tree: &Tree, group_bytes: u64) -> Vec<NodeId> {
+    let mut order = Vec::new();
+    let all = tree.ids();
+    let mut start = all.start;
+    while start < all.end {
+        let end = group_end(tree, start, group_bytes);
+        order.extend(by_name(tree, start..end));
+        start = end;
+    }
+    order
+}
+
+/// The node at which the group ends that begins at one: in its second half, where the directories on both sides
+/// have the least in common.
+fn group_end(tree: &Tree, start: NodeId, group_bytes: u64) -> NodeId {
+    let end = tree.ids().end;
+    let (mut bytes, mut best) = (0, None);
+    for id in start..end {
+        let node = tree.node(id);
+        if node.kind == FileKind::Regular {
+            bytes += node.size;
+        }
+        if bytes > group_bytes {
+            return best.map_or(id + 1, |(_, end)| end);
+        }
+        if bytes > group_bytes / 2 && id + 1 < end {
+            let shared = shared_directories(tree, id, id + 1);
+            if best.is_none_or(|(least, _)| shared <= least) {
+                best = Some((shared, id + 1));
+            }
+        }
+    }
+    end
+}
+
+/// Directories from the root on that lead to both of two nodes; as many as can be, if one directory has both of them.
+fn shared_directories(tree: &Tree, left: NodeId, right: NodeId) -> usize {
+    let [left, right] = [left, right].map(|id| tree.node(id).parent);
+    if left == right {
+        return usize::MAX;
+    }
+    let [left, right] = [left, right].map(|id| tree.ancestors(id));
+    left.zip(right).take_while(|(a, b)| a == b).count()
 }
 
 /// All nodes, files of one kind together, and of these such with one extension where the first of them is by name.
 fn by_kind(tree: &Tree, kinds: &[Kind]) -> Vec<NodeId> {
-    let mut order = by_name(tree);
+    let mut order = by_name(tree, tree.ids());
     let mut firsts = HashMap::new();
     let mut places = vec![(Kind::Empty, 0); order.len()];
     for (place, &id) in order.iter().enumerate() {
@@ -192,7 +245,39 @@ mod tests {
     #[test]
     fn namesakes_lie_where_the_first_one_does() {
         let tree = tree(&["b", "a", "directory", "a", "b", "d", "a", "directory"]);
-        assert_eq!(by_name(&tree), [0, 4, 1, 3, 6, 2, 5, 7]);
+        assert_eq!(by_name(&tree, tree.ids()), [0, 4, 1, 3, 6, 2, 5, 7]);
+    }
+
+    #[test]
+    fn groups_end_where_directories_have_the_least_in_common() {
+        // Three directories with two files each, and in the last a further one with two.
+        let mut tree = tree(&[
+            "", "x", "y", "z", "a", "b", "a", "b", "a", "b", "w", "a", "b",
+        ]);
+        let parents = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3, 10, 10];
+        for (node, parent) in tree.nodes.iter_mut().zip(parents) {
+            node.parent = parent;
+        }
+        for id in [0, 1, 2, 3, 10] {
+            tree.nodes[id].kind = FileKind::Directory;
+        }
+        for node in &mut tree.nodes {
+            node.size = 10;
+        }
+        let ends = |bytes: u64| {
+            let mut ends = vec![0];
+            while ends.last() < Some(&13) {
+                ends.push(group_end(&tree, *ends.last().unwrap(), bytes));
+            }
+            ends
+        };
+        assert_eq!(ends(80), [0, 13]);
+        assert_eq!(ends(79), [0, 8, 13]);
+        assert_eq!(ends(35), [0, 6, 8, 11, 13]);
+        assert_eq!(ends(5), [0, 5, 6, 7, 8, 9, 10, 12, 13]);
+        let order = [0, 1, 2, 3, 4, 6, 5, 7, 8, 11, 9, 12, 10];
+        assert_eq!(by_group(&tree, 79), order);
+        assert_eq!(by_group(&tree, 1000), by_name(&tree, tree.ids()));
     }
 
     #[test]

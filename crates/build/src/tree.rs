@@ -123,15 +123,19 @@ impl Tree {
 
     /// Returns where a node lies relative to the source, without leading slash; empty for the root.
     pub fn path(&self, id: NodeId) -> Vec<u8> {
-        let mut names = Vec::new();
-        let mut at = id;
-        while at != 0 {
-            let node = self.node(at);
-            names.push(self.name(node.name));
-            at = node.parent;
-        }
-        names.reverse();
+        let name = |id| self.name(self.node(id).name);
+        let names: Vec<&[u8]> = self.ancestors(id).map(name).collect();
         names.join(&b'/')
+    }
+
+    /// The directories that lead from the root to a node, and the node; the root is not among them.
+    pub fn ancestors(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let up = |&id: &NodeId| Some(self.node(id).parent);
+        let mut directories: Vec<NodeId> = std::iter::successors(Some(id), up)
+            .take_while(|&id| id != 0)
+            .collect();
+        directories.reverse();
+        directories.into_iter()
     }
 
     /// Returns where a node lies, for messages.

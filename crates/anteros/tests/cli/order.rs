@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use crate::Workshop;
 
+const FILES: [&str; 6] = ["a", "b", "sub/c", "sub/d", "sub/deep/e", "z"];
+
 /// A workshop whose source has a few files that do not shrink.
 fn shop() -> Workshop {
     let shop = Workshop::new();
-    for name in ["a", "b", "sub/c", "sub/d", "sub/deep/e", "z"] {
+    for name in FILES {
         let path = shop.path("src").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{name} ").repeat(5000)).unwrap();
@@ -18,7 +20,7 @@ fn shop() -> Workshop {
 }
 
 /// The files in the order in which their content lies in the image.
-fn stored(shop: &Workshop, image: &str) -> Vec<&'static str> {
+fn stored<'a>(shop: &Workshop, image: &str, files: &[&'a str]) -> Vec<&'a str> {
     let place = |path: &str| {
         let dumped = shop.good(&format!("dump {image} --path {path} --extents --json"));
         let dumped: Value = serde_json::from_str(&dumped).unwrap();
@@ -29,7 +31,7 @@ fn stored(shop: &Workshop, image: &str) -> Vec<&'static str> {
             .or_else(|| fragment()?.parse().ok())
             .unwrap_or_else(|| panic!("{extent}"))
     };
-    let mut files = vec!["a", "b", "sub/c", "sub/d", "sub/deep/e", "z"];
+    let mut files = files.to_vec();
     files.sort_by_key(|path| place(path));
     files
 }
@@ -48,13 +50,13 @@ fn files_of_a_list_are_stored_first() {
             "mkfs image src {options} --order-list list --verify"
         ));
         assert_eq!(
-            stored(&shop, "image"),
+            stored(&shop, "image", &FILES),
             ["z", "sub/d", "sub/c", "sub/deep/e", "b", "a"],
             "{options}"
         );
         shop.good(&format!("mkfs plain src {options}"));
         assert_eq!(
-            stored(&shop, "plain"),
+            stored(&shop, "plain", &FILES),
             ["a", "b", "z", "sub/c", "sub/d", "sub/deep/e"],
             "{options}"
         );
@@ -70,7 +72,7 @@ fn of_equal_files_the_one_in_the_list_lies_first() {
         shop.good(&format!(
             "mkfs image src {options} --order-list list --verify"
         ));
-        assert_eq!(stored(&shop, "image")[0], "a", "{options}");
+        assert_eq!(stored(&shop, "image", &FILES)[0], "a", "{options}");
     }
 }
 
@@ -87,4 +89,26 @@ fn paths_that_are_not_there_are_told() {
     );
     let told = shop.bad(5, "mkfs image src --order-list nowhere");
     assert!(told.contains("nowhere"), "{told}");
+}
+
+#[test]
+fn packed_files_of_one_name_lie_together_unless_told_otherwise() {
+    let shop = Workshop::new();
+    let files = ["de/a", "de/b", "en/a", "en/b"];
+    for (n, name) in files.iter().enumerate() {
+        let path = shop.path("src").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{name} ").repeat(1000 + n)).unwrap();
+    }
+    let grouped = ["de/a", "en/a", "de/b", "en/b"];
+    for (options, order) in [
+        ("-Eall-fragments", grouped),
+        ("-Efragments", grouped),
+        ("--order=group", grouped),
+        ("-Eall-fragments --order=path", files),
+        ("-Ededupe", files),
+    ] {
+        shop.good(&format!("mkfs image src -zlz4 -C4K {options} --verify"));
+        assert_eq!(stored(&shop, "image", &files), order, "{options}");
+    }
 }

@@ -68,7 +68,7 @@ fn the_last_preset_counts_and_what_is_told_counts_more() {
         ),
         (
             "--order=path --small",
-            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --compress-directories",
+            "-zlzma,9 -C1M -Eall-fragments,dedupe,ztailpacking --order=path --compress-directories",
         ),
     ] {
         shop.good(&format!("mkfs one src {one}"));

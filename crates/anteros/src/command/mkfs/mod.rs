@@ -155,8 +155,8 @@ pub struct Args {
     /// Extended options, separated by commas: legacy-compress, ztailpacking (the end of a
     /// compressed file lies behind its inode where it fits there), fragments (files that fit into one cluster, and the
     /// ends of larger ones, are packed together and compressed as one, equal ones once), all-fragments (so are all files),
-    /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, dedupe (files with the same content are stored once, as with
-    /// fragments, and so are parts of compressed files from some clusters on), ^inline_data, 48bit (compressed files take bytes, not whole blocks, and times to the second no larger inode; Linux 6.15), dot-omitted (directories without `.`, with 48bit), force-inode-compact,
+    /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, dedupe (files with the same content are stored once, and so are parts of compressed files from some
+    /// clusters on), ^inline_data, 48bit (compressed files take bytes, not whole blocks, and times to the second no larger inode; Linux 6.15), dot-omitted (directories without `.`, with 48bit), force-inode-compact,
     /// force-inode-extended, force-inode-blockmap, force-chunk-indexes, nosbcrc, ^xattr-name-filter, plain-xattr-prefixes (see --xattr-prefix; Linux 6.17)
     #[arg(
         short = 'E',
@@ -179,10 +179,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     quick: Option<u8>,
 
-    /// The order in which files are stored. By path, which is the default: what lies in a directory lies together. By name:
-    /// files of the same name lie together, such as translations and licences. By kind: programs, other data, translations,
-    /// texts and compressed files, each kind by extension and then by name. Large clusters get smaller by name or kind,
-    /// above all those of packed files
+    /// The order in which files are stored. By path: what lies in a directory lies together. By group: so do neighbouring
+    /// directories of some 16 MiB together, and in them files of the same name, such as translations and licences. By name:
+    /// all files of the same name. By kind: programs, other data, translations, texts and compressed files, each kind by
+    /// extension and then by name. Large clusters get smaller by name or kind, above all those of packed files. The default
+    /// is by group where files are packed, and by path elsewhere
     #[arg(long, value_enum, value_name = "WHICH")]
     order: Option<options::Order>,
 

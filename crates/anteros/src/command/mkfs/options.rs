@@ -147,6 +147,7 @@ pub enum Holes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     Path,
+    Group,
     Name,
     Kind,
 }
@@ -220,7 +221,6 @@ impl Args {
                 Some(Holes::Keep) => anteros_build::Holes::Keep,
                 Some(Holes::Compress) => anteros_build::Holes::Ignore,
             },
-            order: self.order(preset.as_ref()),
             first: self.first()?,
             chunk_bytes: self.chunksize,
             ignore_mtime: self.ignore_mtime,
@@ -262,13 +262,12 @@ impl Args {
         };
         options.metabox = self.metabox(options.compression, preset.as_ref())?;
         let extended = preset.map_or(&[][..], |preset| preset.extended);
-        extended
-            .iter()
-            .chain(&self.extended)
-            .for_each(|option| apply(*option, &mut options));
+        let extended = || extended.iter().chain(&self.extended);
+        extended().for_each(|option| apply(*option, &mut options));
         if let Some(on) = self.compress_directories {
             options.compress_directories = on;
         }
+        options.order = self.order(preset.as_ref(), options.fragments.is_some());
         Ok(options)
     }
 
@@ -322,13 +321,18 @@ impl Args {
         asked.map(|(_, preset)| preset)
     }
 
-    /// Returns the order of files.
-    fn order(&self, preset: Option<&Preset>) -> anteros_build::Order {
-        match (self.order, preset) {
-            (Some(Order::Path), _) => anteros_build::Order::Path,
-            (Some(Order::Name), _) => anteros_build::Order::Name,
-            (Some(Order::Kind), _) => anteros_build::Order::Kind,
-            (None, preset) => preset.map_or_else(Default::default, |preset| preset.order),
+    /// Returns the order of files, some of which are packed together or not.
+    fn order(&self, preset: Option<&Preset>, packs: bool) -> anteros_build::Order {
+        let usual = match packs {
+            true => anteros_build::Order::Group,
+            false => anteros_build::Order::Path,
+        };
+        match self.order {
+            Some(Order::Path) => anteros_build::Order::Path,
+            Some(Order::Group) => anteros_build::Order::Group,
+            Some(Order::Name) => anteros_build::Order::Name,
+            Some(Order::Kind) => anteros_build::Order::Kind,
+            None => preset.and_then(|preset| preset.order).unwrap_or(usual),
         }
     }
 

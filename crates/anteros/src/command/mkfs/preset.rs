@@ -30,7 +30,7 @@ pub struct Preset {
     pub compressor: Compressor,
     pub cluster_bytes: u64,
     pub extended: &'static [Extended],
-    pub order: Order,
+    pub order: Option<Order>,
 }
 
 const fn compressor(codec: Codec) -> Compressor {
@@ -75,21 +75,21 @@ pub const SMALL: Preset = Preset {
         Extended::InlineTails(true),
         Extended::Directories(true),
     ],
-    order: Order::Kind,
+    order: Some(Order::Kind),
 };
 
 pub const BALANCED: Preset = Preset {
     compressor: compressor(Codec::Lz4(LEVEL_9)),
     cluster_bytes: 64 << 10,
     extended: &[],
-    order: Order::Path,
+    order: None,
 };
 
 pub const FAST: Preset = Preset {
     compressor: compressor(Codec::Lz4(Effort::Fast)),
     cluster_bytes: 64 << 10,
     extended: &[],
-    order: Order::Path,
+    order: None,
 };
 
 /// Packing that older kernels read, the best one first.
