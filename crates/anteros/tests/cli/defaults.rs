@@ -34,6 +34,31 @@ fn files_are_compressed_unless_told_otherwise() {
 }
 
 #[test]
+fn equal_parts_are_shared_with_fragments_unless_told_otherwise() {
+    let shop = Workshop::new();
+    let mut state = 1u32;
+    let mut noise = |len: usize| -> Vec<u8> {
+        let next = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..len).map(next).collect()
+    };
+    let mut content = noise(100_000);
+    fs::write(shop.path("src/one"), &content).unwrap();
+    content[99_000..].copy_from_slice(&noise(1000));
+    fs::write(shop.path("src/other"), &content).unwrap();
+    let size = |options: &str| {
+        shop.good(&format!("mkfs image src -zlz4hc -C4K {options} --verify"));
+        fs::metadata(shop.path("image")).unwrap().len()
+    };
+    let shared = size("-Efragments");
+    assert_eq!(shared, size("-Efragments,dedupe"));
+    assert!(shared + 80_000 < size("-Efragments,^dedupe"));
+    assert!(shared + 80_000 < size("-Eztailpacking"));
+}
+
+#[test]
 fn a_dump_names_no_algorithm_where_nothing_is_compressed() {
     let shop = Workshop::new();
     shop.good("mkfs plain src -znone");

@@ -44,7 +44,7 @@ const LEAST_MAX: u64 = 128 << 10;
 /// Runs that are compared together, if they lie in the same file.
 const GROUP_RUNS: usize = 64;
 
-/// The shortest part that is shared has so many chunks of average length, about.
+/// The shortest part that is shared has so many chunks of average length, or more.
 const CHUNKS_LEAST: u64 = 4;
 
 /// Finds what files have in common, and has the plan say where they are cut.
@@ -85,12 +85,12 @@ pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
 
 /// Bytes that are worth a cut, which takes half a block on average, and a pcluster that begins with nothing to refer to.
 fn least(block_bytes: u64, pcluster_bytes: u64) -> u64 {
-    (4 * block_bytes).max((pcluster_bytes / 2).min(LEAST_MAX))
+    (3 * block_bytes).max((pcluster_bytes / 2).min(LEAST_MAX))
 }
 
 /// The average length of chunks of so much content.
 fn average(bytes: u64, least: u64) -> u64 {
-    let short = (least / CHUNKS_LEAST).next_power_of_two().max(256);
+    let short = 1 << (least / CHUNKS_LEAST).max(256).ilog2();
     let few = bytes.div_ceil(KNOWN_MAX as u64).next_power_of_two();
     short.max(few).min(AVERAGE_MAX)
 }
@@ -174,6 +174,7 @@ mod tests {
     #[test]
     fn chunks_get_longer_and_never_more_than_are_known() {
         assert_eq!(average(0, 16 << 10), 4096);
+        assert_eq!(average(0, 12 << 10), 2048);
         assert_eq!(average(3 << 30, 16 << 10), 4096);
         assert_eq!(average(4 << 30, 16 << 10), 8192);
         assert_eq!(average(4 << 30, 2048), 8192);

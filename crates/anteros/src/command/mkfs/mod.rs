@@ -156,7 +156,7 @@ pub struct Args {
     /// compressed file lies behind its inode where it fits there), fragments (files that fit into one cluster, and the
     /// ends of larger ones, are packed together and compressed as one, equal ones once), all-fragments (so are all files),
     /// both with the cluster size of what is packed if it is another (`fragments=256K`), fragdedupe, dedupe (files with the same content are stored once, and so are parts of compressed files from some
-    /// clusters on), ^inline_data, 48bit (compressed files take bytes, not whole blocks, and times to the second no larger inode; Linux 6.15), dot-omitted (directories without `.`, with 48bit), force-inode-compact,
+    /// clusters on; fragments mean it as well, unless ^dedupe is told), ^inline_data, 48bit (compressed files take bytes, not whole blocks, and times to the second no larger inode; Linux 6.15), dot-omitted (directories without `.`, with 48bit), force-inode-compact,
     /// force-inode-extended, force-inode-blockmap, force-chunk-indexes, nosbcrc, ^xattr-name-filter, plain-xattr-prefixes (see --xattr-prefix; Linux 6.17)
     #[arg(
         short = 'E',

@@ -264,6 +264,11 @@ impl Args {
         let extended = preset.map_or(&[][..], |preset| preset.extended);
         let extended = || extended.iter().chain(&self.extended);
         extended().for_each(|option| apply(*option, &mut options));
+        let says_dedupe = extended().any(|option| matches!(option, Extended::Dedupe(_)));
+        if !says_dedupe {
+            // The kernels that read one of the two read the other.
+            options.dedupe = options.fragments.is_some_and(|fragments| !fragments.all);
+        }
         if let Some(on) = self.compress_directories {
             options.compress_directories = on;
         }
