@@ -36,7 +36,8 @@
 //!
 //! - The same source and options give the same bytes, whatever the number of workers, the order in
 //!   which directories are listed, and the time of day.
-//! - Encoders and content in flight are bounded by [`Options::memory_bytes`].
+//! - The tree, encoders and content in flight are bounded by [`Options::memory_bytes`], as far as the tree takes no more
+//!   than half of it.
 //! - An image under its final name is complete. A file that changes while it is read is an error.
 //! - Feature bits are set only for what the image uses.
 
@@ -182,6 +183,7 @@ pub fn build<'a>(
     same::find(&look, &mut plan)?;
     parts::find(&look, &mut plan)?;
     plan.agree(&tree);
+    let options = &options.beside(tree_bytes(&tree, &plan));
     let mut output = Output::create(image, options, superblock::area_bytes(options)?)?;
     let job = Job {
         source: &source,
@@ -227,6 +229,12 @@ pub fn build<'a>(
         warnings,
         ..count(&tree, &stored)
     })
+}
+
+/// Bytes of memory that the tree takes, with all that will be known of it when it is stored.
+fn tree_bytes(tree: &Tree, plan: &Plan) -> u64 {
+    let stored = tree.nodes.len() * size_of::<Stored>();
+    tree.memory_bytes() + plan.memory_bytes() + stored as u64
 }
 
 /// Counts inodes by kind, and regular files by the way they are stored.

@@ -98,6 +98,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Bytes of memory that what is planned for nodes takes.
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.nodes) + size_of_val(&*self.order)) as u64
+    }
+
     pub fn new(
         source: &Source,
         tree: &mut Tree,

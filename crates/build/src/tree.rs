@@ -143,6 +143,11 @@ impl Tree {
         source.join(OsStr::from_bytes(&self.path(id)))
     }
 
+    /// Bytes of memory that nodes and names take.
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.nodes) + size_of_val(&*self.entries) + self.names.len()) as u64
+    }
+
     pub fn ids(&self) -> Range<NodeId> {
         0..self.nodes.len() as NodeId
     }

@@ -75,6 +75,16 @@ impl Options {
         segment_bytes(shortest, self.metabox.map_or(0, |s| s.pcluster_bytes))
     }
 
+    /// The options of a build whose tree takes so many bytes of the memory. An eighth of the rest is for what the allocator
+    /// keeps. Half of all is left in any case.
+    pub(crate) fn beside(&self, tree_bytes: u64) -> Self {
+        let left = self.memory_bytes.saturating_sub(tree_bytes) / 8 * 7;
+        Self {
+            memory_bytes: left.max(self.memory_bytes / 2),
+            ..self.clone()
+        }
+    }
+
     fn encoder_bytes(&self) -> u64 {
         self.codecs().iter().map(Codec::encoder_bytes).sum()
     }
@@ -192,5 +202,11 @@ mod tests {
         assert_eq!(workers(lzma(4 << 20), mib(256), 100), 3);
         assert_eq!(workers(lzma(4 << 20), mib(1), 100), 1);
         assert_eq!(workers(Effort::Fast.into(), mib(256), 100), 100);
+        let beside = |held| {
+            options(Effort::Fast.into(), mib(256), 2)
+                .beside(mib(held))
+                .memory_bytes
+        };
+        assert_eq!([0, 56, 500].map(beside), [224, 175, 128].map(mib));
     }
 }

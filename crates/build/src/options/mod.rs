@@ -133,11 +133,11 @@ pub struct Options {
     pub hard_dereference: bool,
     /// Threads that read and compress, at least one. Fewer compress where their encoders do not fit the memory.
     pub workers: usize,
-    /// Bytes of file content in flight between reading and writing, and of the encoders of all
-    /// workers; a quarter of it is content in any case. A single segment is always allowed, and so is
-    /// one of the packed inode. Knowledge of each file (some hundred bytes, and 12 for each compressed
-    /// extent) comes on top; that of chunks, while equal parts are looked for, is gone before content is written, and is
-    /// no more than some 60 MB.
+    /// Bytes of the tree (some two hundred for each file), of the encoders of all workers, and of file content in
+    /// flight between reading and writing. Encoders and content have half of it at least, and content an eighth; a
+    /// single segment is always allowed, and so is one of the packed inode. The extents of compressed files, 12 bytes
+    /// each, come on top. Knowledge of chunks, while equal parts are looked for, is gone before content is written, and
+    /// is no more than some 60 MB.
     pub memory_bytes: u64,
     /// The content of files begins at multiples of so many blocks, so that huge pages can map it; of those that are not
     /// compressed it lies in one piece. At most 1 GiB.

@@ -349,7 +349,8 @@ pub struct Args {
     #[command(flatten)]
     workers: WorkerArgs,
 
-    /// Most memory of encoders and of file content in flight; fewer workers compress where their encoders take more
+    /// Most memory of the tree, of encoders and of file content in flight; fewer workers compress where their encoders
+    /// take more
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     memory: u64,
 
