@@ -151,6 +151,8 @@ need_tree_tools() {
     { have getfattr && have setfattr; } || add_packages 'tests with extended attributes' attr || return
     have setfacl || add_packages 'tests with access control lists' acl || return
     { have veritysetup && have fsverity; } || add_packages 'tests with hash trees' cryptsetup-bin fsverity || return
+    { have bsdtar && have cpio && have mtree; } ||
+        add_packages 'tests with archives and manifests' libarchive-tools cpio mtree-netbsd || return
     have matchpathcon || add_packages 'tests with labels of SELinux' selinux-utils || return
     have diff || add_packages 'to compare trees' diffutils || return
     have mount || add_packages 'to mount images by the kernel' mount

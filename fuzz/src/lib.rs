@@ -1,7 +1,7 @@
 //! Work that is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
-//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`trace`],
+//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`manifest`], [`trace`],
 //! [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
 //! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
 //! files.
@@ -20,6 +20,7 @@ mod launches;
 mod log_layout;
 mod log_offline;
 mod log_open;
+mod manifest;
 mod open;
 mod read;
 mod tar;
@@ -34,6 +35,7 @@ pub use launches::launches;
 pub use log_layout::log_layout;
 pub use log_offline::log_offline;
 pub use log_open::log_open;
+pub use manifest::manifest;
 pub use open::open;
 pub use read::read;
 pub use tar::tar;

@@ -28,20 +28,26 @@ pub fn tar(input: &[u8]) {
         strip_overlay: flags & 2 != 0,
         ..Options::default()
     };
-    let dir = TempDir::new().expect("a directory for the image");
-    let path = dir.path().join("image");
-    let limit = Limit::default();
     let layer = || Layer::Tar(Archive::from_reader("archive", &archive[..]));
     let input = match flags & 8 {
         0 => Input::One(layer()),
         _ => vec![layer(), layer()].into(),
     };
-    if let Err(error) = build(&path, input, &options, &limit, &limit.0) {
+    pack(input, &options, |_| ());
+}
+
+/// Packs a source. What becomes an image is one without fault; nothing is left of what does not.
+pub(super) fn pack(input: Input<'_>, options: &Options, look: impl Fn(&[u8])) {
+    let dir = TempDir::new().expect("a directory for the image");
+    let path = dir.path().join("image");
+    let limit = Limit::default();
+    if let Err(error) = build(&path, input, options, &limit, &limit.0) {
         assert!(!error.to_string().is_empty());
         assert!(!path.exists(), "what is not complete has no name");
         return;
     }
     let image = std::fs::read(&path).expect("the image");
+    look(&image);
     let image = open_image(&image).expect("an image");
     let report = report(&image);
     assert!(report.is_clean(), "{:?}", report.findings);

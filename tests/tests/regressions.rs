@@ -55,6 +55,11 @@ fn extract() {
 }
 
 #[test]
+fn manifest() {
+    replay("manifest", targets::manifest);
+}
+
+#[test]
 fn tar() {
     replay("tar", targets::tar);
 }

@@ -34,6 +34,16 @@ pub enum Error {
         /// Tells which rule, and what was found.
         reason: String,
     },
+    /// A manifest breaks a rule of its format, or does not agree with the content of its files.
+    #[error("{path}:{line}: {reason}", path = path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// The number of the line, from 1 on.
+        line: u64,
+        /// Tells which rule, and what was found.
+        reason: String,
+    },
     /// The content of an archive that is a stream could not be kept until it is read again.
     #[error("{directory}: cannot keep the content of the archive there, of which {kept_bytes} bytes are: {cause}",
         directory = directory.display())]

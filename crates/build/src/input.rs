@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use crate::source::Scanned;
-use crate::{Archive, Error, Observer, Options, layers, scan, tar};
+use crate::{Archive, Error, Manifest, Observer, Options, layers, manifest, scan, tar};
 
 /// Source of an image.
 #[derive(Debug)]
@@ -16,13 +16,15 @@ pub enum Input<'a> {
     Layers(Vec<Layer<'a>>),
 }
 
-/// A directory or an archive.
+/// A directory, an archive or a manifest.
 #[derive(Debug)]
 pub enum Layer<'a> {
     /// A directory.
     Directory(&'a Path),
     /// A tar archive.
     Tar(Archive<'a>),
+    /// A list of files, whose content lies elsewhere.
+    Manifest(Manifest<'a>),
 }
 
 impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
@@ -34,6 +36,12 @@ impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
 impl<'a> From<Archive<'a>> for Input<'a> {
     fn from(archive: Archive<'a>) -> Self {
         Self::One(Layer::Tar(archive))
+    }
+}
+
+impl<'a> From<Manifest<'a>> for Input<'a> {
+    fn from(manifest: Manifest<'a>) -> Self {
+        Self::One(Layer::Manifest(manifest))
     }
 }
 
@@ -58,6 +66,9 @@ impl Input<'_> {
             Self::One(Layer::Tar(archive)) => {
                 return tar::scan(archive, image, options, false, observer, cancel);
             }
+            Self::One(Layer::Manifest(manifest)) => {
+                return manifest::scan(manifest, options, observer, cancel);
+            }
             Self::Layers(layers) => layers,
         };
         layers::check_count(layers.len())?;
@@ -70,6 +81,9 @@ impl Input<'_> {
             Layer::Directory(path) => scan::scan(path, image, &directory_options, observer, cancel),
             Layer::Tar(archive) => {
                 tar::scan(archive, image, &archive_options, true, observer, cancel)
+            }
+            Layer::Manifest(manifest) => {
+                manifest::scan(manifest, &archive_options, observer, cancel)
             }
         };
         let layers = layers.into_iter().map(scan);

@@ -1,4 +1,4 @@
-//! From a directory, a tar archive, or several of them one over another, to an EROFS image.
+//! From a directory, a tar archive, a manifest, or several of them one over another, to an EROFS image.
 //!
 //! ```text
 //! source ─ scan ─► tree ─► plan ─► data: read ─► compress ─► write ─► layout ─► emit
@@ -10,6 +10,7 @@
 //! | `source` | content of files, read by any worker at any place |
 //! | `scan`, `xattr`, `prefixes` | what there is in a directory, however deep |
 //! | `tar` | what there is in an archive |
+//! | `manifest` | what a list of files tells |
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
@@ -60,6 +61,7 @@ mod layers;
 mod layout;
 mod linux;
 mod look;
+mod manifest;
 mod observer;
 mod options;
 mod order;
@@ -94,6 +96,7 @@ pub use error::Error;
 pub use hash_tree::{HashTree, Verity};
 pub use hints::{Hint, Quick, Setting};
 pub use input::{Input, Layer};
+pub use manifest::{Manifest, ManifestFormat};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
     Compression, Exclude, Fragments, Holes, IdRange, InodeForm, LABEL_BYTES_MAX, Options,

@@ -379,3 +379,59 @@ fn an_image_layout_stands_for_its_layers() {
     fs::write(shop.path("single/index.json"), "[[[[").unwrap();
     refused("oci:single", 3, "index.json: ");
 }
+
+#[test]
+fn a_manifest_gives_the_image_of_its_directory() {
+    let shop = Workshop::new();
+    let list = "{ echo '#mtree'; cd src; find . -type d -printf 'PATH%p type=dir mode=%m uid=%U gid=%G time=%T@\\n' \
+        -o -type l -printf 'PATH%p type=link link=%l mode=%m uid=%U gid=%G time=%T@\\n' \
+        -o -type f -printf 'PATH%p type=file size=%s mode=%m uid=%U gid=%G time=%T@ nlink=%n inode=%i\\n' |
+        sed 's/^PATH//; s/\\(time=[0-9]*[.][0-9]\\{9\\}\\)[0-9]*/\\1/'; } >list";
+    let made = script(&shop, list);
+    assert_eq!((made.status, &made.err[..]), (Some(0), ""));
+    shop.good("mkfs image src -x-1");
+    let expected = image(&shop);
+    shop.good("mkfs image mtree:list --content-root src");
+    assert!(image(&shop) == expected);
+    let piped = "./anteros mkfs image mtree:- --content-root src <list";
+    assert_eq!(script(&shop, piped).status, Some(0));
+    assert!(image(&shop) == expected);
+    for (status, arguments, said) in [
+        (
+            3,
+            "mkfs image mtree:list",
+            "hint: --content-root DIR names it",
+        ),
+        (
+            2,
+            "mkfs image src --content-root src",
+            "a meaning for manifests alone",
+        ),
+        (
+            2,
+            "mkfs image mtree:list --content-root src --verify",
+            "the source is a manifest",
+        ),
+        (2, "mkfs image mtree:list --aufs", "for archives alone"),
+        (2, "mkfs image mtree:- -", "standard input can be but one"),
+        (
+            3,
+            "mkfs image composefs-dump:list",
+            "list:1: a line of 1 fields",
+        ),
+        (
+            5,
+            "mkfs image mtree:missing",
+            "missing: cannot open the manifest",
+        ),
+        (
+            5,
+            "mkfs image mtree:list --content-root missing",
+            "missing: cannot open the directory",
+        ),
+    ] {
+        let told = shop.bad(status, arguments);
+        assert!(told.contains(said), "{arguments}: {told}");
+        assert!(!shop.path("image").exists());
+    }
+}

@@ -11,7 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, SeekFrom, Statx, StatxFlags, StatxTimestamp, openat, statx,
+    AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, StatxTimestamp, openat,
+    openat2, statx,
 };
 use rustix::io::Errno;
 
@@ -46,6 +47,11 @@ impl Directory {
         &self.path
     }
 
+    /// Returns where a relative path leads, for messages.
+    pub fn full_path(&self, path: &[u8]) -> PathBuf {
+        self.path.join(OsStr::from_bytes(path))
+    }
+
     /// Opens the directory at a relative path.
     pub fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         self.open_at(path, OFlags::DIRECTORY)
@@ -58,11 +64,29 @@ impl Directory {
         Ok(HostFile(fd.into()))
     }
 
+    /// Opens what lies at a path below the directory, without following any symbolic link.
+    pub fn open_beneath(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        self.open_in_steps(path, flags, |dir, path, flags| {
+            openat2(dir, OsStr::from_bytes(path), flags, Mode::empty(), resolve)
+        })
+    }
+
     fn open_at(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        self.open_in_steps(path, flags | OFlags::NOFOLLOW, |dir, path, flags| {
+            openat(dir, OsStr::from_bytes(path), flags, Mode::empty())
+        })
+    }
+
+    fn open_in_steps(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        open: impl Fn(BorrowedFd<'_>, &[u8], OFlags) -> Result<OwnedFd, Errno>,
+    ) -> io::Result<OwnedFd> {
         let open = |dir: BorrowedFd<'_>, path: &[u8], flags: OFlags| {
             let path = if path.is_empty() { b"." } else { path };
-            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(dir, OsStr::from_bytes(path), flags, Mode::empty())
+            open(dir, path, flags | OFlags::CLOEXEC)
         };
         let mut rest = path;
         let mut step: Option<OwnedFd> = None;
@@ -74,7 +98,8 @@ impl Directory {
             let is_slash = |b: &u8| *b == b'/';
             let cut = rest[..STEP_BYTES_MAX].iter().rposition(is_slash);
             let cut = cut.ok_or(Errno::NAMETOOLONG)?;
-            step = Some(open(dir, &rest[..cut], OFlags::PATH | OFlags::DIRECTORY)?);
+            let stop = OFlags::PATH | OFlags::DIRECTORY | (flags & OFlags::NOFOLLOW);
+            step = Some(open(dir, &rest[..cut], stop)?);
             rest = &rest[cut + 1..];
         }
     }
@@ -84,6 +109,13 @@ impl Directory {
 pub(crate) struct HostFile(File);
 
 impl HostFile {
+    /// The regular file at a path below a directory, without following any symbolic link.
+    pub fn beneath(directory: &Directory, path: &[u8]) -> io::Result<Self> {
+        // Not to be kept waiting if it has become a pipe.
+        let fd = directory.open_beneath(path, OFlags::NONBLOCK)?;
+        Ok(Self(fd.into()))
+    }
+
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.0.read_exact_at(buf, offset)
     }

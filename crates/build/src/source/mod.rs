@@ -4,16 +4,18 @@
 pub(crate) mod archive;
 pub(crate) mod directory;
 pub(crate) mod layers;
+pub(crate) mod listed;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::tree::{NodeId, Tree};
+use crate::tree::{Fingerprint, NodeId, Tree};
 use archive::{Contents, PackedFile};
 use directory::{Directory, HostFile};
 use layers::Layers;
+use listed::{Listed, ListedFile};
 
 /// A source with what was found in it.
 #[derive(Debug)]
@@ -46,6 +48,7 @@ pub(crate) struct Link {
 pub(crate) enum Source {
     Directory(Directory),
     Archive(Contents),
+    Listed(Listed),
     Layers(Layers),
 }
 
@@ -55,6 +58,7 @@ impl Source {
         match self {
             Self::Directory(directory) => directory.path(),
             Self::Archive(contents) => contents.path(),
+            Self::Listed(listed) => listed.path(),
             Self::Layers(layers) => layers.path(),
         }
     }
@@ -63,6 +67,7 @@ impl Source {
     pub fn full_path(&self, tree: &Tree, id: NodeId) -> PathBuf {
         match self {
             Self::Layers(layers) => layers.full_path(id),
+            Self::Listed(listed) => listed.full_path(tree, id),
             _ => tree.full_path(self.path(), id),
         }
     }
@@ -75,6 +80,10 @@ impl Source {
                 Content::File(directory.open_file(tree, id).map_err(fail)?)
             }
             Self::Archive(contents) => Content::Packed(contents.file(id)),
+            Self::Listed(listed) => match listed.file(id).map_err(fail)? {
+                ListedFile::Host(file) => Content::File(file),
+                ListedFile::Told(bytes) => Content::Told(bytes),
+            },
             Self::Layers(layers) => return layers.open_file(id),
         };
         Ok(OpenFile {
@@ -107,6 +116,7 @@ pub(crate) struct OpenFile<'a> {
 enum Content<'a> {
     File(HostFile),
     Packed(PackedFile<'a>),
+    Told(&'a [u8]),
 }
 
 impl OpenFile<'_> {
@@ -115,6 +125,7 @@ impl OpenFile<'_> {
         let read = match &self.content {
             Content::File(file) => file.read_exact_at(buf, offset),
             Content::Packed(file) => file.read_exact_at(buf, offset),
+            Content::Told(bytes) => listed::read_exact_at(bytes, buf, offset),
         };
         read.map_err(|cause| match cause.kind() {
             io::ErrorKind::UnexpectedEof => self.changed(),
@@ -129,6 +140,7 @@ impl OpenFile<'_> {
                 .data_ranges(self.tree.node(self.id).size)
                 .map_err(|cause| self.error("look for holes", cause)),
             Content::Packed(file) => Ok(file.data_ranges()),
+            Content::Told(bytes) => Ok(vec![(0, bytes.len() as u64)]),
         }
     }
 
@@ -137,6 +149,7 @@ impl OpenFile<'_> {
         let now = match &self.content {
             Content::File(file) => file.fingerprint(),
             Content::Packed(file) => file.fingerprint(),
+            Content::Told(_) => Ok(Fingerprint::default()),
         };
         let now = now.map_err(|cause| self.error("look at the file again", cause))?;
         match now == self.tree.node(self.id).fingerprint {

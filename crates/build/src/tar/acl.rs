@@ -4,9 +4,9 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// The attribute that holds the access list of a file.
-pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
+pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute that holds the list that files in a directory get.
-pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
+pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Version of the attribute's format.
 const VERSION: u32 = 2;
@@ -28,12 +28,20 @@ enum Tag {
 
 /// The accounts of this machine, by which names in access lists are read; looked at when first needed.
 #[derive(Debug, Default)]
-pub(super) struct Accounts {
+pub(crate) struct Accounts {
     users: OnceCell<HashMap<String, u32>>,
     groups: OnceCell<HashMap<String, u32>>,
 }
 
 impl Accounts {
+    pub fn user(&self, name: &str) -> Option<u32> {
+        self.id(Tag::User, name)
+    }
+
+    pub fn group(&self, name: &str) -> Option<u32> {
+        self.id(Tag::Group, name)
+    }
+
     fn id(&self, tag: Tag, name: &str) -> Option<u32> {
         let (accounts, path) = match tag {
             Tag::User => (&self.users, "/etc/passwd"),
@@ -52,7 +60,7 @@ impl Accounts {
 }
 
 /// Returns the attribute's value for a list.
-pub(super) fn encode(text: &[u8], accounts: &Accounts) -> Result<Vec<u8>, String> {
+pub(crate) fn encode(text: &[u8], accounts: &Accounts) -> Result<Vec<u8>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "the access list is no text")?;
     let entries = text.split([',', '\n']).map(without_comment);
     let entries = entries.filter(|entry| !entry.is_empty());
@@ -76,7 +84,7 @@ pub(super) fn encode(text: &[u8], accounts: &Accounts) -> Result<Vec<u8>, String
 }
 
 /// Returns whether a list says no more than permissions do: such an access list is not kept.
-pub(super) const fn is_mode(value: &[u8]) -> bool {
+pub(crate) const fn is_mode(value: &[u8]) -> bool {
     value.len() <= size_of_val(&VERSION) + 3 * ENTRY_BYTES
 }
 

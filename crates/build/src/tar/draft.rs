@@ -18,7 +18,7 @@ use anteros_format::dirent::NAME_BYTES_MAX;
 
 use super::acl::Accounts;
 use super::inode::{Body, Inode, InodeId, ROOT};
-use super::members::{Content, Kind, Member};
+use super::members::{Content, Kind, Member, Numbered};
 use super::whiteout::Mark;
 use super::{Fault, attributes, broken};
 use crate::Options;
@@ -35,7 +35,7 @@ const FILES_BYTES_MAX: u64 = 1 << 48;
 const HOST_BLOCK_BYTES: u64 = 4096;
 
 /// The tree as far as members have made it.
-pub(super) struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     pub options: &'a Options,
     /// Tells whether layers lie below the archive.
     has_lower: bool,
@@ -103,6 +103,20 @@ impl<'a> Draft<'a> {
                 self.replace(parent, name, there, new)
             }
         }
+    }
+
+    /// Returns whether something at a path was told of.
+    pub fn is_told(&self, path: &[u8]) -> bool {
+        self.find(path)
+            .is_some_and(|there| !self.inodes[there as usize].is_implied)
+    }
+
+    fn find(&self, path: &[u8]) -> Option<InodeId> {
+        let mut names = path.split(|byte| *byte == b'/');
+        names.try_fold(ROOT, |at, name| match name {
+            b"" => Some(at),
+            _ => self.child(at, name),
+        })
     }
 
     /// Takes a mark of AUFS into a directory.
@@ -261,10 +275,12 @@ impl<'a> Draft<'a> {
         let body = match &member.kind {
             Kind::Directory => Body::Directory(BTreeMap::new()),
             Kind::Regular(content) => self.regular(content)?,
+            Kind::Numbered(content) => self.numbered(*content)?,
             Kind::Symlink(target) => Body::symlink(target)?,
             Kind::CharDevice(major, minor) => Body::device(FileKind::CharDevice, *major, *minor)?,
             Kind::BlockDevice(major, minor) => Body::device(FileKind::BlockDevice, *major, *minor)?,
             Kind::Fifo => Body::Special(FileKind::Fifo, 0),
+            Kind::Socket => Body::Special(FileKind::Socket, 0),
             Kind::HardLink(_) => unreachable!("it makes no inode"),
         };
         let mut xattrs = 0..0;
@@ -297,14 +313,28 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn regular(&mut self, content: &Content) -> Result<Body, Fault> {
-        let sum = self.bytes.saturating_add(content.bytes);
+    fn count(&mut self, bytes: u64) -> Result<(), Fault> {
+        let sum = self.bytes.saturating_add(bytes);
         if sum > FILES_BYTES_MAX {
             return broken(format!(
                 "all files together have {sum} bytes with their holes; {FILES_BYTES_MAX} are the most"
             ));
         }
         self.bytes = sum;
+        Ok(())
+    }
+
+    fn numbered(&mut self, content: Numbered) -> Result<Body, Fault> {
+        self.count(content.bytes)?;
+        Ok(Body::Regular {
+            bytes: content.bytes,
+            allocation: content.allocation,
+            extents: content.number..content.number + 1,
+        })
+    }
+
+    fn regular(&mut self, content: &Content) -> Result<Body, Fault> {
+        self.count(content.bytes)?;
         let start = self.extents.len();
         let mut place = content.place;
         let mut allocated = 0u64;

@@ -11,12 +11,12 @@ use crate::source::Link;
 use crate::sparse::Allocation;
 
 /// The number of an inode of a draft.
-pub(super) type InodeId = u32;
+pub(crate) type InodeId = u32;
 
-pub(super) const ROOT: InodeId = 0;
+pub(crate) const ROOT: InodeId = 0;
 
 /// An inode.
-pub(super) struct Inode {
+pub(crate) struct Inode {
     pub body: Body,
     pub perm: u16,
     pub uid: u32,
@@ -30,11 +30,12 @@ pub(super) struct Inode {
 }
 
 /// Kind of an inode, with what is particular to it.
-pub(super) enum Body {
+pub(crate) enum Body {
     Directory(BTreeMap<Box<[u8]>, InodeId>),
     Regular {
         bytes: u64,
         allocation: Allocation,
+        /// Its extents, or the number by which its content is known elsewhere.
         extents: Range<u32>,
     },
     Symlink(Box<[u8]>),

@@ -14,7 +14,7 @@ const PAIR_BYTES: usize = 24;
 
 /// A part of a file that holds data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub start: u64,
     pub bytes: u64,
 }

@@ -7,6 +7,7 @@ use super::header::{BLOCK_BYTES, Block, Header};
 use super::map::{Part, SparseMap};
 use super::pax::{Records, SparseRecords};
 use super::{Fault, broken};
+use crate::sparse::Allocation;
 
 /// Longest name, or target of a link, in a header of its own; Linux takes 4096 bytes at once.
 const NAME_BYTES_MAX: u64 = 64 << 10;
@@ -18,7 +19,7 @@ const GLOBAL_BYTES_MAX: u64 = 64 << 10;
 
 /// A member.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(crate) struct Member {
     pub name: Vec<u8>,
     /// Byte of the archive at which it begins, with the headers in front of it.
     pub offset: u64,
@@ -31,21 +32,48 @@ pub(super) struct Member {
     pub records: Records,
 }
 
+impl Member {
+    /// A member without properties, as a hard link needs none.
+    pub fn bare(name: Vec<u8>, kind: Kind) -> Self {
+        Self {
+            name,
+            offset: 0,
+            kind,
+            perm: 0,
+            uid: 0,
+            gid: 0,
+            mtime: Timestamp::default(),
+            records: Records::default(),
+        }
+    }
+}
+
 /// Kind of a member.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Regular(Content),
+    /// A regular file whose content whoever tells of it knows by a number.
+    Numbered(Numbered),
     HardLink(Vec<u8>),
     Symlink(Vec<u8>),
     CharDevice(u32, u32),
     BlockDevice(u32, u32),
     Directory,
     Fifo,
+    Socket,
+}
+
+/// A regular file whose content is not in an archive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbered {
+    pub bytes: u64,
+    pub allocation: Allocation,
+    pub number: u32,
 }
 
 /// The content of a regular file.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(crate) struct Content {
     pub bytes: u64,
     /// Parts that hold data, ascending and apart.
     pub parts: Vec<Part>,

@@ -15,19 +15,19 @@
 //!
 //! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter.
 
-mod acl;
+pub(crate) mod acl;
 mod attributes;
-mod draft;
+pub(crate) mod draft;
 mod feed;
 mod header;
-mod inode;
+pub(crate) mod inode;
 mod map;
-mod members;
-mod pax;
+pub(crate) mod members;
+pub(crate) mod pax;
 #[cfg(test)]
 mod tests;
 mod unpack;
-mod walk;
+pub(crate) mod walk;
 pub(crate) mod whiteout;
 
 use std::ffi::OsStr;
@@ -123,7 +123,7 @@ impl fmt::Debug for Archive<'_> {
 
 /// Reasons why a member is not packed; where it lies is known to whoever reads it.
 #[derive(Debug)]
-enum Fault {
+pub(crate) enum Fault {
     /// It breaks a rule.
     Broken(String),
     /// It has a property that EROFS cannot keep.
@@ -139,7 +139,7 @@ enum Fault {
     Cancelled,
 }
 
-fn broken<T>(reason: String) -> Result<T, Fault> {
+pub(crate) fn broken<T>(reason: String) -> Result<T, Fault> {
     Err(Fault::Broken(reason))
 }
 

@@ -6,7 +6,7 @@ use super::Fault;
 
 /// The properties that records tell. Of a property told twice the last record counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Records {
+pub(crate) struct Records {
     pub path: Option<Vec<u8>>,
     pub link: Option<Vec<u8>>,
     pub size: Option<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Records {
 
 /// Properties of a sparse file, as GNU tar tells them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SparseRecords {
+pub(crate) struct SparseRecords {
     /// The version of the format, 1 if the map lies in front of the content.
     pub major: Option<u64>,
     pub minor: Option<u64>,
@@ -163,7 +163,7 @@ fn text(value: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
 }
 
 /// Reads a decimal number that is not negative, nor more than the kernel has for sizes.
-pub(super) fn number(text: &[u8]) -> Result<u64, String> {
+pub(crate) fn number(text: &[u8]) -> Result<u64, String> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(text).ok().filter(|_| is_number);
     let number = number.and_then(|text| text.parse::<i64>().ok());
@@ -241,7 +241,7 @@ fn url_decoded(name: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// Decodes base64, with the padding at its end or without.
-fn base64_decoded(text: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn base64_decoded(text: &[u8]) -> Result<Vec<u8>, String> {
     let end = text.iter().position(|byte| *byte == b'=');
     let text = &text[..end.unwrap_or(text.len())];
     let mut decoded = Vec::with_capacity(text.len() / 4 * 3 + 2);

@@ -16,7 +16,7 @@ use crate::tree::{Entry, Fingerprint, Node, NodeId, Tree};
 use crate::xattr::Xattr;
 
 /// A tree with the places of its content.
-pub(super) struct Finished {
+pub(crate) struct Finished {
     pub tree: Tree,
     pub extents: Vec<Extent>,
     /// The extents of each node.
@@ -25,7 +25,7 @@ pub(super) struct Finished {
 }
 
 /// Makes the tree of a draft. `fingerprint` is that of its content.
-pub(super) fn finish(draft: Draft<'_>, fingerprint: Fingerprint) -> Finished {
+pub(crate) fn finish(draft: Draft<'_>, fingerprint: Fingerprint) -> Finished {
     let mut walk = Walk {
         nodes_of: vec![None; draft.inodes.len()],
         tree: Tree::default(),

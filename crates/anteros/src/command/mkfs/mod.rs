@@ -51,9 +51,15 @@ pub struct Args {
     /// The content of an archive that is compressed, or no regular file, is kept in $TMPDIR, or else beside the image,
     /// until that is complete. Several sources are layers, the lowest first: names of upper ones take the place of those of
     /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them.
-    /// `oci:DIR` stands for the layers of the image in an OCI image layout, `oci:DIR:REF` for those of the image of that name
+    /// `oci:DIR` stands for the layers of the image in an OCI image layout, `oci:DIR:REF` for those of the image of that name.
+    /// `mtree:FILE` and `composefs-dump:FILE` are manifests, which list files with their properties
     #[arg(required_unless_present = "tar", value_name = "SOURCE")]
     sources: Vec<PathBuf>,
+
+    /// Below this directory lies the content of the files that a manifest lists. Nothing outside of it is opened, and no
+    /// symbolic link is followed
+    #[arg(long, value_name = "DIR")]
+    content_root: Option<PathBuf>,
 
     /// Say that all sources are tar archives (`--tar=f`), without a source one on standard input
     #[arg(long, value_name = "f", require_equals = true)]
@@ -485,7 +491,7 @@ impl Before {
 pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
     let kind = match error {
         Error::Option(_) | Error::Occupied { .. } | Error::ImageInsideSource { .. } => Kind::Usage,
-        Error::Archive { .. } => Kind::Corrupt,
+        Error::Archive { .. } | Error::Manifest { .. } => Kind::Corrupt,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
         Error::Source { cause, .. } if cause.kind() == io::ErrorKind::Unsupported => {
             Kind::Unsupported
@@ -501,6 +507,9 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
         Error::Changed { .. } => failure.hint("pack a snapshot, or a tree that nobody writes to"),
         Error::Occupied { .. } => failure.hint("--force overwrites it"),
         Error::Archive { .. } => failure.hint("`tar -tvf` lists what an archive holds"),
+        Error::Manifest { reason, .. } if reason.contains("name the directory") => {
+            failure.hint("--content-root DIR names it")
+        }
         Error::Spool { .. } => failure.hint("TMPDIR names another directory"),
         Error::Image { cause, .. } if cause.kind() == io::ErrorKind::StorageFull => {
             failure.hint(match before {

@@ -1,14 +1,16 @@
-//! The sources of an image, which are layers if there are several: directories, and tar archives in
-//! files or on standard input.
+//! The sources of an image, which are layers if there are several: directories, and tar archives and
+//! manifests in files or on standard input.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anteros_build::{Archive, Input, Layer};
+use anteros_build::{Archive, Input, Layer, Manifest, ManifestFormat};
 use anteros_format::superblock::{MAGIC, SUPERBLOCK_OFFSET};
 
 use super::{Args, oci};
@@ -20,6 +22,12 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// Stands for standard input.
 const STDIN: &str = "-";
+
+/// Beginnings of sources that are manifests.
+const MANIFESTS: [(&[u8], ManifestFormat); 2] = [
+    (b"mtree:", ManifestFormat::Mtree),
+    (b"composefs-dump:", ManifestFormat::ComposefsDump),
+];
 
 /// `--tar`: the source is an archive, of which a full image is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +49,15 @@ impl FromStr for Tar {
 impl Args {
     /// Opens the sources, as far as they are archives.
     pub fn input(&self) -> Result<Input<'_>, Failure> {
+        self.check_content_root()?;
         match &self.sources[..] {
             [] => self.archive(stdin()?).map(Input::One),
             [source] if oci::Place::of(source).is_none() => {
                 let layer = self.layer(source)?;
                 match layer {
-                    Layer::Directory(_) if self.aufs || self.strips_overlay() => {
+                    Layer::Directory(_) | Layer::Manifest(_)
+                        if self.aufs || self.strips_overlay() =>
+                    {
                         let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
                         Err(Failure::new(Kind::Usage, message))
                     }
@@ -66,7 +77,11 @@ impl Args {
                 "mount them by overlayfs and use `anteros verify IMAGE DIRECTORY`",
             );
         }
-        if sources.iter().filter(|source| is_stdin(source)).count() > 1 {
+        let takes_stdin = |source: &&PathBuf| {
+            let named = manifest(source).map_or(&***source, |(_, path)| path);
+            is_stdin(named)
+        };
+        if sources.iter().filter(takes_stdin).count() > 1 {
             return refused(
                 "standard input can be but one of the sources",
                 "name the other archives",
@@ -82,8 +97,41 @@ impl Args {
         Ok(Input::Layers(layers))
     }
 
+    /// Makes sure that content is looked for if there is a place to look in.
+    fn check_content_root(&self) -> Result<(), Failure> {
+        let is_manifest = |source: &PathBuf| manifest(source).is_some();
+        match &self.content_root {
+            Some(_) if !self.sources.iter().any(is_manifest) => {
+                let message = "--content-root has a meaning for manifests alone";
+                let hint = "`mtree:FILE` or `composefs-dump:FILE` is such a source";
+                Err(Failure::new(Kind::Usage, message).hint(hint))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a manifest.
+    fn manifest(&self, format: ManifestFormat, path: &Path) -> Result<Layer<'static>, Failure> {
+        if self.verify {
+            let message = "--verify compares with a directory, and the source is a manifest";
+            let hint = "`anteros ls --digest` tells the digests of files";
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
+        }
+        let manifest = match is_stdin(path) {
+            true => Manifest::from_reader(format, "standard input", stdin_file("manifest")?),
+            false => Manifest::open(format, path).map_err(|e| Failure::new(Kind::System, e))?,
+        };
+        Ok(Layer::Manifest(match &self.content_root {
+            Some(root) => manifest.content_root(root),
+            None => manifest,
+        }))
+    }
+
     /// Opens a source.
     fn layer<'a>(&self, path: &'a Path) -> Result<Layer<'a>, Failure> {
+        if let Some((format, path)) = manifest(path) {
+            return self.manifest(format, path);
+        }
         if is_stdin(path) {
             return self.archive(stdin()?);
         }
@@ -134,6 +182,15 @@ fn is_stdin(source: &Path) -> bool {
     source == Path::new(STDIN)
 }
 
+/// The format of a manifest and its place, if a source is one.
+fn manifest(source: &Path) -> Option<(ManifestFormat, &Path)> {
+    let bytes = source.as_os_str().as_bytes();
+    MANIFESTS.iter().find_map(|(prefix, format)| {
+        let path = bytes.strip_prefix(*prefix)?;
+        Some((*format, Path::new(OsStr::from_bytes(path))))
+    })
+}
+
 /// Returns whether a regular file is an image of EROFS.
 fn is_image(path: &Path) -> Result<bool, Failure> {
     let mut magic = [0; 4];
@@ -143,13 +200,18 @@ fn is_image(path: &Path) -> Result<bool, Failure> {
 }
 
 fn stdin() -> Result<Archive<'static>, Failure> {
+    let file = stdin_file("archive")?;
+    Ok(Archive::from_file("standard input", file))
+}
+
+fn stdin_file(what: &str) -> Result<File, Failure> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        let message = "the archive is to come from standard input, which is a terminal";
-        return Err(Failure::new(Kind::Usage, message).hint("name the archive, or pipe it in"));
+        let message = format!("the {what} is to come from standard input, which is a terminal");
+        let hint = format!("name the {what}, or pipe it in");
+        return Err(Failure::new(Kind::Usage, message).hint(hint));
     }
     // Who writes to a pipe waits less often then. What is none has no such size.
     let _ = rustix::pipe::fcntl_setpipe_size(&stdin, PIPE_BYTES);
-    let file = File::from(stdin.as_fd().try_clone_to_owned()?);
-    Ok(Archive::from_file("standard input", file))
+    Ok(File::from(stdin.as_fd().try_clone_to_owned()?))
 }

@@ -1,0 +1,238 @@
+//! Tests that the same tree gives the same image, whatever source it comes from.
+
+mod common;
+#[path = "common/tree.rs"]
+mod tree;
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anteros_build::{Compression, Effort, Input, Layer, Manifest, ManifestFormat, Options};
+use tempfile::TempDir;
+
+use common::{build, missing_judge};
+use tree::tree;
+
+/// A directory with a tree in it, and images of it.
+struct Shop {
+    dir: TempDir,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let shop = Self {
+            dir: TempDir::new().unwrap(),
+        };
+        fs::create_dir(shop.source()).unwrap();
+        tree(&shop.source());
+        shop
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn source(&self) -> PathBuf {
+        self.path("source")
+    }
+
+    /// The bytes of an image.
+    fn image<'a>(&self, source: impl Into<Input<'a>>, options: &Options) -> Vec<u8> {
+        let image = self.path("image");
+        build(&image, source, options).unwrap();
+        let bytes = fs::read(&image).unwrap();
+        fs::remove_file(image).unwrap();
+        bytes
+    }
+
+    /// Makes sure that a source gives the image of the tree, by several options.
+    fn check<'a>(&self, source: impl Fn() -> Input<'a>, change: impl Fn(&mut Options)) {
+        for mut options in option_sets() {
+            change(&mut options);
+            let expected = self.image(&self.source(), &options);
+            let found = self.image(source(), &options);
+            assert!(found == expected, "{options:?}");
+        }
+    }
+
+    /// Output of a judge in the tree; `None` if it is missing.
+    fn judge(&self, program: &str, arguments: &[&str]) -> Option<Vec<u8>> {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.source());
+        let Ok(output) = command.output() else {
+            missing_judge(program);
+            return None;
+        };
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program}: {text}");
+        Some(output.stdout)
+    }
+}
+
+fn option_sets() -> [Options; 3] {
+    let packed = Options {
+        compression: Some(Compression {
+            pcluster_bytes: 65536,
+            ..Compression::new(Effort::Fast)
+        }),
+        inline_tails: true,
+        dedupe: true,
+        workers: 3,
+        ..Options::default()
+    };
+    let filtered = Options {
+        exclude: vec![anteros_build::Exclude::pattern("same$").unwrap()],
+        force_uid: Some(7),
+        clamp_time: Some(1_700_000_000),
+        ..packed.clone()
+    };
+    [Options::default(), packed, filtered]
+}
+
+#[test]
+fn a_manifest_of_bsdtar_gives_the_image_of_its_tree() {
+    let shop = Shop::new();
+    let keywords =
+        "mtree:!all,use-set,type,mode,uid,gid,size,time,link,device,nlink,inode,resdevice,sha256";
+    // Of a file with an access list, bsdtar would tell the owning group's permissions by that.
+    let arguments = [
+        "-c",
+        "--no-acls",
+        "--format=mtree",
+        "--options",
+        keywords,
+        ".",
+    ];
+    let Some(text) = shop.judge("bsdtar", &arguments) else {
+        return;
+    };
+    let manifest = || Manifest::from_reader(ManifestFormat::Mtree, "mtree", &text[..]);
+    shop.check(
+        || manifest().content_root(shop.source()).into(),
+        |options| options.xattr_share_above = None,
+    );
+}
+
+#[test]
+fn a_manifest_of_mtree_gives_the_image_of_its_tree() {
+    let shop = Shop::new();
+    for style in [&["-c"][..], &["-c", "-u"]] {
+        let keywords = ["-K", "sha256,sha512,device", "-R", "flags", "-p", "."];
+        let Some(text) = shop.judge("mtree", &[style, &keywords].concat()) else {
+            return;
+        };
+        let manifest = || Manifest::from_reader(ManifestFormat::Mtree, "mtree", &text[..]);
+        shop.check(
+            || manifest().content_root(shop.source()).into(),
+            |options| {
+                options.xattr_share_above = None;
+                options.hard_dereference = true; // it does not tell which names are one file's
+            },
+        );
+    }
+}
+
+#[test]
+fn a_dump_gives_the_image_of_its_tree() {
+    let shop = Shop::new();
+    let mut text = String::new();
+    dump(&shop.source(), b"", &mut Vec::new(), &mut text);
+    let manifest = || Manifest::from_reader(ManifestFormat::ComposefsDump, "dump", text.as_bytes());
+    shop.check(|| manifest().content_root(shop.source()).into(), |_| ());
+    // As a layer, it takes the place of another one.
+    let lower = shop.path("lower");
+    fs::create_dir(&lower).unwrap();
+    let layers = || {
+        let manifest = manifest().content_root(shop.source());
+        vec![Layer::Directory(&lower), Layer::Manifest(manifest)].into()
+    };
+    shop.check(layers, |_| ());
+}
+
+/// Appends the lines of a directory, as composefs-dump(5) tells of them. `known` has files that have several names.
+fn dump(root: &Path, path: &[u8], known: &mut Vec<(u64, Vec<u8>)>, text: &mut String) {
+    let host = root.join(OsStr::from_bytes(path));
+    let found = fs::symlink_metadata(&host).unwrap();
+    let same = known.iter().find(|(ino, _)| *ino == found.ino());
+    let kind = found.file_type();
+    let (mark, payload) = match same {
+        Some((_, first)) => ("@", [b"/", &first[..]].concat()),
+        None if kind.is_symlink() => (
+            "",
+            fs::read_link(&host).unwrap().as_os_str().as_bytes().into(),
+        ),
+        None if kind.is_file() => ("", path.to_vec()),
+        None => ("", Vec::new()),
+    };
+    if found.nlink() > 1 && !kind.is_dir() && same.is_none() {
+        known.push((found.ino(), path.to_vec()));
+    }
+    let rdev = match kind.is_char_device() || kind.is_block_device() {
+        true => found.rdev(),
+        false => 0,
+    };
+    let xattrs = if mark.is_empty() {
+        xattrs(&host)
+    } else {
+        String::new()
+    };
+    let name = escaped(&[b"/", path].concat());
+    line(&name, mark, &found, rdev, &escaped(&payload), &xattrs, text);
+    if kind.is_dir() {
+        for entry in fs::read_dir(&host).unwrap() {
+            let name = entry.unwrap().file_name();
+            let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+            dump(root, &[path, slash, name.as_bytes()].concat(), known, text);
+        }
+    }
+}
+
+fn line(
+    name: &str,
+    mark: &str,
+    found: &Metadata,
+    rdev: u64,
+    payload: &str,
+    xattrs: &str,
+    text: &mut String,
+) {
+    let (size, mode, nlink) = (found.size(), found.mode(), found.nlink());
+    let (uid, gid) = (found.uid(), found.gid());
+    let (secs, nanos) = (found.mtime(), found.mtime_nsec());
+    let payload = if payload.is_empty() { "-" } else { payload };
+    writeln!(
+        text,
+        "{name} {size} {mark}{mode:o} {nlink} {uid} {gid} {rdev} {secs}.{nanos} {payload} - -{xattrs}"
+    )
+    .unwrap();
+}
+
+fn xattrs(path: &Path) -> String {
+    let mut names = vec![0; 1 << 16];
+    let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
+    let mut text = String::new();
+    for name in names[..len].split(|byte| *byte == 0) {
+        if name.is_empty() {
+            continue;
+        }
+        let mut value = vec![0; 1 << 16];
+        let len = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value[..]).unwrap();
+        let (name, value) = (escaped(name), escaped(&value[..len]));
+        write!(text, " {name}={value}").unwrap();
+    }
+    text
+}
+
+/// Bytes of a field, all those that are special escaped.
+fn escaped(bytes: &[u8]) -> String {
+    let escape = |byte: &u8| match byte {
+        b'/' | b'.' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => (*byte as char).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    };
+    bytes.iter().map(escape).collect()
+}
