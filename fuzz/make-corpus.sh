@@ -5,7 +5,7 @@
 #
 #   make-corpus.sh MKFS OURS      commands (words separated by blanks) that run mkfs.erofs and anteros
 #
-# Needs root (device nodes, owners, trusted and security attributes) and attr.
+# Needs root (device nodes, owners, trusted and security attributes), attr and cpio.
 set -euo pipefail
 export LC_ALL=C TZ=UTC
 umask 022
@@ -133,4 +133,8 @@ pack posix 00 --format=posix --sparse --xattrs '--xattrs-include=*' "${members[@
 pack sparse-0.0 00 --format=posix --sparse --sparse-version=0.0 d/hole
 pack sparse-0.1 00 --format=posix --sparse --sparse-version=0.1 d/hole
 pack gnu 00 --format=gnu --sparse --transform="s,hello,$(printf 'long%.0s' {1..30})," "${members[@]}"
+for format in newc crc; do
+    printf '\x00' >"$archives/cpio-$format"
+    (cd "$tree" && printf '%s\n' "${members[@]}" | cpio --quiet -o -H "$format" -C 4) >>"$archives/cpio-$format"
+done
 pack layer 01 --format=ustar --transform='s,hello,.wh.gone,;s,empty,.wh..wh..opq,' d/hello d/empty in

@@ -21,7 +21,7 @@ pub enum Input<'a> {
 pub enum Layer<'a> {
     /// A directory.
     Directory(&'a Path),
-    /// A tar archive.
+    /// An archive of tar or cpio.
     Tar(Archive<'a>),
     /// A list of files, whose content lies elsewhere.
     Manifest(Manifest<'a>),

@@ -6,13 +6,15 @@ mod tree;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anteros_build::{Compression, Effort, Input, Layer, Manifest, ManifestFormat, Options};
+use anteros_build::{
+    Archive, Compression, Effort, Input, Layer, Manifest, ManifestFormat, Options,
+};
 use tempfile::TempDir;
 
 use common::{build, missing_judge};
@@ -235,4 +237,36 @@ fn escaped(bytes: &[u8]) -> String {
         byte => format!("\\x{byte:02x}"),
     };
     bytes.iter().map(escape).collect()
+}
+
+#[test]
+fn an_archive_of_cpio_gives_the_image_of_its_tree() {
+    let shop = Shop::new();
+    let path = shop.path("cpio");
+    for format in ["newc", "crc"] {
+        let make = format!(
+            "find . -print0 | cpio -o -0 --quiet -H {format} -O {}",
+            path.display()
+        );
+        if missing("cpio") || shop.judge("sh", &["-euc", &make]).is_none() {
+            return;
+        }
+        // It knows neither attributes nor parts of seconds, nor holes.
+        let change = |options: &mut Options| {
+            options.xattr_share_above = None;
+            options.fixed_time = Some(1_700_000_000);
+            options.holes = anteros_build::Holes::Ignore;
+        };
+        shop.check(|| Archive::open(&path).unwrap().into(), change);
+        let file = || File::open(&path).unwrap();
+        shop.check(|| Archive::from_reader("cpio", file()).into(), change);
+    }
+}
+
+fn missing(program: &str) -> bool {
+    let is_missing = Command::new(program).arg("--version").output().is_err();
+    if is_missing {
+        missing_judge(program);
+    }
+    is_missing
 }

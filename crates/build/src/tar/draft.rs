@@ -84,8 +84,11 @@ impl<'a> Draft<'a> {
             return self.mark(parent, &mark, &member);
         }
         let there = self.child(parent, name);
-        if let Kind::HardLink(target) = &member.kind {
+        if let Kind::HardLink(target) | Kind::Refilled(target, _) = &member.kind {
             let target = self.target(target, &member)?;
+            if let Kind::Refilled(_, content) = &member.kind {
+                self.refill(target, content)?;
+            }
             return match there {
                 Some(there) if there == target => Ok(()),
                 there => self.replace(parent, name, there, target),
@@ -281,7 +284,7 @@ impl<'a> Draft<'a> {
             Kind::BlockDevice(major, minor) => Body::device(FileKind::BlockDevice, *major, *minor)?,
             Kind::Fifo => Body::Special(FileKind::Fifo, 0),
             Kind::Socket => Body::Special(FileKind::Socket, 0),
-            Kind::HardLink(_) => unreachable!("it makes no inode"),
+            Kind::HardLink(_) | Kind::Refilled(..) => unreachable!("it makes no inode"),
         };
         let mut xattrs = 0..0;
         if self.options.xattr_share_above.is_some() {
@@ -292,6 +295,20 @@ impl<'a> Draft<'a> {
             xattrs = self.xattrs.add(found.kept);
         }
         self.made(member, body, xattrs)
+    }
+
+    /// Gives a regular file other content.
+    fn refill(&mut self, inode: InodeId, content: &Content) -> Result<(), Fault> {
+        let kind = self.inodes[inode as usize].body.kind();
+        if !matches!(self.inodes[inode as usize].body, Body::Regular { .. }) {
+            return broken(format!(
+                "it has content, but is a further name of a {}",
+                kind.name()
+            ));
+        }
+        let body = self.regular(content)?;
+        self.inodes[inode as usize].body = body;
+        Ok(())
     }
 
     fn made(&self, member: &Member, body: Body, xattrs: Range<u32>) -> Result<Inode, Fault> {

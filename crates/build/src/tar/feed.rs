@@ -3,25 +3,25 @@
 //! In a regular file the content stays where it is and is not even looked at. From a stream it goes
 //! into a file without a name, which is gone with this process.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::AtFlags;
 
 use super::Fault;
 use super::header::{BLOCK_BYTES, Block};
+use super::spool::Spool;
+use super::unpack::{Format, Unpacked};
 use crate::source::directory::{fingerprint, stat};
 use crate::tree::Fingerprint;
 
 /// Bytes that are read at once where content is passed over: a few headers and small files.
 const HEADER_BYTES: usize = 8 << 10;
 /// Bytes that are taken from a stream at once.
-const STEP_BYTES: usize = 128 << 10;
-/// Bytes that are gathered for one write to the spool.
-const SPOOL_BYTES: usize = 1 << 20;
+pub(super) const STEP_BYTES: usize = 128 << 10;
 
 /// The bytes of an archive.
 pub(super) struct Feed<'a> {
@@ -42,7 +42,7 @@ enum Bytes<'a> {
         fingerprint: Fingerprint,
     },
     Stream {
-        reader: Box<dyn Read + 'a>,
+        reader: Box<Unpacked<Box<dyn Read + 'a>>>,
         spool: Spool,
     },
 }
@@ -67,9 +67,16 @@ impl<'a> Feed<'a> {
     }
 
     /// An archive that can be read but once.
-    pub fn stream(reader: Box<dyn Read + 'a>, spool: Spool, cancel: &'a AtomicBool) -> Self {
+    pub fn stream(
+        reader: Unpacked<Box<dyn Read + 'a>>,
+        spool: Spool,
+        cancel: &'a AtomicBool,
+    ) -> Self {
         Self {
-            bytes: Bytes::Stream { reader, spool },
+            bytes: Bytes::Stream {
+                reader: Box::new(reader),
+                spool,
+            },
             position: 0,
             cancel,
         }
@@ -78,6 +85,44 @@ impl<'a> Feed<'a> {
     /// Byte of the archive that comes next.
     pub const fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Returns the first bytes, fewer than asked for only at the end. Nothing was read before.
+    pub fn look(&mut self, len: usize) -> Result<Vec<u8>, Fault> {
+        let found = match &mut self.bytes {
+            Bytes::InPlace { reader, start, .. } => look_at(reader.get_ref(), *start, len),
+            Bytes::Stream { reader, .. } => reader.look(len).map(<[u8]>::to_vec),
+        };
+        found.map_err(Fault::Read)
+    }
+
+    /// Has all archives of a stream read, not the first alone.
+    pub const fn go_on(&mut self) {
+        if let Bytes::Stream { reader, .. } = &mut self.bytes {
+            reader.go_on();
+        }
+    }
+
+    /// Passes over zeros between archives; answers whether a compressed one follows that cannot be read in place.
+    pub fn gap(&mut self) -> Result<bool, Fault> {
+        self.check_cancelled()?;
+        let (zeros, is_compressed) = match &mut self.bytes {
+            Bytes::InPlace { reader, .. } => gap(reader),
+            Bytes::Stream { reader, .. } => reader.gap().map(|zeros| (zeros, false)),
+        }
+        .map_err(Fault::Read)?;
+        self.position += zeros;
+        Ok(is_compressed)
+    }
+
+    /// Fills a buffer; answers whether there was anything.
+    pub fn exact(&mut self, buf: &mut [u8]) -> Result<bool, Fault> {
+        self.check_cancelled()?;
+        match self.fill(buf)? {
+            0 => Ok(buf.is_empty()),
+            len if len == buf.len() => Ok(true),
+            _ => Err(Fault::Truncated),
+        }
     }
 
     /// Reads a block; `None` if the archive ends here.
@@ -115,7 +160,11 @@ impl<'a> Feed<'a> {
 
     /// Passes over bytes, and over what fills their last block.
     pub fn skip(&mut self, len: u64) -> Result<(), Fault> {
-        let len = padded(len)?;
+        self.skip_bytes(padded(len)?)
+    }
+
+    /// Passes over bytes.
+    pub fn skip_bytes(&mut self, len: u64) -> Result<(), Fault> {
         match &mut self.bytes {
             Bytes::InPlace { .. } => self.pass(len),
             Bytes::Stream { .. } => self.copy(len, |_, _| Ok(())),
@@ -124,19 +173,44 @@ impl<'a> Feed<'a> {
 
     /// Passes over content that will be read later; answers where it lies in the file of content.
     pub fn keep(&mut self, len: u64) -> Result<u64, Fault> {
+        let padding = padded(len)? - len;
+        let place = self.keep_bytes(len)?;
+        self.skip_bytes(padding)?;
+        Ok(place)
+    }
+
+    /// Passes over content that will be read later; answers where it lies in the file of content.
+    pub fn keep_bytes(&mut self, len: u64) -> Result<u64, Fault> {
         match &mut self.bytes {
             Bytes::InPlace { start, .. } => {
                 let place = *start + self.position;
-                self.pass(padded(len)?)?;
+                self.pass(len)?;
                 Ok(place)
             }
             Bytes::Stream { spool, .. } => {
                 let place = spool.len;
                 self.copy(len, |spool, data| spool.append(data))?;
-                self.copy(padded(len)? - len, |_, _| Ok(()))?;
                 Ok(place)
             }
         }
+    }
+
+    /// Passes over content as [`keep_bytes`](Self::keep_bytes) does, and adds up all of its bytes.
+    pub fn keep_summed(&mut self, len: u64) -> Result<(u64, u32), Fault> {
+        let sum = Cell::new(0u32);
+        let add = |data: &[u8]| {
+            let of_all = data.iter().map(|byte| u32::from(*byte));
+            sum.set(of_all.fold(sum.get(), u32::wrapping_add));
+        };
+        let place = match &self.bytes {
+            Bytes::InPlace { start, .. } => *start + self.position,
+            Bytes::Stream { spool, .. } => spool.len,
+        };
+        self.copy_all(len, |spool, data| {
+            add(data);
+            spool.map_or(Ok(()), |spool| spool.append(data))
+        })?;
+        Ok((place, sum.get()))
     }
 
     fn pass(&mut self, bytes: u64) -> Result<(), Fault> {
@@ -153,8 +227,18 @@ impl<'a> Feed<'a> {
 
     fn copy(
         &mut self,
-        mut len: u64,
+        len: u64,
         take: impl Fn(&mut Spool, &[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.copy_all(len, |spool, data| {
+            spool.map_or(Ok(()), |spool| take(spool, data))
+        })
+    }
+
+    fn copy_all(
+        &mut self,
+        mut len: u64,
+        take: impl Fn(Option<&mut Spool>, &[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let mut buffer = vec![0; len.min(STEP_BYTES as u64) as usize];
         while len > 0 {
@@ -163,9 +247,11 @@ impl<'a> Feed<'a> {
             if self.fill(&mut buffer[..step])? < step {
                 return Err(Fault::Truncated);
             }
-            if let Bytes::Stream { spool, .. } = &mut self.bytes {
-                take(spool, &buffer[..step])?;
-            }
+            let spool = match &mut self.bytes {
+                Bytes::InPlace { .. } => None,
+                Bytes::Stream { spool, .. } => Some(spool),
+            };
+            take(spool, &buffer[..step])?;
             len -= step as u64;
         }
         Ok(())
@@ -201,6 +287,37 @@ impl<'a> Feed<'a> {
     }
 }
 
+/// Reads bytes of a file, fewer than asked for only at its end.
+pub(super) fn look_at(file: &File, start: u64, len: usize) -> std::io::Result<Vec<u8>> {
+    let mut found = Vec::new();
+    while found.len() < len {
+        let mut buf = vec![0; len - found.len()];
+        let more = file.read_at(&mut buf, start + found.len() as u64)?;
+        if more == 0 {
+            break;
+        }
+        found.extend_from_slice(&buf[..more]);
+    }
+    Ok(found)
+}
+
+/// Passes over zeros; answers how many there were, and whether what follows is compressed.
+fn gap(reader: &mut BufReader<File>) -> std::io::Result<(u64, bool)> {
+    let mut zeros = 0;
+    loop {
+        let bytes = reader.fill_buf()?;
+        let found = bytes.iter().take_while(|byte| **byte == 0).count();
+        let is_end = found < bytes.len() || bytes.is_empty();
+        reader.consume(found);
+        zeros += found as u64;
+        if is_end {
+            let at = reader.stream_position()?;
+            let start = look_at(reader.get_ref(), at, BLOCK_BYTES)?;
+            return Ok((zeros, Format::of(&start).is_some()));
+        }
+    }
+}
+
 /// Returns the length with what fills the last block.
 fn padded(len: u64) -> Result<u64, Fault> {
     len.checked_next_multiple_of(BLOCK_BYTES as u64)
@@ -220,67 +337,4 @@ fn fill(reader: &mut (impl Read + ?Sized), buf: &mut [u8]) -> std::io::Result<us
         }
     }
     Ok(len)
-}
-
-/// A file without a name, for the content of members.
-pub(super) struct Spool {
-    file: File,
-    directory: PathBuf,
-    /// Bytes so far.
-    len: u64,
-    /// The last of them, which are not written yet.
-    gathered: Vec<u8>,
-}
-
-impl Spool {
-    pub fn create(directory: &Path) -> Result<Self, Fault> {
-        let file = tempfile::tempfile_in(directory).map_err(|cause| Fault::Spool {
-            directory: directory.to_owned(),
-            len: 0,
-            cause,
-        })?;
-        Ok(Self {
-            file,
-            directory: directory.to_owned(),
-            len: 0,
-            gathered: Vec::with_capacity(SPOOL_BYTES),
-        })
-    }
-
-    /// Adds content. Long parts that are all zeros take no room.
-    fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
-        let is_hole = data.len() == STEP_BYTES && data.iter().all(|byte| *byte == 0);
-        if is_hole || self.gathered.len() + data.len() > SPOOL_BYTES {
-            self.flush()?;
-        }
-        if !is_hole {
-            self.gathered.extend_from_slice(data);
-        }
-        self.len += data.len() as u64;
-        Ok(())
-    }
-
-    /// Writes what was gathered.
-    fn flush(&mut self) -> Result<(), Fault> {
-        let start = self.len - self.gathered.len() as u64;
-        let written = self.file.write_all_at(&self.gathered, start);
-        written.map_err(|cause| self.fault(cause))?;
-        self.gathered.clear();
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<File, Fault> {
-        self.flush()?;
-        let cut = self.file.set_len(self.len);
-        cut.map_err(|cause| self.fault(cause))?;
-        Ok(self.file)
-    }
-
-    fn fault(&self, cause: std::io::Error) -> Fault {
-        Fault::Spool {
-            directory: self.directory.clone(),
-            len: self.len,
-            cause,
-        }
-    }
 }

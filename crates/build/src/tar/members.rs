@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     /// A regular file whose content whoever tells of it knows by a number.
     Numbered(Numbered),
     HardLink(Vec<u8>),
+    /// A further name of a file whose content comes with this one.
+    Refilled(Vec<u8>, Content),
     Symlink(Vec<u8>),
     CharDevice(u32, u32),
     BlockDevice(u32, u32),
@@ -297,5 +299,5 @@ impl<'a> Members<'a> {
 }
 
 fn no_archive<T>() -> Result<T, Fault> {
-    broken("this is no tar archive".into())
+    broken("this is no tar archive, and none of cpio".into())
 }

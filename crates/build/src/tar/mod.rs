@@ -1,7 +1,8 @@
-//! From a tar archive to a [`Tree`](crate::tree::Tree).
+//! From an archive of tar or cpio to a [`Tree`](crate::tree::Tree).
 //!
 //! ```text
 //! file ─────────────► feed ─► header, pax, map ─► members ─► draft ─► walk ─► tree
+//!                      │   or cpio ──────────────────────────┘
 //! stream ─► unpack ─►  │
 //!                      └───► content: its places in the file, or in the spool
 //! ```
@@ -13,10 +14,12 @@
 //!
 //! Of an archive that lies over others, the tree has gaps: what only the layers below it tell.
 //!
-//! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter.
+//! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter, and
+//! those of cpio that Linux reads as an initramfs.
 
 pub(crate) mod acl;
 mod attributes;
+mod cpio;
 pub(crate) mod draft;
 mod feed;
 mod header;
@@ -24,8 +27,11 @@ pub(crate) mod inode;
 mod map;
 pub(crate) mod members;
 pub(crate) mod pax;
+mod spool;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_cpio;
 mod unpack;
 pub(crate) mod walk;
 pub(crate) mod whiteout;
@@ -35,24 +41,28 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+
+use rustix::fs::SeekFrom;
 
 use crate::output::parent;
 use crate::source::archive::Contents;
 use crate::source::{Scanned, Source};
 use crate::{Error, Observer, Options};
+use cpio::Cpio;
 use draft::Draft;
-use feed::{Feed, Spool};
+use feed::Feed;
 use header::BLOCK_BYTES;
-use members::Members;
+use members::{Member, Members};
+use spool::Spool;
 use unpack::{Format, Unpacked};
 
 /// Directory of the spool where that of the image has no room for files, as that of devices.
 const SPOOL_OF_DEVICES: &str = "/var/tmp";
 
-/// A tar archive to make an image of: plain, or compressed by gzip, bzip2, xz, lzma or Zstandard.
+/// An archive of tar or cpio to make an image of: plain, or compressed by gzip, bzip2, xz, lzma or Zstandard.
 pub struct Archive<'a> {
     name: PathBuf,
     bytes: Bytes<'a>,
@@ -155,7 +165,7 @@ pub(crate) fn scan<'a>(
     let Archive { name, bytes, check } = archive;
     let feed = feed(bytes, &spool_directory(image, options), cancel);
     let at_front = |fault| at(&name, b"", 0, fault);
-    let members = Members::new(feed.map_err(at_front)?);
+    let members = feed.and_then(Listing::new).map_err(at_front)?;
     let mut scan = Scan {
         path: &name,
         members,
@@ -176,7 +186,7 @@ pub(crate) fn scan<'a>(
         warnings,
         ..
     } = scan;
-    let (file, before) = members.feed.into_content().map_err(at_front)?;
+    let (file, before) = members.into_feed().into_content().map_err(at_front)?;
     let contents = Contents::new(name.clone(), file, before.is_some());
     let finished = walk::finish(draft, before.unwrap_or_default());
     let contents = contents.with(finished.extents, finished.nodes);
@@ -191,7 +201,7 @@ pub(crate) fn scan<'a>(
 /// An archive on the way into a draft.
 struct Scan<'a> {
     path: &'a Path,
-    members: Members<'a>,
+    members: Listing<'a>,
     draft: Draft<'a>,
     observer: &'a dyn Observer,
     warnings: u64,
@@ -206,19 +216,80 @@ impl Scan<'_> {
     /// Takes a member; answers whether there was one.
     fn next(&mut self) -> Result<bool, Error> {
         let done = self.take();
-        let warnings = self.members.warnings.drain(..);
+        let warnings = self.members.warnings().into_iter();
         for text in warnings.chain(self.draft.warnings.drain(..)) {
-            let path = full(self.path, &self.members.name);
+            let path = full(self.path, self.members.name());
             self.observer.warn(&path, &text);
             self.warnings += 1;
         }
-        done.map_err(|fault| at(self.path, &self.members.name, self.members.offset, fault))
+        done.map_err(|fault| at(self.path, self.members.name(), self.members.offset(), fault))
     }
 
     fn take(&mut self) -> Result<bool, Fault> {
         match self.members.next()? {
             Some(member) => self.draft.put(member).map(|()| true),
-            None => self.members.feed.drain().map(|()| false),
+            None => self.members.feed().drain().map(|()| false),
+        }
+    }
+}
+
+/// The members of an archive, whatever its format.
+enum Listing<'a> {
+    Tar(Box<Members<'a>>),
+    Cpio(Cpio<'a>),
+}
+
+impl<'a> Listing<'a> {
+    fn new(mut feed: Feed<'a>) -> Result<Self, Fault> {
+        let start = feed.look(BLOCK_BYTES)?;
+        Ok(match cpio::is_cpio(&start) {
+            true => Self::Cpio(Cpio::new(feed)),
+            false => Self::Tar(Box::new(Members::new(feed))),
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Member>, Fault> {
+        match self {
+            Self::Tar(members) => members.next(),
+            Self::Cpio(members) => members.next(),
+        }
+    }
+
+    /// Byte of the archive at which the member begins that is being read.
+    fn offset(&self) -> u64 {
+        match self {
+            Self::Tar(members) => members.offset,
+            Self::Cpio(members) => members.offset,
+        }
+    }
+
+    /// Its name, as far as that is known.
+    fn name(&self) -> &[u8] {
+        match self {
+            Self::Tar(members) => &members.name,
+            Self::Cpio(members) => &members.name,
+        }
+    }
+
+    /// Things that people should know, to be told as warnings.
+    fn warnings(&mut self) -> Vec<String> {
+        match self {
+            Self::Tar(members) => std::mem::take(&mut members.warnings),
+            Self::Cpio(_) => Vec::new(),
+        }
+    }
+
+    fn feed(&mut self) -> &mut Feed<'a> {
+        match self {
+            Self::Tar(members) => &mut members.feed,
+            Self::Cpio(members) => &mut members.feed,
+        }
+    }
+
+    fn into_feed(self) -> Feed<'a> {
+        match self {
+            Self::Tar(members) => members.feed,
+            Self::Cpio(members) => members.feed,
         }
     }
 }
@@ -260,36 +331,33 @@ fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
 /// Chooses how an archive is read.
 fn feed<'a>(bytes: Bytes<'a>, spool: &Path, cancel: &'a AtomicBool) -> Result<Feed<'a>, Fault> {
     let reader: Box<dyn Read + 'a> = match bytes {
-        Bytes::File(file) if is_plain(&file).map_err(Fault::Read)? => {
+        Bytes::File(file) if is_plain(&file, cancel).map_err(Fault::Read)? => {
             return Feed::in_place(file, cancel).map_err(Fault::Read);
         }
         Bytes::File(file) => Box::new(file),
         Bytes::Stream(reader) => reader,
     };
     let unpacked = Unpacked::new(reader).map_err(Fault::Read)?;
-    Ok(Feed::stream(
-        Box::new(unpacked),
-        Spool::create(spool)?,
-        cancel,
-    ))
+    Ok(Feed::stream(unpacked, Spool::create(spool)?, cancel))
 }
 
-/// Returns whether this is a regular file that is not compressed.
-fn is_plain(file: &File) -> io::Result<bool> {
+/// Returns whether this is a regular file that is not compressed, nor has a part that is.
+fn is_plain(file: &File, cancel: &AtomicBool) -> io::Result<bool> {
     if !file.metadata()?.is_file() {
         return Ok(false);
     }
     let position = rustix::fs::tell(file)?;
-    let mut start = Vec::new();
-    while start.len() < BLOCK_BYTES {
-        let mut buf = [0; BLOCK_BYTES];
-        let len = file.read_at(&mut buf, position + start.len() as u64)?;
-        if len == 0 {
-            break;
-        }
-        start.extend_from_slice(&buf[..len]);
+    let start = feed::look_at(file, position, BLOCK_BYTES)?;
+    if Format::of(&start).is_some() {
+        return Ok(false);
     }
-    Ok(Format::of(&start).is_none())
+    if !cpio::is_cpio(&start) {
+        return Ok(true);
+    }
+    let feed = Feed::in_place(file.try_clone()?, cancel)?;
+    let is_plain = !cpio::has_compressed_part(feed);
+    rustix::fs::seek(file, SeekFrom::Start(position))?;
+    Ok(is_plain)
 }
 
 fn spool_directory(image: &Path, options: &Options) -> PathBuf {

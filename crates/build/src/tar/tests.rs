@@ -115,7 +115,7 @@ impl Maker {
 
 /// Hears warnings.
 #[derive(Default)]
-struct Heard(RefCell<Vec<String>>);
+pub(super) struct Heard(RefCell<Vec<String>>);
 
 impl Observer for Heard {
     fn warn(&self, path: &Path, text: &str) {
@@ -124,7 +124,11 @@ impl Observer for Heard {
     }
 }
 
-fn scanned(bytes: &[u8], options: &Options, heard: &Heard) -> Result<(Source, Tree), Error> {
+pub(super) fn scanned(
+    bytes: &[u8],
+    options: &Options,
+    heard: &Heard,
+) -> Result<(Source, Tree), Error> {
     let archive = Archive::from_reader("tar", bytes);
     let image = std::env::temp_dir().join("image");
     let never = AtomicBool::new(false);
@@ -141,7 +145,7 @@ fn listing(maker: Maker, options: &Options) -> String {
     lines
 }
 
-fn list(source: &Source, tree: &Tree, id: u32, path: &str, lines: &mut String) {
+pub(super) fn list(source: &Source, tree: &Tree, id: u32, path: &str, lines: &mut String) {
     let node = tree.node(id);
     let kind = node.kind.name();
     let (perm, uid, gid, secs) = (node.perm, node.uid, node.gid, node.mtime.secs);

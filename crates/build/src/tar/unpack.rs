@@ -71,7 +71,14 @@ fn is_header(start: &[u8]) -> bool {
 pub(super) struct Unpacked<R: Read> {
     /// `None` after an error, and at the end.
     state: Option<State<R>>,
+    /// Decompressed bytes that were looked at.
+    ahead: Cursor<Vec<u8>>,
+    /// Tells whether zeros and other archives, compressed or not, may follow a stream.
+    goes_on: bool,
 }
+
+/// Bytes that are looked at between archives at once.
+const GAP_BYTES: usize = 8 << 10;
 
 enum State<R: Read> {
     Plain(Peeked<R>),
@@ -91,8 +98,65 @@ impl<R: Read> Unpacked<R> {
             None => State::Plain(input),
             Some(format) => State::decoder(format, input)?,
         };
-        Ok(Self { state: Some(state) })
+        Ok(Self {
+            state: Some(state),
+            ahead: Cursor::default(),
+            goes_on: false,
+        })
     }
+
+    /// Returns the first bytes, fewer than asked for only at the end.
+    pub fn look(&mut self, len: usize) -> io::Result<&[u8]> {
+        let mut start = Vec::new();
+        self.take(len as u64).read_to_end(&mut start)?;
+        self.ahead = Cursor::new(start);
+        Ok(self.ahead.get_ref())
+    }
+
+    /// Has what follows a stream read as well, as the kernel reads the archives of an initramfs.
+    pub const fn go_on(&mut self) {
+        self.goes_on = true;
+    }
+
+    /// Passes over zeros between archives, and to a compressed one if that follows; answers how many zeros there were.
+    pub fn gap(&mut self) -> io::Result<u64> {
+        let mut zeros = pass_zeros(&mut self.ahead);
+        while self.ahead.fill_buf()?.is_empty() {
+            match self.state.take() {
+                None => break,
+                Some(State::Plain(mut input)) => {
+                    zeros += input.pass_zeros()?;
+                    let format = Format::of(input.peek(BLOCK_BYTES)?);
+                    self.state = Some(match format {
+                        Some(format) => State::decoder(format, input)?,
+                        None => State::Plain(input),
+                    });
+                    break;
+                }
+                Some(mut state) => {
+                    let mut buf = vec![0; GAP_BYTES];
+                    let len = state.read(&mut buf)?;
+                    buf.truncate(len);
+                    self.ahead = Cursor::new(buf);
+                    zeros += pass_zeros(&mut self.ahead);
+                    self.state = match len {
+                        0 => state.next(self.goes_on)?,
+                        _ => Some(state),
+                    };
+                }
+            }
+        }
+        Ok(zeros)
+    }
+}
+
+/// Passes over zeros; answers how many there were.
+fn pass_zeros(bytes: &mut Cursor<Vec<u8>>) -> u64 {
+    let at = bytes.position();
+    let rest = &bytes.get_ref()[at as usize..];
+    let zeros = rest.iter().take_while(|byte| **byte == 0).count() as u64;
+    bytes.set_position(at + zeros);
+    zeros
 }
 
 impl<R: Read> State<R> {
@@ -131,8 +195,8 @@ impl<R: Read> State<R> {
         }
     }
 
-    /// Returns what decodes the stream behind this one, if there is one. Anything else is left alone.
-    fn next(self) -> io::Result<Option<Self>> {
+    /// Returns what decodes the stream behind this one, if there is one. Anything else is left alone, unless it `goes_on`.
+    fn next(self, goes_on: bool) -> io::Result<Option<Self>> {
         let mut input = match self {
             Self::Plain(_) => return Ok(None),
             Self::Gzip(decoder) => decoder.into_inner(),
@@ -140,22 +204,30 @@ impl<R: Read> State<R> {
             Self::Bzip2(decoder) => decoder.into_inner(),
             Self::Zstd(decoder) => decoder.finish(),
         };
-        let format = Format::of(input.peek(BLOCK_BYTES)?);
-        format
-            .map(|format| Self::decoder(format, input))
-            .transpose()
+        if goes_on {
+            input.pass_zeros()?;
+        }
+        let start = input.peek(BLOCK_BYTES)?;
+        match Format::of(start) {
+            Some(format) => Self::decoder(format, input).map(Some),
+            None => Ok((goes_on && !start.is_empty()).then_some(Self::Plain(input))),
+        }
     }
 }
 
 impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.ahead.read(buf)?;
+        if len > 0 {
+            return Ok(len);
+        }
         while let Some(mut state) = self.state.take() {
             let len = state.read(buf)?;
             if len > 0 || buf.is_empty() {
                 self.state = Some(state);
                 return Ok(len);
             }
-            self.state = state.next()?;
+            self.state = state.next(self.goes_on)?;
         }
         Ok(0)
     }
@@ -186,6 +258,21 @@ impl<R: Read> Peeked<R> {
         let missing = len.saturating_sub(ahead.len()) as u64;
         self.reader.by_ref().take(missing).read_to_end(ahead)?;
         Ok(ahead)
+    }
+
+    /// Passes over zeros; answers how many there were.
+    fn pass_zeros(&mut self) -> io::Result<u64> {
+        let mut zeros = 0;
+        loop {
+            let bytes = self.fill_buf()?;
+            let found = bytes.iter().take_while(|byte| **byte == 0).count();
+            let is_end = found < bytes.len() || bytes.is_empty();
+            self.consume(found);
+            zeros += found as u64;
+            if is_end {
+                return Ok(zeros);
+            }
+        }
     }
 }
 

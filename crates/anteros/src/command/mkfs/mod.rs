@@ -47,7 +47,7 @@ pub struct Args {
     /// permissions
     image: PathBuf,
 
-    /// The directory to pack, or the tar archive, also one compressed by gzip, bzip2, xz or zstd; `-` is one on standard input.
+    /// The directory to pack, or the archive of tar or cpio, also one compressed by gzip, bzip2, xz or zstd; `-` is one on standard input.
     /// The content of an archive that is compressed, or no regular file, is kept in $TMPDIR, or else beside the image,
     /// until that is complete. Several sources are layers, the lowest first: names of upper ones take the place of those of
     /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them.
@@ -506,7 +506,7 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
     match error {
         Error::Changed { .. } => failure.hint("pack a snapshot, or a tree that nobody writes to"),
         Error::Occupied { .. } => failure.hint("--force overwrites it"),
-        Error::Archive { .. } => failure.hint("`tar -tvf` lists what an archive holds"),
+        Error::Archive { .. } => failure.hint("`tar -tvf`, or `cpio -tv`, lists what an archive holds"),
         Error::Manifest { reason, .. } if reason.contains("name the directory") => {
             failure.hint("--content-root DIR names it")
         }
