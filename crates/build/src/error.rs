@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use anteros_codec::EncodeError;
-use anteros_core::Occupant;
+use anteros_core::{FsError, Occupant};
 
 /// Tells why a build failed. Nothing is left of the image then, unless it was to be written in place.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,16 @@ pub enum Error {
         action: &'static str,
         /// Holds what the operating system said.
         cause: io::Error,
+    },
+    /// A file system that is the source did not answer.
+    #[error("{path}: cannot {action}: {cause}", path = path.display())]
+    FileSystem {
+        /// Holds what could not be read.
+        path: PathBuf,
+        /// Holds what was tried.
+        action: &'static str,
+        /// Holds what the file system said.
+        cause: FsError,
     },
     /// An archive breaks a rule of its format, or has a member that cannot be kept.
     #[error("{path}: {member} at byte {offset}: {reason}", path = path.display(), member = member_text(member))]

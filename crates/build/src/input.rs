@@ -1,10 +1,14 @@
 //! Sources that an image can be built of, and how they are scanned.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anteros_core::FileSystem;
+
 use crate::source::Scanned;
-use crate::{Archive, Error, Manifest, Observer, Options, layers, manifest, scan, tar};
+use crate::{Archive, Error, Manifest, Observer, Options, layers, manifest, scan, seam, tar};
 
 /// Source of an image.
 #[derive(Debug)]
@@ -16,8 +20,7 @@ pub enum Input<'a> {
     Layers(Vec<Layer<'a>>),
 }
 
-/// A directory, an archive or a manifest.
-#[derive(Debug)]
+/// A directory, an archive, a manifest or a file system.
 pub enum Layer<'a> {
     /// A directory.
     Directory(&'a Path),
@@ -25,6 +28,19 @@ pub enum Layer<'a> {
     Tar(Archive<'a>),
     /// A list of files, whose content lies elsewhere.
     Manifest(Manifest<'a>),
+    /// Anything that answers as a file system, such as an image, and its path for messages. It must not change.
+    FileSystem(Arc<dyn FileSystem>, PathBuf),
+}
+
+impl fmt::Debug for Layer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
+            Self::Tar(archive) => f.debug_tuple("Tar").field(archive).finish(),
+            Self::Manifest(manifest) => f.debug_tuple("Manifest").field(manifest).finish(),
+            Self::FileSystem(_, path) => f.debug_tuple("FileSystem").field(path).finish(),
+        }
+    }
 }
 
 impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
@@ -69,6 +85,9 @@ impl Input<'_> {
             Self::One(Layer::Manifest(manifest)) => {
                 return manifest::scan(manifest, options, observer, cancel);
             }
+            Self::One(Layer::FileSystem(fs, path)) => {
+                return seam::scan(fs, path, options, observer, cancel);
+            }
             Self::Layers(layers) => layers,
         };
         layers::check_count(layers.len())?;
@@ -84,6 +103,9 @@ impl Input<'_> {
             }
             Layer::Manifest(manifest) => {
                 manifest::scan(manifest, &archive_options, observer, cancel)
+            }
+            Layer::FileSystem(fs, path) => {
+                seam::scan(fs, path, &directory_options, observer, cancel)
             }
         };
         let layers = layers.into_iter().map(scan);

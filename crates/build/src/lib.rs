@@ -1,4 +1,4 @@
-//! From a directory, a tar archive, a manifest, or several of them one over another, to an EROFS image.
+//! From a directory, an archive, a manifest, another image, or several of them one over another, to an EROFS image.
 //!
 //! ```text
 //! source ─ scan ─► tree ─► plan ─► data: read ─► compress ─► write ─► layout ─► emit
@@ -11,6 +11,7 @@
 //! | `scan`, `xattr`, `prefixes` | what there is in a directory, however deep |
 //! | `tar` | what there is in an archive |
 //! | `manifest` | what a list of files tells |
+//! | `seam` | what there is in anything that answers as a file system, such as an image |
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
@@ -75,6 +76,7 @@ mod prefixes;
 mod records;
 mod same;
 mod scan;
+mod seam;
 mod segments;
 mod source;
 mod sparse;

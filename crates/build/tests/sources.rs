@@ -7,13 +7,18 @@ mod tree;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File, Metadata};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use anteros_build::{
     Archive, Compression, Effort, Input, Layer, Manifest, ManifestFormat, Options,
+};
+use anteros_core::{
+    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
 use tempfile::TempDir;
 
@@ -269,4 +274,193 @@ fn missing(program: &str) -> bool {
         missing_judge(program);
     }
     is_missing
+}
+
+/// A file system that answers what it likes: the root is inode 1, files have content of `a`s.
+struct Odd {
+    /// Entries of each directory: parent, name, inode.
+    entries: Vec<(u64, &'static [u8], u64)>,
+    attr: fn(u64) -> Attr,
+    /// Bytes that a read gives at most, and where files end.
+    step: usize,
+    end: u64,
+}
+
+fn attr(ino: u64, kind: FileKind) -> Attr {
+    Attr {
+        ino: Ino(ino),
+        kind,
+        perm: 0o644,
+        nlink: 1,
+        uid: 1,
+        gid: 2,
+        rdev: Rdev::default(),
+        size: 10_000,
+        blocks: 0,
+        block_size: 4096,
+        atime: Timestamp::default(),
+        mtime: Timestamp { secs: 5, nanos: 6 },
+        ctime: Timestamp::default(),
+    }
+}
+
+/// Directories are 1 to 9, files 10 to 19, symbolic links 20 to 29.
+fn usual(ino: u64) -> Attr {
+    attr(
+        ino,
+        match ino {
+            0..10 => FileKind::Directory,
+            10..20 => FileKind::Regular,
+            _ => FileKind::Symlink,
+        },
+    )
+}
+
+impl FileSystem for Odd {
+    fn root(&self) -> Ino {
+        Ino(1)
+    }
+
+    fn lookup(&self, _: Ino, _: &[u8]) -> FsResult<Attr> {
+        Err(FsError::Unsupported)
+    }
+
+    fn getattr(&self, ino: Ino) -> FsResult<Attr> {
+        Ok((self.attr)(ino.0))
+    }
+
+    fn readdir(
+        &self,
+        ino: Ino,
+        _: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> FsResult<()> {
+        for &(parent, name, child) in &self.entries {
+            let kind = FileKind::Fifo; // what attributes say counts
+            let (ino_of_child, next) = (Ino(child), 1);
+            if parent == ino.0 {
+                let _ = visit(DirEntry {
+                    ino: ino_of_child,
+                    kind,
+                    next,
+                    name,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>> {
+        match ino.0 {
+            20 => Ok(b"target".to_vec()),
+            21 => Ok(Vec::new()),
+            22 => Ok(b"a\0b".to_vec()),
+            _ => Err(FsError::Corrupt("a rule is broken".into())),
+        }
+    }
+
+    fn read(&self, _: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        let len = buf
+            .len()
+            .min(self.step)
+            .min(self.end.saturating_sub(offset) as usize);
+        buf[..len].fill(b'a');
+        Ok(len)
+    }
+
+    fn seek(&self, _: Ino, offset: u64, what: Seek) -> FsResult<u64> {
+        match what {
+            Seek::Data => Ok(offset),
+            Seek::Hole => Ok(self.end),
+        }
+    }
+
+    fn getxattr(&self, _: Ino, _: &[u8]) -> FsResult<Vec<u8>> {
+        Err(FsError::Unsupported)
+    }
+
+    fn listxattr(&self, _: Ino) -> FsResult<Vec<Vec<u8>>> {
+        Err(FsError::Unsupported)
+    }
+
+    fn statfs(&self) -> FsResult<StatFs> {
+        Err(FsError::Unsupported)
+    }
+}
+
+#[test]
+fn answers_of_a_file_system_are_checked() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let odd = |entries: &[(u64, &'static [u8], u64)]| Odd {
+        entries: entries.to_vec(),
+        attr: usual,
+        step: 4000,
+        end: 10_000,
+    };
+    let made = |odd: Odd| {
+        let input = Input::One(Layer::FileSystem(Arc::new(odd), "odd".into()));
+        build(&image, input, &Options::default()).map_err(|e| e.to_string())
+    };
+    let sane: &[(u64, &[u8], u64)] = &[(1, b".", 1), (1, b"..", 1), (1, b"d", 2), (2, b"f", 10)];
+    let summary = made(odd(&[sane, &[(2, b"l", 20)]].concat())).unwrap();
+    let counts = (summary.files, summary.directories, summary.symlinks);
+    assert_eq!((counts, summary.input_bytes), ((1, 2, 1), 10_000));
+    fs::remove_file(&image).unwrap();
+    for (more, said) in [
+        (
+            (2, &b"up"[..], 1),
+            "odd/d/up: a directory that has another name as well",
+        ),
+        (
+            (1, b"d2", 2),
+            "odd/d2: a directory that has another name as well",
+        ),
+        ((1, b"d", 3), "odd/d: the directory has this name twice"),
+        ((1, b"a/b", 11), "`a/b` is no name of a file"),
+        ((1, b"a\0b", 11), "`a\\x00b` is no name of a file"),
+        ((1, b"", 11), "`` is no name of a file"),
+        ((1, &[b'x'; 256], 11), "is no name of a file"),
+        ((1, b"l", 21), "odd/l: a target of 0 bytes"),
+        ((1, b"l", 22), "odd/l: a target of 3 bytes"),
+        (
+            (1, b"l", 23),
+            "odd/l: cannot read the link: a rule is broken",
+        ),
+    ] {
+        let found = made(odd(&[sane, &[more]].concat())).unwrap_err();
+        assert!(found.contains(said), "{found}, and not {said}");
+        assert!(!image.exists());
+    }
+    let with = |attr: fn(u64) -> Attr| made(Odd { attr, ..odd(sane) }).unwrap_err();
+    let huge = with(|ino| Attr {
+        size: u64::MAX,
+        ..usual(ino)
+    });
+    assert!(
+        huge.contains("18446744073709551615 bytes with their holes"),
+        "{huge}"
+    );
+    let device = with(|ino| Attr {
+        kind: if ino == 1 {
+            FileKind::Directory
+        } else {
+            FileKind::CharDevice
+        },
+        rdev: Rdev {
+            major: 4096,
+            minor: 0,
+        },
+        ..usual(ino)
+    });
+    assert!(device.contains("device 4096:0"), "{device}");
+    let root = with(|ino| attr(ino, FileKind::Regular));
+    assert!(root.contains("its root is no directory"), "{root}");
+    // A file that ends before its size has changed.
+    let short = Odd {
+        end: 9999,
+        ..odd(sane)
+    };
+    let found = made(short).unwrap_err();
+    assert!(found.contains("odd/d/f: it changed"), "{found}");
 }

@@ -286,7 +286,10 @@ fn several_sources_are_layers_the_lowest_first() {
     for (arguments, said) in [
         ("--verify image src upper", "the sources are layers"),
         ("image - src -", "can be but one of the sources"),
-        ("image old upper", "old: is an EROFS image"),
+        (
+            "--tar=f image old archive",
+            "old: is an EROFS image, and no archive",
+        ),
         ("--tar=f image archive upper", "upper: is a directory"),
         ("image src missing", "missing: "),
     ] {

@@ -54,6 +54,7 @@ mod semantics;
 mod set_ids;
 mod signals;
 mod soak;
+mod sources;
 mod stalls;
 mod stat;
 mod sticky;

@@ -5,10 +5,13 @@ pub(crate) mod archive;
 pub(crate) mod directory;
 pub(crate) mod layers;
 pub(crate) mod listed;
+pub(crate) mod seam;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use anteros_core::FsError;
 
 use crate::Error;
 use crate::tree::{Fingerprint, NodeId, Tree};
@@ -16,6 +19,7 @@ use archive::{Contents, PackedFile};
 use directory::{Directory, HostFile};
 use layers::Layers;
 use listed::{Listed, ListedFile};
+use seam::{AnsweredFile, Answering};
 
 /// A source with what was found in it.
 #[derive(Debug)]
@@ -49,6 +53,7 @@ pub(crate) enum Source {
     Directory(Directory),
     Archive(Contents),
     Listed(Listed),
+    FileSystem(Answering),
     Layers(Layers),
 }
 
@@ -59,6 +64,7 @@ impl Source {
             Self::Directory(directory) => directory.path(),
             Self::Archive(contents) => contents.path(),
             Self::Listed(listed) => listed.path(),
+            Self::FileSystem(fs) => fs.path(),
             Self::Layers(layers) => layers.path(),
         }
     }
@@ -84,6 +90,7 @@ impl Source {
                 ListedFile::Host(file) => Content::File(file),
                 ListedFile::Told(bytes) => Content::Told(bytes),
             },
+            Self::FileSystem(fs) => Content::Answered(fs.file(id)),
             Self::Layers(layers) => return layers.open_file(id),
         };
         Ok(OpenFile {
@@ -117,6 +124,7 @@ enum Content<'a> {
     File(HostFile),
     Packed(PackedFile<'a>),
     Told(&'a [u8]),
+    Answered(AnsweredFile<'a>),
 }
 
 impl OpenFile<'_> {
@@ -126,6 +134,11 @@ impl OpenFile<'_> {
             Content::File(file) => file.read_exact_at(buf, offset),
             Content::Packed(file) => file.read_exact_at(buf, offset),
             Content::Told(bytes) => listed::read_exact_at(bytes, buf, offset),
+            Content::Answered(file) => {
+                let read = file.read_exact_at(buf, offset);
+                let read = read.map_err(|cause| self.answer("read the file", cause));
+                return if read? { Ok(()) } else { Err(self.changed()) };
+            }
         };
         read.map_err(|cause| match cause.kind() {
             io::ErrorKind::UnexpectedEof => self.changed(),
@@ -141,6 +154,9 @@ impl OpenFile<'_> {
                 .map_err(|cause| self.error("look for holes", cause)),
             Content::Packed(file) => Ok(file.data_ranges()),
             Content::Told(bytes) => Ok(vec![(0, bytes.len() as u64)]),
+            Content::Answered(file) => file
+                .data_ranges(self.tree.node(self.id).size)
+                .map_err(|cause| self.answer("look for holes", cause)),
         }
     }
 
@@ -149,7 +165,7 @@ impl OpenFile<'_> {
         let now = match &self.content {
             Content::File(file) => file.fingerprint(),
             Content::Packed(file) => file.fingerprint(),
-            Content::Told(_) => Ok(Fingerprint::default()),
+            Content::Told(_) | Content::Answered(_) => Ok(Fingerprint::default()),
         };
         let now = now.map_err(|cause| self.error("look at the file again", cause))?;
         match now == self.tree.node(self.id).fingerprint {
@@ -160,6 +176,15 @@ impl OpenFile<'_> {
 
     fn error(&self, action: &'static str, cause: io::Error) -> Error {
         self.source.error(self.tree, self.id, action, cause)
+    }
+
+    /// The error that an answer of a file system is.
+    fn answer(&self, action: &'static str, cause: FsError) -> Error {
+        Error::FileSystem {
+            path: self.source.full_path(self.tree, self.id),
+            action,
+            cause,
+        }
     }
 
     fn changed(&self) -> Error {

@@ -35,7 +35,7 @@ pub(super) fn of(records: &Records, kind: FileKind, accounts: &Accounts) -> Resu
 }
 
 /// Returns whether EROFS has a place for an attribute. Linux has none whose names are prefixes alone, but for access lists.
-fn has_place(name: &[u8]) -> bool {
+pub(crate) fn has_place(name: &[u8]) -> bool {
     let is_acl = [acl::ACCESS, acl::DEFAULT].contains(&name);
     split_name(name).is_some_and(|(_, rest)| is_acl || !rest.is_empty())
 }

@@ -30,7 +30,7 @@ use crate::xattr::XattrTable;
 /// Permissions of directories that no member names.
 const IMPLIED_PERM: u16 = 0o755;
 /// Most bytes of all files together, 256 TiB: holes cost nothing in an archive, but tables of chunks in an image do.
-const FILES_BYTES_MAX: u64 = 1 << 48;
+pub(crate) const FILES_BYTES_MAX: u64 = 1 << 48;
 /// File systems allocate blocks of so many bytes, which tells how much of a sparse file they would.
 const HOST_BLOCK_BYTES: u64 = 4096;
 
@@ -354,7 +354,6 @@ impl<'a> Draft<'a> {
         self.count(content.bytes)?;
         let start = self.extents.len();
         let mut place = content.place;
-        let mut allocated = 0u64;
         for part in &content.parts {
             self.extents.push(Extent {
                 start: part.start,
@@ -362,9 +361,9 @@ impl<'a> Draft<'a> {
                 place,
             });
             place += part.bytes;
-            let end = (part.start + part.bytes).next_multiple_of(HOST_BLOCK_BYTES);
-            allocated += end - part.start / HOST_BLOCK_BYTES * HOST_BLOCK_BYTES;
         }
+        let ranges = content.parts.iter();
+        let allocated = allocated(ranges.map(|part| (part.start, part.start + part.bytes)));
         let number = |count| u32::try_from(count).map_err(|_| too_many("parts of files"));
         Ok(Body::Regular {
             bytes: content.bytes,
@@ -372,6 +371,15 @@ impl<'a> Draft<'a> {
             extents: number(start)?..number(self.extents.len())?,
         })
     }
+}
+
+/// Bytes that a file system would allocate for data in these ranges.
+pub(crate) fn allocated(ranges: impl Iterator<Item = (u64, u64)>) -> u64 {
+    ranges.fold(0, |sum, (start, end)| {
+        let start = start / HOST_BLOCK_BYTES * HOST_BLOCK_BYTES;
+        let end = end.next_multiple_of(HOST_BLOCK_BYTES);
+        sum.saturating_add(end - start)
+    })
 }
 
 fn too_many(what: &str) -> Fault {

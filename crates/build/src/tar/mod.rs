@@ -18,7 +18,7 @@
 //! those of cpio that Linux reads as an initramfs.
 
 pub(crate) mod acl;
-mod attributes;
+pub(crate) mod attributes;
 mod cpio;
 pub(crate) mod draft;
 mod feed;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anteros_core::{FileDevice, WritableDevice};
-use anteros_log::LogError;
+use anteros_log::{Log, LogError, Options, system_clock};
 
 use crate::failure::{Failure, Kind, Outcome};
 use crate::output;
@@ -112,6 +112,15 @@ fn open_unchanging(path: &Path) -> Result<Arc<dyn WritableDevice>, Failure> {
             Err(error) => return Err(Failure::os(error)),
         }
     }
+}
+
+/// Opens a log to read it; nothing is written to it, and nobody else does.
+pub fn as_source(path: &Path) -> Result<Log, Failure> {
+    let options = Options {
+        read_only: true,
+        ..Options::new(system_clock)
+    };
+    Log::open(open_unchanging(path)?, options).map_err(|e| failure(path.display(), &e))
 }
 
 /// Opens a device for writing, and keeps others from doing the same.

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anteros_build::{Error, IdRange, Observer, Progress, Summary, build};
-use anteros_core::parse_size;
+use anteros_core::{FsError, parse_size};
 use clap::{Args as _, FromArgMatches};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -52,7 +52,8 @@ pub struct Args {
     /// until that is complete. Several sources are layers, the lowest first: names of upper ones take the place of those of
     /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them.
     /// `oci:DIR` stands for the layers of the image in an OCI image layout, `oci:DIR:REF` for those of the image of that name.
-    /// `mtree:FILE` and `composefs-dump:FILE` are manifests, which list files with their properties
+    /// `mtree:FILE` and `composefs-dump:FILE` are manifests, which list files with their properties. Another image, or a log
+    /// that is not mounted, is made anew
     #[arg(required_unless_present = "tar", value_name = "SOURCE")]
     sources: Vec<PathBuf>,
 
@@ -493,6 +494,11 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
         Error::Option(_) | Error::Occupied { .. } | Error::ImageInsideSource { .. } => Kind::Usage,
         Error::Archive { .. } | Error::Manifest { .. } => Kind::Corrupt,
         Error::Unstorable { .. } | Error::TooLarge { .. } => Kind::Unsupported,
+        Error::FileSystem { cause, .. } => match cause {
+            FsError::Corrupt(_) => Kind::Corrupt,
+            FsError::Unsupported => Kind::Unsupported,
+            _ => Kind::System,
+        },
         Error::Source { cause, .. } if cause.kind() == io::ErrorKind::Unsupported => {
             Kind::Unsupported
         }
@@ -510,6 +516,10 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
         Error::Manifest { reason, .. } if reason.contains("name the directory") => {
             failure.hint("--content-root DIR names it")
         }
+        Error::FileSystem {
+            cause: FsError::Corrupt(_),
+            ..
+        } => failure.hint("`anteros check` lists every fault of an image, `anteros log check` of a log"),
         Error::Spool { .. } => failure.hint("TMPDIR names another directory"),
         Error::Image { cause, .. } if cause.kind() == io::ErrorKind::StorageFull => {
             failure.hint(match before {

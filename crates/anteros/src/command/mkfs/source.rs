@@ -1,20 +1,23 @@
-//! The sources of an image, which are layers if there are several: directories, and tar archives and
-//! manifests in files or on standard input.
+//! The sources of an image, which are layers if there are several: directories, archives and
+//! manifests, in files or on standard input, other images, and logs.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anteros_build::{Archive, Input, Layer, Manifest, ManifestFormat};
-use anteros_format::superblock::{MAGIC, SUPERBLOCK_OFFSET};
+use anteros_core::{FileDevice, Occupant};
+use anteros_image::ImageFs;
 
 use super::{Args, oci};
-use crate::args::swapped;
+use crate::args::{ImageArgs, swapped};
+use crate::command::log;
 use crate::failure::{Failure, Kind};
 
 /// Bytes that a pipe may hold: as many as any user may ask for.
@@ -55,8 +58,9 @@ impl Args {
             [source] if oci::Place::of(source).is_none() => {
                 let layer = self.layer(source)?;
                 match layer {
-                    Layer::Directory(_) | Layer::Manifest(_)
-                        if self.aufs || self.strips_overlay() =>
+                    layer
+                        if !matches!(layer, Layer::Tar(_))
+                            && (self.aufs || self.strips_overlay()) =>
                     {
                         let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
                         Err(Failure::new(Kind::Usage, message))
@@ -149,16 +153,61 @@ impl Args {
                 "is a directory, not an archive",
                 "leave --tar away to pack it",
             ),
-            (false, _) if metadata.is_file() && is_image(path)? => usage(
-                "is an EROFS image, which cannot be a source",
-                "`anteros tar` makes an archive of it, `anteros extract` a directory",
-            ),
             (false, None) if self.is_peer => {
                 usage("the source is not a directory", "--tar=f packs an archive")
             }
+            (false, Some(Tar)) if holds(&metadata, path, Occupant::Image)? => usage(
+                "is an EROFS image, and no archive",
+                "leave --tar away to make another image of it",
+            ),
+            (false, None) if holds(&metadata, path, Occupant::Image)? => self.image(path),
+            (false, None) if holds(&metadata, path, Occupant::Log)? => self.log(path),
             (false, _) => {
                 self.archive(Archive::open(path).map_err(|e| Failure::new(Kind::System, e))?)
             }
+        }
+    }
+
+    /// Opens an image that is to be made anew.
+    fn image(&self, path: &Path) -> Result<Layer<'static>, Failure> {
+        self.check_answering(path)?;
+        let image = ImageArgs::usual(path).open()?;
+        Ok(Layer::FileSystem(
+            Arc::new(ImageFs::new(image)),
+            path.into(),
+        ))
+    }
+
+    /// Opens a log of which nobody changes anything meanwhile.
+    fn log(&self, path: &Path) -> Result<Layer<'static>, Failure> {
+        self.check_answering(path)?;
+        Ok(Layer::FileSystem(
+            Arc::new(log::as_source(path)?),
+            path.into(),
+        ))
+    }
+
+    /// Makes sure that an image or a log can be a source: it is not overwritten while it is read, nor compared with.
+    fn check_answering(&self, path: &Path) -> Result<(), Failure> {
+        let usage = |message: String, hint| Err(Failure::new(Kind::Usage, message).hint(hint));
+        if self.verify {
+            let message = "--verify compares with a directory, and the source is none";
+            return usage(message.into(), "`anteros verify IMAGE DIRECTORY` compares");
+        }
+        let (Ok(source), Ok(image)) = (std::fs::metadata(path), std::fs::metadata(&self.image))
+        else {
+            return Ok(());
+        };
+        let is_same = match source.file_type().is_block_device() {
+            true => image.file_type().is_block_device() && source.rdev() == image.rdev(),
+            false => (source.dev(), source.ino()) == (image.dev(), image.ino()),
+        };
+        match is_same && (self.offset > 0 || !image.is_file()) {
+            false => Ok(()),
+            true => usage(
+                format!("{}: would be overwritten while it is read", path.display()),
+                "write the image to another place",
+            ),
         }
     }
 
@@ -191,12 +240,14 @@ fn manifest(source: &Path) -> Option<(ManifestFormat, &Path)> {
     })
 }
 
-/// Returns whether a regular file is an image of EROFS.
-fn is_image(path: &Path) -> Result<bool, Failure> {
-    let mut magic = [0; 4];
-    let read = File::open(path).and_then(|file| file.read_at(&mut magic, SUPERBLOCK_OFFSET));
-    read.map_err(|e| Failure::system(path, &e))?;
-    Ok(magic == MAGIC.to_le_bytes())
+/// Returns whether a file or a block device is what it takes; nothing else is looked at.
+fn holds(metadata: &Metadata, path: &Path, wanted: Occupant) -> Result<bool, Failure> {
+    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+        return Ok(false);
+    }
+    let found = FileDevice::open(path).and_then(|device| device.occupant());
+    let found = found.map_err(|e| Failure::system(path, &e))?;
+    Ok(found == Some(wanted))
 }
 
 fn stdin() -> Result<Archive<'static>, Failure> {
