@@ -1,5 +1,5 @@
 //! Packed images are read back by other mounts: through FUSE in the smallest memory that our daemon has, by two readers at
-//! once, and by `erofsfuse`. Where fragments, tails, shared extents and cluster sizes meet is where errors hide; the
+//! once, some of them verified by a hash tree, and by `erofsfuse`. Where fragments, tails, shared extents and cluster sizes meet is where errors hide; the
 //! kernel and `fsck.erofs` judge the same in `ours.rs`.
 
 use std::path::Path;
@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anteros_build::{Codec, Compression, Effort, Fragments, Options, Quick, Setting};
-use anteros_core::FileDevice;
+use anteros_build::{
+    Codec, Compression, Effort, Fragments, HashAlgorithm, HashTree, Options, Quick, Setting, Verity,
+};
+use anteros_core::{Device, FileDevice};
 use anteros_image::{Image, ImageFs, OpenOptions};
 use anteros_tests::built::{Built, Judges, Source, same};
 use anteros_tests::host::HostFs;
@@ -17,6 +19,7 @@ use anteros_tests::manifest::{Column, edit, manifest};
 use anteros_tests::mount::{FuseMount, run};
 use anteros_tests::peers::Peers;
 use anteros_tests::trees::{Tree, words};
+use anteros_verity::{CACHE_BYTES, Verified};
 use tempfile::TempDir;
 
 /// The least memory that caches are given.
@@ -47,6 +50,11 @@ const LZMA: Codec = Codec::Lzma {
     level: 1,
     extreme: false,
     dict_bytes: 4 << 20,
+};
+
+const SHA256: HashTree = HashTree {
+    algorithm: HashAlgorithm::Sha256,
+    salt: None,
 };
 
 fn tree() -> Tree {
@@ -82,6 +90,7 @@ fn options((codec, all, pcluster_bytes, packed): Form, wide: bool, is_mixed: boo
         inline_tails: true,
         dedupe: true,
         wide,
+        hash_tree: is_mixed.then_some(SHA256),
         metabox: packs_metadata.then_some(Setting {
             codec,
             pcluster_bytes: packed.min(64 << 10),
@@ -114,15 +123,27 @@ fn each(
     }
 }
 
+/// The image as a device, which verifies what it reads where there is a hash tree; and the memory that is left for caches.
+fn device(built: &Built) -> (Arc<dyn Device>, usize) {
+    let device = FileDevice::open(built.path()).unwrap();
+    match &built.summary.verity {
+        Some(Verity { root, start, .. }) => {
+            let verified = Verified::open(device, *start, *root).unwrap();
+            (Arc::new(verified), MEMORY_BYTES - CACHE_BYTES)
+        }
+        None => (Arc::new(device), MEMORY_BYTES),
+    }
+}
+
 #[test]
 fn two_readers_at_once_in_little_memory() {
     if !has_fuse() {
         return;
     }
     each(options, |built, expected| {
-        let device = Arc::new(FileDevice::open(built.path()).unwrap());
+        let (device, cache_bytes) = device(built);
         let options = OpenOptions {
-            cache_bytes: MEMORY_BYTES,
+            cache_bytes,
             ..OpenOptions::default()
         };
         let image = Image::open(device, Vec::new(), options).unwrap();
