@@ -7,6 +7,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `stream` | bytes of sources that are read once |
 //! | `source` | content of files, read by any worker at any place |
 //! | `scan`, `xattr`, `prefixes` | what there is in a directory, however deep |
 //! | `tar` | what there is in an archive |
@@ -81,6 +82,7 @@ mod segments;
 mod source;
 mod sparse;
 mod special;
+mod stream;
 mod superblock;
 mod tail;
 mod tar;
@@ -89,7 +91,7 @@ mod tree;
 mod xattr;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use anteros_codec::{Codec, Effort};
 pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
@@ -165,7 +167,7 @@ pub fn build<'a>(
         mut tree,
         mut warnings,
         ..
-    } = source.into().scan(image, options, observer, cancel)?;
+    } = scan(source.into(), image, options, observer, cancel)?;
     warnings += attributes::assign(&mut tree, &source, options, observer)?;
     digests::assign(&mut tree, &source, options, cancel)?;
     if let Some(text) = order::missing(&tree, &options.first) {
@@ -233,6 +235,21 @@ pub fn build<'a>(
         linux: options.linux_of(&superblock),
         warnings,
         ..count(&tree, &stored)
+    })
+}
+
+/// Scans a source. Whatever goes wrong once the build is cancelled is no fault of the source.
+fn scan(
+    source: Input<'_>,
+    image: &Path,
+    options: &Options,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<Scanned, Error> {
+    let scanned = source.scan(image, options, observer, cancel);
+    scanned.map_err(|error| match cancel.load(Ordering::Relaxed) {
+        true => Error::Cancelled,
+        false => error,
     })
 }
 

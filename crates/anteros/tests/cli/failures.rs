@@ -251,6 +251,31 @@ fn an_interrupted_build_leaves_nothing() {
     }
 }
 
+#[test]
+fn a_build_that_waits_for_a_pipe_can_be_interrupted() {
+    let shop = Workshop::new();
+    fs::create_dir(shop.path("src/spool")).unwrap();
+    for source in ["-", "src -", "mtree:-"] {
+        let mut child = shop
+            .heeding(&format!("mkfs image {source}"))
+            .env("TMPDIR", "src/spool")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let writer = child.stdin.take();
+        wait_until_heeding(&child);
+        kill(&child, Signal::INT);
+        let output = child.wait_with_output().unwrap();
+        drop(writer);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{source}: {said}");
+        assert!(said.contains("there is no image"), "{source}: {said}");
+        assert_eq!(shop.left(), [""; 0], "{source}");
+        assert_eq!(fs::read_dir(shop.path("src/spool")).unwrap().count(), 0);
+    }
+}
+
 /// A shop whose source has files that are alike in part, and many small ones.
 fn shop_of_likes() -> Workshop {
     let shop = Workshop::new();

@@ -11,6 +11,7 @@ use crate::run;
 fn tests_of_signals_pass_where_signals_are_ignored() {
     let mut tests = vec![
         "failures::an_interrupted_build_leaves_nothing",
+        "failures::a_build_that_waits_for_a_pipe_can_be_interrupted",
         "messages::what_is_said_of_an_interrupted_build_is_so",
         "messages::what_is_said_of_an_interrupted_extraction_is_so",
     ];

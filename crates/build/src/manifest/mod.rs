@@ -27,6 +27,7 @@ use std::sync::atomic::AtomicBool;
 use crate::source::directory::Directory;
 use crate::source::listed::Listed;
 use crate::source::{Scanned, Source};
+use crate::stream::Bytes;
 use crate::tar::draft::Draft;
 use crate::tar::members::{Kind, Member};
 use crate::tar::pax::Records;
@@ -52,7 +53,7 @@ pub enum ManifestFormat {
 pub struct Manifest<'a> {
     format: ManifestFormat,
     name: PathBuf,
-    reader: Box<dyn Read + 'a>,
+    bytes: Bytes<'a>,
     content_root: Option<PathBuf>,
 }
 
@@ -68,7 +69,12 @@ impl<'a> Manifest<'a> {
             action: "open the manifest",
             cause,
         })?;
-        Ok(Self::from_reader(format, path, file))
+        Ok(Self::from_file(format, path, file))
+    }
+
+    /// A manifest in a file, which may be a pipe. `name` stands for it in messages.
+    pub fn from_file(format: ManifestFormat, name: impl Into<PathBuf>, file: File) -> Self {
+        Self::new(format, name.into(), Bytes::File(file))
     }
 
     /// A manifest that is read once. `name` stands for it in messages.
@@ -77,10 +83,14 @@ impl<'a> Manifest<'a> {
         name: impl Into<PathBuf>,
         reader: impl Read + 'a,
     ) -> Self {
+        Self::new(format, name.into(), Bytes::Stream(Box::new(reader)))
+    }
+
+    fn new(format: ManifestFormat, name: PathBuf, bytes: Bytes<'a>) -> Self {
         Self {
             format,
-            name: name.into(),
-            reader: Box::new(reader),
+            name,
+            bytes,
             content_root: None,
         }
     }
@@ -169,7 +179,7 @@ pub(crate) fn scan(
         observer,
         warnings: 0,
     };
-    scan.all(Lines::new(manifest.reader, cancel))?;
+    scan.all(Lines::new(manifest.bytes.reader(cancel), cancel))?;
     let Scan {
         files,
         draft,

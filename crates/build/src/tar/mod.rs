@@ -50,6 +50,7 @@ use rustix::fs::SeekFrom;
 use crate::output::parent;
 use crate::source::archive::Contents;
 use crate::source::{Scanned, Source};
+use crate::stream::Bytes;
 use crate::{Error, Observer, Options};
 use cpio::Cpio;
 use draft::Draft;
@@ -71,11 +72,6 @@ pub struct Archive<'a> {
 
 /// Tells whether a stream was what it should be, once all of the archive is read.
 type Check<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
-
-enum Bytes<'a> {
-    File(File),
-    Stream(Box<dyn Read + 'a>),
-}
 
 impl<'a> Archive<'a> {
     /// Opens an archive.
@@ -330,14 +326,13 @@ fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
 
 /// Chooses how an archive is read.
 fn feed<'a>(bytes: Bytes<'a>, spool: &Path, cancel: &'a AtomicBool) -> Result<Feed<'a>, Fault> {
-    let reader: Box<dyn Read + 'a> = match bytes {
+    let bytes = match bytes {
         Bytes::File(file) if is_plain(&file, cancel).map_err(Fault::Read)? => {
             return Feed::in_place(file, cancel).map_err(Fault::Read);
         }
-        Bytes::File(file) => Box::new(file),
-        Bytes::Stream(reader) => reader,
+        bytes => bytes,
     };
-    let unpacked = Unpacked::new(reader).map_err(Fault::Read)?;
+    let unpacked = Unpacked::new(bytes.reader(cancel)).map_err(Fault::Read)?;
     Ok(Feed::stream(unpacked, Spool::create(spool)?, cancel))
 }
 

@@ -122,7 +122,7 @@ impl Args {
             return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
         let manifest = match is_stdin(path) {
-            true => Manifest::from_reader(format, "standard input", stdin_file("manifest")?),
+            true => Manifest::from_file(format, "standard input", stdin_file("manifest")?),
             false => Manifest::open(format, path).map_err(|e| Failure::new(Kind::System, e))?,
         };
         Ok(Layer::Manifest(match &self.content_root {

@@ -1,0 +1,81 @@
+//! Sources that are read once, from front to back, such as pipes.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// The longest time for which a build that is cancelled waits for a pipe.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Bytes of a source.
+pub(crate) enum Bytes<'a> {
+    File(File),
+    Stream(Box<dyn Read + 'a>),
+}
+
+impl<'a> Bytes<'a> {
+    /// The bytes one after the other. Whoever waits for those of a pipe stops when `cancel` becomes true.
+    pub fn reader(self, cancel: &'a AtomicBool) -> Box<dyn Read + 'a> {
+        match self {
+            Self::File(file) => Box::new(Cancellable { file, cancel }),
+            Self::Stream(reader) => reader,
+        }
+    }
+}
+
+/// A file that may have to be waited for.
+struct Cancellable<'a> {
+    file: File,
+    cancel: &'a AtomicBool,
+}
+
+impl Read for Cancellable<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while !is_ready(&self.file)? {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(io::Error::other("cancelled"));
+            }
+        }
+        self.file.read(buf)
+    }
+}
+
+/// Waits a moment for bytes or the end of a file.
+fn is_ready(file: &File) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&PATIENCE)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_not_waited_for_once_the_build_is_cancelled() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut writer = File::from(writer);
+        let cancel = AtomicBool::new(false);
+        let mut reader = Bytes::File(File::from(reader)).reader(&cancel);
+        writer.write_all(b"bytes").unwrap();
+        let mut found = [0; 10];
+        assert_eq!(reader.read(&mut found).unwrap(), 5);
+        cancel.store(true, Ordering::Relaxed);
+        assert_eq!(
+            reader.read(&mut found).unwrap_err().to_string(),
+            "cancelled"
+        );
+        drop(writer);
+        assert_eq!(reader.read(&mut found).unwrap(), 0);
+    }
+}
