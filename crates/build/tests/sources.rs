@@ -128,9 +128,13 @@ fn a_manifest_of_bsdtar_gives_the_image_of_its_tree() {
 #[test]
 fn a_manifest_of_mtree_gives_the_image_of_its_tree() {
     let shop = Shop::new();
-    for style in [&["-c"][..], &["-c", "-u"]] {
-        let keywords = ["-K", "sha256,sha512,device", "-R", "flags", "-p", "."];
-        let Some(text) = shop.judge("mtree", &[style, &keywords].concat()) else {
+    let made = "mtree -c -K sha256,sha512,device -R flags -p .";
+    for style in ["", "| mtree -C -K device,sha256", "| mtree -D -K device"] {
+        let line = format!("{made} {style}");
+        if missing("mtree") {
+            return;
+        }
+        let Some(text) = shop.judge("sh", &["-euc", &line]) else {
             return;
         };
         let manifest = || Manifest::from_reader(ManifestFormat::Mtree, "mtree", &text[..]);

@@ -6,6 +6,9 @@ use sha2::{Digest, Sha256, Sha512};
 
 use crate::tar::members::Kind;
 
+/// Longest path, as the kernel has it: each line costs as much as its path, however short the line is.
+const PATH_BYTES_MAX: usize = 4096;
+
 /// A file as a line tells of it.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -146,6 +149,12 @@ pub(super) fn path(text: &[u8]) -> Result<Vec<u8>, String> {
         .collect();
     if names.contains(&&b".."[..]) {
         return Err(format!("`..` in the path `{}`", short(text)));
+    }
+    if text.len() > PATH_BYTES_MAX {
+        let len = text.len();
+        return Err(format!(
+            "a path of {len} bytes; {PATH_BYTES_MAX} are the most"
+        ));
     }
     if text.contains(&0) {
         return Err(format!("a NUL in the path `{}`", short(text)));

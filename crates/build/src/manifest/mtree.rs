@@ -39,6 +39,9 @@ const UNCOMPARED: [&str; 10] = [
 /// Most keywords that are warned of; whoever makes them up says nothing new.
 const WARNED_MAX: usize = 100;
 
+/// Most bytes of keywords that hold for all that follow: each line costs as much.
+const DEFAULT_BYTES_MAX: usize = 16 << 10;
+
 /// Keywords with their values, encoded.
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -59,14 +62,18 @@ pub(super) struct Mtree {
 impl Mtree {
     /// Reads a line; `None` if it tells of no file.
     pub fn line(&mut self, line: &[u8]) -> Result<Option<Entry>, String> {
-        let mut words = line.split(u8::is_ascii_whitespace);
-        let mut words = words.by_ref().filter(|word| !word.is_empty());
+        let words = line.split(u8::is_ascii_whitespace);
+        let mut words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        if is_path_last(&words) {
+            words.rotate_right(1);
+        }
+        let mut words = words.into_iter();
         match words.next() {
             None => Ok(None),
             Some(word) if word.starts_with(b"#") => Ok(None),
             Some(b"/set") => {
                 self.defaults.extend(keys(words));
-                Ok(None)
+                self.check_defaults().map(|()| None)
             }
             Some(b"/unset") => {
                 self.unset(words);
@@ -84,6 +91,17 @@ impl Mtree {
                 told.extend(keys(words));
                 self.entry(name, &told).map(Some)
             }
+        }
+    }
+
+    fn check_defaults(&self) -> Result<(), String> {
+        let told = self.defaults.iter();
+        let bytes: usize = told.map(|(key, value)| key.len() + value.len()).sum();
+        match bytes {
+            ..=DEFAULT_BYTES_MAX => Ok(()),
+            _ => Err(format!(
+                "`/set` with {bytes} bytes in all; {DEFAULT_BYTES_MAX} are the most"
+            )),
         }
     }
 
@@ -154,10 +172,11 @@ impl Mtree {
         let decoded = path(&decoded)?;
         let mut names = self.directory.clone();
         names.push(decoded.clone());
+        let names = path(&names.join(&b'/'))?;
         if what == b"dir" {
             self.directory.push(decoded);
         }
-        Ok(names.join(&b'/'))
+        Ok(names)
     }
 
     /// Returns the first name of a file that was told of under another one.
@@ -213,6 +232,16 @@ impl Mtree {
             }
         }
     }
+}
+
+/// Returns whether the path of an entry stands behind its keywords, as `mtree -D` writes them.
+fn is_path_last(words: &[&[u8]]) -> bool {
+    let [first, .., last] = words else {
+        return false;
+    };
+    let equals = first.iter().position(|byte| *byte == b'=');
+    let key = equals.and_then(|equals| std::str::from_utf8(&first[..equals]).ok());
+    key.is_some_and(is_known) && (*last == b"." || last.starts_with(b"./"))
 }
 
 /// The kind of an entry, with what is particular to it.

@@ -154,6 +154,7 @@ fn paths_stand_anywhere() {
          ./second type=file contents=a nlink=2 inode=5 resdevice=native,0,27
          ./third type=file contents=a nlink=2 inode=5 resdevice=native,0,28
          ./disk type=block device=native,259,70000 mode=0660
+         type=fifo mode=0600 ./last
          ./disk2 type=block device=0x801 mode=0100660
          ./fifo type=fifo mode=0640
          ./socket type=socket xattr.user.a\\040b=AAEK xattrs.user.empty=",
@@ -162,6 +163,7 @@ fn paths_stand_anywhere() {
          /disk2/ block device 660 0:0 1 0.000000000 0x801
          /fifo/ fifo 640 0:0 1 0.000000000
          /first/ file 644 0:0 2 0.000000000 `hello`
+         /last/ fifo 600 0:0 1 0.000000000
          /second/ file 644 0:0 2 0.000000000 `hello`
          /socket/ socket 644 0:0 1 0.000000000 user.a b=\\x00\\x01\\n user.empty=
          /third/ file 644 0:0 1 0.000000000 `hello`
@@ -290,6 +292,12 @@ fn what_cannot_be_is_refused_with_its_line() {
         let found = refused(MTREE, text.as_bytes(), Some(dir.path()));
         assert!(found.contains(said), "{found}, and not {said}");
     }
+    let deep = "d type=dir\n".repeat(2049);
+    let found = refused(MTREE, deep.as_bytes(), None);
+    assert!(found.contains("list:2049: a path of 4097 bytes"), "{found}");
+    let long = format!("/set a={}", "x".repeat(16 << 10));
+    let found = refused(MTREE, long.as_bytes(), None);
+    assert!(found.contains("list:1: `/set` with 16385 bytes"), "{found}");
     let zeros = "0".repeat(64);
     let told = format!("a type=file sha256={zeros}");
     let found = refused(MTREE, told.as_bytes(), Some(dir.path()));

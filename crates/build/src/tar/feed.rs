@@ -105,14 +105,27 @@ impl<'a> Feed<'a> {
 
     /// Passes over zeros between archives; answers whether a compressed one follows that cannot be read in place.
     pub fn gap(&mut self) -> Result<bool, Fault> {
-        self.check_cancelled()?;
-        let (zeros, is_compressed) = match &mut self.bytes {
-            Bytes::InPlace { reader, .. } => gap(reader),
-            Bytes::Stream { reader, .. } => reader.gap().map(|zeros| (zeros, false)),
+        loop {
+            self.check_cancelled()?;
+            let step = match &mut self.bytes {
+                Bytes::InPlace { reader, .. } => gap(reader),
+                Bytes::Stream { reader, .. } => reader.gap(),
+            };
+            let (zeros, is_over) = step.map_err(Fault::Read)?;
+            self.position += zeros;
+            if is_over {
+                return self.is_compressed();
+            }
         }
-        .map_err(Fault::Read)?;
-        self.position += zeros;
-        Ok(is_compressed)
+    }
+
+    /// Returns whether what comes next is compressed, and cannot be read in place.
+    fn is_compressed(&mut self) -> Result<bool, Fault> {
+        let Bytes::InPlace { reader, start, .. } = &mut self.bytes else {
+            return Ok(false);
+        };
+        let next = look_at(reader.get_ref(), *start + self.position, BLOCK_BYTES);
+        Ok(Format::of(&next.map_err(Fault::Read)?).is_some())
     }
 
     /// Fills a buffer; answers whether there was anything.
@@ -301,21 +314,13 @@ pub(super) fn look_at(file: &File, start: u64, len: usize) -> std::io::Result<Ve
     Ok(found)
 }
 
-/// Passes over zeros; answers how many there were, and whether what follows is compressed.
+/// Passes over the zeros that are at hand; answers how many there were, and whether something else is next, or the end.
 fn gap(reader: &mut BufReader<File>) -> std::io::Result<(u64, bool)> {
-    let mut zeros = 0;
-    loop {
-        let bytes = reader.fill_buf()?;
-        let found = bytes.iter().take_while(|byte| **byte == 0).count();
-        let is_end = found < bytes.len() || bytes.is_empty();
-        reader.consume(found);
-        zeros += found as u64;
-        if is_end {
-            let at = reader.stream_position()?;
-            let start = look_at(reader.get_ref(), at, BLOCK_BYTES)?;
-            return Ok((zeros, Format::of(&start).is_some()));
-        }
-    }
+    let bytes = reader.fill_buf()?;
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let is_over = zeros < bytes.len() || bytes.is_empty();
+    reader.consume(zeros);
+    Ok((zeros as u64, is_over))
 }
 
 /// Returns the length with what fills the last block.

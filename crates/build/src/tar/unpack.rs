@@ -118,35 +118,37 @@ impl<R: Read> Unpacked<R> {
         self.goes_on = true;
     }
 
-    /// Passes over zeros between archives, and to a compressed one if that follows; answers how many zeros there were.
-    pub fn gap(&mut self) -> io::Result<u64> {
+    /// Passes over zeros between archives, as far as one step reaches, and to a compressed one if that follows; answers
+    /// how many zeros there were, and whether something else is next, or the end.
+    pub fn gap(&mut self) -> io::Result<(u64, bool)> {
         let mut zeros = pass_zeros(&mut self.ahead);
-        while self.ahead.fill_buf()?.is_empty() {
-            match self.state.take() {
-                None => break,
-                Some(State::Plain(mut input)) => {
-                    zeros += input.pass_zeros()?;
-                    let format = Format::of(input.peek(BLOCK_BYTES)?);
-                    self.state = Some(match format {
-                        Some(format) => State::decoder(format, input)?,
-                        None => State::Plain(input),
-                    });
-                    break;
-                }
-                Some(mut state) => {
-                    let mut buf = vec![0; GAP_BYTES];
-                    let len = state.read(&mut buf)?;
-                    buf.truncate(len);
-                    self.ahead = Cursor::new(buf);
-                    zeros += pass_zeros(&mut self.ahead);
-                    self.state = match len {
-                        0 => state.next(self.goes_on)?,
-                        _ => Some(state),
-                    };
-                }
+        if !self.ahead.fill_buf()?.is_empty() {
+            return Ok((zeros, true));
+        }
+        match self.state.take() {
+            None => Ok((zeros, true)),
+            Some(State::Plain(mut input)) => {
+                zeros += input.pass_zeros()?;
+                let start = input.peek(BLOCK_BYTES)?;
+                let (is_over, format) = (start.first() != Some(&0), Format::of(start));
+                self.state = Some(match format {
+                    Some(format) => State::decoder(format, input)?,
+                    None => State::Plain(input),
+                });
+                Ok((zeros, is_over))
+            }
+            Some(mut state) => {
+                let mut buf = vec![0; GAP_BYTES];
+                let len = state.read(&mut buf)?;
+                buf.truncate(len);
+                self.ahead = Cursor::new(buf);
+                self.state = match len {
+                    0 => state.next(self.goes_on)?,
+                    _ => Some(state),
+                };
+                Ok((zeros, false))
             }
         }
-        Ok(zeros)
     }
 }
 
@@ -204,9 +206,6 @@ impl<R: Read> State<R> {
             Self::Bzip2(decoder) => decoder.into_inner(),
             Self::Zstd(decoder) => decoder.finish(),
         };
-        if goes_on {
-            input.pass_zeros()?;
-        }
         let start = input.peek(BLOCK_BYTES)?;
         match Format::of(start) {
             Some(format) => Self::decoder(format, input).map(Some),
@@ -260,19 +259,12 @@ impl<R: Read> Peeked<R> {
         Ok(ahead)
     }
 
-    /// Passes over zeros; answers how many there were.
+    /// Passes over the zeros that are at hand; answers how many there were.
     fn pass_zeros(&mut self) -> io::Result<u64> {
-        let mut zeros = 0;
-        loop {
-            let bytes = self.fill_buf()?;
-            let found = bytes.iter().take_while(|byte| **byte == 0).count();
-            let is_end = found < bytes.len() || bytes.is_empty();
-            self.consume(found);
-            zeros += found as u64;
-            if is_end {
-                return Ok(zeros);
-            }
-        }
+        let bytes = self.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        self.consume(zeros);
+        Ok(zeros as u64)
     }
 }
 
