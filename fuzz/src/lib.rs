@@ -1,8 +1,8 @@
 //! Work that is done with hostile bytes, and what is asserted of it.
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
-//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`manifest`], [`trace`],
-//! [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
+//! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`manifest`], [`lists`],
+//! [`trace`], [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
 //! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
 //! files.
 //!
@@ -17,6 +17,7 @@ mod encode;
 mod extract;
 mod image;
 mod launches;
+mod lists;
 mod log_layout;
 mod log_offline;
 mod log_open;
@@ -32,6 +33,7 @@ pub use decode::decode;
 pub use encode::encode;
 pub use extract::extract;
 pub use launches::launches;
+pub use lists::lists;
 pub use log_layout::log_layout;
 pub use log_offline::log_offline;
 pub use log_open::log_open;

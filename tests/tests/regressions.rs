@@ -55,6 +55,11 @@ fn extract() {
 }
 
 #[test]
+fn lists() {
+    replay("lists", targets::lists);
+}
+
+#[test]
 fn manifest() {
     replay("manifest", targets::manifest);
 }
