@@ -154,6 +154,7 @@ need_tree_tools() {
     { have bsdtar && have cpio && have mtree; } ||
         add_packages 'tests with archives and manifests' libarchive-tools cpio mtree-netbsd || return
     have matchpathcon || add_packages 'tests with labels of SELinux' selinux-utils || return
+    have simg2img || add_packages 'tests with sparse images' android-sdk-libsparse-utils || return
     have diff || add_packages 'to compare trees' diffutils || return
     have mount || add_packages 'to mount images by the kernel' mount
 }

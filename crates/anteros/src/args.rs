@@ -196,6 +196,8 @@ impl ImageArgs {
             Ok(Some(Occupant::Log)) => is("a log, and no EROFS image").hint(format_args!(
                 "`anteros log mount {name} DIRECTORY` mounts it, the other commands of `anteros log` look at it"
             )),
+            Ok(Some(Occupant::Sparse)) => is("a sparse image of Android, and no EROFS image")
+                .hint(format_args!("`simg2img {name} IMAGE` makes an image of it")),
             Ok(Some(Occupant::Other(what))) => is(&format!("{what}, and no EROFS image")),
             Ok(None) => is("holds nothing but zeros, and no EROFS image")
                 .hint("an image that begins further on needs --offset BYTES"),

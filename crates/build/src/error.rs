@@ -65,6 +65,17 @@ pub enum Error {
         /// Holds what the operating system said.
         cause: io::Error,
     },
+    /// The image could not be kept until it is complete, where its bytes have to come in order.
+    #[error("{directory}: cannot keep the image there until it is complete, of which {kept_bytes} bytes are: {cause}",
+        directory = directory.display())]
+    SpoolImage {
+        /// The directory of the file that is to hold it.
+        directory: PathBuf,
+        /// Bytes of the image that are there.
+        kept_bytes: u64,
+        /// Holds what the operating system said.
+        cause: io::Error,
+    },
     /// A file was not the same any more when its content was read.
     #[error("{path}: it changed while the image was built", path = path.display())]
     Changed {

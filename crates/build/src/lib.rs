@@ -29,7 +29,8 @@
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
 //! | `block_list` | which files lie in which blocks |
-//! | `output` | the image file, complete or not there |
+//! | `output` | the image file, complete or not there; other places of an image |
+//! | `android` | the form of images that Android's tools write to devices |
 //! | `hash_tree` | the tree behind it by which each block is verified |
 //! | `linux` | which kernels mount the image |
 //!
@@ -44,6 +45,7 @@
 //! - An image under its final name is complete. A file that changes while it is read is an error.
 //! - Feature bits are set only for what the image uses.
 
+mod android;
 mod attributes;
 mod block_list;
 mod body;
@@ -90,6 +92,7 @@ mod times;
 mod tree;
 mod xattr;
 
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -117,7 +120,7 @@ use emit::Emitter;
 use hints::Ways;
 use layout::Layout;
 use look::Look;
-use output::Output;
+use output::{Output, Store};
 use plan::Plan;
 use source::Scanned;
 use tree::Tree;
@@ -162,80 +165,213 @@ pub fn build<'a>(
     options.check()?;
     let image = &output::target(image);
     output::check(image, options)?;
-    let Scanned {
-        source,
-        mut tree,
-        mut warnings,
-        ..
-    } = scan(source.into(), image, options, observer, cancel)?;
-    warnings += attributes::assign(&mut tree, &source, options, observer)?;
-    digests::assign(&mut tree, &source, options, cancel)?;
-    if let Some(text) = order::missing(&tree, &options.first) {
-        observer.warn(source.path(), &text);
-        warnings += 1;
+    let job = Build {
+        source: source.into(),
+        options,
+        observer,
+        cancel,
+    };
+    if options.android_sparse {
+        return android::build_file(image, job);
     }
-    let (ways, hints) = Ways::new(&tree, options);
-    let options = &Options {
-        hints,
-        ..options.clone()
-    };
-    let mut plan = Plan::new(&source, &mut tree, options, ways)?;
-    let look = Look {
-        source: &source,
-        tree: &tree,
-        options,
-        cancel,
-    };
-    plan.order = order::of(&look)?;
-    same::find(&look, &mut plan)?;
-    parts::find(&look, &mut plan)?;
-    plan.agree(&tree);
-    let options = &options.beside(tree_bytes(&tree, &plan));
-    let mut output = Output::create(image, options, superblock::area_bytes(options)?)?;
-    let job = Job {
-        source: &source,
-        tree: &tree,
-        plan: &plan,
-        options,
-        cancel,
-    };
-    let Written {
-        mut stored,
-        packed,
-        progress,
-    } = data::write(&job, &mut output, observer)?;
-    let data_end = output.position();
-    let layout = Layout::new(&job, &mut stored, packed.size());
-    let packed = packed::directories(&job, &stored, &layout, packed, &mut output)?.into_inode();
-    layout::place_blocks(&job, &mut stored, &output)?;
-    let emitter = Emitter {
-        job: &job,
-        stored: &stored,
-        packed: packed.as_ref(),
-        layout: &layout,
-    };
-    let places = emitter.metadata(&mut output, observer, progress)?;
-    let known = Known {
-        job: &job,
-        stored: &stored,
-        layout: &layout,
-        places: &places,
-    };
-    known.write_list()?;
-    let (superblock, uuid) = emitter.superblock(&places, &output);
-    output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
-    let verity = hash_tree::append(options, uuid, &mut output, cancel)?;
+    let (summary, output) = job.run(image, || Store::open(image, options))?;
     output.finish(options.sync)?;
-    Ok(Summary {
-        image_bytes: places.end,
-        verity,
-        metadata_bytes: places.end - data_end,
-        shared_xattrs: plan.shared.count,
-        uuid,
-        linux: options.linux_of(&superblock),
-        warnings,
-        ..count(&tree, &stored)
+    Ok(summary)
+}
+
+/// Builds an image into what can be written to at any place, from where that stands, and leaves it standing behind the image,
+/// which has [`Summary::image_bytes`]. A thread writes while others read and compress; no more than some MiB wait for it. Should
+/// the sink be longer than the image then, zeros follow: files that turn out not to be worth compressing are written once
+/// more. After an error, what is in the sink is no image.
+///
+/// Neither hash trees nor sparse images can be built so. [`Options::offset`] counts from where the sink stands.
+///
+/// ```
+/// use std::io::Cursor;
+/// use std::process::{Command, Stdio};
+/// use std::sync::atomic::AtomicBool;
+///
+/// use anteros_build::{Archive, Options, build_into};
+///
+/// let mut tar = Command::new("tar");
+/// let mut tar = tar.args(["-c", "src"]).stdout(Stdio::piped()).spawn()?;
+/// let archive = Archive::from_reader("src.tar", tar.stdout.take().unwrap());
+/// let options = Options {
+///     memory_bytes: 32 << 20,
+///     ..Options::default()
+/// };
+/// let mut image = Cursor::new(Vec::new());
+/// let built = build_into(&mut image, archive, &options, &(), &AtomicBool::new(false))?;
+/// assert!(tar.wait()?.success());
+/// assert_eq!(image.position(), built.image_bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`build`].
+pub fn build_into<'a, W: Write + Seek + Send>(
+    sink: &mut W,
+    source: impl Into<Input<'a>>,
+    options: &Options,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<Summary, Error> {
+    options.check()?;
+    options.check_stream(false)?;
+    let job = Build {
+        source: source.into(),
+        options,
+        observer,
+        cancel,
+    };
+    output::write_into(sink, |store| {
+        let (summary, output) = job.run(NO_FILE.as_ref(), || Ok(store))?;
+        let end = options.offset + output.position();
+        output.finish(false)?;
+        Ok((end, summary))
     })
+}
+
+/// Builds an image for what takes bytes one after the other, such as a pipe. As the superblock comes first, and is known
+/// last, the image is kept in a file without a name until it is complete: in [`Options::spool`], or else in `/var/tmp`.
+///
+/// # Errors
+///
+/// Those of [`build`]; [`Error::SpoolImage`] if there is no room.
+pub fn build_stream<'a>(
+    out: &mut dyn Write,
+    source: impl Into<Input<'a>>,
+    options: &Options,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<Summary, Error> {
+    options.check()?;
+    options.check_stream(true)?;
+    let job = Build {
+        source: source.into(),
+        options,
+        observer,
+        cancel,
+    };
+    let (summary, output) = job.run(NO_FILE.as_ref(), || spool(options, tar::SPOOL_OF_DEVICES))?;
+    let stream = android::Stream {
+        output: &output,
+        options,
+        cancel,
+    };
+    stream
+        .write(out)
+        .map_err(|fault| fault.at(NO_NAME.as_ref(), &output))?;
+    Ok(summary)
+}
+
+/// Stands for an image that is in no directory.
+const NO_FILE: &str = "/dev/null";
+/// The name of what takes bytes in order, in messages.
+const NO_NAME: &str = "the stream";
+
+/// A file without a name for an image that is not complete.
+fn spool(options: &Options, usual: impl AsRef<Path>) -> Result<Store, Error> {
+    Store::spool(options.spool.as_deref().unwrap_or(usual.as_ref()))
+}
+
+/// Everything that an image is built from.
+struct Build<'a, 'b> {
+    source: Input<'a>,
+    options: &'b Options,
+    observer: &'b dyn Observer,
+    cancel: &'b AtomicBool,
+}
+
+impl Build<'_, '_> {
+    /// Builds an image, which is to have this name, in a store that is opened when the source is known.
+    fn run(
+        self,
+        image: &Path,
+        store: impl FnOnce() -> Result<Store, Error>,
+    ) -> Result<(Summary, Output), Error> {
+        let Self {
+            source,
+            options,
+            observer,
+            cancel,
+        } = self;
+        let Scanned {
+            source,
+            mut tree,
+            mut warnings,
+            ..
+        } = scan(source, image, options, observer, cancel)?;
+        warnings += attributes::assign(&mut tree, &source, options, observer)?;
+        digests::assign(&mut tree, &source, options, cancel)?;
+        if let Some(text) = order::missing(&tree, &options.first) {
+            observer.warn(source.path(), &text);
+            warnings += 1;
+        }
+        let (ways, hints) = Ways::new(&tree, options);
+        let options = &Options {
+            hints,
+            ..options.clone()
+        };
+        let mut plan = Plan::new(&source, &mut tree, options, ways)?;
+        let look = Look {
+            source: &source,
+            tree: &tree,
+            options,
+            cancel,
+        };
+        plan.order = order::of(&look)?;
+        same::find(&look, &mut plan)?;
+        parts::find(&look, &mut plan)?;
+        plan.agree(&tree);
+        let options = &options.beside(tree_bytes(&tree, &plan));
+        let mut output = Output::create(store()?, options, superblock::area_bytes(options)?)?;
+        let job = Job {
+            source: &source,
+            tree: &tree,
+            plan: &plan,
+            options,
+            cancel,
+        };
+        let Written {
+            mut stored,
+            packed,
+            progress,
+        } = data::write(&job, &mut output, observer)?;
+        let data_end = output.position();
+        let layout = Layout::new(&job, &mut stored, packed.size());
+        let packed = packed::directories(&job, &stored, &layout, packed, &mut output)?.into_inode();
+        layout::place_blocks(&job, &mut stored, &output)?;
+        let emitter = Emitter {
+            job: &job,
+            stored: &stored,
+            packed: packed.as_ref(),
+            layout: &layout,
+        };
+        let places = emitter.metadata(&mut output, observer, progress)?;
+        let known = Known {
+            job: &job,
+            stored: &stored,
+            layout: &layout,
+            places: &places,
+        };
+        known.write_list()?;
+        let (superblock, uuid) = emitter.superblock(&places, &output);
+        output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
+        let verity = hash_tree::append(options, uuid, &mut output, cancel)?;
+        let summary = Summary {
+            image_bytes: places.end,
+            verity,
+            metadata_bytes: places.end - data_end,
+            shared_xattrs: plan.shared.count,
+            uuid,
+            linux: options.linux_of(&superblock),
+            warnings,
+            ..count(&tree, &stored)
+        };
+        Ok((summary, output))
+    }
 }
 
 /// Scans a source. Whatever goes wrong once the build is cancelled is no fault of the source.

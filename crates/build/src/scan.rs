@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -332,10 +331,9 @@ impl Scan<'_> {
     }
 }
 
-/// Returns which directory the image will be in; `None` if it is a device, which takes no room there.
+/// Returns which directory the image will be in; `None` if it is no file, and takes no room there.
 fn image_parent(image: &Path) -> Option<(u64, u64)> {
-    let is_device = |m: std::fs::Metadata| m.file_type().is_block_device();
-    if std::fs::metadata(image).is_ok_and(is_device) {
+    if std::fs::metadata(image).is_ok_and(|found| !found.is_file()) {
         return None;
     }
     let parent = parent(image).as_os_str().as_bytes();

@@ -20,6 +20,8 @@ pub enum Occupant {
     Image,
     /// A log.
     Log,
+    /// An image in Android's sparse form.
+    Sparse,
     /// Something else, by the words for it.
     Other(&'static str),
     /// Bytes that say nothing of what they are.
@@ -31,6 +33,7 @@ impl fmt::Display for Occupant {
         f.write_str(match self {
             Self::Image => "an EROFS image",
             Self::Log => "a log",
+            Self::Sparse => "a sparse image of Android",
             Self::Other(name) => name,
             Self::Data => "data that is no file system that is known",
         })
@@ -42,6 +45,8 @@ type Mark = (&'static str, u64, &'static [u8]);
 
 const IMAGE: Mark = ("", 1024, &[0xe2, 0xe1, 0xf5, 0xe0]);
 const LOG: [Mark; 2] = [("", 1024, b"antlog\r\n"), ("", 4096 + 1024, b"antlog\r\n")];
+
+const SPARSE: Mark = ("", 0, &[0x3a, 0xff, 0x26, 0xed]);
 
 /// Marks at the beginning.
 const MARKS: &[Mark] = &[
@@ -176,6 +181,9 @@ pub fn marked(device: &dyn Device) -> io::Result<Option<Occupant>> {
         if has(device, mark)? {
             return Ok(Some(Occupant::Log));
         }
+    }
+    if has(device, &SPARSE)? {
+        return Ok(Some(Occupant::Sparse));
     }
     for mark in GPT.iter().chain(MARKS) {
         if has(device, mark)? {
@@ -391,6 +399,7 @@ mod tests {
         assert_eq!(name(&[(1024, IMAGE.2)]), "an EROFS image");
         assert_eq!(name(&[(1024, LOG[0].2)]), "a log");
         assert_eq!(name(&[(5120, LOG[0].2)]), "a log");
+        assert_eq!(name(&[(0, SPARSE.2)]), "a sparse image of Android");
         for label in [0, 256 << 10, SIZE - (512 << 10), SIZE - (256 << 10)] {
             let place = label + (128 << 10) + 5 * 1024;
             assert_eq!(name(&[(place, &ZFS[0])]), "a ZFS pool", "{label}");

@@ -53,6 +53,7 @@ mod refusals;
 mod semantics;
 mod set_ids;
 mod signals;
+mod sinks;
 mod soak;
 mod sources;
 mod stalls;

@@ -52,6 +52,9 @@ impl Options {
                 "{bytes} bytes for the attributes of the root; {ROOT_XATTR_BYTES_MAX} are the most"
             ));
         }
+        if self.android_sparse && self.offset > 0 {
+            return refuse("a sparse image begins with its file, and has no offset".into());
+        }
         self.check_chunks()?;
         self.hash_tree.as_ref().map_or(Ok(()), HashTree::check)?;
         Prefixes::of(self)?;
@@ -69,6 +72,26 @@ impl Options {
         }
         self.compression
             .map_or(Ok(()), |c| c.check(self.block_bytes()))
+    }
+
+    /// Fails if options ask for what cannot be written to anything but a file; `in_order` if a spool keeps the image before.
+    pub(crate) fn check_stream(&self, in_order: bool) -> Result<(), Error> {
+        let refused = [
+            (
+                self.hash_tree.is_some() && !in_order,
+                "a hash tree needs an image that can be read back, and a sink is none",
+            ),
+            (
+                self.android_sparse && !in_order,
+                "a sparse image is written in order, and into no sink",
+            ),
+            (
+                self.offset > 0 && in_order,
+                "an offset has a meaning in files alone",
+            ),
+        ];
+        let refused = refused.iter().find(|(is_refused, _)| *is_refused);
+        refused.map_or(Ok(()), |(_, why)| Err(Error::Option((*why).into())))
     }
 
     fn check_alignment(&self, what: &str, blocks: u32) -> Result<(), Error> {

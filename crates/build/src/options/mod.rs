@@ -154,6 +154,10 @@ pub struct Options {
     pub checksum: bool,
     /// Byte of the image file at which the image begins; a multiple of 512.
     pub offset: u64,
+    /// Writes the image in the sparse form of Android, which leaves out what repeats: `fastboot` writes it to a device, and
+    /// `simg2img` makes the image of it. It is kept in a file without a name until it is complete, in [`Self::spool`] or else
+    /// beside the image.
+    pub android_sparse: bool,
     /// Tells whether the image is on the medium when the build returns.
     pub sync: bool,
     /// Tells whether what holds something else than an image may be overwritten.
@@ -221,6 +225,7 @@ impl Default for Options {
             digest_xattr: None,
             checksum: true,
             offset: 0,
+            android_sparse: false,
             sync: true,
             overwrite: false,
             aufs_whiteouts: false,

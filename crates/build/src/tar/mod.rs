@@ -41,7 +41,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -61,7 +60,7 @@ use spool::Spool;
 use unpack::{Format, Unpacked};
 
 /// Directory of the spool where that of the image has no room for files, as that of devices.
-const SPOOL_OF_DEVICES: &str = "/var/tmp";
+pub(crate) const SPOOL_OF_DEVICES: &str = "/var/tmp";
 
 /// An archive of tar or cpio to make an image of: plain, or compressed by gzip, bzip2, xz, lzma or Zstandard.
 pub struct Archive<'a> {
@@ -356,10 +355,11 @@ fn is_plain(file: &File, cancel: &AtomicBool) -> io::Result<bool> {
 }
 
 fn spool_directory(image: &Path, options: &Options) -> PathBuf {
-    let is_device = |m: std::fs::Metadata| m.file_type().is_block_device();
     match &options.spool {
         Some(directory) => directory.clone(),
-        None if std::fs::metadata(image).is_ok_and(is_device) => SPOOL_OF_DEVICES.into(),
+        None if std::fs::metadata(image).is_ok_and(|found| !found.is_file()) => {
+            SPOOL_OF_DEVICES.into()
+        }
         None => parent(image).to_owned(),
     }
 }

@@ -8,15 +8,17 @@ mod oci;
 mod options;
 mod preset;
 mod source;
+mod stream;
 mod target;
 mod verity;
+mod vmdk;
 
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anteros_build::{Error, IdRange, Observer, Progress, Summary, build};
+use anteros_build::{Error, IdRange, Observer, Progress, Summary, build, build_stream};
 use anteros_core::{FsError, parse_size};
 use clap::{Args as _, FromArgMatches};
 use indicatif::ProgressBar;
@@ -44,7 +46,8 @@ use crate::{interrupt, linux, output};
 #[command(next_line_help = true)]
 pub struct Args {
     /// The image to write; an existing image is replaced once the new one is complete, which gets its owner and its
-    /// permissions
+    /// permissions. `-` is standard output; for that, for pipes and for character devices the image is kept in $TMPDIR, or
+    /// else in /var/tmp, until it is complete
     image: PathBuf,
 
     /// The directory to pack, or the archive of tar or cpio, also one compressed by gzip, bzip2, xz or zstd; `-` is one on standard input.
@@ -350,6 +353,15 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     offset: u64,
 
+    /// Write the image in Android's sparse form, for `fastboot` and `simg2img`. It is kept in $TMPDIR, or else beside that
+    /// file, until it is complete
+    #[arg(long, conflicts_with = "verify")]
+    android_sparse: bool,
+
+    /// Write a descriptor of VMDK, by which virtual machines take the image for a disk
+    #[arg(long, value_name = "FILE", conflicts_with = "android_sparse")]
+    vmdk_desc: Option<PathBuf>,
+
     #[command(flatten)]
     verity: VerityArgs,
 
@@ -399,16 +411,24 @@ impl Args {
 
     pub fn run(self) -> Outcome {
         let options = self.options()?;
+        let mut stream = self.stream()?;
         let input = self.input()?;
         let cancel = interrupt::flag()?;
         let before = Before::of(&self.image, &options);
         let observer = Watch::new(self.quiet || self.json);
         let start = std::time::Instant::now();
-        let built = build(&self.image, input, &options, &observer, &cancel);
+        let summary = match &mut stream {
+            None => build(&self.image, input, &options, &observer, &cancel)
+                .map_err(|e| failure(&self.image, before, &e)),
+            Some(stream) => build_stream(&mut stream.file, input, &options, &observer, &cancel)
+                .map_err(|e| stream.failure(e)),
+        };
         observer.bar.finish_and_clear();
-        let summary = built.map_err(|e| failure(&self.image, before, &e))?;
+        let summary = summary?;
         let seconds = start.elapsed().as_secs_f64();
-        if !self.quiet && !self.json {
+        self.describe(&summary)?;
+        let is_silent = stream.is_some_and(|stream| stream.is_stdout());
+        if !self.quiet && !self.json && !is_silent {
             print(&self.image, &summary, seconds)?;
         }
         let quiet = self.quiet || self.json;
@@ -425,6 +445,19 @@ impl Args {
             verify::print(&name, source, compared, self.quiet)?;
         }
         Ok(compared.as_ref().map_or(Verdict::Good, verify::verdict))
+    }
+}
+
+impl Args {
+    /// Writes the descriptor of a disk, if one is wanted.
+    fn describe(&self, summary: &Summary) -> Result<(), Failure> {
+        let part = vmdk::Part {
+            path: &self.image,
+            start: self.offset,
+            bytes: summary.image_bytes,
+        };
+        let descriptor = self.vmdk_desc.as_deref();
+        descriptor.map_or(Ok(()), |path| vmdk::write(path, &summary.uuid, &[part]))
     }
 }
 
@@ -520,7 +553,7 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
             cause: FsError::Corrupt(_),
             ..
         } => failure.hint("`anteros check` lists every fault of an image, `anteros log check` of a log"),
-        Error::Spool { .. } => failure.hint("TMPDIR names another directory"),
+        Error::Spool { .. } | Error::SpoolImage { .. } => failure.hint("TMPDIR names another directory"),
         Error::Image { cause, .. } if cause.kind() == io::ErrorKind::StorageFull => {
             failure.hint(match before {
                 Before::File => {

@@ -252,6 +252,7 @@ impl Args {
             workers: self.workers.count(),
             memory_bytes: self.memory,
             offset: self.offset,
+            android_sparse: self.android_sparse,
             overwrite: self.force,
             aufs_whiteouts: self.aufs,
             strip_overlay: self.strips_overlay(),

@@ -1,0 +1,145 @@
+//! Bytes of an image, wherever they are kept until it is complete.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+
+use anteros_core::FileDevice;
+
+use super::place::{Beside, Place, refuse_occupied};
+use crate::{Error, Options};
+
+/// Bytes for a sink, and where they belong.
+pub(crate) type Sender = SyncSender<(u64, Vec<u8>)>;
+
+/// Holds the bytes of an image.
+pub(crate) enum Store {
+    /// A file that gets its name when the image is complete.
+    New(Beside),
+    /// A file or a device that is written in place.
+    InPlace {
+        device: FileDevice,
+        path: PathBuf,
+        is_device: bool,
+    },
+    /// A file without a name, in a directory.
+    Spool { file: File, directory: PathBuf },
+    /// A thread that writes.
+    Sink(Sender),
+}
+
+impl Store {
+    /// Opens the place of an image.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        let fail = |cause| Error::Image {
+            path: path.to_owned(),
+            action: "create",
+            cause,
+        };
+        let place = Place::of(path, options);
+        if !place.is_written() {
+            return Beside::create(path).map(Self::New).map_err(fail);
+        }
+        let device = FileDevice::open_writable(path).map_err(fail)?;
+        refuse_occupied(path, &device, options)?;
+        Ok(Self::InPlace {
+            device,
+            path: path.to_owned(),
+            is_device: place == Place::Device,
+        })
+    }
+
+    /// Makes a file without a name.
+    pub fn spool(directory: &Path) -> Result<Self, Error> {
+        let fail = |cause| Error::SpoolImage {
+            directory: directory.to_owned(),
+            kept_bytes: 0,
+            cause,
+        };
+        Ok(Self::Spool {
+            file: tempfile::tempfile_in(directory).map_err(fail)?,
+            directory: directory.to_owned(),
+        })
+    }
+
+    pub fn is_in_place(&self) -> bool {
+        matches!(self, Self::InPlace { .. })
+    }
+
+    /// What it is called in messages.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::New(beside) => beside.path(),
+            Self::InPlace { path, .. } => path,
+            Self::Spool { .. } | Self::Sink(_) => Path::new("the image"),
+        }
+    }
+
+    fn file(&self) -> Option<&File> {
+        match self {
+            Self::New(beside) => Some(beside.file()),
+            Self::InPlace { device, .. } => Some(device.file()),
+            Self::Spool { file, .. } => Some(file),
+            Self::Sink(_) => None,
+        }
+    }
+
+    pub fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        match self {
+            // Whoever waits for the thread tells why it has ended.
+            Self::Sink(sender) => sender
+                .send((at, bytes.to_vec()))
+                .map_err(|_| io::ErrorKind::BrokenPipe.into()),
+            _ => self
+                .file()
+                .map_or(Ok(()), |file| file.write_all_at(bytes, at)),
+        }
+    }
+
+    /// Reads what was written; a sink does not give it back.
+    pub fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let file = self.file().ok_or(io::ErrorKind::Unsupported)?;
+        file.read_exact_at(bytes, at)
+    }
+
+    /// Ends a complete image at a byte. It gets its name then.
+    pub fn finish(self, end: u64, sync: bool) -> Result<(), Error> {
+        let fixed = matches!(
+            self,
+            Self::InPlace {
+                is_device: true,
+                ..
+            } | Self::Sink(_)
+        );
+        if let Some(file) = self.file().filter(|_| !fixed) {
+            file.set_len(end)
+                .map_err(|e| self.error("resize", end, e))?;
+        }
+        match self {
+            Self::New(beside) => beside.place(sync),
+            Self::InPlace { .. } if sync => {
+                let synced = self.file().map_or(Ok(()), File::sync_all);
+                synced.map_err(|e| self.error("sync", end, e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An error with what was tried, when so many bytes were there.
+    pub fn error(&self, action: &'static str, kept_bytes: u64, cause: io::Error) -> Error {
+        match self {
+            Self::Spool { directory, .. } => Error::SpoolImage {
+                directory: directory.clone(),
+                kept_bytes,
+                cause,
+            },
+            _ => Error::Image {
+                path: self.path().to_owned(),
+                action,
+                cause,
+            },
+        }
+    }
+}
