@@ -11,6 +11,7 @@ use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::data::{Job, Stored};
+use crate::devices::Device;
 use crate::index::IndexKind;
 use crate::layout::{Layout, Places};
 use crate::ordered::{Ordered, with_workers};
@@ -36,6 +37,7 @@ pub(crate) struct Emitter<'a> {
     pub stored: &'a [Stored],
     pub packed: Option<&'a SpecialInode>,
     pub layout: &'a Layout,
+    pub device: Option<&'a Device>,
 }
 
 /// Workers that make inodes, and compress segments of the metabox.
@@ -240,6 +242,7 @@ impl Emitter<'_> {
         match (&self.stored[id as usize], &self.job.plan.node(id).intent) {
             (Stored::Nothing, _) => false,
             (Stored::Flat { inline, .. }, _) => *inline < self.job.tree.node(id).size,
+            (Stored::Elsewhere, _) => false,
             (_, Intent::Chunks(chunked)) => !chunked.runs.is_empty(),
             _ => true,
         }
@@ -274,6 +277,10 @@ impl Emitter<'_> {
                 out.resize(end - WHOLE_FRAGMENT_BYTES as usize, 0);
                 out.extend_from_slice(&(WHOLE_FRAGMENT | offset).to_le_bytes());
                 out.resize(end, 0);
+                Ok(())
+            }
+            (Stored::Elsewhere, Intent::Elsewhere(file)) => {
+                file.encode(out);
                 Ok(())
             }
             (Stored::Chunked { first_block }, Intent::Chunks(chunked)) => {
@@ -364,6 +371,13 @@ impl Emitter<'_> {
                 (layout, self.blocks_of(body.own_bytes()))
             }
             Stored::Packed { .. } => (DataLayout::CompressedFull, 0),
+            Stored::Elsewhere => {
+                let Intent::Elsewhere(file) = &plan.node(id).intent else {
+                    unreachable!("only files on the extra device are stored so");
+                };
+                let format = file.format(options.block_bits);
+                (DataLayout::ChunkBased, format.into())
+            }
             Stored::Chunked { .. } => {
                 let Intent::Chunks(chunked) = &plan.node(id).intent else {
                     unreachable!("only files in chunks are stored so");

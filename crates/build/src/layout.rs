@@ -247,6 +247,7 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
             (head + index + inline, inline > 0)
         }
         (Stored::Packed { .. }, _) => (head.next_multiple_of(8) + WHOLE_FRAGMENT_BYTES, false),
+        (Stored::Elsewhere, Intent::Elsewhere(file)) => (head + file.bytes_behind(head), false),
         (Stored::Chunked { .. }, Intent::Chunks(chunked)) => {
             (head + chunked.bytes_behind(head, node.size), false)
         }

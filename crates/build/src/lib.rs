@@ -16,6 +16,7 @@
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
+//! | `devices` | content on an extra device: a blob of chunks, or an archive that stays where it is |
 //! | `digests` | digests of content as attributes |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
@@ -51,6 +52,7 @@ mod block_list;
 mod body;
 mod compress;
 mod data;
+mod devices;
 mod digests;
 mod directory;
 mod emit;
@@ -322,6 +324,7 @@ impl Build<'_, '_> {
             cancel,
         };
         plan.order = order::of(&look)?;
+        let device = devices::store(&look, &mut plan)?;
         same::find(&look, &mut plan)?;
         parts::find(&look, &mut plan)?;
         plan.agree(&tree);
@@ -348,6 +351,7 @@ impl Build<'_, '_> {
             stored: &stored,
             packed: packed.as_ref(),
             layout: &layout,
+            device: device.as_ref(),
         };
         let places = emitter.metadata(&mut output, observer, progress)?;
         let known = Known {
@@ -360,8 +364,11 @@ impl Build<'_, '_> {
         let (superblock, uuid) = emitter.superblock(&places, &output);
         output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
         let verity = hash_tree::append(options, uuid, &mut output, cancel)?;
+        let device_blocks = device.as_ref().map_or(0, |device| u64::from(device.blocks));
+        device.map_or(Ok(()), |device| device.place(options.sync))?;
         let summary = Summary {
             image_bytes: places.end,
+            device_bytes: device_blocks << options.block_bits,
             verity,
             metadata_bytes: places.end - data_end,
             shared_xattrs: plan.shared.count,
@@ -411,7 +418,7 @@ fn count(tree: &Tree, stored: &[Stored]) -> Summary {
                         summary.shared_bytes += body.shared_bytes();
                     }
                     Stored::Packed { .. } => summary.packed_files += 1,
-                    Stored::Chunked { .. } => summary.chunked_files += 1,
+                    Stored::Chunked { .. } | Stored::Elsewhere => summary.chunked_files += 1,
                     Stored::Flat { inline: 1.., .. } => summary.inline_files += 1,
                     Stored::Flat { .. } => summary.flat_files += 1,
                     Stored::Nothing => {}

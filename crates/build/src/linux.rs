@@ -5,6 +5,7 @@ use anteros_format::compr_cfg::{AlgorithmSet, ComprCfgs};
 use anteros_format::linux::{Feature, Needs, decoder_bytes};
 use anteros_format::superblock::Superblock;
 
+use crate::devices;
 use crate::{Holes, Options, PCLUSTER_BLOCKS_MAX};
 
 impl Options {
@@ -19,7 +20,10 @@ impl Options {
             (has_files && self.has_inline_tails(), Feature::InlineTails),
             (has_files && self.shares(), Feature::Fragments),
             (self.has_chunks(), Feature::Chunks),
-            (self.has_two_heads(), Feature::Devices),
+            (
+                self.has_two_heads() || devices::is_wanted(self),
+                Feature::Devices,
+            ),
             (self.is_wide(), Feature::Wide),
             (self.metabox.is_some(), Feature::Metabox),
             (self.has_prefixes(), Feature::LongPrefixes),
@@ -47,7 +51,7 @@ impl Options {
     }
 
     fn has_chunks(&self) -> bool {
-        self.chunk_bytes.is_some() || self.holes != Holes::Ignore
+        self.chunk_bytes.is_some() || self.tar_index || self.holes != Holes::Ignore
     }
 
     /// The algorithms that files and metadata may have.

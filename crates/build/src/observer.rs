@@ -63,6 +63,8 @@ pub struct Summary {
     pub shared_bytes: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
+    /// Bytes of the extra device that the image speaks of; none without one.
+    pub device_bytes: u64,
     /// Bytes of the blocks with inodes, directories, attributes and inline data.
     pub metadata_bytes: u64,
     /// Extended attributes that are stored once for several inodes.

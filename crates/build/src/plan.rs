@@ -8,6 +8,7 @@ use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::{HEADER_BYTES, icount_for, region_bytes};
 
 use crate::compress::Extent;
+use crate::devices::Elsewhere;
 use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
@@ -39,6 +40,8 @@ pub(crate) enum Intent {
     Same(NodeId),
     /// In chunks.
     Chunks(Box<ChunkedFile>),
+    /// On the extra device.
+    Elsewhere(Box<Elsewhere>),
 }
 
 /// Holds what is decided of an inode.

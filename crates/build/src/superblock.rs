@@ -14,6 +14,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::compress::Extent;
 use crate::data::Stored;
+use crate::devices::{self, SLOT_BYTES};
 use crate::emit::Emitter;
 use crate::hints::Setting;
 use crate::layout::Places;
@@ -28,8 +29,17 @@ const LZ4_DISTANCE_MAX: u16 = u16::MAX;
 /// Blocks of the superblock, of its configurations and of prefixes of attributes, in bytes.
 pub(crate) fn area_bytes(options: &Options) -> Result<u64, Error> {
     let prefixes = Prefixes::of(options)?.table();
-    let end = prefixes_at(options) + prefixes.len() as u64;
-    Ok(end.next_multiple_of(options.block_bytes().into()))
+    Ok(area_end(options, prefixes.len()))
+}
+
+/// The end of the area, with prefixes of so many bytes.
+fn area_end(options: &Options, prefix_bytes: usize) -> u64 {
+    let prefixes_end = prefixes_at(options) + prefix_bytes as u64;
+    let end = match devices::is_wanted(options) {
+        true => prefixes_end.next_multiple_of(SLOT_BYTES) + SLOT_BYTES,
+        false => prefixes_end,
+    };
+    end.next_multiple_of(options.block_bytes().into())
 }
 
 /// Byte of the image at which prefixes of attributes lie, if they lie beside the superblock.
@@ -81,13 +91,20 @@ impl Emitter<'_> {
         .into();
         let prefixes = plan.shared.prefixes.table();
         let at = prefixes_at(options);
-        let end = (at + prefixes.len() as u64).next_multiple_of(options.block_bytes().into());
+        let end = area_end(options, prefixes.len());
         let mut area = vec![0; (end - SUPERBLOCK_OFFSET) as usize];
         raw.xattr_prefix_count = plan.shared.prefixes.count() as u8; // at most 128
         raw.ishare_xattr_prefix_id = plan.shared.prefixes.digest().unwrap_or(0);
         if !options.packs_prefixes() && !prefixes.is_empty() {
             raw.xattr_prefix_start = ((at / 4) as u32).into(); // not far from the beginning
             area[(at - SUPERBLOCK_OFFSET) as usize..][..prefixes.len()].copy_from_slice(&prefixes);
+        }
+        if let Some(device) = self.device {
+            let at = (at + prefixes.len() as u64).next_multiple_of(SLOT_BYTES);
+            raw.extra_devices = 1.into();
+            raw.devt_slotoff = ((at / SLOT_BYTES) as u16).into(); // not far from the beginning
+            let table = device.table();
+            area[(at - SUPERBLOCK_OFFSET) as usize..][..table.len()].copy_from_slice(&table);
         }
         if self.has_compressed_inodes() {
             let cfgs = compr_cfgs(options, self.algorithms());
@@ -127,7 +144,8 @@ impl Emitter<'_> {
 
     fn incompat(&self) -> Incompat {
         let options = self.job.options;
-        let is_chunked = |stored: &Stored| matches!(stored, Stored::Chunked { .. });
+        let is_chunked =
+            |stored: &Stored| matches!(stored, Stored::Chunked { .. } | Stored::Elsewhere);
         let is_compressed = self.has_compressed_inodes();
         let mut incompat = Incompat::empty();
         incompat.set(Incompat::ZERO_PADDING, is_compressed);
@@ -151,7 +169,7 @@ impl Emitter<'_> {
         // Two heads, where each extent does not name its algorithm by itself.
         let has_quick = self.compressed_extents().any(|(_, extent)| extent.quick);
         let has_heads = has_quick && !options.has_encoded_extents();
-        incompat.set(Incompat::DEVICE_TABLE, has_heads);
+        incompat.set(Incompat::DEVICE_TABLE, has_heads || self.device.is_some());
         let prefixes = &self.job.plan.shared.prefixes;
         incompat.set(Incompat::XATTR_PREFIXES, prefixes.count() > 0);
         incompat

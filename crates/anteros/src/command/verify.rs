@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anteros_build::Options;
-use anteros_core::{FileDevice, Timestamp, Window};
+use anteros_core::{Device, FileDevice, Timestamp, Window};
 use anteros_format::xattr::split_name;
 use anteros_image::{
     Image, Mismatch, OpenOptions, VerifyError, VerifyObserver, VerifyOptions, VerifyProblem,
@@ -109,7 +109,12 @@ pub fn built(
 ) -> Result<VerifyReport, Failure> {
     let device = FileDevice::open(image).map_err(|e| Failure::system(image, &e))?;
     let device = Arc::new(Window::new(device, options.offset));
-    let opened = Image::open(device, Vec::new(), OpenOptions::default());
+    let blob = options.blob_device.as_ref().map(|path| {
+        let device = FileDevice::open(path).map_err(|e| Failure::system(path, &e))?;
+        Ok::<_, Failure>(Arc::new(device) as Arc<dyn Device>)
+    });
+    let blob = blob.transpose()?.into_iter().collect();
+    let opened = Image::open(device, blob, OpenOptions::default());
     let opened = opened.map_err(|e| Failure::opening(image.display(), &e))?;
     let excluded = |path: &[u8]| options.exclude.iter().any(|exclude| exclude.matches(path));
     let defaults = VerifyOptions::default();

@@ -83,7 +83,6 @@ fn programs_that_call_mkfs_erofs_find_what_they_look_for() {
         assert!(image(&shop) == expected, "{line}");
     }
     for (line, said) in [
-        ("--tar=i image archive", "not supported yet"),
         ("--tar=headerball image archive", "not supported yet"),
         (
             "--tar=f --sort=size image archive",

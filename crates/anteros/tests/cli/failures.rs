@@ -48,7 +48,7 @@ fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
         ("mkfs image src --aufs", "for archives alone"),
         ("mkfs image src --ovlfs-strip=1", "for archives alone"),
         ("mkfs image src --ovlfs-strip=2", "invalid value '2'"),
-        ("mkfs image src --tar=i", "not supported yet"),
+        ("mkfs image src --tar=headerball", "not supported yet"),
         ("mkfs image src -L1234567890123456", "15 bytes"),
         ("mkfs image src --exclude-regex (", "the exclusion `(`"),
         ("mkfs src src/hello", "the image comes first"),

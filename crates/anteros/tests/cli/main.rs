@@ -9,6 +9,7 @@ mod backing_disks;
 mod crash;
 mod daemon;
 mod defaults;
+mod devices;
 mod failures;
 mod foreground;
 mod hints;

@@ -44,6 +44,7 @@ impl Job<'_> {
             Intent::Chunks(chunked) if chunked.runs.is_empty() => {
                 Stored::Chunked { first_block: 0 }
             }
+            Intent::Elsewhere(_) => Stored::Elsewhere,
             Intent::Flat if node.kind == FileKind::Regular && self.flat_end(id) == 0 => {
                 Stored::Flat {
                     first_block: 0,

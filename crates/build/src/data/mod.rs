@@ -52,6 +52,8 @@ pub(crate) enum Stored {
     Packed { offset: u64 },
     /// In chunks, those with data one behind the other.
     Chunked { first_block: u32 },
+    /// On the extra device, as the plan says.
+    Elsewhere,
 }
 
 /// Tells how a file is to be stored.

@@ -18,6 +18,9 @@ const ALIGNMENT_BYTES_MAX: u64 = 1 << 30;
 /// Most bytes for the attributes of the root, as mkfs.erofs has it.
 const ROOT_XATTR_BYTES_MAX: u32 = 65_532;
 
+/// Blocks of archives have two to this bytes.
+const TAR_BLOCK_BITS: u8 = 9;
+
 /// Shift limits of a chunk, relative to the block size: the field has 5 bits.
 const CHUNK_SHIFTS: RangeInclusive<u32> = 0..=31;
 
@@ -50,6 +53,18 @@ impl Options {
             let bytes = self.root_xattr_bytes;
             return refuse(format!(
                 "{bytes} bytes for the attributes of the root; {ROOT_XATTR_BYTES_MAX} are the most"
+            ));
+        }
+        if self.blob_device.is_some() && self.chunk_bytes.is_none() {
+            return refuse("a blob holds chunks, and no size of them is told".into());
+        }
+        if self.tar_index && self.blob_device.is_some() {
+            return refuse("an index of an archive leaves nothing for a blob".into());
+        }
+        if self.tar_index && self.block_bits != TAR_BLOCK_BITS {
+            let bytes = self.block_bytes();
+            return refuse(format!(
+                "an index with blocks of {bytes} bytes; those of archives have 512"
             ));
         }
         if self.android_sparse && self.offset > 0 {

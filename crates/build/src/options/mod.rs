@@ -63,6 +63,12 @@ pub struct Options {
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
     /// power of two of at least a block.
     pub chunk_bytes: Option<u64>,
+    /// Stores files in chunks not in the image, but in this file, each chunk that other files have as well once. Whoever reads
+    /// the image names that file as its extra device. It takes [`Self::chunk_bytes`].
+    pub blob_device: Option<PathBuf>,
+    /// Leaves content in the archive that the image is made of, which is its extra device then; it must be one archive in a
+    /// file, and not compressed. It takes blocks of 512 bytes.
+    pub tar_index: bool,
     /// Tells whether files in chunks say where each chunk lies in 8 bytes, with room for a device, instead of 4.
     pub chunk_indexes: bool,
     /// The form of images with addresses of 48 bits, which Linux 6.15 reads. Compressed files have *encoded extents*, which begin
@@ -188,6 +194,8 @@ impl Default for Options {
             first: Vec::new(),
             holes: Holes::Auto,
             chunk_bytes: None,
+            blob_device: None,
+            tar_index: false,
             chunk_indexes: false,
             wide: false,
             metabox: None,

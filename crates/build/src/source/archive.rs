@@ -64,11 +64,26 @@ impl Contents {
         &self.path
     }
 
-    pub fn file(&self, id: NodeId) -> PackedFile<'_> {
+    /// Returns whether the content lies in the archive itself.
+    pub fn is_in_place(&self) -> bool {
+        self.is_archive
+    }
+
+    /// Bytes of the file that the content lies in.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// The parts of a regular file, ascending and apart.
+    pub fn extents(&self, id: NodeId) -> &[Extent] {
         let Range { start, end } = self.nodes[id as usize];
+        &self.extents[start as usize..end as usize]
+    }
+
+    pub fn file(&self, id: NodeId) -> PackedFile<'_> {
         PackedFile {
             contents: self,
-            extents: &self.extents[start as usize..end as usize],
+            extents: self.extents(id),
         }
     }
 

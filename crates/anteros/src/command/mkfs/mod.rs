@@ -65,8 +65,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     content_root: Option<PathBuf>,
 
-    /// Say that all sources are tar archives (`--tar=f`), without a source one on standard input
-    #[arg(long, value_name = "f", require_equals = true)]
+    /// Say that all sources are tar archives (`--tar=f`), without a source one on standard input. `--tar=i` makes an index of an
+    /// archive in a file that is not compressed: an image without the content of files, which stays in the archive, its extra
+    /// device (`mount -o device=ARCHIVE`, `--device ARCHIVE`)
+    #[arg(long, value_name = "f|i", require_equals = true)]
     tar: Option<Tar>,
 
     /// Of an OCI image for several platforms, take this one; linux/amd64 unless told
@@ -235,6 +237,11 @@ pub struct Args {
         default_missing_value = "erofs.fingerprint.v1"
     )]
     xattr_inode_digest: Option<OsString>,
+
+    /// With --chunksize: store the chunks in FILE, equal ones once, and not in the image, of which FILE is the extra device
+    /// (`mount -o device=FILE`, `--device FILE`). Files of a block or less stay in the image
+    #[arg(long, value_name = "FILE", requires = "chunksize")]
+    blobdev: Option<PathBuf>,
 
     /// Give every file this time, in seconds since 1970
     #[arg(
@@ -451,13 +458,14 @@ impl Args {
 impl Args {
     /// Writes the descriptor of a disk, if one is wanted.
     fn describe(&self, summary: &Summary) -> Result<(), Failure> {
-        let part = vmdk::Part {
-            path: &self.image,
-            start: self.offset,
-            bytes: summary.image_bytes,
-        };
+        let part = |path, start, bytes| vmdk::Part { path, start, bytes };
+        let image = part(&self.image, self.offset, summary.image_bytes);
+        let device = self.blobdev.as_ref().or(self.sources.first());
+        let device = device.filter(|_| summary.device_bytes > 0);
+        let device = device.map(|path| part(path, 0, summary.device_bytes));
+        let parts: Vec<_> = [image].into_iter().chain(device).collect();
         let descriptor = self.vmdk_desc.as_deref();
-        descriptor.map_or(Ok(()), |path| vmdk::write(path, &summary.uuid, &[part]))
+        descriptor.map_or(Ok(()), |path| vmdk::write(path, &summary.uuid, &parts))
     }
 }
 
@@ -573,6 +581,8 @@ struct Report<'a> {
     uuid: String,
     input_bytes: u64,
     image_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_bytes: Option<u64>,
     metadata_bytes: u64,
     files: u64,
     directories: u64,
@@ -604,6 +614,7 @@ impl Report<'_> {
             uuid: output::uuid(&summary.uuid),
             input_bytes: summary.input_bytes,
             image_bytes: summary.image_bytes,
+            device_bytes: Some(summary.device_bytes).filter(|bytes| *bytes > 0),
             metadata_bytes: summary.metadata_bytes,
             files: summary.files,
             directories: summary.directories,

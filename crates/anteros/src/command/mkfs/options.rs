@@ -22,6 +22,9 @@ use crate::failure::{Failure, Kind};
 /// Blocks have two to this bytes unless told otherwise.
 const BLOCK_BITS: u8 = 12;
 
+/// The same of an index of an archive.
+const TAR_BLOCK_BITS: u8 = 9;
+
 /// An option of `-E`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extended {
@@ -208,7 +211,10 @@ impl Args {
     }
 
     fn options_by(&self, preset: Option<Preset>) -> Result<Options, Failure> {
-        let block_bits = self.block_bits.unwrap_or(BLOCK_BITS);
+        let block_bits = self.block_bits.unwrap_or(match self.is_index() {
+            true => TAR_BLOCK_BITS,
+            false => BLOCK_BITS,
+        });
         let source_date_epoch = source_date_epoch()?;
         let mut options = Options {
             block_bits,
@@ -223,6 +229,8 @@ impl Args {
             },
             first: self.first()?,
             chunk_bytes: self.chunksize,
+            blob_device: self.blobdev.clone(),
+            tar_index: self.is_index(),
             ignore_mtime: self.ignore_mtime,
             fixed_time: self.time.filter(|_| !self.mkfs_time),
             clamp_time: source_date_epoch,
@@ -359,8 +367,8 @@ impl Args {
             (Some(compressors), _) => (compressors.all()[0], true),
             (None, Some(preset)) => (preset.compressor, true),
             (None, None) if self.is_peer => (Compressor::None, false),
-            // Chunks are uncompressed.
-            (None, None) if self.chunksize.is_some() => (Compressor::None, true),
+            // Chunks are uncompressed, and what lies in an archive.
+            (None, None) if self.chunksize.is_some() || self.is_index() => (Compressor::None, true),
             (None, None) => (preset::BALANCED.compressor, false),
         }
     }

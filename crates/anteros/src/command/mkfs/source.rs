@@ -32,19 +32,25 @@ const MANIFESTS: [(&[u8], ManifestFormat); 2] = [
     (b"composefs-dump:", ManifestFormat::ComposefsDump),
 ];
 
-/// `--tar`: the source is an archive, of which a full image is made.
+/// `--tar`: the source is an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tar;
+pub enum Tar {
+    /// A full image is made of it.
+    Full,
+    /// It keeps the content of files, and is the extra device of the image.
+    Index,
+}
 
 impl FromStr for Tar {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "f" => Ok(Self),
-            "i" | "headerball" => Err("not supported yet; `--tar=f` makes a full image".into()),
+            "f" => Ok(Self::Full),
+            "i" => Ok(Self::Index),
+            "headerball" => Err("not supported yet; `--tar=f` makes a full image".into()),
             _ if text.contains(',') => Err("maps of the source are not supported yet".into()),
-            _ => Err("`f` is the only value".into()),
+            _ => Err("`f` and `i` are the values".into()),
         }
     }
 }
@@ -149,14 +155,14 @@ impl Args {
         };
         match (metadata.is_dir(), self.tar) {
             (true, None) => Ok(Layer::Directory(path)),
-            (true, Some(Tar)) => usage(
+            (true, Some(_)) => usage(
                 "is a directory, not an archive",
                 "leave --tar away to pack it",
             ),
             (false, None) if self.is_peer => {
                 usage("the source is not a directory", "--tar=f packs an archive")
             }
-            (false, Some(Tar)) if holds(&metadata, path, Occupant::Image)? => usage(
+            (false, Some(_)) if holds(&metadata, path, Occupant::Image)? => usage(
                 "is an EROFS image, and no archive",
                 "leave --tar away to make another image of it",
             ),
@@ -166,6 +172,11 @@ impl Args {
                 self.archive(Archive::open(path).map_err(|e| Failure::new(Kind::System, e))?)
             }
         }
+    }
+
+    /// Returns whether content stays in the archive.
+    pub fn is_index(&self) -> bool {
+        self.tar == Some(Tar::Index)
     }
 
     /// Opens an image that is to be made anew.

@@ -24,8 +24,7 @@ const AS_SCRIPTS: &str = "As mkfs.erofs writes them: -b#, -C#, -T#, -UX, -x#, -z
     --all-time, --mkfs-time, --max-extent-bytes=#";
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 8] = [
-    "--blobdev",
+const NOT_SUPPORTED: [&str; 7] = [
     "--gzinfo",
     "--clean",
     "--incremental",
