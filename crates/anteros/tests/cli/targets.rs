@@ -516,6 +516,10 @@ fn what_is_no_file_is_not_written_to() {
             format!("log check --repair {target}"),
             format!("mkfs {target} src"),
         ] {
+            // An image goes into a pipe or a character device in order; the log cannot.
+            if command == "mkfs pipe src" || command == "mkfs /dev/null src" {
+                continue;
+            }
             let done = shop.run(&command);
             assert!(matches!(done.status, Some(2 | 5)), "{command}: {done:?}");
             let name = target.trim_start_matches('/');
