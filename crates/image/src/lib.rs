@@ -58,7 +58,7 @@ pub use serve::parked::Rest;
 pub use stats::{
     ExtensionStatistics, ExtentStatistics, Statistics, statistics, statistics_and_names,
 };
-pub use tar::{TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar};
+pub use tar::{TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar, tar_diff};
 pub use trail::ImagePath;
 pub use verify::{
     Difference, ImageText, Mismatch, Side, VerifyError, VerifyObserver, VerifyOptions,

@@ -9,6 +9,7 @@
 //! - `record`: an entry's header, and the records in front of it for what a header does not hold.
 //! - `acl`: access control lists as text.
 //! - `names`: the first names of files that have several.
+//! - `diff`: what changed from one image to another.
 //! - `sparse`: files with holes, if so wished.
 //!
 //! Memory is bounded whatever the image says: data is read by the piece, and notes of inodes go to temporary files when there
@@ -16,6 +17,7 @@
 
 mod acl;
 mod decoding;
+mod diff;
 mod names;
 mod record;
 mod sparse;
@@ -96,6 +98,12 @@ pub enum TarProblem {
     /// The walk of the tree came to an end there.
     #[error(transparent)]
     Walk(#[from] WalkProblem),
+    /// The walk of the older image, with which this one is compared, came to an end there.
+    #[error("in the older image: {0}")]
+    Old(Box<WalkProblem>),
+    /// The name begins as those of marks do.
+    #[error("in a layer its name, which begins with `.wh.`, would stand for what is gone")]
+    MarkName,
     /// The archive could not be written.
     #[error("cannot write it to the archive: {0}")]
     Output(io::Error),
@@ -112,7 +120,8 @@ impl TarProblem {
     pub const fn is_corrupt(&self) -> bool {
         match self {
             Self::Walk(problem) => problem.is_corrupt(),
-            Self::Output(_) => false,
+            Self::Old(problem) => problem.is_corrupt(),
+            Self::MarkName | Self::Output(_) => false,
         }
     }
 }
@@ -144,6 +153,40 @@ pub fn tar(
     observer: &dyn TarObserver,
     cancel: &AtomicBool,
 ) -> Result<TarSummary, TarError> {
+    write(image, from, options, out, observer, cancel, |archive| {
+        archive.write(from)
+    })
+}
+
+/// Writes what changed from an older image to this one as a layer: a tar archive that has what is new or different, and marks
+/// of OCI (`.wh.NAME`, `.wh..wh..opq`) for what is gone. The same images give the same bytes each time.
+///
+/// # Errors
+///
+/// As [`tar`]; a name that begins with `.wh.` is one.
+pub fn tar_diff(
+    old: &Image,
+    new: &Image,
+    options: &TarOptions,
+    out: &mut dyn Write,
+    observer: &dyn TarObserver,
+    cancel: &AtomicBool,
+) -> Result<TarSummary, TarError> {
+    write(new, b"", options, out, observer, cancel, |archive| {
+        archive.changes(old)
+    })
+}
+
+/// Has an archive written, of what lies at a path.
+fn write(
+    image: &Image,
+    from: &[u8],
+    options: &TarOptions,
+    out: &mut dyn Write,
+    observer: &dyn TarObserver,
+    cancel: &AtomicBool,
+    fill: impl FnOnce(&mut Archive<'_>) -> Result<(), TarProblem>,
+) -> Result<TarSummary, TarError> {
     with_decoding(image, options.workers, |decoding| {
         let mut archive = Archive {
             image,
@@ -160,7 +203,7 @@ pub fn tar(
             written: 0,
             summary: TarSummary::default(),
         };
-        match archive.write(from) {
+        match fill(&mut archive) {
             Ok(()) => Ok(archive.summary),
             Err(problem) => Err(TarError {
                 path: path_below(from, &archive.path),

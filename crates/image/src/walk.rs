@@ -18,7 +18,7 @@ use crate::{DirCursor, Error, Image, ImagePath, NidSet, OwnedDirent, Result};
 const PAGE_ENTRIES: usize = 64;
 
 /// The longest path. Only a tree that was made to be a burden has longer ones.
-const PATH_BYTES_MAX: usize = 1 << 16;
+pub(crate) const PATH_BYTES_MAX: usize = 1 << 16;
 
 /// Memory for each set of inodes that were met, in bytes.
 pub(crate) const NOTES_BYTES: usize = 1 << 20;
@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
         while let Some(level) = self.levels.last_mut() {
             self.path.truncate(level.path_bytes);
             if self.page.is_empty() {
-                self.page = page(self.image, level)?;
+                self.page = page(self.image, &level.inode, level.next)?;
             }
             let Some((entry, next)) = self.page.pop_front() else {
                 self.levels.pop();
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The inode that an entry names.
-fn inode_of(image: &Image, entry: &OwnedDirent) -> Result<Inode, WalkProblem> {
+pub(crate) fn inode_of(image: &Image, entry: &OwnedDirent) -> Result<Inode, WalkProblem> {
     let inode = image.inode(entry.nid)?;
     match inode.kind == entry.kind {
         true => Ok(inode),
@@ -177,10 +177,14 @@ fn inode_of(image: &Image, entry: &OwnedDirent) -> Result<Inode, WalkProblem> {
     }
 }
 
-/// Some entries of a directory, each with the position behind it.
-fn page(image: &Image, level: &Level) -> Result<VecDeque<(OwnedDirent, DirCursor)>> {
+/// Some entries of a directory from a position on, each with the position behind it.
+pub(crate) fn page(
+    image: &Image,
+    directory: &Inode,
+    from: DirCursor,
+) -> Result<VecDeque<(OwnedDirent, DirCursor)>> {
     let mut page = VecDeque::new();
-    image.visit_dir(&level.inode, level.next, |entry, next| {
+    image.visit_dir(directory, from, |entry, next| {
         if !matches!(entry.name, b"." | b"..") {
             let (nid, kind, name) = (entry.nid, entry.kind, entry.name.to_vec());
             page.push_back((OwnedDirent { nid, kind, name }, next));

@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anteros_image::{ImagePath, TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar};
+use anteros_image::{
+    ImagePath, TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar, tar_diff,
+};
 use indicatif::ProgressBar;
 
 use crate::args::{ImageArgs, WorkerArgs};
@@ -26,6 +28,11 @@ pub struct Args {
     /// The archive; - stands for standard output, which is the default
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
+
+    /// Write what changed since the image OLD, as a layer of containers: what is new or different, and whiteouts (`.wh.NAME`,
+    /// `.wh..wh..opq`) for what is gone
+    #[arg(long, value_name = "OLD", conflicts_with = "path")]
+    diff: Option<PathBuf>,
 
     /// Only this path of the image and what is below it, with names that begin there
     #[arg(long, value_name = "PATH", default_value = "/")]
@@ -68,8 +75,8 @@ impl Args {
     fn write_file(&self) -> Result<TarSummary, Failure> {
         let fail = |error: io::Error| Failure::system(&self.output, &error);
         match fs::metadata(&self.output) {
-            Ok(found) if self.image.files().contains(&(found.dev(), found.ino())) => {
-                let message = format!("{}: is the image itself", self.output.display());
+            Ok(found) if self.files().contains(&(found.dev(), found.ino())) => {
+                let message = format!("{}: is an image that is read", self.output.display());
                 return Err(
                     Failure::new(Kind::Usage, message).hint("name another file for the archive")
                 );
@@ -94,6 +101,13 @@ impl Args {
         placed
     }
 
+    /// The files of all images, by device and inode.
+    fn files(&self) -> Vec<(u64, u64)> {
+        let old = self.diff.as_ref().and_then(|old| fs::metadata(old).ok());
+        let old = old.map(|old| (old.dev(), old.ino()));
+        self.image.files().into_iter().chain(old).collect()
+    }
+
     fn write(&self, out: &mut dyn Write) -> Result<TarSummary, Failure> {
         anteros_codec::keep_heap_small();
         let image = self.image.open()?;
@@ -107,7 +121,13 @@ impl Args {
             sparse: self.sparse,
         };
         let from = self.path.as_bytes();
-        let written = tar(&image, from, &options, &mut out, &watch, &cancel);
+        let written = match &self.diff {
+            None => tar(&image, from, &options, &mut out, &watch, &cancel),
+            Some(old) => {
+                let old = ImageArgs::usual(old).open()?;
+                tar_diff(&old, &image, &options, &mut out, &watch, &cancel)
+            }
+        };
         bar.finish_and_clear();
         written.map_err(|error| {
             // What is still in memory would come behind the error.
@@ -137,7 +157,9 @@ impl TarObserver for Watch {
 
 fn failure(archive: &Path, image: &str, error: TarError) -> Failure {
     let kind = match &error.problem {
+        TarProblem::MarkName => Kind::Unsupported,
         TarProblem::Walk(problem) => kind_of_walk(problem),
+        TarProblem::Old(problem) => kind_of_walk(problem),
         TarProblem::Output(_) => Kind::System,
     };
     let failure = Failure::new(kind, format_args!("{image}: {error}"));

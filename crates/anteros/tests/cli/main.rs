@@ -61,6 +61,7 @@ mod stalls;
 mod stat;
 mod sticky;
 mod tar;
+mod tar_diff;
 mod targets;
 mod targets_table;
 mod trace;

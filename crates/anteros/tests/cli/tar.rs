@@ -133,7 +133,7 @@ fn an_archive_takes_the_place_of_a_file() {
     assert!(fs::read(shop.path("old")).unwrap() == archive);
     assert!(shop.path("link").is_symlink());
     for (arguments, status, said) in [
-        ("tar image -o image", 2, "image: is the image itself"),
+        ("tar image -o image", 2, "image: is an image that is read"),
         ("tar image -o src", 5, "src: Is a directory"),
         ("tar image -o none/archive", 5, "none/archive: No such file"),
         (
