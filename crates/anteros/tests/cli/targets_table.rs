@@ -168,11 +168,15 @@ fn a_link_that_leads_nowhere() {
 #[test]
 fn a_device_that_is_no_disk() {
     let shop = workshop();
-    // A drawing may go where it is thrown away.
+    // A drawing may go where it is thrown away, and so may an image.
     refused(
         &shop,
         "/dev/null",
-        &["log stat log --svg @", "trace record --plot @"],
+        &[
+            "log stat log --svg @",
+            "trace record --plot @",
+            "mkfs @ src",
+        ],
     );
 }
 
