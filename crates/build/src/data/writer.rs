@@ -136,8 +136,9 @@ impl<'a> Writer<'a> {
     fn segments(&mut self, pool: &mut Pool, is_end: bool) -> Result<(), Error> {
         while let Some(content) = self.fragments.take_segment(is_end) {
             let cost = 2 * content.len() as u64;
+            // Two may be under way in any case, or all but one worker would be idle.
             let room = self.job.options.content_bytes().saturating_sub(cost);
-            self.outbox.make_room(room)?;
+            self.outbox.make_room(room.max(cost))?;
             self.outbox.align()?;
             let segment = pool.submit_aside(Work::Segment(content));
             self.outbox.push(segment, cost);
