@@ -164,15 +164,9 @@ pub fn build<'a>(
     observer: &dyn Observer,
     cancel: &AtomicBool,
 ) -> Result<Summary, Error> {
-    options.check()?;
+    let job = Build::new(source, options, observer, cancel)?;
     let image = &output::target(image);
     output::check(image, options)?;
-    let job = Build {
-        source: source.into(),
-        options,
-        observer,
-        cancel,
-    };
     if options.android_sparse {
         return android::build_file(image, job);
     }
@@ -219,14 +213,8 @@ pub fn build_into<'a, W: Write + Seek + Send>(
     observer: &dyn Observer,
     cancel: &AtomicBool,
 ) -> Result<Summary, Error> {
-    options.check()?;
+    let job = Build::new(source, options, observer, cancel)?;
     options.check_stream(false)?;
-    let job = Build {
-        source: source.into(),
-        options,
-        observer,
-        cancel,
-    };
     output::write_into(sink, |store| {
         let (summary, output) = job.run(NO_FILE.as_ref(), || Ok(store))?;
         let end = options.offset + output.position();
@@ -248,14 +236,8 @@ pub fn build_stream<'a>(
     observer: &dyn Observer,
     cancel: &AtomicBool,
 ) -> Result<Summary, Error> {
-    options.check()?;
+    let job = Build::new(source, options, observer, cancel)?;
     options.check_stream(true)?;
-    let job = Build {
-        source: source.into(),
-        options,
-        observer,
-        cancel,
-    };
     let (summary, output) = job.run(NO_FILE.as_ref(), || spool(options, tar::SPOOL_OF_DEVICES))?;
     let stream = android::Stream {
         output: &output,
@@ -286,7 +268,23 @@ struct Build<'a, 'b> {
     cancel: &'b AtomicBool,
 }
 
-impl Build<'_, '_> {
+impl<'a, 'b> Build<'a, 'b> {
+    /// Checks the options.
+    fn new(
+        source: impl Into<Input<'a>>,
+        options: &'b Options,
+        observer: &'b dyn Observer,
+        cancel: &'b AtomicBool,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        Ok(Self {
+            source: source.into(),
+            options,
+            observer,
+            cancel,
+        })
+    }
+
     /// Builds an image, which is to have this name, in a store that is opened when the source is known.
     fn run(
         self,

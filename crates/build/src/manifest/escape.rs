@@ -2,6 +2,19 @@
 
 /// Decodes what vis(3) has encoded, in any of its styles.
 pub(super) fn unvis(text: &[u8]) -> Result<Vec<u8>, String> {
+    decoded(text, vis_escape)
+}
+
+/// Decodes a field of composefs-dump(5).
+pub(super) fn undump(text: &[u8]) -> Result<Vec<u8>, String> {
+    decoded(text, dump_escape)
+}
+
+/// Replaces escapes. `escape` reads one behind its backslash: the byte that it stands for, if any, and its length.
+fn decoded(
+    text: &[u8],
+    escape: impl Fn(&[u8]) -> Option<(Option<u8>, usize)>,
+) -> Result<Vec<u8>, String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [byte, tail @ ..] = rest {
@@ -10,14 +23,13 @@ pub(super) fn unvis(text: &[u8]) -> Result<Vec<u8>, String> {
             rest = tail;
             continue;
         }
-        let (byte, used) = vis_escape(tail).ok_or_else(|| unknown(tail))?;
+        let (byte, used) = escape(tail).ok_or_else(|| unknown(tail))?;
         decoded.extend(byte);
         rest = &tail[used..];
     }
     Ok(decoded)
 }
 
-/// Reads an escape behind its backslash: the byte that it stands for, if any, and its length.
 fn vis_escape(text: &[u8]) -> Option<(Option<u8>, usize)> {
     let byte = match text {
         [b'0'..=b'7', ..] => return octal(text),
@@ -58,28 +70,15 @@ const fn control(byte: u8) -> u8 {
     }
 }
 
-/// Decodes a field of composefs-dump(5).
-pub(super) fn undump(text: &[u8]) -> Result<Vec<u8>, String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [byte, tail @ ..] = rest {
-        if *byte != b'\\' {
-            decoded.push(*byte);
-            rest = tail;
-            continue;
-        }
-        let (byte, used) = match tail {
-            [b'x', high, low, ..] => (hex(*high).zip(hex(*low)).map(|(h, l)| h << 4 | l), 3),
-            [b'\\', ..] => (Some(b'\\'), 1),
-            [b'n', ..] => (Some(b'\n'), 1),
-            [b'r', ..] => (Some(b'\r'), 1),
-            [b't', ..] => (Some(b'\t'), 1),
-            _ => (None, 0),
-        };
-        decoded.push(byte.ok_or_else(|| unknown(tail))?);
-        rest = &tail[used..];
-    }
-    Ok(decoded)
+fn dump_escape(text: &[u8]) -> Option<(Option<u8>, usize)> {
+    Some(match text {
+        [b'x', high, low, ..] => (Some(hex(*high)? << 4 | hex(*low)?), 3),
+        [b'\\', ..] => (Some(b'\\'), 1),
+        [b'n', ..] => (Some(b'\n'), 1),
+        [b'r', ..] => (Some(b'\r'), 1),
+        [b't', ..] => (Some(b'\t'), 1),
+        _ => return None,
+    })
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -43,9 +43,9 @@ use mtree::Mtree;
 /// Format of a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManifestFormat {
-    /// That of mtree(5), as bsdtar, the mtree of NetBSD and FreeBSD, and go-mtree write it.
+    /// Lines of mtree(5), as bsdtar, the mtree of NetBSD and FreeBSD, and go-mtree write it.
     Mtree,
-    /// That of composefs-dump(5).
+    /// Lines of composefs-dump(5).
     ComposefsDump,
 }
 
@@ -336,32 +336,12 @@ fn named(path: &[u8]) -> Vec<u8> {
 
 /// The error that a fault in a line is.
 fn error_of(path: &Path, line: u64, fault: Fault) -> Error {
-    let path = path.to_owned();
-    match fault {
-        Fault::Broken(reason) => Error::Manifest { path, line, reason },
-        Fault::Truncated => Error::Manifest {
-            path,
-            line,
-            reason: "the manifest ends within it".into(),
-        },
-        Fault::Unstorable(reason) => Error::Unstorable {
-            path: format!("{}:{line}", path.display()).into(),
-            reason,
-        },
-        Fault::Read(cause) => Error::Source {
-            path,
-            action: "read the manifest",
-            cause,
-        },
-        Fault::Spool {
-            directory,
-            len,
-            cause,
-        } => Error::Spool {
-            directory,
-            kept_bytes: len,
-            cause,
-        },
-        Fault::Cancelled => Error::Cancelled,
-    }
+    let broken = |reason| Error::Manifest {
+        path: path.to_owned(),
+        line,
+        reason,
+    };
+    let place = || format!("{}:{line}", path.display()).into();
+    let truncated = "the manifest ends within it";
+    fault.error(path, "read the manifest", truncated, place, broken)
 }

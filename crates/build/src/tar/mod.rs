@@ -144,6 +144,43 @@ pub(crate) enum Fault {
     Cancelled,
 }
 
+impl Fault {
+    /// The error that it is: of the source, which was to be read, or at the place of what cannot be kept; `broken` names that of
+    /// what breaks a rule.
+    pub(crate) fn error(
+        self,
+        source: &Path,
+        action: &'static str,
+        truncated: &str,
+        place: impl FnOnce() -> PathBuf,
+        broken: impl FnOnce(String) -> Error,
+    ) -> Error {
+        match self {
+            Self::Broken(reason) => broken(reason),
+            Self::Truncated => broken(truncated.into()),
+            Self::Unstorable(reason) => Error::Unstorable {
+                path: place(),
+                reason,
+            },
+            Self::Read(cause) => Error::Source {
+                path: source.to_owned(),
+                action,
+                cause,
+            },
+            Self::Spool {
+                directory,
+                len,
+                cause,
+            } => Error::Spool {
+                directory,
+                kept_bytes: len,
+                cause,
+            },
+            Self::Cancelled => Error::Cancelled,
+        }
+    }
+}
+
 pub(crate) fn broken<T>(reason: String) -> Result<T, Fault> {
     Err(Fault::Broken(reason))
 }
@@ -291,36 +328,15 @@ impl<'a> Listing<'a> {
 
 /// The error that a fault in a member is.
 fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
-    let path = path.to_owned();
     let archive = |reason| Error::Archive {
-        path: path.clone(),
+        path: path.to_owned(),
         member: member.to_vec(),
         offset,
         reason,
     };
-    match fault {
-        Fault::Broken(reason) => archive(reason),
-        Fault::Unstorable(reason) => Error::Unstorable {
-            path: full(&path, member),
-            reason,
-        },
-        Fault::Truncated => archive("the archive ends within it; was it cut short?".into()),
-        Fault::Read(cause) => Error::Source {
-            path,
-            action: "read the archive",
-            cause,
-        },
-        Fault::Spool {
-            directory,
-            len,
-            cause,
-        } => Error::Spool {
-            directory,
-            kept_bytes: len,
-            cause,
-        },
-        Fault::Cancelled => Error::Cancelled,
-    }
+    let truncated = "the archive ends within it; was it cut short?";
+    let place = || full(path, member);
+    fault.error(path, "read the archive", truncated, place, archive)
 }
 
 /// Chooses how an archive is read.
