@@ -178,7 +178,7 @@ fn what_cannot_go_into_a_pipe_is_refused() {
     assert!(bytes(&shop, "got") == bytes(&shop, "image"));
 }
 
-/// Where there is no room for what is kept, the directory is named, and how much was kept.
+/// A directory without room for the image is named, and how much of it was kept.
 #[test]
 fn a_full_directory_is_named() {
     if !judge::is_root() {

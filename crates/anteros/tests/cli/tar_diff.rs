@@ -252,7 +252,7 @@ fn whatever_changes_is_applied() {
     }
 }
 
-/// Does so many things to names that are chosen at random; what is impossible is not done.
+/// Changes a tree at random, step by step; a step that is impossible is left out.
 fn fiddle(root: &Path, steps: u32, random: &mut impl FnMut(u64) -> u64) {
     let dirs = ["", "a", "b", "a/a", "a/b", "b/a"];
     for _ in 0..steps {

@@ -1,4 +1,4 @@
-//! How files are compressed, and what is packed together.
+//! Compression of files, and packing them together.
 
 use anteros_codec::Codec;
 

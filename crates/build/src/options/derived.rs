@@ -1,4 +1,4 @@
-//! What follows from options: how each part is compressed, and what memory there is for it.
+//! Derived values of options: the compression of each part, and the memory for it.
 
 use anteros_codec::Codec;
 use anteros_core::Algorithm;

@@ -116,7 +116,7 @@ pub struct Options {
     pub force_gid: Option<u32>,
     /// Owners that become others: each must be in one of these ranges, unless there are none, or it is forced.
     pub uid_map: Vec<IdRange>,
-    /// The same of groups.
+    /// Ranges by which groups are mapped, likewise.
     pub gid_map: Vec<IdRange>,
     /// Added to every owner, after forcing and mapping.
     pub uid_offset: u32,
@@ -253,7 +253,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// What is wrong, if one is beyond 32 bits, or in no range of a map.
+    /// Text that tells which of the two is beyond 32 bits, or in no range of its map.
     pub fn owner_of(&self, (uid, gid): (u32, u32)) -> Result<(u32, u32), String> {
         let uid = self
             .force_uid

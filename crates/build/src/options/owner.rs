@@ -7,7 +7,7 @@ use crate::Error;
 pub struct IdRange {
     /// The first number that the source has.
     pub from: u32,
-    /// What it becomes.
+    /// The number that it becomes.
     pub to: u32,
     /// Numbers in the range.
     pub count: u32,

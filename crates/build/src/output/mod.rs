@@ -6,8 +6,8 @@
 //! files that keep something in front of the image, are written in place. There the superblock's
 //! block is cleared first and written last, so that what is unfinished is no image.
 //!
-//! Where bytes can but follow each other, an image is kept in a file without a name until it is complete. What can be written
-//! to at any place, but is no file, is a sink, which has a thread of its own.
+//! An image for a pipe, which takes bytes in order alone, is kept in a file without a name until it is complete. A sink is
+//! no file, but can be written to at any place; it has a thread of its own.
 //!
 //! All bytes pass through a hash, from which the image's UUID is made.
 

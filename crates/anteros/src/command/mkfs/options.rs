@@ -22,7 +22,7 @@ use crate::failure::{Failure, Kind};
 /// Blocks have two to this bytes unless told otherwise.
 const BLOCK_BITS: u8 = 12;
 
-/// The same of an index of an archive.
+/// Bits of a block of an index, as archives of tar have it.
 const TAR_BLOCK_BITS: u8 = 9;
 
 /// An option of `-E`.

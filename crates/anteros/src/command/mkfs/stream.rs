@@ -13,7 +13,7 @@ use crate::failure::{Failure, Kind};
 /// Stands for standard output.
 const STDOUT: &str = "-";
 
-/// What takes the bytes of an image in order.
+/// A place that takes the bytes of an image in order.
 pub struct Stream {
     pub file: File,
     /// The path; `None` for standard output.
