@@ -167,6 +167,7 @@ pub fn build<'a>(
     let job = Build::new(source, options, observer, cancel)?;
     let image = &output::target(image);
     output::check(image, options)?;
+    devices::check(image, options)?;
     if options.android_sparse {
         return android::build_file(image, job);
     }

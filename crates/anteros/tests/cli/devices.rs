@@ -146,6 +146,10 @@ fn devices_that_cannot_be_are_refused() {
             "those of archives have 512",
         ),
         ("mkfs image src --blobdev blob", "--chunksize <BYTES>"),
+        (
+            "mkfs image src --chunksize 4096 --blobdev image",
+            "the blob and the image would be one file, image",
+        ),
     ] {
         let told = shop.bad(2, arguments);
         assert!(told.contains(said), "{arguments}: {told}");

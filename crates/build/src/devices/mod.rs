@@ -13,12 +13,14 @@
 mod archive;
 mod blob;
 
+use std::path::Path;
+
 use anteros_format::chunk::ChunkFormat;
 use anteros_format::superblock::RawDeviceSlot;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::look::Look;
-use crate::output::Beside;
+use crate::output::{Beside, target};
 use crate::plan::Plan;
 use crate::source::Source;
 use crate::{Error, Options};
@@ -95,6 +97,18 @@ impl Device {
 /// Returns whether an image with these options has an extra device.
 pub(crate) fn is_wanted(options: &Options) -> bool {
     options.blob_device.is_some() || options.tar_index
+}
+
+/// Refuses a blob that is to be where the image is.
+pub(crate) fn check(image: &Path, options: &Options) -> Result<(), Error> {
+    let blob = options.blob_device.as_deref().map(target);
+    match blob.is_some_and(|blob| blob == image) {
+        false => Ok(()),
+        true => Err(Error::Option(format!(
+            "the blob and the image would be one file, {}",
+            image.display()
+        ))),
+    }
 }
 
 /// Decides which files lie on the extra device, and writes it if it is a blob.
