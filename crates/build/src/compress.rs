@@ -11,6 +11,7 @@ use anteros_codec::{Codec, EncodeError, Encoded, Encoder, right_align};
 use anteros_core::Algorithm;
 use anteros_format::EXTENT_BYTES_MAX;
 
+use crate::Options;
 use crate::hints::Setting;
 use crate::options::{Compression, PCLUSTER_BLOCKS_MAX};
 
@@ -79,13 +80,23 @@ pub(crate) enum Stopped {
 }
 
 impl Compressor {
+    /// The compressor of a build that compresses anything.
+    pub fn of(options: &Options) -> Self {
+        let compression = options.any_compression();
+        let compression = compression.expect("only what is compressed has a use for one");
+        match options.has_encoded_extents() {
+            true => Self::anywhere(&compression, options.block_bytes()),
+            false => Self::new(&compression, options.block_bytes()),
+        }
+    }
+
     /// A compressor for options that have been checked, whose streams begin at blocks.
     pub fn new(compression: &Compression, block_bytes: u32) -> Self {
         Self::with_unit(compression, block_bytes, block_bytes as usize)
     }
 
     /// One whose streams begin anywhere, at multiples of [`UNIT_BYTES`].
-    pub fn anywhere(compression: &Compression, block_bytes: u32) -> Self {
+    fn anywhere(compression: &Compression, block_bytes: u32) -> Self {
         Self::with_unit(compression, block_bytes, UNIT_BYTES as usize)
     }
 

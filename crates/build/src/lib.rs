@@ -24,6 +24,7 @@
 //! | `look`, `same` | files with the same content, of which only the first is stored |
 //! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in that order |
+//! | `early` | files of a stream, compressed while more of it comes |
 //! | `fragments`, `packed` | files and directories in the packed inode |
 //! | `segments`, `outbox`, `special` | inodes that no directory names, and the order of blocks around them |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
@@ -55,6 +56,7 @@ mod data;
 mod devices;
 mod digests;
 mod directory;
+mod early;
 mod emit;
 mod error;
 mod fragments;

@@ -70,14 +70,15 @@ where
                 }
             });
         }
-        drop(queue);
-        let results = VecDeque::new();
-        body(&mut Ordered {
+        let done = body(&mut Ordered {
             jobs,
-            results,
+            results: VecDeque::new(),
             under_way: 0,
             budget,
-        })
+        });
+        // After a failure nobody waits for the rest.
+        queue.try_iter().for_each(drop);
+        done
     })
 }
 
@@ -183,6 +184,36 @@ mod tests {
                 assert_eq!(slow.take(), ());
             },
         );
+    }
+
+    /// A job that tells when it is dropped.
+    struct Told(Sender<()>);
+
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn jobs_that_nobody_waits_for_are_not_done() {
+        let (begun, begins) = bounded::<()>(1);
+        let (dropped, drops) = unbounded();
+        let work = |job: Told| {
+            begun.send(()).unwrap();
+            (0..9).for_each(|_| drops.recv().unwrap());
+            drop(job);
+        };
+        with_workers(
+            1,
+            100,
+            || work,
+            |pool| {
+                (0..10).for_each(|_| pool.submit(Told(dropped.clone()), 1));
+                begins.recv().unwrap();
+            },
+        );
+        assert_eq!(drops.len(), 1, "the first job alone was done");
     }
 
     #[test]

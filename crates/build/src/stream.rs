@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
+
+/// Bytes that a pipe may hold: what Linux allows everyone.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// The longest time for which a build that is cancelled waits for a pipe.
 const PATIENCE: Timespec = Timespec {
@@ -23,7 +27,11 @@ impl<'a> Bytes<'a> {
     /// The bytes one after the other. Whoever waits for those of a pipe stops when `cancel` becomes true.
     pub fn reader(self, cancel: &'a AtomicBool) -> Box<dyn Read + 'a> {
         match self {
-            Self::File(file) => Box::new(Cancellable { file, cancel }),
+            Self::File(file) => {
+                // Fewer turns of reader and writer; it does without where that is not allowed, and a file has none.
+                let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
+                Box::new(Cancellable { file, cancel })
+            }
             Self::Stream(reader) => reader,
         }
     }

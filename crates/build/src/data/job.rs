@@ -153,14 +153,14 @@ impl Job<'_> {
         setting.expect("only files that are to be compressed are asked for")
     }
 
+    /// Bytes that the last extent of a compressed file may take behind its index.
+    pub(super) fn tail_room(&self, id: NodeId) -> usize {
+        self.plan.tail_room(id, self.tree.node(id)) as usize // less than a block
+    }
+
     /// A compressor, where there is compression.
     pub fn compressor(&self) -> Compressor {
-        let compression = self.options.any_compression();
-        let compression = compression.expect("only what is compressed has a use for one");
-        match self.options.has_encoded_extents() {
-            true => Compressor::anywhere(&compression, self.options.block_bytes()),
-            false => Compressor::new(&compression, self.options.block_bytes()),
-        }
+        Compressor::of(self.options)
     }
 
     /// Returns whether the compressed form of a file saves enough.

@@ -8,6 +8,10 @@ use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::fragments::Key;
 use crate::outbox::Segment;
 use crate::tail::Tail;
+use crate::tree::NodeId;
+
+/// Extents and tail of a part of a file; `None` if it is stored as it is.
+type Compressed = Option<(Vec<Extent>, Tail)>;
 
 /// Holds what a worker thread has.
 pub(super) struct Worker<'a> {
@@ -77,7 +81,7 @@ impl<'a> Worker<'a> {
         piece: &Piece,
         out: &mut Vec<u8>,
         fragments: &mut Vec<u8>,
-    ) -> Result<Option<(Vec<Extent>, Tail)>, Error> {
+    ) -> Result<Compressed, Error> {
         if self.job.cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
@@ -91,6 +95,51 @@ impl<'a> Worker<'a> {
             Form::Compressed => return self.compressed(piece, out, fragments),
         }
         Ok(None)
+    }
+
+    /// Appends a part of a file that its source has compressed already, as it is if it is the whole file and not worth it;
+    /// `None` if the source has not.
+    fn kept(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<Option<Compressed>, Error> {
+        let job = self.job;
+        let file = job.source.open_file(job.tree, piece.node)?;
+        let Some(segment) = file.segment(piece.offset, piece.len) else {
+            return Ok(None);
+        };
+        let start = out.len();
+        let mut extents = file.kept(segment.append(out))?;
+        let tail = match piece.is_last {
+            true => {
+                let room = job.tail_room(piece.node);
+                let last = || file.kept(segment.last(&extents, out));
+                let content = if room > 0 { last()? } else { Vec::new() };
+                self.move_inline(piece.node, &content, room, out, &mut extents)
+                    .map_err(|stopped| job.stopped(piece.node, stopped))?
+            }
+            false => Tail::Blocks,
+        };
+        if !piece.is_whole || job.is_worth_it(piece.node, &extents, tail) {
+            return Ok(Some(Some((extents, tail))));
+        }
+        out.truncate(start);
+        out.resize(start + job.flat_end(piece.node) as usize, 0);
+        file.read(0, &mut out[start..])?;
+        job.pad(out, start);
+        Ok(Some(None))
+    }
+
+    /// Moves the end of a file behind its inode, if there is room.
+    fn move_inline(
+        &mut self,
+        node: NodeId,
+        content: &[u8],
+        room: usize,
+        out: &mut Vec<u8>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<Tail, Stopped> {
+        let compressor = self.compressor.as_mut();
+        let compressor = compressor.expect("without compression no part is compressed");
+        compressor.set(self.job.setting(node));
+        compressor.move_inline(content, room, out, extents)
     }
 
     /// Appends a part of a file as it is.
@@ -108,7 +157,10 @@ impl<'a> Worker<'a> {
         piece: &Piece,
         out: &mut Vec<u8>,
         fragments: &mut Vec<u8>,
-    ) -> Result<Option<(Vec<Extent>, Tail)>, Error> {
+    ) -> Result<Compressed, Error> {
+        if let Some(kept) = self.kept(piece, out)? {
+            return Ok(kept);
+        }
         let job = self.job;
         let mut input = std::mem::take(&mut self.input);
         input.clear();
@@ -151,7 +203,7 @@ impl<'a> Worker<'a> {
             return Ok((extents, Tail::Blocks));
         }
         if rest.is_empty() {
-            let room = job.plan.tail_room(piece.node, job.tree.node(piece.node)) as usize;
+            let room = job.tail_room(piece.node);
             let tail = compressor.move_inline(input, room, out, &mut extents)?;
             return Ok((extents, tail));
         }

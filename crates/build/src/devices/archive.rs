@@ -61,7 +61,7 @@ fn elsewhere(size: u64, extents: &[Extent], options: &Options) -> Option<Elsewhe
     let block_mask = (1 << block_bits) - 1;
     let mut ends = 0;
     for extent in extents {
-        if extent.place & block_mask != 0 {
+        if extent.place.in_archive() & block_mask != 0 {
             return None;
         }
         ends |= extent.start;
@@ -80,7 +80,7 @@ fn elsewhere(size: u64, extents: &[Extent], options: &Options) -> Option<Elsewhe
         let first = extent.start >> chunk_bits;
         let behind = (extent.start + extent.bytes).div_ceil(1 << chunk_bits);
         for chunk in first..behind {
-            let place = extent.place + ((chunk - first) << chunk_bits);
+            let place = extent.place.in_archive() + ((chunk - first) << chunk_bits);
             blocks[chunk as usize] = u32::try_from(place >> block_bits).ok()?;
         }
     }
@@ -93,12 +93,13 @@ fn elsewhere(size: u64, extents: &[Extent], options: &Options) -> Option<Elsewhe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::early::ContentPlace;
 
     fn chunks(size: u64, extents: &[(u64, u64, u64)]) -> Option<(u32, Vec<u32>)> {
         let extents = extents.iter().map(|&(start, bytes, place)| Extent {
             start,
             bytes,
-            place,
+            place: ContentPlace::Bytes(place),
         });
         let options = Options {
             block_bits: 9,

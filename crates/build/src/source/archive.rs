@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::AtFlags;
 
 use super::directory::{fingerprint, stat};
+use crate::early::{ContentPlace, Segment, Segments};
 use crate::tree::{Fingerprint, NodeId};
 
 /// A part of a file that holds data.
@@ -18,8 +19,8 @@ pub(crate) struct Extent {
     /// Byte of the file at which it begins.
     pub start: u64,
     pub bytes: u64,
-    /// Byte of the file of content at which it lies.
-    pub place: u64,
+    /// Tells where it lies in the file of content.
+    pub place: ContentPlace,
 }
 
 impl Extent {
@@ -38,6 +39,8 @@ pub(crate) struct Contents {
     extents: Vec<Extent>,
     /// For each node its extents, ascending and apart.
     nodes: Vec<Range<u32>>,
+    /// Segments of files that are compressed already.
+    segments: Option<Segments>,
 }
 
 impl Contents {
@@ -48,7 +51,13 @@ impl Contents {
             is_archive,
             extents: Vec::new(),
             nodes: Vec::new(),
+            segments: None,
         }
+    }
+
+    /// Adds the segments of files that are compressed already.
+    pub fn with_segments(self, segments: Option<Segments>) -> Self {
+        Self { segments, ..self }
     }
 
     /// Adds the extents of all nodes.
@@ -78,6 +87,17 @@ impl Contents {
     pub fn extents(&self, id: NodeId) -> &[Extent] {
         let Range { start, end } = self.nodes[id as usize];
         &self.extents[start as usize..end as usize]
+    }
+
+    /// Fills `buf` from a byte of an extent on.
+    fn read(&self, place: ContentPlace, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match (place, &self.segments) {
+            (ContentPlace::Segments(run), Some(segments)) => {
+                segments.read(&self.file, run, offset, buf)
+            }
+            (ContentPlace::Segments(_), None) => unreachable!("nothing was compressed"),
+            (ContentPlace::Bytes(place), _) => self.file.read_exact_at(buf, place + offset),
+        }
     }
 
     pub fn file(&self, id: NodeId) -> PackedFile<'_> {
@@ -114,8 +134,7 @@ impl PackedFile<'_> {
             let data = (extent.end() - at).min(rest.len() as u64);
             let (data, rest) = rest.split_at_mut(data as usize);
             if !data.is_empty() {
-                let place = extent.place + (at - extent.start);
-                self.contents.file.read_exact_at(data, place)?;
+                self.contents.read(extent.place, at - extent.start, data)?;
             }
             at += data.len() as u64;
             buf = rest;
@@ -125,6 +144,26 @@ impl PackedFile<'_> {
         }
         buf.fill(0);
         Ok(())
+    }
+
+    /// The part of the file that is compressed already, if there is one from `offset` on that has so many bytes.
+    pub fn segment(&self, offset: u64, len: u64) -> Option<Segment<'_>> {
+        match self.extents {
+            [
+                Extent {
+                    place: ContentPlace::Segments(run),
+                    bytes,
+                    ..
+                },
+            ] => {
+                let number = run.segment(*bytes, offset, len)?;
+                self.contents
+                    .segments
+                    .as_ref()?
+                    .get(&self.contents.file, number)
+            }
+            _ => None,
+        }
     }
 
     /// Returns the parts that are not holes, as bytes from and to.
@@ -151,7 +190,7 @@ mod tests {
         let extent = |start, bytes, place| Extent {
             start,
             bytes,
-            place,
+            place: ContentPlace::Bytes(place),
         };
         let extents = vec![extent(0, 9, 0), extent(2, 3, 2), extent(7, 5, 7)];
         let contents = Contents::new("x".into(), file, false).with(extents, vec![0..1, 1..3]);

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use anteros_core::FsError;
 
 use crate::Error;
+use crate::early::Segment;
 use crate::tree::{Fingerprint, NodeId, Tree};
 use archive::{Contents, PackedFile};
 use directory::{Directory, HostFile};
@@ -158,6 +159,19 @@ impl OpenFile<'_> {
                 .data_ranges(self.tree.node(self.id).size)
                 .map_err(|cause| self.answer("look for holes", cause)),
         }
+    }
+
+    /// The part of the file that is compressed already, if there is one from `offset` on that has so many bytes.
+    pub fn segment(&self, offset: u64, len: u64) -> Option<Segment<'_>> {
+        match &self.content {
+            Content::Packed(file) => file.segment(offset, len),
+            Content::File(_) | Content::Told(_) | Content::Answered(_) => None,
+        }
+    }
+
+    /// What was read of such parts, or the error.
+    pub fn kept<T>(&self, read: io::Result<T>) -> Result<T, Error> {
+        read.map_err(|cause| self.error("read again what was kept of the file", cause))
     }
 
     /// Makes sure that what was read belongs together: nothing has touched the file since the scan.

@@ -17,6 +17,7 @@ use super::header::{BLOCK_BYTES, Block, Header};
 use super::map::Part;
 use super::members::{Content, Kind, Member};
 use super::{Fault, broken};
+use crate::early::ContentPlace;
 
 /// Bytes of the magic, the first of a header.
 const MAGIC_BYTES: usize = 6;
@@ -266,7 +267,7 @@ impl<'a> Cpio<'a> {
     fn content(&mut self, header: &Newc) -> Result<Content, Fault> {
         let bytes = u64::from(header.size);
         let place = match header.has_sum && bytes > 0 {
-            false => self.feed.keep_bytes(bytes)?,
+            false => self.feed.keep_file_bytes(bytes)?,
             true => {
                 let (place, sum) = self.feed.keep_summed(bytes)?;
                 if sum != header.sum {
@@ -275,7 +276,7 @@ impl<'a> Cpio<'a> {
                         "the sum of its content is {sum:#010x}, not {told:#010x}"
                     ));
                 }
-                place
+                ContentPlace::Bytes(place)
             }
         };
         self.feed.skip_bytes(filled(bytes) - bytes)?;

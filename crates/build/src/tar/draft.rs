@@ -360,7 +360,7 @@ impl<'a> Draft<'a> {
                 bytes: part.bytes,
                 place,
             });
-            place += part.bytes;
+            place = place.behind(part.bytes);
         }
         let ranges = content.parts.iter();
         let allocated = allocated(ranges.map(|part| (part.start, part.start + part.bytes)));

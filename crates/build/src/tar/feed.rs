@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::AtFlags;
 
 use super::Fault;
+use super::early::Early;
 use super::header::{BLOCK_BYTES, Block};
 use super::spool::Spool;
 use super::unpack::{Format, Unpacked};
+use crate::early::{ContentPlace, Run, Segments};
 use crate::source::directory::{fingerprint, stat};
 use crate::tree::Fingerprint;
 
@@ -22,6 +24,15 @@ use crate::tree::Fingerprint;
 const HEADER_BYTES: usize = 8 << 10;
 /// Bytes that are taken from a stream at once.
 pub(super) const STEP_BYTES: usize = 128 << 10;
+
+/// The content of members.
+pub(super) struct Content {
+    pub file: File,
+    /// Tells the archive from itself at other times, if the content lies in it.
+    pub before: Option<Fingerprint>,
+    /// Segments of files that are compressed already.
+    pub segments: Option<Segments>,
+}
 
 /// The bytes of an archive.
 pub(super) struct Feed<'a> {
@@ -44,6 +55,7 @@ enum Bytes<'a> {
     Stream {
         reader: Box<Unpacked<Box<dyn Read + 'a>>>,
         spool: Spool,
+        early: Option<Box<Early<'a>>>,
     },
 }
 
@@ -70,12 +82,14 @@ impl<'a> Feed<'a> {
     pub fn stream(
         reader: Unpacked<Box<dyn Read + 'a>>,
         spool: Spool,
+        early: Option<Early<'a>>,
         cancel: &'a AtomicBool,
     ) -> Self {
         Self {
             bytes: Bytes::Stream {
                 reader: Box::new(reader),
                 spool,
+                early: early.map(Box::new),
             },
             position: 0,
             cancel,
@@ -208,6 +222,44 @@ impl<'a> Feed<'a> {
         }
     }
 
+    /// Passes over the content of a regular file, all of it, that will be read later.
+    pub fn keep_file(&mut self, len: u64) -> Result<ContentPlace, Fault> {
+        let padding = padded(len)? - len;
+        let place = self.keep_file_bytes(len)?;
+        self.skip_bytes(padding)?;
+        Ok(place)
+    }
+
+    /// Passes over the content of a regular file, all of it, that will be read later.
+    pub fn keep_file_bytes(&mut self, len: u64) -> Result<ContentPlace, Fault> {
+        match &mut self.bytes {
+            Bytes::Stream { early, .. } if early.as_ref().is_some_and(|early| early.takes(len)) => {
+                let mut taken = early.take().expect("there is one");
+                let run = self.compress(len, &mut taken)?;
+                if let Bytes::Stream { early, .. } = &mut self.bytes {
+                    *early = Some(taken);
+                }
+                Ok(ContentPlace::Segments(run))
+            }
+            _ => self.keep_bytes(len).map(ContentPlace::Bytes),
+        }
+    }
+
+    /// Has the content of a file compressed.
+    fn compress(&mut self, len: u64, early: &mut Early<'a>) -> Result<Run, Fault> {
+        let run = early.file(len);
+        for start in (0..len).step_by(run.segment_bytes as usize) {
+            let len = u64::from(run.segment_bytes).min(len - start) as usize;
+            if self.fill(early.segment(len))? < len {
+                return Err(Fault::Truncated);
+            }
+            if let Bytes::Stream { spool, .. } = &mut self.bytes {
+                early.settle(spool)?;
+            }
+        }
+        Ok(run)
+    }
+
     /// Passes over content as [`keep_bytes`](Self::keep_bytes) does, and adds up all of its bytes.
     pub fn keep_summed(&mut self, len: u64) -> Result<(u64, u32), Fault> {
         let sum = Cell::new(0u32);
@@ -279,16 +331,28 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// Returns the file that holds the content of members, and if that is the archive itself, what it was before anything
-    /// was read.
-    pub fn into_content(self) -> Result<(File, Option<Fingerprint>), Fault> {
+    /// Returns the file that holds the content of members.
+    pub fn into_content(self) -> Result<Content, Fault> {
         match self.bytes {
             Bytes::InPlace {
                 reader,
                 fingerprint,
                 ..
-            } => Ok((reader.into_inner(), Some(fingerprint))),
-            Bytes::Stream { spool, .. } => Ok((spool.finish()?, None)),
+            } => Ok(Content {
+                file: reader.into_inner(),
+                before: Some(fingerprint),
+                segments: None,
+            }),
+            Bytes::Stream {
+                mut spool, early, ..
+            } => {
+                let segments = early.map(|early| early.finish(&mut spool));
+                Ok(Content {
+                    segments: segments.transpose()?,
+                    file: spool.finish()?,
+                    before: None,
+                })
+            }
         }
     }
 

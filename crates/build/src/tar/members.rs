@@ -7,6 +7,7 @@ use super::header::{BLOCK_BYTES, Block, Header};
 use super::map::{Part, SparseMap};
 use super::pax::{Records, SparseRecords};
 use super::{Fault, broken};
+use crate::early::ContentPlace;
 use crate::sparse::Allocation;
 
 /// Longest name, or target of a link, in a header of its own; Linux takes 4096 bytes at once.
@@ -79,8 +80,8 @@ pub(crate) struct Content {
     pub bytes: u64,
     /// Parts that hold data, ascending and apart.
     pub parts: Vec<Part>,
-    /// Byte of the file of content at which the first part lies; the others follow it.
-    pub place: u64,
+    /// Tells where the first part lies; the others follow it.
+    pub place: ContentPlace,
 }
 
 /// Reads the members of an archive.
@@ -285,14 +286,14 @@ impl<'a> Members<'a> {
         Ok(Content {
             bytes: stored,
             parts: if stored == 0 { Vec::new() } else { vec![all] },
-            place: self.feed.keep(stored)?,
+            place: self.feed.keep_file(stored)?,
         })
     }
 
     fn sparse(&mut self, map: SparseMap) -> Result<Content, Fault> {
         Ok(Content {
             bytes: map.file_bytes,
-            place: self.feed.keep(map.stored())?,
+            place: ContentPlace::Bytes(self.feed.keep(map.stored())?),
             parts: map.parts,
         })
     }

@@ -21,6 +21,7 @@ pub(crate) mod acl;
 pub(crate) mod attributes;
 mod cpio;
 pub(crate) mod draft;
+mod early;
 mod feed;
 mod header;
 pub(crate) mod inode;
@@ -44,6 +45,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use anteros_codec::EncodeError;
 use rustix::fs::SeekFrom;
 
 use crate::output::parent;
@@ -53,6 +55,7 @@ use crate::stream::Bytes;
 use crate::{Error, Observer, Options};
 use cpio::Cpio;
 use draft::Draft;
+use early::Early;
 use feed::Feed;
 use header::BLOCK_BYTES;
 use members::{Member, Members};
@@ -141,6 +144,8 @@ pub(crate) enum Fault {
         len: u64,
         cause: io::Error,
     },
+    /// A file could not be compressed.
+    Compress(EncodeError),
     Cancelled,
 }
 
@@ -176,6 +181,10 @@ impl Fault {
                 kept_bytes: len,
                 cause,
             },
+            Self::Compress(cause) => Error::Compress {
+                path: source.to_owned(),
+                cause,
+            },
             Self::Cancelled => Error::Cancelled,
         }
     }
@@ -195,39 +204,75 @@ pub(crate) fn scan<'a>(
     cancel: &'a AtomicBool,
 ) -> Result<Scanned, Error> {
     let Archive { name, bytes, check } = archive;
-    let feed = feed(bytes, &spool_directory(image, options), cancel);
     let at_front = |fault| at(&name, b"", 0, fault);
-    let members = feed.and_then(Listing::new).map_err(at_front)?;
-    let mut scan = Scan {
-        path: &name,
-        members,
-        draft: Draft::new(options, has_lower).map_err(at_front)?,
+    let unread = Unread {
+        name: &name,
+        check,
+        options,
+        has_lower,
         observer,
-        warnings: 0,
     };
-    let scanned = scan.all();
-    match (check, &scanned) {
-        (None, _) | (_, Err(Error::Cancelled)) => {}
-        // Whatever is wrong with an archive that is another is of no interest.
-        (Some(check), _) => check().map_err(|reason| at_front(Fault::Broken(reason)))?,
+    let in_place = in_place(bytes, cancel);
+    match in_place.map_err(Fault::Read).map_err(at_front)? {
+        Ok(feed) => unread.scan(feed),
+        Err(stream) => {
+            let spool = Spool::create(&spool_directory(image, options)).map_err(at_front)?;
+            let reader = Unpacked::new(stream.reader(cancel)).map_err(Fault::Read);
+            let reader = reader.map_err(at_front)?;
+            Early::beside(options, cancel, |early| {
+                unread.scan(Feed::stream(reader, spool, early, cancel))
+            })
+        }
     }
-    scanned?;
-    let Scan {
-        members,
-        draft,
-        warnings,
-        ..
-    } = scan;
-    let (file, before) = members.into_feed().into_content().map_err(at_front)?;
-    let contents = Contents::new(name.clone(), file, before.is_some());
-    let finished = walk::finish(draft, before.unwrap_or_default());
-    let contents = contents.with(finished.extents, finished.nodes);
-    Ok(Scanned {
-        source: Source::Archive(contents),
-        tree: finished.tree,
-        warnings,
-        gaps: finished.gaps,
-    })
+}
+
+/// An archive that is read in place, or its bytes if it cannot be.
+fn in_place<'a>(
+    bytes: Bytes<'a>,
+    cancel: &'a AtomicBool,
+) -> io::Result<Result<Feed<'a>, Bytes<'a>>> {
+    match bytes {
+        Bytes::File(file) if is_plain(&file, cancel)? => Feed::in_place(file, cancel).map(Ok),
+        bytes => Ok(Err(bytes)),
+    }
+}
+
+/// All that is known of an archive before its first byte.
+struct Unread<'a> {
+    name: &'a Path,
+    check: Option<Check<'a>>,
+    options: &'a Options,
+    has_lower: bool,
+    observer: &'a dyn Observer,
+}
+
+impl Unread<'_> {
+    /// Scans the archive.
+    fn scan(self, feed: Feed<'_>) -> Result<Scanned, Error> {
+        let Self {
+            name,
+            check,
+            options,
+            has_lower,
+            observer,
+        } = self;
+        let at_front = |fault| at(name, b"", 0, fault);
+        let mut scan = Scan {
+            path: name,
+            members: Listing::new(feed).map_err(at_front)?,
+            draft: Draft::new(options, has_lower).map_err(at_front)?,
+            observer,
+            warnings: 0,
+        };
+        let scanned = scan.all();
+        match (check, &scanned) {
+            (None, _) | (_, Err(Error::Cancelled)) => {}
+            // Whatever is wrong with an archive that is another is of no interest.
+            (Some(check), _) => check().map_err(|reason| at_front(Fault::Broken(reason)))?,
+        }
+        scanned?;
+        scan.finish()
+    }
 }
 
 /// An archive on the way into a draft.
@@ -240,6 +285,21 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
+    /// The tree and its content.
+    fn finish(self) -> Result<Scanned, Error> {
+        let content = self.members.into_feed().into_content();
+        let content = content.map_err(|fault| at(self.path, b"", 0, fault))?;
+        let contents = Contents::new(self.path.to_owned(), content.file, content.before.is_some());
+        let finished = walk::finish(self.draft, content.before.unwrap_or_default());
+        let contents = contents.with(finished.extents, finished.nodes);
+        Ok(Scanned {
+            source: Source::Archive(contents.with_segments(content.segments)),
+            tree: finished.tree,
+            warnings: self.warnings,
+            gaps: finished.gaps,
+        })
+    }
+
     fn all(&mut self) -> Result<(), Error> {
         while self.next()? {}
         Ok(())
@@ -337,18 +397,6 @@ fn at(path: &Path, member: &[u8], offset: u64, fault: Fault) -> Error {
     let truncated = "the archive ends within it; was it cut short?";
     let place = || full(path, member);
     fault.error(path, "read the archive", truncated, place, archive)
-}
-
-/// Chooses how an archive is read.
-fn feed<'a>(bytes: Bytes<'a>, spool: &Path, cancel: &'a AtomicBool) -> Result<Feed<'a>, Fault> {
-    let bytes = match bytes {
-        Bytes::File(file) if is_plain(&file, cancel).map_err(Fault::Read)? => {
-            return Feed::in_place(file, cancel).map_err(Fault::Read);
-        }
-        bytes => bytes,
-    };
-    let unpacked = Unpacked::new(bytes.reader(cancel)).map_err(Fault::Read)?;
-    Ok(Feed::stream(unpacked, Spool::create(spool)?, cancel))
 }
 
 /// Returns whether this is a regular file that is not compressed, nor has a part that is.

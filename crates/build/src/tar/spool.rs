@@ -48,6 +48,16 @@ impl Spool {
         Ok(())
     }
 
+    /// Adds bytes at once, and tells where they lie.
+    pub fn append_records(&mut self, records: &[u8]) -> Result<u64, Fault> {
+        self.flush()?;
+        let place = self.len;
+        let written = self.file.write_all_at(records, place);
+        written.map_err(|cause| self.fault(cause))?;
+        self.len += records.len() as u64;
+        Ok(place)
+    }
+
     /// Writes what was gathered.
     fn flush(&mut self) -> Result<(), Fault> {
         let start = self.len - self.gathered.len() as u64;
