@@ -4,7 +4,9 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 
 use anteros_core::Device;
-use anteros_verity::{Algorithm, Digest, Levels, Params, SALT_BYTES_MAX, Superblock, hex, make};
+use anteros_verity::{
+    Algorithm, Digest, Levels, Params, Parity, SALT_BYTES_MAX, Superblock, hex, make,
+};
 
 use crate::output::Output;
 use crate::{Error, Options};
@@ -20,6 +22,9 @@ pub struct HashTree {
     pub algorithm: Algorithm,
     /// Bytes that are hashed in front of each block, at most 256. By default that is a digest of the image's UUID.
     pub salt: Option<Vec<u8>>,
+    /// Bytes of parity for as many bytes of data and tree as make 255 with them, by which the kernel repairs blocks that were
+    /// damaged: one of [`Parity::ROOTS`].
+    pub parity_roots: Option<u8>,
 }
 
 /// The hash tree that an image has got.
@@ -31,16 +36,25 @@ pub struct Verity {
     pub superblock: Superblock,
     /// Byte of the image at which the superblock of the tree begins.
     pub start: u64,
+    /// The parity behind the tree, if there is any.
+    pub parity: Option<Parity>,
 }
 
 impl HashTree {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let bytes = self.salt.as_ref().map_or(0, Vec::len);
-        match bytes <= SALT_BYTES_MAX {
-            true => Ok(()),
-            false => Err(Error::Option(format!(
+        if bytes > SALT_BYTES_MAX {
+            return Err(Error::Option(format!(
                 "a salt of {bytes} bytes; {SALT_BYTES_MAX} are the most"
+            )));
+        }
+        match self.parity_roots {
+            Some(roots) if !Parity::ROOTS.contains(&roots) => Err(Error::Option(format!(
+                "parity of {roots} bytes; there can be {} to {}",
+                Parity::ROOTS.start(),
+                Parity::ROOTS.end()
             ))),
+            _ => Ok(()),
         }
     }
 }
@@ -66,7 +80,17 @@ impl Verity {
             "0 {sectors} verity 1 {device} {device} {block_bytes} {block_bytes} {blocks} {first} {} {} {salt}",
             algorithm.name(),
             self.root
-        )
+        ) + &self.repair(device)
+    }
+
+    /// The end of that line, by which the kernel repairs blocks.
+    fn repair(&self, device: &str) -> String {
+        self.parity.map_or_else(String::new, |parity| {
+            let (roots, blocks, first) = (parity.roots(), parity.blocks(), parity.first_block());
+            format!(
+                " 8 use_fec_from_device {device} fec_roots {roots} fec_blocks {blocks} fec_start {first}"
+            )
+        })
     }
 }
 
@@ -96,16 +120,25 @@ pub(crate) fn append(
     let written: &Output = output;
     let write = |at, bytes: &[u8]| written.write_back(at, bytes);
     let made = make(written, &superblock, start, options.workers, cancel, &write);
-    let root = made.map_err(|cause| match cause.kind() {
+    let fail = |cause: io::Error| match cause.kind() {
         io::ErrorKind::Interrupted => Error::Cancelled,
-        _ => output.error("write the hash tree of", cause),
-    })?;
+        _ => written.error("write the hash tree of", cause),
+    };
+    let root = made.map_err(fail)?;
     let levels = Levels::new(&superblock, start).expect("it was written");
-    output.set_end(levels.end());
+    let parity = wanted.parity_roots.map(|roots| {
+        let parity = Parity::new(&superblock, start, roots);
+        let parity = parity.ok_or_else(|| fail(io::ErrorKind::FileTooLarge.into()))?;
+        let made = parity.make(written, options.workers, cancel, &write);
+        made.map_err(fail).map(|()| parity)
+    });
+    let parity = parity.transpose()?;
+    output.set_end(parity.map_or(levels.end(), |parity| parity.end()));
     Ok(Some(Verity {
         root,
         superblock,
         start,
+        parity,
     }))
 }
 

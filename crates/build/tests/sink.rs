@@ -136,6 +136,7 @@ fn what_needs_a_file_is_refused() {
     let tree = HashTree {
         algorithm: HashAlgorithm::Sha256,
         salt: None,
+        parity_roots: None,
     };
     let with_tree = Options {
         hash_tree: Some(tree),

@@ -14,6 +14,7 @@
 //! | `levels` | where each level lies |
 //! | `digest` | algorithms, and the root hash as text |
 //! | `make` | from data to a tree, by all cores |
+//! | `parity` | from data and tree to what repairs them |
 //! | `verified` | a device of which nothing is read that the tree does not tell |
 //! | `check` | all of a device, by all cores |
 //! | `hex` | bytes as digits |
@@ -27,6 +28,7 @@ mod file;
 pub mod hex;
 mod levels;
 mod make;
+mod parity;
 mod superblock;
 mod units;
 mod verified;
@@ -35,6 +37,7 @@ pub use check::check;
 pub use digest::{Algorithm, Digest, ParseError};
 pub use file::FileDigest;
 pub use levels::Levels;
-pub use make::make;
+pub use make::{Write, make};
+pub use parity::Parity;
 pub use superblock::{Fault, Params, SALT_BYTES_MAX, SUPERBLOCK_BYTES, Superblock};
 pub use verified::{CACHE_BYTES, Mismatch, Verified};

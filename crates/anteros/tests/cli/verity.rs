@@ -109,6 +109,75 @@ fn the_tree_lies_behind_the_image() {
     }
 }
 
+/// The parity is the one that `veritysetup` makes, and repairs what was damaged.
+#[test]
+fn the_parity_is_the_one_that_veritysetup_reads() {
+    if !judge::has_program("veritysetup") {
+        return;
+    }
+    let shop = shop();
+    for (roots, options) in [
+        (2, "-znone"),
+        (24, "-zlz4 --verity-hash sha512 --workers 3"),
+    ] {
+        let told = shop.good(&format!(
+            "mkfs image src --json --verity {options} --verity-fec {roots}"
+        ));
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let told = &told["verity"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        let (start, fec) = (number(&told["hash_offset"]), &told["fec"]);
+        let offset = number(&fec["offset"]);
+        let table = told["table"].as_str().unwrap();
+        let blocks = &fec["blocks"];
+        let end = format!(
+            " 8 use_fec_from_device DEVICE fec_roots {roots} fec_blocks {blocks} fec_start {}",
+            offset / 4096
+        );
+        assert!(table.ends_with(&end), "{table}");
+        let root = told["root_hash"].as_str().unwrap();
+        shop.good(&format!("check image --quiet --verity {root}"));
+
+        let image = shop.path("image");
+        let made = fs::read(&image).unwrap();
+        fs::write(shop.path("theirs"), &made[..offset as usize]).unwrap();
+        let veritysetup = |image: &Path, arguments: &[&str]| {
+            let mut judge = Command::new("veritysetup");
+            judge
+                .arg(arguments[0])
+                .args([image, image])
+                .args(&arguments[1..]);
+            judge.arg(format!("--hash-offset={start}"));
+            judge
+                .arg("--fec-device")
+                .arg(image)
+                .arg(format!("--fec-offset={offset}"));
+            let done = judge.arg(format!("--fec-roots={roots}")).output().unwrap();
+            let said =
+                String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+            (done.status.success(), said.into_owned())
+        };
+        let salt = format!("--salt={}", told["salt"].as_str().unwrap());
+        let hash = format!("--hash={}", told["algorithm"].as_str().unwrap());
+        let data = format!("--data-blocks={}", start / 4096);
+        let theirs = shop.path("theirs");
+        let (made_theirs, said) = veritysetup(&theirs, &["format", &salt, &hash, &data]);
+        assert!(made_theirs, "{said}");
+        let theirs = fs::read(theirs).unwrap();
+        assert!(theirs[offset as usize..] == made[offset as usize..]);
+
+        let mut damaged = made.clone();
+        damaged[5 * 4096 + 100..5 * 4096 + 900].fill(0x5a);
+        fs::write(&image, &damaged).unwrap();
+        shop.bad(1, &format!("check image --quiet --verity {root}"));
+        let (_, said) = veritysetup(&image, &["verify", root]);
+        assert!(said.contains("repairable errors"), "{said}");
+    }
+    let refused = shop.bad(2, "mkfs image src --verity --verity-fec 25");
+    assert!(refused.contains("2..=24"), "{refused}");
+    shop.bad(2, "mkfs image src --verity-fec 2");
+}
+
 #[test]
 fn what_was_changed_is_never_read() {
     let shop = shop();

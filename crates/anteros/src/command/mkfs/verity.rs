@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use anteros_build::{HashAlgorithm, HashTree, Verity};
-use anteros_verity::hex;
+use anteros_verity::{Parity, hex};
 use serde::Serialize;
 
 /// A hash tree that is wanted.
@@ -28,6 +28,16 @@ pub struct VerityArgs {
     /// Bytes that are hashed in front of each block, in hexadecimal, or - for none; derived from the UUID by default
     #[arg(long, value_name = "SALT", requires = "verity")]
     verity_salt: Option<Salt>,
+
+    /// Append parity as well, by which the kernel and veritysetup repair damaged blocks: so many bytes for each 255 less these,
+    /// 2 to 24
+    #[arg(
+        long,
+        value_name = "ROOTS",
+        value_parser = clap::value_parser!(u8).range(2..=24),
+        requires = "verity"
+    )]
+    verity_fec: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -60,6 +70,7 @@ impl VerityArgs {
                 Function::Sha512 => HashAlgorithm::Sha512,
             },
             salt: self.verity_salt.clone().map(|salt| salt.0),
+            parity_roots: self.verity_fec,
         })
     }
 }
@@ -74,8 +85,31 @@ pub struct View {
     data_blocks: u64,
     /// Byte of the image at which the superblock of the tree begins.
     hash_offset: u64,
+    /// What repairs blocks, if there is anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fec: Option<Fec>,
     /// The line for the kernel's device mapper, with `DEVICE` in place of the device.
     table: String,
+}
+
+/// Parity as scripts see it.
+#[derive(Serialize)]
+struct Fec {
+    roots: u8,
+    /// Blocks of data and tree.
+    blocks: u64,
+    /// Byte of the image at which it begins.
+    offset: u64,
+}
+
+impl From<Parity> for Fec {
+    fn from(parity: Parity) -> Self {
+        Self {
+            roots: parity.roots(),
+            blocks: parity.blocks(),
+            offset: parity.start(),
+        }
+    }
 }
 
 impl View {
@@ -88,6 +122,7 @@ impl View {
             block_bytes: params.block_bytes,
             data_blocks: verity.superblock.data_blocks,
             hash_offset: verity.start,
+            fec: verity.parity.map(Fec::from),
             table: verity.table("DEVICE"),
         }
     }
