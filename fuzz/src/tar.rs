@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_build::{Archive, Input, Layer, Observer, Options, Progress, build};
+use anteros_build::{Archive, Content, Input, Layer, Observer, Options, Progress, build};
 use tempfile::TempDir;
 
 use super::check::report;
@@ -13,8 +13,8 @@ const PACKED_BYTES: u64 = 16 << 20;
 /// Archives consist of such blocks.
 const BLOCK_BYTES: usize = 512;
 
-/// Packs bytes as an archive. Byte 0 tells options, whether checksums are made right, and whether the archive is a layer over
-/// itself; the rest is the archive. What becomes an image is one without fault.
+/// Packs bytes as an archive. Byte 0 tells options, whether checksums are made right, whether the archive is a layer over
+/// itself, and whether it is one of headers alone; the rest is the archive. What becomes an image is one without fault.
 pub fn tar(input: &[u8]) {
     let [flags, archive @ ..] = input else { return };
     let mut archive = archive.to_vec();
@@ -26,6 +26,11 @@ pub fn tar(input: &[u8]) {
         sync: false,
         aufs_whiteouts: flags & 1 != 0,
         strip_overlay: flags & 2 != 0,
+        bare_headers: flags & 16 != 0,
+        content: match flags & 16 {
+            0 => Content::Copy,
+            _ => Content::Zero,
+        },
         ..Options::default()
     };
     let layer = || Layer::Tar(Archive::from_reader("archive", &archive[..]));

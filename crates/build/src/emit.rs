@@ -11,7 +11,7 @@ use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::data::{Job, Stored};
-use crate::devices::Device;
+use crate::devices::Devices;
 use crate::index::IndexKind;
 use crate::layout::{Layout, Places};
 use crate::ordered::{Ordered, with_workers};
@@ -37,7 +37,7 @@ pub(crate) struct Emitter<'a> {
     pub stored: &'a [Stored],
     pub packed: Option<&'a SpecialInode>,
     pub layout: &'a Layout,
-    pub device: Option<&'a Device>,
+    pub devices: &'a Devices,
 }
 
 /// Workers that make inodes, and compress segments of the metabox.

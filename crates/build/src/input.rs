@@ -7,8 +7,10 @@ use std::sync::atomic::AtomicBool;
 
 use anteros_core::FileSystem;
 
-use crate::source::Scanned;
-use crate::{Archive, Error, Manifest, Observer, Options, layers, manifest, scan, seam, tar};
+use crate::source::{Scanned, Source};
+use crate::{
+    Archive, Content, Error, Manifest, Observer, Options, Places, layers, manifest, scan, seam, tar,
+};
 
 /// Source of an image.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub enum Layer<'a> {
     Manifest(Manifest<'a>),
     /// Anything that answers as a file system, such as an image, and its path for messages. It must not change.
     FileSystem(Arc<dyn FileSystem>, PathBuf),
+    /// Another one, whose content may stay where it is ([`Content::Refer`]).
+    Placed(Arc<dyn FileSystem>, Arc<dyn Places>, PathBuf),
 }
 
 impl fmt::Debug for Layer<'_> {
@@ -38,7 +42,9 @@ impl fmt::Debug for Layer<'_> {
             Self::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
             Self::Tar(archive) => f.debug_tuple("Tar").field(archive).finish(),
             Self::Manifest(manifest) => f.debug_tuple("Manifest").field(manifest).finish(),
-            Self::FileSystem(_, path) => f.debug_tuple("FileSystem").field(path).finish(),
+            Self::FileSystem(_, path) | Self::Placed(_, _, path) => {
+                f.debug_tuple("FileSystem").field(path).finish()
+            }
         }
     }
 }
@@ -75,6 +81,23 @@ impl Input<'_> {
         observer: &dyn Observer,
         cancel: &AtomicBool,
     ) -> Result<Scanned, Error> {
+        let scanned = self.scan_all(image, options, observer, cancel)?;
+        Ok(match options.content {
+            Content::Copy | Content::Refer => scanned,
+            Content::Reserve | Content::Zero => Scanned {
+                source: Source::Unread(Box::new(scanned.source)),
+                ..scanned
+            },
+        })
+    }
+
+    fn scan_all(
+        self,
+        image: &Path,
+        options: &Options,
+        observer: &dyn Observer,
+        cancel: &AtomicBool,
+    ) -> Result<Scanned, Error> {
         let layers = match self {
             Self::One(Layer::Directory(path)) => {
                 return scan::scan(path, image, options, observer, cancel);
@@ -87,6 +110,10 @@ impl Input<'_> {
             }
             Self::One(Layer::FileSystem(fs, path)) => {
                 return seam::scan(fs, path, options, observer, cancel);
+            }
+            Self::One(Layer::Placed(fs, places, path)) => {
+                let scanned = seam::scan(fs, path, options, observer, cancel)?;
+                return Ok(scanned.placed(places));
             }
             Self::Layers(layers) => layers,
         };
@@ -107,9 +134,24 @@ impl Input<'_> {
             Layer::FileSystem(fs, path) => {
                 seam::scan(fs, path, &directory_options, observer, cancel)
             }
+            Layer::Placed(fs, places, path) => {
+                let scanned = seam::scan(fs, path, &directory_options, observer, cancel)?;
+                Ok(scanned.placed(places))
+            }
         };
         let layers = layers.into_iter().map(scan);
         layers::merge(layers.collect::<Result<_, _>>()?, options, cancel)
+    }
+}
+
+impl Scanned {
+    /// Adds what tells where content lies.
+    fn placed(self, places: Arc<dyn Places>) -> Self {
+        let source = match self.source {
+            Source::FileSystem(fs) => Source::FileSystem(fs.with(places)),
+            source => source,
+        };
+        Self { source, ..self }
     }
 }
 

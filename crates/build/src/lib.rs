@@ -16,7 +16,7 @@
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
-//! | `devices` | content on an extra device: a blob of chunks, or an archive that stays where it is |
+//! | `devices`, `places` | content on extra devices: a blob of chunks, or an archive or images that stay where they are |
 //! | `digests` | digests of content as attributes |
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
@@ -78,6 +78,7 @@ mod outbox;
 mod output;
 mod packed;
 mod parts;
+mod places;
 mod plan;
 mod prefixes;
 mod records;
@@ -110,10 +111,11 @@ pub use input::{Input, Layer};
 pub use manifest::{Manifest, ManifestFormat};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
-    Compression, Exclude, Fragments, Holes, IdRange, InodeForm, LABEL_BYTES_MAX, Options,
+    Compression, Content, Exclude, Fragments, Holes, IdRange, InodeForm, LABEL_BYTES_MAX, Options,
     PCLUSTER_BLOCKS_MAX, UuidChoice,
 };
 pub use order::Order;
+pub use places::{Placed, PlacedPart, Places, SourceDevice};
 pub use tar::Archive;
 
 use anteros_core::FileKind;
@@ -300,6 +302,7 @@ impl<'a, 'b> Build<'a, 'b> {
             observer,
             cancel,
         } = self;
+        let options = &options.of_content();
         let Scanned {
             source,
             mut tree,
@@ -325,12 +328,16 @@ impl<'a, 'b> Build<'a, 'b> {
             cancel,
         };
         plan.order = order::of(&look)?;
-        let device = devices::store(&look, &mut plan)?;
+        let devices = devices::store(&look, &mut plan)?;
         same::find(&look, &mut plan)?;
         parts::find(&look, &mut plan)?;
         plan.agree(&tree);
         let options = &options.beside(tree_bytes(&tree, &plan));
-        let mut output = Output::create(store()?, options, superblock::area_bytes(options)?)?;
+        let mut output = Output::create(
+            store()?,
+            options,
+            superblock::area_bytes(options, &devices)?,
+        )?;
         let job = Job {
             source: &source,
             tree: &tree,
@@ -352,7 +359,7 @@ impl<'a, 'b> Build<'a, 'b> {
             stored: &stored,
             packed: packed.as_ref(),
             layout: &layout,
-            device: device.as_ref(),
+            devices: &devices,
         };
         let places = emitter.metadata(&mut output, observer, progress)?;
         let known = Known {
@@ -365,11 +372,11 @@ impl<'a, 'b> Build<'a, 'b> {
         let (superblock, uuid) = emitter.superblock(&places, &output);
         output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
         let verity = hash_tree::append(options, uuid, &mut output, cancel)?;
-        let device_blocks = device.as_ref().map_or(0, |device| u64::from(device.blocks));
-        device.map_or(Ok(()), |device| device.place(options.sync))?;
+        let devices = devices.place(options)?;
         let summary = Summary {
             image_bytes: places.end,
-            device_bytes: device_blocks << options.block_bits,
+            device_bytes: devices.iter().map(|device| device.bytes).sum(),
+            devices,
             verity,
             metadata_bytes: places.end - data_end,
             shared_xattrs: plan.shared.count,

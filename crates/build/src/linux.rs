@@ -6,7 +6,7 @@ use anteros_format::linux::{Feature, Needs, decoder_bytes};
 use anteros_format::superblock::Superblock;
 
 use crate::devices;
-use crate::{Holes, Options, PCLUSTER_BLOCKS_MAX};
+use crate::{Content, Holes, Options, PCLUSTER_BLOCKS_MAX};
 
 impl Options {
     /// The most that an image with these options may ask for; how much of it one does is up to the source.
@@ -51,7 +51,10 @@ impl Options {
     }
 
     fn has_chunks(&self) -> bool {
-        self.chunk_bytes.is_some() || self.tar_index || self.holes != Holes::Ignore
+        self.chunk_bytes.is_some()
+            || self.tar_index
+            || matches!(self.content, Content::Refer | Content::Zero)
+            || self.holes != Holes::Ignore
     }
 
     /// The algorithms that files and metadata may have.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anteros_format::linux::Needs;
 
-use crate::Verity;
+use crate::{SourceDevice, Verity};
 
 /// Describes how far a build is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,8 +63,10 @@ pub struct Summary {
     pub shared_bytes: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
-    /// Bytes of the extra device that the image speaks of; none without one.
+    /// Bytes of all extra devices that the image speaks of; none without one.
     pub device_bytes: u64,
+    /// These devices, in their order.
+    pub devices: Vec<SourceDevice>,
     /// Bytes of the blocks with inodes, directories, attributes and inline data.
     pub metadata_bytes: u64,
     /// Extended attributes that are stored once for several inodes.

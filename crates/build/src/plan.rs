@@ -20,7 +20,7 @@ use crate::tail::Tail;
 use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;
-use crate::{Error, Options, directory};
+use crate::{Content, Error, Options, directory};
 
 /// Bytes behind inode and xattrs that say where in the packed inode a file lies.
 pub(crate) const WHOLE_FRAGMENT_BYTES: u64 = 16;
@@ -155,6 +155,21 @@ impl Plan {
 
     pub fn node(&self, id: NodeId) -> &NodePlan {
         &self.nodes[id as usize]
+    }
+
+    /// Returns whether a regular file has content that is to be stored in the image.
+    pub fn is_stored_file(&self, tree: &Tree, id: NodeId) -> bool {
+        let intent = &self.node(id).intent;
+        let is_stored = matches!(
+            intent,
+            Intent::Flat | Intent::Compress | Intent::Chunks(_) | Intent::Pack
+        );
+        tree.node(id).kind == FileKind::Regular && is_stored
+    }
+
+    /// Has a file lie on an extra device.
+    pub fn set_elsewhere(&mut self, id: NodeId, file: Elsewhere) {
+        self.nodes[id as usize].intent = Intent::Elsewhere(Box::new(file));
     }
 
     /// Bytes of an inode and its xattrs.
@@ -312,6 +327,10 @@ impl Plan {
         }
         if node.kind != FileKind::Regular {
             return Ok(Intent::Flat);
+        }
+        if options.content == Content::Zero {
+            let hole = ChunkedFile::hole(node.size, options.block_bits);
+            return Ok(Intent::Chunks(Box::new(hole)));
         }
         if node.size <= options.block_bytes().into() {
             // A block cannot become shorter, only what need not be one can.

@@ -52,6 +52,17 @@ impl ChunkedFile {
         }
     }
 
+    /// A file that is one hole, in as few chunks as can be.
+    pub fn hole(size: u64, block_bits: u8) -> Self {
+        let block_bits = u32::from(block_bits);
+        let wanted = size.next_power_of_two().trailing_zeros();
+        Self {
+            chunk_bits: wanted.clamp(block_bits, block_bits + CHUNK_SHIFT_MAX),
+            runs: Vec::new(),
+            indexes: false,
+        }
+    }
+
     /// A file with data in these ranges alone, in chunks of the given size or else of the one with
     /// which table and data take the fewest bytes. `None` if no hole is as large as a chunk then.
     pub fn sparse(

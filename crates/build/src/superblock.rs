@@ -14,7 +14,8 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::compress::Extent;
 use crate::data::Stored;
-use crate::devices::{self, SLOT_BYTES};
+use crate::devices::Devices;
+use crate::devices::SLOT_BYTES;
 use crate::emit::Emitter;
 use crate::hints::Setting;
 use crate::layout::Places;
@@ -27,17 +28,17 @@ use crate::{Error, Options, UuidChoice};
 const LZ4_DISTANCE_MAX: u16 = u16::MAX;
 
 /// Blocks of the superblock, of its configurations and of prefixes of attributes, in bytes.
-pub(crate) fn area_bytes(options: &Options) -> Result<u64, Error> {
+pub(crate) fn area_bytes(options: &Options, devices: &Devices) -> Result<u64, Error> {
     let prefixes = Prefixes::of(options)?.table();
-    Ok(area_end(options, prefixes.len()))
+    Ok(area_end(options, prefixes.len(), devices))
 }
 
 /// The end of the area, with prefixes of so many bytes.
-fn area_end(options: &Options, prefix_bytes: usize) -> u64 {
+fn area_end(options: &Options, prefix_bytes: usize, devices: &Devices) -> u64 {
     let prefixes_end = prefixes_at(options) + prefix_bytes as u64;
-    let end = match devices::is_wanted(options) {
-        true => prefixes_end.next_multiple_of(SLOT_BYTES) + SLOT_BYTES,
-        false => prefixes_end,
+    let end = match devices.table_bytes() {
+        0 => prefixes_end,
+        bytes => prefixes_end.next_multiple_of(SLOT_BYTES) + bytes,
     };
     end.next_multiple_of(options.block_bytes().into())
 }
@@ -91,7 +92,7 @@ impl Emitter<'_> {
         .into();
         let prefixes = plan.shared.prefixes.table();
         let at = prefixes_at(options);
-        let end = area_end(options, prefixes.len());
+        let end = area_end(options, prefixes.len(), self.devices);
         let mut area = vec![0; (end - SUPERBLOCK_OFFSET) as usize];
         raw.xattr_prefix_count = plan.shared.prefixes.count() as u8; // at most 128
         raw.ishare_xattr_prefix_id = plan.shared.prefixes.digest().unwrap_or(0);
@@ -99,11 +100,11 @@ impl Emitter<'_> {
             raw.xattr_prefix_start = ((at / 4) as u32).into(); // not far from the beginning
             area[(at - SUPERBLOCK_OFFSET) as usize..][..prefixes.len()].copy_from_slice(&prefixes);
         }
-        if let Some(device) = self.device {
+        if self.has_devices() {
             let at = (at + prefixes.len() as u64).next_multiple_of(SLOT_BYTES);
-            raw.extra_devices = 1.into();
+            raw.extra_devices = (self.devices.slots.len() as u16).into(); // as checked
             raw.devt_slotoff = ((at / SLOT_BYTES) as u16).into(); // not far from the beginning
-            let table = device.table();
+            let table = self.devices.table(blocks);
             area[(at - SUPERBLOCK_OFFSET) as usize..][..table.len()].copy_from_slice(&table);
         }
         if self.has_compressed_inodes() {
@@ -169,10 +170,15 @@ impl Emitter<'_> {
         // Two heads, where each extent does not name its algorithm by itself.
         let has_quick = self.compressed_extents().any(|(_, extent)| extent.quick);
         let has_heads = has_quick && !options.has_encoded_extents();
-        incompat.set(Incompat::DEVICE_TABLE, has_heads || self.device.is_some());
+        incompat.set(Incompat::DEVICE_TABLE, has_heads || self.has_devices());
         let prefixes = &self.job.plan.shared.prefixes;
         incompat.set(Incompat::XATTR_PREFIXES, prefixes.count() > 0);
         incompat
+    }
+
+    /// Returns whether the image has extra devices.
+    fn has_devices(&self) -> bool {
+        !self.devices.slots.is_empty()
     }
 
     /// The algorithms of compressed files and metadata.

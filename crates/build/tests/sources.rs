@@ -15,7 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anteros_build::{
-    Archive, Compression, Effort, Input, Layer, Manifest, ManifestFormat, Options,
+    Archive, Compression, Content, Effort, Input, Layer, Manifest, ManifestFormat, Options, Placed,
+    PlacedPart, Places, SourceDevice,
 };
 use anteros_core::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
@@ -467,4 +468,71 @@ fn answers_of_a_file_system_are_checked() {
     };
     let found = made(short).unwrap_err();
     assert!(found.contains("odd/d/f: it changed"), "{found}");
+}
+
+/// Says that content lies somewhere.
+struct Told(Placed);
+
+impl Places for Told {
+    fn devices(&self) -> Vec<SourceDevice> {
+        vec![SourceDevice {
+            bytes: 40_960,
+            tag: vec![b'x'; 100],
+            ..SourceDevice::default()
+        }]
+    }
+
+    fn place(&self, _: Ino) -> FsResult<Placed> {
+        Ok(self.0.clone())
+    }
+}
+
+#[test]
+fn places_of_content_are_checked() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let made = |placed: Placed, memory_bytes| {
+        let odd = Odd {
+            entries: vec![(1, b".", 1), (1, b"..", 1), (1, b"f", 10)],
+            attr: usual,
+            step: 4000,
+            end: 10_000,
+        };
+        let layer = Layer::Placed(Arc::new(odd), Arc::new(Told(placed)), "odd".into());
+        let options = Options {
+            content: Content::Refer,
+            memory_bytes,
+            ..Options::default()
+        };
+        build(&image, Input::One(layer), &options).map_err(|e| e.to_string())
+    };
+    let on = |device, place| Placed::On {
+        device,
+        parts: vec![PlacedPart {
+            start: 0,
+            bytes: 10_000,
+            place,
+        }],
+    };
+    let elsewhere = made(on(0, 8192), 1 << 20).unwrap();
+    assert_eq!((elsewhere.chunked_files, elsewhere.flat_files), (1, 0));
+    assert_eq!(elsewhere.device_bytes, 40_960);
+    // What begins inside of a block, or on no device that there is, is stored.
+    for placed in [on(0, 1000), on(1, 0), Placed::Apart] {
+        let stored = made(placed, 1 << 20).unwrap();
+        assert_eq!((stored.chunked_files, stored.inline_files), (0, 1));
+    }
+    for (placed, memory, said) in [
+        (
+            on(0, 32_768),
+            1 << 20,
+            "10000 bytes of it are to lie at 32768 of a device of 40960",
+        ),
+        (on(0, u64::MAX - 5), 1 << 20, "of a device of 40960"),
+        (Placed::Encoded, 1 << 20, "odd/f: it is compressed"),
+        (on(0, 0), 10, "more memory than --memory allows"),
+    ] {
+        let error = made(placed, memory).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
 }

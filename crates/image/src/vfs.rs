@@ -187,7 +187,12 @@ impl ImageFs {
         })
     }
 
-    fn inode(&self, ino: Ino) -> FsResult<Inode> {
+    /// Reads an inode.
+    ///
+    /// # Errors
+    ///
+    /// As [`Image::inode`].
+    pub fn inode(&self, ino: Ino) -> FsResult<Inode> {
         Ok(self.image.inode(self.nid(ino))?)
     }
 

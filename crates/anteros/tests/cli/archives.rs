@@ -83,7 +83,7 @@ fn programs_that_call_mkfs_erofs_find_what_they_look_for() {
         assert!(image(&shop) == expected, "{line}");
     }
     for (line, said) in [
-        ("--tar=headerball image archive", "not supported yet"),
+        ("--tar=headerball,map image archive", "maps of the source"),
         (
             "--tar=f --sort=size image archive",
             "path and none are known",

@@ -48,7 +48,22 @@ fn arguments_that_make_no_sense_are_usage_errors_and_change_nothing() {
         ("mkfs image src --aufs", "for archives alone"),
         ("mkfs image src --ovlfs-strip=1", "for archives alone"),
         ("mkfs image src --ovlfs-strip=2", "invalid value '2'"),
-        ("mkfs image src --tar=headerball", "not supported yet"),
+        (
+            "mkfs image src --tar=headers",
+            "is a directory, not an archive",
+        ),
+        (
+            "mkfs image src --content=refer",
+            "sources that are images, and these have 0 devices",
+        ),
+        (
+            "mkfs image src --device src/hello",
+            "no source has this device",
+        ),
+        (
+            "mkfs image src --content=zero --xattr-inode-digest",
+            "digests of content are wished, and none is read",
+        ),
         ("mkfs image src -L1234567890123456", "15 bytes"),
         ("mkfs image src --exclude-regex (", "the exclusion `(`"),
         ("mkfs src src/hello", "the image comes first"),

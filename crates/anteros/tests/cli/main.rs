@@ -50,6 +50,7 @@ mod places;
 mod prefixes;
 mod presets;
 mod quick;
+mod rebuilds;
 mod refusals;
 mod semantics;
 mod set_ids;

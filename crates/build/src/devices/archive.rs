@@ -3,13 +3,15 @@
 //! A file with holes has chunks as large as its parts allow. What begins or ends inside of a block, as parts of some sparse
 //! files do, is stored in the image.
 
-use super::{Device, Elsewhere, HOLE};
+use super::{Devices, Elsewhere, HOLE, Slot};
 use crate::look::Look;
-use crate::plan::{Intent, Plan};
+use crate::places::PlacedPart;
+use crate::plan::Plan;
 use crate::source::archive::{Contents, Extent};
-use crate::tree::NodeId;
 use crate::{Error, Options};
 
+/// The archive, which is the only device.
+const DEVICE: u16 = 1;
 /// Chunks have two to this blocks at the most.
 const CHUNK_SHIFT_MAX: u32 = 31;
 /// Most entries of a table: a file of more is stored in the image.
@@ -20,7 +22,7 @@ pub(super) fn store(
     look: &Look<'_>,
     plan: &mut Plan,
     contents: &Contents,
-) -> Result<Device, Error> {
+) -> Result<Devices, Error> {
     let Look { tree, options, .. } = *look;
     let block_bytes = u64::from(options.block_bytes());
     let bytes = contents.bytes().map_err(|cause| Error::Source {
@@ -34,38 +36,47 @@ pub(super) fn store(
         path: contents.path().to_owned(),
         block_bytes: options.block_bytes(),
     })?;
-    let is_file = |id: &NodeId| {
-        let intent = &plan.node(*id).intent;
-        let is_stored = matches!(intent, Intent::Flat | Intent::Compress | Intent::Chunks(_));
-        tree.node(*id).kind == anteros_core::FileKind::Regular
-            && (is_stored || matches!(intent, Intent::Pack))
-    };
-    let files: Vec<NodeId> = tree.ids().filter(is_file).collect();
-    for id in files {
-        let extents = contents.extents(id);
-        if let Some(file) = elsewhere(tree.node(id).size, extents, options) {
+    for id in tree.ids() {
+        if !plan.is_stored_file(tree, id) {
+            continue;
+        }
+        let part = |extent: &Extent| PlacedPart {
+            start: extent.start,
+            bytes: extent.bytes,
+            place: extent.place.in_archive(),
+        };
+        let parts: Vec<_> = contents.extents(id).iter().map(part).collect();
+        if let Some(file) = elsewhere(tree.node(id).size, &parts, DEVICE, options) {
             look.source.open_file(tree, id)?.finish()?;
-            plan.nodes[id as usize].intent = Intent::Elsewhere(Box::new(file));
+            plan.set_elsewhere(id, file);
         }
     }
-    Ok(Device {
+    let slot = Slot {
         blocks,
-        cookie: Vec::new(),
+        ..Slot::default()
+    };
+    Ok(Devices {
+        slots: vec![slot],
         blob: None,
     })
 }
 
-/// The chunks of a file in the archive, if it has any that begin at blocks.
-fn elsewhere(size: u64, extents: &[Extent], options: &Options) -> Option<Elsewhere> {
+/// The chunks of a file on a device, if it has any that begin at blocks.
+pub(super) fn elsewhere(
+    size: u64,
+    parts: &[PlacedPart],
+    device: u16,
+    options: &Options,
+) -> Option<Elsewhere> {
     let block_bits = u32::from(options.block_bits);
     let block_mask = (1 << block_bits) - 1;
     let mut ends = 0;
-    for extent in extents {
-        if extent.place.in_archive() & block_mask != 0 {
+    for part in parts {
+        if part.place & block_mask != 0 {
             return None;
         }
-        ends |= extent.start;
-        let end = extent.start + extent.bytes;
+        ends |= part.start;
+        let end = part.start + part.bytes;
         ends |= if end == size { 0 } else { end };
     }
     let wanted = size.next_power_of_two().trailing_zeros();
@@ -76,15 +87,16 @@ fn elsewhere(size: u64, extents: &[Extent], options: &Options) -> Option<Elsewhe
         return None;
     }
     let mut blocks = vec![HOLE; count as usize];
-    for extent in extents {
-        let first = extent.start >> chunk_bits;
-        let behind = (extent.start + extent.bytes).div_ceil(1 << chunk_bits);
+    for part in parts {
+        let first = part.start >> chunk_bits;
+        let behind = (part.start + part.bytes).div_ceil(1 << chunk_bits);
         for chunk in first..behind {
-            let place = extent.place.in_archive() + ((chunk - first) << chunk_bits);
+            let place = part.place + ((chunk - first) << chunk_bits);
             blocks[chunk as usize] = u32::try_from(place >> block_bits).ok()?;
         }
     }
     Some(Elsewhere {
+        device,
         chunk_bits,
         blocks: blocks.into(),
     })
@@ -93,19 +105,18 @@ fn elsewhere(size: u64, extents: &[Extent], options: &Options) -> Option<Elsewhe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::early::ContentPlace;
 
-    fn chunks(size: u64, extents: &[(u64, u64, u64)]) -> Option<(u32, Vec<u32>)> {
-        let extents = extents.iter().map(|&(start, bytes, place)| Extent {
+    fn chunks(size: u64, parts: &[(u64, u64, u64)]) -> Option<(u32, Vec<u32>)> {
+        let parts = parts.iter().map(|&(start, bytes, place)| PlacedPart {
             start,
             bytes,
-            place: ContentPlace::Bytes(place),
+            place,
         });
         let options = Options {
             block_bits: 9,
             ..Options::default()
         };
-        let file = elsewhere(size, &extents.collect::<Vec<_>>(), &options)?;
+        let file = elsewhere(size, &parts.collect::<Vec<_>>(), DEVICE, &options)?;
         Some((file.chunk_bits, file.blocks.to_vec()))
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use anteros_core::FileDevice;
 use sha2::{Digest as _, Sha256};
 
-use super::{Device, Elsewhere, HOLE};
+use super::{Devices, Elsewhere, HOLE, Slot};
 use crate::Error;
 use crate::look::Look;
 use crate::output::Beside;
@@ -28,7 +28,7 @@ struct Part {
 }
 
 /// Writes the chunks of all files that are to be stored in chunks.
-pub(super) fn store(look: &Look<'_>, plan: &mut Plan, path: &Path) -> Result<Device, Error> {
+pub(super) fn store(look: &Look<'_>, plan: &mut Plan, path: &Path) -> Result<Devices, Error> {
     let fail = |action, cause| Error::Image {
         path: path.to_owned(),
         action,
@@ -66,14 +66,20 @@ pub(super) fn store(look: &Look<'_>, plan: &mut Plan, path: &Path) -> Result<Dev
     let cookie = cookie(&writer.digest.clone().finalize().into());
     drop(writer);
     for (id, blocks) in places {
-        plan.nodes[id as usize].intent = Intent::Elsewhere(Box::new(Elsewhere {
+        let file = Elsewhere {
+            device: 1,
             chunk_bits: chunk_bytes.ilog2(),
             blocks: blocks.into(),
-        }));
+        };
+        plan.set_elsewhere(id, file);
     }
-    Ok(Device {
+    let slot = Slot {
         blocks,
-        cookie,
+        tag: cookie,
+        path: Some(path.to_owned()),
+    };
+    Ok(Devices {
+        slots: vec![slot],
         blob: Some(blob),
     })
 }

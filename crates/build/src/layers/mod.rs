@@ -17,7 +17,7 @@
 //!
 //! A hard link of an archive to what no member of it is leads to the inode that the layers below have
 //! there; both are names of it then. Marks of layers, which are whiteouts and the attributes of
-//! overlayfs, are not in the tree.
+//! overlayfs, are not in the tree, unless it is to be a layer itself.
 
 mod pile;
 
@@ -27,11 +27,14 @@ use anteros_core::FileKind;
 
 use crate::source::layers::{Layers, Origin};
 use crate::source::{Gaps, Scanned, Source};
+use crate::tar::whiteout;
 use crate::times;
 use crate::tree::{Entry, Node, NodeId, Tree};
 use crate::xattr::Xattr;
 use crate::{Error, Options};
-use pile::{Pile, found_xattrs, is_implied, listing, piled, refuse_redirected, root, shown};
+use pile::{
+    Pile, found_xattrs, hides_lower, is_implied, listing, piled, refuse_redirected, root, shown,
+};
 
 /// Most layers, as many as overlayfs takes.
 const LAYERS_MAX: usize = 500;
@@ -133,11 +136,16 @@ impl Merge<'_> {
             if self.options.is_excluded(&path, name) {
                 continue;
             }
-            let pile = piled(layers, same.iter().map(|(_, at)| *at))?;
+            let pile = piled(
+                layers,
+                same.iter().map(|(_, at)| *at),
+                self.options.keep_overlay,
+            )?;
             if pile.is_empty() {
                 continue;
             }
             let node = self.entry(&pile, id, name)?;
+            self.mark(id, node, &pile, same.len());
             if self.tree.node(node).kind == FileKind::Directory {
                 subdirectories.push((node, pile));
             }
@@ -147,6 +155,21 @@ impl Merge<'_> {
         node.entries = start..end;
         node.nlink = 2 + subdirectories.len() as u32;
         Ok(subdirectories)
+    }
+
+    /// Has the image tell what it hides of layers below it, if it is to be a layer itself: a directory that hides what others
+    /// have of it is opaque, and one with whiteouts in it has been copied up, so that overlayfs looks for them.
+    fn mark(&mut self, parent: NodeId, id: NodeId, pile: &Pile, same: usize) {
+        if !self.options.keep_overlay {
+            return;
+        }
+        let node = self.tree.node(id);
+        if whiteout::is_whiteout(node.kind, node.rdev) {
+            self.tree.set_xattr(parent, whiteout::ORIGIN, Some(b""));
+        } else if node.kind == FileKind::Directory && hides_lower(self.layers, pile, same) {
+            let value = Some(whiteout::IS_OPAQUE);
+            self.tree.set_xattr(id, whiteout::OPAQUE, value);
+        }
     }
 
     /// Adds an entry, and its node unless that is known by another name.
@@ -200,6 +223,9 @@ impl Merge<'_> {
     fn xattrs(&self, at: Origin) -> Vec<Xattr> {
         match self.options.xattr_share_above {
             None => Vec::new(),
+            Some(_) if self.options.keep_overlay => {
+                found_xattrs(self.layers, at).cloned().collect()
+            }
             Some(_) => found_xattrs(self.layers, at).filter_map(shown).collect(),
         }
     }

@@ -35,17 +35,21 @@ pub(super) fn root(layers: &Layers, below: u32) -> Pile {
     directories(layers, roots)
 }
 
-/// Nodes that count of those that a name has, from the uppermost layer down.
+/// Nodes that count of those that a name has, from the uppermost layer down; also a whiteout if these are kept.
 pub(super) fn piled(
     layers: &Layers,
     mut found: impl Iterator<Item = Origin>,
+    keeps_whiteouts: bool,
 ) -> Result<Pile, Error> {
     let Some(first) = found.next() else {
         return Ok(Vec::new());
     };
     let first = resolved(layers, first)?;
     Ok(match layers.node(first).kind {
-        _ if is_whiteout(layers, first) => Vec::new(),
+        _ if is_whiteout(layers, first) => match keeps_whiteouts {
+            true => vec![first],
+            false => Vec::new(),
+        },
         FileKind::Directory => directories(layers, std::iter::once(first).chain(found)),
         _ => vec![first],
     })
@@ -99,7 +103,7 @@ fn below(layers: &Layers, layer: u32, link: &Link) -> Result<Pile, Error> {
             Some(Origin { node, ..*at })
         };
         let found: Pile = pile.iter().filter_map(entry).collect();
-        pile = piled(layers, found.into_iter())?;
+        pile = piled(layers, found.into_iter(), false)?;
         if pile.is_empty() {
             break;
         }
@@ -126,6 +130,12 @@ fn is_opaque(layers: &Layers, at: Origin) -> bool {
         whiteout::of_overlay(xattr.name()) == Some(b"opaque")
             && xattr.value() == whiteout::IS_OPAQUE
     })
+}
+
+/// Returns whether directories of a name, found in so many layers, hide what layers below the last of them have of it.
+pub(super) fn hides_lower(layers: &Layers, pile: &Pile, found: usize) -> bool {
+    let is_last_opaque = pile.last().is_some_and(|at| is_opaque(layers, *at));
+    pile.len() < found || is_last_opaque
 }
 
 /// Refuses what overlayfs has only a reference to: its content is under another name.

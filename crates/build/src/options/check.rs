@@ -6,7 +6,7 @@ use anteros_codec::Codec;
 use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 
-use super::{Compression, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX, owner};
+use super::{Compression, Content, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX, owner};
 use crate::Error;
 use crate::hash_tree::HashTree;
 use crate::hints::{Quick, Setting};
@@ -67,6 +67,9 @@ impl Options {
                 "an index with blocks of {bytes} bytes; those of archives have 512"
             ));
         }
+        if let Some(why) = self.content_fault() {
+            return refuse(why.into());
+        }
         if self.android_sparse && self.offset > 0 {
             return refuse("a sparse image begins with its file, and has no offset".into());
         }
@@ -107,6 +110,28 @@ impl Options {
         ];
         let refused = refused.iter().find(|(is_refused, _)| *is_refused);
         refused.map_or(Ok(()), |(_, why)| Err(Error::Option((*why).into())))
+    }
+
+    /// Returns why content cannot be treated as is wished.
+    fn content_fault(&self) -> Option<&'static str> {
+        let is_unread = matches!(self.content, Content::Reserve | Content::Zero);
+        let has_device = self.tar_index || self.blob_device.is_some();
+        let faults = [
+            (
+                self.content != Content::Copy && has_device,
+                "content can go to an extra device only if all of it is read",
+            ),
+            (
+                is_unread && self.digest_xattr.is_some(),
+                "digests of content are wished, and none is read",
+            ),
+            (
+                self.bare_headers && !is_unread,
+                "an archive of headers alone has no content to store",
+            ),
+        ];
+        let fault = faults.into_iter().find(|(is_fault, _)| *is_fault);
+        fault.map(|(_, why)| why)
     }
 
     fn check_alignment(&self, what: &str, blocks: u32) -> Result<(), Error> {

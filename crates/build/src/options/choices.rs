@@ -17,6 +17,21 @@ pub enum Holes {
     Ignore,
 }
 
+/// Tells what becomes of the content of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Content {
+    /// The image has it.
+    #[default]
+    Copy,
+    /// It stays in images that are sources, which become extra devices of the image. What does not lie there in blocks, and the
+    /// content of other sources, the image has.
+    Refer,
+    /// The image has room for it, uncompressed, and nothing is read. Whoever wants to, fills it in.
+    Reserve,
+    /// Files are holes, and nothing is read.
+    Zero,
+}
+
 /// The form of inodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InodeForm {

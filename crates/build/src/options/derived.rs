@@ -4,10 +4,30 @@ use anteros_codec::Codec;
 use anteros_core::Algorithm;
 
 use super::compression::segment_bytes;
-use super::{Compression, Options};
+use super::{Compression, Content, Holes, Options};
+use crate::Order;
 use crate::hints::{Hint, Setting};
 
 impl Options {
+    /// The options of a build that reads no content if these say so: nothing is compressed then, or lies behind inodes.
+    pub(crate) fn of_content(&self) -> Self {
+        if matches!(self.content, Content::Copy | Content::Refer) {
+            return self.clone();
+        }
+        Self {
+            compression: None,
+            hints: Vec::new(),
+            fragments: None,
+            compress_directories: false,
+            dedupe: false,
+            inline_data: false,
+            holes: Holes::Ignore,
+            chunk_bytes: None,
+            order: Order::Path,
+            ..self.clone()
+        }
+    }
+
     /// The usual way to compress files.
     pub(crate) fn setting(&self) -> Option<Setting> {
         self.compression.map(|c| c.setting())

@@ -23,7 +23,7 @@ use crate::hash_tree::HashTree;
 use crate::hints::{Hint, Setting};
 
 pub(crate) use choices::join;
-pub use choices::{Exclude, Holes, InodeForm, UuidChoice};
+pub use choices::{Content, Exclude, Holes, InodeForm, UuidChoice};
 pub use compression::{Compression, Fragments};
 pub use owner::IdRange;
 
@@ -173,8 +173,15 @@ pub struct Options {
     /// changes nothing with [layers](crate::Layer), the image of which has no whiteouts.
     pub aufs_whiteouts: bool,
     /// Leaves the whiteouts of an [`Archive`](crate::Archive), and the attributes of overlayfs, out of the image, as those of
-    /// [layers](crate::Layer) always are.
+    /// [layers](crate::Layer) are.
     pub strip_overlay: bool,
+    /// Keeps the whiteouts of [layers](crate::Layer), and the attributes of overlayfs, in the image, which may be a layer
+    /// itself then.
+    pub keep_overlay: bool,
+    /// Tells what becomes of the content of files.
+    pub content: Content,
+    /// Takes an [`Archive`](crate::Archive) for one of headers alone: no regular file has content behind its header.
+    pub bare_headers: bool,
     /// Directory for the content of an [`Archive`](crate::Archive) that is a stream or compressed, until the image is
     /// complete; it has no name there. Without it, that is the image's directory.
     pub spool: Option<PathBuf>,
@@ -238,6 +245,9 @@ impl Default for Options {
             overwrite: false,
             aufs_whiteouts: false,
             strip_overlay: false,
+            keep_overlay: false,
+            content: Content::Copy,
+            bare_headers: false,
             spool: None,
         }
     }

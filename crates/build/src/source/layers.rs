@@ -54,6 +54,12 @@ impl Layers {
         self.layer(at).tree.node(at.node)
     }
 
+    /// The layer that a node of the merged tree comes from, and its number there.
+    pub fn origin(&self, id: NodeId) -> (u32, &Scanned, NodeId) {
+        let at = self.origins[id as usize];
+        (at.layer, self.layer(at), at.node)
+    }
+
     /// Returns the path of the uppermost layer, for messages about the whole.
     pub fn path(&self) -> &Path {
         self.layers[self.layers.len() - 1].source.path()

@@ -10,11 +10,13 @@ pub(crate) mod seam;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anteros_core::FsError;
+use anteros_core::{FsError, Ino};
 
 use crate::Error;
 use crate::early::Segment;
+use crate::places::Places;
 use crate::tree::{Fingerprint, NodeId, Tree};
 use archive::{Contents, PackedFile};
 use directory::{Directory, HostFile};
@@ -56,6 +58,8 @@ pub(crate) enum Source {
     Listed(Listed),
     FileSystem(Answering),
     Layers(Layers),
+    /// Another one, of which no content is read: zeros are.
+    Unread(Box<Source>),
 }
 
 impl Source {
@@ -67,6 +71,7 @@ impl Source {
             Self::Listed(listed) => listed.path(),
             Self::FileSystem(fs) => fs.path(),
             Self::Layers(layers) => layers.path(),
+            Self::Unread(source) => source.path(),
         }
     }
 
@@ -75,6 +80,7 @@ impl Source {
         match self {
             Self::Layers(layers) => layers.full_path(id),
             Self::Listed(listed) => listed.full_path(tree, id),
+            Self::Unread(source) => source.full_path(tree, id),
             _ => tree.full_path(self.path(), id),
         }
     }
@@ -93,6 +99,7 @@ impl Source {
             },
             Self::FileSystem(fs) => Content::Answered(fs.file(id)),
             Self::Layers(layers) => return layers.open_file(id),
+            Self::Unread(_) => Content::Zeros,
         };
         Ok(OpenFile {
             source: self,
@@ -100,6 +107,31 @@ impl Source {
             id,
             content,
         })
+    }
+
+    /// Tells of each layer where its content lies, if it knows; of a single source likewise.
+    pub fn places(&self) -> Vec<Option<&Arc<dyn Places>>> {
+        match self {
+            Self::Layers(layers) => {
+                let places = layers.all().iter();
+                places.flat_map(|layer| layer.source.places()).collect()
+            }
+            Self::FileSystem(fs) => vec![fs.places()],
+            _ => vec![None],
+        }
+    }
+
+    /// The number of the layer that a node is of, and its inode there, if that answers as a file system.
+    pub fn answers(&self, id: NodeId) -> Option<(usize, Ino)> {
+        match self {
+            Self::FileSystem(fs) => Some((0, fs.inode(id))),
+            Self::Layers(layers) => {
+                let (number, layer, id) = layers.origin(id);
+                let (_, ino) = layer.source.answers(id)?;
+                Some((number as usize, ino))
+            }
+            _ => None,
+        }
     }
 
     pub fn error(&self, tree: &Tree, id: NodeId, action: &'static str, cause: io::Error) -> Error {
@@ -126,6 +158,7 @@ enum Content<'a> {
     Packed(PackedFile<'a>),
     Told(&'a [u8]),
     Answered(AnsweredFile<'a>),
+    Zeros,
 }
 
 impl OpenFile<'_> {
@@ -135,6 +168,10 @@ impl OpenFile<'_> {
             Content::File(file) => file.read_exact_at(buf, offset),
             Content::Packed(file) => file.read_exact_at(buf, offset),
             Content::Told(bytes) => listed::read_exact_at(bytes, buf, offset),
+            Content::Zeros => {
+                buf.fill(0);
+                Ok(())
+            }
             Content::Answered(file) => {
                 let read = file.read_exact_at(buf, offset);
                 let read = read.map_err(|cause| self.answer("read the file", cause));
@@ -155,6 +192,7 @@ impl OpenFile<'_> {
                 .map_err(|cause| self.error("look for holes", cause)),
             Content::Packed(file) => Ok(file.data_ranges()),
             Content::Told(bytes) => Ok(vec![(0, bytes.len() as u64)]),
+            Content::Zeros => Ok(Vec::new()),
             Content::Answered(file) => file
                 .data_ranges(self.tree.node(self.id).size)
                 .map_err(|cause| self.answer("look for holes", cause)),
@@ -165,7 +203,7 @@ impl OpenFile<'_> {
     pub fn segment(&self, offset: u64, len: u64) -> Option<Segment<'_>> {
         match &self.content {
             Content::Packed(file) => file.segment(offset, len),
-            Content::File(_) | Content::Told(_) | Content::Answered(_) => None,
+            Content::File(_) | Content::Told(_) | Content::Answered(_) | Content::Zeros => None,
         }
     }
 
@@ -177,6 +215,7 @@ impl OpenFile<'_> {
     /// Makes sure that what was read belongs together: nothing has touched the file since the scan.
     pub fn finish(self) -> Result<(), Error> {
         let now = match &self.content {
+            Content::Zeros => return Ok(()),
             Content::File(file) => file.fingerprint(),
             Content::Packed(file) => file.fingerprint(),
             Content::Told(_) | Content::Answered(_) => Ok(Fingerprint::default()),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anteros_core::{FileSystem, FsError, FsResult, Ino, Seek};
 
+use crate::places::Places;
 use crate::tree::NodeId;
 
 /// A file system that nobody writes to.
@@ -14,6 +15,8 @@ pub(crate) struct Answering {
     path: PathBuf,
     /// The inode of each node.
     inodes: Vec<Ino>,
+    /// Tells where content lies, if an image may refer to it.
+    places: Option<Arc<dyn Places>>,
 }
 
 impl fmt::Debug for Answering {
@@ -26,7 +29,28 @@ impl fmt::Debug for Answering {
 
 impl Answering {
     pub fn new(fs: Arc<dyn FileSystem>, path: PathBuf, inodes: Vec<Ino>) -> Self {
-        Self { fs, path, inodes }
+        Self {
+            fs,
+            path,
+            inodes,
+            places: None,
+        }
+    }
+
+    /// Adds what tells where content lies.
+    pub fn with(self, places: Arc<dyn Places>) -> Self {
+        Self {
+            places: Some(places),
+            ..self
+        }
+    }
+
+    pub const fn places(&self) -> Option<&Arc<dyn Places>> {
+        self.places.as_ref()
+    }
+
+    pub fn inode(&self, id: NodeId) -> Ino {
+        self.inodes[id as usize]
     }
 
     pub fn path(&self) -> &Path {

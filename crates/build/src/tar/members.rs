@@ -95,6 +95,8 @@ pub(super) struct Members<'a> {
     pub name: Vec<u8>,
     /// Things that people should know, to be told as warnings.
     pub warnings: Vec<String>,
+    /// Tells whether regular files have no content behind their headers.
+    is_bare: bool,
 }
 
 /// Properties that the headers in front of that of a member tell.
@@ -106,13 +108,14 @@ struct Ahead {
 }
 
 impl<'a> Members<'a> {
-    pub fn new(feed: Feed<'a>) -> Self {
+    pub fn new(feed: Feed<'a>, is_bare: bool) -> Self {
         Self {
             feed,
             global: Records::default(),
             offset: 0,
             name: Vec::new(),
             warnings: Vec::new(),
+            is_bare,
         }
     }
 
@@ -249,6 +252,9 @@ impl<'a> Members<'a> {
                 self.feed.skip(stored)?; // names of what was in it
                 Kind::Directory
             }
+            b'S' if self.is_bare => {
+                return broken("a sparse file of GNU tar, which headers alone do not tell".into());
+            }
             b'S' => {
                 let map = SparseMap::gnu(block, stored, &mut self.feed)?;
                 Kind::Regular(self.sparse(map)?)
@@ -260,7 +266,7 @@ impl<'a> Members<'a> {
                 );
             }
             b'0' | 0 if self.name.ends_with(b"/") => {
-                self.feed.skip(stored)?;
+                self.feed.skip(if self.is_bare { 0 } else { stored })?;
                 Kind::Directory
             }
             typeflag => {
@@ -275,6 +281,13 @@ impl<'a> Members<'a> {
     }
 
     fn regular(&mut self, sparse: &SparseRecords, stored: u64) -> Result<Content, Fault> {
+        if self.is_bare {
+            return Ok(Content {
+                bytes: sparse.size.unwrap_or(stored),
+                parts: Vec::new(),
+                place: ContentPlace::Bytes(0),
+            });
+        }
         if sparse.is_told() {
             let map = SparseMap::pax(sparse, stored, &mut self.feed)?;
             return self.sparse(map);

@@ -259,7 +259,7 @@ impl Unread<'_> {
         let at_front = |fault| at(name, b"", 0, fault);
         let mut scan = Scan {
             path: name,
-            members: Listing::new(feed).map_err(at_front)?,
+            members: Listing::new(feed, options.bare_headers).map_err(at_front)?,
             draft: Draft::new(options, has_lower).map_err(at_front)?,
             observer,
             warnings: 0,
@@ -332,11 +332,15 @@ enum Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    fn new(mut feed: Feed<'a>) -> Result<Self, Fault> {
+    /// The members of an archive; `is_bare` if it is one of headers alone.
+    fn new(mut feed: Feed<'a>, is_bare: bool) -> Result<Self, Fault> {
         let start = feed.look(BLOCK_BYTES)?;
         Ok(match cpio::is_cpio(&start) {
+            true if is_bare => {
+                return broken("an archive of cpio, which is none of headers alone".into());
+            }
             true => Self::Cpio(Cpio::new(feed)),
-            false => Self::Tar(Box::new(Members::new(feed))),
+            false => Self::Tar(Box::new(Members::new(feed, is_bare))),
         })
     }
 

@@ -7,9 +7,12 @@
 use anteros_core::FileKind;
 
 /// Attribute of directories that hide what was in them.
-pub(super) const OPAQUE: &[u8] = b"trusted.overlay.opaque";
+pub(crate) const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 /// Its value.
 pub(crate) const IS_OPAQUE: &[u8] = b"y";
+
+/// Attribute of directories that have been copied up.
+pub(crate) const ORIGIN: &[u8] = b"trusted.overlay.origin";
 
 /// Beginning of the attributes of overlayfs.
 const OVERLAY: &[u8] = b"trusted.overlay.";

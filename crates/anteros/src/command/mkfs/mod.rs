@@ -2,6 +2,7 @@
 
 mod compressor;
 mod hints;
+mod images;
 mod lists;
 mod metadata;
 mod oci;
@@ -14,8 +15,9 @@ mod verity;
 mod vmdk;
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anteros_build::{Error, IdRange, Observer, Progress, Summary, build, build_stream};
@@ -26,6 +28,7 @@ use serde::Serialize;
 
 use self::compressor::Compressors;
 use self::metadata::Metadata;
+pub use self::options::Content;
 use self::options::{Extended, Uuid};
 use self::source::Tar;
 pub use self::target::Target;
@@ -67,9 +70,21 @@ pub struct Args {
 
     /// Say that all sources are tar archives (`--tar=f`), without a source one on standard input. `--tar=i` makes an index of an
     /// archive in a file that is not compressed: an image without the content of files, which stays in the archive, its extra
-    /// device (`mount -o device=ARCHIVE`, `--device ARCHIVE`)
-    #[arg(long, value_name = "f|i", require_equals = true)]
+    /// device (`mount -o device=ARCHIVE`, `--device ARCHIVE`). `--tar=headers` takes what has the headers of an archive without
+    /// any content behind them: files are zeros
+    #[arg(long, value_name = "f|i|headers", require_equals = true)]
     tar: Option<Tar>,
+
+    /// What becomes of the content of files. `refer`: that of images which are sources stays there; they become extra devices of
+    /// the image, in their order (`mount -o device=FILE`, `--device FILE`), and must not be compressed. `reserve`: the
+    /// image has room for it, uncompressed, and it is not read. `zero`: it is not read either, and files are zeros
+    #[arg(long, value_enum, value_name = "WHICH", hide_possible_values = true)]
+    pub content: Option<Content>,
+
+    /// An extra device of an image that is a source; repeat it for each, in the order of sources. With `--content=refer`, those
+    /// that stay behind need not be told
+    #[arg(long = "device", value_name = "FILE")]
+    source_devices: Vec<PathBuf>,
 
     /// Of an OCI image for several platforms, take this one; linux/amd64 unless told
     #[arg(long, value_name = "OS/ARCH[/VARIANT]")]
@@ -80,8 +95,8 @@ pub struct Args {
     #[arg(long)]
     aufs: bool,
 
-    /// Leave whiteouts and attributes of overlayfs (`trusted.overlay.*`) out of the image of an archive; of several sources they
-    /// always are
+    /// Leave whiteouts and attributes of overlayfs (`trusted.overlay.*`) out of the image of an archive or of an image; of several
+    /// sources they are left out unless `=0` tells otherwise
     #[arg(long, value_name = "0|1", require_equals = true, num_args = 0..=1, default_missing_value = "1", value_parser = ["0", "1"])]
     ovlfs_strip: Option<String>,
 
@@ -456,14 +471,19 @@ impl Args {
 }
 
 impl Args {
-    /// Writes the descriptor of a disk, if one is wanted.
+    /// Writes the descriptor of a disk, if one is wanted. A device whose path is not told goes by its tag; an archive has none.
     fn describe(&self, summary: &Summary) -> Result<(), Failure> {
         let part = |path, start, bytes| vmdk::Part { path, start, bytes };
-        let image = part(&self.image, self.offset, summary.image_bytes);
-        let device = self.blobdev.as_ref().or(self.sources.first());
-        let device = device.filter(|_| summary.device_bytes > 0);
-        let device = device.map(|path| part(path, 0, summary.device_bytes));
-        let parts: Vec<_> = [image].into_iter().chain(device).collect();
+        let image = part(self.image.clone(), self.offset, summary.image_bytes);
+        let devices = summary.devices.iter().map(|device| {
+            let tag = device.tag.split(|byte| *byte == 0).next();
+            let tag = tag.filter(|tag| !tag.is_empty());
+            let tag = tag.map(|tag| PathBuf::from(OsStr::from_bytes(tag)));
+            let path = device.path.clone().or(tag);
+            let path = path.or_else(|| self.sources.first().cloned());
+            part(path.unwrap_or_default(), 0, device.bytes)
+        });
+        let parts: Vec<_> = [image].into_iter().chain(devices).collect();
         let descriptor = self.vmdk_desc.as_deref();
         descriptor.map_or(Ok(()), |path| vmdk::write(path, &summary.uuid, &parts))
     }

@@ -146,6 +146,30 @@ pub enum Holes {
     Compress,
 }
 
+/// `--content`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Content {
+    /// The image has it
+    Copy,
+    /// It stays in the images that are sources
+    Refer,
+    /// The image has room for it
+    Reserve,
+    /// Files are zeros
+    Zero,
+}
+
+impl From<Content> for anteros_build::Content {
+    fn from(content: Content) -> Self {
+        match content {
+            Content::Copy => Self::Copy,
+            Content::Refer => Self::Refer,
+            Content::Reserve => Self::Reserve,
+            Content::Zero => Self::Zero,
+        }
+    }
+}
+
 /// `--order`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Order {
@@ -211,10 +235,11 @@ impl Args {
     }
 
     fn options_by(&self, preset: Option<Preset>) -> Result<Options, Failure> {
-        let block_bits = self.block_bits.unwrap_or(match self.is_index() {
+        let usual = match self.is_index() {
             true => TAR_BLOCK_BITS,
-            false => BLOCK_BITS,
-        });
+            false => self.block_bits_of_images()?.unwrap_or(BLOCK_BITS),
+        };
+        let block_bits = self.block_bits.unwrap_or(usual);
         let source_date_epoch = source_date_epoch()?;
         let mut options = Options {
             block_bits,
@@ -264,6 +289,9 @@ impl Args {
             overwrite: self.force,
             aufs_whiteouts: self.aufs,
             strip_overlay: self.strips_overlay(),
+            keep_overlay: self.keeps_overlay(),
+            content: self.content_wanted(),
+            bare_headers: self.has_bare_headers(),
             spool: std::env::var_os("TMPDIR")
                 .filter(|directory| !directory.is_empty())
                 .map(PathBuf::from),
@@ -283,6 +311,25 @@ impl Args {
         }
         options.order = self.order(preset.as_ref(), options.fragments.is_some());
         Ok(options)
+    }
+
+    /// Returns what becomes of the content of files.
+    pub(super) fn content_wanted(&self) -> anteros_build::Content {
+        let usual = match self.has_bare_headers() {
+            true => Content::Zero,
+            false => Content::Copy,
+        };
+        self.content.unwrap_or(usual).into()
+    }
+
+    /// Returns whether content stays in images that are sources.
+    pub(super) fn refers(&self) -> bool {
+        self.content == Some(Content::Refer)
+    }
+
+    /// Returns whether the image has all content.
+    pub(super) fn copies_content(&self) -> bool {
+        self.content_wanted() == anteros_build::Content::Copy
     }
 
     /// Returns what the image is a multiple of, which has one more bit at most than was told.

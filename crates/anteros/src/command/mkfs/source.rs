@@ -8,15 +8,15 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::slice::Iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anteros_build::{Archive, Input, Layer, Manifest, ManifestFormat};
 use anteros_core::{FileDevice, Occupant};
-use anteros_image::ImageFs;
 
 use super::{Args, oci};
-use crate::args::{ImageArgs, swapped};
+use crate::args::swapped;
 use crate::command::log;
 use crate::failure::{Failure, Kind};
 
@@ -39,6 +39,8 @@ pub enum Tar {
     Full,
     /// It keeps the content of files, and is the extra device of the image.
     Index,
+    /// It has no content of files, which are zeros in the image.
+    Headers,
 }
 
 impl FromStr for Tar {
@@ -48,9 +50,9 @@ impl FromStr for Tar {
         match text {
             "f" => Ok(Self::Full),
             "i" => Ok(Self::Index),
-            "headerball" => Err("not supported yet; `--tar=f` makes a full image".into()),
+            "headers" | "headerball" => Ok(Self::Headers),
             _ if text.contains(',') => Err("maps of the source are not supported yet".into()),
-            _ => Err("`f` and `i` are the values".into()),
+            _ => Err("`f`, `i` and `headers` are the values".into()),
         }
     }
 }
@@ -59,27 +61,47 @@ impl Args {
     /// Opens the sources, as far as they are archives.
     pub fn input(&self) -> Result<Input<'_>, Failure> {
         self.check_content_root()?;
-        match &self.sources[..] {
+        let mut devices = self.source_devices.iter();
+        let input = match &self.sources[..] {
             [] => self.archive(stdin()?).map(Input::One),
-            [source] if oci::Place::of(source).is_none() => {
-                let layer = self.layer(source)?;
-                match layer {
-                    layer
-                        if !matches!(layer, Layer::Tar(_))
-                            && (self.aufs || self.strips_overlay()) =>
-                    {
-                        let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
-                        Err(Failure::new(Kind::Usage, message))
-                    }
-                    layer => Ok(Input::One(layer)),
-                }
+            [source] if oci::Place::of(source).is_none() => self.single(source, &mut devices),
+            sources => self.layers(sources, &mut devices),
+        }?;
+        match devices.next() {
+            None => Ok(input),
+            Some(device) => {
+                let message = format!("{}: no source has this device", device.display());
+                let hint = "--device names the extra devices of images that are sources, in order";
+                Err(Failure::new(Kind::Usage, message).hint(hint))
             }
-            sources => self.layers(sources),
+        }
+    }
+
+    /// Opens the only source.
+    fn single<'a>(
+        &self,
+        source: &'a Path,
+        devices: &mut Iter<'_, PathBuf>,
+    ) -> Result<Input<'a>, Failure> {
+        let layer = self.layer(source, devices)?;
+        let is_image = matches!(layer, Layer::FileSystem(..) | Layer::Placed(..));
+        match layer {
+            Layer::Tar(_) => Ok(Input::One(layer)),
+            _ if is_image && self.strips_overlay() => Ok(Input::Layers(vec![layer])),
+            _ if self.strips_overlay() || self.aufs && !(is_image && self.is_peer) => {
+                let message = "--aufs and --ovlfs-strip have a meaning for archives alone";
+                Err(Failure::new(Kind::Usage, message))
+            }
+            _ => Ok(Input::One(layer)),
         }
     }
 
     /// Opens sources that are layers.
-    fn layers<'a>(&'a self, sources: &'a [PathBuf]) -> Result<Input<'a>, Failure> {
+    fn layers<'a>(
+        &'a self,
+        sources: &'a [PathBuf],
+        devices: &mut Iter<'_, PathBuf>,
+    ) -> Result<Input<'a>, Failure> {
         let refused = |message, hint| Err(Failure::new(Kind::Usage, message).hint(hint));
         if self.verify {
             return refused(
@@ -101,7 +123,7 @@ impl Args {
         for source in sources {
             match oci::Place::of(source) {
                 Some(place) => layers.extend(oci::layers(&place, self.platform.as_ref())?),
-                None => layers.push(self.layer(source)?),
+                None => layers.push(self.layer(source, devices)?),
             }
         }
         Ok(Input::Layers(layers))
@@ -137,8 +159,12 @@ impl Args {
         }))
     }
 
-    /// Opens a source.
-    fn layer<'a>(&self, path: &'a Path) -> Result<Layer<'a>, Failure> {
+    /// Opens a source, with its devices if it is an image that has some.
+    fn layer<'a>(
+        &self,
+        path: &'a Path,
+        devices: &mut Iter<'_, PathBuf>,
+    ) -> Result<Layer<'a>, Failure> {
         if let Some((format, path)) = manifest(path) {
             return self.manifest(format, path);
         }
@@ -159,14 +185,15 @@ impl Args {
                 "is a directory, not an archive",
                 "leave --tar away to pack it",
             ),
-            (false, None) if self.is_peer => {
-                usage("the source is not a directory", "--tar=f packs an archive")
-            }
             (false, Some(_)) if holds(&metadata, path, Occupant::Image)? => usage(
                 "is an EROFS image, and no archive",
                 "leave --tar away to make another image of it",
             ),
-            (false, None) if holds(&metadata, path, Occupant::Image)? => self.image(path),
+            (false, None) if holds(&metadata, path, Occupant::Image)? => self.image(path, devices),
+            (false, None) if self.is_peer => usage(
+                "the source is neither a directory nor an image",
+                "--tar=f packs an archive",
+            ),
             (false, None) if holds(&metadata, path, Occupant::Log)? => self.log(path),
             (false, _) => {
                 self.archive(Archive::open(path).map_err(|e| Failure::new(Kind::System, e))?)
@@ -179,14 +206,9 @@ impl Args {
         self.tar == Some(Tar::Index)
     }
 
-    /// Opens an image that is to be made anew.
-    fn image(&self, path: &Path) -> Result<Layer<'static>, Failure> {
-        self.check_answering(path)?;
-        let image = ImageArgs::usual(path).open()?;
-        Ok(Layer::FileSystem(
-            Arc::new(ImageFs::new(image)),
-            path.into(),
-        ))
+    /// Returns whether the archive has no content of files.
+    pub fn has_bare_headers(&self) -> bool {
+        self.tar == Some(Tar::Headers)
     }
 
     /// Opens a log of which nobody changes anything meanwhile.
@@ -199,7 +221,7 @@ impl Args {
     }
 
     /// Makes sure that an image or a log can be a source: it is not overwritten while it is read, nor compared with.
-    fn check_answering(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn check_answering(&self, path: &Path) -> Result<(), Failure> {
         let usage = |message: String, hint| Err(Failure::new(Kind::Usage, message).hint(hint));
         if self.verify {
             let message = "--verify compares with a directory, and the source is none";
@@ -213,12 +235,27 @@ impl Args {
             true => image.file_type().is_block_device() && source.rdev() == image.rdev(),
             false => (source.dev(), source.ino()) == (image.dev(), image.ino()),
         };
-        match is_same && (self.offset > 0 || !image.is_file()) {
+        match is_same && (self.refers() || self.offset > 0 || !image.is_file()) {
             false => Ok(()),
+            true if self.refers() => usage(
+                format!(
+                    "{}: is to keep content, and would be replaced",
+                    path.display()
+                ),
+                "write the image to another place",
+            ),
             true => usage(
                 format!("{}: would be overwritten while it is read", path.display()),
                 "write the image to another place",
             ),
+        }
+    }
+
+    /// Returns whether the image keeps the marks of layers that it is made of: if that is told, and as mkfs.erofs does of images.
+    pub fn keeps_overlay(&self) -> bool {
+        match self.ovlfs_strip.as_deref() {
+            None => self.is_peer && self.takes_images(),
+            Some(strips) => strips == "0",
         }
     }
 
@@ -252,13 +289,18 @@ fn manifest(source: &Path) -> Option<(ManifestFormat, &Path)> {
 }
 
 /// Returns whether a file or a block device is what it takes; nothing else is looked at.
-fn holds(metadata: &Metadata, path: &Path, wanted: Occupant) -> Result<bool, Failure> {
-    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+pub(super) fn holds(metadata: &Metadata, path: &Path, wanted: Occupant) -> Result<bool, Failure> {
+    if !may_hold(metadata) {
         return Ok(false);
     }
     let found = FileDevice::open(path).and_then(|device| device.occupant());
     let found = found.map_err(|e| Failure::system(path, &e))?;
     Ok(found == Some(wanted))
+}
+
+/// Returns whether something is a file or a block device.
+pub(super) fn may_hold(metadata: &Metadata) -> bool {
+    metadata.is_file() || metadata.file_type().is_block_device()
 }
 
 fn stdin() -> Result<Archive<'static>, Failure> {

@@ -1,7 +1,7 @@
 //! A descriptor of VMDK, by which virtual machines take the image, and extra devices behind it, for one disk.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -12,20 +12,20 @@ const HEADS: u64 = 16;
 const SECTORS_OF_TRACK: u64 = 63;
 
 /// A file that is a part of the disk.
-pub struct Part<'a> {
-    pub path: &'a Path,
+pub struct Part {
+    pub path: PathBuf,
     /// The byte at which it begins.
     pub start: u64,
     pub bytes: u64,
 }
 
 /// Writes the descriptor of a disk that these parts are, one behind the other.
-pub fn write(descriptor: &Path, uuid: &[u8; 16], parts: &[Part<'_>]) -> Result<(), Failure> {
+pub fn write(descriptor: &Path, uuid: &[u8; 16], parts: &[Part]) -> Result<(), Failure> {
     let text = text(uuid, parts);
     std::fs::write(descriptor, text).map_err(|error| Failure::system(descriptor, &error))
 }
 
-fn text(uuid: &[u8; 16], parts: &[Part<'_>]) -> String {
+fn text(uuid: &[u8; 16], parts: &[Part]) -> String {
     let mut extents = String::new();
     for part in parts {
         let name = part.path.display();
@@ -65,12 +65,12 @@ mod tests {
     fn extents_have_two_gibibytes_at_most() {
         let parts = [
             Part {
-                path: Path::new("a.erofs"),
+                path: "a.erofs".into(),
                 start: 1024,
                 bytes: (5 << 30) + 4096,
             },
             Part {
-                path: Path::new("blob"),
+                path: "blob".into(),
                 start: 0,
                 bytes: 512,
             },

@@ -24,9 +24,8 @@ const AS_SCRIPTS: &str = "As mkfs.erofs writes them: -b#, -C#, -T#, -UX, -x#, -z
     --all-time, --mkfs-time, --max-extent-bytes=#";
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 7] = [
+const NOT_SUPPORTED: [&str; 6] = [
     "--gzinfo",
-    "--clean",
     "--incremental",
     "--s3",
     "--oci",
@@ -51,7 +50,7 @@ pub fn run(args: &[OsString]) -> Outcome {
                 .action(clap::ArgAction::SetTrue)
                 .exclusive(true),
         );
-    let command = mkfs::Args::augment_args(command);
+    let command = mkfs::Args::augment_args(command.arg(clean()));
     let matches = match command.try_get_matches_from(translated(args)?) {
         Ok(matches) => matches,
         Err(error) => return refusal(&error).map_or_else(|| error.exit(), Err),
@@ -62,7 +61,37 @@ pub fn run(args: &[OsString]) -> Outcome {
     }
     let mut args = mkfs::Args::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     args.is_peer = true;
+    args.content = args.content.or(content(&args, matches.get_one(CLEAN)));
     args.run()
+}
+
+const CLEAN: &str = "clean";
+
+fn clean() -> clap::Arg {
+    clap::Arg::new(CLEAN)
+        .long(CLEAN)
+        .value_name("data|rvsp|0")
+        .help(
+            "Build an image of images with all content (data, the default value), with room for it (rvsp), or with zeros (0); \
+             without this option it stays in the sources. Of an archive, rvsp leaves room as well; else there is no difference",
+        )
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("data")
+        .value_parser(["data", "rvsp", "0"])
+}
+
+/// Returns what becomes of the content of files by `--clean`.
+fn content(args: &mkfs::Args, clean: Option<&String>) -> Option<mkfs::Content> {
+    use mkfs::Content;
+    let clean = clean.map(String::as_str);
+    match (args.takes_images(), clean) {
+        (true, None) => Some(Content::Refer),
+        (true, Some("0")) => Some(Content::Zero),
+        (true, Some("rvsp")) => Some(Content::Reserve),
+        (false, Some("rvsp")) if args.takes_archives() => Some(Content::Reserve),
+        _ => None,
+    }
 }
 
 /// Options of `-E`, by their bits in `--zfeature-bits`.
