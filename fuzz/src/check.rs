@@ -41,6 +41,7 @@ pub fn check(input: &[u8]) {
 /// Everything that a check finds.
 pub(crate) fn report(image: &Image) -> CheckReport {
     let options = CheckOptions {
+        digests: image.superblock().digest_prefix.is_some(),
         workers: 1,
         data: true,
         findings_max: FINDINGS_MAX,

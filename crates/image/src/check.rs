@@ -29,9 +29,11 @@
 //! | `values` | attributes that the kernel reads itself |
 //! | `space`, `stored` | the map of the image: overlaps, unreachable blocks |
 //! | `data` | decoding |
+//! | `digest` | digests of content that files have as attributes |
 //! | `paths` | paths of findings |
 
 mod data;
+mod digest;
 mod finding;
 mod header;
 mod inspect;
@@ -61,6 +63,9 @@ pub struct CheckOptions {
     pub workers: usize,
     /// Tells whether to decode and read all data, instead of only checking where it lies.
     pub data: bool,
+    /// Tells whether to compare the content of each file with the digest that the image has of it, which takes a further
+    /// look at all of it.
+    pub digests: bool,
     /// Tells how many findings are kept; the others are only counted.
     pub findings_max: usize,
     /// Tells how many bytes of metadata and decoded data are looked at before the check gives up.
@@ -75,6 +80,7 @@ impl Default for CheckOptions {
         Self {
             workers: 0,
             data: true,
+            digests: false,
             findings_max: 10_000,
             work_bytes_max: u64::MAX,
             memory_bytes: 8 << 20,
@@ -143,6 +149,9 @@ pub fn check(
     cancel: &AtomicBool,
 ) -> CheckReport {
     let run = Run::new(image, options, observer, cancel);
+    if options.digests && image.superblock().digest_prefix.is_none() {
+        run.note(Place::Superblock, FindingKind::NoDigests);
+    }
     run.take_parts(&mut header::check(&run));
     let names = walk::walk(&run);
     let unreachable_bytes = check_space(&run);

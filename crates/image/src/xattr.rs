@@ -3,7 +3,9 @@
 use anteros_format::Corrupt;
 use anteros_format::features::Compat;
 use anteros_format::inode::Inode;
-use anteros_format::xattr::{ENTRY_BYTES, XattrEntry, XattrRegion, filter_bit, split_name};
+use anteros_format::xattr::{
+    ENTRY_BYTES, LONG_PREFIX, XattrEntry, XattrRegion, filter_bit, split_name,
+};
 
 use crate::map::Location;
 use crate::{Error, Image, Place, Result};
@@ -64,6 +66,35 @@ impl Image {
             .into_iter()
             .find(|xattr| xattr.name == name);
         Ok(found.map(|xattr| xattr.value))
+    }
+
+    /// The value of the attribute that is a digest of an inode's content: it has no more of a name than the long prefix with
+    /// this number.
+    pub(crate) fn digest_xattr(&self, inode: &Inode, prefix: u8) -> Result<Option<Vec<u8>>> {
+        let place = Place::Xattrs(inode.nid);
+        let corrupt = Error::corrupt(place);
+        let Some(bytes) = self.xattr_region(inode)? else {
+            return Ok(None);
+        };
+        let value = |entry: XattrEntry<'_>| {
+            let is_digest = entry.index == prefix | LONG_PREFIX && entry.suffix.is_empty();
+            is_digest.then(|| entry.value.to_vec())
+        };
+        let region = XattrRegion::parse(&bytes).map_err(&corrupt)?;
+        for entry in region.inline() {
+            let (_, entry) = entry.map_err(&corrupt)?;
+            if let Some(value) = value(entry) {
+                return Ok(Some(value));
+            }
+        }
+        for id in region.shared_ids() {
+            let bytes = self.shared_xattr(place, id)?;
+            let entry = XattrEntry::parse(&bytes, 0).map_err(&corrupt)?;
+            if let Some(value) = value(entry) {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
     }
 
     fn filter_excludes(&self, inode: &Inode, name: &[u8]) -> Result<bool> {

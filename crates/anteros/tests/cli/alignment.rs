@@ -166,6 +166,7 @@ fn digests_are_those_of_the_content() {
         };
         shop.good(&format!("mkfs image src --quiet {options} {option}"));
         judge_image(&shop, Some("--xattr-inode-digest"));
+        shop.good("check image --digests");
         let dump = shop.good("dump image");
         assert!(dump.contains("ishare_xattrs"), "{dump}");
         assert!(dump.contains("oldest Linux          6.4"), "{dump}");
@@ -192,6 +193,9 @@ fn digests_are_those_of_the_content() {
         }
         assert!(getxattr(mount.path().join("empty"), name, &mut [0; 64][..]).is_err());
     }
+    // Where erofs-utils finds wrong ones.
+    shop.good("mkfs image src --quiet --xattr-inode-digest -zlz4 -m4096");
+    shop.good("check image --digests");
     let told = shop.bad(2, "mkfs image src --xattr-inode-digest=user.");
     assert!(
         told.contains("`user.` of attributes with digests"),
@@ -235,4 +239,47 @@ fn owners_become_others() {
         let told = shop.bad(2, &format!("mkfs image src --gid-map {map}"));
         assert!(told.contains(why), "{told}");
     }
+}
+
+#[test]
+fn content_beside_its_digest_is_told() {
+    let shop = shop();
+    shop.good("mkfs image src --quiet -znone --xattr-inode-digest=user.digest");
+    let dump = shop.good("dump image --path words3 --extents");
+    let at = dump.rsplit("device 0 at 0x").next().unwrap().trim();
+    let at = usize::from_str_radix(at, 16).unwrap();
+    let mut image = fs::read(shop.path("image")).unwrap();
+    let before = image[at];
+    image[at] ^= 1;
+    fs::write(shop.path("image"), &image).unwrap();
+    shop.good("check image");
+    let text = "(/words3): the content has the SHA-256 ";
+    let told = shop.run("check image --digests");
+    assert!(
+        told.status == Some(1) && told.out.contains(text),
+        "{told:?}"
+    );
+    // What is no digest, and a file that has none.
+    image[at] = before;
+    let value = b"sha256:";
+    let found = image.windows(7).position(|bytes| bytes == value).unwrap();
+    image[found] = b'x';
+    fs::write(shop.path("image"), &image).unwrap();
+    let told = shop.run("check image --digests");
+    let text = "and none of SHA-256";
+    assert!(
+        told.status == Some(1) && told.out.contains(text),
+        "{told:?}"
+    );
+    shop.good("mkfs image src --quiet");
+    let told = shop.run("check image --digests");
+    let text = "digests are to be verified, but none are recorded";
+    assert!(
+        told.status == Some(1) && told.out.contains(text),
+        "{told:?}"
+    );
+    assert!(
+        shop.bad(2, "check image --digests --no-data")
+            .contains("cannot be used with")
+    );
 }

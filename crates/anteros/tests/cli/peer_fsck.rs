@@ -95,7 +95,7 @@ fn whatever_is_wrong_has_the_status_1() {
         ("--nonsense image", "--nonsense"),
         (
             "--xattr-inode-digest image",
-            "--xattr-inode-digest is not supported yet",
+            "digests are to be verified, but none are recorded",
         ),
         ("--nid=99999999 image", "inode 99999999"),
         ("--nid=many image", "many"),

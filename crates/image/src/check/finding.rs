@@ -66,6 +66,14 @@ pub enum FindingKind {
     NameFilter { name: String },
     #[error("the value of the attribute `{name}` {what}")]
     XattrValue { name: String, what: &'static str },
+    #[error("the content has the SHA-256 {found}, but {recorded} is recorded of it")]
+    Digest { recorded: String, found: String },
+    #[error("no digest is recorded of the content")]
+    DigestMissing,
+    #[error("the digest of the content is `{value}`, and none of SHA-256")]
+    DigestForm { value: String },
+    #[error("digests are to be verified, but none are recorded")]
+    NoDigests,
     #[error("the owner or the group is 4294967295, which is nobody")]
     Owner,
     #[error(
@@ -105,6 +113,7 @@ impl Finding {
     pub const fn severity(&self) -> Severity {
         match self.kind {
             FindingKind::Longer { .. }
+            | FindingKind::DigestMissing
             | FindingKind::AlgorithmUnused { .. }
             | FindingKind::Unreachable { .. } => Severity::Note,
             FindingKind::VolumeName

@@ -12,11 +12,11 @@ use anteros_format::{Corrupt, Nid};
 use zerocopy::FromBytes;
 
 use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
-use crate::{Error, Place};
+use crate::{Error, Place, Reader};
 
 use super::header::algorithm_bit;
 use super::space::{Encoded, Part, What};
-use super::{FindingKind, Run, values};
+use super::{FindingKind, Run, digest, values};
 
 /// An inode to be checked; only its extents in the range, unless that begins at 0.
 pub(super) struct Job {
@@ -60,13 +60,16 @@ impl Job {
 pub(super) struct Inspector<'r, 'i> {
     run: &'r Run<'i>,
     parts: Vec<Part>,
+    /// Reads content for its digest.
+    reader: Reader<'i>,
 }
 
 impl<'r, 'i> Inspector<'r, 'i> {
-    pub(super) const fn new(run: &'r Run<'i>) -> Self {
+    pub(super) fn new(run: &'r Run<'i>) -> Self {
         Self {
             run,
             parts: Vec::new(),
+            reader: Reader::new(run.image),
         }
     }
 
@@ -101,6 +104,9 @@ impl<'r, 'i> Inspector<'r, 'i> {
                 .image
                 .verify_index(inode, &map, &job.range, &may_go_on));
             self.inspect_extents(inode, &map, &job.range);
+            if is_first {
+                digest::check(self.run, &mut self.reader, inode, &map);
+            }
         }
     }
 

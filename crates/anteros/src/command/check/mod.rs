@@ -30,6 +30,11 @@ pub struct Args {
     #[arg(long)]
     no_data: bool,
 
+    /// Compare each file with the digest that the image has of it (`mkfs --xattr-inode-digest`); an image without digests is a
+    /// fault then
+    #[arg(long, conflicts_with = "no_data")]
+    digests: bool,
+
     #[command(flatten)]
     workers: WorkerArgs,
 
@@ -48,10 +53,16 @@ impl Args {
         Self {
             image,
             no_data: !reads_data,
+            digests: false,
             workers: WorkerArgs::default(),
             quiet: true,
             json: false,
         }
+    }
+
+    /// The same arguments, to compare digests as well if so wished.
+    pub fn with_digests(self, digests: bool) -> Self {
+        Self { digests, ..self }
     }
 
     pub fn run(self) -> Outcome {
@@ -71,6 +82,7 @@ impl Args {
         let options = CheckOptions {
             workers: self.workers.count(),
             data: !self.no_data,
+            digests: self.digests,
             memory_bytes: memory / 2,
             ..CheckOptions::default()
         };

@@ -117,7 +117,8 @@ struct Args {
     #[arg(short = 'a', short_aliases = ['A', 'y'], hide = true)]
     _automatic: bool,
 
-    #[arg(long, hide = true)]
+    /// Read all files, and compare each with the digest that the image has of it
+    #[arg(long)]
     xattr_inode_digest: bool,
 }
 
@@ -134,13 +135,14 @@ impl Args {
             output::text(VERSION)?;
             return Ok(Verdict::Good);
         }
-        self.refuse_what_is_missing()?;
         let target = self.extract.as_deref().map(Path::new);
         let target = target.filter(|target| !target.as_os_str().is_empty());
         // What is extracted is decoded then.
-        let reads_data = self.extract.is_some() && target.is_none();
+        let reads_data = self.xattr_inode_digest || self.extract.is_some() && target.is_none();
         let path = self.path_wanted()?;
-        let checked = check::Args::quiet(self.image(), reads_data).run()?;
+        let checked = check::Args::quiet(self.image(), reads_data)
+            .with_digests(self.xattr_inode_digest)
+            .run()?;
         if checked != Verdict::Good {
             return Ok(checked);
         }
@@ -157,14 +159,6 @@ impl Args {
             self.print_ratio()?;
         }
         Ok(Verdict::Good)
-    }
-
-    fn refuse_what_is_missing(&self) -> Result<(), Failure> {
-        if !self.xattr_inode_digest {
-            return Ok(());
-        }
-        let message = format!("{FSCK}: option --xattr-inode-digest is not supported yet");
-        Err(Failure::new(Kind::Usage, message))
     }
 
     fn image(&self) -> ImageArgs {
