@@ -13,6 +13,7 @@ mod drawing;
 mod failure;
 mod interrupt;
 mod linux;
+mod loops;
 mod options;
 mod output;
 mod places;

@@ -21,6 +21,7 @@ use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
 use crate::daemon::{Daemon, Workers};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::loops::Loops;
 use crate::options::{self, CommonOption, CommonOptions};
 use crate::output;
 use crate::places;
@@ -236,24 +237,23 @@ impl Args {
 
     fn mount_by_kernel(&self) -> Result<(), Failure> {
         let image = absolute(&self.image.image)?;
-        let mut options: Vec<String> = Vec::new();
-        for device in &self.image.devices {
-            options.push(format!("device={}", absolute(device)?.display()));
+        let devices = self.image.devices.iter().map(|device| absolute(device));
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        if self.mount_file(&image, &devices).is_ok() {
+            return Ok(());
         }
-        let directly = self.mount_file(&image, &options);
-        if directly.is_ok() || !self.image.devices.is_empty() {
-            return directly.map_err(|e| kernel_failure(&image, &e.to_string()));
-        }
-        self.mount_loop(&image)
+        let loops = Loops::over(&devices);
+        loops
+            .and_then(|loops| self.mount_loop(&image, loops.devices()))
             .map_err(|text| kernel_failure(&image, &text))
     }
 
     /// Mounts the file itself, without a loop device.
-    fn mount_file(&self, image: &Path, options: &[String]) -> io::Result<()> {
+    fn mount_file(&self, image: &Path, devices: &[PathBuf]) -> io::Result<()> {
         if self.image.offset != 0 {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let options = std::ffi::CString::new(options.join(","))?;
+        let options = std::ffi::CString::new(device_options(devices).join(","))?;
         let attributes = self.common_options().attributes();
         let each = [
             (!attributes.suid, MountFlags::NOSUID),
@@ -272,16 +272,17 @@ impl Args {
         )?)
     }
 
-    fn mount_loop(&self, image: &Path) -> Result<(), String> {
+    fn mount_loop(&self, image: &Path, devices: &[PathBuf]) -> Result<(), String> {
         let attributes = anteros_fuse::Attributes {
             read_only: true,
             ..self.common_options().attributes()
         };
         let words = attributes.words();
-        let options = format!("{words},loop,offset={}", self.image.offset);
+        let mut options = vec![format!("{words},loop,offset={}", self.image.offset)];
+        options.extend(device_options(devices));
         let mut command = Command::new("mount");
         command
-            .args(["-i", "-t", "erofs", "-o", &options])
+            .args(["-i", "-t", "erofs", "-o", &options.join(",")])
             .arg(image)
             .arg(&self.directory);
         let output = command
@@ -369,6 +370,12 @@ fn strategy(name: &str) -> Result<Strategy, String> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|e| Failure::system(path, &e))
+}
+
+/// The options that name extra devices, in order.
+fn device_options(devices: &[PathBuf]) -> Vec<String> {
+    let option = |device: &PathBuf| format!("device={}", device.display());
+    devices.iter().map(option).collect()
 }
 
 fn kernel_failure(image: &Path, text: &str) -> Failure {

@@ -186,3 +186,40 @@ fn a_descriptor_names_the_device() {
     };
     assert_eq!(rest(&ours), rest(&theirs), "{ours}\n{theirs}");
 }
+
+/// Extra devices that are files lie on loop devices while the kernel has the image mounted.
+#[test]
+fn the_kernel_mounts_what_lies_on_files() {
+    if !judge::has_kernel() {
+        return;
+    }
+    let shop = shop();
+    shop.good("mkfs image src --quiet --blobdev blob --chunksize=4K");
+    fs::create_dir(shop.path("mnt")).unwrap();
+    fs::hard_link(&shop.program, shop.path("mount.erofs")).unwrap();
+    let loops = || {
+        let listed = run(Command::new("losetup").args(["-ln", "--output=BACK-FILE"]));
+        let here = |line: &&str| line.contains(shop.path("").to_str().unwrap());
+        listed.out.lines().filter(here).count()
+    };
+    let mount_erofs = || {
+        let mut mount = Command::new(shop.path("mount.erofs"));
+        let mount = mount.args(["image", "mnt", "-o", "device=blob"]);
+        let told = run(mount.current_dir(shop.dir.path()));
+        assert_eq!(told.status, Some(0), "{told:?}");
+    };
+    let ways: [&dyn Fn(); 2] = [
+        &|| drop(shop.good("mount --kernel image mnt --device blob")),
+        &mount_erofs,
+    ];
+    for way in ways {
+        way();
+        let mut diff = Command::new("diff");
+        let diff = diff.args(["-r", "--no-dereference"]).arg(shop.path("src"));
+        let told = run(diff.arg(shop.path("mnt")));
+        assert_eq!((told.status, &told.out[..]), (Some(0), ""), "{told:?}");
+        let umount = run(Command::new("umount").arg(shop.path("mnt")));
+        assert_eq!(umount.status, Some(0), "{umount:?}");
+        assert_eq!(loops(), 0);
+    }
+}

@@ -15,6 +15,7 @@ use rustix::mount::{
 use super::options::Options;
 use super::{Driver, WRONG_CALL, not_supported};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::loops::Loops;
 
 /// The kind of file system, as the kernel calls it.
 const EROFS: &str = "erofs";
@@ -41,7 +42,9 @@ pub fn mount(source: &Path, target: &Path, options: &Options, sloppy: bool) -> O
             Err(errno) => return Err(failure(&source, errno)),
         }
     }
-    by_loop(&source, target, &options.for_loop(&left_out)).map(|()| Verdict::Good)
+    let loops = Loops::over(&options.devices).map_err(|said| refused(&source, &said))?;
+    let words = options.for_loop(&left_out, loops.devices());
+    by_loop(&source, target, &words).map(|()| Verdict::Good)
 }
 
 /// Gives a mount other flags.

@@ -150,20 +150,20 @@ impl Options {
     pub fn for_kernel(&self, left_out: &[String]) -> Vec<String> {
         let image = self.image.iter().filter(|word| !left_out.contains(word));
         let mut words: Vec<String> = image.cloned().collect();
-        words.extend(self.device_words());
+        words.extend(device_words(&self.devices));
         if self.offset > 0 {
             words.push(format!("fsoffset={}", self.offset));
         }
         words
     }
 
-    /// Options for mount(8), which makes a loop device.
-    pub fn for_loop(&self, left_out: &[String]) -> String {
+    /// Options for mount(8), which makes a loop device; `devices` are the block devices in place of extra ones.
+    pub fn for_loop(&self, left_out: &[String], devices: &[PathBuf]) -> String {
         let mut words = vec!["ro".to_owned()];
         words.extend(self.words.iter().cloned());
         let image = self.image.iter().filter(|word| !left_out.contains(word));
         words.extend(image.cloned());
-        words.extend(self.device_words());
+        words.extend(device_words(devices));
         let is_told = |word: &String| word.starts_with("loop");
         words.extend((!self.loop_device.iter().any(is_told)).then(|| "loop".into()));
         words.extend(self.loop_device.iter().cloned());
@@ -171,11 +171,6 @@ impl Options {
             words.push(format!("offset={}", self.offset));
         }
         words.join(",")
-    }
-
-    fn device_words(&self) -> impl Iterator<Item = String> + '_ {
-        let devices = self.devices.iter();
-        devices.map(|device| format!("device={}", device.display()))
     }
 
     /// The arguments of `anteros mount` that say the same.
@@ -222,6 +217,11 @@ fn words(given: &str) -> Vec<String> {
     words
 }
 
+fn device_words(devices: &[PathBuf]) -> impl Iterator<Item = String> + '_ {
+    let word = |device: &PathBuf| format!("device={}", device.display());
+    devices.iter().map(word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(options.flags, MountFlags::RDONLY | MountFlags::NODEV);
         assert_eq!(options.for_kernel(&[]), ["user_xattr", "fsoffset=4096"]);
         let words = "ro,nosuid,nodev,suid,user_xattr,loop,offset=4096";
-        assert_eq!(options.for_loop(&[]), words);
+        assert_eq!(options.for_loop(&[], &options.devices), words);
         let left_out = ["user_xattr".to_owned()];
         assert_eq!(options.for_kernel(&left_out), ["fsoffset=4096"]);
     }
@@ -248,7 +248,7 @@ mod tests {
         let words = ["cache_strategy=readahead", "device=b", "device=a"];
         assert_eq!(options.for_kernel(&[]), words);
         let words = "ro,cache_strategy=readahead,device=b,device=a,loop,sizelimit=9";
-        assert_eq!(options.for_loop(&[]), words);
+        assert_eq!(options.for_loop(&[], &options.devices), words);
     }
 
     #[test]
