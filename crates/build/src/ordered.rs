@@ -88,6 +88,11 @@ impl<J, R> Ordered<J, R> {
         self.results.is_empty()
     }
 
+    /// Jobs under way, but for those aside.
+    pub fn len(&self) -> usize {
+        self.results.len()
+    }
+
     /// Returns whether a job of this cost may be submitted; one always may.
     pub fn has_room(&self, cost: u64) -> bool {
         self.results.is_empty() || self.under_way + cost <= self.budget

@@ -13,6 +13,9 @@ use crate::ordered::{Ordered, with_workers};
 /// Bytes of content at which a batch is large enough.
 const BATCH_BYTES: usize = 512 << 10;
 
+/// Batches under way for each worker: while it is at one, others are read and written.
+const BATCHES_PER_WORKER: usize = 4;
+
 /// Segments that a worker is given at once.
 #[derive(Default)]
 struct Batch {
@@ -31,6 +34,8 @@ pub(crate) struct Early<'a> {
     pool: &'a mut Ordered<Batch, Result<Packed, Stopped>>,
     compression: Compression,
     block_bytes: u64,
+    /// Most batches under way.
+    batches_max: usize,
     coding: Coding,
     batch: Batch,
     /// Number of the next segment.
@@ -54,11 +59,13 @@ impl Early<'_> {
         };
         // The other half is for the tree.
         let budget = options.content_bytes() / 2;
-        with_workers(options.compressing_workers(), budget, new_worker, |pool| {
+        let workers = options.compressing_workers();
+        with_workers(workers, budget, new_worker, |pool| {
             body(Some(Early {
                 pool,
                 compression,
                 block_bytes: options.block_bytes().into(),
+                batches_max: workers * BATCHES_PER_WORKER,
                 coding,
                 batch: Batch::default(),
                 next: 0,
@@ -115,7 +122,7 @@ impl Early<'_> {
         while let Some(packed) = self.pool.try_take() {
             self.keep(packed, spool)?;
         }
-        while !self.pool.has_room(cost) {
+        while !self.pool.has_room(cost) || self.pool.len() >= self.batches_max {
             if let Some(packed) = self.pool.take() {
                 self.keep(packed, spool)?;
             }
