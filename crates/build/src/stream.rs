@@ -1,10 +1,13 @@
 //! Sources that are read once, from front to back, such as pipes.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
 
@@ -16,6 +19,12 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+
+/// Opens a file for reading. Of a named pipe nobody is waited for until it is read.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
 
 /// Bytes of a source.
 pub(crate) enum Bytes<'a> {
@@ -45,12 +54,17 @@ struct Cancellable<'a> {
 
 impl Read for Cancellable<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while !is_ready(&self.file)? {
+        loop {
+            if is_ready(&self.file)? {
+                match self.file.read(buf) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                }
+            }
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(io::Error::other("cancelled"));
             }
         }
-        self.file.read(buf)
     }
 }
 

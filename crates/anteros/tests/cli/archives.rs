@@ -50,6 +50,7 @@ fn an_archive_gives_the_image_of_its_directory() {
         "./anteros mkfs image - <archive",
         "./anteros mkfs image --tar=f <archive",
         "cat archive | ./anteros mkfs image -",
+        "mkfifo pipe; (sleep 1; cat archive >pipe)& ./anteros mkfs image pipe; wait; rm pipe",
         "gzip -c archive >packed; ./anteros mkfs image packed; rm packed",
         "gzip -c archive | ./anteros mkfs image -",
     ] {

@@ -270,7 +270,9 @@ fn an_interrupted_build_leaves_nothing() {
 fn a_build_that_waits_for_a_pipe_can_be_interrupted() {
     let shop = Workshop::new();
     fs::create_dir(shop.path("src/spool")).unwrap();
-    for source in ["-", "src -", "mtree:-"] {
+    let pipe = run(Command::new("mkfifo").arg(shop.path("src/pipe")));
+    assert_eq!(pipe.status, Some(0));
+    for source in ["-", "src -", "mtree:-", "src/pipe", "mtree:src/pipe"] {
         let mut child = shop
             .heeding(&format!("mkfs image {source}"))
             .env("TMPDIR", "src/spool")

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 use crate::source::directory::Directory;
 use crate::source::listed::Listed;
 use crate::source::{Scanned, Source};
-use crate::stream::Bytes;
+use crate::stream::{self, Bytes};
 use crate::tar::draft::Draft;
 use crate::tar::members::{Kind, Member};
 use crate::tar::pax::Records;
@@ -64,7 +64,7 @@ impl<'a> Manifest<'a> {
     ///
     /// [`Error::Source`] if it cannot be opened.
     pub fn open(format: ManifestFormat, path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|cause| Error::Source {
+        let file = stream::open(path).map_err(|cause| Error::Source {
             path: path.to_owned(),
             action: "open the manifest",
             cause,

@@ -51,7 +51,7 @@ use rustix::fs::SeekFrom;
 use crate::output::parent;
 use crate::source::archive::Contents;
 use crate::source::{Scanned, Source};
-use crate::stream::Bytes;
+use crate::stream::{self, Bytes};
 use crate::{Error, Observer, Options};
 use cpio::Cpio;
 use draft::Draft;
@@ -82,7 +82,7 @@ impl<'a> Archive<'a> {
     ///
     /// [`Error::Source`] if it cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|cause| Error::Source {
+        let file = stream::open(path).map_err(|cause| Error::Source {
             path: path.to_owned(),
             action: "open the archive",
             cause,
