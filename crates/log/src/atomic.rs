@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::medium::zeroed;
 use crate::state::State;
 
-/// What was written to a file since its beginning.
+/// Content staged by atomic writes to a file, not committed yet.
 pub(crate) struct Staged {
     /// The handle of the open file that began.
     by: u64,

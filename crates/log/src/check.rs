@@ -1,4 +1,4 @@
-//! Whether all that a log says of itself agrees.
+//! Check of a log: all metadata must agree.
 //!
 //! The log is opened as a mount would open it, groups behind the checkpoint included, but nothing is written. Then all
 //! metadata is read once, in the order of the device: [the nodes](nodes), level by level, and [the blocks of
@@ -36,7 +36,7 @@ mod sweep;
 /// takes some as well.
 const SHARES: usize = 16;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Faults, in words: where, what, which value. The first thousand of them.
@@ -46,7 +46,7 @@ pub struct Report {
     /// Troubles of the device that are no fault of the log, in words: a block that cannot be read and that nothing
     /// refers to.
     pub notes: Vec<String>,
-    /// What a mount would have to replay.
+    /// Groups behind the checkpoint that a mount would roll forward.
     pub recovery: Recovery,
     /// Regular files.
     pub files: u64,

@@ -23,9 +23,9 @@ const NAT_JOURNAL_MAX: usize = 800;
 /// The same of the segment table.
 pub(crate) const SIT_JOURNAL_MAX: usize = 96;
 
-/// What a checkpoint says of a table.
+/// State of a table as a checkpoint records it.
 pub(crate) struct Stated<Newer> {
-    /// Which copy of a block of it counts.
+    /// Valid copy of each block of the table.
     pub(crate) bits: Bits,
     /// Entries that are newer.
     pub(crate) journal: Vec<Newer>,

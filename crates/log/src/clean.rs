@@ -14,7 +14,7 @@ use crate::statistics::Cause;
 /// With fewer free segments than these nothing can be moved.
 const FREE_MIN: u32 = 2;
 
-/// Which segment is cleaned next.
+/// Victim policy of cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The one with the fewest valid blocks: someone waits.

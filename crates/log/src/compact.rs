@@ -40,7 +40,7 @@ const TOGETHER_LEAST: usize = 32;
 /// Logical blocks of a file that are looked at at once.
 const LOOKED_AT: u32 = 1 << 16;
 
-/// How far a compaction is.
+/// Progress of a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Files that were asked for, that are executables.
@@ -53,7 +53,7 @@ pub struct Compacted {
     pub blocks: u64,
     /// The bytes that they take.
     pub bytes: u64,
-    /// What could not be read, and stays where it is.
+    /// Warnings about content that could not be read. It stays where it is.
     pub complaints: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ struct Window {
     left: u32,
 }
 
-/// What is compressed in the background.
+/// Suitability of a file for compression in the background.
 enum Suits {
     Yes,
     No,
@@ -75,11 +75,11 @@ enum Suits {
     NoFile,
 }
 
-/// What launches come by, in the order in which it is to lie: an inode, and perhaps a logical block of it.
+/// An inode, or one of its logical blocks, with its turn in the order of launches.
 type Stop = (Turn, u32, Option<u32>);
 
-/// Where something lies among what launches use. What most of them do comes first, for it is wanted whatever is launched, then
-/// what half as many do, and so on; in each part, what one did after the other.
+/// Position of something in the order of launches. Content that most launches use comes first, as it is wanted whatever
+/// is launched; then content that half as many use, and so on. Each part keeps the order of the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     rareness: Reverse<u32>,
@@ -108,7 +108,7 @@ impl<G: FnMut(&Compacted) -> bool> Work<G> {
     }
 }
 
-/// What is to be compressed, and what launches did with it.
+/// Files to compress, and their use by launches.
 #[derive(Default)]
 struct Asked {
     executables: Vec<(u32, FileReads)>,
@@ -130,7 +130,7 @@ impl Asked {
     }
 }
 
-/// Which launches read something.
+/// Set of launches that read something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
     /// Each, or more than one.
@@ -288,7 +288,7 @@ impl Log {
 }
 
 impl State {
-    /// Whether it is to be compressed in the background: executables are, or whatever there is.
+    /// Returns whether an inode is compressed in the background: executables are, or all files if that is asked for.
     fn suits(&mut self, ino: u32) -> FsResult<Suits> {
         let policy = self.options.policy;
         if policy == Policy::None {
@@ -341,7 +341,7 @@ impl State {
         Ok(windows(ino, &left, Share::None).collect())
     }
 
-    /// Whether a block was compressed in the background.
+    /// Returns whether a block was compressed in the background.
     pub(crate) fn is_background(&self, block: u64) -> bool {
         let (segment, _) = self.segments.locate(block);
         self.segments.segment(segment).is_of(HeadKind::Background)
@@ -527,8 +527,7 @@ impl State {
     }
 }
 
-/// What launches read again, or once, where it is to lie; of what lies beside each other and is read by as many, the first
-/// decides.
+/// Orders the windows that launches read. Of neighbouring windows that equally many launches read, the first one decides.
 fn launch_windows<'a>(
     files: impl Iterator<Item = &'a (u32, FileReads)>,
     share: Share,
@@ -567,8 +566,8 @@ fn launch_windows<'a>(
     ordered
 }
 
-/// How many windows from the first one on are wanted together: those that were started together, and of others that are as rare
-/// what is too little to be read for itself.
+/// Number of windows, from the first one on, that are wanted together. These belong to the same launch, or are too little
+/// to be read by themselves.
 fn together(ordered: &[(Turn, Window)]) -> usize {
     let mut pages = 0;
     let mut pairs = ordered.iter().zip(ordered.iter().skip(1));

@@ -21,7 +21,7 @@ pub(crate) const NAME_MAX: usize = 255;
 /// The most blocks above a leaf.
 const ABOVE_MAX: usize = dir::LEVEL_MAX as usize;
 
-/// What a name refers to.
+/// Inode number and kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) ino: u32,
@@ -43,7 +43,7 @@ struct Descent {
     /// The blocks above it, from the root on.
     above: Vec<u32>,
     leaf: u32,
-    /// Where the names of the next leaf begin, if there is one.
+    /// Hash at which the names of the next leaf begin, if there is one.
     next: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl State {
         Ok(descent)
     }
 
-    /// What a name refers to, if it is there.
+    /// Looks a name up in a directory.
     pub(crate) fn find(&mut self, parent: u32, name: &[u8]) -> FsResult<Option<Named>> {
         let hash = self.hash(name);
         let found = if self.is_inline(parent)? {
@@ -207,7 +207,7 @@ impl State {
         self.divide(parent, &descent.above, descent.leaf, (&left, &right, first))
     }
 
-    /// Whether none of these blocks can name another one.
+    /// Returns whether all of these blocks are full.
     fn are_full(&mut self, parent: u32, above: &[u32]) -> FsResult<bool> {
         for &lblk in above {
             if !dir::is_full(self.dir_block(parent, lblk)?) {

@@ -13,7 +13,7 @@ pub enum LogError {
     /// The device could not be read or written.
     #[error(transparent)]
     Device(#[from] io::Error),
-    /// What lies on the device breaks a rule of the format.
+    /// Corrupt metadata: it breaks a rule of the format.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
     /// The log needs something that this program does not know.
@@ -37,7 +37,7 @@ pub enum LogError {
     OutOfDate {
         /// The checkpoint before.
         version: u64,
-        /// What is wrong with the newest one.
+        /// Fault of the newest checkpoint.
         fault: Corrupt,
     },
     /// The device is too small for a log.
@@ -96,7 +96,7 @@ impl From<Fault> for LogError {
 }
 
 impl LogError {
-    /// What to do about it, where that is known.
+    /// Advice for the user, where there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::OutOfDate { .. } => Some(

@@ -18,7 +18,7 @@ const HOLES_MIN: u32 = 16;
 const WORTH_CLEANING: u32 = 12;
 
 impl State {
-    /// Whose the blocks of a segment are.
+    /// Owners of the blocks of a segment.
     pub(crate) fn owners(&mut self, segment: u32) -> FsResult<Vec<Owner>> {
         if let Some(owners) = self.segments.rewritten(segment) {
             return Ok(owners.clone());
@@ -31,7 +31,8 @@ impl State {
         )?)
     }
 
-    /// Whether content should go where segments have holes: few are free, and cleaning one would move much to win little.
+    /// Returns whether content goes into holes of used segments: few are free, and cleaning would move much to gain
+    /// little.
     pub(crate) fn is_threading(&self) -> bool {
         let is_dear = || {
             // Before cleaning begins.

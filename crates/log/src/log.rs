@@ -36,7 +36,7 @@ type Forget = Box<dyn Fn(Ino) + Send + Sync>;
 /// A log that was opened, and what was found.
 type Opened = Result<(State, Recovery), LogError>;
 
-/// What was read, by class.
+/// Bytes read, by class.
 type Reads = [ClassStatistics; Class::ALL.len()];
 
 /// A mounted log.
@@ -50,9 +50,9 @@ pub struct Log {
     leaving_max: usize,
     /// See [`State::reading`].
     pub(crate) reading: Arc<RwLock<()>>,
-    /// What is read before anyone asks.
+    /// Blocks to read ahead.
     pub(crate) ahead: Arc<Ahead>,
-    /// Whether somebody takes it.
+    /// Tells whether there is a consumer of blocks read ahead.
     pub(crate) prefetches: AtomicBool,
     /// Held while content is given to who has not asked for it.
     pub(crate) giving: Mutex<()>,
@@ -63,15 +63,15 @@ pub struct Log {
     /// Calls that asked for durability, and flushes that were made for them.
     syncs: AtomicU64,
     flushes: AtomicU64,
-    /// What was read of compressed content without the lock of the state; nobody who holds it waits for anything.
+    /// Statistics of compressed content that was read without the lock of the state. Its holder never waits.
     reads: Mutex<Reads>,
     /// Changes that were asked for.
     changes: AtomicU64,
-    /// How many there had been when [`Log::tend`] looked last.
+    /// Number of changes at the last call of [`Log::tend`].
     changes_seen: AtomicU64,
     recovery: Recovery,
     is_read_only: bool,
-    /// What programs read when they start, if that is recorded.
+    /// Blocks that programs read when they start, if launches are recorded.
     launches: OnceLock<Mutex<Launches>>,
     /// See [`Options::atomic_writes`].
     pub(crate) has_atomic_writes: bool,
@@ -79,7 +79,7 @@ pub struct Log {
     pub(crate) on_abort: OnceLock<Forget>,
 }
 
-/// How full a log is, and what it has done.
+/// Space and statistics of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
     /// Blocks that users may fill.
@@ -104,7 +104,7 @@ pub struct Condition {
     pub syncs: u64,
     /// Flushes that were made for them.
     pub flushes: u64,
-    /// What was written.
+    /// Statistics of writes.
     pub statistics: Statistics,
 }
 
@@ -169,7 +169,7 @@ impl Log {
         })
     }
 
-    /// What was found when it was opened.
+    /// Result of recovery at mount.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
@@ -434,7 +434,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether content may be compressed.
+    /// Returns whether content may be compressed.
     pub fn compresses(&self) -> bool {
         self.lock().options.policy != Policy::None
     }
@@ -524,7 +524,7 @@ impl Log {
         let _ = self.launches.set(Mutex::new(launches));
     }
 
-    /// Whether launches are recorded.
+    /// Returns whether launches are recorded.
     pub(crate) fn records_launches(&self) -> bool {
         self.launches.get().is_some()
     }
@@ -534,8 +534,8 @@ impl Log {
         self.launches.get().map(|launches| see(&held(launches)))
     }
 
-    /// What the launches of a file have read, if any was recorded since its content changed. Of what cannot be read, nothing is
-    /// said.
+    /// Blocks that launches read of a file, if any launch was recorded since its content changed. Errors are not
+    /// reported.
     pub fn launch_reads(&self, ino: Ino) -> Option<FileReads> {
         let ino = u32::try_from(ino.0).ok()?;
         let version = self.lock().content_version(ino).ok()?;
@@ -577,7 +577,7 @@ impl Log {
         Ok(())
     }
 
-    /// How full it is, and what it has done since it was mounted.
+    /// Returns the space that is used, and statistics since the mount.
     pub fn condition(&self) -> Condition {
         let state = self.lock();
         let mut statistics = state.statistics;
@@ -600,7 +600,7 @@ impl Log {
         }
     }
 
-    /// What was found to be wrong since this was asked last, and hinders nothing else.
+    /// Takes the warnings since the last call. They hinder nothing else.
     pub fn take_complaints(&self) -> Vec<String> {
         self.lock().take_complaints()
     }
@@ -647,7 +647,7 @@ impl Drop for Log {
 /// Blocks nearer to each other than this are read by one request, with what lies between them.
 const BRIDGED: u64 = 8;
 
-/// Where less than one in so many segments is free, idle times are for cleaning.
+/// Idle cleaning starts when fewer than one in this many segments is free.
 const IDLE_FREE: u32 = 5;
 
 /// Segments that are cleaned before others have their turn.

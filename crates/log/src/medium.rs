@@ -56,12 +56,12 @@ pub(crate) fn reserve(device: &dyn WritableDevice, block: u64, blocks: u64) -> F
     })
 }
 
-/// Whether an error says that something on the device is damaged, or cannot be read: other things still can.
+/// Returns whether an error concerns one damaged or unreadable place only. The rest of the log can still be used.
 pub(crate) fn is_damage(error: &FsError) -> bool {
     matches!(error, FsError::Corrupt(_) | FsError::Io(_))
 }
 
-/// What should be in memory is not: a fault of this crate, told rather than hidden.
+/// Error for a missing in-memory object. It is a bug of this crate, reported instead of hidden.
 pub(crate) fn vanished() -> FsError {
     FsError::Io(io::Error::other(
         "an entry of a cache vanished while it was in use",

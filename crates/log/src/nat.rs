@@ -1,4 +1,4 @@
-//! Which block a node lies in.
+//! Node address table: the block in which each node lies.
 //!
 //! The table lies on the device; what was changed since it was written there is kept here, and in the journal
 //! of each checkpoint until it has grown too long for that.
@@ -37,7 +37,7 @@ pub(crate) struct Nat {
     start: u64,
     blocks: u32,
     nids: u32,
-    /// Which copy of a block of the table counts.
+    /// Valid copy of each block of the table.
     bits: Bits,
     /// Entries that the table does not have.
     newer: BTreeMap<u32, NatEntry>,
@@ -118,7 +118,7 @@ impl Nat {
         Ok(())
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }
@@ -128,12 +128,12 @@ impl Nat {
         self.used = used;
     }
 
-    /// How many entries the table does not have.
+    /// Number of entries that are newer than the table.
     pub(crate) fn newer_count(&self) -> usize {
         self.newer.len()
     }
 
-    /// How many numbers can be given to nodes before the next checkpoint.
+    /// Number of node numbers that can be allocated before the next checkpoint.
     pub(crate) fn available(&self) -> u32 {
         let freed = u32::try_from(self.freed.len()).unwrap_or(u32::MAX);
         self.count_max()
@@ -151,12 +151,12 @@ impl Nat {
         self.freed.len() >= many as usize
     }
 
-    /// How many there may be.
+    /// Largest possible number of nodes.
     pub(crate) fn count_max(&self) -> u32 {
         self.nids - 1
     }
 
-    /// Where the search for a free number begins.
+    /// Start of the search for a free number.
     pub(crate) fn cursor(&self) -> u32 {
         self.cursor
     }
@@ -276,7 +276,7 @@ impl Nat {
         self.cached.clear();
     }
 
-    /// How many blocks the table has.
+    /// Number of blocks of the table.
     pub(crate) fn table_blocks(&self) -> u32 {
         self.nids.div_ceil(NAT_PER_BLOCK)
     }

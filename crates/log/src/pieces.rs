@@ -1,4 +1,4 @@
-//! What may take long with a large file is done in pieces, and whoever else uses the log has a turn between them.
+//! Long operations on large files are done in pieces. Between pieces, other users of the log have a turn.
 //!
 //! Each piece leaves the log whole. Content goes from its end on, so that a file which is cut off is the beginning of what it
 //! was at any moment, and nodes go as soon as nothing below them is left. An inode without a name stays an orphan until
@@ -21,20 +21,20 @@ use crate::state::State;
 const PIECE_MAX: usize = 1 << 16;
 const PIECE_MIN: usize = 256;
 
-/// How much less is promised at once: that costs more for each block.
+/// Divisor of the space that is reserved at once. Less costs more work a block.
 const PROMISED: u32 = 4;
 
-/// How long others have for their turn: who waits for a lock gets it when it is free for so long.
+/// Duration of the turn of others. Whoever waits for a lock gets it when it is free for so long.
 const TURN: Duration = Duration::from_micros(100);
 
 impl State {
-    /// How many blocks of a file are given back at once: their nodes are in memory meanwhile.
+    /// Number of blocks of a file that are freed at once. Their nodes are in memory meanwhile.
     pub(crate) fn piece(&self) -> u32 {
         let in_memory = self.options.memory_bytes / BLOCK_BYTES;
         (in_memory * 8).clamp(PIECE_MIN, PIECE_MAX) as u32
     }
 
-    /// Whether the content of an inode is given back in pieces.
+    /// Returns whether the content of an inode is freed in pieces.
     pub(crate) fn is_large(&mut self, ino: u32) -> FsResult<bool> {
         let piece = self.piece();
         Ok(self.live(ino)?.inode().attributes.blocks > u64::from(piece))

@@ -102,7 +102,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whose the blocks of a segment are; none at all if nothing says so.
+    /// Owners of the blocks of a segment; empty if no summary tells.
     fn owners(&self, segment: u32, serial: u32) -> FsResult<Vec<Owner>> {
         let mut heads = self.checkpoint.heads.iter().zip(&self.checkpoint.summaries);
         if let Some((_, owners)) = heads.find(|(head, _)| head.segment == segment) {

@@ -39,14 +39,14 @@ const VERSIONS_LEFT_OUT: u64 = 1 << 20;
 /// Rule that a pack breaks of which a block cannot be read.
 pub(crate) const UNREADABLE: &str = "a block of it cannot be read";
 
-/// What was found when a log was opened.
+/// Result of recovery when a log is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Whether it had been unmounted.
+    /// Tells whether it had been unmounted.
     pub was_clean: bool,
     /// Groups behind the checkpoint that were replayed.
     pub groups: u64,
-    /// Whether a group was found that did not arrive whole, which nobody was told was durable.
+    /// Tells whether an incomplete group was found. No fsync had returned for it.
     pub dropped: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Group {
     pub(crate) stream: Vec<u8>,
     /// The slots that hold data, with the blocks that they lie in.
     pub(crate) data: Vec<(u64, u8, Slot)>,
-    /// Where the packed log goes on behind it.
+    /// Place at which the packed log continues.
     end: Place,
 }
 
@@ -406,7 +406,7 @@ fn admit_packed(state: &mut State) -> Result<(), LogError> {
     write_superblock(&*state.device, superblock)
 }
 
-/// What a checkpoint says, with these segments.
+/// Builds the state of a checkpoint with these segments.
 fn state_of(
     device: Arc<dyn WritableDevice>,
     superblock: Superblock,
@@ -451,8 +451,7 @@ fn state_of(
     }))
 }
 
-/// What a checkpoint says, whatever is wrong with the segments, and without the groups behind it: to be read, not
-/// to be written to.
+/// Builds the read-only state of a checkpoint, whatever is wrong with its segments, without the groups behind it.
 pub(crate) fn as_is(
     device: Arc<dyn WritableDevice>,
     superblock: &Superblock,
@@ -479,7 +478,7 @@ pub(crate) struct Patient {
     pub(crate) state: State,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) recovery: Recovery,
-    /// What was wrong with the segment table, and is not any more in memory.
+    /// Faults of the segment table, which are repaired in memory.
     pub(crate) faults: Vec<Corrupt>,
 }
 
@@ -594,7 +593,7 @@ pub(crate) fn groups(
     Ok((chain.groups, chain.is_broken))
 }
 
-/// What is known of the groups behind a checkpoint.
+/// Contents of the groups behind a checkpoint.
 #[derive(Default)]
 struct Replay {
     owners: HashMap<u64, Owner>,
@@ -602,9 +601,9 @@ struct Replay {
     touched: BTreeSet<u32>,
     /// Blocks that the records of this group have mapped.
     mapped: u64,
-    /// How many blocks of a segment, from its beginning, the groups name at most.
+    /// Number of blocks of each segment, from its start, that the groups reach at most.
     reached: HashMap<u32, u16>,
-    /// Where the packed log goes on.
+    /// Place at which the packed log continues.
     end: Option<Place>,
     /// Tells whether it ends at a block that cannot be read.
     is_cut: bool,
@@ -1099,7 +1098,7 @@ fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
     Ok(())
 }
 
-/// Whether all data of a group is on the device.
+/// Returns whether all data of a group is on the device.
 fn arrived(state: &State, stream: &[u8]) -> Result<bool, LogError> {
     for record in records(stream) {
         let Record::Checksums { block, sums } = record? else {
@@ -1130,11 +1129,11 @@ struct Chain {
     groups: Vec<Group>,
     /// Segments that it lies in, and the one where it would go on.
     segments: BTreeSet<u32>,
-    /// Whether it ends within a group.
+    /// Tells whether it ends within a group.
     is_broken: bool,
     /// Why it ends at a block that cannot be read.
     unreadable: Option<LogError>,
-    /// Whether there are groups behind that block.
+    /// Tells whether there are groups behind that block.
     is_torn: bool,
 }
 
@@ -1219,7 +1218,7 @@ impl Chain {
     }
 }
 
-/// What a packed block of a group has: its records, and the slots with data that begins there.
+/// Records of a packed block of a group, and the slots whose data begins there.
 type Packed = (PackedHeader, Vec<u8>, Vec<(u64, u8, Slot)>);
 
 /// A packed block, if it is one.

@@ -30,22 +30,22 @@ use crate::state::State;
 use crate::survey::listing::{Found, Listing};
 use crate::survey::{Claim, Home, LOST, Name, Survey, Watched};
 
-/// Where inodes go that no name leads to.
+/// Directory for inodes without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// Repairs that are told in words, and likewise of what is left.
 const TOLD_MAX: usize = 10_000;
 
-/// What a repair has done.
+/// Result of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// The first ten thousand repairs, in words.
     pub repairs: Vec<String>,
     /// All repairs.
     pub repair_count: u64,
-    /// What is wrong still.
+    /// Faults that remain.
     pub left: Vec<String>,
-    /// What was replayed.
+    /// Groups that were rolled forward.
     pub recovery: Recovery,
 }
 
@@ -203,7 +203,7 @@ impl Mender {
         Ok(is_changed)
     }
 
-    /// Whose a block is: a node says so itself, else the summary does.
+    /// Rightful owner of a block: by the node itself, else by the summary.
     fn rightful(&self, block: u64, claims: &[Claim]) -> Option<Claim> {
         let node = claims.iter().find(|claim| claim.is_node);
         node.copied().or_else(|| {

@@ -33,7 +33,7 @@ const FREE: u32 = 16;
 /// Dirty blocks after which there is a checkpoint.
 const DIRTY_MAX: usize = 2048;
 
-/// What was done.
+/// Result of a resize.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resized {
     /// The log as it was.
@@ -111,7 +111,8 @@ fn open(
     Ok(recover::open(device.clone(), options)?.0)
 }
 
-/// What the log on a device becomes with another size, whether the device has so many bytes already or not. Nothing is changed.
+/// Plans a resize: describes the log that would result, even if the device does not have so many bytes yet. Nothing is
+/// changed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Where blocks go, and which of them count.
+//! Placement of blocks, and their validity.
 //!
 //! Blocks are handed out by *heads*: open segments, one for each kind of content, that are filled from front to
 //! back. A segment whose last valid block has gone is *emptied*, but it is not used again before the next
@@ -26,7 +26,7 @@ const SEGMENTS_VERY_FEW: u32 = 64;
 /// A bit for each block of a segment.
 pub(crate) type Bitmap = [u64; 8];
 
-/// What a segment is used for.
+/// Use of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Nothing: it may be opened.
@@ -39,7 +39,7 @@ pub enum Use {
     Emptied,
 }
 
-/// When content was written. What cleaning moves keeps its moment.
+/// Time at which content was written. Content that cleaning moves keeps its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// Blocks that had been written before; see [`Segments::clock`].
@@ -55,11 +55,11 @@ pub(crate) struct Segment {
     pub(crate) valid: u16,
     pub(crate) kind: u8,
     pub(crate) serial: u32,
-    /// When a block of it changed last, in seconds.
+    /// Time of the last change of one of its blocks, in seconds.
     pub(crate) seconds: u64,
     /// The same, by the clock of the writes.
     pub(crate) changed: u64,
-    /// When its blocks were written, on average, by that clock.
+    /// Average write time of its blocks, by that clock.
     pub(crate) born: u64,
     bits: Bitmap,
 }
@@ -89,12 +89,12 @@ impl Segment {
         }
     }
 
-    /// Whether a head of this kind filled it.
+    /// Returns whether a head of this kind filled it.
     pub(crate) fn is_of(&self, kind: HeadKind) -> bool {
         self.kind == kind.to_raw()
     }
 
-    /// When it was written, to go with what is moved out of it.
+    /// Write time, for content that is moved out of it.
     pub(crate) fn moment(&self) -> Moment {
         Moment {
             clock: self.born,
@@ -126,12 +126,12 @@ impl Segment {
         }
     }
 
-    /// Whether its blocks say themselves whose they are.
+    /// Returns whether its blocks name their owners themselves.
     pub(crate) fn is_packed(&self) -> bool {
         HeadKind::from_raw(self.kind).is_some_and(HeadKind::is_packed)
     }
 
-    /// Whether its blocks hold content as it is.
+    /// Returns whether its blocks hold plain content.
     fn has_plain_data(&self) -> bool {
         HeadKind::from_raw(self.kind).is_some_and(HeadKind::has_plain_data)
     }
@@ -172,9 +172,9 @@ struct Open {
     next: u16,
     /// Of the blocks before `next`; of all if it is threaded.
     owners: Vec<Owner>,
-    /// Where the packed log goes on.
+    /// Segment in which the packed log continues.
     next_segment: Option<u32>,
-    /// Whether it fills holes.
+    /// Tells whether it fills holes.
     threaded: bool,
 }
 
@@ -187,7 +187,7 @@ impl Open {
     }
 }
 
-/// Where the next packed block would be.
+/// Place of the next packed block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) segment: u32,
@@ -213,9 +213,9 @@ pub(crate) struct Placed {
     pub(crate) block: u64,
     /// The summary of the segment, if this was its last block, and where it belongs.
     pub(crate) summary: Option<(u64, Box<Block>)>,
-    /// Where the packed log goes on behind the segment.
+    /// Segment in which the packed log continues behind this one.
     pub(crate) next_segment: Option<u32>,
-    /// Whether it was a hole.
+    /// Tells whether it was a hole.
     pub(crate) was_hole: bool,
 }
 
@@ -228,7 +228,7 @@ pub(crate) struct Segments {
     usable: u32,
     table: Vec<Segment>,
     heads: ByKind<Option<Open>>,
-    /// Where the packed log has to go on, if it could not yet.
+    /// Segment reserved for the packed log, where it could not continue yet.
     promised: Option<u32>,
     /// Segments that may be opened.
     free: BTreeSet<u32>,
@@ -237,21 +237,21 @@ pub(crate) struct Segments {
     /// Tells whether the device had no room for one of them when it was asked last.
     is_store_full: bool,
     emptied: BTreeSet<u32>,
-    /// Where to look for a free segment first, so that all wear alike.
+    /// Start of the search for a free segment, so that all wear alike.
     cursor: u32,
     serial: u32,
     valid: u64,
     /// Segments whose entries were changed since the last checkpoint, and which of their blocks were valid then or at any time
     /// since.
     changed: BTreeMap<u32, Bitmap>,
-    /// Whose the blocks of segments are whose holes were filled, until a checkpoint has that.
+    /// Owners of the blocks of threaded segments, until a checkpoint has them.
     rewritten: BTreeMap<u32, Vec<Owner>>,
-    /// How many of them, and of such as are being filled, it has room for.
+    /// Largest number of threaded segments, those being filled included, that a checkpoint has room for.
     rewritten_max: u32,
     /// Blocks of content that users have written. The time of day says little of age: a busy log is filled in minutes, an
     /// idle one not in months.
     clock: u64,
-    /// How long hot content lasts until cleaning finds it, by that clock.
+    /// Lifetime of hot content until cleaning finds it, by that clock.
     lifetime: u64,
 }
 
@@ -446,12 +446,12 @@ impl Segments {
         &mut self.table[segment as usize]
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     pub(crate) fn count(&self) -> u32 {
         self.table.len() as u32
     }
 
-    /// Whether heads share segments.
+    /// Returns whether heads share segments.
     pub(crate) fn are_few(&self) -> bool {
         self.usable < SEGMENTS_FEW
     }
@@ -479,7 +479,7 @@ impl Segments {
         self.serial
     }
 
-    /// Which block of which segment a block is.
+    /// Segment of a block, and its index there.
     pub(crate) fn locate(&self, block: u64) -> (u32, u16) {
         let at = block - self.main_start;
         let per_segment = u64::from(SEGMENT_BLOCKS);
@@ -496,7 +496,7 @@ impl Segments {
         self.clock += 1;
     }
 
-    /// Whether what a block holds was written so lately that what replaces it will not last long either.
+    /// Returns whether the content of a block was written so lately that its replacement will not last long either.
     pub(crate) fn is_hot(&self, block: u64) -> bool {
         let (segment, _) = self.locate(block);
         self.clock - self.segment(segment).born.min(self.clock) < self.lifetime
@@ -539,13 +539,13 @@ impl Segments {
         count + blocks as u32 / SEGMENT_CONTENT
     }
 
-    /// Whether a head may be filled at any time. In the background segments are filled only where there is room for more of
-    /// them.
+    /// Returns whether a head may be filled at any time. Background segments are filled only where there is room for more
+    /// of them.
     fn is_in_use(&self, kind: HeadKind) -> bool {
         self.share(kind) == kind && (kind != HeadKind::Background || self.heads[kind].is_some())
     }
 
-    /// How many blocks a head hands out before it has to go on in another segment.
+    /// Number of blocks that a head hands out before it needs another segment.
     pub(crate) fn left(&self, kind: HeadKind) -> usize {
         let head = &self.heads[self.share(kind)];
         let next = head.as_ref().map_or(0, |head| head.next.into());
@@ -614,7 +614,7 @@ impl Segments {
         Some(placed)
     }
 
-    /// Whether a head has a block left to hand out.
+    /// Returns whether a head has a block left.
     fn has_room(&self, head: &Open) -> bool {
         match head.threaded {
             true => self.next_hole(head.segment, head.next).is_some(),
@@ -650,7 +650,7 @@ impl Segments {
         Some(word * 64 + bits.trailing_zeros() as u16)
     }
 
-    /// Whether the next block of a head is the first of another segment, which may be one with holes.
+    /// Returns whether the next block of a head is the first one of another segment, which may be one with holes.
     pub(crate) fn may_thread(&self, kind: HeadKind) -> bool {
         kind.has_plain_data() && self.heads[self.share(kind)].is_none()
     }
@@ -694,12 +694,12 @@ impl Segments {
         });
     }
 
-    /// Whose the blocks of a segment are, where the device does not know it yet.
+    /// Owners of the blocks of a segment, where the device does not have them yet.
     pub(crate) fn rewritten(&self, segment: u32) -> Option<&Vec<Owner>> {
         self.rewritten.get(&segment)
     }
 
-    /// Whether there are such.
+    /// Returns whether there are such segments.
     pub(crate) fn has_rewritten(&self) -> bool {
         !self.rewritten.is_empty()
     }
@@ -1031,7 +1031,7 @@ impl Segments {
         self.promised = (!goes_on).then_some(next);
     }
 
-    /// Whether no head stands in a segment, and this one may fill it from that block on.
+    /// Returns whether no head stands in a segment, and this one may fill it from that block on.
     fn is_left(&self, segment: u32, index: u16, kind: HeadKind) -> bool {
         let entry = self.segment(segment);
         let is_same = entry.is_packed() == kind.is_packed();

@@ -1,4 +1,4 @@
-//! How many blocks are spoken for.
+//! Accounting of used and reserved blocks.
 //!
 //! Every logical block counts from the moment that it is written, promised or made as a node, long before it has a
 //! place: who is refused is refused then, and a write that was accepted finds its room. When it has been compressed it
@@ -49,7 +49,7 @@ impl Space {
         self.is_store_full = is_store_full;
     }
 
-    /// Whether so many could be taken.
+    /// Checks that so many blocks can be taken.
     pub(crate) fn check(&self, blocks: u64) -> FsResult<()> {
         match self.used.saturating_add(blocks) > self.limit.min(self.backed) {
             true => Err(FsError::NoSpace),

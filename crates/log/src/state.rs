@@ -1,4 +1,4 @@
-//! What a mounted log knows, and how nodes and inodes come into memory and leave it.
+//! State of a mounted log, and the cache of its nodes and inodes.
 //!
 //! All of it lies behind one lock. Every operation leaves it whole: what an operation cannot do it refuses
 //! before it has changed anything.
@@ -36,7 +36,7 @@ const LOOKS_BETWEEN: u64 = 1000;
 /// The most of them that are loaded until then.
 const LOADED_BETWEEN: usize = 128;
 
-/// What a page or a node takes in memory, and an inode but for its inline content, with what the heap and tables add.
+/// Memory of a page or a node, and of an inode without its inline content, with the overhead of heap and tables.
 const PAGE_BYTES: usize = 4352;
 const INODE_BYTES: usize = 4864;
 /// The same of an entry of a table, with the room that the table has for others.
@@ -66,9 +66,9 @@ pub(crate) struct State {
     nodes: HashMap<u32, Node>,
     /// Each for itself: a table of them would be copied when it grows.
     inodes: HashMap<u32, Box<Live>>,
-    /// How often the user of the file system holds an inode: by name or open.
+    /// Lookup count of each inode: by name or open.
     pub(crate) known: HashMap<u32, u64>,
-    /// How often an inode is open for writing.
+    /// Number of open handles of each inode that can write.
     pub(crate) writers: HashMap<u32, u64>,
     /// Blocks that were read before anyone asked.
     pub(crate) ahead: Arc<Ahead>,
@@ -76,9 +76,9 @@ pub(crate) struct State {
     pub(crate) orphans: BTreeSet<u32>,
     /// Those of them that are given back in pieces, and up to which block they still have content.
     pub(crate) doomed: BTreeMap<u32, u32>,
-    /// What is written to files atomically, and not committed.
+    /// Atomic writes that are staged, not committed.
     pub(crate) staged: BTreeMap<u32, Staged>,
-    /// How many files were opened to be written to.
+    /// Number of files that were opened for writing.
     pub(crate) opened: u64,
     /// Changes of names that no group has.
     pub(crate) names: Vec<u8>,
@@ -100,18 +100,18 @@ pub(crate) struct State {
     pub(crate) tables: crate::checkpoint::Tables,
     /// Grows with each flush that begins.
     epoch: u64,
-    /// What was written in this epoch, or before, is on the device.
+    /// Epoch up to which all writes are on the device.
     flushed: u64,
     /// The first group behind the checkpoint.
     pub(crate) checkpointed: u64,
-    /// When the checkpoint was written.
+    /// Time of the checkpoint.
     pub(crate) checkpoint_time: Timestamp,
     pub(crate) dirty_pages: usize,
     dirty_nodes: Arc<AtomicUsize>,
     dirty_inodes: Arc<AtomicUsize>,
     pub(crate) inode_count: u32,
     clock: u64,
-    /// When it was last looked whether memory holds too much, and how many nodes and inodes it held then.
+    /// Time of the last look at memory use, and the number of nodes and inodes at that time.
     shrunk_at: u64,
     loaded_then: usize,
     /// Held by those who read content from the device without the lock of this: no segment becomes free meanwhile.
@@ -126,9 +126,9 @@ pub(crate) struct State {
     pub(crate) room: Room,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
-    /// Whether the device is told of what is free.
+    /// Tells whether free blocks are discarded on the device.
     pub(crate) discards: bool,
-    /// What is wrong, and was not yet told.
+    /// Warnings that were not taken yet.
     pub(crate) complaints: Vec<String>,
     /// Troubles of the device that take nothing away, and were not yet told.
     pub(crate) notes: Vec<String>,
@@ -143,7 +143,7 @@ pub(crate) struct Footprint {
     blocks: [u64; 4],
 }
 
-/// What [`State::new`] is made of.
+/// Parts of a [`State::new`].
 pub(crate) struct Parts {
     pub(crate) device: Arc<dyn WritableDevice>,
     pub(crate) superblock: Superblock,
@@ -350,7 +350,7 @@ impl State {
         Ok(Live::read(inode, block, &self.dirty_inodes))
     }
 
-    /// What tells the content of an inode from what it had been, or will be.
+    /// Version of the content of an inode, which no earlier or later content has.
     pub(crate) fn content_version(&mut self, ino: u32) -> FsResult<Version> {
         Ok(Version::from(&self.live(ino)?.inode().attributes))
     }
@@ -545,13 +545,13 @@ impl State {
         Ok(())
     }
 
-    /// Whether content of an inode has left outside of a group, and may not be on the device yet.
+    /// Returns whether content of an inode is under writeback outside of a group.
     pub(crate) fn is_under_way(&self, ino: u32) -> bool {
         self.loaded(ino)
             .is_some_and(|live| live.early > self.flushed)
     }
 
-    /// Whether the last checkpoint has everything.
+    /// Returns whether the last checkpoint has everything.
     pub(crate) fn is_settled(&self) -> bool {
         let unrecorded =
             self.names.len() + self.touched.len() + self.dropped.len() + self.dirty_blocks();
@@ -702,7 +702,7 @@ impl State {
         self.dirty_pages + nodes + self.dirty_inodes.load(Ordering::Relaxed)
     }
 
-    /// What tells whether an operation has changed anything.
+    /// Summary of the state by which changes are recognised.
     pub(crate) fn footprint(&self) -> Footprint {
         let blocks = [
             self.space.used(),

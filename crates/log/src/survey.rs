@@ -1,4 +1,4 @@
-//! What is in a log that may be damaged: everything that can be reached, and what is left over.
+//! Survey of a log that may be damaged: all that can be reached, and all that is left over.
 //!
 //! Nothing is changed here. What cannot be read is told, and whatever may belong to it counts as used.
 //!
@@ -41,7 +41,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Where it stands, in words.
+    /// Place of it, in words.
     pub(crate) fn place(&self) -> String {
         format!(
             "directory {}, {:?}",
@@ -51,7 +51,7 @@ impl Name {
     }
 }
 
-/// Who says that a block is its own.
+/// Claimant of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) owner: Owner,
@@ -83,7 +83,7 @@ impl Bitmap {
     }
 }
 
-/// What all is to be known of.
+/// Items to survey.
 #[derive(Default)]
 pub(crate) struct Watched {
     /// Blocks, of which all who claim them are noted.
@@ -121,12 +121,12 @@ impl Owners {
     }
 }
 
-/// What is in a log.
+/// Contents of a log.
 pub(crate) struct Survey {
     /// Blocks that belong to something.
     pub(crate) used: Bitmap,
     nids: Numbers,
-    /// How many names each inode has, but for those of directories that have to go.
+    /// Number of names of each inode, without those of directories that are removed.
     pub(crate) names: Table<4>,
     /// The name that each directory keeps.
     pub(crate) homes: Homes,
@@ -143,9 +143,9 @@ pub(crate) struct Survey {
     pub(crate) scattered: BTreeMap<u32, String>,
     /// Inodes of which not every node can be read.
     pub(crate) torn: HashSet<u32>,
-    /// How many names there are in directories that say otherwise.
+    /// Real number of names of directories that record another.
     pub(crate) entries: BTreeMap<u32, u32>,
-    /// How many blocks inodes take that say otherwise.
+    /// Real number of blocks of inodes that record another.
     pub(crate) blocks: BTreeMap<u32, u64>,
     /// Blocks behind the end of files: inode, and logical block.
     pub(crate) beyond: Vec<(u32, u32)>,
@@ -165,7 +165,7 @@ pub(crate) struct Survey {
     pub(crate) stray: Vec<u32>,
     /// Inodes whose extended attributes are damaged, and how.
     pub(crate) bare: BTreeMap<u32, String>,
-    /// What cannot be read, in words.
+    /// Unreadable places, in words.
     pub(crate) unreadable: Vec<String>,
     /// Inodes, whether they can be read or not.
     pub(crate) inodes: u32,
@@ -183,7 +183,8 @@ fn add(table: &mut Table<4>, index: u64, count: u32) -> FsResult<u32> {
     Ok(sum)
 }
 
-/// Whether an error says that the log is damaged there; others say that it cannot be read at all, or not by us.
+/// Returns whether an error means damage of the log at one place. Others mean that it cannot be read at all, or not by
+/// us.
 fn is_damage(error: &FsError) -> bool {
     medium::is_damage(error) || matches!(error, FsError::NotFound)
 }
@@ -261,7 +262,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Whether all could be read: only then is it known what belongs to nothing.
+    /// Returns whether all could be read. Only then is it known which blocks belong to nothing.
     pub(crate) fn is_whole(&self) -> bool {
         self.unreadable.is_empty()
     }
@@ -416,7 +417,7 @@ impl Survey {
         Ok(is_new && found.kind == FileKind::Directory)
     }
 
-    /// Whether the way from a directory to the root goes through `ino`.
+    /// Returns whether the way from a directory to the root goes through `ino`.
     fn is_below(&mut self, directory: u32, ino: u32) -> FsResult<bool> {
         let mut at = directory;
         // Homes were found from the root on: there is no circle among them, but nobody should hang on it.

@@ -178,7 +178,7 @@ impl State {
         Ok(())
     }
 
-    /// What is to be made for `new`, with what it inherits from the directory.
+    /// Properties of the new inode `new`, with those that it inherits from the directory.
     fn birth<'a>(
         &mut self,
         parent: u32,

@@ -20,7 +20,7 @@ use crate::pack;
 use crate::recover;
 use crate::segments::Segments;
 
-/// Whose a block is.
+/// Owner of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
     owner: Owner,
@@ -29,7 +29,7 @@ struct Claim {
     is_shared: bool,
 }
 
-/// Whose the blocks of a segment are.
+/// Owners that claim the blocks of a segment.
 struct Claims {
     segment: u32,
     start: u64,

@@ -14,7 +14,7 @@ use super::{
     crc_around, seal,
 };
 
-/// Where the superblock begins in block 0 and in block 1.
+/// Offset of the superblock in block 0 and in block 1.
 pub const SUPERBLOCK_OFFSET: usize = 1024;
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 256;
@@ -167,7 +167,7 @@ pub struct Superblock {
     pub reserved_segments: u32,
 }
 
-/// What one may choose when a log is made.
+/// Parameters that can be chosen when a log is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// Segments that are freed and filled together; 0 counts as 1.
@@ -486,7 +486,7 @@ impl Superblock {
         room / u64::from(SEGMENT_BLOCKS) / u64::from(self.segments_per_section)
     }
 
-    /// Where the packs and the tables lie, from the first block of the first to the last block of the last one.
+    /// Blocks of the checkpoint packs and the tables.
     pub fn tables(&self) -> std::ops::Range<u64> {
         let tables = &self.areas()[..4];
         let start = tables.iter().map(|(_, start, _)| *start).min();
@@ -498,7 +498,7 @@ impl Superblock {
         self.tables().end <= self.main_start
     }
 
-    /// What a pack takes when all heads are open and full, but for journals and orphans.
+    /// Bytes of a checkpoint pack when all heads are open and full, without journals and orphans.
     fn pack_bytes_min(&self) -> u64 {
         let tables = [self.nat_blocks, self.sit_blocks, self.bst_blocks];
         let bits: usize = tables
@@ -518,7 +518,7 @@ impl Superblock {
         self.incompat & INCOMPAT_THREADED != 0
     }
 
-    /// How many summaries a pack has room for besides those of the heads: each takes less than a block.
+    /// Number of summaries that a pack has room for besides those of the heads. Each takes less than a block.
     pub fn summaries_max(&self) -> u32 {
         match self.is_threaded() {
             true => self.checkpoint_blocks.saturating_sub(self.pack_blocks()),
