@@ -13,6 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::data::{Job, Stored};
 use crate::devices::Devices;
 use crate::index::IndexKind;
+use crate::kept;
 use crate::layout::{Layout, Places};
 use crate::ordered::{Ordered, with_workers};
 use crate::outbox::{Done, Work};
@@ -69,6 +70,12 @@ impl Emitter<'_> {
                 (places, Some(metabox))
             }
         };
+        let kept = self.job.options.append.as_ref();
+        let kept = kept.and_then(|append| append.packed.as_ref());
+        if let (Some(at), Some((_, record))) = (places.packed, kept) {
+            output.pad_to(at)?;
+            output.write(record)?;
+        }
         let specials = [
             (places.packed, self.packed, plan.packed_index()),
             (places.metabox, metabox.as_ref(), plan.metabox_index()),
@@ -242,7 +249,7 @@ impl Emitter<'_> {
         match (&self.stored[id as usize], &self.job.plan.node(id).intent) {
             (Stored::Nothing, _) => false,
             (Stored::Flat { inline, .. }, _) => *inline < self.job.tree.node(id).size,
-            (Stored::Elsewhere, _) => false,
+            (Stored::Elsewhere | Stored::Kept, _) => false,
             (_, Intent::Chunks(chunked)) => !chunked.runs.is_empty(),
             _ => true,
         }
@@ -257,6 +264,9 @@ impl Emitter<'_> {
             ..
         } = self.job;
         let node = tree.node(id);
+        if let Intent::Kept(record) = &plan.node(id).intent {
+            return kept::append(&self.job.look(), id, record, out);
+        }
         let head_end = out.len() + plan.head_bytes(id) as usize;
         self.inode(id, out);
         plan.shared
@@ -360,7 +370,7 @@ impl Emitter<'_> {
             ..
         } = self.job;
         match &self.stored[id as usize] {
-            Stored::Nothing => (DataLayout::FlatPlain, tree.node(id).rdev),
+            Stored::Nothing | Stored::Kept => (DataLayout::FlatPlain, tree.node(id).rdev),
             Stored::Flat {
                 first_block,
                 inline: 0,

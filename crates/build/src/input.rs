@@ -9,7 +9,8 @@ use anteros_core::FileSystem;
 
 use crate::source::{Scanned, Source};
 use crate::{
-    Archive, Content, Error, Manifest, Observer, Options, Places, layers, manifest, scan, seam, tar,
+    Archive, Base, Content, Error, Manifest, Observer, Options, Places, layers, manifest, scan,
+    seam, tar,
 };
 
 /// Source of an image.
@@ -34,6 +35,8 @@ pub enum Layer<'a> {
     FileSystem(Arc<dyn FileSystem>, PathBuf),
     /// Another one, whose content may stay where it is ([`Content::Refer`]).
     Placed(Arc<dyn FileSystem>, Arc<dyn Places>, PathBuf),
+    /// The image that is appended to ([`Options::append`]), the lowest layer.
+    Base(Arc<dyn FileSystem>, Arc<dyn Base>, PathBuf),
 }
 
 impl fmt::Debug for Layer<'_> {
@@ -42,7 +45,7 @@ impl fmt::Debug for Layer<'_> {
             Self::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
             Self::Tar(archive) => f.debug_tuple("Tar").field(archive).finish(),
             Self::Manifest(manifest) => f.debug_tuple("Manifest").field(manifest).finish(),
-            Self::FileSystem(_, path) | Self::Placed(_, _, path) => {
+            Self::FileSystem(_, path) | Self::Placed(_, _, path) | Self::Base(_, _, path) => {
                 f.debug_tuple("FileSystem").field(path).finish()
             }
         }
@@ -115,6 +118,11 @@ impl Input<'_> {
                 let scanned = seam::scan(fs, path, options, observer, cancel)?;
                 return Ok(scanned.placed(places));
             }
+            Self::One(Layer::Base(..)) => {
+                return Err(Error::Option(
+                    "nothing is to be appended to an image".into(),
+                ));
+            }
             Self::Layers(layers) => layers,
         };
         layers::check_count(layers.len())?;
@@ -138,6 +146,10 @@ impl Input<'_> {
                 let scanned = seam::scan(fs, path, &directory_options, observer, cancel)?;
                 Ok(scanned.placed(places))
             }
+            Layer::Base(fs, base, path) => {
+                let scanned = seam::scan(fs, path, &Options::default(), observer, cancel)?;
+                Ok(scanned.based_on(base))
+            }
         };
         let layers = layers.into_iter().map(scan);
         layers::merge(layers.collect::<Result<_, _>>()?, options, cancel)
@@ -145,6 +157,15 @@ impl Input<'_> {
 }
 
 impl Scanned {
+    /// Adds what tells of inodes.
+    fn based_on(self, base: Arc<dyn Base>) -> Self {
+        let source = match self.source {
+            Source::FileSystem(fs) => Source::FileSystem(fs.based_on(base)),
+            source => source,
+        };
+        Self { source, ..self }
+    }
+
     /// Adds what tells where content lies.
     fn placed(self, places: Arc<dyn Places>) -> Self {
         let source = match self.source {

@@ -21,6 +21,7 @@ use anteros_format::{Nid, SLOT_BYTES};
 
 use crate::Error;
 use crate::data::{Job, Stored};
+use crate::kept::Record;
 use crate::output::Output;
 use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
 use crate::special::SpecialInode;
@@ -81,6 +82,9 @@ impl Layout {
         let mut packer = Packer::new(0, prefix, options.block_bytes().into());
         let first_block = packer.frontier;
         let inodes = tree.ids().map(|id| {
+            if let Intent::Kept(record) = &plan.node(id).intent {
+                return packer.place_kept(record);
+            }
             let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
             packer.place(bytes, whole)
         });
@@ -119,13 +123,20 @@ impl Layout {
     ) -> Result<Places, Error> {
         let start = output.position();
         let mut packer = self.packer.clone();
-        let packed = packed.map(|inode| {
-            let bytes = inode.record_bytes(job.plan.packed_index());
-            start + packer.place_at_end(bytes, false)
-        });
+        let append = job.options.append.as_ref();
+        let packed = match append.and_then(|append| append.packed.as_ref()) {
+            Some((record, _)) => Some(start + packer.place_kept_at_end(record)),
+            None => packed.map(|inode| {
+                let bytes = inode.record_bytes(job.plan.packed_index());
+                start + packer.place_at_end(bytes, false)
+            }),
+        };
         Places {
             meta_block: output.block_of(start + self.first_block)? - 1,
-            xattr_block: output.block_of(start)?,
+            xattr_block: match append {
+                Some(append) => append.parsed()?.xattr_block,
+                None => output.block_of(start)?,
+            },
             packed,
             metabox: None,
             end: start + packer.end(),
@@ -145,6 +156,7 @@ fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) {
         }
         let offset = packed_bytes;
         stored[id as usize] = match job.plan.node(id).intent {
+            Intent::Kept(_) => Stored::Kept,
             Intent::Pack => {
                 packed_bytes += node.size;
                 Stored::Packed { offset }
@@ -306,6 +318,24 @@ impl Packer {
         }
     }
 
+    /// Returns where the copy of an inode goes that is in the image already.
+    fn place_kept(&mut self, record: &Record) -> u64 {
+        match record.is_inline && record.bytes > self.block_bytes {
+            false => self.place(record.bytes, record.is_inline),
+            true => self.place_kept_at_end(record),
+        }
+    }
+
+    /// Returns where such a copy goes that is the last one.
+    fn place_kept_at_end(&mut self, record: &Record) -> u64 {
+        if !record.is_inline || record.bytes <= self.block_bytes {
+            return self.place_at_end(record.bytes, record.is_inline);
+        }
+        let start = self.frontier + self.block_bytes + record.address % self.block_bytes;
+        self.end_at(start, record.bytes);
+        start
+    }
+
     fn place_at_end(&mut self, bytes: u64, whole: bool) -> u64 {
         let behind = self.frontier + self.block_bytes;
         let room = self.near.room_in(self.frontier).filter(|_| !whole);
@@ -313,10 +343,15 @@ impl Packer {
         if let Some(room) = room {
             self.near.take((room, self.frontier), room);
         }
+        self.end_at(start, bytes);
+        start
+    }
+
+    /// Takes a record as the last one.
+    fn end_at(&mut self, start: u64, bytes: u64) {
         let end = start + bytes.next_multiple_of(SLOT_BYTES);
         self.frontier = (end - 1) / self.block_bytes * self.block_bytes;
         self.open(self.frontier, self.frontier + self.block_bytes - end);
-        start
     }
 
     fn open(&mut self, block: u64, free: u64) {

@@ -13,6 +13,7 @@
 //! | `tar` | what there is in an archive |
 //! | `manifest` | what a list of files tells |
 //! | `seam` | what there is in anything that answers as a file system, such as an image |
+//! | `kept` | inodes of an image that is appended to, which stay as they are |
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
@@ -64,6 +65,7 @@ mod hash_tree;
 mod hints;
 mod index;
 mod input;
+mod kept;
 mod kinds;
 mod layers;
 mod layout;
@@ -108,6 +110,7 @@ pub use error::Error;
 pub use hash_tree::{HashTree, Verity};
 pub use hints::{Hint, Quick, Setting};
 pub use input::{Input, Layer};
+pub use kept::{Appended, Base, Record};
 pub use manifest::{Manifest, ManifestFormat};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
@@ -327,17 +330,20 @@ impl<'a, 'b> Build<'a, 'b> {
             options,
             cancel,
         };
+        kept::find(&look, &mut plan)?;
         plan.order = order::of(&look)?;
         let devices = devices::store(&look, &mut plan)?;
         same::find(&look, &mut plan)?;
         parts::find(&look, &mut plan)?;
         plan.agree(&tree);
         let options = &options.beside(tree_bytes(&tree, &plan));
-        let mut output = Output::create(
-            store()?,
-            options,
-            superblock::area_bytes(options, &devices)?,
-        )?;
+        let mut output = match &options.append {
+            Some(append) => Output::append(store()?, options, append.end),
+            None => {
+                let reserved = superblock::area_bytes(options, &devices)?;
+                Output::create(store()?, options, reserved)?
+            }
+        };
         let job = Job {
             source: &source,
             tree: &tree,
@@ -429,7 +435,7 @@ fn count(tree: &Tree, stored: &[Stored]) -> Summary {
                     Stored::Chunked { .. } | Stored::Elsewhere => summary.chunked_files += 1,
                     Stored::Flat { inline: 1.., .. } => summary.inline_files += 1,
                     Stored::Flat { .. } => summary.flat_files += 1,
-                    Stored::Nothing => {}
+                    Stored::Nothing | Stored::Kept => {}
                 }
             }
             _ => summary.specials += 1,

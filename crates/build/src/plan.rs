@@ -11,6 +11,7 @@ use crate::compress::Extent;
 use crate::devices::Elsewhere;
 use crate::hints::Ways;
 use crate::index::IndexKind;
+use crate::kept::Record;
 use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
 use crate::prefixes::Prefixes;
@@ -42,6 +43,8 @@ pub(crate) enum Intent {
     Chunks(Box<ChunkedFile>),
     /// On the extra device.
     Elsewhere(Box<Elsewhere>),
+    /// As it was in the image before, inode and all.
+    Kept(Record),
 }
 
 /// Holds what is decided of an inode.
@@ -120,7 +123,10 @@ impl Plan {
         let mut plan = Self {
             times: Times::new(tree.nodes.iter().map(|node| node.mtime), options),
             shared: (tree.xattrs).share(
-                options.xattr_share_above.unwrap_or(0),
+                match options.append {
+                    Some(_) => u32::MAX, // they would lie among those that are there
+                    None => options.xattr_share_above.unwrap_or(0),
+                },
                 Prefixes::of(options)?,
             ),
             nodes: Vec::with_capacity(tree.nodes.len()),

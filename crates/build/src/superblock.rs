@@ -10,7 +10,7 @@ use anteros_format::superblock::{
     EXTSLOT_BYTES, MAGIC, RawSuperblock, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum,
     checksum_len,
 };
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::compress::Extent;
 use crate::data::Stored;
@@ -60,6 +60,9 @@ impl Emitter<'_> {
     /// image's UUID.
     pub fn superblock(&self, places: &Places, output: &Output) -> (Vec<u8>, [u8; 16]) {
         let options = self.job.options;
+        if let Some(append) = &options.append {
+            return self.superblock_over(&append.superblock, places);
+        }
         let block_bits = options.block_bits;
         let plan = self.job.plan;
         let mut raw = RawSuperblock::new_zeroed();
@@ -126,6 +129,45 @@ impl Emitter<'_> {
             raw.checksum = checksum(&area[..checksum_len(block_bits)]).into();
             area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
         }
+        (area, raw.uuid)
+    }
+
+    /// The superblock of an image that is appended to, no longer than the one that is there, and the image's UUID.
+    fn superblock_over(&self, before: &[u8], places: &Places) -> (Vec<u8>, [u8; 16]) {
+        let options = self.job.options;
+        let (mut raw, _) = RawSuperblock::read_from_prefix(before).expect("it was read");
+        let incompat = raw.feature_incompat.get() | self.incompat().bits();
+        raw.feature_incompat = incompat.into();
+        let (root, blocks) = (self.layout.nid(0), places.end >> options.block_bits);
+        raw.rootnid_2b = match options.is_wide() {
+            true => (blocks >> 32) as u16,
+            false => root as u16, // at most two blocks and a slot
+        }
+        .into();
+        if options.is_wide() {
+            raw.rootnid_8b = root.into();
+        }
+        let specials = u64::from(places.packed.is_some());
+        raw.inos = (self.job.tree.nodes.len() as u64 + specials).into();
+        raw.packed_nid = places.packed_nid().into();
+        raw.blocks_lo = (blocks as u32).into();
+        raw.meta_blkaddr = places.meta_block.into();
+        if let UuidChoice::Given(uuid) = options.uuid {
+            raw.uuid = uuid;
+        }
+        if !options.label.is_empty() {
+            raw.volume_name.fill(0);
+            raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
+        }
+        let mut area = before.to_vec();
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        if Compat::from_bits_retain(raw.feature_compat.get()).contains(Compat::SB_CHKSUM) {
+            raw.checksum = 0.into();
+            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+            raw.checksum = checksum(&area[..checksum_len(options.block_bits)]).into();
+            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        }
+        area.truncate(SUPERBLOCK_BYTES);
         (area, raw.uuid)
     }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use anteros_core::Timestamp;
+use anteros_format::superblock::Superblock;
 
 use crate::Options;
 use crate::tree::{NodeId, Tree};
@@ -26,6 +27,13 @@ pub(crate) struct Times {
 impl Times {
     /// The times that serve most of the files whose times are these.
     pub fn new(found: impl Iterator<Item = Timestamp> + Clone, options: &Options) -> Self {
+        if let Some(sb) = options
+            .append
+            .as_ref()
+            .and_then(|append| append.parsed().ok())
+        {
+            return Self::of(&sb, options.is_wide());
+        }
         let asked = options.fixed_time.or(options.image_time);
         let asked = asked.map(|secs| Timestamp { secs, nanos: 0 });
         if options.is_wide() {
@@ -36,6 +44,19 @@ impl Times {
             image,
             epoch: image.secs,
             span: 0,
+        }
+    }
+
+    /// The times of an image that is there.
+    fn of(sb: &Superblock, wide: bool) -> Self {
+        let build = if wide { sb.build_time } else { 0 };
+        Self {
+            image: Timestamp {
+                secs: sb.epoch.saturating_add(build.into()),
+                nanos: sb.fixed_nsec,
+            },
+            epoch: sb.epoch,
+            span: if wide { u32::MAX } else { 0 },
         }
     }
 

@@ -210,6 +210,32 @@ impl Image {
         })
     }
 
+    /// Returns where an inode begins on the primary device, and how long it is with its attributes, its index and its inline
+    /// data; `None` if it is in the metabox.
+    ///
+    /// # Errors
+    ///
+    /// If what follows the inode breaks a rule, or is unknown.
+    pub fn record(&self, inode: &Inode) -> Result<Option<(u64, u64)>> {
+        let location = self.locate(inode.nid)?;
+        let Location::Device { address, .. } = location else {
+            return Ok(None);
+        };
+        let map = self.map(inode)?;
+        let head = address + inode.head_bytes();
+        let end = map.metadata_end(inode, self.sb.block_bits);
+        Ok(Some((address, end.unwrap_or(head).max(head) - address)))
+    }
+
+    /// Reads bytes of the primary device as they are.
+    ///
+    /// # Errors
+    ///
+    /// If they do not lie there, or the medium fails.
+    pub fn read_primary(&self, place: Place, address: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_raw(place, Location::Device { device: 0, address }, buf)
+    }
+
     /// Reads metadata through the cache.
     pub(crate) fn read_meta(&self, place: Place, at: Location, buf: &mut [u8]) -> Result<()> {
         match at {

@@ -14,6 +14,7 @@ mod failures;
 mod foreground;
 mod hints;
 mod images;
+mod increments;
 mod kernels;
 mod killed;
 mod lists;

@@ -8,6 +8,7 @@ use anteros_format::SLOT_BYTES;
 use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
 use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::hints::Setting;
+use crate::look::Look;
 use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
@@ -26,6 +27,16 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Means to look at the source.
+    pub fn look(&self) -> Look<'_> {
+        Look {
+            source: self.source,
+            tree: self.tree,
+            options: self.options,
+            cancel: self.cancel,
+        }
+    }
+
     pub(super) fn total(&self) -> Progress {
         self.tree
             .files()
@@ -45,6 +56,7 @@ impl Job<'_> {
                 Stored::Chunked { first_block: 0 }
             }
             Intent::Elsewhere(_) => Stored::Elsewhere,
+            Intent::Kept(_) => Stored::Kept,
             Intent::Flat if node.kind == FileKind::Regular && self.flat_end(id) == 0 => {
                 Stored::Flat {
                     first_block: 0,

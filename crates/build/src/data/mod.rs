@@ -54,6 +54,8 @@ pub(crate) enum Stored {
     Chunked { first_block: u32 },
     /// On the extra device, as the plan says.
     Elsewhere,
+    /// As in the image before, as the plan says.
+    Kept,
 }
 
 /// Tells how a file is to be stored.

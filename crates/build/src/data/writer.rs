@@ -422,7 +422,7 @@ impl<'a> Writer<'a> {
                     *first_block = places.block(*first_block, self.job.options.block_bits);
                 }
                 Stored::Compressed { body, .. } => body.relocate(|at| places.byte(at)),
-                Stored::Nothing | Stored::Packed { .. } | Stored::Elsewhere => {}
+                Stored::Nothing | Stored::Packed { .. } | Stored::Elsewhere | Stored::Kept => {}
             }
         }
         let mut progress = self.progress;

@@ -7,10 +7,10 @@ use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 
 use super::{Compression, Content, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX, owner};
-use crate::Error;
 use crate::hash_tree::HashTree;
 use crate::hints::{Quick, Setting};
 use crate::prefixes::Prefixes;
+use crate::{Error, kept};
 
 /// Most bytes to a multiple of which content, or the image, is aligned.
 const ALIGNMENT_BYTES_MAX: u64 = 1 << 30;
@@ -67,6 +67,7 @@ impl Options {
                 "an index with blocks of {bytes} bytes; those of archives have 512"
             ));
         }
+        kept::refusal(self)?;
         if let Some(why) = self.content_fault() {
             return refuse(why.into());
         }
@@ -102,6 +103,10 @@ impl Options {
             (
                 self.android_sparse && !in_order,
                 "a sparse image is written in order, and into no sink",
+            ),
+            (
+                self.append.is_some(),
+                "only an image in a file can be appended to",
             ),
             (
                 self.offset > 0 && in_order,

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use anteros_core::Timestamp;
 
-use crate::Order;
 use crate::attributes::{FileContexts, FsConfig};
 use crate::hash_tree::HashTree;
 use crate::hints::{Hint, Setting};
+use crate::{Appended, Order};
 
 pub(crate) use choices::join;
 pub use choices::{Content, Exclude, Holes, InodeForm, UuidChoice};
@@ -178,6 +178,9 @@ pub struct Options {
     /// Keeps the whiteouts of [layers](crate::Layer), and the attributes of overlayfs, in the image, which may be a layer
     /// itself then.
     pub keep_overlay: bool,
+    /// An image that is appended to: the lowest layer is a [`Layer::Base`](crate::Layer::Base) of it, whose files stay where
+    /// they are. Its superblock is written last, over the old one. An attribute is stored in each inode that has it.
+    pub append: Option<Appended>,
     /// Tells what becomes of the content of files.
     pub content: Content,
     /// Takes an [`Archive`](crate::Archive) for one of headers alone: no regular file has content behind its header.
@@ -246,6 +249,7 @@ impl Default for Options {
             aufs_whiteouts: false,
             strip_overlay: false,
             keep_overlay: false,
+            append: None,
             content: Content::Copy,
             bare_headers: false,
             spool: None,

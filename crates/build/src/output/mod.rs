@@ -64,6 +64,18 @@ impl Output {
         Ok(output)
     }
 
+    /// Goes on behind an image, at a block of it.
+    pub fn append(store: Store, options: &Options, end: u64) -> Self {
+        Self {
+            store,
+            offset: options.offset,
+            block_bytes: options.block_bytes(),
+            flushed: end,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            hash: Box::new(Xxh3::new()),
+        }
+    }
+
     /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.hash.update(bytes);
@@ -148,6 +160,7 @@ impl Output {
     /// Writes the superblock at byte `at` of the image, which is complete then.
     pub fn complete(&mut self, at: u64, superblock: &[u8]) -> Result<(), Error> {
         self.flush()?;
+        self.store.prepare(self.offset + self.flushed)?;
         self.write_at(at, superblock)
     }
 

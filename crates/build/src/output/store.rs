@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use anteros_core::FileDevice;
+use anteros_format::superblock::SUPERBLOCK_OFFSET;
 
 use super::place::{Beside, Place, refuse_occupied};
-use crate::{Error, Options};
+use crate::{Appended, Error, Options};
 
 /// Bytes for a sink, and where they belong.
 pub(crate) type Sender = SyncSender<(u64, Vec<u8>)>;
@@ -24,10 +25,51 @@ pub(crate) enum Store {
         path: PathBuf,
         is_device: bool,
     },
+    /// An image that is appended to.
+    Grown(Grown),
     /// A file without a name, in a directory.
     Spool { file: File, directory: PathBuf },
     /// A thread that writes.
     Sink(Sender),
+}
+
+/// An image that is appended to. What is written to it without the superblock is taken away again.
+pub(crate) struct Grown {
+    device: FileDevice,
+    path: PathBuf,
+    /// Bytes before; none if they are to stay.
+    len_before: Option<u64>,
+}
+
+impl Grown {
+    fn open(path: &Path, append: &Appended) -> io::Result<Self> {
+        let device = FileDevice::open_writable(path)?;
+        if !device.file().metadata()?.is_file() {
+            return Err(io::Error::other(
+                "only an image in a regular file can be appended to",
+            ));
+        }
+        let mut found = vec![0; append.superblock.len()];
+        device.file().read_exact_at(&mut found, SUPERBLOCK_OFFSET)?;
+        let len = device.file().metadata()?.len();
+        if found != append.superblock || len > append.end {
+            return Err(io::Error::other("another image is there meanwhile"));
+        }
+        Ok(Self {
+            device,
+            path: path.to_owned(),
+            len_before: Some(len),
+        })
+    }
+}
+
+impl Drop for Grown {
+    fn drop(&mut self) {
+        if let Some(len) = self.len_before {
+            // There is an error under way already, and what is behind the image does no harm.
+            let _ = self.device.file().set_len(len);
+        }
+    }
 }
 
 impl Store {
@@ -38,6 +80,9 @@ impl Store {
             action: "create",
             cause,
         };
+        if let Some(append) = &options.append {
+            return Grown::open(path, append).map(Self::Grown).map_err(fail);
+        }
         let place = Place::of(path, options);
         if !place.is_written() {
             return Beside::create(path).map(Self::New).map_err(fail);
@@ -73,6 +118,7 @@ impl Store {
         match self {
             Self::New(beside) => beside.path(),
             Self::InPlace { path, .. } => path,
+            Self::Grown(grown) => &grown.path,
             Self::Spool { .. } | Self::Sink(_) => Path::new("the image"),
         }
     }
@@ -81,6 +127,7 @@ impl Store {
         match self {
             Self::New(beside) => Some(beside.file()),
             Self::InPlace { device, .. } => Some(device.file()),
+            Self::Grown(grown) => Some(grown.device.file()),
             Self::Spool { file, .. } => Some(file),
             Self::Sink(_) => None,
         }
@@ -104,8 +151,21 @@ impl Store {
         file.read_exact_at(bytes, at)
     }
 
+    /// Has all be on the medium that the superblock of an image that is appended to will speak of, up to this byte.
+    pub fn prepare(&self, end: u64) -> Result<(), Error> {
+        let Self::Grown(grown) = self else {
+            return Ok(());
+        };
+        let file = grown.device.file();
+        let synced = file.set_len(end).and_then(|()| file.sync_all());
+        synced.map_err(|e| self.error("sync", end, e))
+    }
+
     /// Ends a complete image at a byte. It gets its name then.
-    pub fn finish(self, end: u64, sync: bool) -> Result<(), Error> {
+    pub fn finish(mut self, end: u64, sync: bool) -> Result<(), Error> {
+        if let Self::Grown(grown) = &mut self {
+            grown.len_before = None;
+        }
         let fixed = matches!(
             self,
             Self::InPlace {
@@ -119,7 +179,7 @@ impl Store {
         }
         match self {
             Self::New(beside) => beside.place(sync),
-            Self::InPlace { .. } if sync => {
+            Self::InPlace { .. } | Self::Grown(_) if sync => {
                 let synced = self.file().map_or(Ok(()), File::sync_all);
                 synced.map_err(|e| self.error("sync", end, e))
             }

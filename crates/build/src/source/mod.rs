@@ -16,6 +16,7 @@ use anteros_core::{FsError, Ino};
 
 use crate::Error;
 use crate::early::Segment;
+use crate::kept::Base;
 use crate::places::Places;
 use crate::tree::{Fingerprint, NodeId, Tree};
 use archive::{Contents, PackedFile};
@@ -121,10 +122,24 @@ impl Source {
         }
     }
 
+    /// Tells of the inodes of each layer, if it is an image that is appended to.
+    pub fn bases(&self) -> Vec<Option<&dyn Base>> {
+        match self {
+            Self::Layers(layers) => {
+                let bases = layers.all().iter();
+                bases.flat_map(|layer| layer.source.bases()).collect()
+            }
+            Self::FileSystem(fs) => vec![fs.base()],
+            Self::Unread(source) => source.bases(),
+            _ => vec![None],
+        }
+    }
+
     /// The number of the layer that a node is of, and its inode there, if that answers as a file system.
     pub fn answers(&self, id: NodeId) -> Option<(usize, Ino)> {
         match self {
             Self::FileSystem(fs) => Some((0, fs.inode(id))),
+            Self::Unread(source) => source.answers(id),
             Self::Layers(layers) => {
                 let (number, layer, id) = layers.origin(id);
                 let (_, ino) = layer.source.answers(id)?;

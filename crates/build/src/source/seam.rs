@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anteros_core::{FileSystem, FsError, FsResult, Ino, Seek};
 
+use crate::kept::Base;
 use crate::places::Places;
 use crate::tree::NodeId;
 
@@ -17,6 +18,8 @@ pub(crate) struct Answering {
     inodes: Vec<Ino>,
     /// Tells where content lies, if an image may refer to it.
     places: Option<Arc<dyn Places>>,
+    /// Tells of its inodes, if it is an image that is appended to.
+    base: Option<Arc<dyn Base>>,
 }
 
 impl fmt::Debug for Answering {
@@ -34,6 +37,7 @@ impl Answering {
             path,
             inodes,
             places: None,
+            base: None,
         }
     }
 
@@ -43,6 +47,18 @@ impl Answering {
             places: Some(places),
             ..self
         }
+    }
+
+    /// Adds what tells of inodes.
+    pub fn based_on(self, base: Arc<dyn Base>) -> Self {
+        Self {
+            base: Some(base),
+            ..self
+        }
+    }
+
+    pub fn base(&self) -> Option<&dyn Base> {
+        self.base.as_deref()
     }
 
     pub const fn places(&self) -> Option<&Arc<dyn Places>> {

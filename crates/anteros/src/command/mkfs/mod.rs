@@ -1,5 +1,6 @@
 //! `anteros mkfs`
 
+mod append;
 mod compressor;
 mod hints;
 mod images;
@@ -80,6 +81,13 @@ pub struct Args {
     /// image has room for it, uncompressed, and it is not read. `zero`: it is not read either, and files are zeros
     #[arg(long, value_enum, value_name = "WHICH", hide_possible_values = true)]
     pub content: Option<Content>,
+
+    /// Append the sources to the image, as layers over it: files that are the same name take the place of its own, directories
+    /// are merged. Data that is there stays where it is, and so does what no name leads to any more; all inodes are written
+    /// anew behind it. The superblock is written last, so that until then the image is as it was. Files are compressed only
+    /// by -z, in a way that the image knows
+    #[arg(long)]
+    pub append: bool,
 
     /// An extra device of an image that is a source; repeat it for each, in the order of sources. With `--content=refer`, those
     /// that stay behind need not be told
@@ -434,8 +442,8 @@ impl Args {
     pub fn run(self) -> Outcome {
         let options = self.options()?;
         let mut stream = self.stream()?;
-        let input = self.input()?;
         let cancel = interrupt::flag()?;
+        let input = self.input(&cancel)?;
         let before = Before::of(&self.image, &options);
         let observer = Watch::new(self.quiet || self.json);
         let start = std::time::Instant::now();

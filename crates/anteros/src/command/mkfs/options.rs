@@ -195,6 +195,10 @@ impl Args {
             None => self.options_by(self.preset())?,
             Some(target) => self.options_for(target)?,
         };
+        let options = match self.append {
+            true => self.options_over(options)?,
+            false => options,
+        };
         let fs_config = self.fs_config_file.as_deref().map(lists::fs_config);
         let file_contexts = self.file_contexts.as_deref().map(lists::file_contexts);
         Ok(Options {
@@ -413,7 +417,7 @@ impl Args {
         match (&self.compressor, preset) {
             (Some(compressors), _) => (compressors.all()[0], true),
             (None, Some(preset)) => (preset.compressor, true),
-            (None, None) if self.is_peer => (Compressor::None, false),
+            (None, None) if self.is_peer || self.append => (Compressor::None, false),
             // Chunks are uncompressed, and what lies in an archive.
             (None, None) if self.chunksize.is_some() || self.is_index() => (Compressor::None, true),
             (None, None) => (preset::BALANCED.compressor, false),

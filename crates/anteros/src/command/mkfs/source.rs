@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::slice::Iter;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anteros_build::{Archive, Input, Layer, Manifest, ManifestFormat};
 use anteros_core::{FileDevice, Occupant};
@@ -59,7 +60,26 @@ impl FromStr for Tar {
 
 impl Args {
     /// Opens the sources, as far as they are archives.
-    pub fn input(&self) -> Result<Input<'_>, Failure> {
+    pub fn input(&self, cancel: &AtomicBool) -> Result<Input<'_>, Failure> {
+        let input = self.input_alone()?;
+        if !self.append {
+            return Ok(input);
+        }
+        if self.verify {
+            let message = "--verify compares with a directory, and --append adds to what is there";
+            return Err(Failure::new(Kind::Usage, message));
+        }
+        let base = self.base(cancel)?;
+        let layers = match input {
+            Input::One(layer) => vec![layer],
+            Input::Layers(layers) => layers,
+        };
+        let layers = [base].into_iter().chain(layers);
+        Ok(Input::Layers(layers.collect()))
+    }
+
+    /// Opens the sources, whether they are appended or not.
+    fn input_alone(&self) -> Result<Input<'_>, Failure> {
         self.check_content_root()?;
         let mut devices = self.source_devices.iter();
         let input = match &self.sources[..] {
@@ -86,6 +106,8 @@ impl Args {
         let layer = self.layer(source, devices)?;
         let is_image = matches!(layer, Layer::FileSystem(..) | Layer::Placed(..));
         match layer {
+            // Whiteouts are about what is there already.
+            _ if self.append => Ok(Input::One(layer)),
             Layer::Tar(_) => Ok(Input::One(layer)),
             _ if is_image && self.strips_overlay() => Ok(Input::Layers(vec![layer])),
             _ if self.strips_overlay() || self.aufs && !(is_image && self.is_peer) => {
@@ -254,7 +276,7 @@ impl Args {
     /// Returns whether the image keeps the marks of layers that it is made of: if that is told, and as mkfs.erofs does of images.
     pub fn keeps_overlay(&self) -> bool {
         match self.ovlfs_strip.as_deref() {
-            None => self.is_peer && self.takes_images(),
+            None => self.append || self.is_peer && self.takes_images(),
             Some(strips) => strips == "0",
         }
     }

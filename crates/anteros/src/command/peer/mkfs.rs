@@ -24,9 +24,8 @@ const AS_SCRIPTS: &str = "As mkfs.erofs writes them: -b#, -C#, -T#, -UX, -x#, -z
     --all-time, --mkfs-time, --max-extent-bytes=#";
 
 /// Options that mkfs.erofs 1.9 has, and this version has not.
-const NOT_SUPPORTED: [&str; 6] = [
+const NOT_SUPPORTED: [&str; 5] = [
     "--gzinfo",
-    "--incremental",
     "--s3",
     "--oci",
     "--random-pclusterblks",
@@ -50,7 +49,7 @@ pub fn run(args: &[OsString]) -> Outcome {
                 .action(clap::ArgAction::SetTrue)
                 .exclusive(true),
         );
-    let command = mkfs::Args::augment_args(command.arg(clean()));
+    let command = mkfs::Args::augment_args(command.arg(clean(CLEAN)).arg(clean(INCREMENTAL)));
     let matches = match command.try_get_matches_from(translated(args)?) {
         Ok(matches) => matches,
         Err(error) => return refusal(&error).map_or_else(|| error.exit(), Err),
@@ -61,20 +60,32 @@ pub fn run(args: &[OsString]) -> Outcome {
     }
     let mut args = mkfs::Args::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     args.is_peer = true;
-    args.content = args.content.or(content(&args, matches.get_one(CLEAN)));
+    // The last one of the two counts.
+    let at = |name: &str| matches.index_of(name).filter(|_| matches.contains_id(name));
+    args.append = at(INCREMENTAL) > at(CLEAN);
+    let mode = matches.get_one(if args.append { INCREMENTAL } else { CLEAN });
+    args.content = args.content.or(content(&args, mode));
     args.run()
 }
 
 const CLEAN: &str = "clean";
 
-fn clean() -> clap::Arg {
-    clap::Arg::new(CLEAN)
-        .long(CLEAN)
-        .value_name("data|rvsp|0")
-        .help(
+const INCREMENTAL: &str = "incremental";
+
+fn clean(name: &'static str) -> clap::Arg {
+    let help = match name {
+        INCREMENTAL => {
+            "Append the sources to the image, as --append, with content as --clean tells it"
+        }
+        _ => {
             "Build an image of images with all content (data, the default value), with room for it (rvsp), or with zeros (0); \
-             without this option it stays in the sources. Of an archive, rvsp leaves room as well; else there is no difference",
-        )
+             without this option it stays in the sources. Of an archive, rvsp leaves room as well; else there is no difference"
+        }
+    };
+    clap::Arg::new(name)
+        .long(name)
+        .value_name("data|rvsp|0")
+        .help(help)
         .num_args(0..=1)
         .require_equals(true)
         .default_missing_value("data")

@@ -1,0 +1,114 @@
+//! An image that sources are appended to: it is looked at first, and its files stay where they are.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anteros_build::{Appended, Base, Layer, Options, Record};
+use anteros_core::{FsError, FsResult, Ino};
+use anteros_format::features::Incompat;
+use anteros_format::inode::{DataLayout, Inode};
+use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
+use anteros_image::{CheckOptions, Finding, FindingKind, Image, ImageFs, Place, Severity, check};
+
+use super::Args;
+use crate::args::ImageArgs;
+use crate::failure::{Failure, Kind};
+
+/// Tells of the inodes of an image.
+struct Inodes(Arc<ImageFs>);
+
+impl Base for Inodes {
+    fn record(&self, ino: Ino) -> FsResult<Record> {
+        record(self.0.image(), &self.0.inode(ino)?)
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()> {
+        Ok(self.0.image().read_primary(Place::Image, address, buf)?)
+    }
+}
+
+fn record(image: &Image, inode: &Inode) -> FsResult<Record> {
+    let (address, bytes) = image.record(inode)?.ok_or(FsError::Unsupported)?;
+    // The end of a compressed file may lie behind its index.
+    let is_inline = inode.layout == DataLayout::FlatInline || inode.layout.is_compressed();
+    Ok(Record {
+        address,
+        bytes,
+        is_inline,
+    })
+}
+
+/// Returns whether a finding speaks against appending. Counts are made anew, and mkfs.erofs appends with wrong ones.
+fn matters(finding: &Finding) -> bool {
+    let is_count = matches!(
+        finding.kind,
+        FindingKind::Links { .. }
+            | FindingKind::DirectoryLinks { .. }
+            | FindingKind::InodeCount { .. }
+    );
+    finding.severity() == Severity::Fault && !is_count
+}
+
+impl Args {
+    /// Opens the image that is to be appended to, as the lowest layer.
+    pub(super) fn base(&self, cancel: &AtomicBool) -> Result<Layer<'static>, Failure> {
+        let image = ImageArgs::usual(&self.image).open()?;
+        self.check_base(&image, cancel)?;
+        let fs = Arc::new(ImageFs::new(image));
+        let base = Arc::new(Inodes(fs.clone()));
+        Ok(Layer::Base(fs, base, self.image.clone()))
+    }
+
+    /// Makes sure that all metadata of the image can be read: what is kept of it is copied.
+    fn check_base(&self, image: &Image, cancel: &AtomicBool) -> Result<(), Failure> {
+        let options = CheckOptions {
+            data: false,
+            workers: self.workers.count(),
+            ..CheckOptions::default()
+        };
+        let report = check(image, &options, &(), cancel);
+        let fault = report.findings.iter().find(|finding| matters(finding));
+        if fault.is_none() && report.findings_omitted == 0 {
+            return Ok(());
+        }
+        let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+        let name = self.image.display();
+        let message = format!("{name}: nothing is appended to a broken image{fault}");
+        let hint = format!("`anteros check {name}` lists every fault in the image");
+        Err(Failure::new(Kind::Corrupt, message).hint(hint))
+    }
+
+    /// The options of a build that appends to the image, which has the form that it has.
+    pub(super) fn options_over(&self, options: Options) -> Result<Options, Failure> {
+        let image = ImageArgs::usual(&self.image).open()?;
+        let fail = |error: anteros_image::Error| Failure::image(image.name(), &error);
+        let sb = image.superblock();
+        let mut superblock = vec![0; checksum_len(sb.block_bits)];
+        image
+            .read_primary(Place::Superblock, SUPERBLOCK_OFFSET, &mut superblock)
+            .map_err(fail)?;
+        let packed = sb.packed.map(|nid| {
+            let record = record(&image, &image.inode(nid).map_err(fail)?);
+            let record = record.map_err(|e| Failure::new(Kind::Corrupt, e))?;
+            let mut bytes = vec![0; usize::try_from(record.bytes).unwrap_or(usize::MAX)];
+            let place = Place::Inode(nid);
+            image
+                .read_primary(place, record.address, &mut bytes)
+                .map_err(fail)?;
+            Ok::<_, Failure>((record, bytes))
+        });
+        let end = image.recorded_bytes().max(image.primary_size());
+        Ok(Options {
+            block_bits: sb.block_bits,
+            wide: options.wide || sb.incompat.contains(Incompat::FORTY_EIGHT_BIT),
+            xattr_filter: sb.xattr_filter,
+            append: Some(Appended {
+                superblock,
+                cfgs: *image.compr_cfgs(),
+                end: end.next_multiple_of(sb.block_bytes().into()),
+                packed: packed.transpose()?,
+            }),
+            ..options
+        })
+    }
+}
