@@ -1,4 +1,4 @@
-//! What leaves the buffer: extents of an inode that continue each other, in order, written without a lock held.
+//! Flushing of the buffer: extents of an inode that continue each other are written in order, without a lock held.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -19,13 +19,13 @@ use crate::{Form, Shared, Unreported, lock};
 /// it is called: far apart enough that a writer who pauses does not pay for waking it.
 const IDLE_INTERVALS: u32 = 100;
 
-/// How much is written at once; see [`Shared::batch_bytes`].
+/// Bytes of one write; see [`Shared::batch_bytes`].
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How many of those who answer may be writing: others must be left to answer.
+/// Number of answering threads that may write. Others must be left to answer.
 const HELPERS_MAX: usize = 2;
 
-/// How many unreported errors are kept; the others are counted.
+/// Number of unreported errors that are kept. Others are counted.
 const UNREPORTED_MAX: usize = 64;
 
 /// Inodes that may have something buffered.
@@ -102,8 +102,8 @@ impl<F: Writable> Shared<F> {
         }
     }
 
-    /// What is written at once: no more than half of what may be buffered, for the other half is for those who write meanwhile. Of
-    /// a queue so little that the buffers are still in the processor's cache, when they are written and when they are filled anew.
+    /// Bytes of one write: at most half of the buffer, as the other half is for writers meanwhile. Of a queue, so few
+    /// that the buffers are still in the processor's cache when they are written, and when they are filled again.
     fn batch_bytes(&self) -> usize {
         let half = self.options.bytes_max / 2;
         match self.options.form {
@@ -241,7 +241,7 @@ impl<F: Writable> Shared<F> {
         self.flush_all(Reason::Interval);
     }
 
-    /// What the management thread does.
+    /// Runs the management thread.
     pub(crate) fn manage(&self) {
         // Never busy, whatever the interval.
         let interval = self.options.interval.max(Duration::from_micros(100));

@@ -90,7 +90,7 @@ use table::Table;
 /// The least memory for data.
 pub const BUFFER_BYTES_MIN: usize = ROOM_BYTES_MIN + PAGE_BYTES;
 
-/// How the buffer is organised.
+/// Organisation of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// That of the paper: fixed entries of [`Options::region_bytes`], flushed all together at each
@@ -105,7 +105,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What a buffer has besides its room, so that content can begin on a page wherever the buffer lies.
+    /// Bytes of a buffer beyond its room, so that content can begin on a page wherever the buffer lies.
     const fn front_bytes(self) -> usize {
         match self {
             Self::Entries => 0,
@@ -118,7 +118,7 @@ impl Form {
         room + self.front_bytes()
     }
 
-    /// Where content is to begin in an empty buffer.
+    /// Start of content in an empty buffer.
     fn begin(self, data: &mut Vec<u8>) -> usize {
         match self {
             Self::Entries => 0,
@@ -127,10 +127,10 @@ impl Form {
     }
 }
 
-/// What a [`Buffered`] may use, and when it writes.
+/// Limits of a [`Buffered`], and the time at which it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// How it is organised.
+    /// Organisation of the buffer.
     pub form: Form,
     /// Memory for data in all; at least [`BUFFER_BYTES_MIN`].
     pub bytes_max: usize,
@@ -139,11 +139,11 @@ pub struct Options {
     pub region_bytes: usize,
     /// The longest that data stays buffered while the management thread is there and can keep up.
     pub interval: Duration,
-    /// Whether there is a thread that flushes. Else writers do it themselves, when a region is full or
-    /// memory runs short, and time has no effect but through [`Buffered::tick`].
+    /// Tells whether a thread flushes. Else writers flush when a region is full or memory runs short, and time has no
+    /// effect but through [`Buffered::tick`].
     pub threaded: bool,
-    /// Whether the first write since an inode was opened, closed or synced is not buffered: where it stays the only one, it
-    /// would be waited for at once.
+    /// Tells whether the first write after an inode was opened, closed or synced is passed through. If it stays the only
+    /// one, the next call would wait for it at once.
     pub passes_first: bool,
 }
 
@@ -177,7 +177,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A function by which a file system says what it calls an open file.
 type Naming<F> = fn(&F, OpenFile) -> Option<Vec<u8>>;
 
-/// What the callers and the management thread share.
+/// State that the callers and the management thread share.
 struct Shared<F> {
     inner: F,
     options: Options,
@@ -192,7 +192,7 @@ struct Shared<F> {
     last_tick: Mutex<Instant>,
     unreported: Mutex<Vec<Unreported>>,
     name: OnceLock<Naming<F>>,
-    /// How many of those who answer are writing.
+    /// Number of answering threads that write.
     helpers: AtomicUsize,
     crowd: Crowd,
     stopped: AtomicBool,
@@ -264,7 +264,7 @@ impl<F: Writable + 'static> Buffered<F> {
         _ = self.shared.name.set(name);
     }
 
-    /// What was counted so far.
+    /// Statistics so far.
     pub fn statistics(&self) -> Statistics {
         self.shared.counters.snapshot(self.shared.pool.memory())
     }

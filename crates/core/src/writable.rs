@@ -1,4 +1,4 @@
-//! What a file system answers that can be written to.
+//! Calls of a file system that can be written to.
 //!
 //! It is a [`FileSystem`] that also opens files, changes them, and makes and removes names. Where
 //! Linux has numbers for a request (the flags of `open`, `renameat2`, `fallocate` and `setxattr`), they
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Rdev, Seek, Timestamp};
 
-/// Who asks.
+/// Caller of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
     /// The user, as the file system counts them.
@@ -27,9 +27,9 @@ pub struct Caller {
 /// A file or directory that someone has open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpenFile {
-    /// Which inode.
+    /// Number of the inode.
     pub ino: Ino,
-    /// What [`Writable::open`], [`Writable::create`] or [`Writable::open_dir`] called it.
+    /// Handle from [`Writable::open`], [`Writable::create`] or [`Writable::open_dir`].
     pub handle: u64,
 }
 
@@ -44,11 +44,11 @@ pub struct New<'a> {
     pub mode: u32,
     /// The caller's `umask`, not yet applied: a default ACL of the directory takes its place.
     pub umask: u32,
-    /// Who becomes the owner.
+    /// Owner of the new inode.
     pub caller: Caller,
 }
 
-/// What a time is set to.
+/// Value to set a time to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
     /// The moment of the change.
@@ -72,7 +72,7 @@ pub struct Changes {
     pub atime: Option<SetTime>,
     /// Last modification.
     pub mtime: Option<SetTime>,
-    /// Whether set-id bits and file capabilities go, as after a write by someone without privileges. A directory
+    /// Tells whether set-id bits and file capabilities go, as after a write by someone without privileges. A directory
     /// keeps them.
     pub drops_privileges: bool,
 }
@@ -87,7 +87,7 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// What lies in this part of a buffer.
+    /// Content in this part of a buffer.
     ///
     /// # Panics
     ///
@@ -131,7 +131,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Where [`Writable::copy_range`] copies from or to.
+/// Source or destination of [`Writable::copy_range`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilePosition {
     /// The file.
@@ -143,16 +143,16 @@ pub struct FilePosition {
 /// A step of writing to a file atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtomicStep {
-    /// What is written to the file from here on waits.
+    /// Stages all writes to the file from here on.
     Begin,
-    /// What waits takes effect and survives power loss: all of it, or on an error nothing; then it waits on. Where nothing
-    /// was begun, this is an fsync.
+    /// Applies all staged writes, so that they survive power loss. On an error none is applied, and they stay staged.
+    /// Without staged writes, this is an fsync.
     Commit,
-    /// What waits is dropped. So it is when the open file that began is released.
+    /// Drops staged writes. Releasing the open file that began does so too.
     Abort,
 }
 
-/// What a file system answers that can be written to. Calls may come from many threads at once.
+/// File system that can be written to. Calls may come from many threads at once.
 ///
 /// An inode is *known* from the [`lookup`](FileSystem::lookup), [`lookup_listed`](Self::lookup_listed),
 /// [`create`](Self::create), [`make`](Self::make), [`symlink`](Self::symlink), [`link`](Self::link) or
@@ -163,8 +163,8 @@ pub trait Writable: FileSystem {
     /// For how long attributes and names may be believed without asking again.
     fn trusted_for(&self) -> Duration;
 
-    /// Whether what was cached of a file's content is still true when it is opened again: nobody changes it but through
-    /// this file system.
+    /// Returns whether cached content of a file is still valid when it is opened again: it changes through this file
+    /// system only.
     fn keeps_cached(&self) -> bool {
         false
     }
@@ -180,8 +180,8 @@ pub trait Writable: FileSystem {
         0
     }
 
-    /// Whether whoever opens the file will read here and there, and is given what comes next unasked: what the kernel reads
-    /// ahead by itself would mostly not be wanted.
+    /// Returns whether a file is read at random, and given related content unasked. The kernel's own readahead would be
+    /// mostly useless.
     fn is_read_in_jumps(&self, _ino: Ino) -> bool {
         false
     }
@@ -264,8 +264,8 @@ pub trait Writable: FileSystem {
     /// All that was written survives power loss when this returns; with `data_only`, times may not.
     fn fsync(&self, file: OpenFile, data_only: bool) -> FsResult<()>;
 
-    /// What was just written through an open file survives power loss when this returns, as `O_DSYNC` wants it, or with all
-    /// attributes `O_SYNC`. Where each write does so by itself, there is nothing left to do.
+    /// Makes the last write through an open file survive power loss, as `O_DSYNC` wants it, or with all attributes
+    /// `O_SYNC`. A file system whose writes do so by themselves has nothing left to do.
     fn sync_written(&self, file: OpenFile, data_only: bool) -> FsResult<()> {
         self.fsync(file, data_only)
     }
@@ -376,7 +376,7 @@ pub trait Writable: FileSystem {
     /// The names in a directory survive power loss when this returns.
     fn fsync_dir(&self, dir: OpenFile) -> FsResult<()>;
 
-    /// Whether what is written to a file can be made to take effect as a whole.
+    /// Returns whether writes to a file can be staged, and applied as a whole.
     fn has_atomic_writes(&self) -> bool {
         false
     }

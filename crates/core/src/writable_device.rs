@@ -304,7 +304,7 @@ impl MemoryDevice {
         Self { bytes, size }
     }
 
-    /// What it holds at this moment.
+    /// Copy of its present bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let bytes = self.bytes.read();
         bytes.unwrap_or_else(PoisonError::into_inner).clone()
@@ -363,7 +363,7 @@ mod tests {
         file
     }
 
-    /// What holds for all devices.
+    /// Checks the rules of all devices.
     fn judge(device: &dyn WritableDevice) {
         let read = |offset, len| {
             let mut bytes = vec![0; len];

@@ -64,11 +64,11 @@ pub trait FileLender: Send + Sync {
     /// Tells whether a file of the inode is lent to one who writes.
     fn is_written(&self, ino: Ino) -> bool;
 
-    /// What was decided of an inode.
+    /// Returns the data path of an inode.
     fn loan(&self, ino: Ino) -> Loan;
 }
 
-/// Whether the kernel reads and writes a file without asking.
+/// Data path of a file: the kernel alone, or the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loan {
     /// No file is lent in this mount: the file system wants to be asked, was mounted so, or the kernel takes
@@ -84,14 +84,14 @@ pub enum Loan {
     Refused(Errno),
 }
 
-/// Who asks a mount for what attribute of itself.
+/// Request for an attribute of a mount itself, with its caller.
 #[derive(Debug, Clone, Copy)]
 pub struct AttributeRequest<'a> {
     /// The inode asked of.
     pub ino: Ino,
     /// The name of the attribute.
     pub name: &'a [u8],
-    /// Whether the kernel has the file.
+    /// Tells whether the kernel has the file.
     pub loan: Loan,
     /// The user who asks.
     pub uid: u32,
@@ -100,7 +100,7 @@ pub struct AttributeRequest<'a> {
 /// Answers for attributes of the mount itself.
 pub type AttributeHook = Box<dyn Fn(&AttributeRequest<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Who gives a mount what attribute: an order to the mount itself, perhaps.
+/// Order to a mount through an attribute, with its caller.
 #[derive(Debug, Clone, Copy)]
 pub struct AttributeOrder<'a> {
     /// The inode that it is given to.
@@ -116,7 +116,7 @@ pub struct AttributeOrder<'a> {
 /// Takes orders; those that are none it leaves to the file system.
 pub type OrderHook = Box<dyn Fn(&AttributeOrder<'_>) -> Option<Result<(), Errno>> + Send + Sync>;
 
-/// What to send back.
+/// Reply to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     /// The request it answers.
@@ -140,7 +140,7 @@ pub struct Dispatcher {
     file_lender: Option<Arc<dyn FileLender>>,
     /// There if the kernel writes back.
     write_back: Option<WriteBack>,
-    /// Whether SETXATTR has flags of its own.
+    /// Tells whether SETXATTR has flags of its own.
     extended_xattrs: bool,
     /// There if each file has its own.
     readahead: Option<ByFile>,
@@ -201,17 +201,17 @@ impl Dispatcher {
         self.write_back = Some(WriteBack::new(Arc::clone(self.nodes.renewed())));
     }
 
-    /// Whether SETXATTR has flags of its own.
+    /// Sets whether SETXATTR has flags of its own.
     pub fn set_extended_xattrs(&mut self, extended: bool) {
         self.extended_xattrs = extended;
     }
 
-    /// Whether the kernel does so.
+    /// Returns whether the kernel writes back.
     pub fn writes_back(&self) -> bool {
         self.write_back.is_some()
     }
 
-    /// How inodes and the kernel's nodes correspond.
+    /// Table of inodes and the kernel's nodes.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
@@ -247,7 +247,7 @@ impl Dispatcher {
         })
     }
 
-    /// Whether something is left to do when the reply has been sent.
+    /// Returns whether work is left when the reply has been sent.
     pub fn goes_on_after(&self, reply: &Reply) -> bool {
         reply.written.is_some() && self.fs.writable().is_some()
     }
@@ -381,7 +381,7 @@ impl Dispatcher {
         put(out, &self.attr_out(&self.ask(ino, self.fs.getattr(ino))?))
     }
 
-    /// What GETATTR says, and when the inode was made: the kernel asks for it where somebody wants to know that.
+    /// Answers STATX: attributes as GETATTR has them, and the birth time, which the kernel asks for only on request.
     fn statx(&self, ino: Ino, out: &mut [u8]) -> Result<usize, Errno> {
         let born = self.ask_of_all(ino, self.fs.born(ino))?;
         let attr = self.ask(ino, self.fs.getattr(ino))?;
@@ -532,7 +532,7 @@ impl Dispatcher {
         put_sized(out, size, &value)
     }
 
-    /// What the mount says of itself.
+    /// Attribute of the mount itself.
     fn own_attribute(&self, uid: u32, ino: Ino, name: &[u8]) -> Option<Vec<u8>> {
         let answer = self.on_attribute.as_ref()?;
         let lender = self.file_lender.as_ref();

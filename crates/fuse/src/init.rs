@@ -30,9 +30,9 @@ const CONGESTED_AT: u16 = BACKGROUND_MAX / 4 * 3;
 /// Mounts on top of each other that the kernel may meet below us when it reads lent files: none.
 const STACK_DEPTH: u32 = 1;
 
-/// What we take if it is offered. Opens are answered with ENOSYS, which tells a kernel with
-/// `NO_OPEN(DIR)_SUPPORT` to do without them, and to keep file pages and directory listings cached.
-/// With passthrough, files are opened for real after all.
+/// Features taken if offered. Opens are answered with ENOSYS, which tells a kernel with `NO_OPEN(DIR)_SUPPORT` to do
+/// without them, and to keep file pages and directory listings cached. With passthrough, files are opened for real after
+/// all.
 const WANTED: u64 = init_flag::ASYNC_READ
     | init_flag::ASYNC_DIO
     | init_flag::EXPORT_SUPPORT
@@ -63,36 +63,35 @@ const WANTED_TO_WRITE: u64 = init_flag::BIG_WRITES
 const ONLY_TO_READ: u64 =
     init_flag::NO_OPEN_SUPPORT | init_flag::NO_OPENDIR_SUPPORT | init_flag::ASYNC_DIO;
 
-/// What is of use where attributes are believed for a while: to learn them from listings. The kernel asks
-/// for them at the beginning of a directory, and where something was looked up in it.
+/// Features for attributes that are cached for a while: they are learned from listings. The kernel asks for them at the
+/// beginning of a directory, and where something was looked up in it.
 const TO_BELIEVE: u64 = init_flag::DO_READDIRPLUS | init_flag::READDIRPLUS_AUTO;
 
-/// What the mount is to be like.
+/// Wanted properties of the mount.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     /// Bytes of the largest WRITE, if there are any.
     pub write_len_max: Option<usize>,
-    /// Whether the kernel checks permissions. POSIX ACLs are asked for too then; it only honours
-    /// them together with mode bits.
+    /// Tells whether the kernel checks permissions. POSIX ACLs are asked for too then; it only honours them together with
+    /// mode bits.
     pub check_permissions: bool,
-    /// Whether attributes and names are believed for any time at all.
+    /// Tells whether attributes and names are cached for any time at all.
     pub believes: bool,
     /// Bytes of the largest READ, as [`read_len`] makes it.
     pub read_len_max: usize,
     /// Bytes to read ahead, if less than the kernel would.
     pub readahead: Option<usize>,
-    /// Whether files may be lent to the kernel.
+    /// Tells whether files may be lent to the kernel.
     pub passthrough: bool,
-    /// Whether the kernel may keep what is written and write it back later. It will not do both, and
-    /// lending goes first.
+    /// Tells whether the kernel may write back later. It does not do both, and lending goes first.
     pub write_back: bool,
-    /// Whether requests may come over io_uring.
+    /// Tells whether requests may come over io_uring.
     pub rings: bool,
     /// Tells whether inodes are found that were forgotten, for file handles.
     pub exports: bool,
 }
 
-/// What the kernel and we have agreed upon.
+/// Features that the kernel and we agreed upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
     /// Files may be lent.
@@ -151,7 +150,7 @@ pub fn handshake(device: &Device, terms: Terms) -> Result<Agreed, MountError> {
     })
 }
 
-/// What the kernel offers.
+/// Features that the kernel offers.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     major: u32,

@@ -196,12 +196,12 @@ impl Session {
         self.readahead
     }
 
-    /// Whether the kernel takes files, to read and write them without asking.
+    /// Returns whether the kernel takes files, to read and write them without asking.
     pub fn passthrough(&self) -> Passthrough {
         self.passthrough
     }
 
-    /// Whether the kernel keeps what is written and writes it back later.
+    /// Returns whether the kernel writes back later.
     pub fn writes_back(&self) -> bool {
         self.dispatcher.writes_back()
     }
@@ -379,7 +379,7 @@ impl Session {
         }
     }
 
-    /// What a request asks for, and since when: it may be gone when it is answered.
+    /// Notes the inode and the arrival of a request. The request may be gone when it is answered.
     fn look_at(&self, request: &[u8]) -> Watch {
         let answered = Answered::new(request, self.dispatcher.nodes());
         (answered, Instant::now())
@@ -402,14 +402,14 @@ impl Session {
     }
 }
 
-/// Where a worker gets its requests.
+/// Channel from which a worker gets its requests.
 #[derive(Clone)]
 enum Post<'device> {
     Device(&'device Device),
     Queue(u16),
 }
 
-/// Whether the kernel takes files from us.
+/// Returns whether the kernel takes files from us.
 fn may_lend() -> bool {
     capabilities(None).is_ok_and(|ours| ours.effective.contains(CapabilitySet::SYS_ADMIN))
 }
@@ -425,7 +425,7 @@ fn check_root(fs: &dyn FileSystem) -> Result<(), MountError> {
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     path: PathBuf,
-    /// Whether the mount is still the session's; what is mounted there later is none of its business.
+    /// Tells whether the mount is still the session's. A later mount at the same place is not.
     live: Arc<AtomicBool>,
 }
 

@@ -19,10 +19,10 @@ use crate::serve::counters::add;
 use crate::serve::{Serve, Strategy};
 use crate::{Error, Extent, Map, Place, Result};
 
-/// How to open an image.
+/// Options for opening an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether a wrong superblock checksum is an error.
+    /// Makes a wrong superblock checksum an error.
     pub verify_checksum: bool,
     /// The most bytes that caches of data and metadata, and decoding for reads of single pieces, may
     /// take together. What one read cannot do without is taken all the same
@@ -32,7 +32,7 @@ pub struct OpenOptions {
     pub readers: usize,
     /// The longest read that such a thread makes, in bytes.
     pub read_bytes: usize,
-    /// How pclusters are decoded for single reads.
+    /// Strategy for decoding pclusters for single reads.
     pub strategy: Strategy,
 }
 
@@ -52,11 +52,11 @@ impl Default for OpenOptions {
 /// A device of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// What it is called.
+    /// Name of it in messages.
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
-    /// What the image says of it; the primary device has no slot.
+    /// Slot of the device table; the primary device has none.
     pub slot: Option<DeviceSlot>,
 }
 
@@ -162,7 +162,7 @@ impl Image {
             .collect()
     }
 
-    /// What the image is called: the name of its primary device.
+    /// Name of the image: that of its primary device.
     pub fn name(&self) -> String {
         self.devices[0].name()
     }
@@ -191,7 +191,7 @@ impl Image {
         Inode::parse(nid, &bytes[..needed], &self.sb).map_err(Error::at(place))
     }
 
-    /// Where an inode begins.
+    /// Place at which an inode begins.
     pub(crate) fn locate(&self, nid: Nid) -> Result<Location> {
         let corrupt = Error::corrupt(Place::Inode(nid));
         let overflow = || corrupt(Corrupt::AddressOverflow { what: "the inode" });
@@ -269,7 +269,7 @@ impl Image {
         Ok(())
     }
 
-    /// Whether an inode can be read without a device.
+    /// Returns whether an inode can be read without a device.
     pub(crate) fn has_inode(&self, nid: Nid) -> bool {
         let chunks = self.inode_chunks(nid);
         chunks.is_none_or(|mut chunks| chunks.all(|at| self.meta_cache.get(&at).is_some()))
@@ -285,7 +285,7 @@ impl Image {
         }
     }
 
-    /// Where the chunks of metadata that hold an inode begin; `None` if it is in the metabox.
+    /// Places of the metadata chunks that hold an inode; `None` if it is in the metabox.
     fn inode_chunks(&self, nid: Nid) -> Option<impl Iterator<Item = u64> + use<>> {
         let Ok(Location::Device { address, .. }) = self.locate(nid) else {
             return None;
@@ -464,7 +464,7 @@ impl Image {
         sb.blocks.saturating_mul(sb.block_bytes().into())
     }
 
-    /// Where a unified address lies: on the primary device, unless an extra device has it.
+    /// Place of a unified address: on the primary device, unless an extra device has it.
     pub(crate) fn resolve(&self, address: u64) -> Location {
         let bits = self.sb.block_bits;
         for (device, slot) in (1..).zip(&self.slots) {
@@ -504,12 +504,12 @@ impl Image {
         Ok(packed)
     }
 
-    /// Whether the inode holds fragments or metadata.
+    /// Returns whether the inode holds fragments or metadata.
     pub(crate) fn is_special(&self, nid: Nid) -> bool {
         self.sb.packed == Some(nid) || self.sb.metabox == Some(nid)
     }
 
-    /// Whether the inode is the one that holds fragments, which may use none itself.
+    /// Returns whether the inode is the packed inode, which may use no fragments itself.
     pub(crate) fn is_packed(&self, nid: Nid) -> bool {
         self.sb.packed == Some(nid)
     }
@@ -554,7 +554,7 @@ impl Image {
         Ok(cfgs)
     }
 
-    /// Where the compression configurations end.
+    /// End of the compression configurations.
     pub(crate) fn compr_cfgs_end(&self) -> Result<u64> {
         let mut at = SUPERBLOCK_OFFSET + u64::from(self.sb.superblock_bytes);
         for _ in self.sb.algorithms.iter() {

@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         &self.path
     }
 
-    /// What comes next; what is below a directory follows it.
+    /// Returns the next inode. The contents of a directory follow it.
     pub fn next(&mut self) -> Result<Option<Inode>, WalkProblem> {
         let inode = match self.root.take() {
             Some(root) => root,

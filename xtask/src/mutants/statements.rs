@@ -1,4 +1,4 @@
-//! Which statements can be left out, and how that is done.
+//! Statements that can be left out, and the way to do that.
 
 use std::fmt;
 use std::fs;

@@ -32,7 +32,7 @@ pub struct Args {
     #[command(flatten)]
     image: ImageArgs,
 
-    /// Where to mount it
+    /// Mount point
     directory: PathBuf,
 
     /// Through the kernel or not at all

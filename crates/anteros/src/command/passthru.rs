@@ -30,7 +30,7 @@ pub struct Args {
     /// The directory to mirror
     source: PathBuf,
 
-    /// Where to mount it
+    /// Mount point
     directory: PathBuf,
 
     /// Stay in the foreground
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = unit)]
     unit: usize,
 
-    /// Who moves the content of files
+    /// Data path of file content
     #[arg(long, value_enum, value_name = "WHO", default_value = "auto")]
     data: Data,
 
@@ -89,7 +89,7 @@ pub struct Args {
     detach: bool,
 }
 
-/// Who moves the content of files.
+/// Data path of file content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Data {
     /// The kernel: by itself where it offers to (passthrough: Linux 6.9, root), else as with `cache`
@@ -237,7 +237,7 @@ impl Args {
         Recording::begin(path, mirror, faults).map(Some)
     }
 
-    /// Who moves the content, and why.
+    /// Data path, and the reason.
     fn serving(&self, session: &Session) -> Serving {
         // What there is where the kernel does not do it all.
         let other = match session.writes_back() {
@@ -274,7 +274,7 @@ impl Args {
         Serving { way, why }
     }
 
-    /// What `anteros stat` shows of the options.
+    /// Options as `anteros stat` shows them.
     fn terms(&self, workers: Workers) -> Vec<(&'static str, f64)> {
         let mut terms = workers.gauges().to_vec();
         terms.extend([
@@ -310,7 +310,7 @@ fn thin_out(crowd: Crowd, notifier: Notifier) {
         });
 }
 
-/// Where a mirrored file lies, in words.
+/// Path of a mirrored file, in words.
 fn path(mirror: &Mirror, source: &Path, ino: Ino) -> Option<String> {
     Some(path_below(source, &mirror.host().path_of(ino)?))
 }

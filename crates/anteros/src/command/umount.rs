@@ -20,7 +20,7 @@ use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 use crate::places::{LOG, OURS, Place};
 
-/// How long nobody wonders what is waited for.
+/// Time before a message says what is waited for.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 2,
     tv_nsec: 0,
@@ -29,7 +29,7 @@ const PATIENCE: Timespec = Timespec {
 /// Unmount what anteros has mounted, and nothing else, and wait until its daemon has written all that it has
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where it is mounted
+    /// Mount point
     directory: PathBuf,
 
     /// Neither ask the daemon who it is nor wait for it, for one that does not answer
@@ -137,7 +137,7 @@ impl Args {
 struct Daemon {
     pid: Pid,
     process: OwnedFd,
-    /// What the kernel shows for as long as anyone has the file system, here or in another namespace.
+    /// Path that the kernel shows as long as anyone has the file system, here or in another namespace.
     shown: PathBuf,
 }
 
@@ -158,7 +158,7 @@ impl Daemon {
         })
     }
 
-    /// Whether the file system is mounted elsewhere as well.
+    /// Returns whether the file system is mounted elsewhere as well.
     fn still_serves(&self) -> bool {
         self.shown.exists()
     }

@@ -1,4 +1,4 @@
-//! What a daemon that serves a log counts and tells, and what it can be told to do.
+//! Metrics and controls of a daemon that serves a log.
 //!
 //! Both go through extended attributes of the root: whoever may read the mount may read its numbers, and a write comes
 //! with the user who asks, who needs neither a socket nor an open file. (An ioctl could answer more, but takes code for
@@ -27,7 +27,7 @@ use crate::output;
 
 /// The attribute that orders cleaning when it is set, and tells how far that is: [`Progress`].
 pub const CLEANING: &str = "user.anteros.cleaning";
-/// What it is set to.
+/// Value that orders the cleaning of all segments.
 pub const CLEAN_ALL: &[u8] = b"all";
 
 /// The attribute that orders a checkpoint when it is set, which has been written when that returns; and tells why nothing is
@@ -68,23 +68,23 @@ const CLASS_NUMBERS: [ClassNumber; 11] = [
     ("decompressing_seconds", |of| of.decompressing.as_secs_f64()),
 ];
 
-/// How often work that waits looks whether it is to stop.
+/// Interval at which long work looks whether it is to stop.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
-/// How far work is that was ordered.
+/// Progress of ordered work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How often it was ordered.
+    /// Number of orders.
     pub orders: u64,
     /// Orders up to this one are done.
     pub done: u64,
-    /// What the last one did, or has done by now.
+    /// Results of the last order, or those so far.
     pub counts: Vec<u64>,
     /// Why it failed the last time.
     pub failure: Option<String>,
 }
 
-/// What watches a mounted log.
+/// Observer of a mounted log.
 pub struct LogDaemon {
     started: Instant,
     log: Arc<Log>,
@@ -108,7 +108,7 @@ struct Work<T> {
     worker: Option<JoinHandle<()>>,
 }
 
-/// What is to be compressed.
+/// Files to compress.
 #[derive(Default)]
 struct Compaction {
     files: Vec<Ino>,
@@ -118,7 +118,7 @@ struct Compaction {
     stopped: u64,
 }
 
-/// What [`COMPACTION`] may be set to.
+/// Values of [`COMPACTION`].
 #[derive(Debug, PartialEq, Eq)]
 enum CompactionOrder {
     Add(Vec<Ino>),
@@ -159,7 +159,7 @@ impl Progress {
         text
     }
 
-    /// What [`CLEANING`] and [`COMPACTION`] tell.
+    /// Parses the value of [`CLEANING`] or [`COMPACTION`].
     pub fn parse(text: &str) -> Option<Self> {
         let (numbers, failure) = text.split_once('\n')?;
         let numbers: Result<Vec<u64>, _> = numbers.split(' ').map(str::parse).collect();
@@ -179,7 +179,7 @@ impl Progress {
 }
 
 impl LogDaemon {
-    /// What watches a log that is mounted now.
+    /// Creates the observer of a log that is mounted now.
     pub fn new(
         log: Arc<Log>,
         faults: Arc<Faults>,
@@ -489,8 +489,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What [`COMPACTION`] tells of one: files, those that are no executables, logical blocks looked at, those that are compressed,
-/// their bytes, and what could not be read.
+/// Numbers that [`COMPACTION`] shows of a compaction: files, files that are no executables, logical blocks looked at,
+/// compressed ones, their bytes, and warnings.
 fn counts(done: &Compacted) -> Vec<u64> {
     let Compacted {
         files,

@@ -1,4 +1,4 @@
-//! What a daemon that mirrors a directory counts and tells.
+//! Metrics and controls of a daemon that mirrors a directory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -32,18 +32,18 @@ pub enum Mirror {
     Buffered(Arc<Buffered<HostFs>>),
 }
 
-/// Who moves the content of files, and why.
+/// Data path of files, and the reason.
 pub struct Serving {
     pub way: &'static str,
     pub why: String,
 }
 
-/// What watches a mirrored directory.
+/// Observer of a mirrored directory.
 pub struct MirrorDaemon {
     started: Instant,
     mirror: Mirror,
     serving: Serving,
-    /// What was agreed when it was mounted: names of gauges, and values.
+    /// Options of the mount: names of gauges, and values.
     terms: Vec<(&'static str, f64)>,
     latencies: Latencies,
     faults: Arc<Faults>,
@@ -55,7 +55,7 @@ pub struct MirrorDaemon {
 }
 
 impl Mirror {
-    /// What is to be mounted.
+    /// File system to mount.
     pub fn fs(&self) -> Arc<dyn FileSystem> {
         match self {
             Self::Plain(host) => host.clone(),
@@ -110,7 +110,7 @@ impl Serving {
         }
     }
 
-    /// What holds for a single file.
+    /// Data path of a single file, and the reason.
     fn of_file(&self, loan: Loan) -> (&str, String) {
         let daemon = |why: &str| ("daemon", why.to_owned());
         match loan {
@@ -133,7 +133,7 @@ impl Serving {
 }
 
 impl MirrorDaemon {
-    /// What watches a mirror that is mounted now.
+    /// Creates the observer of a mirror that is mounted now.
     pub fn new(
         mirror: Mirror,
         serving: Serving,
@@ -163,7 +163,7 @@ impl MirrorDaemon {
         }
     }
 
-    /// What is told of the mount, and of a file.
+    /// Attributes of the mount, and of a file.
     pub fn attribute(&self, asked: &AttributeRequest<'_>) -> Option<Vec<u8>> {
         let is_root = asked.ino == self.mirror.host().root();
         let is = |name: &str| asked.name == name.as_bytes();

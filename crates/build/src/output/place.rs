@@ -1,4 +1,4 @@
-//! Where an image goes: a new file that takes a name when it is complete, or a place that is there already.
+//! Place of an image: a new file that takes a name when it is complete, or a place that is there already.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};

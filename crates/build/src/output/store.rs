@@ -113,7 +113,7 @@ impl Store {
         matches!(self, Self::InPlace { .. })
     }
 
-    /// What it is called in messages.
+    /// Name of it in messages.
     pub fn path(&self) -> &Path {
         match self {
             Self::New(beside) => beside.path(),

@@ -222,7 +222,7 @@ impl OpenFile<'_> {
         }
     }
 
-    /// What was read of such parts, or the error.
+    /// Adds the place of the file to an error in reading such parts.
     pub fn kept<T>(&self, read: io::Result<T>) -> Result<T, Error> {
         read.map_err(|cause| self.error("read again what was kept of the file", cause))
     }

@@ -20,7 +20,7 @@ use crate::options::{self, CommonOption, CommonOptions};
 use crate::output;
 use crate::places;
 
-/// How often a log is looked after.
+/// Interval at which a log is looked after.
 const TEND_EVERY: Duration = Duration::from_secs(1);
 
 /// Mount a log
@@ -29,7 +29,7 @@ pub struct Args {
     /// The file or block device
     device: PathBuf,
 
-    /// Where to mount it
+    /// Mount point
     directory: PathBuf,
 
     /// Stay in the foreground
@@ -64,12 +64,12 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHICH", default_value = "together")]
     order: First,
 
-    /// Where content goes: adaptive (to free segments, and to the holes of others where the device is nearly full), lfs (to free
-    /// segments alone) or threaded (to holes first); also as -o mode=NAME
+    /// Allocation mode: adaptive (free segments, and holes of others where the device is nearly full), lfs (free segments
+    /// alone) or threaded (holes first); also as -o mode=NAME
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = among(Mode::ALL))]
     mode: Mode,
 
-    /// What is compressed as it is written, and how; also as -o policy=NAME
+    /// Compression policy for content as it is written; also as -o policy=NAME
     #[arg(long, value_name = "NAME", default_value = "record", value_parser = among(Policy::ALL))]
     policy: Policy,
 
@@ -124,7 +124,7 @@ pub struct Args {
     detach: bool,
 }
 
-/// Which of data and records goes first.
+/// Order of data and records.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum First {
     /// Neither: they leave together, with checksums, and are flushed once
@@ -133,7 +133,7 @@ enum First {
     Data,
 }
 
-/// What is chosen by `-o`.
+/// Choices of `-o`.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Mode(Mode),
@@ -179,7 +179,7 @@ fn choice(word: &str) -> Result<Choice, String> {
     }
 }
 
-/// What `-o` knows.
+/// Names that `-o` takes.
 const OPTIONS: [&str; 5] = [
     "mode=NAME",
     "policy=NAME",

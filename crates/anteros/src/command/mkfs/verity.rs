@@ -85,7 +85,7 @@ pub struct View {
     data_blocks: u64,
     /// Byte of the image at which the superblock of the tree begins.
     hash_offset: u64,
-    /// What repairs blocks, if there is anything.
+    /// Parity, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     fec: Option<Fec>,
     /// The line for the kernel's device mapper, with `DEVICE` in place of the device.

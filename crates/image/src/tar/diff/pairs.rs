@@ -13,7 +13,7 @@ use crate::{DirCursor, Image, NidSet, OwnedDirent, Result, WalkProblem};
 /// So many names or more that are all gone take one mark.
 const OPAQUE_NAMES_MIN: u64 = 2;
 
-/// What there is of a name in the older tree, and in the newer one.
+/// Inodes of a name in the older tree, and in the newer one.
 type Both<T> = (Option<T>, Option<T>);
 
 /// The files that have a name in both trees, or in one.
