@@ -146,7 +146,7 @@ open_to_all() {
     as_root chmod 666 "$1"
 }
 
-# Commands to set and read attributes and access control lists, and to compare trees.
+# Commands that make and read trees, archives, manifests and image layouts, and compare them.
 need_tree_tools() {
     { have getfattr && have setfattr; } || add_packages 'tests with extended attributes' attr || return
     have setfacl || add_packages 'tests with access control lists' acl || return
@@ -154,6 +154,7 @@ need_tree_tools() {
     { have bsdtar && have cpio && have mtree; } ||
         add_packages 'tests with archives and manifests' libarchive-tools cpio mtree-netbsd || return
     have matchpathcon || add_packages 'tests with labels of SELinux' selinux-utils || return
+    have fakeroot || add_packages 'tests with owners that are faked' fakeroot || return
     have simg2img || add_packages 'tests with sparse images' android-sdk-libsparse-utils || return
     have diff || add_packages 'to compare trees' diffutils || return
     have mount || add_packages 'to mount images by the kernel' mount

@@ -95,6 +95,8 @@ pub(crate) fn change(
         change_owner(fs, &node, changes.uid, changes.gid)?;
     }
     if let Some((file, size)) = cut {
+        // The C library has an error of its own for sizes that the kernel does not know.
+        i64::try_from(size).map_err(|_| FsError::Invalid)?;
         retry_on_intr(|| ftruncate(file.as_fd(), size)).map_err(refused)?;
     }
     if let Some(perm) = changes.perm {

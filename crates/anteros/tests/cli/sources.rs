@@ -1,6 +1,7 @@
 //! Sources that are neither directories nor archives alone: other images, logs, and all of one tree beside each other.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anteros_tests::judge;
@@ -197,4 +198,39 @@ fn what_is_wrong_with_an_image_is_told() {
         assert!(told.contains(said), "{arguments}: {told}");
         assert!(!shop.path("image").exists());
     }
+}
+
+/// A user without rights owns all of it in truth, and has made no device.
+#[test]
+fn owners_and_devices_are_those_that_fakeroot_shows() {
+    if !judge::has_program("fakeroot") || !judge::has_program("setfattr") {
+        return;
+    }
+    let shop = Workshop::new();
+    let commands = "mkdir faked; cd faked; echo text >file; ln -s file link
+        chown -h -R 0:0 .; chown 7:70000 file; chmod 4755 file; mknod -m 600 null c 1 3
+        setfattr -n security.capability -v 0x0100000200040000000000000000000000000000 file
+        cd ..; ./anteros mkfs --quiet image faked";
+    let mut session = Command::new("fakeroot");
+    session
+        .args(["sh", "-euc", commands])
+        .current_dir(shop.path(""));
+    if judge::is_root() {
+        session.uid(crate::NOBODY).gid(crate::NOBODY);
+    }
+    let done = run(session.env_remove("SOURCE_DATE_EPOCH"));
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let listed = shop.good("ls -l image");
+    let lines: Vec<Vec<_>> = listed
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(lines[0][..4], ["-rwsr-xr-x", "1", "7", "70000"], "{listed}");
+    assert_eq!(
+        lines[2][..5],
+        ["crw-------", "1", "0", "0", "1:3"],
+        "{listed}"
+    );
+    let file = shop.good("dump --json --path file image");
+    assert!(file.contains("security.capability"), "{file}");
 }
