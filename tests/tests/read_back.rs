@@ -55,6 +55,7 @@ const LZMA: Codec = Codec::Lzma {
 const SHA256: HashTree = HashTree {
     algorithm: HashAlgorithm::Sha256,
     salt: None,
+    parity_roots: None,
 };
 
 fn tree() -> Tree {
