@@ -38,9 +38,9 @@ pub enum Placed {
         /// The parts.
         parts: Vec<PlacedPart>,
     },
-    /// Some of it lies where an image cannot refer to it, such as behind an inode.
+    /// Content of which some lies where an image cannot refer to it, such as behind an inode.
     Apart,
-    /// In an encoded form.
+    /// Content in an encoded form.
     Encoded,
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Intent {
     Chunks(Box<ChunkedFile>),
     /// On the extra device.
     Elsewhere(Box<Elsewhere>),
-    /// As it was in the image before, inode and all.
+    /// Inode of the image before, with all that follows it.
     Kept(Record),
 }
 

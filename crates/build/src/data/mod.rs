@@ -54,7 +54,7 @@ pub(crate) enum Stored {
     Chunked { first_block: u32 },
     /// On the extra device, as the plan says.
     Elsewhere,
-    /// As in the image before, as the plan says.
+    /// Inode of the image before, as the plan says.
     Kept,
 }
 

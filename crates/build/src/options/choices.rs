@@ -20,15 +20,15 @@ pub enum Holes {
 /// Tells what becomes of the content of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Content {
-    /// The image has it.
+    /// Stores it in the image.
     #[default]
     Copy,
-    /// It stays in images that are sources, which become extra devices of the image. What does not lie there in blocks, and the
-    /// content of other sources, the image has.
+    /// Leaves it in images that are sources, which become extra devices of the image. Content that does not lie there in blocks,
+    /// and that of other sources, is stored in the image.
     Refer,
-    /// The image has room for it, uncompressed, and nothing is read. Whoever wants to, fills it in.
+    /// Leaves room for it in the image, uncompressed, and reads nothing. Whoever wants to fills it in.
     Reserve,
-    /// Files are holes, and nothing is read.
+    /// Makes holes of files, and reads nothing.
     Zero,
 }
 
