@@ -15,8 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anteros_build::{
-    Archive, Compression, Content, Effort, Input, Layer, Manifest, ManifestFormat, Options, Placed,
-    PlacedPart, Places, SourceDevice,
+    Appended, Archive, Base, Compression, Content, Effort, Input, Layer, Manifest, ManifestFormat,
+    Options, Placed, PlacedPart, Places, Record, SourceDevice,
 };
 use anteros_core::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
@@ -534,5 +534,91 @@ fn places_of_content_are_checked() {
     ] {
         let error = made(placed, memory).unwrap_err();
         assert!(error.contains(said), "{error}");
+    }
+}
+
+/// An image whose inodes are told to be such.
+struct Inodes(Record, Vec<u8>);
+
+impl Base for Inodes {
+    fn record(&self, _: Ino) -> FsResult<Record> {
+        Ok(self.0)
+    }
+
+    fn read(&self, _: u64, buf: &mut [u8]) -> FsResult<()> {
+        let len = buf.len().min(self.1.len());
+        buf[..len].copy_from_slice(&self.1[..len]);
+        Ok(())
+    }
+}
+
+/// Whatever is told of the inodes of an image, nothing is appended that has no place, and the file stays as it was.
+#[test]
+fn inodes_that_stay_are_checked() {
+    let dir = TempDir::new().unwrap();
+    let [image, source] = ["image", "source"].map(|name| dir.path().join(name));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("new"), "new").unwrap();
+    build(&image, &source, &Options::default()).unwrap();
+    let before = fs::read(&image).unwrap();
+    let appended = |record: Record, bytes: &[u8], superblock: &[u8]| {
+        let odd = Odd {
+            entries: vec![(1, b".", 1), (1, b"..", 1), (1, b"f", 10)],
+            attr: usual,
+            step: 4000,
+            end: 10_000,
+        };
+        let base = Arc::new(Inodes(record, bytes.to_vec()));
+        let layers = vec![
+            Layer::Base(Arc::new(odd), base, "odd".into()),
+            Layer::Directory(&source),
+        ];
+        let options = Options {
+            append: Some(Appended {
+                superblock: superblock.to_vec(),
+                cfgs: Default::default(),
+                end: before.len() as u64,
+                packed: None,
+            }),
+            ..Options::default()
+        };
+        let built = build(&image, Input::Layers(layers), &options);
+        let now = fs::read(&image).unwrap();
+        fs::write(&image, &before).unwrap();
+        match built {
+            Ok(_) => Ok(now),
+            Err(error) => Err((error.to_string(), now)),
+        }
+    };
+    let record = |bytes| Record {
+        address: 0,
+        bytes,
+        is_inline: false,
+    };
+    let superblock = &before[1024..4096];
+    let made = appended(record(64), &[1; 64], superblock).unwrap();
+    assert!(made.len() > before.len() && made[1152..].starts_with(&before[1152..]));
+    let other = [superblock, &[0; 8][..]].concat();
+    for (record, bytes, superblock, said) in [
+        (record(1), &[0][..], superblock, "no place for 1 links"),
+        (record(16), &[1; 16], superblock, "no place for 1 links"),
+        (record(40), &[1; 40], superblock, "no place for 1 links"),
+        (record(u64::MAX), &[], superblock, "268435456 are the most"),
+        (
+            record(64),
+            &[1; 64],
+            &superblock[..100],
+            "the image to append to",
+        ),
+        (
+            record(64),
+            &[1; 64],
+            &other,
+            "another image is there meanwhile",
+        ),
+    ] {
+        let (error, now) = appended(record, bytes, superblock).unwrap_err();
+        assert!(error.contains(said), "{error}");
+        assert!(now == before, "{error}");
     }
 }
