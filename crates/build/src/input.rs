@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anteros_core::FileSystem;
 
+use crate::output::Output;
 use crate::source::{Scanned, Source};
 use crate::{
     Archive, Base, Content, Error, Manifest, Observer, Options, Places, layers, manifest, scan,
@@ -77,14 +78,20 @@ impl<'a> From<Vec<Layer<'a>>> for Input<'a> {
 }
 
 impl Input<'_> {
+    /// Returns whether it is an archive by itself.
+    pub(crate) const fn is_archive(&self) -> bool {
+        matches!(self, Self::One(Layer::Tar(_)))
+    }
+
     pub(crate) fn scan(
         self,
         image: &Path,
         options: &Options,
         observer: &dyn Observer,
         cancel: &AtomicBool,
+        output: Option<&mut Output>,
     ) -> Result<Scanned, Error> {
-        let scanned = self.scan_all(image, options, observer, cancel)?;
+        let scanned = self.scan_all(image, options, observer, cancel, output)?;
         Ok(match options.content {
             Content::Copy | Content::Refer => scanned,
             Content::Reserve | Content::Zero => Scanned {
@@ -100,13 +107,14 @@ impl Input<'_> {
         options: &Options,
         observer: &dyn Observer,
         cancel: &AtomicBool,
+        output: Option<&mut Output>,
     ) -> Result<Scanned, Error> {
         let layers = match self {
             Self::One(Layer::Directory(path)) => {
                 return scan::scan(path, image, options, observer, cancel);
             }
             Self::One(Layer::Tar(archive)) => {
-                return tar::scan(archive, image, options, false, observer, cancel);
+                return tar::scan(archive, image, options, false, output, observer, cancel);
             }
             Self::One(Layer::Manifest(manifest)) => {
                 return manifest::scan(manifest, options, observer, cancel);
@@ -133,9 +141,15 @@ impl Input<'_> {
         };
         let scan = |layer| match layer {
             Layer::Directory(path) => scan::scan(path, image, &directory_options, observer, cancel),
-            Layer::Tar(archive) => {
-                tar::scan(archive, image, &archive_options, true, observer, cancel)
-            }
+            Layer::Tar(archive) => tar::scan(
+                archive,
+                image,
+                &archive_options,
+                true,
+                None,
+                observer,
+                cancel,
+            ),
             Layer::Manifest(manifest) => {
                 manifest::scan(manifest, &archive_options, observer, cancel)
             }

@@ -125,6 +125,7 @@ use anteros_core::FileKind;
 
 use block_list::Known;
 use data::{Job, Stored, Written};
+use devices::Devices;
 use emit::Emitter;
 use hints::Ways;
 use layout::Layout;
@@ -132,6 +133,7 @@ use look::Look;
 use output::{Output, Store};
 use plan::Plan;
 use source::Scanned;
+use tar::direct::Direct;
 use tree::Tree;
 
 /// Builds an image of a directory, given as its path, of an [`Archive`], or of [layers](Layer), the lowest first.
@@ -306,12 +308,19 @@ impl<'a, 'b> Build<'a, 'b> {
             cancel,
         } = self;
         let options = &options.of_content();
+        let mut store = Some(store);
+        let mut open = || store.take().expect("an image is opened once")();
+        let is_direct = source.is_archive() && Direct::is_allowed(options);
+        let mut begun = match is_direct && !output::is_written_in_place(image, options) {
+            true => Some(begin(open()?, options, &Devices::default())?),
+            false => None,
+        };
         let Scanned {
             source,
             mut tree,
             mut warnings,
             ..
-        } = scan(source, image, options, observer, cancel)?;
+        } = scan(source, image, options, observer, cancel, begun.as_mut())?;
         warnings += attributes::assign(&mut tree, &source, options, observer)?;
         digests::assign(&mut tree, &source, options, cancel)?;
         if let Some(text) = order::missing(&tree, &options.first) {
@@ -337,12 +346,10 @@ impl<'a, 'b> Build<'a, 'b> {
         parts::find(&look, &mut plan)?;
         plan.agree(&tree);
         let options = &options.beside(tree_bytes(&tree, &plan));
-        let mut output = match &options.append {
-            Some(append) => Output::append(store()?, options, append.end),
-            None => {
-                let reserved = superblock::area_bytes(options, &devices)?;
-                Output::create(store()?, options, reserved)?
-            }
+        let mut output = match (begun, &options.append) {
+            (Some(output), _) => output,
+            (None, Some(append)) => Output::append(open()?, options, append.end),
+            (None, None) => begin(open()?, options, &devices)?,
         };
         let job = Job {
             source: &source,
@@ -395,6 +402,12 @@ impl<'a, 'b> Build<'a, 'b> {
     }
 }
 
+/// Begins an image, with room for its superblock and what follows that.
+fn begin(store: Store, options: &Options, devices: &Devices) -> Result<Output, Error> {
+    let reserved = superblock::area_bytes(options, devices)?;
+    Output::create(store, options, reserved)
+}
+
 /// Scans a source. Whatever goes wrong once the build is cancelled is no fault of the source.
 fn scan(
     source: Input<'_>,
@@ -402,8 +415,9 @@ fn scan(
     options: &Options,
     observer: &dyn Observer,
     cancel: &AtomicBool,
+    output: Option<&mut Output>,
 ) -> Result<Scanned, Error> {
-    let scanned = source.scan(image, options, observer, cancel);
+    let scanned = source.scan(image, options, observer, cancel, output);
     scanned.map_err(|error| match cancel.load(Ordering::Relaxed) {
         true => Error::Cancelled,
         false => error,

@@ -23,6 +23,9 @@ pub enum Order {
     /// As they are listed: what lies in a directory lies together.
     #[default]
     Path,
+    /// Of a stream whose files are not compressed, as they come, so that they are written but once: with
+    /// [`Options::inline_data`] off. Else as they are listed.
+    Stream,
     /// As listed, but in groups of neighbouring directories, some 16 MiB each, files of the same name lie together.
     Group,
     /// Files of the same name lie together, where the first of them is listed.
@@ -35,7 +38,7 @@ impl Order {
     /// All nodes in this order.
     fn of(self, look: &Look<'_>) -> Result<Vec<NodeId>, Error> {
         Ok(match self {
-            Self::Path => look.tree.ids().collect(),
+            Self::Path | Self::Stream => look.tree.ids().collect(),
             Self::Group => by_group(look.tree, GROUP_BYTES),
             Self::Name => by_name(look.tree, look.tree.ids()),
             Self::Kind => by_kind(look.tree, &look.kinds()?),

@@ -8,6 +8,7 @@ use anteros_tests::host::HostFs;
 use anteros_tests::judge;
 use anteros_tests::manifest::manifest;
 use anteros_tests::mount::KernelMount;
+use anteros_tests::peers::Peers;
 
 use crate::{Run, Workshop, run};
 
@@ -67,13 +68,13 @@ fn programs_that_call_mkfs_erofs_find_what_they_look_for() {
     let help = script(&shop, "./mkfs.erofs --help");
     assert!(help.out.contains("--tar="), "{}", help.out);
     let uuid = "-Uc1b9d5a2-f162-11cf-9ece-0020afc76f16";
-    let times = "-T0 --mkfs-time --sort=none";
+    let times = "-T0 --mkfs-time";
     let same = format!("./mkfs.erofs --quiet -Enoinline_data -T0 --mkfs-time {uuid} image src");
     assert_eq!(script(&shop, &same).status, Some(0));
     let expected = image(&shop);
     for line in [
         format!("--tar=f --quiet -Enoinline_data {times} {uuid} image <archive"),
-        format!("--tar=f --quiet -Enoinline_data {times} {uuid} image archive"),
+        format!("--tar=f --sort=none --quiet -Enoinline_data {times} {uuid} image archive"),
         format!(
             "--tar=f --ungzip --quiet --sort path -Enoinline_data {times} {uuid} image archive"
         ),
@@ -163,6 +164,57 @@ fn whiteouts_become_those_of_overlayfs_or_nothing() {
     assert_eq!(list("--aufs"), (true, false, true));
     assert_eq!(list("--aufs --ovlfs-strip=0"), (true, false, true));
     assert_eq!(list("--aufs --ovlfs-strip"), (false, false, false));
+}
+
+/// Content of a stream that is stored as it is is written to the image alone, in the order in which it comes.
+#[test]
+fn a_stream_can_be_stored_in_its_own_order() {
+    if !judge::is_root() {
+        return;
+    }
+    let shop = shop();
+    let pack = "mkdir src/a src/b full; head -c 3000000 /dev/urandom >src/b/noise
+        head -c 5000 /dev/urandom >src/a/small; head -c 4096 /dev/zero >src/a/block; >src/a/empty
+        ln src/b/noise src/a/link
+        truncate -s 1M src/sparse; echo end >>src/sparse
+        tar -cf packed --format=posix --sparse -C src b a hello sub symlink sparse .";
+    assert_eq!(script(&shop, pack).status, Some(0));
+    let options = "-Enoinline_data -b4096";
+    for command in [
+        format!("./mkfs.erofs --tar=f --sort=none --quiet {options} image"),
+        format!("./anteros mkfs --quiet --order=stream -znone {options} image -"),
+        format!("./anteros mkfs --quiet --order=stream -znone {options} --dsunit=4 image -"),
+        format!("./anteros mkfs --quiet --order=stream -znone {options} --verity - - >image"),
+    ] {
+        let commands = format!(
+            "mount -t tmpfs -o size=1M full full; cat packed | TMPDIR={{}} {command}
+            umount full; ./anteros check image; ./anteros verify image src"
+        );
+        // What is sparse is kept there meanwhile, and so is an image for a pipe.
+        let place = if command.ends_with(">image") {
+            "."
+        } else {
+            "full"
+        };
+        let told = run(&mut shop.apart(&commands.replace("{}", place)));
+        assert_eq!((told.status, &told.err[..]), (Some(0), ""), "{command}");
+        if let Some(peers) = Peers::find() {
+            let fsck = run(peers.command("fsck.erofs").arg(shop.path("image")));
+            assert_eq!(fsck.status, Some(0), "{fsck:?}");
+        }
+        shop.good("mkfs other src --quiet -znone -Enoinline_data");
+        let len = |name: &str| fs::metadata(shop.path(name)).unwrap().len();
+        if !command.contains("dsunit") && !command.contains("verity") {
+            assert_eq!(len("image"), len("other"), "{command}");
+        }
+        fs::remove_file(shop.path("image")).unwrap();
+    }
+    // An archive that is broken leaves what was there.
+    shop.good("mkfs image src --quiet");
+    let before = fs::read(shop.path("image")).unwrap();
+    let cut = "head -c 2000000 packed | ./mkfs.erofs --tar=f --sort=none -Enoinline_data image";
+    assert_eq!(script(&shop, cut).status, Some(3));
+    assert!(fs::read(shop.path("image")).unwrap() == before);
 }
 
 #[test]

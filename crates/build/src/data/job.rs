@@ -50,6 +50,13 @@ impl Job<'_> {
     /// Returns where an inode's content lies before any block has been written: behind the inode, if it fits
     /// there, or nowhere, if it is one hole.
     pub(super) fn stored_without_blocks(&self, id: NodeId) -> Stored {
+        if let Some(first_block) = self.source.stored_block(id) {
+            let inline = 0;
+            return Stored::Flat {
+                first_block,
+                inline,
+            };
+        }
         let node = self.tree.node(id);
         match &self.plan.node(id).intent {
             Intent::Chunks(chunked) if chunked.runs.is_empty() => {
@@ -121,6 +128,7 @@ impl Job<'_> {
             shared: None,
         };
         match &self.plan.node(id).intent {
+            _ if self.source.stored_block(id).is_some() => (Form::Raw, Vec::new()),
             Intent::Flat if node.kind == FileKind::Regular => {
                 (Form::Raw, vec![own((0, self.flat_end(id)))])
             }

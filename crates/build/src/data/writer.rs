@@ -427,10 +427,11 @@ impl<'a> Writer<'a> {
         }
         let mut progress = self.progress;
         for id in self.job.tree.ids() {
-            let Intent::Same(first) = self.job.plan.node(id).intent else {
-                continue;
-            };
-            stored[id as usize] = stored[first as usize].clone();
+            match self.job.plan.node(id).intent {
+                Intent::Same(first) => stored[id as usize] = stored[first as usize].clone(),
+                _ if self.job.source.stored_block(id).is_some() => {}
+                _ => continue,
+            }
             progress.files_done += 1;
             progress.bytes_done += self.job.tree.node(id).size;
         }

@@ -28,6 +28,8 @@ pub(crate) enum ContentPlace {
     Bytes(u64),
     /// In these segments.
     Segments(Run),
+    /// In the image, from this block on.
+    Stored(u32),
 }
 
 impl ContentPlace {
@@ -35,7 +37,7 @@ impl ContentPlace {
     pub fn behind(self, bytes: u64) -> Self {
         match self {
             Self::Bytes(place) => Self::Bytes(place + bytes),
-            segments => segments,
+            whole => whole,
         }
     }
 
@@ -43,7 +45,9 @@ impl ContentPlace {
     pub fn in_archive(self) -> u64 {
         match self {
             Self::Bytes(place) => place,
-            Self::Segments(_) => unreachable!("only streams are compressed early"),
+            Self::Segments(_) | Self::Stored(_) => {
+                unreachable!("only content of streams is taken while they are read")
+            }
         }
     }
 }

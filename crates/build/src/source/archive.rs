@@ -89,6 +89,19 @@ impl Contents {
         &self.extents[start as usize..end as usize]
     }
 
+    /// The first block of a file that is in the image already.
+    pub fn stored_block(&self, id: NodeId) -> Option<u32> {
+        match self.extents(id) {
+            [
+                Extent {
+                    place: ContentPlace::Stored(block),
+                    ..
+                },
+            ] => Some(*block),
+            _ => None,
+        }
+    }
+
     /// Fills `buf` from a byte of an extent on.
     fn read(&self, place: ContentPlace, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         match (place, &self.segments) {
@@ -96,6 +109,7 @@ impl Contents {
                 segments.read(&self.file, run, offset, buf)
             }
             (ContentPlace::Segments(_), None) => unreachable!("nothing was compressed"),
+            (ContentPlace::Stored(_), _) => Err(io::Error::other("it is in the image already")),
             (ContentPlace::Bytes(place), _) => self.file.read_exact_at(buf, place + offset),
         }
     }

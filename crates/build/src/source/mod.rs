@@ -86,6 +86,14 @@ impl Source {
         }
     }
 
+    /// Returns the first block of a file that was written to the image while the source was read.
+    pub fn stored_block(&self, id: NodeId) -> Option<u32> {
+        match self {
+            Self::Archive(contents) => contents.stored_block(id),
+            _ => None,
+        }
+    }
+
     /// Opens a regular file for reading, to be closed by [`OpenFile::finish`].
     pub fn open_file<'a>(&'a self, tree: &'a Tree, id: NodeId) -> Result<OpenFile<'a>, Error> {
         let fail = |cause| self.error(tree, id, "open the file", cause);

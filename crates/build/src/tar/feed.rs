@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::AtFlags;
 
 use super::Fault;
+use super::direct::Direct;
 use super::early::Early;
 use super::header::{BLOCK_BYTES, Block};
 use super::spool::Spool;
@@ -55,8 +56,26 @@ enum Bytes<'a> {
     Stream {
         reader: Box<Unpacked<Box<dyn Read + 'a>>>,
         spool: Spool,
-        early: Option<Box<Early<'a>>>,
+        taker: Option<Taker<'a>>,
     },
+}
+
+/// Takes whole files while a stream is read.
+pub(super) enum Taker<'a> {
+    /// Has them compressed.
+    Early(Box<Early<'a>>),
+    /// Writes them to the image.
+    Direct(Direct<'a>),
+}
+
+impl Taker<'_> {
+    /// Returns whether it takes a file of so many bytes.
+    fn takes(&self, file_bytes: u64) -> bool {
+        match self {
+            Self::Early(early) => early.takes(file_bytes),
+            Self::Direct(_) => file_bytes > 0,
+        }
+    }
 }
 
 impl<'a> Feed<'a> {
@@ -82,14 +101,14 @@ impl<'a> Feed<'a> {
     pub fn stream(
         reader: Unpacked<Box<dyn Read + 'a>>,
         spool: Spool,
-        early: Option<Early<'a>>,
+        taker: Option<Taker<'a>>,
         cancel: &'a AtomicBool,
     ) -> Self {
         Self {
             bytes: Bytes::Stream {
                 reader: Box::new(reader),
                 spool,
-                early: early.map(Box::new),
+                taker,
             },
             position: 0,
             cancel,
@@ -233,13 +252,16 @@ impl<'a> Feed<'a> {
     /// Passes over the content of a regular file, all of it, that will be read later.
     pub fn keep_file_bytes(&mut self, len: u64) -> Result<ContentPlace, Fault> {
         match &mut self.bytes {
-            Bytes::Stream { early, .. } if early.as_ref().is_some_and(|early| early.takes(len)) => {
-                let mut taken = early.take().expect("there is one");
-                let run = self.compress(len, &mut taken)?;
-                if let Bytes::Stream { early, .. } = &mut self.bytes {
-                    *early = Some(taken);
+            Bytes::Stream { taker, .. } if taker.as_ref().is_some_and(|taker| taker.takes(len)) => {
+                let mut taken = taker.take().expect("there is one");
+                let place = match &mut taken {
+                    Taker::Early(early) => self.compress(len, early).map(ContentPlace::Segments),
+                    Taker::Direct(direct) => self.store(len, direct).map(ContentPlace::Stored),
+                };
+                if let Bytes::Stream { taker, .. } = &mut self.bytes {
+                    *taker = Some(taken);
                 }
-                Ok(ContentPlace::Segments(run))
+                place
             }
             _ => self.keep_bytes(len).map(ContentPlace::Bytes),
         }
@@ -258,6 +280,21 @@ impl<'a> Feed<'a> {
             }
         }
         Ok(run)
+    }
+
+    /// Has the content of a file written to the image; answers its first block.
+    fn store(&mut self, len: u64, direct: &mut Direct<'a>) -> Result<u32, Fault> {
+        let first_block = direct.begin()?;
+        let mut buffer = vec![0; len.min(STEP_BYTES as u64) as usize];
+        for start in (0..len).step_by(STEP_BYTES) {
+            let step = (len - start).min(STEP_BYTES as u64) as usize;
+            if self.fill(&mut buffer[..step])? < step {
+                return Err(Fault::Truncated);
+            }
+            direct.write(&buffer[..step])?;
+        }
+        direct.end()?;
+        Ok(first_block)
     }
 
     /// Passes over content as [`keep_bytes`](Self::keep_bytes) does, and adds up all of its bytes.
@@ -344,9 +381,12 @@ impl<'a> Feed<'a> {
                 segments: None,
             }),
             Bytes::Stream {
-                mut spool, early, ..
+                mut spool, taker, ..
             } => {
-                let segments = early.map(|early| early.finish(&mut spool));
+                let segments = match taker {
+                    Some(Taker::Early(early)) => Some(early.finish(&mut spool)),
+                    Some(Taker::Direct(_)) | None => None,
+                };
                 Ok(Content {
                     segments: segments.transpose()?,
                     file: spool.finish()?,

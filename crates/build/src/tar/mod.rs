@@ -4,7 +4,8 @@
 //! file ─────────────► feed ─► header, pax, map ─► members ─► draft ─► walk ─► tree
 //!                      │   or cpio ──────────────────────────┘
 //! stream ─► unpack ─►  │
-//!                      └───► content: its places in the file, or in the spool
+//!                      └───► content: its places in the file, or in the spool, compressed (`early`);
+//!                            or in the image (`direct`)
 //! ```
 //!
 //! An archive in a regular file is read in place: headers now, content by workers when it is needed.
@@ -20,6 +21,7 @@
 pub(crate) mod acl;
 pub(crate) mod attributes;
 mod cpio;
+pub(crate) mod direct;
 pub(crate) mod draft;
 mod early;
 mod feed;
@@ -48,15 +50,16 @@ use std::sync::atomic::AtomicBool;
 use anteros_codec::EncodeError;
 use rustix::fs::SeekFrom;
 
-use crate::output::parent;
+use crate::output::{Output, parent};
 use crate::source::archive::Contents;
 use crate::source::{Scanned, Source};
 use crate::stream::{self, Bytes};
 use crate::{Error, Observer, Options};
 use cpio::Cpio;
+use direct::Direct;
 use draft::Draft;
 use early::Early;
-use feed::Feed;
+use feed::{Feed, Taker};
 use header::BLOCK_BYTES;
 use members::{Member, Members};
 use spool::Spool;
@@ -146,10 +149,17 @@ pub(crate) enum Fault {
     },
     /// A file could not be compressed.
     Compress(EncodeError),
+    /// The image could not be written.
+    Image(Box<Error>),
     Cancelled,
 }
 
 impl Fault {
+    /// The fault that an error of the image is.
+    fn image(error: Error) -> Self {
+        Self::Image(Box::new(error))
+    }
+
     /// The error that it is: of the source, which was to be read, or at the place of what cannot be kept; `broken` names that of
     /// what breaks a rule.
     pub(crate) fn error(
@@ -185,6 +195,7 @@ impl Fault {
                 path: source.to_owned(),
                 cause,
             },
+            Self::Image(error) => *error,
             Self::Cancelled => Error::Cancelled,
         }
     }
@@ -194,12 +205,14 @@ pub(crate) fn broken<T>(reason: String) -> Result<T, Fault> {
     Err(Fault::Broken(reason))
 }
 
-/// Scans an archive. With layers below it, hard links may lead to what only these have.
+/// Scans an archive. With layers below it, hard links may lead to what only these have. Where there is an image to write to
+/// already, content goes there.
 pub(crate) fn scan<'a>(
     archive: Archive<'a>,
     image: &Path,
     options: &'a Options,
     has_lower: bool,
+    output: Option<&mut Output>,
     observer: &dyn Observer,
     cancel: &'a AtomicBool,
 ) -> Result<Scanned, Error> {
@@ -219,8 +232,13 @@ pub(crate) fn scan<'a>(
             let spool = Spool::create(&spool_directory(image, options)).map_err(at_front)?;
             let reader = Unpacked::new(stream.reader(cancel)).map_err(Fault::Read);
             let reader = reader.map_err(at_front)?;
+            if let Some(output) = output {
+                let taker = Taker::Direct(Direct::new(output, options));
+                return unread.scan(Feed::stream(reader, spool, Some(taker), cancel));
+            }
             Early::beside(options, cancel, |early| {
-                unread.scan(Feed::stream(reader, spool, early, cancel))
+                let taker = early.map(|early| Taker::Early(Box::new(early)));
+                unread.scan(Feed::stream(reader, spool, taker, cancel))
             })
         }
     }

@@ -132,7 +132,7 @@ pub(super) fn scanned(
     let archive = Archive::from_reader("tar", bytes);
     let image = std::env::temp_dir().join("image");
     let never = AtomicBool::new(false);
-    let found = scan(archive, &image, options, false, heard, &never)?;
+    let found = scan(archive, &image, options, false, None, heard, &never)?;
     assert_eq!(found.warnings, heard.0.borrow().len() as u64);
     Ok((found.source, found.tree))
 }

@@ -205,7 +205,7 @@ fn archives_follow_each_other_compressed_or_not() {
         let archive = Archive::from_file("cpio", file);
         let image = std::env::temp_dir().join("image");
         let (options, never) = (Options::default(), AtomicBool::new(false));
-        let found = scan(archive, &image, &options, false, &(), &never).unwrap();
+        let found = scan(archive, &image, &options, false, None, &(), &never).unwrap();
         let mut lines = String::new();
         list(&found.source, &found.tree, 0, "", &mut lines);
         assert_eq!(lines, listing(&bytes));

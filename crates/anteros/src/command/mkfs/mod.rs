@@ -214,7 +214,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     quick: Option<u8>,
 
-    /// The order in which files are stored. By path: what lies in a directory lies together. By group: so do neighbouring
+    /// The order in which files are stored. By path: what lies in a directory lies together. By stream: as a pipe tells them, if
+    /// files are not compressed (`-znone -E^inline_data`), so that they are written but once. By group: so do neighbouring
     /// directories of some 16 MiB together, and in them files of the same name, such as translations and licences. By name:
     /// all files of the same name. By kind: programs, other data, translations, texts and compressed files, each kind by
     /// extension and then by name. Large clusters get smaller by name or kind, above all those of packed files. The default

@@ -174,6 +174,7 @@ impl From<Content> for anteros_build::Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     Path,
+    Stream,
     Group,
     Name,
     Kind,
@@ -394,6 +395,9 @@ impl Args {
         };
         match self.order {
             Some(Order::Path) => anteros_build::Order::Path,
+            // Nothing that is packed can be written as it comes.
+            Some(Order::Stream) if packs => usual,
+            Some(Order::Stream) => anteros_build::Order::Stream,
             Some(Order::Group) => anteros_build::Order::Group,
             Some(Order::Name) => anteros_build::Order::Name,
             Some(Order::Kind) => anteros_build::Order::Kind,

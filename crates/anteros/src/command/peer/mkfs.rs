@@ -125,8 +125,8 @@ const DECOMPRESSION: [&str; 4] = ["--ungzip", "--gzip", "--unxz", "--unlzma"];
 const SORT: &str = "--sort";
 
 /// The arguments with `--zfeature-bits` as `-E…`, and without those that change nothing here: `--async-queue-limit`, for
-/// `--memory` bounds what waits; `--ungzip` and its like, for archives tell how they are compressed; `--sort`, for files
-/// are always stored by path.
+/// `--memory` bounds what waits; `--ungzip` and its like, for archives tell how they are compressed. `--sort` becomes
+/// `--order`.
 fn translated(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut translated = Vec::new();
     let mut args = args.iter();
@@ -140,7 +140,7 @@ fn translated(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
         match name {
             BITS => translated.extend(features(told_number(name, required())?)?),
             LIMIT => _ = told_number(name, required())?,
-            SORT => check_sort(required())?,
+            SORT => translated.extend(order(required())?),
             _ if DECOMPRESSION.contains(&name) => match value {
                 None => {}
                 Some(_) => return Err(not_supported(&format!("{name}=FILE"))),
@@ -158,9 +158,11 @@ fn told_number(name: &str, value: &str) -> Result<u64, Failure> {
     })
 }
 
-fn check_sort(value: &str) -> Result<(), Failure> {
+/// The option `--order` for `--sort`.
+fn order(value: &str) -> Result<Option<OsString>, Failure> {
     match value {
-        "path" | "none" => Ok(()),
+        "path" => Ok(None),
+        "none" => Ok(Some("--order=stream".into())),
         _ => {
             let message = format!("{MKFS}: {SORT}={value}: path and none are known");
             Err(Failure::new(Kind::Usage, message))
