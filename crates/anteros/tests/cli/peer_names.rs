@@ -193,6 +193,48 @@ fn the_time_of_the_image_is_the_one_that_the_peer_gives_it() {
     }
 }
 
+/// SOURCE_DATE_EPOCH takes its number away from `-T`, and files that are older keep their times. Under our own name the
+/// option counts more.
+#[test]
+fn the_time_of_the_environment_counts_more_than_the_option() {
+    let shop = called("mkfs.erofs");
+    let mut touch = Command::new("touch");
+    touch
+        .args(["-d", "@1000000"])
+        .arg(shop.path("src/sub/text"));
+    assert!(touch.status().unwrap().success());
+    let peers = Peers::find();
+    for (options, epoch, image, file) in [
+        ("-T77", 2_000_000, 2_000_000, 1_000_000),
+        ("-T77", 900_000, 900_000, 900_000),
+        ("-T77 --all-time", 2_000_000, 2_000_000, 1_000_000),
+        ("-T77 --mkfs-time", 900_000, 900_000, 900_000),
+        ("-T77 --ignore-mtime", 2_000_000, 2_000_000, 2_000_000),
+    ] {
+        let make = |program: &mut Command| {
+            program.env("SOURCE_DATE_EPOCH", format!("{epoch}"));
+            program
+                .args(["--quiet"])
+                .args(options.split(' '))
+                .args(["image", "src"]);
+            let made = run(program.current_dir(shop.path("")));
+            assert_eq!(made.status, Some(0), "{options}: {made:?}");
+            times(&shop, "image")
+        };
+        let ours = make(&mut Command::new(shop.path("mkfs.erofs")));
+        assert_eq!(ours, (image.into(), file.into()), "{options}");
+        if let Some(peers) = &peers {
+            assert_eq!(
+                make(peers.command("mkfs.erofs").arg("-d1")),
+                ours,
+                "{options}"
+            );
+        }
+        let own = make(Command::new(&shop.program).arg("mkfs"));
+        assert_eq!(own.0, 77, "{options}");
+    }
+}
+
 #[test]
 fn a_sparse_file_does_not_need_a_newer_kernel_than_the_old_indexes() {
     let shop = called("mkfs.erofs");

@@ -262,7 +262,7 @@ impl Args {
             blob_device: self.blobdev.clone(),
             tar_index: self.is_index(),
             ignore_mtime: self.ignore_mtime,
-            fixed_time: self.time.filter(|_| !self.mkfs_time),
+            fixed_time: self.fixed_time(source_date_epoch),
             clamp_time: source_date_epoch,
             image_time: self.image_time(source_date_epoch),
             uuid: self.uuid_choice()?,
@@ -359,9 +359,18 @@ impl Args {
             _ => None,
         });
         let drops_times = self.ignore_mtime || form == Some(InodeForm::Compact);
-        self.time
-            .or(source_date_epoch.filter(|_| drops_times))
+        let told = self.time.map(|time| match source_date_epoch {
+            Some(epoch) if self.is_peer => epoch,
+            _ => time,
+        });
+        told.or(source_date_epoch.filter(|_| drops_times))
             .or_else(|| drops_times.then(now))
+    }
+
+    /// The time of all files. SOURCE_DATE_EPOCH takes it away from mkfs.erofs, whose files keep times before that.
+    fn fixed_time(&self, source_date_epoch: Option<i64>) -> Option<i64> {
+        let is_overruled = self.is_peer && source_date_epoch.is_some();
+        self.time.filter(|_| !self.mkfs_time && !is_overruled)
     }
 
     /// Returns the long prefixes of attributes, each once.
