@@ -9,6 +9,7 @@
 
 pub mod ace;
 pub mod built;
+pub mod callers;
 pub mod combine;
 pub mod crash;
 pub mod disk;

@@ -6,6 +6,7 @@ mod appends;
 mod archives;
 mod backing;
 mod backing_disks;
+mod callers;
 mod crash;
 mod daemon;
 mod defaults;
