@@ -1,7 +1,7 @@
 //! `bench build --only archives`: a tar archive, in place and through a pipe, beside the directory, and beside the peer.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::image::{Bench, FIXED};
@@ -19,10 +19,7 @@ const OPTIONS: [&str; 2] = ["-zlz4", "-C65536"];
 /// When a corpus cannot be had, or a command fails.
 pub(super) fn archives(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
     let corpus = super::corpus(name)?;
-    let archive = bench.path("archive.tar");
-    let mut tar = Command::new("tar");
-    tar.args(["--format=posix", "-cf"]).arg(&archive);
-    run(tar.arg("-C").arg(&corpus).arg("."))?;
+    let archive = archive(bench, &corpus)?;
     let (ours, other) = (bench.path("ours.erofs"), bench.path("other.erofs"));
     let mkfs = |image: &Path, source: &Path| {
         let mut mkfs = bench.anteros("mkfs");
@@ -59,8 +56,20 @@ pub(super) fn archives(bench: &Bench, name: &str) -> Outcome<Vec<Comparison>> {
     Ok(comparisons)
 }
 
+/// Makes an archive of a directory.
+///
+/// # Errors
+/// When tar fails.
+pub(super) fn archive(bench: &Bench, directory: &Path) -> Outcome<PathBuf> {
+    let archive = bench.path("archive.tar");
+    let mut tar = Command::new("tar");
+    tar.args(["--format=posix", "-cf"]).arg(&archive);
+    run(tar.arg("-C").arg(directory).arg("."))?;
+    Ok(archive)
+}
+
 /// A command that gets a file through a pipe.
-fn through(file: &Path, command: &Command) -> Command {
+pub(super) fn through(file: &Path, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell
         .args(["-c", "cat \"$0\" | \"$@\" > /dev/null"])

@@ -4,6 +4,7 @@
 //! together; a turn of the peer may take minutes. What `--small` makes is extracted and checked as well.
 
 use super::archives::archives;
+use super::callers::callers_lines;
 use super::growth::growth;
 use super::image::{Bench, FIXED};
 use super::metadata::metadata;
@@ -50,15 +51,17 @@ enum Part {
     Metadata,
     Verity,
     Archives,
+    Callers,
 }
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("settings", Part::Settings),
     ("squashfs", Part::Squashfs),
     ("growth", Part::Growth),
     ("metadata", Part::Metadata),
     ("verity", Part::Verity),
     ("archives", Part::Archives),
+    ("callers", Part::Callers),
 ];
 
 /// Runs the benchmark.
@@ -77,6 +80,7 @@ pub(super) fn build(options: &Options) -> Outcome<Findings> {
             Part::Metadata => metadata,
             Part::Verity => verity,
             Part::Archives => archives,
+            Part::Callers => callers_lines,
             Part::Growth => {
                 comparisons.extend(growth(&bench)?);
                 continue;

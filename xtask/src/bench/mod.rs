@@ -7,6 +7,7 @@
 
 mod archives;
 mod build;
+mod callers;
 mod contest;
 mod device;
 mod fpc;
