@@ -157,7 +157,8 @@ need_tree_tools() {
     have fakeroot || add_packages 'tests with owners that are faked' fakeroot || return
     have simg2img || add_packages 'tests with sparse images' android-sdk-libsparse-utils || return
     have diff || add_packages 'to compare trees' diffutils || return
-    have mount || add_packages 'to mount images by the kernel' mount
+    have mount || add_packages 'to mount images by the kernel' mount || return
+    { have umoci && have skopeo; } || add_packages 'tests with image layouts' umoci skopeo
 }
 
 # What mirrored directories are tested with: small devices, programs that rely on what is synced, and stress.

@@ -490,3 +490,76 @@ fn a_manifest_gives_the_image_of_its_directory() {
         assert!(!shop.path("image").exists());
     }
 }
+
+/// Makes image layouts as umoci and skopeo write them: `one` has a layer, `two` has another over it and is for ARM. In the
+/// layout `nested` both are listed by an index that the index lists. The directory `expected` is the tree of `two`.
+const BY_TOOLS: &str = r#"
+    unpack() { umoci unpack --image layout:$1 $2; } >&2
+    repack() { umoci repack --image layout:$1 $2; } >&2
+    umoci init --layout layout; umoci new --image layout:one; unpack one first
+    cp -a src/. first/rootfs; echo gone >first/rootfs/gone; repack one first
+    unpack one second; rm second/rootfs/gone; echo new >second/rootfs/sub/new; chown 7:8 second/rootfs/hello
+    repack two second; umoci config --image layout:two --architecture arm64
+    unpack two third; mv third/rootfs expected
+    skopeo copy oci:layout:two oci-archive:archive.oci:two >&2
+    skopeo copy oci:layout:two docker-archive:archive.docker:example:2 >&2
+    skopeo copy --dest-compress-format zstd oci:layout:two oci:again:two >&2
+    cp -r layout nested; cd nested
+    sed 's/"annotations":{[^}]*}/"annotations":{}/g' index.json >list
+    digest=$(sha256sum <list | cut -c -64); size=$(stat -c %s list); mv list blobs/sha256/$digest
+    type=application/vnd.oci.image.index.v1+json
+    echo "{\"schemaVersion\":2,\"manifests\":[{\"mediaType\":\"$type\",\"digest\":\"sha256:$digest\",\"size\":$size}]}" >index.json
+"#;
+
+#[test]
+fn what_umoci_and_skopeo_write_is_a_source() {
+    let mut programs = ["umoci", "skopeo"].iter();
+    if !programs.all(|program| judge::has_program(program)) {
+        return;
+    }
+    if !judge::is_root() {
+        judge::missing("root (umoci sets owners)");
+        return;
+    }
+    let shop = Workshop::new();
+    let made = script(&shop, BY_TOOLS);
+    assert_eq!(made.status, Some(0), "{}", made.err);
+    shop.good("mkfs image expected");
+    let expected = image(&shop);
+    for source in [
+        "oci:layout:two",
+        "--platform linux/arm64 oci:layout:two",
+        "oci:archive.oci",
+        "oci:archive.oci:two",
+        "oci:archive.docker",
+        "oci:archive.docker:example:2",
+        "--platform linux/arm64 oci:archive.docker",
+        "oci:again",
+        "--platform linux/arm64 oci:nested",
+    ] {
+        shop.good(&format!("mkfs image {source}"));
+        assert!(image(&shop) == expected, "{source}");
+    }
+    for (source, said) in [
+        ("--platform linux/amd64 oci:layout:two", "for this platform"),
+        (
+            "--platform linux/amd64 oci:archive.docker",
+            "for this platform",
+        ),
+        (
+            "oci:archive.docker:example",
+            "its images are docker.io/library/example:2",
+        ),
+        ("oci:archive.oci:three", "its images are two"),
+        ("oci:nested --platform linux/riscv64", "for this platform"),
+    ] {
+        let told = shop.bad(2, &format!("mkfs image {source}"));
+        assert!(told.contains(said), "{source}: {told}");
+    }
+    let told = script(
+        &shop,
+        "gzip -k archive.oci; ./anteros mkfs image oci:archive.oci.gz",
+    );
+    assert_eq!(told.status, Some(3), "{told:?}");
+    assert!(told.err.contains("is not compressed itself"), "{told:?}");
+}

@@ -50,6 +50,7 @@ use std::sync::atomic::AtomicBool;
 use anteros_codec::EncodeError;
 use rustix::fs::SeekFrom;
 
+use crate::early::ContentPlace;
 use crate::output::{Output, parent};
 use crate::source::archive::Contents;
 use crate::source::{Scanned, Source};
@@ -123,6 +124,59 @@ impl<'a> Archive<'a> {
             check: Some(Box::new(check)),
             ..self
         }
+    }
+}
+
+/// A regular file in an archive of tar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedFile {
+    /// Its name, without `./` in front.
+    pub name: Vec<u8>,
+    /// Byte of the archive at which its content begins.
+    pub offset: u64,
+    /// Bytes of its content.
+    pub len: u64,
+}
+
+impl ArchivedFile {
+    /// Lists the regular files of an archive of tar that is not compressed, but for sparse ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Source`] if the archive cannot be read, and [`Error::Archive`] if it breaks a rule.
+    pub fn list(path: &Path, archive: File) -> Result<Vec<Self>, Error> {
+        let cancel = AtomicBool::new(false);
+        let feed = Feed::in_place(archive, &cancel).map_err(Fault::Read);
+        let feed = feed.map_err(|fault| at(path, b"", 0, fault))?;
+        let mut members = Members::new(feed, false);
+        let mut files = Vec::new();
+        loop {
+            let member = members.next();
+            match member.map_err(|fault| at(path, &members.name, members.offset, fault))? {
+                None => return Ok(files),
+                Some(member) => files.extend(Self::of(member)),
+            }
+        }
+    }
+
+    fn of(member: Member) -> Option<Self> {
+        let members::Kind::Regular(content) = member.kind else {
+            return None;
+        };
+        let ContentPlace::Bytes(offset) = content.place else {
+            return None;
+        };
+        let is_whole = match content.parts[..] {
+            [] => content.bytes == 0,
+            [map::Part { start: 0, bytes }] => bytes == content.bytes,
+            _ => false,
+        };
+        let name = member.name.strip_prefix(b"./").unwrap_or(&member.name);
+        is_whole.then(|| Self {
+            name: name.to_vec(),
+            offset,
+            len: content.bytes,
+        })
     }
 }
 

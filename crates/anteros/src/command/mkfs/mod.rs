@@ -58,7 +58,8 @@ pub struct Args {
     /// The content of an archive that is compressed, or no regular file, is kept in $TMPDIR, or else beside the image,
     /// until that is complete. Several sources are layers, the lowest first: names of upper ones take the place of those of
     /// lower ones, directories are merged, and whiteouts of AUFS (in archives) and of overlayfs remove what is below them.
-    /// `oci:DIR` stands for the layers of the image in an OCI image layout, `oci:DIR:REF` for those of the image of that name.
+    /// `oci:PATH` stands for the layers of the image in an OCI image layout, a directory or an archive of one, `oci:PATH:REF` for
+    /// those of the image of that name.
     /// `mtree:FILE` and `composefs-dump:FILE` are manifests, which list files with their properties. Another image, or a log
     /// that is not mounted, is made anew
     #[arg(required_unless_present = "tar", value_name = "SOURCE")]

@@ -1,4 +1,4 @@
-//! An OCI image layout as a source: the layers of an image in it, the lowest first.
+//! An OCI image layout as a source, in a directory or an archive: the layers of an image in it, the lowest first.
 //!
 //! ```text
 //! index.json ─► (index ─►) manifest ─► layers
@@ -6,11 +6,14 @@
 //! ```
 //!
 //! The index lists images by name and platform; it may list another index, as it does for an image of
-//! several platforms. Every blob is compared with its size and its digest: documents before they are
-//! parsed, layers while they are read.
+//! several platforms. If it tells no platform, the image's configuration does. Every blob is compared
+//! with its size and its digest: documents before they are parsed, layers while they are read.
+//! [`docker`] reads what Docker saved before it wrote image layouts.
+
+mod docker;
+mod store;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,9 +27,12 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::failure::{Failure, Kind};
+use store::{Part, Store};
 
 /// Beginning of a source that is an image layout.
 const PREFIX: &[u8] = b"oci:";
+/// File that tells the version of a layout.
+const LAYOUT: &str = "oci-layout";
 /// Annotation of an image's name.
 const REF_NAME: &str = "org.opencontainers.image.ref.name";
 /// Largest index or manifest, which registries bound as well.
@@ -34,10 +40,10 @@ const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 /// Most indexes that lead to each other.
 const INDEXES_MAX: usize = 4;
 
-/// The place of an image: `oci:DIR[:REF]`.
+/// The place of an image: `oci:PATH[:REF]`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Place {
-    directory: PathBuf,
+    path: PathBuf,
     name: Option<String>,
 }
 
@@ -46,18 +52,18 @@ impl Place {
     pub fn of(source: &Path) -> Option<Self> {
         let rest = source.as_os_str().as_bytes().strip_prefix(PREFIX)?;
         let colon = rest.iter().position(|byte| *byte == b':');
-        let (directory, name) = match colon {
+        let (path, name) = match colon {
             Some(colon) => (&rest[..colon], Some(&rest[colon + 1..])),
             None => (rest, None),
         };
         Some(Self {
-            directory: std::ffi::OsStr::from_bytes(directory).into(),
+            path: std::ffi::OsStr::from_bytes(path).into(),
             name: name.map(|name| String::from_utf8_lossy(name).into_owned()),
         })
     }
 
     fn failure(&self, kind: Kind, text: impl std::fmt::Display) -> Failure {
-        Failure::new(kind, format!("{}: {text}", self.directory.display()))
+        Failure::new(kind, format!("{}: {text}", self.path.display()))
     }
 }
 
@@ -143,41 +149,59 @@ struct Index {
 
 #[derive(Debug, Deserialize)]
 struct Manifest {
+    /// A descriptor, but of artifacts that are no images.
+    #[serde(default)]
+    config: serde_json::Value,
     layers: Vec<Descriptor>,
 }
 
 /// Opens the layers of an image, the lowest first.
 pub fn layers(place: &Place, platform: Option<&Platform>) -> Result<Vec<Layer<'static>>, Failure> {
-    let version: LayoutVersion = document(&place.directory.join("oci-layout"), None)?;
+    let store = Store::open(&place.path)?;
+    if !store.has(LAYOUT) && store.has(docker::MANIFEST) {
+        return docker::layers(place, &store, platform);
+    }
+    let version: LayoutVersion = document(&store, LAYOUT, None)?;
     let version = version.image_layout_version;
     if !version.starts_with("1.") {
         let text = format!("an image layout of version {version}, which is not supported");
         return Err(place.failure(Kind::Unsupported, text));
     }
-    let index: Index = document(&place.directory.join("index.json"), None)?;
+    let index: Index = document(&store, "index.json", None)?;
     let named = |found: &Descriptor| place.name.is_none() || found.name() == place.name.as_deref();
     let (named, others): (Vec<_>, _) = index.manifests.into_iter().partition(named);
     if named.is_empty() {
-        return Err(missing(place, &others));
+        let names = others.iter().filter_map(Descriptor::name);
+        return Err(missing(place, names.collect()));
     }
-    let mut found = choose(place, named, platform)?;
+    let mut found = choose(place, &store, named, platform)?;
     for _ in 0..INDEXES_MAX {
         if !found.is_index() {
-            let manifest: Manifest = blob_document(place, &found)?;
-            return manifest
-                .layers
-                .iter()
-                .map(|blob| layer(place, blob))
-                .collect();
+            let manifest: Manifest = blob_document(place, &store, &found)?;
+            let layers = manifest.layers.iter();
+            return layers.map(|blob| layer(place, &store, blob)).collect();
         }
-        let index: Index = blob_document(place, &found)?;
-        found = choose(place, index.manifests, platform)?;
+        let index: Index = blob_document(place, &store, &found)?;
+        found = choose(place, &store, index.manifests, platform)?;
     }
     Err(place.failure(Kind::Corrupt, "indexes lead to each other"))
 }
 
+/// Tells the platform of each image whose index does not, by its configuration.
+fn tell_platforms(place: &Place, store: &Store, found: &mut [Descriptor]) -> Result<(), Failure> {
+    let untold = |found: &&mut Descriptor| found.platform.is_none() && !found.is_index();
+    for found in found.iter_mut().filter(untold) {
+        let manifest: Manifest = blob_document(place, store, found)?;
+        if let Ok(config) = serde_json::from_value::<Descriptor>(manifest.config) {
+            let config: serde_json::Value = blob_document(place, store, &config)?;
+            found.platform = serde_json::from_value(config).ok();
+        }
+    }
+    Ok(())
+}
+
 /// The failure that no image has the name.
-fn missing(place: &Place, others: &[Descriptor]) -> Failure {
+fn missing(place: &Place, names: Vec<&str>) -> Failure {
     let Some(name) = &place.name else {
         return place.failure(Kind::Usage, "there is no image in it");
     };
@@ -185,7 +209,6 @@ fn missing(place: &Place, others: &[Descriptor]) -> Failure {
         Kind::Usage,
         format_args!("no image in it is named `{name}`"),
     );
-    let names: Vec<&str> = others.iter().filter_map(Descriptor::name).collect();
     match names.is_empty() {
         true => failure,
         false => failure.hint(format_args!("its images are {}", names.join(", "))),
@@ -195,10 +218,12 @@ fn missing(place: &Place, others: &[Descriptor]) -> Failure {
 /// Chooses the only image, or that for the platform.
 fn choose(
     place: &Place,
+    store: &Store,
     mut found: Vec<Descriptor>,
     platform: Option<&Platform>,
 ) -> Result<Descriptor, Failure> {
     if found.len() > 1 || platform.is_some() {
+        tell_platforms(place, store, &mut found)?;
         let wanted = platform.cloned().unwrap_or_else(Platform::usual);
         let is_met = |other: &Platform| wanted.is_met_by(other);
         found.retain(|found| found.platform.as_ref().is_none_or(is_met));
@@ -206,14 +231,12 @@ fn choose(
     let mut names = found.iter().filter_map(Descriptor::name);
     match (found.len(), names.next()) {
         (1, _) => Ok(found.remove(0)),
-        (0, _) => Err(place
-            .failure(Kind::Usage, "no image in it is for this platform")
-            .hint("--platform names another")),
+        (0, _) => Err(of_no_platform(place)),
         (count, Some(name)) => Err(place
             .failure(Kind::Usage, format_args!("there are {count} images in it"))
             .hint(format_args!(
                 "name one: oci:{}:{name}",
-                place.directory.display()
+                place.path.display()
             ))),
         (count, None) => Err(place
             .failure(
@@ -224,40 +247,54 @@ fn choose(
     }
 }
 
+/// The failure that no image is for the platform.
+fn of_no_platform(place: &Place) -> Failure {
+    let failure = place.failure(Kind::Usage, "no image in it is for this platform");
+    failure.hint("--platform names another")
+}
+
 /// Opens a layer.
-fn layer(place: &Place, found: &Descriptor) -> Result<Layer<'static>, Failure> {
+fn layer(place: &Place, store: &Store, found: &Descriptor) -> Result<Layer<'static>, Failure> {
     if !found.is_layer() {
         let kind = found.media_type.escape_debug();
         let text = format!("a layer of type `{kind}`, which is not supported");
         return Err(place.failure(Kind::Unsupported, text));
     }
-    let path = blob_path(place, found)?;
-    let length = std::fs::metadata(&path).map(|blob| (blob.is_file(), blob.len()));
-    match length.map_err(|e| Failure::system(&path, &e))? {
-        (true, bytes) => same_size(found, bytes),
-        (false, _) => Err("it is no regular file".into()),
-    }
-    .map_err(|text| corrupt(&path, &text))?;
-    let blob = Blob::open(&path, found).map_err(|e| Failure::system(&path, &e))?;
-    let blob = Arc::new(Mutex::new(blob));
+    let name = blob_name(place, found)?;
+    let (path, part) = (store.path(&name), store.file(&name)?);
+    same_size(found, part.len()).map_err(|text| corrupt(&path, &text))?;
+    let blob = Arc::new(Mutex::new(Blob {
+        part,
+        told: found.clone(),
+        bytes: 0,
+        sum: Sha256::new(),
+    }));
     let (reader, end) = (Shared(Arc::clone(&blob)), Shared(blob));
     let archive = Archive::from_reader(path, reader).checked(move || end.lock().check());
     Ok(Layer::Tar(archive))
 }
 
 /// Reads a document that is a blob.
-fn blob_document<T: DeserializeOwned>(place: &Place, found: &Descriptor) -> Result<T, Failure> {
-    document(&blob_path(place, found)?, Some(found))
+fn blob_document<T: DeserializeOwned>(
+    place: &Place,
+    store: &Store,
+    found: &Descriptor,
+) -> Result<T, Failure> {
+    document(store, &blob_name(place, found)?, Some(found))
 }
 
 /// Reads a document; if a descriptor names it, as that says.
-fn document<T: DeserializeOwned>(path: &Path, told: Option<&Descriptor>) -> Result<T, Failure> {
-    let corrupt = |text: String| corrupt(path, &text);
-    let file = File::open(path).map_err(|e| Failure::system(path, &e))?;
+fn document<T: DeserializeOwned>(
+    store: &Store,
+    name: &str,
+    told: Option<&Descriptor>,
+) -> Result<T, Failure> {
+    let path = store.path(name);
+    let corrupt = |text: String| corrupt(&path, &text);
     let mut text = Vec::new();
-    let mut most = file.take(DOCUMENT_BYTES_MAX + 1);
+    let mut most = store.file(name)?.take(DOCUMENT_BYTES_MAX + 1);
     most.read_to_end(&mut text)
-        .map_err(|e| Failure::system(path, &e))?;
+        .map_err(|e| Failure::system(&path, &e))?;
     if text.len() as u64 > DOCUMENT_BYTES_MAX {
         return Err(corrupt(format!(
             "a document of more than {DOCUMENT_BYTES_MAX} bytes"
@@ -270,11 +307,11 @@ fn document<T: DeserializeOwned>(path: &Path, told: Option<&Descriptor>) -> Resu
     serde_json::from_slice(&text).map_err(|e| corrupt(e.to_string()))
 }
 
-fn blob_path(place: &Place, found: &Descriptor) -> Result<PathBuf, Failure> {
+fn blob_name(place: &Place, found: &Descriptor) -> Result<String, Failure> {
     let digits = found.digest.strip_prefix("sha256:");
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     match digits.filter(|digits| digits.len() == 64 && digits.bytes().all(is_digit)) {
-        Some(digits) => Ok(place.directory.join("blobs/sha256").join(digits)),
+        Some(digits) => Ok(format!("blobs/sha256/{digits}")),
         None => {
             let digest = found.digest.escape_debug();
             let text = format!("a blob of digest `{digest}`; only those of sha256 are supported");
@@ -310,22 +347,13 @@ fn same_size(told: &Descriptor, bytes: u64) -> Result<(), String> {
 
 /// A blob while it is read.
 struct Blob {
-    file: File,
+    part: Part,
     told: Descriptor,
     bytes: u64,
     sum: Sha256,
 }
 
 impl Blob {
-    fn open(path: &Path, told: &Descriptor) -> io::Result<Self> {
-        Ok(Self {
-            file: File::open(path)?,
-            told: told.clone(),
-            bytes: 0,
-            sum: Sha256::new(),
-        })
-    }
-
     /// Reads the rest, and compares all of it with its descriptor.
     fn check(&mut self) -> Result<(), String> {
         io::copy(self, &mut io::sink()).map_err(|e| e.to_string())?;
@@ -335,7 +363,7 @@ impl Blob {
 
 impl Read for Blob {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = self.file.read(buf)?;
+        let len = self.part.read(buf)?;
         self.sum.update(&buf[..len]);
         self.bytes += len as u64;
         Ok(len)
@@ -363,9 +391,9 @@ mod tests {
 
     #[test]
     fn places() {
-        let place = |directory: &str, name: Option<&str>| {
+        let place = |path: &str, name: Option<&str>| {
             Some(Place {
-                directory: directory.into(),
+                path: path.into(),
                 name: name.map(Into::into),
             })
         };
