@@ -34,7 +34,7 @@ pub enum Layer<'a> {
     Manifest(Manifest<'a>),
     /// Anything that answers as a file system, such as an image, and its path for messages. It must not change.
     FileSystem(Arc<dyn FileSystem>, PathBuf),
-    /// Another one, whose content may stay where it is ([`Content::Refer`]).
+    /// A file system whose content may stay where it is ([`Content::Refer`]).
     Placed(Arc<dyn FileSystem>, Arc<dyn Places>, PathBuf),
     /// The image that is appended to ([`Options::append`]), the lowest layer.
     Base(Arc<dyn FileSystem>, Arc<dyn Base>, PathBuf),

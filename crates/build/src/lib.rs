@@ -357,6 +357,7 @@ impl<'a, 'b> Build<'a, 'b> {
             plan: &plan,
             options,
             cancel,
+            ends: tail::KeptEnds::new(options),
         };
         let Written {
             mut stored,

@@ -1,15 +1,18 @@
 //! The end of a compressed file, where it does not lie in blocks of its own.
 //!
 //! Behind the inode there is room for less than a block. What the last extent takes there is known when the file has been
-//! compressed, but written only with the metadata; it is not kept until then, but compressed again from the source. A
-//! stream depends on its input alone, so the second one is the first one.
+//! compressed, but written only with the metadata. It is kept until then as far as memory allows; else it is compressed again
+//! from the source. A stream depends on its input alone, so the second one is the first one.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use anteros_codec::right_align;
 
-use crate::Error;
 use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::data::Job;
 use crate::tree::NodeId;
+use crate::{Error, Options};
 
 /// Tells where the last extent of a compressed file lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,6 +26,15 @@ pub(crate) enum Tail {
     Fragment(u64),
 }
 
+impl From<&Option<Inline>> for Tail {
+    fn from(inline: &Option<Inline>) -> Self {
+        match inline {
+            Some(inline) => Self::Inline(inline.bytes.len() as u16), // less than a block, of 64 KiB at most
+            None => Self::Blocks,
+        }
+    }
+}
+
 impl Tail {
     /// Bytes behind the index.
     pub fn inline_bytes(self) -> u64 {
@@ -30,6 +42,49 @@ impl Tail {
             Self::Inline(bytes) => bytes.into(),
             Self::Blocks | Self::Fragment(_) => 0,
         }
+    }
+}
+
+/// Bytes that a kept end takes beside its own.
+const KEPT_BYTES: usize = 64;
+
+/// Ends of files that are kept until they are written.
+#[derive(Debug)]
+pub(crate) struct KeptEnds {
+    ends: Mutex<Ends>,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    by_node: HashMap<NodeId, Box<[u8]>>,
+    bytes: usize,
+}
+
+impl KeptEnds {
+    /// Keeps nothing yet, and later no more than a sixteenth of the memory.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            ends: Mutex::default(),
+            bytes_max: (options.memory_bytes / 16) as usize,
+        }
+    }
+
+    /// Keeps the end of a file, if there is room.
+    pub fn keep(&self, id: NodeId, bytes: Vec<u8>) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let cost = KEPT_BYTES + bytes.len();
+        if ends.bytes + cost <= self.bytes_max {
+            ends.bytes += cost;
+            ends.by_node.insert(id, bytes.into());
+        }
+    }
+
+    /// Appends the end of a file, if it was kept; answers whether it was.
+    fn append(&self, id: NodeId, out: &mut Vec<u8>) -> bool {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = ends.by_node.get(&id);
+        kept.map(|bytes| out.extend_from_slice(bytes)).is_some()
     }
 }
 
@@ -63,16 +118,16 @@ impl Compressor {
     }
 
     /// Takes the end of a file out of the blocks in `out`, if it fits into `room` bytes: the last extent, if that takes one
-    /// block, or what of it does not fit into all of its blocks but one.
+    /// block, or what of it does not fit into all of its blocks but one. Answers what lies behind the inode then.
     pub fn move_inline(
         &mut self,
         content: &[u8],
         room: usize,
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
-    ) -> Result<Tail, Stopped> {
+    ) -> Result<Option<Inline>, Stopped> {
         let Some(&last) = extents.last().filter(|e| e.stored > 0 && room > 0) else {
-            return Ok(Tail::Blocks);
+            return Ok(None);
         };
         let end = &content[content.len() - last.len as usize..];
         let stored = last.stored as usize;
@@ -80,11 +135,11 @@ impl Compressor {
             0 => Front::default(),
             bytes => match self.front(end, bytes)? {
                 Some(front) => front,
-                None => return Ok(Tail::Blocks),
+                None => return Ok(None),
             },
         };
         let Some(inline) = self.inline(&end[front.len..], room)? else {
-            return Ok(Tail::Blocks);
+            return Ok(None);
         };
         extents.pop();
         if front.len > 0 {
@@ -105,7 +160,7 @@ impl Compressor {
         });
         out.truncate(out.len() - stored);
         out.extend_from_slice(&front.blocks);
-        Ok(Tail::Inline(inline.bytes.len() as u16)) // less than a block, of 64 KiB at most
+        Ok(Some(inline))
     }
 
     /// As much of an end as fits into so many bytes, if these hold more than they are, and not all of it.
@@ -165,7 +220,12 @@ impl<'a> Tails<'a> {
         bytes: u16,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let Job { tree, source, .. } = self.job;
+        let Job {
+            tree, source, ends, ..
+        } = self.job;
+        if ends.append(self.job.first_of(id), out) {
+            return Ok(());
+        }
         let node = tree.node(id);
         self.content.resize(extent.len as usize, 0);
         let file = source.open_file(tree, id)?;
@@ -268,7 +328,7 @@ mod tests {
         let moved = |extents: Vec<Extent>, room| {
             let (mut out, mut extents) = (vec![0; 20_480], extents);
             let tail = compressor().move_inline(&content, room, &mut out, &mut extents);
-            (tail.unwrap(), out.len(), extents)
+            (Tail::from(&tail.unwrap()), out.len(), extents)
         };
         for (len, blocks, room) in [(24_000, 4, 0), (24_000, 4, 3), (3000, 1, 1000)] {
             let extents = vec![extent(len, blocks)];

@@ -13,7 +13,7 @@ use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
-use crate::tail::Tail;
+use crate::tail::{KeptEnds, Tail};
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options, Progress};
 
@@ -24,6 +24,8 @@ pub(crate) struct Job<'a> {
     pub plan: &'a Plan,
     pub options: &'a Options,
     pub cancel: &'a AtomicBool,
+    /// Ends of files that are kept until they are written.
+    pub ends: KeptEnds,
 }
 
 impl Job<'_> {
@@ -171,6 +173,14 @@ impl Job<'_> {
     pub fn setting(&self, id: NodeId) -> Setting {
         let setting = self.plan.ways.setting(id);
         setting.expect("only files that are to be compressed are asked for")
+    }
+
+    /// The file whose content a file has.
+    pub fn first_of(&self, id: NodeId) -> NodeId {
+        match self.plan.node(id).intent {
+            Intent::Same(first) => first,
+            _ => id,
+        }
     }
 
     /// Bytes that the last extent of a compressed file may take behind its index.

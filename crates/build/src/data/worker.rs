@@ -7,7 +7,7 @@ use crate::Error;
 use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::fragments::Key;
 use crate::outbox::Segment;
-use crate::tail::Tail;
+use crate::tail::{Inline, Tail};
 use crate::tree::NodeId;
 
 /// Extents and tail of a part of a file; `None` if it is stored as it is.
@@ -107,17 +107,16 @@ impl<'a> Worker<'a> {
         };
         let start = out.len();
         let mut extents = file.kept(segment.append(out))?;
-        let tail = match piece.is_last {
-            true => {
-                let room = job.tail_room(piece.node);
-                let last = || file.kept(segment.last(&extents, out));
-                let content = if room > 0 { last()? } else { Vec::new() };
-                self.move_inline(piece.node, &content, room, out, &mut extents)
-                    .map_err(|stopped| job.stopped(piece.node, stopped))?
-            }
-            false => Tail::Blocks,
-        };
+        let mut inline = None;
+        let room = job.tail_room(piece.node);
+        if piece.is_last && room > 0 {
+            let content = file.kept(segment.last(&extents, out))?;
+            let moved = self.move_inline(piece.node, &content, room, out, &mut extents);
+            inline = moved.map_err(|stopped| job.stopped(piece.node, stopped))?;
+        }
+        let tail = Tail::from(&inline);
         if !piece.is_whole || job.is_worth_it(piece.node, &extents, tail) {
+            self.keep(piece.node, inline);
             return Ok(Some(Some((extents, tail))));
         }
         out.truncate(start);
@@ -125,6 +124,13 @@ impl<'a> Worker<'a> {
         file.read(0, &mut out[start..])?;
         job.pad(out, start);
         Ok(Some(None))
+    }
+
+    /// Keeps what will lie behind the inode of a file.
+    fn keep(&self, node: NodeId, inline: Option<Inline>) {
+        if let Some(inline) = inline {
+            self.job.ends.keep(node, inline.bytes);
+        }
     }
 
     /// Moves the end of a file behind its inode, if there is room.
@@ -135,7 +141,7 @@ impl<'a> Worker<'a> {
         room: usize,
         out: &mut Vec<u8>,
         extents: &mut Vec<Extent>,
-    ) -> Result<Tail, Stopped> {
+    ) -> Result<Option<Inline>, Stopped> {
         let compressor = self.compressor.as_mut();
         let compressor = compressor.expect("without compression no part is compressed");
         compressor.set(self.job.setting(node));
@@ -204,7 +210,9 @@ impl<'a> Worker<'a> {
         }
         if rest.is_empty() {
             let room = job.tail_room(piece.node);
-            let tail = compressor.move_inline(input, room, out, &mut extents)?;
+            let inline = compressor.move_inline(input, room, out, &mut extents)?;
+            let tail = Tail::from(&inline);
+            self.keep(piece.node, inline);
             return Ok((extents, tail));
         }
         fragments.extend_from_slice(rest);

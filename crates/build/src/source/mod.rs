@@ -59,7 +59,7 @@ pub(crate) enum Source {
     Listed(Listed),
     FileSystem(Answering),
     Layers(Layers),
-    /// Another one, of which no content is read: zeros are.
+    /// A source of which no content is read: zeros are.
     Unread(Box<Source>),
 }
 
