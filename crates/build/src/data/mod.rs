@@ -35,6 +35,10 @@ use writer::Writer;
 const BATCH_BYTES: u64 = 512 << 10;
 const BATCH_PIECES: usize = 128;
 
+/// Batches under way for each worker where nothing is compressed: writing is slower than reading then, and more would only
+/// wait.
+const PLAIN_BATCHES_PER_WORKER: usize = 32;
+
 /// Bytes of a segment that is not compressed.
 pub(crate) const RAW_SEGMENT_BYTES: u64 = 1 << 20;
 

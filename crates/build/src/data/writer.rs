@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::sharing::Target;
 use super::{
-    Done, Form, Job, PackedBatch, PackedPiece, Piece, Pool, RAW_SEGMENT_BYTES, Stored, Work,
-    Written,
+    Done, Form, Job, PLAIN_BATCHES_PER_WORKER, PackedBatch, PackedPiece, Piece, Pool,
+    RAW_SEGMENT_BYTES, Stored, Work, Written,
 };
 use crate::body::{Body, Mark};
 use crate::fragments::{Fragments, Key};
@@ -51,6 +51,8 @@ pub(super) struct Writer<'a> {
     job: &'a Job<'a>,
     outbox: Outbox<'a, PackedBatch>,
     fragments: Fragments,
+    /// Most batches under way.
+    batches_max: usize,
     observer: &'a dyn Observer,
     stored: Vec<Stored>,
     growing: Option<Growing>,
@@ -70,6 +72,10 @@ impl<'a> Writer<'a> {
             job,
             outbox: Outbox::aligned(output, job.options.data_align_bytes()),
             fragments: Fragments::new(job),
+            batches_max: match job.options.compression {
+                Some(_) => usize::MAX,
+                None => job.options.compressing_workers() * PLAIN_BATCHES_PER_WORKER,
+            },
             observer,
             stored: stored.collect(),
             growing: None,
@@ -92,7 +98,10 @@ impl<'a> Writer<'a> {
             self.batch(pool, packed)?;
         }
         self.outbox.settle()?;
-        while !pool.has_room(cost + self.outbox.cost()) || pool.is_empty() && !self.has_room() {
+        while !pool.has_room(cost + self.outbox.cost())
+            || pool.is_empty() && !self.has_room()
+            || pool.len() >= self.batches_max
+        {
             // What the pool has takes less in the outbox, and a segment may begin with it.
             match pool.take() {
                 Some(packed) => self.batch(pool, packed)?,
