@@ -24,7 +24,7 @@ pub enum Order {
     #[default]
     Path,
     /// Of a stream whose files are not compressed, as they come, so that they are written but once: with
-    /// [`Options::inline_data`] off. Else as they are listed.
+    /// [`Options::inline_data`](crate::Options::inline_data) off. Else as they are listed.
     Stream,
     /// As listed, but in groups of neighbouring directories, some 16 MiB each, files of the same name lie together.
     Group,
