@@ -101,6 +101,9 @@ impl<'a> Worker<'a> {
     /// `None` if the source has not.
     fn kept(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<Option<Compressed>, Error> {
         let job = self.job;
+        if !job.source.has_segments() {
+            return Ok(None);
+        }
         let file = job.source.open_file(job.tree, piece.node)?;
         let Some(segment) = file.segment(piece.offset, piece.len) else {
             return Ok(None);

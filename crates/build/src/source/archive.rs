@@ -89,6 +89,11 @@ impl Contents {
         &self.extents[start as usize..end as usize]
     }
 
+    /// Returns whether files may be compressed already.
+    pub fn has_segments(&self) -> bool {
+        self.segments.is_some()
+    }
+
     /// The first block of a file that is in the image already.
     pub fn stored_block(&self, id: NodeId) -> Option<u32> {
         match self.extents(id) {

@@ -94,6 +94,15 @@ impl Source {
         }
     }
 
+    /// Returns whether files may be compressed already.
+    pub fn has_segments(&self) -> bool {
+        match self {
+            Self::Archive(contents) => contents.has_segments(),
+            Self::Layers(layers) => layers.all().iter().any(|layer| layer.source.has_segments()),
+            _ => false,
+        }
+    }
+
     /// Opens a regular file for reading, to be closed by [`OpenFile::finish`].
     pub fn open_file<'a>(&'a self, tree: &'a Tree, id: NodeId) -> Result<OpenFile<'a>, Error> {
         let fail = |cause| self.error(tree, id, "open the file", cause);
