@@ -119,7 +119,7 @@ pub use options::{
 };
 pub use order::Order;
 pub use places::{Placed, PlacedPart, Places, SourceDevice};
-pub use tar::{Archive, ArchivedFile};
+pub use tar::{Archive, ArchivedFile, Entry, EntryKind};
 
 use anteros_core::FileKind;
 

@@ -1,6 +1,8 @@
 //! Tests archives as sources: the same image as of the tree that they hold, however they are made and read.
 
 mod common;
+#[path = "tar/entries.rs"]
+mod entries;
 #[path = "common/tree.rs"]
 mod tree;
 

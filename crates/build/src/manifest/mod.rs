@@ -29,7 +29,7 @@ use crate::source::listed::Listed;
 use crate::source::{Scanned, Source};
 use crate::stream::{self, Bytes};
 use crate::tar::draft::Draft;
-use crate::tar::members::{Kind, Member};
+use crate::tar::members::{Kind, Member, named};
 use crate::tar::pax::Records;
 use crate::tar::{Fault, walk};
 use crate::tree::Fingerprint;
@@ -323,14 +323,6 @@ fn check_names(entry: &Entry) -> Result<(), Fault> {
     match names.chain([target]).find(|name| name.contains(&0)) {
         None => Ok(()),
         Some(name) => Err(Fault::Broken(format!("a NUL in `{}`", entry::short(name)))),
-    }
-}
-
-/// The name of a member; the root has one as well.
-fn named(path: &[u8]) -> Vec<u8> {
-    match path {
-        b"" => b".".to_vec(),
-        path => path.to_vec(),
     }
 }
 

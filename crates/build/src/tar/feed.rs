@@ -129,6 +129,13 @@ impl<'a> Feed<'a> {
         found.map_err(Fault::Read)
     }
 
+    /// Reads the content of another file from here on.
+    pub fn go_on_with(&mut self, content: Box<dyn Read + 'a>) {
+        if let Bytes::Stream { reader, .. } = &mut self.bytes {
+            **reader = Unpacked::plain(content);
+        }
+    }
+
     /// Has all archives of a stream read, not the first alone.
     pub const fn go_on(&mut self) {
         if let Bytes::Stream { reader, .. } = &mut self.bytes {
@@ -396,7 +403,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    fn check_cancelled(&self) -> Result<(), Fault> {
+    pub fn check_cancelled(&self) -> Result<(), Fault> {
         match self.cancel.load(Ordering::Relaxed) {
             true => Err(Fault::Cancelled),
             false => Ok(()),

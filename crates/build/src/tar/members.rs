@@ -84,6 +84,14 @@ pub(crate) struct Content {
     pub place: ContentPlace,
 }
 
+/// The name of a member; the root has one as well.
+pub(crate) fn named(path: &[u8]) -> Vec<u8> {
+    match path {
+        b"" => b".".to_vec(),
+        path => path.to_vec(),
+    }
+}
+
 /// Reads the members of an archive.
 pub(super) struct Members<'a> {
     pub feed: Feed<'a>,

@@ -3,7 +3,7 @@
 //! ```text
 //! file ─────────────► feed ─► header, pax, map ─► members ─► draft ─► walk ─► tree
 //!                      │   or cpio ──────────────────────────┘
-//! stream ─► unpack ─►  │
+//! stream ─► unpack ─►  │     or entries, as a program lists them
 //!                      └───► content: its places in the file, or in the spool, compressed (`early`);
 //!                            or in the image (`direct`)
 //! ```
@@ -24,6 +24,7 @@ mod cpio;
 pub(crate) mod direct;
 pub(crate) mod draft;
 mod early;
+mod entries;
 mod feed;
 mod header;
 pub(crate) mod inode;
@@ -59,7 +60,10 @@ use crate::{Error, Observer, Options};
 use cpio::Cpio;
 use direct::Direct;
 use draft::Draft;
+pub use entries::{Entry, EntryKind};
+
 use early::Early;
+use entries::{Entries, List, Listed};
 use feed::{Feed, Taker};
 use header::BLOCK_BYTES;
 use members::{Member, Members};
@@ -72,8 +76,16 @@ pub(crate) const SPOOL_OF_DEVICES: &str = "/var/tmp";
 /// An archive of tar or cpio to make an image of: plain, or compressed by gzip, bzip2, xz, lzma or Zstandard.
 pub struct Archive<'a> {
     name: PathBuf,
-    bytes: Bytes<'a>,
+    form: Form<'a>,
     check: Option<Check<'a>>,
+}
+
+/// Ways in which members come.
+enum Form<'a> {
+    /// By bytes.
+    Bytes(Bytes<'a>),
+    /// One by one.
+    Entries(Box<dyn List + 'a>),
 }
 
 /// Tells whether a stream was what it should be, once all of the archive is read.
@@ -100,7 +112,7 @@ impl<'a> Archive<'a> {
     pub fn from_file(name: impl Into<PathBuf>, file: File) -> Self {
         Self {
             name: name.into(),
-            bytes: Bytes::File(file),
+            form: Form::Bytes(Bytes::File(file)),
             check: None,
         }
     }
@@ -111,7 +123,51 @@ impl<'a> Archive<'a> {
     pub fn from_reader(name: impl Into<PathBuf>, reader: impl Read + 'a) -> Self {
         Self {
             name: name.into(),
-            bytes: Bytes::Stream(Box::new(reader)),
+            form: Form::Bytes(Bytes::Stream(Box::new(reader))),
+            check: None,
+        }
+    }
+
+    /// An archive of files that a program lists, as if it were a stream with these members: in any order, and of the same path
+    /// the last one counts. `name` stands for it in messages.
+    ///
+    /// The content of a file is read before the next one is asked for.
+    ///
+    /// ```
+    /// use std::io::Cursor;
+    /// use std::sync::atomic::AtomicBool;
+    ///
+    /// use anteros_build::{Archive, Entry, EntryKind, Options, build_into};
+    /// use anteros_core::Timestamp;
+    ///
+    /// let entries = ["one", "two"].map(|name| {
+    ///     Ok(Entry {
+    ///         path: name.into(),
+    ///         kind: EntryKind::Regular {
+    ///             bytes: name.len() as u64,
+    ///             content: Box::new(name.as_bytes()),
+    ///         },
+    ///         perm: 0o644,
+    ///         uid: 0,
+    ///         gid: 0,
+    ///         mtime: Timestamp::default(),
+    ///         xattrs: Vec::new(),
+    ///     })
+    /// });
+    /// let archive = Archive::from_entries("numbers", entries);
+    /// let mut image = Cursor::new(Vec::new());
+    /// let built = build_into(&mut image, archive, &Options::default(), &(), &AtomicBool::new(false))?;
+    /// assert_eq!(built.files, 2);
+    /// # Ok::<(), anteros_build::Error>(())
+    /// ```
+    pub fn from_entries<I>(name: impl Into<PathBuf>, entries: I) -> Self
+    where
+        I: IntoIterator<Item = io::Result<Entry<'a>>>,
+        I::IntoIter: 'a,
+    {
+        Self {
+            name: name.into(),
+            form: Form::Entries(Box::new(Listed::new(entries.into_iter()))),
             check: None,
         }
     }
@@ -261,8 +317,8 @@ pub(crate) fn broken<T>(reason: String) -> Result<T, Fault> {
 
 /// Scans an archive. With layers below it, hard links may lead to what only these have. Where there is an image to write to
 /// already, content goes there.
-pub(crate) fn scan<'a>(
-    archive: Archive<'a>,
+pub(crate) fn scan<'a, 'e: 'a>(
+    archive: Archive<'e>,
     image: &Path,
     options: &'a Options,
     has_lower: bool,
@@ -270,7 +326,7 @@ pub(crate) fn scan<'a>(
     observer: &dyn Observer,
     cancel: &'a AtomicBool,
 ) -> Result<Scanned, Error> {
-    let Archive { name, bytes, check } = archive;
+    let Archive { name, form, check } = archive;
     let at_front = |fault| at(&name, b"", 0, fault);
     let unread = Unread {
         name: &name,
@@ -279,33 +335,48 @@ pub(crate) fn scan<'a>(
         has_lower,
         observer,
     };
-    let in_place = in_place(bytes, cancel);
-    match in_place.map_err(Fault::Read).map_err(at_front)? {
-        Ok(feed) => unread.scan(feed),
-        Err(stream) => {
-            let spool = Spool::create(&spool_directory(image, options)).map_err(at_front)?;
-            let reader = Unpacked::new(stream.reader(cancel)).map_err(Fault::Read);
-            let reader = reader.map_err(at_front)?;
-            if let Some(output) = output {
-                let taker = Taker::Direct(Direct::new(output, options));
-                return unread.scan(Feed::stream(reader, spool, Some(taker), cancel));
-            }
-            Early::beside(options, cancel, |early| {
-                let taker = early.map(|early| Taker::Early(Box::new(early)));
-                unread.scan(Feed::stream(reader, spool, taker, cancel))
-            })
-        }
+    let opened = Opened::of(form, cancel).map_err(Fault::Read);
+    let (reader, entries) = match opened.map_err(at_front)? {
+        Opened::InPlace(feed) => return unread.scan(*feed, None),
+        Opened::Stream(reader) => (*reader, None),
+        Opened::Entries(entries) => (
+            Unpacked::plain(Box::new(io::empty()) as Box<_>),
+            Some(entries),
+        ),
+    };
+    let spool = Spool::create(&spool_directory(image, options)).map_err(at_front)?;
+    if let Some(output) = output {
+        let taker = Taker::Direct(Direct::new(output, options));
+        return unread.scan(Feed::stream(reader, spool, Some(taker), cancel), entries);
     }
+    Early::beside(options, cancel, |early| {
+        let taker = early.map(|early| Taker::Early(Box::new(early)));
+        unread.scan(Feed::stream(reader, spool, taker, cancel), entries)
+    })
 }
 
-/// An archive that is read in place, or its bytes if it cannot be.
-fn in_place<'a>(
-    bytes: Bytes<'a>,
-    cancel: &'a AtomicBool,
-) -> io::Result<Result<Feed<'a>, Bytes<'a>>> {
-    match bytes {
-        Bytes::File(file) if is_plain(&file, cancel)? => Feed::in_place(file, cancel).map(Ok),
-        bytes => Ok(Err(bytes)),
+/// An archive that was opened.
+enum Opened<'a, 'e> {
+    /// It is read in place.
+    InPlace(Box<Feed<'a>>),
+    /// It is read once.
+    Stream(Box<Unpacked<Box<dyn Read + 'a>>>),
+    /// It is listed.
+    Entries(Box<dyn List + 'e>),
+}
+
+impl<'a, 'e: 'a> Opened<'a, 'e> {
+    fn of(form: Form<'e>, cancel: &'a AtomicBool) -> io::Result<Self> {
+        Ok(match form {
+            Form::Bytes(Bytes::File(file)) if is_plain(&file, cancel)? => {
+                Self::InPlace(Box::new(Feed::in_place(file, cancel)?))
+            }
+            Form::Bytes(bytes) => {
+                let bytes: Bytes<'a> = bytes;
+                Self::Stream(Box::new(Unpacked::new(bytes.reader(cancel))?))
+            }
+            Form::Entries(entries) => Self::Entries(entries),
+        })
     }
 }
 
@@ -319,8 +390,12 @@ struct Unread<'a> {
 }
 
 impl Unread<'_> {
-    /// Scans the archive.
-    fn scan(self, feed: Feed<'_>) -> Result<Scanned, Error> {
+    /// Scans the archive, or what is listed.
+    fn scan<'b, 'e: 'b>(
+        self,
+        feed: Feed<'b>,
+        entries: Option<Box<dyn List + 'e>>,
+    ) -> Result<Scanned, Error> {
         let Self {
             name,
             check,
@@ -331,7 +406,10 @@ impl Unread<'_> {
         let at_front = |fault| at(name, b"", 0, fault);
         let mut scan = Scan {
             path: name,
-            members: Listing::new(feed, options.bare_headers).map_err(at_front)?,
+            members: match entries {
+                Some(entries) => Listing::Entries(Box::new(Entries::new(feed, entries))),
+                None => Listing::new(feed, options.bare_headers).map_err(at_front)?,
+            },
             draft: Draft::new(options, has_lower).map_err(at_front)?,
             observer,
             warnings: 0,
@@ -348,15 +426,15 @@ impl Unread<'_> {
 }
 
 /// An archive on the way into a draft.
-struct Scan<'a> {
+struct Scan<'a, 'b, 'e: 'b> {
     path: &'a Path,
-    members: Listing<'a>,
+    members: Listing<'b, 'e>,
     draft: Draft<'a>,
     observer: &'a dyn Observer,
     warnings: u64,
 }
 
-impl Scan<'_> {
+impl Scan<'_, '_, '_> {
     /// The tree and its content.
     fn finish(self) -> Result<Scanned, Error> {
         let content = self.members.into_feed().into_content();
@@ -398,12 +476,13 @@ impl Scan<'_> {
 }
 
 /// The members of an archive, whatever its format.
-enum Listing<'a> {
+enum Listing<'a, 'e: 'a> {
+    Entries(Box<Entries<'a, 'e>>),
     Tar(Box<Members<'a>>),
     Cpio(Cpio<'a>),
 }
 
-impl<'a> Listing<'a> {
+impl<'a> Listing<'a, '_> {
     /// The members of an archive; `is_bare` if it is one of headers alone.
     fn new(mut feed: Feed<'a>, is_bare: bool) -> Result<Self, Fault> {
         let start = feed.look(BLOCK_BYTES)?;
@@ -420,6 +499,7 @@ impl<'a> Listing<'a> {
         match self {
             Self::Tar(members) => members.next(),
             Self::Cpio(members) => members.next(),
+            Self::Entries(members) => members.next(),
         }
     }
 
@@ -428,6 +508,7 @@ impl<'a> Listing<'a> {
         match self {
             Self::Tar(members) => members.offset,
             Self::Cpio(members) => members.offset,
+            Self::Entries(members) => members.offset,
         }
     }
 
@@ -436,6 +517,7 @@ impl<'a> Listing<'a> {
         match self {
             Self::Tar(members) => &members.name,
             Self::Cpio(members) => &members.name,
+            Self::Entries(members) => &members.name,
         }
     }
 
@@ -443,7 +525,7 @@ impl<'a> Listing<'a> {
     fn warnings(&mut self) -> Vec<String> {
         match self {
             Self::Tar(members) => std::mem::take(&mut members.warnings),
-            Self::Cpio(_) => Vec::new(),
+            Self::Cpio(_) | Self::Entries(_) => Vec::new(),
         }
     }
 
@@ -451,6 +533,7 @@ impl<'a> Listing<'a> {
         match self {
             Self::Tar(members) => &mut members.feed,
             Self::Cpio(members) => &mut members.feed,
+            Self::Entries(members) => &mut members.feed,
         }
     }
 
@@ -458,6 +541,7 @@ impl<'a> Listing<'a> {
         match self {
             Self::Tar(members) => members.feed,
             Self::Cpio(members) => members.feed,
+            Self::Entries(members) => members.feed,
         }
     }
 }

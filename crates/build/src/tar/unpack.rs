@@ -10,6 +10,8 @@ use super::header::{BLOCK_BYTES, Block, Header};
 
 /// Bytes of the stream that are read at once: as many as a pipe may hold.
 const INPUT_BYTES: usize = 1 << 20;
+/// Bytes that are read at once of a file that is listed by itself: large parts go past them.
+const PLAIN_BYTES: usize = 4 << 10;
 /// The most memory that a decoder of xz may take: `xz -9` takes 65 MiB.
 const XZ_MEMORY_BYTES: u64 = 512 << 20;
 
@@ -103,6 +105,15 @@ impl<R: Read> Unpacked<R> {
             ahead: Cursor::default(),
             goes_on: false,
         })
+    }
+
+    /// A stream that is not compressed, whatever its first bytes are.
+    pub fn plain(reader: R) -> Self {
+        Self {
+            state: Some(State::Plain(Peeked::with_capacity(PLAIN_BYTES, reader))),
+            ahead: Cursor::default(),
+            goes_on: false,
+        }
     }
 
     /// Returns the first bytes, fewer than asked for only at the end.
@@ -241,9 +252,13 @@ struct Peeked<R> {
 
 impl<R: Read> Peeked<R> {
     fn new(reader: R) -> Self {
+        Self::with_capacity(INPUT_BYTES, reader)
+    }
+
+    fn with_capacity(bytes: usize, reader: R) -> Self {
         Self {
             ahead: Cursor::default(),
-            reader: BufReader::with_capacity(INPUT_BYTES, reader),
+            reader: BufReader::with_capacity(bytes, reader),
         }
     }
 
