@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::Command;
 
 use anteros_tests::judge;
 use serde_json::Value;
 
-use crate::{Workshop, same};
+use crate::{Workshop, run, same};
 
 #[test]
 fn files_are_compressed_unless_told_otherwise() {
@@ -135,6 +136,38 @@ fn a_new_image_has_the_owner_and_the_permissions_of_the_old_one() {
     // Whoever reads the old image goes on to.
     assert!(after.ino() != before.ino());
     assert!(!same(&image, &shop.path("further")));
+}
+
+/// Scripts that have several names for an image find the new one by all of them, as with erofs-utils.
+#[test]
+fn an_image_that_has_several_names_keeps_them_under_the_name_of_the_peer() {
+    let shop = Workshop::new();
+    let (image, further) = (shop.path("image"), shop.path("further"));
+    fs::hard_link(&shop.program, shop.path("mkfs.erofs")).unwrap();
+    let mkfs = |arguments: &str| {
+        let mut mkfs = Command::new(shop.path("mkfs.erofs"));
+        mkfs.args(arguments.split(' ')).current_dir(shop.path(""));
+        run(&mut mkfs)
+    };
+    shop.good("mkfs image src --quiet --small");
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o6640)).unwrap();
+    fs::hard_link(&image, &further).unwrap();
+    let before = fs::metadata(&image).unwrap();
+    let made = mkfs("--quiet -T1 -Uclear image src");
+    assert_eq!((made.status, &made.err[..]), (Some(0), ""));
+    let after = fs::metadata(&further).unwrap();
+    assert_eq!((after.ino(), after.nlink()), (before.ino(), 2));
+    assert_eq!(after.mode() & 0o777, 0o640);
+    shop.good("mkfs alone src --quiet -znone -T1 -Uclear");
+    assert!(same(&further, &shop.path("alone")));
+    // What is no image, or is to be read as well, is left alone.
+    let refused = mkfs("--quiet --clean=data image further");
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(
+        refused.err.contains("overwritten while it is read"),
+        "{refused:?}"
+    );
+    assert!(same(&further, &shop.path("alone")));
 }
 
 #[test]

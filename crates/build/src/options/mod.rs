@@ -168,6 +168,9 @@ pub struct Options {
     pub sync: bool,
     /// Tells whether what holds something else than an image may be overwritten.
     pub overwrite: bool,
+    /// Tells whether a file that has several names keeps them: it is written in place then, as mkfs.erofs writes all files. Else
+    /// its other names keep what was there.
+    pub keeps_names: bool,
     /// In an [`Archive`](crate::Archive), makes the whiteouts of AUFS, which layers of containers have, those of overlayfs:
     /// `.wh.NAME` a device 0:0 of that name, and `.wh..wh..opq` the attribute `trusted.overlay.opaque` of its directory. It
     /// changes nothing with [layers](crate::Layer), the image of which has no whiteouts.
@@ -246,6 +249,7 @@ impl Default for Options {
             android_sparse: false,
             sync: true,
             overwrite: false,
+            keeps_names: false,
             aufs_whiteouts: false,
             strip_overlay: false,
             keep_overlay: false,

@@ -2,8 +2,8 @@
 //!
 //! A new image is written beside its final name and renamed when it is complete, so that nobody
 //! ever sees half of one under that name; whatever goes wrong before removes it. It gets the owner and the permissions
-//! of the file whose place it takes, but not its further names, which keep the old image. Only block devices, and
-//! files that keep something in front of the image, are written in place. There the superblock's
+//! of the file whose place it takes, but not its further names, which keep the old image unless [`Options::keeps_names`] says otherwise. Only block devices, and
+//! files that keep something in front of the image, or those names, are written in place. There the superblock's
 //! block is cleared first and written last, so that what is unfinished is no image.
 //!
 //! An image for a pipe, which takes bytes in order alone, is kept in a file without a name until it is complete. A sink is

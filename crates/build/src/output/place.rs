@@ -24,7 +24,7 @@ pub(crate) fn target(path: &Path) -> PathBuf {
 pub(crate) enum Place {
     /// Nothing, or a file whose name the image takes.
     Name,
-    /// A file that keeps something in front of the image.
+    /// A file that keeps something in front of the image, or all of its names.
     Part,
     /// A block device.
     Device,
@@ -37,6 +37,7 @@ impl Place {
         match std::fs::metadata(path).map(|found| found.file_type()) {
             Ok(found) if found.is_block_device() => Self::Device,
             Ok(found) if found.is_file() && options.offset > 0 => Self::Part,
+            Ok(found) if found.is_file() && options.keeps_names && has_several(path) => Self::Part,
             Ok(found) if !found.is_file() => Self::Other,
             _ => Self::Name,
         }
@@ -46,6 +47,11 @@ impl Place {
     pub fn is_written(self) -> bool {
         matches!(self, Self::Part | Self::Device)
     }
+}
+
+/// Returns whether a file has several names.
+fn has_several(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
 /// Returns whether an image of this name is written in place.

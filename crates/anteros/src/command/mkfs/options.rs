@@ -292,6 +292,7 @@ impl Args {
             offset: self.offset,
             android_sparse: self.android_sparse,
             overwrite: self.force,
+            keeps_names: self.is_peer,
             aufs_whiteouts: self.aufs,
             strip_overlay: self.strips_overlay(),
             keep_overlay: self.keeps_overlay(),

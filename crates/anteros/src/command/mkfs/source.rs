@@ -257,7 +257,8 @@ impl Args {
             true => image.file_type().is_block_device() && source.rdev() == image.rdev(),
             false => (source.dev(), source.ino()) == (image.dev(), image.ino()),
         };
-        match is_same && (self.refers() || self.offset > 0 || !image.is_file()) {
+        let is_in_place = self.offset > 0 || !image.is_file() || self.is_peer && image.nlink() > 1;
+        match is_same && (self.refers() || is_in_place) {
             false => Ok(()),
             true if self.refers() => usage(
                 format!(
