@@ -10,8 +10,7 @@ use anteros_core::FileSystem;
 use crate::output::Output;
 use crate::source::{Scanned, Source};
 use crate::{
-    Archive, Base, Content, Error, Manifest, Observer, Options, Places, layers, manifest, scan,
-    seam, tar,
+    Archive, Base, Error, Manifest, Observer, Options, Places, layers, manifest, scan, seam, tar,
 };
 
 /// Source of an image.
@@ -34,7 +33,7 @@ pub enum Layer<'a> {
     Manifest(Manifest<'a>),
     /// Anything that answers as a file system, such as an image, and its path for messages. It must not change.
     FileSystem(Arc<dyn FileSystem>, PathBuf),
-    /// A file system whose content may stay where it is ([`Content::Refer`]).
+    /// A file system whose content may stay where it is ([`Content::Refer`](crate::Content::Refer)).
     Placed(Arc<dyn FileSystem>, Arc<dyn Places>, PathBuf),
     /// The image that is appended to ([`Options::append`]), the lowest layer.
     Base(Arc<dyn FileSystem>, Arc<dyn Base>, PathBuf),
@@ -84,24 +83,6 @@ impl Input<'_> {
     }
 
     pub(crate) fn scan(
-        self,
-        image: &Path,
-        options: &Options,
-        observer: &dyn Observer,
-        cancel: &AtomicBool,
-        output: Option<&mut Output>,
-    ) -> Result<Scanned, Error> {
-        let scanned = self.scan_all(image, options, observer, cancel, output)?;
-        Ok(match options.content {
-            Content::Copy | Content::Refer => scanned,
-            Content::Reserve | Content::Zero => Scanned {
-                source: Source::Unread(Box::new(scanned.source)),
-                ..scanned
-            },
-        })
-    }
-
-    fn scan_all(
         self,
         image: &Path,
         options: &Options,

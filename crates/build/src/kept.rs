@@ -64,7 +64,7 @@ pub struct Appended {
 }
 
 impl Appended {
-    /// What the superblock says.
+    /// The superblock, parsed.
     pub(crate) fn parsed(&self) -> Result<Superblock, Error> {
         let parsed = Superblock::parse(&self.superblock);
         parsed.map_err(|fault| Error::Option(format!("the image to append to: {fault:?}")))

@@ -419,9 +419,13 @@ fn scan(
     output: Option<&mut Output>,
 ) -> Result<Scanned, Error> {
     let scanned = source.scan(image, options, observer, cancel, output);
-    scanned.map_err(|error| match cancel.load(Ordering::Relaxed) {
+    let scanned = scanned.map_err(|error| match cancel.load(Ordering::Relaxed) {
         true => Error::Cancelled,
         false => error,
+    })?;
+    Ok(match options.content {
+        Content::Copy | Content::Refer => scanned,
+        Content::Reserve | Content::Zero => scanned.unread(),
     })
 }
 

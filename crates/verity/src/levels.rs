@@ -72,16 +72,7 @@ mod tests {
     use crate::Algorithm;
 
     fn levels(data_blocks: u64) -> Levels {
-        let superblock = Superblock {
-            params: Params {
-                algorithm: Algorithm::Sha256,
-                block_bytes: 4096,
-                salt: Vec::new(),
-                uuid: [0; 16],
-            },
-            data_blocks,
-        };
-        Levels::new(&superblock, 1 << 30).unwrap()
+        Levels::new(&Superblock::plain(data_blocks), 1 << 30).unwrap()
     }
 
     #[test]

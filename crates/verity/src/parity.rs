@@ -185,36 +185,23 @@ mod tests {
     use reed_solomon::Decoder;
 
     use super::*;
-    use crate::{Algorithm, Params};
-
-    fn superblock(data_blocks: u64) -> Superblock {
-        Superblock {
-            params: Params {
-                algorithm: Algorithm::Sha256,
-                block_bytes: 4096,
-                salt: Vec::new(),
-                uuid: [0; 16],
-            },
-            data_blocks,
-        }
-    }
 
     #[test]
     fn it_lies_behind_the_tree() {
-        let parity = Parity::new(&superblock(300), 300 * 4096, 24).unwrap();
+        let parity = Parity::new(&Superblock::plain(300), 300 * 4096, 24).unwrap();
         // Data, three blocks of digests, and their root.
         assert_eq!((parity.blocks(), parity.first_block()), (304, 305));
         assert_eq!(parity.end() - parity.start(), 2 * 24 * 4096);
-        assert_eq!(Parity::new(&superblock(300), 300 * 4096, 1), None);
-        assert_eq!(Parity::new(&superblock(300), 300 * 4096, 25), None);
-        assert_eq!(Parity::new(&superblock(u64::MAX), 0, 2), None);
+        assert_eq!(Parity::new(&Superblock::plain(300), 300 * 4096, 1), None);
+        assert_eq!(Parity::new(&Superblock::plain(300), 300 * 4096, 25), None);
+        assert_eq!(Parity::new(&Superblock::plain(u64::MAX), 0, 2), None);
     }
 
     #[test]
     fn a_lost_column_comes_back() {
         let blocks = 600;
         let start = blocks * 4096;
-        let parity = Parity::new(&superblock(blocks), start, 3).unwrap();
+        let parity = Parity::new(&Superblock::plain(blocks), start, 3).unwrap();
         let device: Vec<u8> = (0..parity.start())
             .map(|n| (n * n / 77 + n / 4096) as u8)
             .collect();

@@ -158,6 +158,22 @@ impl Superblock {
 }
 
 #[cfg(test)]
+impl Superblock {
+    /// The superblock of a tree by SHA-256 without a salt, over blocks of 4 KiB.
+    pub(crate) fn plain(data_blocks: u64) -> Self {
+        Self {
+            params: Params {
+                algorithm: Algorithm::Sha256,
+                block_bytes: 4096,
+                salt: Vec::new(),
+                uuid: [0; 16],
+            },
+            data_blocks,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -13,6 +13,25 @@ use crate::tree::NodeId;
 /// Extents and tail of a part of a file; `None` if it is stored as it is.
 type Compressed = Option<(Vec<Extent>, Tail)>;
 
+/// A part of a file, compressed.
+struct Packed {
+    extents: Vec<Extent>,
+    tail: Tail,
+    /// The bytes of a tail that lies behind the inode.
+    inline: Option<Inline>,
+}
+
+impl Packed {
+    /// A part whose end lies in blocks, or behind the inode.
+    fn new(extents: Vec<Extent>, inline: Option<Inline>) -> Self {
+        Self {
+            tail: Tail::from(&inline),
+            extents,
+            inline,
+        }
+    }
+}
+
 /// Holds what a worker thread has.
 pub(super) struct Worker<'a> {
     job: &'a Job<'a>,
@@ -97,9 +116,8 @@ impl<'a> Worker<'a> {
         Ok(None)
     }
 
-    /// Appends a part of a file that its source has compressed already, as it is if it is the whole file and not worth it;
-    /// `None` if the source has not.
-    fn kept(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<Option<Compressed>, Error> {
+    /// Appends a part of a file that its source has compressed already; `None` if the source has not.
+    fn known(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<Option<Packed>, Error> {
         let job = self.job;
         if !job.source.has_segments() {
             return Ok(None);
@@ -108,7 +126,6 @@ impl<'a> Worker<'a> {
         let Some(segment) = file.segment(piece.offset, piece.len) else {
             return Ok(None);
         };
-        let start = out.len();
         let mut extents = file.kept(segment.append(out))?;
         let mut inline = None;
         let room = job.tail_room(piece.node);
@@ -117,23 +134,7 @@ impl<'a> Worker<'a> {
             let moved = self.move_inline(piece.node, &content, room, out, &mut extents);
             inline = moved.map_err(|stopped| job.stopped(piece.node, stopped))?;
         }
-        let tail = Tail::from(&inline);
-        if !piece.is_whole || job.is_worth_it(piece.node, &extents, tail) {
-            self.keep(piece.node, inline);
-            return Ok(Some(Some((extents, tail))));
-        }
-        out.truncate(start);
-        out.resize(start + job.flat_end(piece.node) as usize, 0);
-        file.read(0, &mut out[start..])?;
-        job.pad(out, start);
-        Ok(Some(None))
-    }
-
-    /// Keeps what will lie behind the inode of a file.
-    fn keep(&self, node: NodeId, inline: Option<Inline>) {
-        if let Some(inline) = inline {
-            self.job.ends.keep(node, inline.bytes);
-        }
+        Ok(Some(Packed::new(extents, inline)))
     }
 
     /// Moves the end of a file behind its inode, if there is room.
@@ -167,23 +168,35 @@ impl<'a> Worker<'a> {
         out: &mut Vec<u8>,
         fragments: &mut Vec<u8>,
     ) -> Result<Compressed, Error> {
-        if let Some(kept) = self.kept(piece, out)? {
-            return Ok(kept);
-        }
         let job = self.job;
+        let starts = (out.len(), fragments.len());
         let mut input = std::mem::take(&mut self.input);
         input.clear();
-        self.read(piece, &mut input)?;
-        let starts = (out.len(), fragments.len());
-        let compressed = self.extents(piece, &input, out, fragments);
-        let (extents, tail) = compressed.map_err(|stopped| job.stopped(piece.node, stopped))?;
-        let is_packed = fragments.len() - starts.1 == input.len();
+        let packed = match self.known(piece, out)? {
+            Some(packed) => packed,
+            None => {
+                self.read(piece, &mut input)?;
+                let packed = self.extents(piece, &input, out, fragments);
+                packed.map_err(|stopped| job.stopped(piece.node, stopped))?
+            }
+        };
+        let Packed {
+            extents,
+            tail,
+            inline,
+        } = packed;
+        let is_packed = (fragments.len() - starts.1) as u64 == piece.len;
         let is_kept = !piece.is_whole || is_packed || job.is_worth_it(piece.node, &extents, tail);
         if !is_kept {
             fragments.truncate(starts.1);
             out.truncate(starts.0);
+            if input.is_empty() {
+                self.read(piece, &mut input)?;
+            }
             out.extend_from_slice(&input[..job.flat_end(piece.node) as usize]);
             job.pad(out, starts.0);
+        } else if let Some(inline) = inline {
+            job.ends.keep(piece.node, inline.bytes);
         }
         self.input = input;
         Ok(is_kept.then_some((extents, tail)))
@@ -196,7 +209,7 @@ impl<'a> Worker<'a> {
         input: &[u8],
         out: &mut Vec<u8>,
         fragments: &mut Vec<u8>,
-    ) -> Result<(Vec<Extent>, Tail), Stopped> {
+    ) -> Result<Packed, Stopped> {
         let job = self.job;
         let Some(compressor) = &mut self.compressor else {
             unreachable!("without compression no part is to be compressed");
@@ -209,14 +222,12 @@ impl<'a> Worker<'a> {
         let rest = &input[end..];
         if !piece.is_last {
             self.keep_apart(piece, input, out, &mut extents)?;
-            return Ok((extents, Tail::Blocks));
+            return Ok(Packed::new(extents, None));
         }
         if rest.is_empty() {
             let room = job.tail_room(piece.node);
             let inline = compressor.move_inline(input, room, out, &mut extents)?;
-            let tail = Tail::from(&inline);
-            self.keep(piece.node, inline);
-            return Ok((extents, tail));
+            return Ok(Packed::new(extents, inline));
         }
         fragments.extend_from_slice(rest);
         extents.push(Extent {
@@ -226,7 +237,11 @@ impl<'a> Worker<'a> {
             quick: false,
             share: Share::None,
         });
-        Ok((extents, Tail::Fragment(0))) // the writer will know where
+        Ok(Packed {
+            extents,
+            tail: Tail::Fragment(0), // the writer will know where
+            inline: None,
+        })
     }
 
     /// Sees to it that no two extents of a file that is cut begin in the same logical cluster, here or where they are

@@ -1,6 +1,6 @@
 //! Images that are sources, and stay where the content of their files is.
 //!
-//! What lies behind inodes is stored in the image, and so is what does not begin at a block of it.
+//! Content that lies behind inodes, or does not begin at a block of the image, is stored in the image.
 
 use std::sync::Arc;
 

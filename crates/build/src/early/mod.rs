@@ -82,7 +82,7 @@ impl Segment<'_> {
     pub fn append(&self, out: &mut Vec<u8>) -> io::Result<Vec<Extent>> {
         let start = out.len();
         out.resize(start + self.record.stored as usize, 0);
-        self.record.read_blocks(self.file, &mut out[start..])?;
+        self.record.read_blocks(self.file, 0, &mut out[start..])?;
         self.record.extents(self.file)
     }
 
@@ -149,7 +149,7 @@ impl Segments {
             let (from, to) = (start.max(wanted.start), end.min(wanted.end));
             if from < to {
                 let mut blocks = vec![0; extent.stored as usize];
-                record.read_blocks_at(file, place, &mut blocks)?;
+                record.read_blocks(file, place, &mut blocks)?;
                 let content = self.coding.content(&extent, &blocks)?;
                 let part = &content[(from - start) as usize..(to - start) as usize];
                 buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);

@@ -56,13 +56,8 @@ impl Record {
         Ok(head.chunks_exact(EXTENT_BYTES).map(extent).collect())
     }
 
-    /// Fills `blocks` from the first one on.
-    pub fn read_blocks(&self, file: &File, blocks: &mut [u8]) -> io::Result<()> {
-        self.read_blocks_at(file, 0, blocks)
-    }
-
     /// Fills `blocks` from a byte of them on.
-    pub fn read_blocks_at(&self, file: &File, offset: u64, blocks: &mut [u8]) -> io::Result<()> {
+    pub fn read_blocks(&self, file: &File, offset: u64, blocks: &mut [u8]) -> io::Result<()> {
         file.read_exact_at(blocks, self.place + self.head_bytes() + offset)
     }
 }

@@ -5,6 +5,7 @@ use anteros_verity::{Algorithm, FileDigest};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::tar::members::Kind;
+pub(super) use crate::tar::members::short;
 
 /// Longest path, as the kernel has it: each line costs as much as its path, however short the line is.
 const PATH_BYTES_MAX: usize = 4096;
@@ -160,13 +161,6 @@ pub(super) fn path(text: &[u8]) -> Result<Vec<u8>, String> {
         return Err(format!("a NUL in the path `{}`", short(text)));
     }
     Ok(names.join(&b'/'))
-}
-
-/// A value for messages.
-pub(super) fn short(text: &[u8]) -> String {
-    const MOST: usize = 80;
-    let dots = if text.len() > MOST { "…" } else { "" };
-    format!("{}{dots}", text[..text.len().min(MOST)].escape_ascii())
 }
 
 /// Reads a number of some base.

@@ -29,7 +29,7 @@ use crate::source::listed::Listed;
 use crate::source::{Scanned, Source};
 use crate::stream::{self, Bytes};
 use crate::tar::draft::Draft;
-use crate::tar::members::{Kind, Member, named};
+use crate::tar::members::{Kind, Member, check_names, named};
 use crate::tar::pax::Records;
 use crate::tar::{Fault, walk};
 use crate::tree::Fingerprint;
@@ -241,7 +241,7 @@ impl Scan<'_> {
 
     fn entry(&mut self, number: u64, entry: Entry) -> Result<(), Fault> {
         self.check_place(&entry.path)?;
-        check_names(&entry)?;
+        check_names(names(&entry))?;
         let kind = match entry.what {
             What::File(file) => match self.files.add(&entry.path, file)? {
                 Some(content) => Kind::Numbered(content),
@@ -262,10 +262,7 @@ impl Scan<'_> {
             uid: entry.uid,
             gid: entry.gid,
             mtime: entry.mtime,
-            records: Records {
-                xattrs: entry.xattrs,
-                ..Records::default()
-            },
+            records: Records::of_attributes(entry.xattrs),
         })
     }
 
@@ -313,17 +310,14 @@ impl Scan<'_> {
     }
 }
 
-/// Makes sure that there is no NUL where the kernel ends a name at one.
-fn check_names(entry: &Entry) -> Result<(), Fault> {
+/// The names of an entry that the kernel ends at a NUL, but for its path.
+fn names(entry: &Entry) -> impl Iterator<Item = &[u8]> {
     let target = match &entry.what {
-        What::Other(Kind::Symlink(target)) => target,
-        _ => &Vec::new(),
+        What::Other(Kind::Symlink(target)) => Some(&target[..]),
+        _ => None,
     };
-    let names = entry.xattrs.iter().map(|(name, _)| name);
-    match names.chain([target]).find(|name| name.contains(&0)) {
-        None => Ok(()),
-        Some(name) => Err(Fault::Broken(format!("a NUL in `{}`", entry::short(name)))),
-    }
+    let xattrs = entry.xattrs.iter().map(|(name, _)| &name[..]);
+    xattrs.chain(target)
 }
 
 /// The error that a fault in a line is.

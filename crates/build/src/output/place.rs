@@ -1,7 +1,7 @@
 //! Place of an image: a new file that takes a name when it is complete, or a place that is there already.
 
 use std::ffi::OsString;
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -34,11 +34,12 @@ pub(crate) enum Place {
 
 impl Place {
     pub fn of(path: &Path, options: &Options) -> Self {
-        match std::fs::metadata(path).map(|found| found.file_type()) {
-            Ok(found) if found.is_block_device() => Self::Device,
-            Ok(found) if found.is_file() && options.offset > 0 => Self::Part,
-            Ok(found) if found.is_file() && options.keeps_names && has_several(path) => Self::Part,
+        let keeps =
+            |found: &Metadata| options.offset > 0 || options.keeps_names && found.nlink() > 1;
+        match std::fs::metadata(path) {
+            Ok(found) if found.file_type().is_block_device() => Self::Device,
             Ok(found) if !found.is_file() => Self::Other,
+            Ok(found) if keeps(&found) => Self::Part,
             _ => Self::Name,
         }
     }
@@ -47,11 +48,6 @@ impl Place {
     pub fn is_written(self) -> bool {
         matches!(self, Self::Part | Self::Device)
     }
-}
-
-/// Returns whether a file has several names.
-fn has_several(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
 /// Returns whether an image of this name is written in place.

@@ -34,6 +34,16 @@ pub(crate) struct Scanned {
     pub gaps: Gaps,
 }
 
+impl Scanned {
+    /// A source of which no content is read.
+    pub fn unread(self) -> Self {
+        Self {
+            source: Source::Unread(Box::new(self.source)),
+            ..self
+        }
+    }
+}
+
 /// Properties of an archive's tree that only the layers below it tell.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {

@@ -9,7 +9,7 @@ use anteros_core::Timestamp;
 
 use super::feed::Feed;
 use super::map::Part;
-use super::members::{Content, Kind, Member, named};
+use super::members::{Content, Kind, Member, check_names, named};
 use super::pax::Records;
 use super::{Fault, broken};
 
@@ -33,6 +33,18 @@ pub struct Entry<'a> {
     pub mtime: Timestamp,
     /// Extended attributes: full names and values.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Entry<'_> {
+    /// The names that the kernel ends at a NUL.
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let target = match &self.kind {
+            EntryKind::Symlink(target) | EntryKind::HardLink(target) => Some(&target[..]),
+            _ => None,
+        };
+        let xattrs = self.xattrs.iter().map(|(name, _)| &name[..]);
+        xattrs.chain(target).chain([&self.path[..]])
+    }
 }
 
 /// The kind of a file that a program lists, with its content.
@@ -189,6 +201,7 @@ impl<'a, 'l: 'a> Entries<'a, 'l> {
         };
         let entry = entry.map_err(Fault::Read)?;
         self.name.clone_from(&entry.path);
+        check_names(entry.names())?;
         if entry.perm & !PERM != 0 {
             let perm = entry.perm;
             return broken(format!("its permissions are {perm:#o}; 0o7777 is the most"));
@@ -200,10 +213,7 @@ impl<'a, 'l: 'a> Entries<'a, 'l> {
             uid: entry.uid,
             gid: entry.gid,
             mtime: entry.mtime,
-            records: Records {
-                xattrs: entry.xattrs,
-                ..Records::default()
-            },
+            records: Records::of_attributes(entry.xattrs),
             name: named(&entry.path),
         }))
     }

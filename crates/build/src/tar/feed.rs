@@ -3,7 +3,6 @@
 //! In a regular file the content stays where it is and is not even looked at. From a stream it goes
 //! into a file without a name, which is gone with this process.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::os::unix::fs::FileExt;
@@ -226,10 +225,7 @@ impl<'a> Feed<'a> {
 
     /// Passes over content that will be read later; answers where it lies in the file of content.
     pub fn keep(&mut self, len: u64) -> Result<u64, Fault> {
-        let padding = padded(len)? - len;
-        let place = self.keep_bytes(len)?;
-        self.skip_bytes(padding)?;
-        Ok(place)
+        self.padded_by(len, Self::keep_bytes)
     }
 
     /// Passes over content that will be read later; answers where it lies in the file of content.
@@ -250,8 +246,17 @@ impl<'a> Feed<'a> {
 
     /// Passes over the content of a regular file, all of it, that will be read later.
     pub fn keep_file(&mut self, len: u64) -> Result<ContentPlace, Fault> {
+        self.padded_by(len, Self::keep_file_bytes)
+    }
+
+    /// Keeps content, and passes over what fills its last block.
+    fn padded_by<T>(
+        &mut self,
+        len: u64,
+        keep: impl FnOnce(&mut Self, u64) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let padding = padded(len)? - len;
-        let place = self.keep_file_bytes(len)?;
+        let place = keep(self, len)?;
         self.skip_bytes(padding)?;
         Ok(place)
     }
@@ -292,34 +297,24 @@ impl<'a> Feed<'a> {
     /// Has the content of a file written to the image; answers its first block.
     fn store(&mut self, len: u64, direct: &mut Direct<'a>) -> Result<u32, Fault> {
         let first_block = direct.begin()?;
-        let mut buffer = vec![0; len.min(STEP_BYTES as u64) as usize];
-        for start in (0..len).step_by(STEP_BYTES) {
-            let step = (len - start).min(STEP_BYTES as u64) as usize;
-            if self.fill(&mut buffer[..step])? < step {
-                return Err(Fault::Truncated);
-            }
-            direct.write(&buffer[..step])?;
-        }
+        self.copy_all(len, |_, data| direct.write(data))?;
         direct.end()?;
         Ok(first_block)
     }
 
     /// Passes over content as [`keep_bytes`](Self::keep_bytes) does, and adds up all of its bytes.
     pub fn keep_summed(&mut self, len: u64) -> Result<(u64, u32), Fault> {
-        let sum = Cell::new(0u32);
-        let add = |data: &[u8]| {
-            let of_all = data.iter().map(|byte| u32::from(*byte));
-            sum.set(of_all.fold(sum.get(), u32::wrapping_add));
-        };
+        let mut sum = 0u32;
         let place = match &self.bytes {
             Bytes::InPlace { start, .. } => *start + self.position,
             Bytes::Stream { spool, .. } => spool.len,
         };
         self.copy_all(len, |spool, data| {
-            add(data);
+            let bytes = data.iter().map(|byte| u32::from(*byte));
+            sum = bytes.fold(sum, u32::wrapping_add);
             spool.map_or(Ok(()), |spool| spool.append(data))
         })?;
-        Ok((place, sum.get()))
+        Ok((place, sum))
     }
 
     fn pass(&mut self, bytes: u64) -> Result<(), Fault> {
@@ -347,7 +342,7 @@ impl<'a> Feed<'a> {
     fn copy_all(
         &mut self,
         mut len: u64,
-        take: impl Fn(Option<&mut Spool>, &[u8]) -> Result<(), Fault>,
+        mut take: impl FnMut(Option<&mut Spool>, &[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let mut buffer = vec![0; len.min(STEP_BYTES as u64) as usize];
         while len > 0 {

@@ -92,6 +92,21 @@ pub(crate) fn named(path: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Makes sure that there is no NUL where the kernel ends a name at one.
+pub(crate) fn check_names<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> Result<(), Fault> {
+    match names.find(|name| name.contains(&0)) {
+        None => Ok(()),
+        Some(name) => broken(format!("a NUL in `{}`", short(name))),
+    }
+}
+
+/// A value for messages.
+pub(crate) fn short(text: &[u8]) -> String {
+    const MOST: usize = 80;
+    let dots = if text.len() > MOST { "…" } else { "" };
+    format!("{}{dots}", text[..text.len().min(MOST)].escape_ascii())
+}
+
 /// Reads the members of an archive.
 pub(super) struct Members<'a> {
     pub feed: Feed<'a>,

@@ -328,7 +328,7 @@ pub(crate) fn scan<'a, 'e: 'a>(
 ) -> Result<Scanned, Error> {
     let Archive { name, form, check } = archive;
     let at_front = |fault| at(&name, b"", 0, fault);
-    let unread = Unread {
+    let setting = Setting {
         name: &name,
         check,
         options,
@@ -337,7 +337,7 @@ pub(crate) fn scan<'a, 'e: 'a>(
     };
     let opened = Opened::of(form, cancel).map_err(Fault::Read);
     let (reader, entries) = match opened.map_err(at_front)? {
-        Opened::InPlace(feed) => return unread.scan(*feed, None),
+        Opened::InPlace(feed) => return setting.scan(*feed, None),
         Opened::Stream(reader) => (*reader, None),
         Opened::Entries(entries) => (
             Unpacked::plain(Box::new(io::empty()) as Box<_>),
@@ -347,11 +347,11 @@ pub(crate) fn scan<'a, 'e: 'a>(
     let spool = Spool::create(&spool_directory(image, options)).map_err(at_front)?;
     if let Some(output) = output {
         let taker = Taker::Direct(Direct::new(output, options));
-        return unread.scan(Feed::stream(reader, spool, Some(taker), cancel), entries);
+        return setting.scan(Feed::stream(reader, spool, Some(taker), cancel), entries);
     }
     Early::beside(options, cancel, |early| {
         let taker = early.map(|early| Taker::Early(Box::new(early)));
-        unread.scan(Feed::stream(reader, spool, taker, cancel), entries)
+        setting.scan(Feed::stream(reader, spool, taker, cancel), entries)
     })
 }
 
@@ -381,7 +381,7 @@ impl<'a, 'e: 'a> Opened<'a, 'e> {
 }
 
 /// All that is known of an archive before its first byte.
-struct Unread<'a> {
+struct Setting<'a> {
     name: &'a Path,
     check: Option<Check<'a>>,
     options: &'a Options,
@@ -389,7 +389,7 @@ struct Unread<'a> {
     observer: &'a dyn Observer,
 }
 
-impl Unread<'_> {
+impl Setting<'_> {
     /// Scans the archive, or what is listed.
     fn scan<'b, 'e: 'b>(
         self,

@@ -42,6 +42,14 @@ impl SparseRecords {
 }
 
 impl Records {
+    /// Records of attributes alone.
+    pub fn of_attributes(xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
+        Self {
+            xattrs,
+            ..Self::default()
+        }
+    }
+
     /// Adds the records of a header.
     pub fn add(&mut self, mut data: &[u8]) -> Result<(), Fault> {
         // What an earlier header said of holes does not go on.

@@ -64,7 +64,7 @@ fn tree(dir: &Path) {
     }
 }
 
-/// The same tree as a list, in another order, and with a file that another one takes the place of.
+/// Lists the files of the tree in another order, and before them one that another takes the place of.
 fn list() -> Vec<io::Result<Entry<'static>>> {
     let mut list = vec![regular("a/text", b"not this".to_vec())];
     list.extend(files().map(|(name, content)| regular(name, content)));
@@ -152,6 +152,11 @@ fn what_is_wrong_with_an_entry_is_told() {
         (vec![Ok(sticky)], "0o10000"),
         (of(EntryKind::HardLink(b"b".to_vec())), "hard link to `b`"),
         (vec![Ok(entry("../x", EntryKind::Fifo))], ".."),
+        (
+            vec![Ok(entry("a\0b", EntryKind::Fifo))],
+            "a NUL in `a\\x00b`",
+        ),
+        (of(EntryKind::Symlink(b"a\0".to_vec())), "a NUL in `a\\x00`"),
         (vec![Err(io::Error::other("lost"))], "lost"),
         (of(breaks), "no more"),
     ] {

@@ -1,9 +1,8 @@
 //! Digests of content that files have as attributes.
 
-use std::fmt::Write;
-
 use anteros_core::FileKind;
 use anteros_format::inode::Inode;
+use sha2::digest::Output;
 use sha2::{Digest, Sha256};
 
 use crate::map::{Extent, Map, Source};
@@ -38,14 +37,15 @@ pub(super) fn check(run: &Run<'_>, reader: &mut Reader<'_>, inode: &Inode, map: 
         return;
     };
     if found != recorded {
-        let [recorded, found] = [recorded, found].map(hex);
+        let [recorded, found] = [recorded, found].map(|digest| format!("{digest:x}"));
         run.note(place, FindingKind::Digest { recorded, found });
     }
 }
 
 /// The digest that the value of an attribute is.
-fn digest(value: &[u8]) -> Option<[u8; 32]> {
-    value.strip_prefix(ALGORITHM)?.try_into().ok()
+fn digest(value: &[u8]) -> Option<Output<Sha256>> {
+    let bytes: [u8; 32] = value.strip_prefix(ALGORITHM)?.try_into().ok()?;
+    Some(bytes.into())
 }
 
 /// The digest of a file's content; `None` if the check has ended meanwhile.
@@ -54,7 +54,7 @@ fn content(
     reader: &mut Reader<'_>,
     inode: &Inode,
     map: &Map,
-) -> crate::Result<Option<[u8; 32]>> {
+) -> crate::Result<Option<Output<Sha256>>> {
     let mut digest = Sha256::new();
     for extent in run.image.extents(inode, map) {
         let extent = extent?;
@@ -74,7 +74,7 @@ fn content(
             return Ok(None);
         }
     }
-    Ok(Some(digest.finalize().into()))
+    Ok(Some(digest.finalize()))
 }
 
 /// Takes the zeros of a hole; answers whether the check goes on.
@@ -89,11 +89,4 @@ fn zeros(run: &Run<'_>, extent: &Extent, digest: &mut Sha256) -> bool {
         left -= len;
     }
     true
-}
-
-fn hex(digest: [u8; 32]) -> String {
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
