@@ -131,7 +131,7 @@ impl Args {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let options = |settings| mkfs::Args::of(&self.source, settings, self.target).options();
+        let options = |settings| mkfs::Args::of(&self.source, settings, self.target).options(None);
         let knows_kernel = self.target.is_some_and(|target| target.knows_kernel());
         let latest = |settings| match knows_kernel {
             true => options(settings),

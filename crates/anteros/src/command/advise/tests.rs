@@ -67,7 +67,7 @@ fn a_single_row_is_drawn_as_well() {
 fn every_setting_is_one_of_mkfs() {
     for settings in SETTINGS {
         let args = mkfs::Args::of(Path::new("/src"), settings, None);
-        assert!(args.options().is_ok(), "{settings}");
+        assert!(args.options(None).is_ok(), "{settings}");
     }
 }
 

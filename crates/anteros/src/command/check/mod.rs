@@ -60,7 +60,7 @@ impl Args {
         }
     }
 
-    /// The same arguments, to compare digests as well if so wished.
+    /// Sets whether digests are compared as well.
     pub fn with_digests(self, digests: bool) -> Self {
         Self { digests, ..self }
     }

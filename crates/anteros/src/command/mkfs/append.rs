@@ -50,9 +50,18 @@ fn matters(finding: &Finding) -> bool {
 }
 
 impl Args {
-    /// Opens the image that is to be appended to, as the lowest layer.
-    pub(super) fn base(&self, cancel: &AtomicBool) -> Result<Layer<'static>, Failure> {
-        let image = ImageArgs::usual(&self.image).open()?;
+    /// Opens the image that is to be appended to, if there is to be one.
+    pub(super) fn base(&self) -> Result<Option<Arc<Image>>, Failure> {
+        let open = || ImageArgs::usual(&self.image).open();
+        self.append.then(open).transpose()
+    }
+
+    /// The lowest layer: an image that is appended to.
+    pub(super) fn base_layer(
+        &self,
+        image: Arc<Image>,
+        cancel: &AtomicBool,
+    ) -> Result<Layer<'static>, Failure> {
         self.check_base(&image, cancel)?;
         let fs = Arc::new(ImageFs::new(image));
         let base = Arc::new(Inodes(fs.clone()));
@@ -78,9 +87,8 @@ impl Args {
         Err(Failure::new(Kind::Corrupt, message).hint(hint))
     }
 
-    /// The options of a build that appends to the image, which has the form that it has.
-    pub(super) fn options_over(&self, options: Options) -> Result<Options, Failure> {
-        let image = ImageArgs::usual(&self.image).open()?;
+    /// The options of a build that appends to an image, which has the form that it has.
+    pub(super) fn options_over(image: &Image, options: Options) -> Result<Options, Failure> {
         let fail = |error: anteros_image::Error| Failure::image(image.name(), &error);
         let sb = image.superblock();
         let mut superblock = vec![0; checksum_len(sb.block_bits)];
@@ -88,7 +96,7 @@ impl Args {
             .read_primary(Place::Superblock, SUPERBLOCK_OFFSET, &mut superblock)
             .map_err(fail)?;
         let packed = sb.packed.map(|nid| {
-            let record = record(&image, &image.inode(nid).map_err(fail)?);
+            let record = record(image, &image.inode(nid).map_err(fail)?);
             let record = record.map_err(|e| Failure::new(Kind::Corrupt, e))?;
             let mut bytes = vec![0; usize::try_from(record.bytes).unwrap_or(usize::MAX)];
             let place = Place::Inode(nid);

@@ -9,6 +9,7 @@ mod metadata;
 mod oci;
 mod options;
 mod preset;
+mod report;
 mod source;
 mod stream;
 mod target;
@@ -25,7 +26,6 @@ use anteros_build::{Error, IdRange, Observer, Progress, Summary, build, build_st
 use anteros_core::{FsError, parse_size};
 use clap::{Args as _, FromArgMatches};
 use indicatif::ProgressBar;
-use serde::Serialize;
 
 use self::compressor::Compressors;
 use self::metadata::Metadata;
@@ -37,7 +37,7 @@ use self::verity::VerityArgs;
 use crate::args::WorkerArgs;
 use crate::command::verify;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::{interrupt, linux, output};
+use crate::{interrupt, output};
 
 /// Build an image of a directory, a tar archive, or several of them one over another
 ///
@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "f|i|headers", require_equals = true)]
     tar: Option<Tar>,
 
-    /// What becomes of the content of files. `refer`: that of images which are sources stays there; they become extra devices of
+    /// Treatment of the content of files. `refer`: that of images which are sources stays there; they become extra devices of
     /// the image, in their order (`mount -o device=FILE`, `--device FILE`), and must not be compressed. `reserve`: the
     /// image has room for it, uncompressed, and it is not read. `zero`: it is not read either, and files are zeros
     #[arg(long, value_enum, value_name = "WHICH", hide_possible_values = true)]
@@ -442,10 +442,11 @@ impl Args {
     }
 
     pub fn run(self) -> Outcome {
-        let options = self.options()?;
+        let base = self.base()?;
+        let options = self.options(base.as_deref())?;
         let mut stream = self.stream()?;
         let cancel = interrupt::flag()?;
-        let input = self.input(&cancel)?;
+        let input = self.input(base, &cancel)?;
         let before = Before::of(&self.image, &options);
         let observer = Watch::new(self.quiet || self.json);
         let start = std::time::Instant::now();
@@ -461,7 +462,7 @@ impl Args {
         self.describe(&summary)?;
         let is_silent = stream.is_some_and(|stream| stream.is_stdout());
         if !self.quiet && !self.json && !is_silent {
-            print(&self.image, &summary, seconds)?;
+            report::print(&self.image, &summary, seconds)?;
         }
         let quiet = self.quiet || self.json;
         let source = self.sources.first().filter(|_| self.verify);
@@ -470,7 +471,7 @@ impl Args {
         let compared = source.map(compare).transpose()?;
         if self.json {
             let compared = compared.as_ref().map(verify::Report::new);
-            let report = Report::new(&self.image, &summary, seconds, compared);
+            let report = report::Report::new(&self.image, &summary, seconds, compared);
             output::json(&report)?;
         } else if let (Some(source), Some(compared)) = (source, &compared) {
             let name = self.image.display().to_string();
@@ -601,114 +602,5 @@ pub fn failure(image: &Path, before: Before, error: &Error) -> Failure {
             })
         }
         _ => failure,
-    }
-}
-
-/// The summary as scripts see it.
-#[derive(Serialize)]
-struct Report<'a> {
-    image: String,
-    uuid: String,
-    input_bytes: u64,
-    image_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device_bytes: Option<u64>,
-    metadata_bytes: u64,
-    files: u64,
-    directories: u64,
-    symlinks: u64,
-    specials: u64,
-    hard_links: u64,
-    compressed_files: u64,
-    packed_files: u64,
-    chunked_files: u64,
-    inline_files: u64,
-    flat_files: u64,
-    shared_xattrs: u64,
-    warnings: u64,
-    /// The hash tree, if one was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verity: Option<verity::View>,
-    linux: linux::View,
-    seconds: f64,
-    version: &'a str,
-    /// The comparison with its source, if that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verify: Option<verify::Report>,
-}
-
-impl Report<'_> {
-    fn new(image: &Path, summary: &Summary, seconds: f64, verify: Option<verify::Report>) -> Self {
-        Self {
-            image: image.display().to_string(),
-            uuid: output::uuid(&summary.uuid),
-            input_bytes: summary.input_bytes,
-            image_bytes: summary.image_bytes,
-            device_bytes: Some(summary.device_bytes).filter(|bytes| *bytes > 0),
-            metadata_bytes: summary.metadata_bytes,
-            files: summary.files,
-            directories: summary.directories,
-            symlinks: summary.symlinks,
-            specials: summary.specials,
-            hard_links: summary.hard_links,
-            compressed_files: summary.compressed_files,
-            packed_files: summary.packed_files,
-            chunked_files: summary.chunked_files,
-            inline_files: summary.inline_files,
-            flat_files: summary.flat_files,
-            shared_xattrs: summary.shared_xattrs,
-            warnings: summary.warnings,
-            verity: summary.verity.as_ref().map(verity::View::new),
-            linux: linux::View::new(&summary.linux),
-            seconds,
-            version: env!("CARGO_PKG_VERSION"),
-            verify,
-        }
-    }
-}
-
-fn print(image: &Path, summary: &Summary, seconds: f64) -> io::Result<()> {
-    use std::io::Write;
-    let mut out = io::stdout().lock();
-    let size = output::bytes(summary.image_bytes);
-    let share = share(summary.image_bytes, summary.input_bytes);
-    writeln!(out, "{}: {size}{share}, in {seconds:.2} s", image.display())?;
-    let count = output::count;
-    writeln!(
-        out,
-        "  {} files ({} compressed), {} directories, {} symlinks, {} others, {} further links",
-        count(summary.files),
-        count(summary.compressed_files),
-        count(summary.directories),
-        count(summary.symlinks),
-        count(summary.specials),
-        count(summary.hard_links),
-    )?;
-    writeln!(
-        out,
-        "  {} of metadata, UUID {}",
-        output::bytes(summary.metadata_bytes),
-        output::uuid(&summary.uuid)
-    )?;
-    let linux = linux::View::new(&summary.linux);
-    writeln!(
-        out,
-        "  oldest Linux {}, memory of its decoders {}",
-        linux.version(),
-        linux.memory()
-    )?;
-    summary
-        .verity
-        .iter()
-        .try_for_each(|verity| verity::print(&mut out, verity))
-}
-
-/// The size of an image beside its source. Nothing is a part of nothing, and of little no percentage says much.
-fn share(image_bytes: u64, input_bytes: u64) -> String {
-    let input = output::bytes(input_bytes);
-    match 100.0 * image_bytes as f64 / input_bytes as f64 {
-        percent if percent < 1000.0 => format!(", {percent:.1} % of {input}"),
-        _ if input_bytes == 0 => String::new(),
-        _ => format!(" of {input}"),
     }
 }

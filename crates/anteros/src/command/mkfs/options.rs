@@ -8,6 +8,7 @@ use anteros_build::{
     Compression, Exclude, Fragments, Hint, IdRange, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick,
     Setting, UuidChoice,
 };
+use anteros_image::Image;
 use clap::ValueEnum;
 
 use super::Args;
@@ -191,14 +192,14 @@ pub fn block_bits(text: &str) -> Result<u8, String> {
 
 impl Args {
     /// Returns what the arguments and `SOURCE_DATE_EPOCH` ask the builder for.
-    pub fn options(&self) -> Result<Options, Failure> {
+    pub fn options(&self, base: Option<&Image>) -> Result<Options, Failure> {
         let options = match &self.target {
             None => self.options_by(self.preset())?,
             Some(target) => self.options_for(target)?,
         };
-        let options = match self.append {
-            true => self.options_over(options)?,
-            false => options,
+        let options = match base {
+            Some(image) => Self::options_over(image, options)?,
+            None => options,
         };
         let fs_config = self.fs_config_file.as_deref().map(lists::fs_config);
         let file_contexts = self.file_contexts.as_deref().map(lists::file_contexts);

@@ -20,6 +20,7 @@ use super::{Args, oci};
 use crate::args::swapped;
 use crate::command::log;
 use crate::failure::{Failure, Kind};
+use anteros_image::Image;
 
 /// Bytes that a pipe may hold: as many as any user may ask for.
 const PIPE_BYTES: usize = 1 << 20;
@@ -59,17 +60,21 @@ impl FromStr for Tar {
 }
 
 impl Args {
-    /// Opens the sources, as far as they are archives.
-    pub fn input(&self, cancel: &AtomicBool) -> Result<Input<'_>, Failure> {
+    /// Opens the sources, as far as they are archives. They lie over the image that is appended to.
+    pub fn input(
+        &self,
+        base: Option<Arc<Image>>,
+        cancel: &AtomicBool,
+    ) -> Result<Input<'_>, Failure> {
         let input = self.input_alone()?;
-        if !self.append {
+        let Some(base) = base else {
             return Ok(input);
-        }
+        };
         if self.verify {
             let message = "--verify compares with a directory, and --append adds to what is there";
             return Err(Failure::new(Kind::Usage, message));
         }
-        let base = self.base(cancel)?;
+        let base = self.base_layer(base, cancel)?;
         let layers = match input {
             Input::One(layer) => vec![layer],
             Input::Layers(layers) => layers,

@@ -1,4 +1,4 @@
-//! What `docker save` wrote before version 25, and others still write: a manifest that names layers by their files.
+//! Images as `docker save` wrote them before version 25, and others still do: a manifest names layers by their files.
 //!
 //! Files have no digests there.
 
