@@ -29,23 +29,8 @@ fn shop() -> Workshop {
     let shop = Workshop::new();
     symlink(&shop.program, shop.path("mkfs.erofs")).unwrap();
     fs::write(shop.path("text"), words(6, 300_000)).unwrap();
-    good(&shop, BASE);
+    shop.good_script(BASE);
     shop
-}
-
-fn script(shop: &Workshop, text: &str) -> Run {
-    let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", text]).current_dir(shop.dir.path());
-    run(shell.env_remove("SOURCE_DATE_EPOCH"))
-}
-
-fn good(shop: &Workshop, text: &str) {
-    let told = script(shop, text);
-    assert_eq!(
-        (told.status, &told.err[..]),
-        (Some(0), ""),
-        "{text}: {told:?}"
-    );
 }
 
 fn peer(shop: &Workshop, peers: &Peers, tool: &str, arguments: &str) -> Run {
@@ -92,7 +77,7 @@ fn what_is_there_stays_where_it_is() {
     let expected = shown(&shop, "image");
     shop.good("mkfs image base add more --ovlfs-strip=0 --quiet");
     let expected_more = shown(&shop, "image");
-    good(&shop, "tar -C more -cf more.tar d/more text");
+    shop.good_script("tar -C more -cf more.tar d/more text");
     for options in [
         "",
         "-zlz4",
@@ -117,10 +102,10 @@ fn what_is_there_stays_where_it_is() {
                     let made = peer(&shop, peers, "mkfs.erofs", &made);
                     assert_eq!(made.status, Some(0), "{options}: {made:?}");
                 }
-                (_, false) => good(&shop, &format!("./mkfs.erofs {made}")),
+                (_, false) => shop.good_script(&format!("./mkfs.erofs {made}")),
             }
             let before = fs::read(shop.path("image")).unwrap();
-            good(&shop, "./mkfs.erofs --quiet --incremental=data image add");
+            shop.good_script("./mkfs.erofs --quiet --incremental=data image add");
             let has_attributes = !options.contains("-x-1");
             let judge = |expected: &str| {
                 shop.good("check image");
@@ -145,38 +130,33 @@ fn what_is_there_stays_where_it_is() {
             } else {
                 ""
             };
-            good(
-                &shop,
-                &format!("./mkfs.erofs --quiet --incremental {compress} image more"),
-            );
+            shop.good_script(&format!(
+                "./mkfs.erofs --quiet --incremental {compress} image more"
+            ));
             judge(&expected_more);
             fs::rename(shop.path("copy"), shop.path("image")).unwrap();
-            good(
-                &shop,
-                "./mkfs.erofs --quiet --tar=f --incremental image more.tar",
-            );
+            shop.good_script("./mkfs.erofs --quiet --tar=f --incremental image more.tar");
             shop.good("check image");
             assert_eq!(shop.good("cat image d/more text"), "more\nmore\n");
         }
     }
 }
 
-/// What erofs-utils appends to ours is read, and appended to.
+/// Images of ours to which erofs-utils has appended are read, and appended to.
 #[test]
 fn the_peer_appends_to_ours() {
     let shop = shop();
     let Some(peers) = Peers::find() else { return };
     for options in ["", "-zlz4", "-zlz4hc -C65536 -Efragments", "-zlz4 -E48bit"] {
-        good(
-            &shop,
-            &format!("./mkfs.erofs --quiet {options} --root-xattr-isize=1024 image base"),
-        );
+        shop.good_script(&format!(
+            "./mkfs.erofs --quiet {options} --root-xattr-isize=1024 image base"
+        ));
         // Without the codec of the image it ends by a signal.
         let arguments = format!("--quiet {options} --incremental=data image add");
         let told = peer(&shop, &peers, "mkfs.erofs", &arguments);
         assert_eq!(told.status, Some(0), "{options}: {told:?}");
         assert_eq!(shop.good("cat image d/both new/n linked"), "new\nn\nn\n");
-        good(&shop, "./mkfs.erofs --quiet --incremental image more");
+        shop.good_script("./mkfs.erofs --quiet --incremental image more");
         shop.good("check image");
         let all = shop.good("cat image d/both new/n linked d/more text");
         assert_eq!(all, "new\nn\nn\nmore\nmore\n");
@@ -190,15 +170,14 @@ fn the_peer_appends_to_ours() {
 fn whiteouts_stay_or_remove() {
     let shop = shop();
     let marks = "mknod more/empty c 0 0 && setfattr -n trusted.overlay.opaque -v y more/d";
-    if script(&shop, marks).status != Some(0) {
+    if shop.script(marks).status != Some(0) {
         return; // nobody may make them here
     }
     for (options, listed) in [("", true), ("--ovlfs-strip=1", false)] {
-        good(&shop, "./mkfs.erofs --quiet image base");
-        good(
-            &shop,
-            &format!("./mkfs.erofs --quiet --incremental {options} image more"),
-        );
+        shop.good_script("./mkfs.erofs --quiet image base");
+        shop.good_script(&format!(
+            "./mkfs.erofs --quiet --incremental {options} image more"
+        ));
         shop.good("check image");
         let names = shop.good("ls image /");
         assert_eq!(names.contains("empty"), listed, "{names}");
@@ -209,14 +188,8 @@ fn whiteouts_stay_or_remove() {
 #[test]
 fn room_is_left_and_filled_later() {
     let shop = shop();
-    good(
-        &shop,
-        "./mkfs.erofs --quiet image base; tar -C add -cf add.tar .",
-    );
-    good(
-        &shop,
-        "./mkfs.erofs --quiet --tar=f --incremental=rvsp image add.tar",
-    );
+    shop.good_script("./mkfs.erofs --quiet image base; tar -C add -cf add.tar .");
+    shop.good_script("./mkfs.erofs --quiet --tar=f --incremental=rvsp image add.tar");
     shop.good("check image");
     assert_eq!(shop.good("cat image d/both"), "\0\0\0\0");
     assert_eq!(shop.good("cat image kept/3"), "3\n");
@@ -320,7 +293,7 @@ fn what_cannot_be_appended_to_is_told_and_stays() {
     // What was written until there was no more room is taken away again.
     fs::write(shop.path("add/large"), vec![7; 20 << 20]).unwrap();
     let limited = "trap '' XFSZ; ulimit -f 4096; ./mkfs.erofs --incremental image add";
-    let told = script(&shop, limited);
+    let told = shop.script(limited);
     assert!(
         told.status == Some(5) && told.err.contains("image"),
         "{told:?}"

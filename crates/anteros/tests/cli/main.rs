@@ -211,6 +211,23 @@ impl Workshop {
         run.err
     }
 
+    /// Runs a script of the shell's where the program lies.
+    fn script(&self, text: &str) -> Run {
+        let mut shell = Command::new("sh");
+        shell.args(["-e", "-c", text]).current_dir(self.dir.path());
+        run(shell.env_remove("SOURCE_DATE_EPOCH"))
+    }
+
+    /// Runs a script that must be good, and say nothing of errors.
+    fn good_script(&self, text: &str) {
+        let told = self.script(text);
+        assert_eq!(
+            (told.status, &told.err[..]),
+            (Some(0), ""),
+            "{text}: {told:?}"
+        );
+    }
+
     /// A shell that runs a script where the program lies, in a mount namespace of its own.
     fn apart(&self, script: &str) -> Command {
         let mut shell = Command::new("unshare");

@@ -12,7 +12,7 @@ use anteros_tests::mount::KernelMount;
 use anteros_tests::peers::Peers;
 use anteros_tests::trees::words;
 
-use crate::{Run, Workshop, run};
+use crate::{Workshop, run};
 
 /// Makes two trees, the second one to lie over the first.
 const TREES: &str = r#"
@@ -31,23 +31,8 @@ fn shop() -> Option<Workshop> {
     let shop = Workshop::new();
     symlink(&shop.program, shop.path("mkfs.erofs")).unwrap();
     fs::write(shop.path("text"), words(5, 300_000)).unwrap();
-    assert_eq!(script(&shop, TREES).status, Some(0));
-    (script(&shop, MARKS).status == Some(0)).then_some(shop)
-}
-
-fn script(shop: &Workshop, text: &str) -> Run {
-    let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", text]).current_dir(shop.dir.path());
-    run(shell.env_remove("SOURCE_DATE_EPOCH"))
-}
-
-fn good(shop: &Workshop, text: &str) {
-    let told = script(shop, text);
-    assert_eq!(
-        (told.status, &told.err[..]),
-        (Some(0), ""),
-        "{text}: {told:?}"
-    );
+    assert_eq!(shop.script(TREES).status, Some(0));
+    (shop.script(MARKS).status == Some(0)).then_some(shop)
 }
 
 /// Runs mkfs.erofs of erofs-utils in the workshop.
@@ -89,15 +74,13 @@ fn images_of_images_are_those_of_the_peer() {
     // The peer copies no chunks.
     for (options, name) in [("", "img"), ("--holes=compress", "raw")] {
         for tree in ["low", "up"] {
-            good(&shop, &format!("{layers} {options} {tree}.{name} {tree}"));
+            shop.good_script(&format!("{layers} {options} {tree}.{name} {tree}"));
         }
     }
-    good(
-        &shop,
+    shop.good_script(
         "tar -C low -cf low.tar .; tar -C up --xattrs --xattrs-include='*' -cf up.tar .",
     );
-    good(
-        &shop,
+    shop.good_script(
         "./mkfs.erofs --quiet --tar=i low.idx low.tar; ./mkfs.erofs --quiet --tar=i up.idx up.tar",
     );
     for (options, sources, devices) in [
@@ -111,10 +94,7 @@ fn images_of_images_are_those_of_the_peer() {
         ("--clean=rvsp", "low.img up.img", &[]),
     ] {
         peer(&shop, &peers, &format!("{options} theirs {sources}"));
-        good(
-            &shop,
-            &format!("./mkfs.erofs --quiet {options} ours {sources}"),
-        );
+        shop.good_script(&format!("./mkfs.erofs --quiet {options} ours {sources}"));
         let [theirs, ours] = ["theirs", "ours"].map(|image| shown(&shop, image, devices));
         assert_eq!(theirs, ours, "{options} {sources}");
         let told: String = devices
@@ -131,7 +111,7 @@ fn images_of_images_are_those_of_the_peer() {
     }
     assert!(fs::metadata(shop.path("ours")).unwrap().len() > 300_000);
     // What the upper tree hides of others, were there some below.
-    good(&shop, "./mkfs.erofs --quiet ours up.img low.img");
+    shop.good_script("./mkfs.erofs --quiet ours up.img low.img");
     let devices = "--device up.img --device low.img";
     for (path, is_opaque) in [("gone", true), ("opaque", true), ("d", false)] {
         let told = shop.good(&format!("dump ours --path {path} {devices}"));
@@ -146,7 +126,7 @@ fn a_disk_has_all_devices_behind_the_image() {
     let layers = "mkfs --quiet -znone -E^inline_data";
     shop.good(&format!("{layers} low.img low"));
     shop.good(&format!("{layers} up.img up"));
-    good(&shop, "tar -C low -cf low.tar .");
+    shop.good_script("tar -C low -cf low.tar .");
     for (arguments, devices) in [
         (
             "--content=refer image low.img up.img",
@@ -177,7 +157,7 @@ fn a_disk_has_all_devices_behind_the_image() {
     }
 }
 
-/// What has no place in a source that could be named is stored in the image; what is compressed is refused.
+/// Content without a place that an image can refer to is stored in it; compressed content is refused.
 #[test]
 fn content_stays_where_that_can_be() {
     let Some(shop) = shop() else { return };
@@ -278,14 +258,8 @@ fn headers_alone_make_files_of_zeros() {
     }
     archive.extend([0; 1024]);
     fs::write(shop.path("heads"), &archive).unwrap();
-    good(
-        &shop,
-        "./mkfs.erofs --quiet -T7 --tar=headerball image heads",
-    );
-    good(
-        &shop,
-        "gzip <heads | ./mkfs.erofs --quiet -T7 --tar=headerball piped",
-    );
+    shop.good_script("./mkfs.erofs --quiet -T7 --tar=headerball image heads");
+    shop.good_script("gzip <heads | ./mkfs.erofs --quiet -T7 --tar=headerball piped");
     shop.good("mkfs own heads --tar=headers --quiet -T7");
     let image = fs::read(shop.path("image")).unwrap();
     assert!(image.len() <= 8192, "{}", image.len());
@@ -298,10 +272,7 @@ fn headers_alone_make_files_of_zeros() {
     assert_eq!(shop.good("cat image d/small"), "\0\0\0\0\0");
     if let Some(peers) = Peers::find() {
         peer(&shop, &peers, "--tar=headerball theirs heads");
-        good(
-            &shop,
-            "./mkfs.erofs --quiet -T0 --tar=headerball image heads",
-        );
+        shop.good_script("./mkfs.erofs --quiet -T0 --tar=headerball image heads");
         let length = |image: &str| {
             let mount = KernelMount::new(&shop.path(image), &[]).unwrap();
             fs::metadata(mount.path().join("large")).unwrap().len()
@@ -320,7 +291,7 @@ fn headers_alone_make_files_of_zeros() {
             "none is read",
         ),
     ] {
-        let told = script(&shop, &format!("./mkfs.erofs {line}"));
+        let told = shop.script(&format!("./mkfs.erofs {line}"));
         assert!(
             told.status == Some(2) && told.err.contains(said),
             "{told:?}"
