@@ -181,6 +181,7 @@ fn a_stream_can_be_stored_in_its_own_order() {
     assert_eq!(script(&shop, pack).status, Some(0));
     let options = "-Enoinline_data -b4096";
     for command in [
+        format!("./mkfs.erofs --tar=f --quiet {options} image"),
         format!("./mkfs.erofs --tar=f --sort=none --quiet {options} image"),
         format!("./anteros mkfs --quiet --order=stream -znone {options} image -"),
         format!("./anteros mkfs --quiet --order=stream -znone {options} --dsunit=4 image -"),

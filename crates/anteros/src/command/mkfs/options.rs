@@ -402,6 +402,8 @@ impl Args {
     fn order(&self, preset: Option<&Preset>, packs: bool) -> anteros_build::Order {
         let usual = match packs {
             true => anteros_build::Order::Group,
+            // It is called in pipes, where time counts.
+            false if self.is_peer => anteros_build::Order::Stream,
             false => anteros_build::Order::Path,
         };
         match self.order {

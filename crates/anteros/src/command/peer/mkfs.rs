@@ -161,7 +161,7 @@ fn told_number(name: &str, value: &str) -> Result<u64, Failure> {
 /// The option `--order` for `--sort`.
 fn order(value: &str) -> Result<Option<OsString>, Failure> {
     match value {
-        "path" => Ok(None),
+        "path" => Ok(Some("--order=path".into())),
         "none" => Ok(Some("--order=stream".into())),
         _ => {
             let message = format!("{MKFS}: {SORT}={value}: path and none are known");
