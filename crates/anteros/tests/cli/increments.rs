@@ -300,3 +300,65 @@ fn what_cannot_be_appended_to_is_told_and_stays() {
     );
     assert!(read() == before);
 }
+
+/// A number that looks random, of a seed.
+fn random(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+/// Changes some bytes of an image, most of them where its metadata may lie.
+fn mutate(image: &mut [u8], seed: &mut u64) {
+    let near = [128, 4096, 16384, image.len() - 1024];
+    for _ in 0..=random(seed) % 3 {
+        let range = near[random(seed) as usize % near.len()];
+        let at = 1024 + random(seed) as usize % range;
+        image[at] = match random(seed) % 4 {
+            0 => 0,
+            1 => 0xff,
+            2 => image[at] ^ 1 << (random(seed) % 8),
+            _ => random(seed) as u8,
+        };
+    }
+}
+
+/// An image is refused and stays as it is, or what is appended to it can be read.
+#[test]
+fn a_hostile_image_is_refused_or_appended_to() {
+    let shop = shop();
+    let mut seed = 0x9e37_79b9_7f4a_7c15;
+    let mut outcomes = [0, 0];
+    for form in [
+        "-znone",
+        "-zlz4 -C16384 -Eforce-inode-extended",
+        "-zlz4hc -Elegacy-compress,ztailpacking",
+        "-zzstd --chunksize=4096 -Exattr-name-filter",
+    ] {
+        shop.good(&format!("mkfs base.img base --quiet -Enosbcrc {form}"));
+        let good = fs::read(shop.path("base.img")).unwrap();
+        for number in 0..60 {
+            let mut image = good.clone();
+            mutate(&mut image, &mut seed);
+            fs::write(shop.path("image"), &image).unwrap();
+            let told = shop.run("mkfs image add --append --quiet");
+            let is_refused = told.status != Some(0);
+            outcomes[usize::from(is_refused)] += 1;
+            match is_refused {
+                true => {
+                    let is_told = matches!(told.status, Some(2..=5));
+                    assert!(is_told, "{form} {number}: {told:?}");
+                    let left = fs::read(shop.path("image")).unwrap();
+                    assert!(left == image, "{form} {number}: {told:?}");
+                }
+                false => {
+                    let read = shop.run("cat image new/n");
+                    let is_there = (read.status, &read.out[..]) == (Some(0), "n\n");
+                    assert!(is_there, "{form} {number}: {read:?}");
+                }
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
+}
