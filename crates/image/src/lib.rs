@@ -14,11 +14,10 @@ mod ahead;
 mod cache;
 mod check;
 mod content;
-mod descent;
 mod dir;
 mod error;
-mod extract;
 mod find;
+mod host;
 mod image;
 mod lists;
 mod map;
@@ -30,7 +29,6 @@ mod serve;
 mod stats;
 mod tar;
 mod trail;
-mod verify;
 mod vfs;
 mod walk;
 mod xattr;
@@ -42,9 +40,10 @@ pub use check::{
 pub use content::Reader;
 pub use dir::{DirCursor, OwnedDirent};
 pub use error::{Error, Place, Result};
-pub use extract::{
-    ERRORS_KEPT, ExtractError, ExtractObserver, ExtractOptions, ExtractProblem, ExtractSummary,
-    Omitted, Warning, XattrScope, extract,
+pub use host::{
+    Difference, ERRORS_KEPT, ExtractError, ExtractObserver, ExtractOptions, ExtractProblem,
+    ExtractSummary, ImageText, Mismatch, Omitted, Side, VerifyError, VerifyObserver, VerifyOptions,
+    VerifyProblem, VerifyReport, Warning, XattrScope, extract, verify,
 };
 pub use image::{DeviceInfo, Image, OpenOptions};
 pub use lists::{ListError, ListProblem, Lists, write_lists};
@@ -60,10 +59,6 @@ pub use stats::{
 };
 pub use tar::{TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar, tar_diff};
 pub use trail::ImagePath;
-pub use verify::{
-    Difference, ImageText, Mismatch, Side, VerifyError, VerifyObserver, VerifyOptions,
-    VerifyProblem, VerifyReport, verify,
-};
 pub use vfs::ImageFs;
 pub use walk::WalkProblem;
 pub use xattr::Xattr;

@@ -15,8 +15,9 @@ use anteros_format::Nid;
 use anteros_format::inode::Inode;
 use rustix::fs::{Mode, OFlags};
 
-use super::{Created, ExtractProblem, OpenFile, Run, os};
-use crate::descent::{Identity, identity, open_below};
+use super::problem::{ExtractProblem, os};
+use super::run::{Created, OpenFile, Run};
+use crate::host::descent::{Identity, identity, open_below};
 use crate::parts::PartReader;
 use crate::trail::Trail;
 use crate::{Extent, Image, Place, Reader, Source};

@@ -11,7 +11,7 @@ use std::io;
 use anteros_core::FileKind;
 use anteros_format::inode::Inode;
 
-use super::ExtractOptions;
+use super::options::ExtractOptions;
 
 /// The bits of a mode that lend an identity.
 const SET_ID: u16 = 0o6000;
