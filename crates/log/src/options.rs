@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anteros_core::Timestamp;
 
-use crate::codec::Codec;
-use crate::policy::Policy;
+use crate::compress::codec::Codec;
+use crate::compress::policy::Policy;
 
 /// Tells which of the data and the records of a group goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

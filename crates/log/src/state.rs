@@ -10,26 +10,26 @@ use std::sync::{Arc, RwLock};
 
 use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
-use crate::ahead::Ahead;
-use crate::atomic::Staged;
-use crate::launches::Version;
+use crate::compress::squeeze::Squeezer;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT, Superblock, dir};
-use crate::loaded::{Live, Node};
-use crate::medium::{read_block, vanished};
-use crate::nat::Nat;
+use crate::mount::atomic::Staged;
+use crate::mount::launches::Version;
+use crate::nodes::loaded::{Live, Node};
+use crate::nodes::nat::Nat;
 use crate::options::Options;
-use crate::room::Room;
-use crate::segments::{Moment, Segments};
-use crate::slots::Slots;
-use crate::space::Space;
-use crate::squeeze::Squeezer;
 use crate::statistics::{Cause, Statistics};
-use crate::writer::{Batch, Writer};
+use crate::store::ahead::Ahead;
+use crate::store::medium::{read_block, vanished};
+use crate::store::room::Room;
+use crate::store::segments::{Moment, Segments};
+use crate::store::slots::Slots;
+use crate::store::space::Space;
+use crate::store::writer::{Batch, Writer};
 
 /// Nodes that are looked at before it is asked again whether there are too many.
 const LOOKS_BETWEEN: u64 = 1000;
@@ -97,7 +97,7 @@ pub(crate) struct State {
     /// All groups below are on the device for sure.
     pub(crate) durable: u64,
     /// Blocks of the segment table and the block state table: which copy counts, and what is newer.
-    pub(crate) tables: crate::checkpoint::Tables,
+    pub(crate) tables: crate::durable::checkpoint::Tables,
     /// Grows with each flush that begins.
     epoch: u64,
     /// Epoch up to which all writes are on the device.
@@ -152,7 +152,7 @@ pub(crate) struct Parts {
     pub(crate) slots: Slots,
     pub(crate) nat: Nat,
     pub(crate) space: Space,
-    pub(crate) tables: crate::checkpoint::Tables,
+    pub(crate) tables: crate::durable::checkpoint::Tables,
     pub(crate) version: u64,
     pub(crate) sequence: u64,
     pub(crate) inode_count: u32,
@@ -504,7 +504,7 @@ impl State {
         owner: Owner,
         cause: Cause,
         moment: Moment,
-    ) -> FsResult<crate::segments::Placed> {
+    ) -> FsResult<crate::store::segments::Placed> {
         self.thread(kind)?;
         self.back_heads();
         let mut placed = self

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::kind::FileKind;
+use crate::compress::kind::FileKind;
 use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::SLOT_BYTES;
 

@@ -1,0 +1,253 @@
+//! Cleaning: segments of which little is valid are emptied, so that they can be filled anew.
+
+use anteros_core::{FsError, FsResult};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::Owner;
+use crate::layout::{Corrupt, SEGMENT_CONTENT};
+use crate::packing::pack::Packing;
+use crate::state::State;
+use crate::statistics::Cause;
+use crate::store::segments::{Moment, Use};
+
+/// With fewer free segments than these nothing can be moved.
+const FREE_MIN: u32 = 2;
+
+/// Victim policy of cleaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The one with the fewest valid blocks: someone waits.
+    Greedy,
+    /// The one where most is won for the work: `(1 - u) / u * sqrt(age)` with its share of valid blocks `u` and the blocks that
+    /// were written since one of it became invalid. What became invalid lately goes on doing so.
+    CostBenefit,
+    /// The same, where half of it is valid at most: nobody waits, and what is left may become invalid by itself.
+    Idle,
+}
+
+impl Choice {
+    /// Of 32 parts, how many of a segment may be valid.
+    fn valid_max(self) -> u32 {
+        match self {
+            // Who waits takes what there is.
+            Self::Greedy => 31,
+            Self::CostBenefit => 30,
+            Self::Idle => 16,
+        }
+    }
+}
+
+impl State {
+    /// Makes sure that all that is dirty, and so many blocks besides, will find their places.
+    pub(crate) fn make_room(&mut self, blocks: usize) -> FsResult<()> {
+        // Each round cleans a segment or sets some free: a log that is not full needs no more of them.
+        for _ in 0..2 * self.segments.count() {
+            let dirty = self.dirty_blocks();
+            // More than is needed: some are cleaned at once, which makes the checkpoint worth its flushes.
+            let spare = self.spare();
+            let wanted = self.room_to_clean(blocks) + spare;
+            self.back(blocks as u64, wanted);
+            let (free, emptied) = (self.segments.free_count(), self.segments.emptied_count());
+            if free >= wanted {
+                return Ok(());
+            }
+            let has_enough = emptied == 0 && free >= self.segments.openings(dirty + blocks) + 2;
+            let found = (free, emptied, self.version);
+            if has_enough && self.futile == Some(found) {
+                break;
+            }
+            let is_threading = self.is_threading();
+            let threadable = is_threading.then(|| self.threadable()).flatten();
+            if threadable.is_some() && self.dirty_pages > 0 {
+                self.write_content()?;
+                if self.dirty_blocks() < dirty {
+                    continue;
+                }
+            }
+            // As long as there are holes, and with the next checkpoint there may be more.
+            let may_wait = is_threading
+                && (self.segments.has_rewritten() || has_enough && threadable.is_some());
+            let is_worth_it = free + emptied < wanted + spare && !may_wait;
+            let has_room = free >= self.room_to_clean(0);
+            let choice = match free > self.room_to_clean(0) + 1 {
+                true => Choice::CostBenefit,
+                false => Choice::Greedy,
+            };
+            // But the checkpoint must find room itself.
+            if is_worth_it && (has_room || emptied == 0) && self.clean_one(choice)? {
+                continue;
+            }
+            if emptied == 0 && dirty == 0 {
+                break;
+            }
+            let has_some = emptied == 0 && free >= self.segments.openings(dirty) + 2;
+            if has_enough || has_some && !may_wait {
+                // There is nothing to win, and room enough for now.
+                self.futile = Some(found);
+                break;
+            }
+            self.checkpoint(false)?;
+        }
+        match self.segments.free_count() >= self.segments.openings(self.dirty_blocks() + blocks) {
+            true => Ok(()),
+            false => Err(FsError::NoSpace),
+        }
+    }
+
+    /// Free segments with which one can be cleaned while so many blocks besides are still to come: what is moved may open one, and
+    /// for each block of it a node becomes dirty.
+    pub(crate) fn room_to_clean(&self, blocks: usize) -> u32 {
+        let moved = SEGMENT_CONTENT as usize;
+        1 + self.segments.openings(self.dirty_blocks() + blocks + moved)
+    }
+
+    /// Segments beyond what is needed, in which cleaning begins.
+    pub(crate) fn spare(&self) -> u32 {
+        if self.segments.are_few() { 1 } else { 3 }
+    }
+
+    /// Cleans a segment, if there is one worth it and room to do so.
+    pub(crate) fn clean_one(&mut self, choice: Choice) -> FsResult<bool> {
+        while self.segments.free_count() >= FREE_MIN {
+            let Some(victim) = self.victim(choice) else {
+                return Ok(false);
+            };
+            match self.clean_segment(victim) {
+                Ok(()) => {
+                    self.statistics.cleaned += 1;
+                    return Ok(true);
+                }
+                Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) if self.failed.is_none() => {
+                    self.set_aside(victim, &error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Leaves a segment alone from here on: what was moved out of it is moved, and others are cleaned.
+    pub(crate) fn set_aside(&mut self, segment: u32, error: &FsError) {
+        self.set_aside.insert(segment);
+        self.statistics.set_aside += 1;
+        let complaint = format!("segment {segment} cannot be cleaned: {error}");
+        self.complaints.push(complaint);
+    }
+
+    /// The segment that is to be cleaned, if any is worth it.
+    pub(crate) fn victim(&self, choice: Choice) -> Option<u32> {
+        let now = self.segments.clock();
+        let worth = |segment: u32| {
+            let entry = self.segments.segment(segment);
+            let used = f64::from(entry.valid) / f64::from(SEGMENT_CONTENT);
+            let age = 1 + now.saturating_sub(entry.changed);
+            match choice {
+                Choice::Greedy => 1.0 - used,
+                _ => (1.0 - used) / used * (age as f64).sqrt(),
+            }
+        };
+        let most = SEGMENT_CONTENT * choice.valid_max() / 32;
+        let full = (0..self.segments.count()).filter(|&segment| {
+            let entry = self.segments.segment(segment);
+            entry.state == Use::Full
+                && u32::from(entry.valid) < most
+                && !self.set_aside.contains(&segment)
+        });
+        full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
+    }
+
+    /// Moves all that is valid out of a segment.
+    pub(crate) fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
+        self.victim = Some(segment);
+        let cleaned = match self.segments.segment(segment).is_packed() {
+            true => self.clean_packed(segment),
+            false => self.clean_plain(segment),
+        };
+        self.victim = None;
+        cleaned
+    }
+
+    fn clean_plain(&mut self, segment: u32) -> FsResult<()> {
+        let start = self.segments.start(segment);
+        let entry = self.segments.segment(segment).clone();
+        let owners = self.owners(segment)?;
+        let before = self.statistics;
+        let moment = entry.moment();
+        let is_hot = entry.kind == HeadKind::HotData as u8;
+        if is_hot {
+            self.segments.note_lifetime(segment);
+        }
+        let to = match is_hot {
+            true => HeadKind::WarmData,
+            false => HeadKind::ColdData,
+        };
+        for index in entry.valid_blocks() {
+            let owner = owners.get(usize::from(index)).copied().unwrap_or_default();
+            let block = start + u64::from(index);
+            if entry.kind <= HeadKind::ColdNode as u8 {
+                self.relocate_node(owner.lblk, block, None, moment)?;
+            } else {
+                self.relocate_data(owner, block, to, moment)?;
+            }
+            if self.segments.segment(segment).is_valid(index) {
+                let rule = "the summary names an owner that does not know the block";
+                return Err(Corrupt::Node {
+                    nid: owner.ino,
+                    rule,
+                    found: block,
+                }
+                .into());
+            }
+        }
+        self.statistics.count_as(Cause::Cleaning, &before);
+        Ok(())
+    }
+
+    fn clean_packed(&mut self, segment: u32) -> FsResult<()> {
+        let start = self.segments.start(segment);
+        let blocks: Vec<u16> = self.segments.segment(segment).valid_blocks().collect();
+        let before = self.statistics;
+        // What was compressed in the background stays apart, in its order.
+        let to = match self.segments.segment(segment).is_of(HeadKind::Background) {
+            true => HeadKind::Background,
+            false => HeadKind::Moved,
+        };
+        let mut packing = Packing::apart(to);
+        let moved = blocks.into_iter().try_for_each(|index| {
+            self.move_packed(segment, start + u64::from(index), &mut packing)
+        });
+        self.seal(&mut packing, true);
+        self.statistics.count_as(Cause::Cleaning, &before);
+        moved
+    }
+
+    fn move_packed(&mut self, segment: u32, block: u64, packing: &mut Packing) -> FsResult<()> {
+        self.relocate_packed(block, packing)?;
+        let (_, index) = self.segments.locate(block);
+        match self.segments.segment(segment).is_valid(index) {
+            true => {
+                let rule = "a slot counts as valid that nothing points to";
+                Err(Corrupt::Packed { rule, found: block }.into())
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn relocate_data(
+        &mut self,
+        owner: Owner,
+        block: u64,
+        to: HeadKind,
+        moment: Moment,
+    ) -> FsResult<()> {
+        if self.pointer(owner.ino, owner.lblk)? != Pointer::Plain(block) {
+            return Ok(());
+        }
+        let data = self.fetch(block)?;
+        let placed = self.place(to, owner, Cause::Data, moment)?;
+        self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
+        self.push(placed.block, data);
+        self.left_early(owner.ino)
+    }
+}

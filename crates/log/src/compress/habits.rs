@@ -1,0 +1,92 @@
+//! Use of files of which neither name nor content says what they are (FPC, 4.6): by counters of what is written, in
+//! which order, and read.
+
+use std::ops::Range;
+
+use crate::compress::kind::FileKind;
+
+/// From so many syncs on something can be said.
+const SYNCS_MIN: u32 = 8;
+
+/// Pages that a file is given with each sync at most, unless it is one that is copied to, not changed.
+const BATCH_MAX: u64 = 64;
+
+/// Holds what was done to a file since it came to memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Habits {
+    /// Syncs that brought something along.
+    syncs: u32,
+    /// Those of them that went on where the file ended, or in its last page.
+    appends: u32,
+    /// Pages that they brought.
+    written: u64,
+    /// Pages that were read from the log.
+    read: u64,
+    /// The last page that was brought.
+    last: Option<u32>,
+}
+
+impl Habits {
+    /// Somebody read so many bytes.
+    pub(crate) fn note_read(&mut self, pages: u64) {
+        self.read += pages;
+    }
+
+    /// A sync brings so many pages, of which these are the first and the one behind the last.
+    pub(crate) fn note_synced(&mut self, pages: u64, range: Range<u32>) {
+        let last = range.end.saturating_sub(1);
+        let goes_on = self
+            .last
+            .is_none_or(|last| (last..=last + 1).contains(&range.start));
+        let is_whole = u64::from(range.end - range.start) == pages;
+        self.appends += u32::from(goes_on && is_whole);
+        self.last = Some(last);
+        self.syncs += 1;
+        self.written += pages;
+    }
+
+    /// Returns what file it is like: one that is written in small pieces and hardly read is a database, or a journal if
+    /// it only grows.
+    pub(crate) fn kind(&self) -> FileKind {
+        let is_known = self.syncs >= SYNCS_MIN;
+        let is_small = self.written <= BATCH_MAX * u64::from(self.syncs);
+        match is_known && is_small && self.read < self.written {
+            true if self.appends * 4 >= self.syncs * 3 => FileKind::WriteAheadLog,
+            true => FileKind::Database,
+            false => FileKind::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(syncs: &[(u64, Range<u32>)], read: u64) -> FileKind {
+        let mut habits = Habits::default();
+        habits.note_read(read);
+        for (pages, range) in syncs.iter().cycle().take(20) {
+            habits.note_synced(*pages, range.clone());
+        }
+        habits.kind()
+    }
+
+    #[test]
+    fn who_is_written_in_small_pieces_and_hardly_read_is_taken_for_a_database() {
+        let random = [(1, 7..8), (2, 100..190), (1, 50..51)];
+        assert_eq!(after(&random, 3), FileKind::Database);
+        assert_eq!(after(&random, 1000), FileKind::Other);
+        assert_eq!(after(&[(200, 0..200)], 0), FileKind::Other);
+    }
+
+    #[test]
+    fn who_only_grows_is_taken_for_a_journal() {
+        let mut habits = Habits::default();
+        for at in 0..SYNCS_MIN {
+            assert_eq!(habits.kind(), FileKind::Other, "too early");
+            // Records that end within a page.
+            habits.note_synced(2, at..at + 2);
+        }
+        assert_eq!(habits.kind(), FileKind::WriteAheadLog);
+    }
+}

@@ -1,0 +1,72 @@
+//! Owners of the blocks of a segment, as its summary says, and whether those whom it names agree.
+
+#![deny(clippy::indexing_slicing)]
+
+use anteros_core::FsResult;
+
+use crate::layout::SEGMENT_CONTENT;
+use crate::layout::checkpoint::{Checkpoint, HeadKind};
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::{self, Owner};
+use crate::state::State;
+use crate::store::medium::read_block;
+
+/// The owners that the summary of a segment names.
+pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
+    let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
+    let block = read_block(&*state.device, at)?;
+    Ok(summary::parse(
+        &block,
+        state.segments.segment(segment).serial,
+    )?)
+}
+
+/// The same; that of a segment which was open is in the checkpoint, and may have fewer owners, and so is that of one whose holes were
+/// filled.
+pub(crate) fn named(
+    state: &State,
+    checkpoint: Option<&Checkpoint>,
+    segment: u32,
+) -> FsResult<Vec<Owner>> {
+    let rewritten = checkpoint.and_then(|found| {
+        let mut rewritten = found.rewritten.iter();
+        rewritten.find(|(other, _)| *other == segment)
+    });
+    if let Some((_, owners)) = rewritten {
+        return Ok(owners.clone());
+    }
+    let head = checkpoint.and_then(|found| {
+        let which = found
+            .heads
+            .iter()
+            .position(|head| head.segment == segment)?;
+        found.summaries.get(which)
+    });
+    let sealed = sealed(state, segment);
+    let Some(head) = head else { return sealed };
+    // What lies there may be of a log that was here before, and had the same serial.
+    let mut owners = head.clone();
+    let behind = sealed.unwrap_or_default().into_iter().skip(owners.len());
+    owners.extend(behind);
+    Ok(owners)
+}
+
+/// Returns whose a block is, as the summary of its segment says.
+pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> Option<Owner> {
+    let (segment, index) = state.segments.locate(block);
+    let owners = named(state, checkpoint, segment).ok()?;
+    let owner = owners.get(usize::from(index)).copied();
+    owner.filter(|owner| *owner != Owner::default())
+}
+
+/// Returns whether the one that a summary names says that the block is its own. Cleaning asks the same.
+pub(crate) fn is_owned(state: &mut State, owner: Owner, block: u64) -> FsResult<bool> {
+    let (segment, _) = state.segments.locate(block);
+    let kind = HeadKind::from_raw(state.segments.segment(segment).kind);
+    let plain = Pointer::Plain(block);
+    if kind.is_some_and(HeadKind::has_nodes) {
+        let entry = state.nat.get(owner.lblk)?;
+        return Ok(entry.ino == owner.ino && entry.pointer == plain.encode());
+    }
+    Ok(state.pointer(owner.ino, owner.lblk)? == plain)
+}

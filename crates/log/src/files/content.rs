@@ -1,0 +1,769 @@
+//! Content of files: written to memory, from there to the device, and read from both.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anteros_core::{FileKind, FsError, FsResult, Seek};
+
+use crate::compress::policy::Policy;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::node::{FILE_BLOCKS, INLINE_BYTES};
+use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block, Corrupt};
+use crate::nodes::loaded::Page;
+use crate::packing::pack::{self, Packing};
+use crate::state::State;
+use crate::statistics::{Cause, Class};
+use crate::store::medium::{vanished, zeroed};
+
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// The size of the largest file.
+pub(crate) const SIZE_MAX: u64 = FILE_BLOCKS as u64 * BLOCK;
+
+/// The most blocks that are given places at once.
+const RUN_MAX: usize = 512;
+
+/// `fallocate(2)`: the size stays.
+const KEEP_SIZE: u32 = 1;
+pub(crate) const PUNCH_HOLE: u32 = 2;
+const ZERO_RANGE: u32 = 16;
+
+/// A part of a buffer that has to be read from the device.
+pub(crate) struct Run {
+    /// Tells where, in bytes.
+    pub(crate) offset: u64,
+    /// Tells which part of the buffer.
+    pub(crate) part: Range<usize>,
+}
+
+/// A part of a buffer that has to be read from a packed block.
+pub(crate) struct PackedRun {
+    /// The logical block that it belongs to.
+    pub(crate) owner: Owner,
+    pub(crate) at: Slotted,
+    /// From where in the logical block.
+    pub(crate) skip: usize,
+    /// Tells which part of the buffer.
+    pub(crate) part: Range<usize>,
+    /// The blocks that may be read with it, if it was compressed in the background; else none.
+    pub(crate) near: Range<u64>,
+}
+
+impl PackedRun {
+    /// Returns whether both lie in the same chunk.
+    pub(crate) fn is_one_chunk_with(&self, other: &Self) -> bool {
+        (self.at.block, self.at.slot) == (other.at.block, other.at.slot)
+    }
+
+    /// Fills its part of a buffer.
+    pub(crate) fn fill(&self, chunk: &[u8], buf: &mut [u8]) {
+        let page = pack::page(chunk, self.at.sequence);
+        let len = self.part.len();
+        buf[self.part.clone()].copy_from_slice(&page[self.skip..self.skip + len]);
+    }
+}
+
+/// Holds what has to be read for a buffer.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// Tells how many bytes there are.
+    pub(crate) len: usize,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) packed: Vec<PackedRun>,
+    /// Holds what the file counts as, if anything is packed.
+    pub(crate) class: Class,
+    /// Tells whether what lies around that is not to be read with it.
+    pub(crate) alone: bool,
+}
+
+/// The logical blocks that a range of bytes touches; it ends within the largest file.
+pub(crate) fn blocks(range: &Range<u64>) -> Range<u32> {
+    (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32
+}
+
+impl State {
+    /// Fills `buf` with what is in memory or nowhere, and says how many bytes there are and what is to be
+    /// read from the device.
+    pub(crate) fn plan_read(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<Plan> {
+        let size = self.size(ino)?;
+        let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..len];
+        if len == 0 {
+            return Ok(Plan::default());
+        }
+        let live = self.live(ino)?;
+        if live.inode().attributes.is_inline {
+            let start = offset as usize;
+            let inline = live.inode().inline.get(start..start + len);
+            let rule = "the size is not that of the inline content";
+            buf.copy_from_slice(inline.ok_or(Corrupt::Node {
+                nid: ino,
+                rule,
+                found: size,
+            })?);
+            return Ok(Plan {
+                len,
+                ..Plan::default()
+            });
+        }
+        let range = offset..offset + len as u64;
+        // What part of the buffer a block fills, and from where in the block.
+        let part = |lblk: u32| {
+            let start = u64::from(lblk) * BLOCK;
+            let from = start.max(range.start);
+            let until = (start + BLOCK).min(range.end);
+            (
+                (from - range.start) as usize..(until - range.start) as usize,
+                (from - start) as usize,
+            )
+        };
+        let mut runs: Vec<Run> = Vec::new();
+        let mut filled = 0;
+        let mut packed = Vec::new();
+        self.for_pointers(ino, blocks(&range), |lblk, pointer| {
+            if pointer == Pointer::Promised {
+                return;
+            }
+            let (part, skip) = part(lblk);
+            buf[filled..part.start].fill(0);
+            filled = part.end;
+            let block = match pointer {
+                Pointer::Plain(block) => block,
+                Pointer::Packed(at) => {
+                    let owner = Owner { ino, lblk };
+                    return packed.push(PackedRun {
+                        owner,
+                        at,
+                        skip,
+                        part,
+                        near: 0..0,
+                    });
+                }
+                Pointer::Hole | Pointer::Promised => return,
+            };
+            let at = block * BLOCK + skip as u64;
+            match runs.last_mut() {
+                Some(run)
+                    if run.part.end == part.start && run.offset + run.part.len() as u64 == at =>
+                {
+                    run.part.end = part.end
+                }
+                _ => runs.push(Run { offset: at, part }),
+            }
+        })?;
+        let mut near = 0..0;
+        for run in &mut packed {
+            if !near.contains(&run.at.block) {
+                near = self.packed_near(run.at.block)?;
+            }
+            run.near = near.clone();
+        }
+        buf[filled..].fill(0);
+        self.take_leaving(&mut runs, buf)?;
+        self.take_leaving_packed(&mut packed, buf)?;
+        let mut lay_over = |lblk: u32, data: &Block| {
+            let (part, skip) = part(lblk);
+            cut(&mut runs, &part);
+            packed.retain(|run| run.owner.lblk != lblk);
+            let len = part.len();
+            buf[part].copy_from_slice(&data[skip..skip + len]);
+        };
+        for (&lblk, page) in self.live(ino)?.pages.range(blocks(&range)) {
+            lay_over(lblk, &page.data);
+        }
+        if let Some(staged) = self.staged.get(&ino) {
+            let pages = staged.pages.range(blocks(&range));
+            pages.for_each(|(&lblk, data)| lay_over(lblk, data));
+        }
+        let class = match packed.is_empty() {
+            true => Class::default(),
+            false => self.class(ino)?,
+        };
+        Ok(Plan {
+            len,
+            runs,
+            packed,
+            class,
+            alone: self.live(ino)?.inode().attributes.is_launched,
+        })
+    }
+
+    /// Fills the parts of `buf` whose blocks the device has not yet got.
+    fn take_leaving(&self, runs: &mut Vec<Run>, buf: &mut [u8]) -> FsResult<()> {
+        let mut taken = Vec::new();
+        for run in &*runs {
+            let places = run.offset / BLOCK..(run.offset + run.part.len() as u64).div_ceil(BLOCK);
+            self.visit_leaving(places, |place, block| {
+                let start = run.offset.max(place * BLOCK);
+                let end = (run.offset + run.part.len() as u64).min((place + 1) * BLOCK);
+                let at = run.part.start + (start - run.offset) as usize;
+                let part = at..at + (end - start) as usize;
+                let skip = (start - place * BLOCK) as usize;
+                buf[part.clone()].copy_from_slice(&block[skip..skip + part.len()]);
+                taken.push(part);
+            })?;
+        }
+        taken.iter().for_each(|part| cut(runs, part));
+        Ok(())
+    }
+
+    /// The same, of chunks that the device has not got, or not all of.
+    fn take_leaving_packed(&mut self, runs: &mut Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
+        let mut rest = Vec::new();
+        for run in runs.drain(..) {
+            let mut is_leaving = false;
+            let places = run.at.blocks();
+            self.visit_leaving(*places.start()..places.end() + 1, |_, _| is_leaving = true)?;
+            if is_leaving {
+                let chunk = self.read_chunk(run.owner.ino, run.owner.lblk, run.at)?;
+                run.fill(&chunk, buf);
+            } else {
+                rest.push(run);
+            }
+        }
+        *runs = rest;
+        Ok(())
+    }
+
+    /// The block at `lblk` as it would be read.
+    pub(crate) fn content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
+        if let Some(page) = self.live(ino)?.pages.get(&lblk) {
+            return Ok(page.data.clone());
+        }
+        match self.pointer(ino, lblk)? {
+            Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
+            Pointer::Plain(block) => Ok(self.fetch(block)?.into()),
+            Pointer::Packed(at) => {
+                let chunk = self.read_chunk(ino, lblk, at)?;
+                let mut block = zeroed();
+                block.copy_from_slice(pack::page(&chunk, at.sequence));
+                Ok(block.into())
+            }
+        }
+    }
+
+    /// A block of content that may be changed: what it held is there, or zeros if all of it will be overwritten.
+    pub(crate) fn page_mut(
+        &mut self,
+        ino: u32,
+        lblk: u32,
+        is_overwritten: bool,
+    ) -> FsResult<&mut Block> {
+        let live = self.live(ino)?;
+        let is_dirty = live.is_dirty(lblk);
+        if !is_dirty {
+            let data = if is_overwritten {
+                zeroed().into()
+            } else {
+                self.content(ino, lblk)?
+            };
+            self.soil_page(ino, lblk, data)?;
+        }
+        let page = self.live(ino)?.pages.get_mut(&lblk).ok_or_else(vanished)?;
+        Ok(Arc::make_mut(&mut page.data))
+    }
+
+    /// Makes whole blocks the content from a block on, as many as there is room for, and says how many bytes these are.
+    pub(crate) fn put_pages(&mut self, ino: u32, first: u32, data: &[u8]) -> FsResult<usize> {
+        let range = first..first + (data.len() / BLOCK_BYTES) as u32;
+        self.prepare(ino, range.clone())?;
+        let mut pointers = vec![Pointer::Hole; range.len()];
+        self.for_pointers(ino, range.clone(), |lblk, pointer| {
+            pointers[(lblk - first) as usize] = pointer
+        })?;
+        let live = self.live(ino)?;
+        let new = range
+            .clone()
+            .zip(&pointers)
+            .filter(|(lblk, pointer)| !pointer.has_block() && !live.is_dirty(*lblk));
+        let needed = new.clone().count();
+        let holes = new
+            .filter(|(_, pointer)| **pointer == Pointer::Hole)
+            .count();
+        if let Err(error) = self.space.take(needed as u64) {
+            self.prune(ino, range)?;
+            // Half of it may fit.
+            let half = data.len() / 2 / BLOCK_BYTES * BLOCK_BYTES;
+            return if half == 0 {
+                Err(error)
+            } else {
+                self.put_pages(ino, first, &data[..half])
+            };
+        }
+        let live = self.live(ino)?;
+        live.attributes().blocks += holes as u64;
+        let blocks = data.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+        let before = live.dirty_pages;
+        for (lblk, block) in range.zip(blocks) {
+            let old = live.pages.insert(
+                lblk,
+                Page {
+                    data: Arc::new(*block),
+                    dirty: true,
+                },
+            );
+            live.dirty_pages += usize::from(!old.is_some_and(|page| page.dirty));
+        }
+        let added = live.dirty_pages - before;
+        self.dirty_pages += added;
+        Ok(data.len())
+    }
+
+    /// Makes `data` the content of a block that was not dirty.
+    fn soil_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
+        self.prepare(ino, lblk..lblk + 1)?;
+        let pointer = self.pointer(ino, lblk)?;
+        if !pointer.has_block() {
+            let taken = self.space.take(1);
+            self.prune_unless(taken, ino, lblk..lblk + 1)?;
+        }
+        if pointer == Pointer::Hole {
+            self.live(ino)?.attributes().blocks += 1;
+        }
+        let live = self.live(ino)?;
+        live.pages.insert(lblk, Page { data, dirty: true });
+        live.dirty_pages += 1;
+        self.dirty_pages += 1;
+        Ok(())
+    }
+
+    /// Writes to a file, as far as there is room, and says how many bytes.
+    pub(crate) fn write(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let room = SIZE_MAX.checked_sub(offset).filter(|&room| room > 0);
+        let room = room.ok_or(FsError::TooLarge)?;
+        let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let end = offset + data.len() as u64;
+        if self.staged.contains_key(&ino) {
+            return self.stage(ino, offset, data);
+        }
+        let written = if self.stays_inline(ino, end)? {
+            let inline = &mut self.live(ino)?.inode_mut().inline;
+            let range = offset as usize..end as usize;
+            inline.resize(inline.len().max(range.end), 0);
+            inline[range].copy_from_slice(data);
+            data.len()
+        } else {
+            self.leave_inline(ino)?;
+            self.write_blocks(ino, offset, data)?
+        };
+        self.note_written(ino, offset + written as u64)?;
+        self.statistics.user_bytes += written as u64;
+        Ok(written)
+    }
+
+    /// Has the inode say that its content has changed, and reaches so far.
+    pub(crate) fn note_written(&mut self, ino: u32, end: u64) -> FsResult<()> {
+        let now = self.now();
+        let live = self.live(ino)?;
+        let attributes = live.change_content(now);
+        attributes.size = attributes.size.max(end);
+        Ok(())
+    }
+
+    fn stays_inline(&mut self, ino: u32, size: u64) -> FsResult<bool> {
+        Ok(self.live(ino)?.inode().attributes.is_inline && size <= INLINE_BYTES as u64)
+    }
+
+    fn write_blocks(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let within = (at % BLOCK) as usize;
+            let lblk = (at / BLOCK) as u32;
+            let whole = (data.len() - done) / BLOCK_BYTES * BLOCK_BYTES;
+            let written = if within == 0 && whole > 0 {
+                self.put_pages(ino, lblk, &data[done..done + whole])
+            } else {
+                let len = (BLOCK_BYTES - within).min(data.len() - done);
+                let piece = &data[done..done + len];
+                self.page_mut(ino, lblk, false).map(|page| {
+                    page[within..within + len].copy_from_slice(piece);
+                    len
+                })
+            };
+            match written {
+                Ok(len) => done += len,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Moves content out of the inode, into a block.
+    pub(crate) fn leave_inline(&mut self, ino: u32) -> FsResult<()> {
+        let live = self.live(ino)?;
+        if !live.inode().attributes.is_inline {
+            return Ok(());
+        }
+        if !live.inode().inline.is_empty() {
+            // Before anything is changed: there may be no room.
+            self.space.check(1)?;
+        }
+        let live = self.live(ino)?;
+        live.attributes().is_inline = false;
+        let inline = std::mem::take(&mut live.inode_mut().inline);
+        live.pointers_mut().fill(0);
+        if !inline.is_empty() {
+            self.page_mut(ino, 0, true)?[..inline.len()].copy_from_slice(&inline);
+        }
+        Ok(())
+    }
+
+    /// Changes the size of a file.
+    pub(crate) fn truncate(&mut self, ino: u32, size: u64) -> FsResult<()> {
+        if size > SIZE_MAX {
+            return Err(FsError::TooLarge);
+        }
+        if self.stays_inline(ino, size)? {
+            self.live(ino)?.inode_mut().inline.resize(size as usize, 0);
+        } else {
+            self.leave_inline(ino)?;
+            let old = self.live(ino)?.inode().attributes.size;
+            // Blocks may be promised behind the end: they go even if the size stays.
+            if size <= old {
+                self.punch(ino, size..SIZE_MAX)?;
+            }
+        }
+        let now = self.now();
+        let live = self.live(ino)?;
+        let attributes = live.change_content(now);
+        attributes.size = size;
+        if size == 0 {
+            // What was there has gone to a block, or was cut off where it is.
+            attributes.is_inline = true;
+        }
+        Ok(())
+    }
+
+    /// Makes bytes zero and gives their blocks back.
+    fn punch(&mut self, ino: u32, range: Range<u64>) -> FsResult<()> {
+        let size = self.live(ino)?.inode().attributes.size;
+        let whole = range.start.div_ceil(BLOCK)..range.end / BLOCK;
+        if whole.start > whole.end {
+            return self.zero(ino, range);
+        }
+        self.zero(ino, range.start..(whole.start * BLOCK).min(size))?;
+        self.zero(ino, whole.end * BLOCK..range.end.min(size))?;
+        let whole = whole.start as u32..whole.end as u32;
+        self.drop_pages(ino, whole.clone())?;
+        self.clear_pointers(ino, whole)
+    }
+
+    /// Makes bytes of one block zero, if there is anything else.
+    fn zero(&mut self, ino: u32, range: Range<u64>) -> FsResult<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let lblk = (range.start / BLOCK) as u32;
+        let is_page = self.live(ino)?.pages.contains_key(&lblk);
+        if is_page || self.pointer(ino, lblk)?.block().is_some() {
+            let start = (range.start % BLOCK) as usize;
+            let len = (range.end - range.start) as usize;
+            self.page_mut(ino, lblk, false)?[start..start + len].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Lets go of content in memory.
+    pub(crate) fn drop_pages(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        let lblks: Vec<u32> = self
+            .live(ino)?
+            .pages
+            .range(range)
+            .map(|(&lblk, _)| lblk)
+            .collect();
+        for lblk in lblks {
+            let pointer = self.pointer(ino, lblk)?;
+            let live = self.live(ino)?;
+            if live.pages.remove(&lblk).is_some_and(|page| page.dirty) {
+                live.dirty_pages -= 1;
+                if pointer == Pointer::Hole {
+                    let blocks = &mut live.attributes().blocks;
+                    *blocks = blocks.saturating_sub(1);
+                }
+                if !pointer.has_block() {
+                    self.space.give(1);
+                }
+                self.dirty_pages -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many blocks of an inode have no place yet.
+    pub(crate) fn unplaced(&mut self, ino: u32) -> FsResult<u64> {
+        let dirty = self.live(ino)?.pages.iter().filter(|(_, page)| page.dirty);
+        let lblks: Vec<u32> = dirty.map(|(&lblk, _)| lblk).collect();
+        let mut count = 0;
+        for lblk in lblks {
+            count += u64::from(self.pointer(ino, lblk)? == Pointer::Hole);
+        }
+        Ok(count)
+    }
+
+    /// Gives back all content of an inode.
+    pub(crate) fn drop_content(&mut self, ino: u32) -> FsResult<()> {
+        self.drop_pages(ino, 0..u32::MAX)?;
+        self.clear_pointers(ino, 0..FILE_BLOCKS)
+    }
+
+    /// As `fallocate(2)`.
+    pub(crate) fn allocate(&mut self, ino: u32, offset: u64, len: u64, mode: u32) -> FsResult<()> {
+        if self.live(ino)?.kind() != FileKind::Regular {
+            return Err(FsError::Invalid);
+        }
+        if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0
+            || mode & (PUNCH_HOLE | ZERO_RANGE) == PUNCH_HOLE | ZERO_RANGE
+        {
+            return Err(FsError::Unsupported);
+        }
+        if len == 0 {
+            return Err(FsError::Invalid);
+        }
+        let end = offset
+            .checked_add(len)
+            .filter(|&end| end <= SIZE_MAX)
+            .ok_or(FsError::TooLarge)?;
+        self.leave_inline(ino)?;
+        if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
+            self.punch(ino, offset..end)?;
+        }
+        if mode & PUNCH_HOLE == 0 {
+            self.promise(ino, blocks(&(offset..end)))?;
+        }
+        let now = self.now();
+        let live = self.live(ino)?;
+        let attributes = live.change_content(now);
+        if mode & KEEP_SIZE == 0 {
+            attributes.size = attributes.size.max(end);
+        }
+        Ok(())
+    }
+
+    /// Sets blocks aside for holes.
+    fn promise(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+        if self.space.free() == 0 {
+            return Err(FsError::NoSpace);
+        }
+        for lblk in range {
+            let is_dirty = self.live(ino)?.pages.contains_key(&lblk);
+            if is_dirty || self.pointer(ino, lblk)? != Pointer::Hole {
+                continue;
+            }
+            self.prepare(ino, lblk..lblk + 1)?;
+            let taken = self.space.take(1);
+            self.prune_unless(taken, ino, lblk..lblk + 1)?;
+            self.space.promise(1);
+            self.live(ino)?.attributes().blocks += 1;
+            self.set_pointer(ino, lblk, Pointer::Promised)?;
+        }
+        Ok(())
+    }
+
+    /// As `lseek(2)` for data and holes.
+    pub(crate) fn seek(&mut self, ino: u32, offset: u64, what: Seek) -> FsResult<u64> {
+        let live = self.live(ino)?;
+        let size = live.inode().attributes.size;
+        if offset >= size {
+            return Err(FsError::BeyondEnd);
+        }
+        if live.inode().attributes.is_inline {
+            return Ok(if what == Seek::Data { offset } else { size });
+        }
+        let range = blocks(&(offset..size));
+        let first = range.start;
+        let mut data = Vec::new();
+        let mut at = range.start;
+        // In portions, so that what is found early is told early.
+        while at < range.end {
+            let part = at..range.end.min(at.saturating_add(1 << 16));
+            at = part.end;
+            data.clear();
+            self.for_pointers(ino, part.clone(), |lblk, pointer| {
+                if pointer.block().is_some() {
+                    data.push(lblk);
+                }
+            })?;
+            data.extend(
+                self.live(ino)?
+                    .pages
+                    .range(part.clone())
+                    .map(|(&lblk, _)| lblk),
+            );
+            data.sort_unstable();
+            data.dedup();
+            let found = match what {
+                Seek::Data => data.first().copied(),
+                Seek::Hole => first_gap(&part, &data),
+            };
+            if let Some(lblk) = found {
+                let there = if lblk == first {
+                    offset
+                } else {
+                    u64::from(lblk) * BLOCK
+                };
+                return Ok(there.min(size));
+            }
+        }
+        match what {
+            Seek::Data => Err(FsError::BeyondEnd),
+            Seek::Hole => Ok(size),
+        }
+    }
+
+    /// Sends all dirty content to its places, in no group.
+    pub(crate) fn write_content(&mut self) -> FsResult<()> {
+        let mut packing = Packing::apart(HeadKind::Moved);
+        let written = self.dirty_inos().into_iter().try_for_each(|ino| {
+            self.left_early(ino)?;
+            self.write_pages(ino, &mut packing, |_, _| ())
+        });
+        // What was packed before something failed is there already.
+        self.seal(&mut packing, true);
+        written
+    }
+
+    /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the
+    /// packing. `sum` hears of each other block.
+    pub(crate) fn write_pages(
+        &mut self,
+        ino: u32,
+        packing: &mut Packing,
+        mut sum: impl FnMut(u64, &Block),
+    ) -> FsResult<()> {
+        if self.live(ino)?.dirty_pages == 0 {
+            return Ok(());
+        }
+        let rules = self.rules(ino)?;
+        // As long as its beginning is in memory.
+        let class = self.class(ino)?;
+        if let Some(rules) = rules {
+            self.pack_pages(ino, class, &rules, packing)?;
+        }
+        let live = self.live(ino)?;
+        let dirty: Vec<u32> = live
+            .pages
+            .iter()
+            .filter(|(_, page)| page.dirty)
+            .map(|(&lblk, _)| lblk)
+            .collect();
+        // To know it, the beginning of the file may have to be read.
+        let is_executable = !dirty.is_empty() && self.is_for_background(ino)?;
+        for run in dirty.chunk_by(|left, right| left + 1 == *right) {
+            for part in run.chunks(RUN_MAX) {
+                let head = match is_executable {
+                    true => HeadKind::Executables,
+                    false => self.data_heat(ino, part[0])?,
+                };
+                self.write_run(ino, part, head, &mut sum)?;
+            }
+        }
+        if self.live(ino)?.kind() != FileKind::Directory {
+            self.statistics.class_mut(class).add_plain(dirty.len());
+        }
+        Ok(())
+    }
+
+    /// Returns whether a file is one that is compressed later: those that will be lie apart.
+    fn is_for_background(&mut self, ino: u32) -> FsResult<bool> {
+        Ok(self.options.policy != Policy::None
+            && self.live(ino)?.kind() == FileKind::Regular
+            && self.file_kind(ino)? == crate::compress::kind::FileKind::Executable)
+    }
+
+    /// Returns where other content goes that is written now: what belongs to a directory, has replaced something young
+    /// or has a name that says so will not last long.
+    fn data_heat(&mut self, ino: u32, lblk: u32) -> FsResult<HeadKind> {
+        let live = self.live(ino)?;
+        let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {
+            let replaced = self.pointer(ino, lblk)?.block();
+            replaced.is_some_and(|block| self.segments.is_hot(block))
+        };
+        Ok(match is_hot {
+            true => HeadKind::HotData,
+            false => HeadKind::WarmData,
+        })
+    }
+
+    /// Does so for dirty blocks that follow each other.
+    fn write_run(
+        &mut self,
+        ino: u32,
+        lblks: &[u32],
+        head: HeadKind,
+        sum: &mut impl FnMut(u64, &Block),
+    ) -> FsResult<()> {
+        let mut pointers = Vec::with_capacity(lblks.len());
+        for &lblk in lblks {
+            self.segments.tick();
+            let moment = self.moment();
+            match self.place(head, Owner { ino, lblk }, Cause::Data, moment) {
+                Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
+                Err(error) => {
+                    for (lblk, placed) in lblks.iter().zip(pointers) {
+                        self.overwritten(ino, *lblk, placed)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.set_pointers(ino, lblks[0], &pointers, |_| ())?;
+        let live = self.live(ino)?;
+        let mut leaving = Vec::with_capacity(lblks.len());
+        for (&lblk, pointer) in lblks.iter().zip(&pointers) {
+            leaving.extend(pointer.block().zip(live.placed(lblk)));
+        }
+        self.dirty_pages -= leaving.len();
+        for (block, data) in leaving {
+            sum(block, &data);
+            self.push(block, data);
+        }
+        Ok(())
+    }
+}
+
+/// Takes a part out of what is to be read.
+fn cut(runs: &mut Vec<Run>, part: &Range<usize>) {
+    let Some(at) = runs
+        .iter()
+        .position(|run| run.part.start < part.end && part.start < run.part.end)
+    else {
+        return;
+    };
+    let Run {
+        offset,
+        part: whole,
+    } = runs.remove(at);
+    let pieces = [
+        whole.start..part.start.max(whole.start),
+        part.end.min(whole.end)..whole.end,
+    ];
+    for piece in pieces.into_iter().filter(|piece| !piece.is_empty()).rev() {
+        let offset = offset + (piece.start - whole.start) as u64;
+        runs.insert(
+            at,
+            Run {
+                offset,
+                part: piece,
+            },
+        );
+    }
+}
+
+/// The first number of a range that a sorted list lacks.
+fn first_gap(range: &Range<u32>, list: &[u32]) -> Option<u32> {
+    let mut at = range.start;
+    for &found in list {
+        if found != at {
+            break;
+        }
+        at += 1;
+    }
+    range.contains(&at).then_some(at)
+}

@@ -1,0 +1,660 @@
+//! A mounted log, as its users see it.
+//!
+//! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
+//! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
+//! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
+//! giving, that of the flush, the state, that of the readers, the writer's, that of what is read ahead. That of the
+//! launches is taken alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::{self, JoinHandle};
+
+use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice};
+
+use crate::cleaning::clean::Choice;
+use crate::compress::policy::Policy;
+use crate::durable::recover::{self, Recovery};
+use crate::error::LogError;
+use crate::files::content::{BLOCK, PackedRun, Plan};
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::mount::launches::{FileReads, Launches};
+use crate::options::Options;
+use crate::packing::pack;
+use crate::state::State;
+use crate::statistics::{Class, ClassStatistics, Statistics};
+use crate::store::ahead::Ahead;
+use crate::store::medium::{self, vanished};
+use crate::store::writer::Writer;
+
+/// Hears of an inode whose content is not what was read of it.
+type Forget = Box<dyn Fn(Ino) + Send + Sync>;
+
+/// A log that was opened, and what was found.
+type Opened = Result<(State, Recovery), LogError>;
+
+/// Bytes read, by class.
+type Reads = [ClassStatistics; Class::ALL.len()];
+
+/// A mounted log.
+pub struct Log {
+    pub(crate) device: Arc<dyn WritableDevice>,
+    state: Mutex<State>,
+    writer: Arc<Writer>,
+    /// Writes what was handed over; see [`Options::writes_behind`].
+    thread: Option<JoinHandle<()>>,
+    /// See [`State::leaving_max`].
+    leaving_max: usize,
+    /// See [`State::reading`].
+    pub(crate) reading: Arc<RwLock<()>>,
+    /// Blocks to read ahead.
+    pub(crate) ahead: Arc<Ahead>,
+    /// Tells whether there is a consumer of blocks read ahead.
+    pub(crate) prefetches: AtomicBool,
+    /// Held while content is given to who has not asked for it.
+    pub(crate) giving: Mutex<()>,
+    /// Held by whoever flushes.
+    flushing: Mutex<()>,
+    /// Held by whoever gives back what large inodes held that are gone.
+    pub(crate) reclaiming: Mutex<()>,
+    /// Calls that asked for durability, and flushes that were made for them.
+    syncs: AtomicU64,
+    flushes: AtomicU64,
+    /// Statistics of compressed content that was read without the lock of the state. Its holder never waits.
+    reads: Mutex<Reads>,
+    /// Changes that were asked for.
+    changes: AtomicU64,
+    /// Number of changes at the last call of [`Log::tend`].
+    changes_seen: AtomicU64,
+    recovery: Recovery,
+    is_read_only: bool,
+    /// Blocks that programs read when they start, if launches are recorded.
+    launches: OnceLock<Mutex<Launches>>,
+    /// See [`Options::atomic_writes`].
+    pub(crate) has_atomic_writes: bool,
+    /// See [`Log::on_abort`].
+    pub(crate) on_abort: OnceLock<Forget>,
+}
+
+/// Space and statistics of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Condition {
+    /// Blocks that users may fill.
+    pub capacity_blocks: u64,
+    /// Blocks that are spoken for.
+    pub used_blocks: u64,
+    /// Segments in all.
+    pub segments: u32,
+    /// Segments that may be opened now.
+    pub free_segments: u32,
+    /// Segments that may be after the next checkpoint.
+    pub emptied_segments: u32,
+    /// Inodes.
+    pub inodes: u32,
+    /// Blocks that were read before anyone asked for them.
+    pub prefetched_blocks: u64,
+    /// Bytes of content that were given to whoever caches them, unasked.
+    pub given_bytes: u64,
+    /// Bytes of memory for what could be elsewhere.
+    pub memory_bytes: u64,
+    /// Calls that asked for durability.
+    pub syncs: u64,
+    /// Flushes that were made for them.
+    pub flushes: u64,
+    /// Statistics of writes.
+    pub statistics: Statistics,
+}
+
+impl Log {
+    /// Opens the log on a device.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, when it is damaged, or when it cannot be read.
+    pub fn open(device: Arc<dyn WritableDevice>, options: Options) -> Result<Self, LogError> {
+        Self::begin(device, options, recover::open)
+    }
+
+    /// The same; but where the log can be read and not be written to, as the device is full or fails, it is
+    /// [read-only](Self::is_read_only), which is one of its complaints.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), where it cannot be read.
+    pub fn open_as_possible(
+        device: Arc<dyn WritableDevice>,
+        options: Options,
+    ) -> Result<Self, LogError> {
+        Self::begin(device, options, recover::open_as_possible)
+    }
+
+    fn begin(
+        device: Arc<dyn WritableDevice>,
+        options: Options,
+        open: fn(Arc<dyn WritableDevice>, Options) -> Opened,
+    ) -> Result<Self, LogError> {
+        let has_atomic_writes = options.atomic_writes;
+        let begins_thread = options.writes_behind && !options.read_only;
+        let (state, recovery) = open(device.clone(), options)?;
+        let writer = state.writer.clone();
+        let is_read_only = state.options.read_only;
+        let thread = (begins_thread && !is_read_only)
+            .then(|| begin(writer.clone()))
+            .transpose()?;
+        Ok(Self {
+            device,
+            reading: state.reading.clone(),
+            ahead: state.ahead.clone(),
+            prefetches: AtomicBool::new(false),
+            giving: Mutex::default(),
+            flushing: Mutex::new(()),
+            leaving_max: state.leaving_max(),
+            state: Mutex::new(state),
+            writer,
+            thread,
+            reclaiming: Mutex::default(),
+            syncs: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            reads: Mutex::default(),
+            changes: AtomicU64::new(0),
+            changes_seen: AtomicU64::new(0),
+            recovery,
+            is_read_only,
+            launches: OnceLock::new(),
+            has_atomic_writes,
+            on_abort: OnceLock::new(),
+        })
+    }
+
+    /// Result of recovery at mount.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// Tells whether nothing can be changed from the beginning.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in between leaves the state as it was found on the way: nothing is written any more.
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| {
+            let mut state = poisoned.into_inner();
+            state.fail("a thread panicked", &FsError::ReadOnly);
+            state
+        });
+        state.note_failure();
+        state
+    }
+
+    /// Runs something that changes the file system, and what it leaves to be given back.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
+        let mut has_doomed = false;
+        let changed = self.change_alone(|state| {
+            let changed = change(state);
+            has_doomed = !state.doomed.is_empty();
+            changed
+        });
+        if has_doomed {
+            // That fails by itself is no fault of what was asked.
+            let _ = self.reclaim();
+        }
+        changed
+    }
+
+    /// Runs something that changes the file system.
+    pub(crate) fn change_alone<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let (changed, end) = self.change_first(change)?;
+        match self.thread {
+            None => self.writer.finish(end)?,
+            Some(_) if self.writer.blocks() > 0 => {
+                self.writer.wake();
+                self.writer.relieve(self.leaving_max);
+            }
+            Some(_) => {}
+        }
+        changed
+    }
+
+    /// Does so, and says below which number the jobs are that it made. They wait to be begun.
+    fn change_first<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<(FsResult<T>, u64)> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.check_writable()?;
+        let changed = match self.relieve(&mut state) {
+            Ok(()) => Self::try_change(&mut state, change),
+            Err(error) => Err(error),
+        };
+        state.evict();
+        Ok((changed, state.hand_over()))
+    }
+
+    fn try_change<T>(
+        state: &mut State,
+        change: impl FnOnce(&mut State) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let before = state.footprint();
+        let changed = change(state);
+        if let Err(error) = &changed {
+            // Half of an operation must never become durable. Of content, a part may.
+            let after = state.footprint();
+            let is_fault = matches!(
+                error,
+                FsError::Io(_) | FsError::Corrupt(_) | FsError::Unsupported
+            );
+            if after.names != before.names || is_fault && after != before {
+                state.fail("an operation could not be completed", error);
+            }
+        }
+        changed
+    }
+
+    /// Writes what memory has no room for, and makes room on the device.
+    fn relieve(&self, state: &mut State) -> FsResult<()> {
+        if state.dirty_pages > state.dirty_max() {
+            state.make_room(0)?;
+            state.write_content()?;
+        }
+        let records =
+            state.names.len() + state.dropped.len() * DROPPED_BYTES + state.unrecorded_xattrs;
+        let is_much = state.dirty_blocks() > 2 * state.dirty_max() || records > state.records_max();
+        if is_much || state.nat.needs_checkpoint() {
+            state.checkpoint(false)?;
+        }
+        let room = state.make_room(MARGIN + records / BLOCK_BYTES);
+        state.shrink();
+        room
+    }
+
+    /// Reads content; see [`State::plan_read`].
+    pub(crate) fn read_content(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        ino: u32,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<usize> {
+        state.shrink();
+        let plan = state.plan_read(ino, offset, buf)?;
+        state.evict();
+        let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        for run in &plan.runs {
+            let read = |offset, buf: &mut [u8]| self.read_device(&plan, offset, buf);
+            medium::read_bytes(read, run.offset, &mut buf[run.part.clone()])?;
+        }
+        self.read_packed(&plan, buf)?;
+        Ok(plan.len)
+    }
+
+    fn read_device(&self, plan: &Plan, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match plan.alone {
+            true => self.device.read_alone_at(offset, buf),
+            false => self.device.read_at(offset, buf),
+        }
+    }
+
+    /// Decodes each chunk once of which logical blocks are wanted that follow each other.
+    fn read_packed(&self, plan: &Plan, buf: &mut [u8]) -> FsResult<()> {
+        let runs = &plan.packed;
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let blocks = self.packed_blocks(plan)?;
+        let mut done = ClassStatistics {
+            read_blocks: blocks.len() as u64,
+            read_stored_pages: blocks.values().map(|block| pack::pages_in(block)).sum(),
+            read_pages: runs.len() as u64,
+            ..ClassStatistics::default()
+        };
+        for runs in runs.chunk_by(PackedRun::is_one_chunk_with) {
+            let read = |block| blocks.get(&block).cloned().ok_or_else(vanished);
+            let (chunk, took) = pack::chunk(runs[0].owner, runs[0].at, read)?;
+            runs.iter().for_each(|run| run.fill(&chunk, buf));
+            done.decompressing += took;
+        }
+        self.reads()[plan.class as usize].add_reads(&done);
+        Ok(())
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Reads> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The blocks that chunks lie in, those that are near each other by one read.
+    fn packed_blocks(&self, plan: &Plan) -> FsResult<BTreeMap<u64, Arc<Block>>> {
+        let runs = &plan.packed;
+        let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
+        let places: Vec<u64> = places.into_iter().collect();
+        let mut blocks = BTreeMap::new();
+        for near in places.chunk_by(|left, right| left + BRIDGED > *right) {
+            let (first, last) = (near[0], near[near.len() - 1]);
+            self.read_near(first..last + 1, plan);
+            let kept = near.iter().map_while(|&block| self.ahead.get(block));
+            let kept: Vec<_> = near.iter().copied().zip(kept).collect();
+            if kept.len() == near.len() {
+                blocks.extend(kept);
+                continue;
+            }
+            let mut bytes = vec![0; (last + 1 - first) as usize * BLOCK_BYTES];
+            self.read_device(plan, first * BLOCK, &mut bytes)?;
+            let read = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+            blocks.extend((first..).zip(read.map(|block| Arc::new(*block))));
+        }
+        if self.prefetches.load(Ordering::Relaxed) {
+            self.note_read(runs, &blocks);
+        }
+        Ok(blocks)
+    }
+
+    /// Reads blocks with those that are to be read ahead there anyway, if they were compressed in the background.
+    fn read_near(&self, wanted: Range<u64>, plan: &Plan) {
+        let mut near = plan.packed.iter().map(|run| &run.near);
+        let is_near =
+            |near: &&Range<u64>| near.contains(&wanted.start) && near.contains(&(wanted.end - 1));
+        let near = near.find(is_near);
+        if let Some(near) = near.filter(|_| self.prefetches.load(Ordering::Relaxed)) {
+            let read = |first, bytes: &mut [u8]| self.read_device(plan, first * BLOCK, bytes);
+            // What cannot be read may be one of the others.
+            let _ = self.ahead.read(wanted, near, read);
+        }
+    }
+
+    /// Has that read ahead which will be wanted behind these.
+    fn note_read(&self, runs: &[PackedRun], blocks: &BTreeMap<u64, Arc<Block>>) {
+        let runs: Vec<_> = runs.iter().filter(|run| !run.near.is_empty()).collect();
+        self.ahead.note_asked(runs.iter().map(|run| run.owner));
+        // Not those that were read with them: they may not have been written yet.
+        let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
+        for place in places {
+            if let Some(block) = blocks.get(&place) {
+                self.ahead.keep(place, &block[..]);
+            }
+        }
+        for near in runs.chunk_by(|left, right| {
+            (*left.at.blocks().start()..left.at.blocks().end() + BRIDGED).contains(&right.at.block)
+        }) {
+            let (first, last) = (near[0].at.block, *near[near.len() - 1].at.blocks().end());
+            self.ahead.note(first..last + 1, near[0].near.end);
+        }
+    }
+
+    /// Makes the content of these inodes durable, and all changes of names and attributes.
+    pub(crate) fn sync_inodes(&self, inos: &[u32]) -> FsResult<()> {
+        self.sync_with(|state| state.commit(inos))
+    }
+
+    /// Makes the group durable that `commit` writes, or names.
+    pub(crate) fn sync_with(
+        &self,
+        commit: impl FnOnce(&mut State) -> FsResult<u64>,
+    ) -> FsResult<()> {
+        let (sequence, end) = self.change_first(commit)?;
+        self.writer.finish(end)?;
+        let sequence = sequence?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.make_durable(sequence)
+    }
+
+    /// Waits until a group is on the device; one flush serves all who wait.
+    fn make_durable(&self, sequence: u64) -> FsResult<()> {
+        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (written, epoch, end) = {
+            let mut state = self.lock();
+            // Somebody else's flush, or a checkpoint, may have come before us.
+            if state.durable > sequence {
+                return Ok(());
+            }
+            // A flush that has failed is not made good by another one.
+            if let Some(why) = &state.failed {
+                return Err(FsError::Io(io::Error::other(why.clone())));
+            }
+            (state.sequence, state.flushing(), state.hand_over())
+        };
+        // Of those before as well: they count together.
+        self.writer.finish(end)?;
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        let flushed = self.device.flush().map_err(FsError::Io);
+        let mut state = self.lock();
+        if let Err(error) = &flushed {
+            state.fail("the device could not be flushed", error);
+        }
+        flushed?;
+        state.flushed(epoch);
+        state.durable = state.durable.max(written);
+        Ok(())
+    }
+
+    /// Returns whether content may be compressed.
+    pub fn compresses(&self) -> bool {
+        self.lock().options.policy != Policy::None
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails; then nothing can be changed any more.
+    pub fn sync(&self) -> FsResult<()> {
+        let inos = self.lock().changed_inos();
+        self.sync_inodes(&inos)
+    }
+
+    /// Writes a checkpoint, if anything has changed since the last one.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails; then nothing can be changed any more.
+    pub fn checkpoint(&self) -> FsResult<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        state.check_writable()?;
+        match state.is_settled() {
+            true => Ok(()),
+            false => state.checkpoint(false),
+        }
+    }
+
+    /// Writes the last checkpoint: the next mount has nothing to replay.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or has failed before.
+    pub fn close(&self) -> FsResult<()> {
+        let mut state = self.lock();
+        if state.options.read_only {
+            return Ok(());
+        }
+        if let Some(why) = &state.failed {
+            return Err(FsError::Io(io::Error::other(why.clone())));
+        }
+        state.checkpoint(true)
+    }
+
+    /// Does what is due: a checkpoint when the last one is old, some cleaning when nobody has changed anything since
+    /// this was called last and free segments are few. To be called every second or so.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails, or the log is damaged; then nothing can be changed any more.
+    pub fn tend(&self) -> FsResult<()> {
+        let changes = self.changes.load(Ordering::Relaxed);
+        let is_idle = self.changes_seen.swap(changes, Ordering::Relaxed) == changes;
+        self.reclaim()?;
+        let mut state = self.lock();
+        state.check_writable()?;
+        if is_idle && state.segments.free_count() < state.segments.count() / IDLE_FREE {
+            for _ in 0..CLEANED_AT_ONCE {
+                state.clean_safely(Choice::Idle)?;
+            }
+        }
+        let interval =
+            i64::try_from(state.options.checkpoint_interval.as_secs()).unwrap_or(i64::MAX);
+        let is_due = state.now().secs.saturating_sub(state.checkpoint_time.secs) >= interval;
+        match is_due && !state.is_settled() {
+            true => state.checkpoint(false),
+            false => Ok(()),
+        }
+    }
+
+    /// The UUID.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.lock().superblock.uuid
+    }
+
+    /// From here on, records which blocks of files are read, behind what `launches` has; of that, what is gone or has
+    /// changed is forgotten. Once for each mount: later calls change nothing.
+    pub fn record_launches(&self, mut launches: Launches) {
+        launches.retain(|ino, version| {
+            let mut state = self.lock();
+            state.shrink();
+            state.content_version(ino).is_ok_and(|now| now == version)
+        });
+        let _ = self.launches.set(Mutex::new(launches));
+    }
+
+    /// Returns whether launches are recorded.
+    pub(crate) fn records_launches(&self) -> bool {
+        self.launches.get().is_some()
+    }
+
+    /// Shows what was recorded of launches, if that is recorded. Reads wait meanwhile.
+    pub fn with_launches<T>(&self, see: impl FnOnce(&Launches) -> T) -> Option<T> {
+        self.launches.get().map(|launches| see(&held(launches)))
+    }
+
+    /// Blocks that launches read of a file, if any launch was recorded since its content changed. Errors are not
+    /// reported.
+    pub fn launch_reads(&self, ino: Ino) -> Option<FileReads> {
+        let ino = u32::try_from(ino.0).ok()?;
+        let version = self.lock().content_version(ino).ok()?;
+        self.with_launches(|launches| launches.reads(ino, version))?
+    }
+
+    /// Notes that so many bytes of a file were read, if launches are recorded.
+    pub(crate) fn note_launch(&self, ino: u32, offset: u64, len: usize) -> FsResult<()> {
+        let Some(launches) = self.launches.get().filter(|_| len > 0) else {
+            return Ok(());
+        };
+        let (version, kind, now) = {
+            let mut state = self.lock();
+            (
+                state.content_version(ino)?,
+                state.file_kind(ino)?,
+                state.now(),
+            )
+        };
+        let mut launches = held(launches);
+        if !kind.is_rewritten() {
+            let end = offset + len as u64;
+            let read = lblk(offset)..lblk(end.next_multiple_of(BLOCK_BYTES as u64));
+            launches.note(ino, version, read, millis(now));
+        }
+        Ok(())
+    }
+
+    /// Notes that an inode was looked up, if launches are recorded.
+    pub(crate) fn note_lookup(&self, ino: u32) -> FsResult<()> {
+        let Some(launches) = self.launches.get() else {
+            return Ok(());
+        };
+        let (version, now) = {
+            let mut state = self.lock();
+            (state.content_version(ino)?, state.now())
+        };
+        held(launches).note_lookup(ino, version.generation, millis(now));
+        Ok(())
+    }
+
+    /// Returns the space that is used, and statistics since the mount.
+    pub fn condition(&self) -> Condition {
+        let state = self.lock();
+        let mut statistics = state.statistics;
+        for (class, reads) in Class::ALL.into_iter().zip(&*self.reads()) {
+            statistics.class_mut(class).add_reads(reads);
+        }
+        Condition {
+            capacity_blocks: state.space.capacity(),
+            used_blocks: state.space.used(),
+            segments: state.segments.count(),
+            free_segments: state.segments.free_count(),
+            emptied_segments: state.segments.emptied_count(),
+            inodes: state.inode_count,
+            prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
+            given_bytes: self.ahead.told_bytes.load(Ordering::Relaxed),
+            memory_bytes: state.cached_bytes() as u64,
+            syncs: self.syncs.load(Ordering::Relaxed),
+            flushes: self.flushes.load(Ordering::Relaxed),
+            statistics,
+        }
+    }
+
+    /// Takes the warnings since the last call. They hinder nothing else.
+    pub fn take_complaints(&self) -> Vec<String> {
+        self.lock().take_complaints()
+    }
+
+    /// Why nothing can be changed any more, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().failed.clone()
+    }
+}
+
+/// Whoever panicked meanwhile was counting, and nothing else.
+fn held(launches: &Mutex<Launches>) -> MutexGuard<'_, Launches> {
+    launches.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The logical block of a byte. Files have fewer than 2^32.
+fn lblk(offset: u64) -> u32 {
+    u32::try_from(offset / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+fn millis(time: Timestamp) -> u64 {
+    let secs = u64::try_from(time.secs).unwrap_or(0);
+    secs.saturating_mul(1000)
+        .saturating_add(u64::from(time.nanos / 1_000_000))
+}
+
+/// Begins the thread that writes.
+fn begin(writer: Arc<Writer>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new()
+        .name("log-writer".into())
+        .spawn(move || writer.run())
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.ahead.end();
+        if let Some(thread) = self.thread.take() {
+            self.writer.end();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Blocks nearer to each other than this are read by one request, with what lies between them.
+const BRIDGED: u64 = 8;
+
+/// Idle cleaning starts when fewer than one in this many segments is free.
+const IDLE_FREE: u32 = 5;
+
+/// Segments that are cleaned before others have their turn.
+const CLEANED_AT_ONCE: u32 = 2;
+
+/// Bytes that an inode takes that is gone, in memory.
+const DROPPED_BYTES: usize = 160;
+
+/// Blocks that one operation writes at most, and the content of a request.
+pub(crate) const MARGIN: usize = 64 + 256;

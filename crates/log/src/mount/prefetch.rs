@@ -1,0 +1,265 @@
+//! Pages that come along with those that were asked for, out of the same packed blocks and those behind (FPC, 4.3), and go to
+//! whoever caches them.
+//!
+//! What is given to a cache must be what the file holds at that moment. Nobody can write to a file without having opened it for
+//! that, or changing its size; both wait for what is being given. So files that are open for writing get nothing.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+
+use anteros_core::{FsResult, Ino};
+
+use crate::files::content::BLOCK;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::packed::Slot;
+use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
+use crate::mount::log::Log;
+use crate::packing::pack;
+use crate::state::State;
+use crate::store::ahead::Job;
+use crate::store::medium::{vanished, zeroed};
+
+/// Nodes that were gathered for launches and are read at once.
+const GATHERED: u16 = 64;
+
+impl Log {
+    /// Gives `store` pages that were not asked for but will be: inode, offset, content, which it may drop. A thread of its own
+    /// calls it, and holds nothing that any other call of the log waits for, but for those that open a file for writing or
+    /// change its size.
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be begun.
+    pub fn prefetch(
+        self: &Arc<Self>,
+        store: impl Fn(Ino, u64, &[u8]) -> bool + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (log, ahead) = (Arc::downgrade(self), self.ahead.clone());
+        let serve = move || {
+            while let Some(job) = ahead.wait() {
+                let Some(log) = log.upgrade() else { return };
+                // What cannot be read now is read, and told of, when it is asked for.
+                let _ = match job {
+                    Job::Read(all, rest) => log.prefetch_blocks(all, rest, &store),
+                    Job::Opened(ino) => log.give_here(0..u64::MAX, Some(ino), &store).map(drop),
+                };
+            }
+        };
+        thread::Builder::new()
+            .name("log-ahead".into())
+            .spawn(serve)
+            .map(|_| self.prefetches.store(true, Ordering::Relaxed))
+    }
+
+    /// Reads some blocks, and gives what is here of all; and goes on, if most of what was read was of use.
+    fn prefetch_blocks(
+        &self,
+        all: Range<u64>,
+        rest: Range<u64>,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<()> {
+        let rest = self.read_ahead(rest)?;
+        let (given, not) = self.give_here(all.start..rest.end.max(all.start), None, store)?;
+        if given > not && !rest.is_empty() {
+            self.ahead.go_on(&rest);
+        }
+        Ok(())
+    }
+
+    /// Gives what is here of these blocks to the cache, of all files or one. Says how many pages it took, and how many not.
+    fn give_here(
+        &self,
+        range: Range<u64>,
+        of: Option<u32>,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<(u64, u64)> {
+        let (mut given, mut not) = (0, 0);
+        for (place, kept) in self.ahead.range(range) {
+            for (number, slot) in kept.untold() {
+                if of.is_none_or(|ino| ino == slot.ino) {
+                    match self.give((place, number), slot, store)? {
+                        true => given += u64::from(slot.blocks),
+                        false => not += u64::from(slot.blocks),
+                    }
+                }
+            }
+        }
+        Ok((given, not))
+    }
+
+    /// Reads what is not here yet of a range, as far as that is compressed content of the background, and says how far that is.
+    fn read_ahead(&self, range: Range<u64>) -> FsResult<Range<u64>> {
+        let mut state = self.lock();
+        let range = state.packed_range(range)?;
+        let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        let read = |first, bytes: &mut [u8]| self.device.read_alone_at(first * BLOCK, bytes);
+        self.ahead.read_due(range.clone(), read)?;
+        Ok(range)
+    }
+
+    /// Gives the pages of a chunk to the cache that nobody has asked for, if they are what the file holds, and all of it is here.
+    fn give(
+        &self,
+        (block, number): (u64, u8),
+        slot: &Slot,
+        store: &impl Fn(Ino, u64, &[u8]) -> bool,
+    ) -> FsResult<bool> {
+        let _giving = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
+            return Ok(false);
+        };
+        let unasked = self.ahead.unasked(slot);
+        if unasked.is_empty() {
+            self.ahead.tell(at.blocks(), number, 0);
+            return Ok(true);
+        }
+        let blocks: Option<Vec<_>> = at.blocks().map(|block| self.ahead.get(block)).collect();
+        let Some(blocks) = blocks else {
+            return Ok(false);
+        };
+        let whose = Owner {
+            ino: slot.ino,
+            lblk: slot.lblk,
+        };
+        let mut blocks = blocks.into_iter();
+        let read = |_| blocks.next().ok_or_else(vanished);
+        let (content, _) = pack::chunk(whose, at, read)?;
+        let offset = u64::from(slot.lblk) * BLOCK;
+        let end = size.saturating_sub(offset).min(content.len() as u64) as usize;
+        let mut bytes = 0;
+        for lblks in unasked {
+            let [from, until] = [lblks.start, lblks.end]
+                .map(|lblk| end.min((lblk - slot.lblk) as usize * BLOCK_BYTES));
+            let part = &content[from..until];
+            if !part.is_empty() && !store(Ino(slot.ino.into()), offset + from as u64, part) {
+                return Ok(false);
+            }
+            bytes += part.len();
+        }
+        self.ahead.tell(at.blocks(), number, bytes);
+        Ok(true)
+    }
+
+    /// Waits for content of files that is being given away: what is given from here on is what they hold now.
+    pub(crate) fn settle_given(&self) {
+        drop(self.giving.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl State {
+    /// A block of a node or directory, and with it those that were written near it, for they are often wanted next.
+    pub(crate) fn fetch_near(&mut self, place: u64) -> FsResult<Box<Block>> {
+        if let Some(block) = self.ahead.get(place) {
+            return Ok(Box::new(*block));
+        }
+        if self.options.prefetch_bytes == 0 {
+            return self.fetch(place);
+        }
+        let near = self.written_near(place)?;
+        if !near.contains(&place) || near.end - near.start == 1 {
+            return self.fetch(place);
+        }
+        let mut bytes = vec![0; (near.end - near.start) as usize * BLOCK_BYTES];
+        match self.device.read_at(near.start * BLOCK, &mut bytes) {
+            Ok(()) => self.ahead.keep(near.start, &bytes),
+            // It may be one of the others.
+            Err(_) => return self.fetch(place),
+        }
+        let at = (place - near.start) as usize * BLOCK_BYTES;
+        let mut block = zeroed();
+        block.copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
+        Ok(block)
+    }
+
+    /// The blocks to be read with one of a node or directory: those around it where nodes were gathered for launches, else those
+    /// behind it. They were written, and are on the device.
+    fn written_near(&mut self, place: u64) -> FsResult<Range<u64>> {
+        let (segment, index) = self.segments.locate(place);
+        let start = self.segments.start(segment);
+        let entry = self.segments.segment(segment);
+        let gathered = index - index % GATHERED;
+        let (first, until) = match entry.is_of(HeadKind::ColdNode) {
+            true => (gathered, u64::from(gathered + GATHERED)),
+            false => (index, self.ahead.nodes_until(place) - start),
+        };
+        let until = until.min(SEGMENT_CONTENT.into()) as u16;
+        let last = (index + 1..until)
+            .rev()
+            .find(|&index| entry.is_valid(index));
+        let mut near = start + u64::from(first)..start + u64::from(last.unwrap_or(index)) + 1;
+        self.visit_leaving(near.clone(), |leaving, _| match leaving < place {
+            true => near.start = place,
+            false => near.end = near.end.min(leaving),
+        })?;
+        Ok(near)
+    }
+
+    /// The front of a range of blocks that lies in one segment that was compressed in the background, all of it on the device.
+    fn packed_range(&mut self, range: Range<u64>) -> FsResult<Range<u64>> {
+        let near = self.packed_near(range.start)?;
+        Ok(range.start..range.end.min(near.end).max(range.start))
+    }
+
+    /// Returns what may be read with a block of a segment that was compressed in the background, in it and the next
+    /// one; nothing if it was not, or not all of it is on the device.
+    pub(crate) fn packed_near(&mut self, block: u64) -> FsResult<Range<u64>> {
+        let (segment, _) = self.segments.locate(block);
+        let mut near = self.packed_in(segment)?;
+        if !near.is_empty() {
+            let next = self.packed_in(segment + 1)?;
+            near.end = near.end.max(next.end);
+        }
+        Ok(near)
+    }
+
+    /// The blocks of a segment up to the last one that holds something, if it was compressed in the background, and all of it is on
+    /// the device.
+    fn packed_in(&mut self, segment: u32) -> FsResult<Range<u64>> {
+        if segment >= self.superblock.segments
+            || !self.segments.segment(segment).is_of(HeadKind::Background)
+        {
+            return Ok(0..0);
+        }
+        let start = self.segments.start(segment);
+        let range = start..start + u64::from(SEGMENT_CONTENT);
+        let mut is_leaving = false;
+        self.visit_leaving(range.clone(), |_, _| is_leaving = true)?;
+        let last = range.rev().find(|&block| self.slots.valid(block) != 0);
+        Ok(match last {
+            Some(last) if !is_leaving => start..last + 1,
+            _ => 0..0,
+        })
+    }
+
+    /// The place of a chunk and the size of its file, if all of it is what a file holds that somebody knows and nobody writes to.
+    fn as_cached(
+        &mut self,
+        slot: &Slot,
+        block: u64,
+        number: u8,
+    ) -> FsResult<Option<(Slotted, u64)>> {
+        let is_used = self.known.contains_key(&slot.ino) && !self.writers.contains_key(&slot.ino);
+        if !is_used || !self.is_occupied(block, number) {
+            return Ok(None);
+        }
+        let range = slot.lblk..slot.lblk.saturating_add(slot.blocks.into());
+        let (mut first, mut count) = (None, 0);
+        self.for_pointers(slot.ino, range.clone(), |_, pointer| {
+            if let Pointer::Packed(at) = pointer {
+                if (at.block, at.slot) == (block, number) {
+                    first.get_or_insert(at);
+                    count += 1;
+                }
+            }
+        })?;
+        let live = self.live(slot.ino)?;
+        let is_whole = count == slot.blocks && live.pages.range(range).next().is_none();
+        let size = live.inode().attributes.size;
+        Ok(first.filter(|_| is_whole).map(|at| (at, size)))
+    }
+}

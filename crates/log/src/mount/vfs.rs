@@ -1,0 +1,702 @@
+//! The log as a [`FileSystem`] that can be written to.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anteros_core::{
+    AtomicStep, Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError,
+    FsResult, Ino, New, OpenFile, Payload, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
+};
+
+use crate::files::acl;
+use crate::files::dir::{NAME_MAX, kind_of};
+use crate::files::layers;
+use crate::files::names::Birth;
+use crate::layout::{BLOCK_BYTES, Corrupt, ROOT};
+use crate::mount::log::Log;
+use crate::state::State;
+
+/// `open(2)`: each write goes to the end.
+const O_APPEND: u32 = 0o2000;
+/// Of an open file: it was opened so.
+const APPENDS: u64 = 1;
+/// The same, for writing. What else such a handle holds tells them apart.
+const WRITES: u64 = 2;
+const HANDLE_BITS: u32 = 2;
+/// `open(2)`: which of reading and writing; none of these bits for reading alone.
+const O_ACCMODE: u32 = 3;
+
+/// Nobody else changes what a mounted log holds.
+const TRUSTED_FOR: Duration = Duration::from_secs(3600);
+
+/// Entries of a directory that are fetched at once.
+const LISTED_AT_ONCE: usize = 256;
+
+/// The longest target of a symbolic link.
+const TARGET_MAX: u64 = 4096;
+
+/// Reads note the time only if that is older than the last change, or than this.
+const ATIME_SECS: i64 = 24 * 3600;
+
+/// `renameat2(2)`: a device 0, 0 takes the old name, for overlayfs to see that something below is hidden.
+const RENAME_WHITEOUT: u32 = 4;
+
+const SETUID: u16 = 0o4000;
+const SETGID: u16 = 0o2000;
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// Refuses names of extended attributes that belong to no name space of Linux.
+fn check_space_of(name: &[u8]) -> FsResult<()> {
+    let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let is_known = spaces
+        .iter()
+        .any(|space| name.len() > space.len() && name.starts_with(space));
+    if is_known || name == acl::ACCESS || name == acl::DEFAULT {
+        Ok(())
+    } else {
+        Err(acl::not_here())
+    }
+}
+
+fn number(ino: Ino) -> FsResult<u32> {
+    u32::try_from(ino.0).map_err(|_| FsError::NotFound)
+}
+
+/// An entry of a directory, and the position behind it.
+type Listed = (Vec<u8>, Ino, FileKind, u64);
+
+impl State {
+    fn attr(&mut self, ino: u32) -> FsResult<Attr> {
+        let attributes = self.live(ino)?.inode().attributes;
+        let size = self.size(ino)?;
+        Ok(Attr {
+            ino: Ino(ino.into()),
+            kind: attributes.kind,
+            perm: attributes.perm,
+            nlink: attributes.nlink,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            rdev: attributes.rdev,
+            size: match attributes.kind {
+                // Programs take a directory without size for something else.
+                FileKind::Directory => size.max(BLOCK_BYTES as u64),
+                _ => size,
+            },
+            blocks: attributes.blocks * (BLOCK_BYTES as u64 / 512),
+            block_size: BLOCK_BYTES as u32,
+            atime: attributes.atime,
+            mtime: attributes.mtime,
+            ctime: attributes.ctime,
+        })
+    }
+
+    /// An inode that was looked for by its number alone. What has no name any more only those have who hold it already.
+    fn found_again(&mut self, ino: u32) -> FsResult<u32> {
+        let is_gone = self.live(ino)?.inode().attributes.nlink == 0;
+        match is_gone && !self.known.contains_key(&ino) {
+            true => Err(FsError::NotFound),
+            false => Ok(ino),
+        }
+    }
+
+    /// The attributes of an inode that becomes known.
+    fn introduce(&mut self, ino: u32) -> FsResult<Attr> {
+        let attr = self.attr(ino)?;
+        self.hold(ino);
+        Ok(attr)
+    }
+
+    /// Notes that content was read, if that is worth a write.
+    fn note_read(&mut self, ino: u32) -> FsResult<()> {
+        // Reads alone must not fill the memory with inodes that have to be written.
+        if self.check_writable().is_err() || self.dirty_blocks() > self.dirty_max() {
+            return Ok(());
+        }
+        let now = self.now();
+        let attributes = self.live(ino)?.inode().attributes;
+        let newest = attributes.mtime.max(attributes.ctime);
+        if attributes.atime <= newest || now.secs.saturating_sub(attributes.atime.secs) > ATIME_SECS
+        {
+            self.live(ino)?.attributes().atime = now;
+        }
+        Ok(())
+    }
+
+    /// Set-id bits and file capabilities go. Where the group may not execute, the set-group-id bit means something else, and
+    /// goes all the same: the group may come to execute later.
+    fn drop_privileges(&mut self, ino: u32) -> FsResult<()> {
+        let perm = self.live(ino)?.inode().attributes.perm;
+        let kept = perm & !SETUID & !SETGID;
+        if kept != perm {
+            self.live(ino)?.attributes().perm = kept;
+            self.touched.insert(ino);
+        }
+        if self.xattrs(ino)?.get(CAPABILITY).is_some() {
+            self.remove_xattr(ino, CAPABILITY)?;
+        }
+        Ok(())
+    }
+
+    /// One open file for writing less.
+    fn writes_no_more(&mut self, ino: u32) {
+        if let Some(count) = self.writers.get_mut(&ino) {
+            *count -= 1;
+            if *count == 0 {
+                self.writers.remove(&ino);
+            }
+        }
+    }
+
+    fn apply(&mut self, ino: u32, changes: &Changes) -> FsResult<()> {
+        if let Some(size) = changes.size {
+            match self.live(ino)?.kind() {
+                FileKind::Regular => self.truncate(ino, size)?,
+                FileKind::Directory => return Err(FsError::IsDirectory),
+                _ => return Err(FsError::Invalid),
+            }
+        }
+        if changes.drops_privileges && self.live(ino)?.kind() != FileKind::Directory {
+            self.drop_privileges(ino)?;
+        }
+        if let Some(perm) = changes.perm {
+            self.live(ino)?.attributes().perm = perm;
+            acl::follow_mode(self, ino, perm)?;
+        }
+        let now = self.now();
+        let time = |set: SetTime| match set {
+            SetTime::Now => now,
+            SetTime::At(time) => time,
+        };
+        let attributes = self.live(ino)?.attributes();
+        attributes.uid = changes.uid.unwrap_or(attributes.uid);
+        attributes.gid = changes.gid.unwrap_or(attributes.gid);
+        attributes.atime = changes.atime.map_or(attributes.atime, time);
+        attributes.mtime = changes.mtime.map_or(attributes.mtime, time);
+        attributes.ctime = now;
+        self.touched.insert(ino);
+        Ok(())
+    }
+
+    /// Properties of the new inode `new`, with those that it inherits from the directory.
+    fn birth<'a>(
+        &mut self,
+        parent: u32,
+        new: &New<'_>,
+        rdev: Rdev,
+        target: &'a [u8],
+    ) -> FsResult<Birth<'a>> {
+        let kind = FileKind::from_mode(new.mode).ok_or(FsError::Invalid)?;
+        let inherited = acl::inherit(self, parent, new, kind)?;
+        Ok(Birth {
+            kind,
+            perm: inherited.perm,
+            caller: new.caller,
+            rdev,
+            target,
+            xattrs: inherited.xattrs,
+        })
+    }
+
+    fn portion(&mut self, ino: u32, from: u64) -> FsResult<Vec<Listed>> {
+        let mut entries = Vec::new();
+        if from < 2 {
+            let parent = self.live(ino)?.inode().attributes.parent;
+            let dots = [(&b"."[..], ino, 1), (b"..", parent, 2)];
+            let dots = dots.into_iter().filter(|(.., next)| *next > from);
+            entries.extend(dots.map(|(name, ino, next)| {
+                (name.to_vec(), Ino(ino.into()), FileKind::Directory, next)
+            }));
+        }
+        self.list(ino, from, &mut |entry, next| {
+            entries.push((
+                entry.name.to_vec(),
+                Ino(entry.ino.into()),
+                kind_of(entry.kind),
+                next,
+            ));
+            if entries.len() < LISTED_AT_ONCE {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(entries)
+    }
+}
+
+impl Log {
+    /// Opens what was made and is held. If that fails nobody will hear of it, and nobody holds it.
+    fn open_new(&self, attr: Attr, flags: u32) -> FsResult<(Attr, u64)> {
+        match self.open(attr.ino, flags) {
+            Ok(handle) => Ok((attr, handle)),
+            Err(error) => {
+                self.forget(attr.ino, 1);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl FileSystem for Log {
+    fn root(&self) -> Ino {
+        Ino(ROOT.into())
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
+        let parent = number(parent)?;
+        let mut state = self.lock();
+        state.shrink();
+        let ino = match name {
+            b"." => state.found_again(parent)?,
+            b".." => state.live(parent)?.inode().attributes.parent,
+            _ => {
+                let ino = state.named(parent, name)?.ino;
+                state.called(ino, name)?;
+                ino
+            }
+        };
+        let attr = state.introduce(ino)?;
+        drop(state);
+        self.note_lookup(ino)?;
+        Ok(attr)
+    }
+
+    fn getattr(&self, ino: Ino) -> FsResult<Attr> {
+        self.lock().attr(number(ino)?)
+    }
+
+    fn born(&self, ino: Ino) -> FsResult<Option<Timestamp>> {
+        Ok(Some(
+            self.lock().live(number(ino)?)?.inode().attributes.btime,
+        ))
+    }
+
+    fn readdir(
+        &self,
+        ino: Ino,
+        from: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> FsResult<()> {
+        let mut from = from;
+        loop {
+            // Whoever visits may ask us something.
+            let entries = {
+                let mut state = self.lock();
+                state.shrink();
+                state.portion(number(ino)?, from)?
+            };
+            for (name, ino, kind, next) in &entries {
+                if visit(DirEntry {
+                    ino: *ino,
+                    kind: *kind,
+                    next: *next,
+                    name,
+                })
+                .is_break()
+                {
+                    return Ok(());
+                }
+                from = *next;
+            }
+            if entries.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>> {
+        let attr = self.getattr(ino)?;
+        if attr.kind != FileKind::Symlink {
+            return Err(FsError::Invalid);
+        }
+        if attr.size > TARGET_MAX {
+            let rule = "the target of a symbolic link is too long";
+            return Err(Corrupt::Node {
+                nid: number(ino)?,
+                rule,
+                found: attr.size,
+            }
+            .into());
+        }
+        let mut target = vec![0; attr.size as usize];
+        let len = self.read_content(self.lock(), number(ino)?, 0, &mut target)?;
+        target.truncate(len);
+        Ok(target)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        let ino = number(ino)?;
+        let mut state = self.lock();
+        match state.live(ino)?.kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::Invalid),
+        }
+        let pages = buf.len().div_ceil(BLOCK_BYTES) as u64;
+        state.live(ino)?.habits.note_read(pages);
+        let len = self.read_content(state, ino, offset, buf)?;
+        self.lock().note_read(ino)?;
+        self.note_launch(ino, offset, len)?;
+        Ok(len)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
+        self.lock().seek(number(ino)?, offset, what)
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> FsResult<Vec<u8>> {
+        check_space_of(name)?;
+        self.lock().xattr(number(ino)?, name)
+    }
+
+    fn listxattr(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
+        let xattrs = self.lock().xattrs(number(ino)?)?;
+        Ok(xattrs.names().map(<[u8]>::to_vec).collect())
+    }
+
+    fn statfs(&self) -> FsResult<StatFs> {
+        let mut state = self.lock();
+        state.look_for_room();
+        let free = state.space.free();
+        let nids_free = u64::from(state.nat.count_max().saturating_sub(state.nat.used()));
+        Ok(StatFs {
+            block_size: BLOCK_BYTES as u32,
+            blocks: state.space.capacity(),
+            blocks_free: free,
+            blocks_available: free,
+            files: u64::from(state.inode_count) + nids_free,
+            files_free: nids_free,
+            name_max: NAME_MAX as u32,
+        })
+    }
+
+    fn writable(&self) -> Option<&dyn Writable> {
+        (!self.is_read_only()).then_some(self)
+    }
+}
+
+impl Writable for Log {
+    fn trusted_for(&self) -> Duration {
+        TRUSTED_FOR
+    }
+
+    /// But where launches are recorded, each is to read anew.
+    fn keeps_cached(&self) -> bool {
+        !self.records_launches()
+    }
+
+    fn finds_forgotten(&self) -> bool {
+        true
+    }
+
+    fn generation(&self, ino: Ino) -> u32 {
+        let generation = |ino| Ok(self.lock().live(ino)?.inode().attributes.generation);
+        number(ino).and_then(generation).unwrap_or(0)
+    }
+
+    fn is_read_in_jumps(&self, ino: Ino) -> bool {
+        let is_launched = |ino| Ok(self.lock().live(ino)?.inode().attributes.is_launched);
+        self.prefetches.load(Ordering::Relaxed)
+            && number(ino).and_then(is_launched).unwrap_or(false)
+    }
+
+    fn forget(&self, ino: Ino, times: u64) {
+        let Ok(ino) = number(ino) else {
+            return;
+        };
+        // What could not be removed now is an orphan of the next checkpoint.
+        let mut state = self.lock();
+        let _ = state.let_go(ino, times);
+        let has_doomed = !state.doomed.is_empty();
+        drop(state);
+        if has_doomed {
+            let _ = self.reclaim();
+        }
+    }
+
+    fn open(&self, ino: Ino, flags: u32) -> FsResult<u64> {
+        let ino = number(ino)?;
+        let mut state = self.lock();
+        state.live(ino)?;
+        state.hold(ino);
+        if self.prefetches.load(Ordering::Relaxed) {
+            self.ahead.note_opened(ino);
+        }
+        let appends = if flags & O_APPEND != 0 { APPENDS } else { 0 };
+        if flags & O_ACCMODE == 0 {
+            return Ok(appends);
+        }
+        *state.writers.entry(ino).or_default() += 1;
+        state.opened += 1;
+        let handle = state.opened << HANDLE_BITS | appends | WRITES;
+        drop(state);
+        self.settle_given();
+        Ok(handle)
+    }
+
+    fn create(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
+        let attr = self.make(
+            &New {
+                mode: new.mode & 0o7777 | FileKind::Regular.mode_bits(),
+                ..*new
+            },
+            Rdev::default(),
+        )?;
+        self.open_new(attr, flags)
+    }
+
+    fn create_unnamed(&self, new: &New<'_>, flags: u32) -> FsResult<(Attr, u64)> {
+        let parent = number(new.parent)?;
+        let new = New {
+            mode: new.mode & 0o7777 | FileKind::Regular.mode_bits(),
+            ..*new
+        };
+        let attr = self.change(|state| {
+            let birth = state.birth(parent, &new, Rdev::default(), b"")?;
+            let ino = state.make_unnamed(parent, &birth)?;
+            state.introduce(ino)
+        })?;
+        self.open_new(attr, flags)
+    }
+
+    fn release(&self, file: OpenFile) {
+        if let Some(ino) = number(file.ino).ok().filter(|_| file.handle & WRITES != 0) {
+            let is_dropped = {
+                let mut state = self.lock();
+                state.writes_no_more(ino);
+                state.abort_atomic(ino, file.handle)
+            };
+            self.tell_aborted(ino, is_dropped);
+        }
+        self.forget(file.ino, 1);
+    }
+
+    fn read_open(&self, file: OpenFile, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        self.read(file.ino, offset, buf)
+    }
+
+    fn write(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        data: &[u8],
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let ino = number(file.ino)?;
+        self.change(|state| {
+            let offset = if file.handle & APPENDS != 0 {
+                state.size(ino)?
+            } else {
+                offset
+            };
+            if drops_privileges {
+                state.drop_privileges(ino)?;
+            }
+            state.write(ino, offset, data)
+        })
+    }
+
+    fn write_kept(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        payload: Payload<'_>,
+        drops_privileges: bool,
+    ) -> FsResult<usize> {
+        let file = OpenFile {
+            handle: file.handle & !APPENDS,
+            ..file
+        };
+        self.write(file, offset, payload.bytes(), drops_privileges)
+    }
+
+    fn flush(&self, _file: OpenFile) -> FsResult<()> {
+        Ok(())
+    }
+
+    fn fsync(&self, file: OpenFile, _data_only: bool) -> FsResult<()> {
+        self.sync_inodes(&[number(file.ino)?])
+    }
+
+    fn seek_open(&self, file: OpenFile, offset: u64, what: Seek) -> FsResult<u64> {
+        self.seek(file.ino, offset, what)
+    }
+
+    fn allocate(&self, file: OpenFile, offset: u64, len: u64, mode: u32) -> FsResult<()> {
+        let ino = number(file.ino)?;
+        self.allocate_in_pieces(ino, offset, len, mode)
+    }
+
+    fn copy_range(&self, _from: FilePosition, _to: FilePosition, _len: u64) -> FsResult<u64> {
+        Err(FsError::Unsupported)
+    }
+
+    fn has_atomic_writes(&self) -> bool {
+        self.has_atomic_writes
+    }
+
+    fn write_atomically(&self, file: OpenFile, step: AtomicStep) -> FsResult<()> {
+        match file.handle & WRITES {
+            0 => Err(FsError::Invalid),
+            _ => self.step_atomically(number(file.ino)?, file.handle, step),
+        }
+    }
+
+    fn change(&self, ino: Ino, _file: Option<OpenFile>, changes: &Changes) -> FsResult<Attr> {
+        let ino = number(ino)?;
+        if let Some(size) = changes.size {
+            self.shorten(ino, size)?;
+        }
+        Log::change(self, |state| {
+            state.apply(ino, changes)?;
+            state.attr(ino)
+        })
+        .inspect(|_| {
+            if changes.size.is_some() {
+                self.settle_given();
+            }
+        })
+    }
+
+    fn make(&self, new: &New<'_>, rdev: Rdev) -> FsResult<Attr> {
+        let parent = number(new.parent)?;
+        Log::change(self, |state| {
+            let birth = state.birth(parent, new, rdev, b"")?;
+            let ino = state.make(parent, new.name, &birth)?;
+            state.introduce(ino)
+        })
+    }
+
+    fn symlink(&self, new: &New<'_>, target: &[u8]) -> FsResult<Attr> {
+        let parent = number(new.parent)?;
+        let new = New {
+            mode: FileKind::Symlink.mode_bits() | 0o777,
+            umask: 0,
+            ..*new
+        };
+        Log::change(self, |state| {
+            let birth = state.birth(parent, &new, Rdev::default(), target)?;
+            let ino = state.make(parent, new.name, &birth)?;
+            state.introduce(ino)
+        })
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> FsResult<Attr> {
+        let (ino, parent) = (number(ino)?, number(parent)?);
+        Log::change(self, |state| {
+            state.link(ino, parent, name)?;
+            state.introduce(ino)
+        })
+    }
+
+    fn unlink(&self, parent: Ino, name: &[u8]) -> FsResult<()> {
+        let parent = number(parent)?;
+        Log::change(self, |state| state.unlink(parent, name))
+    }
+
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> FsResult<()> {
+        let parent = number(parent)?;
+        Log::change(self, |state| state.rmdir(parent, name))
+    }
+
+    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> FsResult<()> {
+        let (from, to) = ((number(from.0)?, from.1), (number(to.0)?, to.1));
+        Log::change(self, |state| state.rename(from, to, flags, None))
+    }
+
+    fn rename_as(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+        caller: Caller,
+    ) -> FsResult<()> {
+        let (parent, name) = from;
+        let (from, to) = ((number(parent)?, name), (number(to.0)?, to.1));
+        let new = New {
+            parent,
+            name,
+            mode: FileKind::CharDevice.mode_bits(),
+            umask: 0,
+            caller,
+        };
+        Log::change(self, |state| {
+            let whiteout = match flags & RENAME_WHITEOUT {
+                0 => None,
+                _ => Some(state.birth(from.0, &new, Rdev::default(), b"")?),
+            };
+            state.rename(from, to, flags & !RENAME_WHITEOUT, whiteout.as_ref())
+        })
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: u32) -> FsResult<()> {
+        let ino = number(ino)?;
+        check_space_of(name)?;
+        Log::change(self, |state| {
+            if acl::set(state, ino, name, value, 0)? {
+                return Ok(());
+            }
+            state.set_xattr_as(ino, name, layers::storable(name, value), flags)
+        })
+    }
+
+    fn setxattr_by_outsider(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        _caller: Caller,
+    ) -> FsResult<()> {
+        if name != acl::ACCESS {
+            return self.setxattr(ino, name, value, flags);
+        }
+        let ino = number(ino)?;
+        Log::change(self, |state| {
+            acl::set(state, ino, name, value, SETGID).map(drop)
+        })
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {
+        let ino = number(ino)?;
+        check_space_of(name)?;
+        Log::change(self, |state| state.remove_xattr(ino, name))
+    }
+
+    fn open_dir(&self, ino: Ino) -> FsResult<u64> {
+        let ino = number(ino)?;
+        let mut state = self.lock();
+        state.live(ino)?;
+        state.hold(ino);
+        Ok(0)
+    }
+
+    fn release_dir(&self, dir: OpenFile) {
+        self.forget(dir.ino, 1);
+    }
+
+    fn read_dir(
+        &self,
+        dir: OpenFile,
+        from: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> FsResult<()> {
+        self.readdir(dir.ino, from, visit)
+    }
+
+    fn fsync_dir(&self, _dir: OpenFile) -> FsResult<()> {
+        self.sync_inodes(&[])
+    }
+}
+
+/// The time of day, for those who have no clock of their own.
+pub fn system_clock() -> Timestamp {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        secs: now.as_secs() as i64,
+        nanos: now.subsec_nanos(),
+    }
+}

@@ -1,0 +1,145 @@
+//! An empty log on a device.
+
+use std::sync::Arc;
+
+use anteros_core::{Caller, FileKind, Rdev, Timestamp, WritableDevice};
+
+use crate::durable::checkpoint::{SIT_JOURNAL_MAX, Tables};
+use crate::error::LogError;
+use crate::layout::bits::Bits;
+use crate::layout::node::{Attributes, Inode};
+use crate::layout::superblock::{SUPERBLOCK_OFFSET, Shape};
+use crate::layout::table::NatEntry;
+use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
+use crate::nodes::nat::Nat;
+use crate::options::Options;
+use crate::state::{Parts, State};
+use crate::store::segments::Segments;
+use crate::store::slots::Slots;
+use crate::store::space::Space;
+
+/// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
+///
+/// # Errors
+///
+/// When the device is too small, or cannot be read or written.
+pub fn mkfs(
+    device: &Arc<dyn WritableDevice>,
+    shape: &Shape,
+    owner: Caller,
+    options: &Options,
+) -> Result<(), LogError> {
+    let superblock = Superblock::plan(device.size() / BLOCK_BYTES as u64, shape)?;
+    // From here on there is no log on the device until there is a new one.
+    clear(device, 0..superblock.main_start)?;
+    device.flush()?;
+    let mut state = empty(device, superblock.clone(), options.clone());
+    make_root(&mut state, owner);
+    state.checkpoint(true)?;
+    write_superblock(&**device, &superblock)
+}
+
+/// Writes both copies of the superblock, the one after the other.
+pub(crate) fn write_superblock(
+    device: &dyn WritableDevice,
+    superblock: &Superblock,
+) -> Result<(), LogError> {
+    let bytes = superblock.encode();
+    for block in [1, 0] {
+        device.write_at(
+            block * BLOCK_BYTES as u64 + SUPERBLOCK_OFFSET as u64,
+            &bytes,
+        )?;
+        device.flush()?;
+    }
+    Ok(())
+}
+
+/// Makes blocks zero. That they read as zeros says nothing: they may have been discarded.
+pub(crate) fn clear(
+    device: &Arc<dyn WritableDevice>,
+    blocks: std::ops::Range<u64>,
+) -> Result<(), LogError> {
+    let unit = BLOCK_BYTES as u64;
+    Ok(device.zero(blocks.start * unit, (blocks.end - blocks.start) * unit)?)
+}
+
+fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> State {
+    let entries = vec![Default::default(); superblock.segments as usize];
+    let sequence = first_sequence(&superblock, (options.clock)());
+    State::new(Parts {
+        device: device.clone(),
+        segments: Segments::new(&superblock, &entries, 0),
+        slots: Slots::new(
+            device.clone(),
+            &superblock,
+            Bits::new(superblock.bst_blocks as usize),
+        ),
+        nat: Nat::new(
+            device.clone(),
+            &superblock,
+            Bits::new(superblock.nat_blocks as usize),
+            [],
+            ROOT + 1,
+            1,
+        ),
+        space: Space::new(superblock.capacity(), 1, 0),
+        tables: Tables {
+            sit_bits: Bits::new(superblock.sit_blocks as usize),
+            newer: Default::default(),
+            journal_max: SIT_JOURNAL_MAX,
+        },
+        superblock,
+        options,
+        version: 0,
+        sequence,
+        inode_count: 0,
+    })
+}
+
+/// Returns where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for
+/// this one's, even if that had the same UUID.
+fn first_sequence(superblock: &Superblock, made: Timestamp) -> u64 {
+    let made = [&made.secs.to_le_bytes()[..], &made.nanos.to_le_bytes()];
+    let birth = [&superblock.uuid[..], made[0], made[1]].concat();
+    dir::hash(&birth, &superblock.hash_seed) >> 1 | 1
+}
+
+fn make_root(state: &mut State, owner: Caller) {
+    let now = state.now();
+    let attributes = Attributes {
+        kind: FileKind::Directory,
+        perm: 0o755,
+        is_inline: true,
+        is_launched: false,
+        nlink: 2,
+        uid: owner.uid,
+        gid: owner.gid,
+        size: 0,
+        blocks: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        generation: 0,
+        parent: ROOT,
+        rdev: Rdev::default(),
+    };
+    let inode = Inode {
+        attributes,
+        xattr_nid: 0,
+        xattrs: Vec::new(),
+        inline: Vec::new(),
+        nids: [0; 5],
+        entries: 0,
+    };
+    state.nat.set(
+        ROOT,
+        NatEntry {
+            pointer: 0,
+            ino: ROOT,
+            generation: 0,
+        },
+    );
+    state.insert(ROOT, inode);
+}

@@ -1,0 +1,260 @@
+//! Growing and shrinking a log that is not mounted.
+//!
+//! Until a superblock with the new size has been written, the old one holds, and nothing that it leads to is touched:
+//! what shrinking takes away is emptied by cleaning, and tables that have to move are written to a place that holds
+//! nothing. The superblock is one sector: a crash finds the old size or the new one.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use anteros_core::{FsError, FsResult, WritableDevice};
+
+use crate::durable::checkpoint::Tables;
+use crate::durable::recover;
+use crate::error::LogError;
+use crate::layout::bits::Bits;
+use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, ROOT, SEGMENT_CONTENT, Superblock};
+use crate::nodes::nat::Nat;
+use crate::offline::mkfs::{clear, write_superblock};
+use crate::options::Options;
+use crate::state::State;
+use crate::store::medium::reserve;
+use crate::store::segments::{Segments, Use};
+use crate::store::space::Space;
+
+/// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
+const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
+
+/// Segments that must be free among those that stay before the others are closed, in small logs and in others.
+const FREE_OF_FEW: u32 = 8;
+const FREE: u32 = 16;
+
+/// Dirty blocks after which there is a checkpoint.
+const DIRTY_MAX: usize = 2048;
+
+/// Result of a resize.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resized {
+    /// The log as it was.
+    pub old: Superblock,
+    /// The log as it is.
+    pub new: Superblock,
+    /// Segments whose content was moved.
+    pub emptied: u64,
+}
+
+/// Gives the log on a device, of which nobody else makes use, another size. Blocks that are not used any more may be cut off
+/// when this has returned.
+///
+/// # Errors
+///
+/// When the device has not so many bytes, or what the log holds does not fit, or when the device fails or the log is
+/// damaged. The log has its old size then.
+pub fn resize(
+    device: &Arc<dyn WritableDevice>,
+    bytes: u64,
+    options: &Options,
+) -> Result<Resized, LogError> {
+    let blocks = (bytes / BLOCK_BYTES as u64).min(BLOCKS_MAX);
+    // Refused is what cannot be before anything is written.
+    let new = plan_resize(device, bytes, options)?;
+    let wanted = blocks * BLOCK_BYTES as u64;
+    if device.size() < wanted {
+        return Err(LogError::BeyondDevice {
+            wanted,
+            bytes: device.size(),
+        });
+    }
+    let mut state = open(device, false, options)?;
+    let old = state.superblock.clone();
+    if blocks == old.blocks {
+        state.checkpoint(true)?;
+        let new = old.clone();
+        return Ok(Resized {
+            old,
+            new,
+            emptied: 0,
+        });
+    }
+    let new = Superblock {
+        generation: old.generation + 1,
+        ..new
+    };
+    let emptied = match new.segments < old.segments {
+        true => state.evacuate(new.segments)?,
+        false => 0,
+    };
+    // No journal may name a segment that there is no more.
+    state.tables.journal_max = 0;
+    state.checkpoint(true)?;
+    if new.tables() != old.tables() {
+        let tables = new.tables();
+        // What is cleared gives its room back.
+        clear(device, tables.clone())?;
+        reserve(&**device, tables.start, tables.end - tables.start)?;
+        state.move_tables(&new)?;
+    }
+    write_superblock(&**device, &new)?;
+    Ok(Resized { old, new, emptied })
+}
+
+fn open(
+    device: &Arc<dyn WritableDevice>,
+    read_only: bool,
+    options: &Options,
+) -> Result<State, LogError> {
+    let options = Options {
+        read_only,
+        ..options.clone()
+    };
+    Ok(recover::open(device.clone(), options)?.0)
+}
+
+/// Plans a resize: describes the log that would result, even if the device does not have so many bytes yet. Nothing is
+/// changed.
+///
+/// # Errors
+///
+/// As [`resize`], but that the device may be too short.
+pub fn plan_resize(
+    device: &Arc<dyn WritableDevice>,
+    bytes: u64,
+    options: &Options,
+) -> Result<Superblock, LogError> {
+    let blocks = (bytes / BLOCK_BYTES as u64).min(BLOCKS_MAX);
+    let mut state = open(device, true, options)?;
+    let old = state.superblock.clone();
+    let bytes = blocks * BLOCK_BYTES as u64;
+    if blocks == old.blocks {
+        return Ok(old);
+    }
+    let nids_min = match blocks < old.blocks {
+        true => state.nat.highest()? + 1,
+        false => 0,
+    };
+    let used = state.space.used();
+    let planned = |blocks| {
+        let new = old.resized(blocks, nids_min);
+        new.filter(|new| new.capacity() >= used)
+    };
+    if let Some(new) = planned(blocks) {
+        return Ok(new);
+    }
+    // The least that is possible, between what is not and what is.
+    let (mut too_few, mut enough) = match blocks < old.blocks {
+        true => (blocks, old.blocks),
+        false => (blocks, 2 * blocks),
+    };
+    while enough - too_few > 1 {
+        let middle = too_few + (enough - too_few) / 2;
+        match planned(middle) {
+            Some(_) => enough = middle,
+            None => too_few = middle,
+        }
+    }
+    let least = enough * BLOCK_BYTES as u64;
+    Err(match blocks < old.blocks {
+        true => LogError::TooFull { bytes, least },
+        false => LogError::GrowsTooLittle { bytes, least },
+    })
+}
+
+impl State {
+    /// Moves everything out of the segments from `keep` on, and says of how many. They are free then, and stay so.
+    fn evacuate(&mut self, keep: u32) -> FsResult<u64> {
+        self.free_below(keep)?;
+        for (place, summary) in self.segments.close_heads() {
+            self.push(place, summary);
+        }
+        self.segments.retire(keep);
+        let mut emptied = 0;
+        for segment in keep..self.segments.count() {
+            if self.segments.segment(segment).valid == 0 {
+                continue;
+            }
+            self.make_way(MOVED_MAX)?;
+            // To make room it may have been cleaned.
+            if self.segments.segment(segment).valid > 0 {
+                self.clean_segment(segment)?;
+            }
+            emptied += 1;
+        }
+        self.checkpoint(false)?;
+        let is_in_use = |&segment: &u32| self.segments.segment(segment).state != Use::Free;
+        match (keep..self.segments.count()).find(is_in_use) {
+            Some(segment) => Err(FsError::Corrupt(format!(
+                "segment {segment} could not be emptied"
+            ))),
+            None => Ok(emptied),
+        }
+    }
+
+    /// Cleans segments below `keep` until some of them are free: what is moved may go behind them for the time being.
+    fn free_below(&mut self, keep: u32) -> FsResult<()> {
+        let wanted = match keep < crate::layout::superblock::SEGMENTS_FEW {
+            true => FREE_OF_FEW,
+            false => FREE,
+        };
+        for _ in 0..2 * self.segments.count() {
+            let is_free = |&segment: &u32| self.segments.segment(segment).state == Use::Free;
+            if (0..keep).filter(is_free).count() as u32 >= wanted {
+                break;
+            }
+            self.segments.look_from(keep);
+            self.make_way(MOVED_MAX)?;
+            let full = (0..keep).filter(|&segment| {
+                let found = self.segments.segment(segment);
+                found.state == Use::Full && u32::from(found.valid) < SEGMENT_CONTENT
+            });
+            let Some(victim) = full.min_by_key(|&segment| self.segments.segment(segment).valid)
+            else {
+                break;
+            };
+            self.clean_segment(victim)?;
+            self.checkpoint(false)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for so many blocks, and lets go of memory.
+    fn make_way(&mut self, blocks: usize) -> FsResult<()> {
+        if self.dirty_blocks() > DIRTY_MAX.min(self.dirty_max()) {
+            self.checkpoint(false)?;
+        }
+        self.make_room(blocks)?;
+        self.shrink();
+        Ok(())
+    }
+
+    /// Writes the tables and a checkpoint to where they will lie, which reads as zeros.
+    fn move_tables(&mut self, new: &Superblock) -> Result<(), LogError> {
+        self.nat.copy_to(new)?;
+        let cursor = Some(self.nat.cursor()).filter(|&cursor| cursor < new.nids);
+        self.nat = Nat::new(
+            self.device.clone(),
+            new,
+            Bits::new(new.nat_blocks as usize),
+            [],
+            cursor.unwrap_or(ROOT + 1),
+            self.nat.used(),
+        );
+        let kept = 0..new.segments.min(self.segments.count());
+        let mut entries: Vec<_> = kept.map(|segment| self.segments.entry(segment)).collect();
+        entries.resize(new.segments as usize, Default::default());
+        let (heads, owners) = self.segments.heads();
+        let mut segments = Segments::new(new, &entries, self.segments.serial());
+        segments.open_heads(&heads, &owners)?;
+        self.segments = segments;
+        self.slots.move_to(new);
+        self.tables = Tables {
+            sit_bits: Bits::new(new.sit_blocks as usize),
+            newer: (0..new.segments).collect(),
+            journal_max: 0,
+        };
+        self.space = Space::new(new.capacity(), self.space.used(), self.space.promised());
+        self.superblock = new.clone();
+        self.checkpoint(true)?;
+        Ok(())
+    }
+}

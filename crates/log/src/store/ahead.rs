@@ -1,0 +1,768 @@
+//! Blocks that will be wanted next: which they are, and those that were read before anyone asked (FPC, 4.3).
+//!
+//! What was compressed in the background lies in the order in which launches want it. So who reads some of it is given the other
+//! pages in the same blocks as well; who goes on reading behind that, the blocks behind, in ever larger pieces; and who reads
+//! what launches do again and again, is given what comes next at once, and that goes on as long as most of it is of files in use.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::layout::packed::{self, Slot, SlotKind};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::store::asked::Asked;
+
+/// Packed blocks that are read ahead at once, at first where reads go on, and at most: 1 MiB.
+const PACKED: Windows = Windows {
+    first: 0,
+    next: 32,
+    most: 256,
+    back: u64::MAX,
+    gap: 32,
+};
+
+/// The same of nodes and blocks of directories, which are read with the lock held.
+const NODES: Windows = Windows {
+    first: 8,
+    next: 16,
+    most: 64,
+    back: 0,
+    gap: 8,
+};
+
+/// States how many blocks are left of how many, mostly.
+const SHRINKS: (u64, u64) = (5, 8);
+
+/// Blocks that cost about as much to read as another request does.
+const FEW: u64 = 8;
+
+/// Places at which reads go on, at the same time.
+const STREAMS_MAX: usize = 8;
+
+/// Reads that are remembered.
+const LATELY_MAX: usize = 32;
+
+/// Pieces that wait to be read.
+const WAITING_MAX: usize = 16;
+
+/// A block that was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) block: Arc<Block>,
+    /// Its slots, if it is a packed one.
+    slots: Arc<[Slot]>,
+    /// Logical blocks that launches want from here on, if that is known.
+    left: Option<u64>,
+    /// Those whose pages the users have been given.
+    told: u32,
+}
+
+impl Kept {
+    fn new(block: &Block) -> Self {
+        let (header, slots) = packed::parse(block).unwrap_or_default();
+        Self {
+            block: Arc::new(*block),
+            slots: slots.into(),
+            left: Some(header.left.into()).filter(|&left| left > 0),
+            told: 0,
+        }
+    }
+
+    /// The chunks that begin here and that no user has been given, with the numbers of their slots.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = (u8, &Slot)> {
+        let slots = (0..).zip(self.slots.iter());
+        slots.filter(|(number, slot)| {
+            slot.kind == SlotKind::Data && !slot.continued && self.told >> number & 1 == 0
+        })
+    }
+
+    fn is_spent(&self) -> bool {
+        self.untold().next().is_none()
+    }
+}
+
+/// Tells what is to be done by whoever reads ahead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// The second range is to be read, which ends the first; that is to be given to users, as far as it is here.
+    Read(Range<u64>, Range<u64>),
+    /// A file was opened: what is here of it is to be given to users.
+    Opened(u32),
+}
+
+/// Describes how many blocks are read ahead.
+#[derive(Debug, Clone, Copy)]
+struct Windows {
+    /// Behind a read that goes on with no other.
+    first: u64,
+    /// Behind the first one that does, and twice as many each time,
+    next: u64,
+    /// up to these.
+    most: u64,
+    /// Tells how far before the end of what was read ahead a read that goes on may begin, not before its beginning,
+    back: u64,
+    /// and how far behind it.
+    gap: u64,
+}
+
+/// Places at which reads go on, the latest first.
+#[derive(Debug)]
+struct Streams {
+    windows: Windows,
+    list: VecDeque<Stream>,
+}
+
+/// A place at which reads go on.
+#[derive(Debug)]
+struct Stream {
+    /// The blocks that were read ahead last, or before anything was, those that were read.
+    read: Range<u64>,
+    /// Tells how many come next.
+    window: u64,
+}
+
+struct Inner {
+    kept: BTreeMap<u64, Kept>,
+    /// The same, the oldest first; some of them may be gone.
+    order: VecDeque<u64>,
+    /// Those of which the users have been given everything that begins there, the oldest first.
+    spent: VecDeque<u64>,
+    packed: Streams,
+    nodes: Streams,
+    waiting: VecDeque<Job>,
+    /// Holds what is being read: ranges that have nothing in common.
+    under_way: Vec<Range<u64>>,
+    /// Holds what was read last, here or not: whoever has got that does not want it again.
+    lately: VecDeque<Range<u64>>,
+    asked: Asked,
+    has_ended: bool,
+}
+
+/// Holds what is read ahead.
+pub(crate) struct Ahead {
+    blocks_max: usize,
+    inner: Mutex<Inner>,
+    has_work: Condvar,
+    has_read: Condvar,
+    /// Blocks that were read before anyone asked.
+    pub(crate) blocks: AtomicU64,
+    /// Bytes of content that users were given unasked.
+    pub(crate) told_bytes: AtomicU64,
+}
+
+impl Ahead {
+    /// Nothing yet; it keeps so many bytes of blocks at most.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            blocks_max: bytes_max / BLOCK_BYTES,
+            inner: Mutex::new(Inner {
+                kept: BTreeMap::new(),
+                order: VecDeque::new(),
+                spent: VecDeque::new(),
+                packed: Streams::new(PACKED),
+                nodes: Streams::new(NODES),
+                waiting: VecDeque::new(),
+                under_way: Vec::new(),
+                lately: VecDeque::new(),
+                asked: Asked::default(),
+                has_ended: false,
+            }),
+            has_work: Condvar::new(),
+            has_read: Condvar::new(),
+            blocks: AtomicU64::new(0),
+            told_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block, if it was read and is still here; one that is being read is waited for.
+    pub(crate) fn get(&self, block: u64) -> Option<Arc<Block>> {
+        let inner = self.settled(&(block..block + 1));
+        inner.kept.get(&block).map(|kept| kept.block.clone())
+    }
+
+    /// Reads what is not here of a range, with all that is to be read ahead there, as far as that is in `near`. `read` is told the
+    /// first block.
+    pub(crate) fn read(
+        &self,
+        wanted: Range<u64>,
+        near: &Range<u64>,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let range = self.claim(&wanted, near);
+        range.map_or(Ok(()), |range| self.fetch(range, &wanted, read))
+    }
+
+    /// Reads what is not here of a range that is to be read ahead, nor was lately.
+    pub(crate) fn read_due(
+        &self,
+        due: Range<u64>,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let range = self.begin(self.settled(&due), &(0..0), due);
+        range.map_or(Ok(()), |range| self.fetch(range, &(0..0), read))
+    }
+
+    /// Reads blocks, of which some are wanted, while others who want them wait.
+    fn fetch(
+        &self,
+        range: Range<u64>,
+        wanted: &Range<u64>,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; (range.end - range.start) as usize * BLOCK_BYTES];
+        let done = read(range.start, &mut bytes);
+        if done.is_ok() {
+            self.keep(range.start, &bytes);
+            let unasked = range.clone().filter(|block| !wanted.contains(block));
+            self.blocks
+                .fetch_add(unasked.count() as u64, Ordering::Relaxed);
+        }
+        self.lock().under_way.retain(|other| *other != range);
+        self.has_read.notify_all();
+        done
+    }
+
+    /// Returns what is to be read now, for a range of which something is wanted: nobody else reads any of that. Nothing
+    /// if all is here.
+    fn claim(&self, wanted: &Range<u64>, near: &Range<u64>) -> Option<Range<u64>> {
+        let inner = self.settled(wanted);
+        wanted.clone().find(|block| inner.is_missing(*block))?;
+        let all = inner.due(wanted);
+        let end = all.end.max(wanted.start + FEW);
+        let mut all = all.start.max(near.start)..end.min(near.end);
+        if inner.is_under_way(&all) {
+            all = wanted.clone();
+        }
+        self.begin(inner, wanted, all)
+    }
+
+    /// Waits until nobody reads anything of a range.
+    fn settled(&self, range: &Range<u64>) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        while inner.is_under_way(range) {
+            let waited = self.has_read.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        inner
+    }
+
+    /// Says that somebody reads what is missing of a range, but for what was read lately and is not wanted.
+    fn begin(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        wanted: &Range<u64>,
+        all: Range<u64>,
+    ) -> Option<Range<u64>> {
+        let is_due = |block: &u64| {
+            let is_new = || !inner.lately.iter().any(|range| range.contains(block));
+            inner.is_missing(*block) && (wanted.contains(block) || is_new())
+        };
+        let first = all.clone().find(is_due)?;
+        let last = all.rev().find(is_due)?;
+        let range = first..last + 1;
+        inner.under_way.push(range.clone());
+        inner.lately.truncate(LATELY_MAX - 1);
+        inner.lately.push_front(range.clone());
+        Some(range)
+    }
+
+    /// The blocks of a range that are here.
+    pub(crate) fn range(&self, range: Range<u64>) -> BTreeMap<u64, Kept> {
+        let inner = self.lock();
+        let kept = inner.kept.range(range);
+        kept.map(|(&block, kept)| (block, kept.clone())).collect()
+    }
+
+    /// Keeps blocks from one on, and lets go of others for them: those that have been of use, or else the oldest.
+    pub(crate) fn keep(&self, first: u64, bytes: &[u8]) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+        for (place, block) in (first..).zip(blocks) {
+            if let Entry::Vacant(here) = inner.kept.entry(place) {
+                here.insert(Kept::new(block));
+                inner.order.push_back(place);
+            }
+        }
+        while inner.kept.len() > self.blocks_max {
+            let spent = inner.spent.pop_front();
+            let spent = spent.filter(|block| inner.kept.get(block).is_some_and(Kept::is_spent));
+            let Some(oldest) = spent.or_else(|| inner.order.pop_front()) else {
+                return;
+            };
+            inner.kept.remove(&oldest);
+        }
+    }
+
+    /// Gives up what lies in these blocks.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        let mut inner = self.lock();
+        inner.kept.retain(|block, _| !range.contains(block));
+        inner.order.retain(|block| !range.contains(block));
+        inner.spent.retain(|block| !range.contains(block));
+        inner.lately.retain(|other| !overlap(other, &range));
+    }
+
+    /// Gives up what lies in a block.
+    pub(crate) fn forget_block(&self, block: u64) {
+        self.lock().kept.remove(&block);
+    }
+
+    /// The pages of a chunk in these blocks, the first one in a slot, were given to the users.
+    pub(crate) fn tell(&self, blocks: RangeInclusive<u64>, slot: u8, bytes: usize) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        if let Some(kept) = inner.kept.get_mut(blocks.start()) {
+            kept.told |= 1 << slot;
+        }
+        let is_spent = |block: &u64| inner.kept.get(block).is_some_and(Kept::is_spent);
+        inner.spent.extend(blocks.filter(is_spent));
+        self.told_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Users have asked for these pages.
+    pub(crate) fn note_asked(&self, pages: impl Iterator<Item = Owner>) {
+        let mut inner = self.lock();
+        pages.for_each(|page| inner.asked.note(page));
+    }
+
+    /// The pages of a chunk that no user has asked for of late, in runs.
+    pub(crate) fn unasked(&self, slot: &Slot) -> Vec<Range<u32>> {
+        let lblks = slot.lblk..slot.lblk + u32::from(slot.blocks);
+        self.lock().asked.others(slot.ino, lblks)
+    }
+
+    /// Somebody has read these blocks, which are here now; behind `until` there are none to be read with them.
+    pub(crate) fn note(&self, range: Range<u64>, until: u64) {
+        let mut inner = self.lock();
+        let read = inner.next(&range, until);
+        inner.ask(Job::Read(range.start..read.end, read));
+        self.has_work.notify_one();
+    }
+
+    /// Most of a range that was read ahead is of files in use: who is launching something will want what comes next.
+    pub(crate) fn go_on(&self, range: &Range<u64>) {
+        let mut inner = self.lock();
+        let last = range.end - 1..range.end;
+        let mut streams = inner.packed.list.iter();
+        let is_last = streams.any(|stream| stream.read.end == range.end);
+        let until = inner.together(range.start).unwrap_or(u64::MAX);
+        if is_last && until > range.end && inner.is_core(last.clone()) {
+            let read = inner.next(&last, until.max(range.end + FEW));
+            inner.waiting.push_front(Job::Read(read.clone(), read));
+        }
+    }
+
+    /// Returns how far to read, behind a node or a block of a directory that somebody reads.
+    pub(crate) fn nodes_until(&self, place: u64) -> u64 {
+        let mut inner = self.lock();
+        inner
+            .nodes
+            .next(&(place..place + 1), 0, u64::MAX)
+            .end
+            .max(place + 1)
+    }
+
+    /// Somebody has opened a file.
+    pub(crate) fn note_opened(&self, ino: u32) {
+        let mut inner = self.lock();
+        let has = |kept: &Kept| kept.untold().any(|(_, slot)| slot.ino == ino);
+        if inner.kept.values().any(has) {
+            inner.ask(Job::Opened(ino));
+            self.has_work.notify_one();
+        }
+    }
+
+    /// Returns what is to be done; none when it is over.
+    pub(crate) fn wait(&self) -> Option<Job> {
+        let mut inner = self.lock();
+        loop {
+            if inner.has_ended {
+                return None;
+            }
+            match inner.waiting.pop_front() {
+                Some(job) => return Some(job),
+                None => {
+                    let waited = self.has_work.wait(inner);
+                    inner = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self) {
+        self.lock().has_ended = true;
+        self.has_work.notify_all();
+    }
+}
+
+/// Returns whether some block is in both.
+fn overlap(left: &Range<u64>, right: &Range<u64>) -> bool {
+    left.start < right.end && right.start < left.end
+}
+
+impl Inner {
+    /// Leaves out what is too much to do: whoever wants it asks for it. What is to be read goes first.
+    fn ask(&mut self, job: Job) {
+        if self.waiting.len() >= WAITING_MAX {
+            let only_gives = |job: &Job| !matches!(job, Job::Read(_, rest) if !rest.is_empty());
+            let least = self.waiting.iter().position(only_gives);
+            self.waiting.remove(least.unwrap_or_default());
+        }
+        self.waiting.push_back(job);
+    }
+
+    fn is_missing(&self, block: u64) -> bool {
+        !self.kept.contains_key(&block)
+    }
+
+    fn is_under_way(&self, range: &Range<u64>) -> bool {
+        self.under_way.iter().any(|other| overlap(other, range))
+    }
+
+    /// A range, and what waits to be read ahead there.
+    fn due(&self, range: &Range<u64>) -> Range<u64> {
+        let rests = self.waiting.iter().filter_map(|job| match job {
+            Job::Read(_, rest) if overlap(rest, range) => Some(rest),
+            _ => None,
+        });
+        rests.fold(range.clone(), |all, rest| {
+            all.start.min(rest.start)..all.end.max(rest.end)
+        })
+    }
+
+    /// Returns what is to be read behind some packed blocks, before another one. Of what is wanted for certain it is
+    /// all that belongs together.
+    fn next(&mut self, range: &Range<u64>, until: u64) -> Range<u64> {
+        let is_core = self.is_core(range.clone());
+        let last = range.end - 1;
+        let together = self.together(last);
+        let all = together.map(|end| end.max(range.end) - range.end);
+        let least = match all {
+            _ if !is_core => 0,
+            Some(all) => all.clamp(FEW, PACKED.most),
+            None => PACKED.next,
+        };
+        let end = together.map_or(u64::MAX, |end| end.max(last + FEW));
+        self.packed.next(range, least, until.min(end))
+    }
+
+    /// Returns where that ends which launches want together with what begins in a block, if that is known.
+    fn together(&self, block: u64) -> Option<u64> {
+        let left = self.kept.get(&block)?.left?;
+        Some(block + left * SHRINKS.0 / SHRINKS.1)
+    }
+
+    /// Returns whether launches read some of what is here of these blocks again and again.
+    fn is_core(&self, range: Range<u64>) -> bool {
+        let mut kept = self.kept.range(range);
+        kept.any(|(_, kept)| kept.slots.iter().any(|slot| slot.core))
+    }
+}
+
+impl Streams {
+    fn new(windows: Windows) -> Self {
+        Self {
+            windows,
+            list: VecDeque::new(),
+        }
+    }
+
+    /// Returns what is to be read, after these blocks were, up to one: so many blocks at least.
+    fn next(&mut self, range: &Range<u64>, least: u64, until: u64) -> Range<u64> {
+        let Windows {
+            first,
+            next,
+            most,
+            back,
+            gap,
+        } = self.windows;
+        let goes_on = |stream: &Stream| {
+            let from = stream.read.end.saturating_sub(back).max(stream.read.start);
+            (from..stream.read.end + gap).contains(&range.start)
+        };
+        let at = self.list.iter().position(goes_on);
+        let at = at.unwrap_or_else(|| {
+            self.list.truncate(STREAMS_MAX - 1);
+            self.list.push_front(Stream {
+                read: range.start..range.start,
+                window: first,
+            });
+            0
+        });
+        let stream = &mut self.list[at];
+        let middle = stream.read.start + (stream.read.end - stream.read.start) / 2;
+        let from = stream.read.end.max(range.end);
+        if range.end > middle {
+            let window = stream.window.max(least);
+            stream.read = range.start..from.max(until.min(from + window));
+            stream.window = (2 * window).clamp(next, most);
+        }
+        from..stream.read.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::layout::packed::{PackedBlock, PackedHeader};
+
+    #[test]
+    fn whoever_goes_on_is_given_more_each_time() {
+        let mut streams = Streams::new(PACKED);
+        let mut next = |range| streams.next(&range, 0, u64::MAX);
+        assert_eq!(next(100..104), 104..104);
+        // Elsewhere.
+        assert_eq!(next(5000..5002), 5002..5002);
+        assert_eq!(next(104..108), 108..140);
+        // Not yet in the second half of what was read.
+        assert_eq!(next(110..112), 140..140);
+        assert_eq!(next(125..130), 140..204);
+        assert_eq!(next(230..232), 232..360);
+        assert_eq!(next(340..342), 360..616);
+        assert_eq!(next(600..601), 616..872);
+    }
+
+    /// Nodes that lie near each other are read in any order: that is no reason to read more of them.
+    #[test]
+    fn nodes_are_read_on_only_in_order() {
+        let mut streams = Streams::new(NODES);
+        let mut next = |place| streams.next(&(place..place + 1), 0, u64::MAX);
+        assert_eq!(next(100), 101..109);
+        assert_eq!(next(107), 108..116);
+        assert_eq!(next(116), 117..133);
+        assert_eq!(next(138), 139..171);
+        assert_eq!(next(90), 91..99);
+    }
+
+    #[test]
+    fn what_each_launch_reads_comes_with_what_is_behind_it() {
+        let mut block = PackedBlock::new(PackedHeader::default());
+        let slot = Slot {
+            core: true,
+            blocks: 1,
+            ino: 9,
+            ..Slot::new(SlotKind::Data)
+        };
+        block.push(slot, b"x").unwrap();
+        let ahead = Ahead::new(16 * BLOCK_BYTES);
+        ahead.keep(50, &*block.finish());
+        ahead.note(50..51, 80);
+        assert_eq!(ahead.wait(), Some(Job::Read(50..80, 51..80)));
+        ahead.note_opened(8);
+        ahead.note_opened(9);
+        assert_eq!(ahead.wait(), Some(Job::Opened(9)));
+    }
+
+    #[test]
+    fn whoever_waits_for_work_is_woken() {
+        let ahead = Ahead::new(16 * BLOCK_BYTES);
+        ahead.keep(50, &*core_block(0));
+        let (told, tells) = std::sync::mpsc::channel();
+        let wait = || tells.recv_timeout(Duration::from_secs(60)).unwrap();
+        thread::scope(|scope| {
+            let ahead = &ahead;
+            scope.spawn(move || {
+                while let Some(job) = ahead.wait() {
+                    told.send(Some(job)).unwrap();
+                }
+                told.send(None).unwrap();
+            });
+            // By then it waits, most likely; if not, it finds what there is.
+            let pause = || thread::sleep(Duration::from_millis(30));
+            pause();
+            ahead.note(50..51, 80);
+            assert!(matches!(wait(), Some(Job::Read(..))));
+            pause();
+            ahead.note_opened(0);
+            assert_eq!(wait(), Some(Job::Opened(0)));
+            pause();
+            ahead.end();
+            assert_eq!(wait(), None);
+        });
+    }
+
+    /// A block of what launches read, with so much to come from its beginning on.
+    fn core_block(left: u16) -> Box<Block> {
+        let mut block = PackedBlock::new(PackedHeader {
+            left,
+            ..PackedHeader::default()
+        });
+        let slot = Slot {
+            core: true,
+            blocks: 1,
+            ..Slot::new(SlotKind::Data)
+        };
+        block.push(slot, b"x").unwrap();
+        block.finish()
+    }
+
+    #[test]
+    fn what_launches_want_together_is_read_at_once_and_nothing_behind_it() {
+        let read = |left, until| {
+            let ahead = Ahead::new(16 * BLOCK_BYTES);
+            ahead.keep(50, &*core_block(left));
+            ahead.note(50..51, until);
+            match ahead.wait() {
+                Some(Job::Read(all, rest)) if all == (50..rest.end) => rest,
+                job => panic!("{job:?}"),
+            }
+        };
+        // 5 blocks for 8.
+        assert_eq!(read(64, 500), 51..90);
+        assert_eq!(read(64, 70), 51..70);
+        assert_eq!(read(400, 500), 51..300);
+        // That would be too much at once, or so little that a few more cost nothing.
+        assert_eq!(read(2000, 500), 51..307);
+        assert_eq!(read(1, 500), 51..58);
+    }
+
+    #[test]
+    fn where_something_else_begins_nobody_goes_on() {
+        let ahead = Ahead::new(16 * BLOCK_BYTES);
+        ahead.keep(50, &*core_block(64));
+        ahead.keep(80, &*core_block(16));
+        ahead.keep(89, &*core_block(600));
+        ahead.note(50..51, 500);
+        assert_eq!(ahead.wait(), Some(Job::Read(50..90, 51..90)));
+        ahead.go_on(&(50..90));
+        assert!(ahead.lock().waiting.is_empty());
+        // Not all of it is here yet.
+        ahead.keep(81, &*core_block(16));
+        ahead.note(80..82, 500);
+        assert_eq!(ahead.wait(), Some(Job::Read(80..91, 90..91)));
+    }
+
+    #[test]
+    fn only_so_many_blocks_are_kept_and_none_that_is_given_up() {
+        let ahead = Ahead::new(4 * BLOCK_BYTES);
+        ahead.keep(10, &[1; 3 * BLOCK_BYTES]);
+        ahead.keep(20, &[2; 2 * BLOCK_BYTES]);
+        let here = |range| ahead.range(range).into_keys().collect::<Vec<_>>();
+        assert_eq!(here(0..100), [11, 12, 20, 21]);
+        ahead.forget(12..21);
+        assert_eq!(here(0..100), [11, 21]);
+        ahead.tell(21..=21, 3, 4096);
+        assert_eq!(ahead.range(21..22)[&21].told, 8);
+        // What is here already stays.
+        ahead.keep(21, &[3; BLOCK_BYTES]);
+        ahead.keep(30, &[4; 2 * BLOCK_BYTES]);
+        assert_eq!(here(0..100), [11, 21, 30, 31]);
+        assert_eq!(ahead.get(21).unwrap()[0], 2);
+        // What has been of use goes first.
+        ahead.keep(40, &[5; BLOCK_BYTES]);
+        assert_eq!(here(0..100), [11, 30, 31, 40]);
+        ahead.keep(50, &[6; BLOCK_BYTES]);
+        assert_eq!(here(0..100), [30, 31, 40, 50]);
+    }
+
+    /// Returns what `read` is asked for.
+    fn asked(ahead: &Ahead, wanted: Range<u64>, near: Range<u64>) -> Option<Range<u64>> {
+        let mut asked = None;
+        let read = |first, bytes: &mut [u8]| {
+            asked = Some(first..first + (bytes.len() / BLOCK_BYTES) as u64);
+            Ok(())
+        };
+        ahead.read(wanted, &near, read).unwrap();
+        asked
+    }
+
+    #[test]
+    fn whoever_wants_what_is_to_be_read_ahead_reads_all_of_it() {
+        let ahead = Ahead::new(256 * BLOCK_BYTES);
+        assert_eq!(asked(&ahead, 4..6, 0..500), Some(4..12));
+        assert_eq!(asked(&ahead, 10..12, 0..500), None);
+        ahead.note(10..12, 500);
+        assert_eq!(asked(&ahead, 12..14, 0..14), Some(12..14));
+        ahead.note(12..14, 30);
+        // It was to be read up to 30, and some of it is here.
+        assert_eq!(asked(&ahead, 20..21, 0..25), Some(14..25));
+        assert_eq!(asked(&ahead, 20..21, 0..25), None);
+        assert_eq!(asked(&ahead, 26..27, 26..500), Some(26..34));
+        // What could not be read is left to whoever wants some of it.
+        ahead.note(34..35, 60);
+        let fails = |_, _: &mut [u8]| Err(io::ErrorKind::Other.into());
+        assert!(ahead.read(40..41, &(0..500), fails).is_err());
+        assert_eq!(asked(&ahead, 40..41, 0..500), Some(40..41));
+    }
+
+    #[test]
+    fn what_was_read_lately_is_not_read_ahead_again() {
+        let ahead = Ahead::new(4 * BLOCK_BYTES);
+        let due = |range: Range<u64>| {
+            let mut asked = None;
+            let read = |first, bytes: &mut [u8]| {
+                asked = Some(first..first + (bytes.len() / BLOCK_BYTES) as u64);
+                Ok(())
+            };
+            ahead.read_due(range, read).unwrap();
+            asked
+        };
+        assert_eq!(due(100..120), Some(100..120));
+        // Not all of it could be kept.
+        assert_eq!(due(90..120), Some(90..100));
+        assert_eq!(due(90..110), None);
+        assert_eq!(asked(&ahead, 105..106, 0..500), Some(105..106));
+        // After a while it may be of use again.
+        for at in 0..LATELY_MAX as u64 {
+            due(500 + at..501 + at);
+        }
+        assert_eq!(due(90..110), Some(90..110));
+    }
+
+    #[test]
+    fn nothing_is_read_by_two() {
+        let ahead = Ahead::new(256 * BLOCK_BYTES);
+        let wait = std::sync::Barrier::new(2);
+        let second = || {
+            wait.wait();
+            asked(&ahead, 12..16, 0..500)
+        };
+        let first = |_, _: &mut [u8]| {
+            wait.wait();
+            thread::sleep(Duration::from_millis(20));
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let second = scope.spawn(second);
+            ahead.read(10..14, &(0..14), first).unwrap();
+            assert_eq!(second.join().unwrap(), Some(14..20));
+        });
+    }
+
+    #[test]
+    fn what_is_to_be_read_is_done_before_what_is_only_given() {
+        let ahead = Ahead::new(BLOCK_BYTES);
+        for at in 0..WAITING_MAX as u64 {
+            ahead.lock().ask(Job::Read(at..at + 1, at + 1..at + 1));
+        }
+        ahead.lock().ask(Job::Read(70..80, 71..80));
+        ahead.lock().ask(Job::Opened(3));
+        let waiting: Vec<_> = std::mem::take(&mut ahead.lock().waiting).into();
+        assert_eq!(waiting.len(), WAITING_MAX);
+        assert_eq!(waiting[0], Job::Read(2..3, 3..3));
+        let last = [Job::Read(70..80, 71..80), Job::Opened(3)];
+        assert!(waiting.ends_with(&last), "{waiting:?}");
+    }
+
+    #[test]
+    fn nobody_waits_when_it_is_over() {
+        let ahead = Ahead::new(BLOCK_BYTES);
+        ahead.note(7..9, u64::MAX);
+        assert_eq!(ahead.wait(), Some(Job::Read(7..9, 9..9)));
+        ahead.end();
+        assert_eq!(ahead.wait(), None);
+    }
+}

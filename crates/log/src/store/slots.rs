@@ -1,0 +1,208 @@
+//! Slots of packed blocks that are valid (the block state table of FPC, 4.2).
+//!
+//! In memory are the entries of all segments of packed blocks: 2 KiB for each. What the table on the device does not
+//! have yet is in the journal of each checkpoint until that has grown too long.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use anteros_core::{FsError, FsResult, WritableDevice};
+
+use crate::durable::checkpoint::Stated;
+use crate::layout::bits::Bits;
+use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
+use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Superblock};
+use crate::store::medium::{read_block, zeroed};
+
+/// Entries that a pack has in its journal; with more, they go to the table.
+const JOURNAL_MAX: usize = 512;
+
+type Entries = Box<[u32; SEGMENT_BLOCKS as usize]>;
+
+pub(crate) struct Slots {
+    device: Arc<dyn WritableDevice>,
+    start: u64,
+    /// Blocks of a copy of the table.
+    blocks: u32,
+    main_start: u64,
+    bits: Bits,
+    entries: BTreeMap<u32, Entries>,
+    /// Blocks whose entries the table does not have.
+    newer: BTreeSet<u64>,
+    /// Blocks of the table that cannot be read, and why.
+    unreadable: BTreeMap<u32, FsError>,
+}
+
+impl Slots {
+    /// None at all.
+    pub(crate) fn new(
+        device: Arc<dyn WritableDevice>,
+        superblock: &Superblock,
+        bits: Bits,
+    ) -> Self {
+        Self {
+            device,
+            start: superblock.bst_start,
+            blocks: superblock.bst_blocks,
+            main_start: superblock.main_start,
+            bits,
+            entries: BTreeMap::new(),
+            newer: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
+        }
+    }
+
+    /// As the checkpoint has them. `packed` are the segments that may have entries.
+    pub(crate) fn load(
+        device: Arc<dyn WritableDevice>,
+        superblock: &Superblock,
+        bits: Bits,
+        journal: &[(u64, u32)],
+        packed: impl IntoIterator<Item = u32>,
+    ) -> FsResult<Self> {
+        let mut slots = Self::new(device, superblock, bits);
+        for segment in packed {
+            slots.read(segment)?;
+        }
+        for &(block, valid) in journal {
+            *slots.entry(block) = valid;
+            slots.newer.insert(block);
+        }
+        Ok(slots)
+    }
+
+    fn read(&mut self, segment: u32) -> FsResult<()> {
+        let table_block = segment / BST_SEGMENTS_PER_BLOCK;
+        let table = match read_block(&*self.device, self.place(table_block)) {
+            Ok(table) => table,
+            Err(error @ FsError::Io(_)) => {
+                self.unreadable.insert(table_block, error);
+                zeroed()
+            }
+            Err(error) => return Err(error),
+        };
+        let first = segment % BST_SEGMENTS_PER_BLOCK * SEGMENT_BLOCKS;
+        let entries = self.entries.entry(segment).or_insert_with(none);
+        for (entry, index) in entries.iter_mut().zip(first..) {
+            *entry = bst_get(&table, index);
+        }
+        Ok(())
+    }
+
+    /// Returns where the copy of a block of the table lies that counts.
+    fn place(&self, table_block: u32) -> u64 {
+        self.bits.place(self.start, self.blocks, table_block)
+    }
+
+    fn locate(&self, block: u64) -> (u32, usize) {
+        let (at, per_segment) = (block - self.main_start, u64::from(SEGMENT_BLOCKS));
+        ((at / per_segment) as u32, (at % per_segment) as usize)
+    }
+
+    fn entry(&mut self, block: u64) -> &mut u32 {
+        let (segment, index) = self.locate(block);
+        &mut self.entries.entry(segment).or_insert_with(none)[index]
+    }
+
+    /// The valid slots of a block, the lowest bit for slot 0.
+    pub(crate) fn valid(&self, block: u64) -> u32 {
+        let (segment, index) = self.locate(block);
+        self.entries
+            .get(&segment)
+            .map_or(0, |entries| entries[index])
+    }
+
+    /// Says that the slots of a block are these.
+    pub(crate) fn set(&mut self, block: u64, valid: u32) {
+        *self.entry(block) = valid;
+        self.newer.insert(block);
+    }
+
+    /// Refuses a table of which something cannot be read: what is valid there is not known, and no block of it may be
+    /// written over.
+    pub(crate) fn check_readable(&self) -> FsResult<()> {
+        match self.unreadable.values().next() {
+            Some(error) => Err(io::Error::other(format!("block state table: {error}")).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The table will lie elsewhere: nothing is there yet.
+    pub(crate) fn move_to(&mut self, superblock: &Superblock) {
+        self.start = superblock.bst_start;
+        self.blocks = superblock.bst_blocks;
+        self.bits = Bits::new(superblock.bst_blocks as usize);
+        let main_start = self.main_start;
+        let start = |segment: u32| main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS);
+        self.newer = self
+            .entries
+            .iter()
+            .flat_map(|(&segment, entries)| (start(segment)..).zip(entries.iter()))
+            .filter(|(_, entry)| **entry != 0)
+            .map(|(block, _)| block)
+            .collect();
+    }
+
+    /// Returns whether blocks of a segment may have valid slots.
+    pub(crate) fn has(&self, segment: u32) -> bool {
+        self.entries.contains_key(&segment)
+    }
+
+    /// Returns how many blocks have valid slots, and how many slots these are.
+    pub(crate) fn occupancy(&self) -> (u64, u64) {
+        let entries = self.entries.values().flat_map(|entries| entries.iter());
+        entries
+            .filter(|entry| **entry != 0)
+            .fold((0, 0), |(blocks, slots), entry| {
+                (blocks + 1, slots + u64::from(entry.count_ones()))
+            })
+    }
+
+    /// Returns what a checkpoint says; where the journal has grown too long, the table is written.
+    pub(crate) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
+        let mut written = 0;
+        if self.newer.len() > JOURNAL_MAX || !self.unreadable.is_empty() {
+            let newer = std::mem::take(&mut self.newer);
+            let mut blocks: BTreeSet<u32> = newer
+                .iter()
+                .map(|&block| self.locate(block).0 / BST_SEGMENTS_PER_BLOCK)
+                .collect();
+            // The other copy of them counts from now on.
+            blocks.extend(self.unreadable.keys());
+            for &table_block in &blocks {
+                self.write(table_block)?;
+            }
+            self.unreadable.clear();
+            written = blocks.len() as u64;
+            self.entries
+                .retain(|_, entries| entries.iter().any(|&entry| entry != 0));
+        }
+        let newer = self.newer.iter();
+        Ok(Stated {
+            bits: self.bits.clone(),
+            journal: newer.map(|&block| (block, self.valid(block))).collect(),
+            written,
+        })
+    }
+
+    fn write(&mut self, table_block: u32) -> FsResult<()> {
+        let mut block = zeroed();
+        for within in 0..BST_SEGMENTS_PER_BLOCK {
+            let segment = table_block * BST_SEGMENTS_PER_BLOCK + within;
+            let Some(entries) = self.entries.get(&segment) else {
+                continue;
+            };
+            for (index, &entry) in (within * SEGMENT_BLOCKS..).zip(entries.iter()) {
+                bst_set(&mut block, index, entry);
+            }
+        }
+        self.bits.flip(table_block as usize);
+        let place = self.place(table_block);
+        Ok(self.device.write_at(place * BLOCK_BYTES as u64, &*block)?)
+    }
+}
+
+fn none() -> Entries {
+    Box::new([0; SEGMENT_BLOCKS as usize])
+}
