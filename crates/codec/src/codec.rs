@@ -8,12 +8,13 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::deflate::DeflateEncoder;
-use crate::encoder::HC_LEVELS;
+use crate::encoded::{EncodeError, Encoded};
+use crate::encoder::{Effort, HC_LEVELS, Lz4Encoder};
 use crate::gauge::Gauge;
 use crate::lzma::LzmaEncoder;
 use crate::secant::{Secant, Whole};
 use crate::zstd::FrameEncoder;
-use crate::{Algorithm, Effort, Encoded, Lz4Encoder, Params};
+use crate::{Algorithm, Params};
 
 /// A codec, and how hard its encoder tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,17 +56,6 @@ pub struct UnknownSetting {
     pub min: u32,
     /// The largest that is possible.
     pub max: u32,
-}
-
-/// Tells why an encoder gave up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum EncodeError {
-    /// There is no memory for its tables.
-    #[error("no memory for the encoder of {0}")]
-    OutOfMemory(Algorithm),
-    /// The library met what it never should.
-    #[error("the encoder of {0} failed: {1}")]
-    Library(Algorithm, &'static str),
 }
 
 impl Codec {

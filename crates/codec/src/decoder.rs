@@ -7,43 +7,11 @@ use std::ops::Range;
 
 use crate::deflate::{self, DeflateDecoder};
 use crate::lzma::{self, LzmaDecoder};
+use crate::params::{Length, Params};
 use crate::zstd::{self, ZstdDecoder};
-use crate::{Algorithm, DecodeError, Fault, in_place, lz4};
-
-/// Tells what the output's length says about the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// The stream holds exactly as many bytes as the output, and ends where the input ends.
-    Exact,
-    /// The stream holds at least as many bytes as the output; what comes after them does not
-    /// matter and is not looked at. This is what a partial reference to a shared pcluster asks for.
-    ///
-    /// A stream that is shorter is refused, but for LZMA: nothing marks its end, so its last bytes
-    /// may pass for a few symbols more.
-    AtLeast,
-}
-
-/// Holds what an image says about its streams: limits on the memory that decoding them may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Params {
-    /// LZMA dictionary in bytes, at most [`Params::LZMA_DICT_BYTES_MAX`]; that much memory is
-    /// taken, or as much as is decoded if that is less.
-    pub lzma_dict_bytes: u32,
-    /// Base-2 logarithm of the largest Zstandard window, within 10..=20. A frame that needs a larger
-    /// window is refused where a window is needed, which is for [`Length::AtLeast`].
-    pub zstd_window_log: u8,
-}
+use crate::{Algorithm, DecodeError, in_place, lz4};
 
 impl Params {
-    /// The largest LZMA dictionary of the format: 8 MiB.
-    pub const LZMA_DICT_BYTES_MAX: u32 = 8 << 20;
-    /// Base-2 logarithm of the largest window of DEFLATE: 32 KiB.
-    pub const DEFLATE_WINDOW_BITS: u8 = 15;
-    /// The smallest Zstandard window of the format: 1 KiB.
-    pub const ZSTD_WINDOW_LOG_MIN: u8 = 10;
-    /// The largest Zstandard window of the format: 1 MiB.
-    pub const ZSTD_WINDOW_LOG_MAX: u8 = 20;
-
     /// The most memory that a [`Decoder`] keeps for a codec, or a [`Stream`](crate::Stream) for its
     /// own, when at most `longest` bytes are decoded at once.
     ///
@@ -61,16 +29,6 @@ impl Params {
             Algorithm::Lzma => lzma::memory_bytes(self.lzma_dict_bytes, longest),
             Algorithm::Deflate => deflate::MEMORY_BYTES,
             Algorithm::Zstd => zstd::memory_bytes(self.zstd_window_log),
-        }
-    }
-}
-
-/// The largest sizes that the format allows: they decode every valid image.
-impl Default for Params {
-    fn default() -> Self {
-        Self {
-            lzma_dict_bytes: Self::LZMA_DICT_BYTES_MAX,
-            zstd_window_log: Self::ZSTD_WINDOW_LOG_MAX,
         }
     }
 }
@@ -159,22 +117,5 @@ impl Decoder {
             wanted,
             fault,
         })
-    }
-}
-
-/// Checks that a decoder filled its output.
-pub(crate) fn expect_full(wanted: usize, got: usize) -> Result<(), Fault> {
-    if got == wanted {
-        Ok(())
-    } else {
-        Err(Fault::Short { got })
-    }
-}
-
-/// Checks that no input is left behind a stream of which all was wanted.
-pub(crate) fn expect_consumed(stream_len: usize, consumed: usize) -> Result<(), Fault> {
-    match stream_len - consumed {
-        0 => Ok(()),
-        left => Err(Fault::Trailing { left }),
     }
 }

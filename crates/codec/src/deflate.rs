@@ -6,9 +6,9 @@
 use libdeflater::{CompressionLvl, Compressor};
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
-use crate::decoder::{expect_consumed, expect_full};
+use crate::error::{expect_consumed, expect_full};
+use crate::params::Step;
 use crate::secant::Whole;
-use crate::stream::Step;
 use crate::{EncodeError, Fault, Length, Params};
 
 const WITH_ZLIB_HEADER: bool = false;

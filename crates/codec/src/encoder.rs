@@ -9,6 +9,7 @@ use std::ops::{Range, RangeInclusive};
 
 use thiserror::Error;
 
+use crate::encoded::Encoded;
 use crate::greedy::Greedy;
 use crate::lz4::{Method, State};
 use crate::optimal::Optimal;
@@ -39,15 +40,6 @@ pub enum Effort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("LZ4 HC level {0} lies outside 1..=12")]
 pub struct UnknownEffort(pub u8);
-
-/// Holds what one call of [`Lz4Encoder::encode`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Encoded {
-    /// Bytes of input that the block holds.
-    pub consumed: usize,
-    /// Bytes of output that the block takes.
-    pub written: usize,
-}
 
 /// A fixed-output LZ4 compressor with reusable working memory, for one thread.
 pub struct Lz4Encoder {

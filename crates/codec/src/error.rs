@@ -88,3 +88,20 @@ impl Fault {
         })
     }
 }
+
+/// Checks that a decoder filled its output.
+pub(crate) fn expect_full(wanted: usize, got: usize) -> Result<(), Fault> {
+    if got == wanted {
+        Ok(())
+    } else {
+        Err(Fault::Short { got })
+    }
+}
+
+/// Checks that no input is left behind a stream of which all was wanted.
+pub(crate) fn expect_consumed(stream_len: usize, consumed: usize) -> Result<(), Fault> {
+    match stream_len - consumed {
+        0 => Ok(()),
+        left => Err(Fault::Trailing { left }),
+    }
+}

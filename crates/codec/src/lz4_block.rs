@@ -15,7 +15,7 @@
 //! come again ([`rolling`](crate::rolling)).
 
 use crate::Fault;
-use crate::decoder::expect_full;
+use crate::error::expect_full;
 
 /// A match is at least this long.
 pub(crate) const MATCH_MIN: usize = 4;

@@ -9,7 +9,7 @@ use liblzma_sys::{
     lzma_microlzma_decoder, lzma_microlzma_encoder, lzma_options_lzma, lzma_ret, lzma_stream,
 };
 
-use crate::stream::Step;
+use crate::params::Step;
 use crate::{Algorithm, EncodeError, Encoded, Fault, Length, Params};
 
 /// liblzma makes a smaller dictionary this large.

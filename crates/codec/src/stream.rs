@@ -10,19 +10,12 @@
 
 use crate::deflate::DeflateDecoder;
 use crate::lzma::LzmaDecoder;
+use crate::params::{Params, Step};
 use crate::zstd::ZstdDecoder;
-use crate::{Algorithm, DecodeError, Fault, Params};
+use crate::{Algorithm, DecodeError, Fault};
 
 /// States what [`Stream::skip`] decodes at once.
 const SKIPPED_AT_ONCE: usize = 8192;
-
-/// Describes how far a codec went in one step.
-pub(crate) struct Step {
-    /// Bytes of the stream that were read.
-    pub(crate) consumed: usize,
-    /// Bytes that were decoded.
-    pub(crate) got: usize,
-}
 
 /// A decoder in the middle of a stream.
 enum Suspended {

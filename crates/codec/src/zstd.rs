@@ -8,9 +8,9 @@ use zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective,
 };
 
-use crate::decoder::{expect_consumed, expect_full};
+use crate::error::{expect_consumed, expect_full};
+use crate::params::Step;
 use crate::secant::Whole;
-use crate::stream::Step;
 use crate::{Algorithm, EncodeError, Fault, Length, Params};
 
 /// The largest block of a frame (ZSTD_BLOCKSIZE_MAX).
