@@ -6,10 +6,10 @@ use anteros_format::inode::Inode;
 
 use crate::ahead::ReadAhead;
 use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
-use crate::serve::Workbench;
 use crate::serve::counters::add;
 use crate::serve::part::Part;
 use crate::serve::run::Run;
+use crate::serve::serving::Workbench;
 use crate::{Error, Image, Place, Result};
 
 /// Decodes whole extents in file order, with one buffer that grows to the largest of them.

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 use crate::cache::Cache;
 use crate::map::Location;
 use crate::serve::counters::add;
-use crate::serve::{Serve, Strategy};
+use crate::serve::serving::{Serve, Strategy};
 use crate::{Error, Extent, Map, Place, Result};
 
 /// Options for opening an image.

@@ -32,7 +32,6 @@ mod trail;
 mod vfs;
 mod walk;
 mod xattr;
-mod zmap;
 
 pub use check::{
     CheckObserver, CheckOptions, CheckProgress, CheckReport, Finding, FindingKind, Severity, check,

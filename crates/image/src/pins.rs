@@ -9,8 +9,8 @@ use anteros_core::{FileKind, Ino};
 use anteros_format::inode::Inode;
 
 use crate::profile::{HotRange, Profile};
-use crate::serve::PAGE_BYTES;
 use crate::serve::memory::{Buffer, Lease};
+use crate::serve::sizes::PAGE_BYTES;
 use crate::{Error, Image, Map, Result};
 
 /// Holds what was pinned.

@@ -13,8 +13,8 @@ use anteros_format::inode::Inode;
 
 use crate::dir::DirCursor;
 use crate::pins::{self, Pinned, Pins};
-use crate::serve::NeighbourHook;
 use crate::serve::ahead::Strides;
+use crate::serve::serving::NeighbourHook;
 use crate::{Error, Image, ImagePath, Map, PinReport, Profile, Source};
 
 /// The position behind a `.` that no block holds; a directory has fewer blocks.

@@ -9,8 +9,8 @@ use crate::ahead::ReadAhead;
 use crate::map::{Location, Pcluster};
 use crate::{Image, Place, Result};
 
-use super::Run;
-use super::space::{Encoded, Part, Parts, What};
+use super::part::{Encoded, Part, Parts, What};
+use super::run::Run;
 
 /// Bytes of the image that a worker takes at a time, about.
 const BATCH_BYTES: u64 = 1 << 20;

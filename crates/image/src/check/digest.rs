@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use crate::map::{Extent, Map, Source};
 use crate::{Error, Place, Reader};
 
-use super::{FindingKind, Run};
+use super::finding::FindingKind;
+use super::run::Run;
 
 /// Stands in front of the 32 bytes of a digest.
 const ALGORITHM: &[u8] = b"sha256:";

@@ -13,8 +13,9 @@ use zerocopy::FromBytes;
 use crate::map::Location;
 use crate::{Image, Place};
 
-use super::space::{Part, What};
-use super::{FindingKind, Run};
+use super::finding::FindingKind;
+use super::part::{Part, What};
+use super::run::Run;
 
 /// Checks the superblock and the tables it refers to, and returns the bytes that these take.
 pub(super) fn check(run: &Run<'_>) -> Vec<Part> {

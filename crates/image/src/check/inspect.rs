@@ -14,9 +14,11 @@ use zerocopy::FromBytes;
 use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
 use crate::{Error, Place, Reader};
 
+use super::finding::FindingKind;
 use super::header::algorithm_bit;
-use super::space::{Encoded, Part, What};
-use super::{FindingKind, Run, digest, values};
+use super::part::{Encoded, Part, What};
+use super::run::Run;
+use super::{digest, values};
 
 /// An inode to be checked; only its extents in the range, unless that begins at 0.
 pub(super) struct Job {

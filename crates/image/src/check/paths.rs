@@ -10,7 +10,7 @@ use anteros_format::Nid;
 
 use crate::Image;
 
-use super::Finding;
+use super::finding::Finding;
 use super::names::Names;
 use super::walk::BROKEN_BLOCKS_MAX;
 

@@ -6,7 +6,7 @@ use anteros_format::Nid;
 use crate::Place;
 use crate::map::{Encoding, Location};
 
-use super::space::{Encoded, Part, What};
+use super::part::{Encoded, Part, What};
 
 /// Stands for the metabox where the number of a device is stored.
 const METABOX: u32 = 1 << 16;

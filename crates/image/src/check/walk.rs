@@ -12,11 +12,12 @@ use crossbeam_channel::Sender;
 
 use crate::{Error, Map, NidSet, Place};
 
+use super::finding::FindingKind;
 use super::header;
 use super::inspect::{Inspector, Job};
 use super::names::{self, First, Name, Names};
 use super::pending::{Directory, Pending};
-use super::{FindingKind, Run};
+use super::run::Run;
 
 /// A directory is given up after so many blocks that are unreadable or not in order. As names
 /// ascend, what repeats itself for ever is not in order.

@@ -1,155 +1,15 @@
-//! Places where the data of a file lies.
+//! Finding the extents of a file.
 
 use std::ops::Range;
-use std::sync::Mutex;
 
-use anteros_core::Algorithm;
 use anteros_format::chunk::{Chunk, ChunkFormat};
 use anteros_format::inode::{DataLayout, Inode};
-use anteros_format::zmap::MapHeader;
 use anteros_format::{Corrupt, DEVICE_BYTES_MAX};
 
-use crate::zmap::Zmap;
-use crate::{Error, Image, Place, Result};
-
-/// Tells where bytes lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Location {
-    /// At a byte of a device; device 0 is the primary one.
-    Device {
-        /// Tells which device.
-        device: u16,
-        /// Bytes from its start.
-        address: u64,
-    },
-    /// At a byte of the metabox inode's content.
-    Metabox {
-        /// Bytes from its start.
-        address: u64,
-    },
-}
-
-impl Location {
-    /// So many bytes further on; `None` on overflow.
-    pub fn plus(self, bytes: u64) -> Option<Self> {
-        let add = |address: u64| address.checked_add(bytes).filter(|&a| a < DEVICE_BYTES_MAX);
-        Some(match self {
-            Self::Device { device, address } => Self::Device {
-                device,
-                address: add(address)?,
-            },
-            Self::Metabox { address } => Self::Metabox {
-                address: add(address)?,
-            },
-        })
-    }
-
-    /// Bytes from the start of the space it lies in.
-    pub const fn address(self) -> u64 {
-        match self {
-            Self::Device { address, .. } | Self::Metabox { address } => address,
-        }
-    }
-
-    pub(crate) const fn with_address(self, address: u64) -> Self {
-        match self {
-            Self::Device { device, .. } => Self::Device { device, address },
-            Self::Metabox { .. } => Self::Metabox { address },
-        }
-    }
-}
-
-/// Tells how a pcluster holds its extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Encoding {
-    /// As it is, from the beginning of the pcluster on.
-    Plain,
-    /// As it is, but rotated so that each byte keeps its offset within a block.
-    Interlaced,
-    /// Compressed.
-    Compressed(Algorithm),
-}
-
-/// The encoded form of an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Pcluster {
-    /// Tells where it begins.
-    pub location: Location,
-    /// Its length.
-    pub bytes: u32,
-    /// Tells how it is encoded.
-    pub encoding: Encoding,
-    /// Tells whether the extent is only the front of what it decodes to.
-    pub partial: bool,
-    /// Tells whether it lies behind the index, as tails may.
-    pub inline: bool,
-}
-
-/// Tells what an extent's bytes are made from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// Nothing: zeros.
-    Hole,
-    /// Bytes as they are.
-    Raw(Location),
-    /// An encoded pcluster.
-    Pcluster(Pcluster),
-    /// Bytes of the packed inode from this offset on.
-    Fragment {
-        /// The offset there.
-        offset: u64,
-    },
-}
-
-/// A run of bytes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    /// Tells where it begins in the file.
-    pub offset: u64,
-    /// Tells how long it is, at least one byte.
-    pub len: u64,
-    /// Holds what it is made from.
-    pub source: Source,
-}
-
-impl Extent {
-    /// Returns where it ends in the file.
-    pub const fn end(&self) -> u64 {
-        self.offset + self.len
-    }
-
-    /// The extent that this one and the next make together, if they are alike and adjacent.
-    fn join(&self, next: &Self) -> Option<Self> {
-        let joined = match (self.source, next.source) {
-            (Source::Hole, Source::Hole) => true,
-            (Source::Raw(a), Source::Raw(b)) => a.plus(self.len) == Some(b),
-            _ => false,
-        };
-        joined.then_some(Self {
-            len: self.len + next.len,
-            ..*self
-        })
-    }
-}
-
-/// Describes how to find the extents of a file: what its inode says about its data, checked.
-#[derive(Debug)]
-pub struct Map(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    /// No data at all: not a regular file, directory or symlink, or empty.
-    Empty,
-    Flat {
-        start: Option<u64>,
-        inline_at: Option<Location>,
-    },
-    Chunks {
-        format: ChunkFormat,
-        head_end: Location,
-    },
-    Compressed(Zmap),
-}
+use super::extent::{Extent, Location, Source};
+use super::kind::{Kind, Map, Zmap, inline_start};
+use crate::error::{Error, Place, Result};
+use crate::image::Image;
 
 impl Image {
     /// Finds out how a file's data is stored.
@@ -373,43 +233,6 @@ impl Image {
     }
 }
 
-impl Map {
-    /// The map header of a compressed file.
-    pub fn header(&self) -> Option<&MapHeader> {
-        match &self.0 {
-            Kind::Compressed(zmap) => Some(&zmap.header),
-            _ => None,
-        }
-    }
-
-    /// Returns where the inline data of a flat file lies.
-    pub(crate) const fn inline_location(&self) -> Option<Location> {
-        match &self.0 {
-            Kind::Flat { inline_at, .. } => *inline_at,
-            _ => None,
-        }
-    }
-
-    /// Returns where indexes, tables and inline data that follow the inode end.
-    pub(crate) fn metadata_end(&self, inode: &Inode, block_bits: u8) -> Option<u64> {
-        match &self.0 {
-            Kind::Empty
-            | Kind::Flat {
-                inline_at: None, ..
-            } => None,
-            Kind::Flat {
-                inline_at: Some(at),
-                ..
-            } => Some(at.address() + (inode.size - inline_start(inode.size, block_bits))),
-            Kind::Chunks { format, head_end } => {
-                let chunks = inode.size.div_ceil(1 << format.chunk_bits);
-                format.entry_offset(head_end.address(), chunks).ok()
-            }
-            Kind::Compressed(zmap) => Some(zmap.metadata_end()),
-        }
-    }
-}
-
 /// A hostile index may say otherwise of a place than of the one before it.
 fn aside(inode: &Inode, end: u64, start: u64) -> Error {
     let place = Place::Data {
@@ -418,11 +241,3 @@ fn aside(inode: &Inode, end: u64, start: u64) -> Error {
     };
     Error::corrupt(place)(Corrupt::ExtentAside { end, start })
 }
-
-/// Returns where the inline part of a flat file begins: the last block, which may be full.
-fn inline_start(size: u64, block_bits: u8) -> u64 {
-    (size - 1) >> block_bits << block_bits
-}
-
-/// Remembers where accumulated addresses were left off.
-pub(crate) type Cursor = Mutex<(u64, u64)>;

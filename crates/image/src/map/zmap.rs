@@ -19,22 +19,10 @@ use anteros_format::{
     Corrupt, DEVICE_BYTES_MAX, EXTENT_BYTES_MAX, PCLUSTER_BYTES_MAX, Unsupported,
 };
 
-use crate::map::{Cursor, Encoding, Extent, Location, Pcluster, Source};
-use crate::{Error, Image, Place, Result};
-
-/// Describes how the data of a compressed file is found.
-#[derive(Debug)]
-pub(crate) struct Zmap {
-    pub(crate) header: MapHeader,
-    /// The space of the inode, and where its index begins there.
-    table: Location,
-    /// Tells where index and inline tail end.
-    end: u64,
-    /// Logical clusters, or records.
-    total: u64,
-    compact: Option<CompactLayout>,
-    cursor: Cursor,
-}
+use super::extent::{Encoding, Extent, Location, Pcluster, Source};
+use super::kind::{Cursor, Zmap};
+use crate::error::{Error, Place, Result};
+use crate::image::Image;
 
 /// A head, and where its extent begins and ends in the file.
 struct Found {
@@ -124,11 +112,6 @@ impl Zmap {
             return Err(corrupt(Corrupt::FragmentInPacked));
         }
         Ok(())
-    }
-
-    /// Returns where index and inline tail end, in the space of the inode.
-    pub(crate) const fn metadata_end(&self) -> u64 {
-        self.end
     }
 
     fn index<'a>(

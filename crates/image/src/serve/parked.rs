@@ -6,12 +6,8 @@ use std::sync::{Mutex, Weak};
 use anteros_codec::{DecodeError, Stream};
 use anteros_format::Nid;
 
-use super::PAGE_BYTES;
 use super::memory::{Buffer, Lease};
-use super::part::Part;
-
-/// Bytes decoded last that are kept: readers that want neighbouring parts come in any order.
-pub(crate) const RECENT_BYTES: usize = 512 << 10;
+use super::sizes::PAGE_BYTES;
 
 /// The most bytes that are decoded at once by whoever decodes the rest.
 const REST_PIECE_BYTES: usize = 64 << 10;
@@ -36,13 +32,14 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// A decoder at the beginning of the stream that is `encoded` from `start` on, and a buffer of
-    /// [`RECENT_BYTES`] for what it decodes.
+    /// A decoder at the beginning of the stream that is `encoded` from `start` on. `extent` is where its
+    /// bytes lie in the file, `recent` a buffer of [`RECENT_BYTES`](super::sizes::RECENT_BYTES) for what
+    /// it decodes.
     pub(crate) fn new(
         encoded: Buffer,
         start: usize,
         stream: Stream,
-        part: &Part,
+        extent: Range<u64>,
         recent: Buffer,
         lease: Lease,
     ) -> Self {
@@ -50,8 +47,8 @@ impl Parked {
             encoded,
             start,
             stream,
-            offset: part.extent_offset(),
-            len: part.len as usize,
+            offset: extent.start,
+            len: (extent.end - extent.start) as usize,
             recent,
             recent_from: 0,
             is_offered: false,

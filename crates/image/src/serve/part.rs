@@ -15,9 +15,10 @@ use anteros_format::{EXTENT_BYTES_MAX, Nid};
 
 use super::counters::add;
 use super::memory::Buffer;
-use super::parked::{Parked, RECENT_BYTES, Rest};
+use super::parked::{Parked, Rest};
 use super::pclusters::{Bytes, ENTRY_BYTES, Found, Held, Key, Making};
-use super::{BUFFER_BYTES, PAGE_BYTES, Strategy, Workbench};
+use super::serving::{Strategy, Workbench};
+use super::sizes::{BUFFER_BYTES, PAGE_BYTES, RECENT_BYTES};
 use crate::map::Pcluster;
 use crate::{Error, Image, Place, Result};
 
@@ -75,7 +76,7 @@ impl Part {
     }
 
     /// Returns where the extent begins in the file.
-    pub(super) const fn extent_offset(&self) -> u64 {
+    const fn extent_offset(&self) -> u64 {
         match self.place {
             Place::Data { offset, .. } => offset,
             _ => 0,
@@ -309,7 +310,9 @@ impl Image {
         let stream = Stream::new(part.algorithm, &self.params(), stream_len, longest)
             .map_err(part.failed())?;
         let recent = self.buffer(part.place, RECENT_BYTES)?;
-        let mut parked = Parked::new(encoded, start, stream, part, recent, lease);
+        let offset = part.extent_offset();
+        let extent = offset..offset + part.len;
+        let mut parked = Parked::new(encoded, start, stream, extent, recent, lease);
         self.read_parked(&mut parked, part, out)?;
         let parked = Arc::new(Mutex::new(parked));
         if making.was_given_up() {

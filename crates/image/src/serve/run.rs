@@ -21,7 +21,8 @@ use anteros_core::Algorithm;
 
 use super::counters::add;
 use super::part::Part;
-use super::{PAGE_BYTES, RUN_BYTES, Strategy, Workbench};
+use super::serving::{Strategy, Workbench};
+use super::sizes::{PAGE_BYTES, RUN_BYTES};
 use crate::map::{Location, Pcluster};
 use crate::{Image, Place, Result};
 

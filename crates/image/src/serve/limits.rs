@@ -1,0 +1,64 @@
+//! Memory that reading an image takes, as the image itself says.
+
+use anteros_codec::{Params, RollingWindow};
+use anteros_core::Algorithm;
+use anteros_format::{EXTENT_BYTES_MAX, PCLUSTER_BYTES_MAX};
+
+use super::sizes::{BUFFER_BYTES, RECENT_BYTES, RUN_BYTES};
+use crate::image::Image;
+
+impl Image {
+    /// Returns what the image says about its streams.
+    pub(crate) const fn params(&self) -> Params {
+        Params {
+            lzma_dict_bytes: self.compr_cfgs().lzma_dict_bytes,
+            zstd_window_log: self.compr_cfgs().zstd_window_log,
+        }
+    }
+
+    /// The least [`cache_bytes`](crate::OpenOptions::cache_bytes) that so many reading threads need,
+    /// whose reads are so long: a cache of metadata, what each thread keeps for itself, and what one
+    /// of them may need for the largest pcluster that the format allows.
+    pub fn cache_bytes_min(&self, readers: usize, read_bytes: usize) -> usize {
+        let data = self.read_memory_min() + readers * self.bench_memory(read_bytes);
+        // An eighth of all is for metadata.
+        data + data.div_ceil(7)
+    }
+
+    /// The most memory that a single read may need at a time besides what its thread keeps, in bytes:
+    /// a pcluster and what decoding it from its beginning takes.
+    pub(crate) fn read_memory_min(&self) -> usize {
+        // An inline pcluster's may be wanted while another's is held.
+        const SPARE: usize = 64 << 10;
+        let decoding = self.decoder_bytes(EXTENT_BYTES_MAX as usize);
+        PCLUSTER_BYTES_MAX as usize + RECENT_BYTES + SPARE + decoding
+    }
+
+    /// Memory that no read needs, in bytes.
+    pub(crate) fn spare_memory(&self) -> usize {
+        self.serve.memory.limit() - self.read_memory_min()
+    }
+
+    /// The most memory that a thread keeps for itself from one read to the next, in bytes. What its
+    /// decoders decode is never longer than a read.
+    pub(crate) fn bench_memory(&self, read_bytes: usize) -> usize {
+        let window = RollingWindow::KEPT_MAX.max(self.lz4_bytes_max());
+        RUN_BYTES + BUFFER_BYTES + window + self.decoder_bytes(read_bytes)
+    }
+
+    /// The longest LZ4 pcluster that the image says it has, in bytes.
+    pub(crate) fn lz4_bytes_max(&self) -> usize {
+        let blocks = usize::from(self.compr_cfgs().lz4_max_pcluster_blocks).max(1);
+        let bytes = blocks * self.superblock().block_bytes() as usize;
+        bytes.min(PCLUSTER_BYTES_MAX as usize)
+    }
+
+    /// Returns what the decoders for the algorithms of the image take, if so many bytes are decoded at once.
+    fn decoder_bytes(&self, longest: usize) -> usize {
+        let listed = |algorithm: &Algorithm| self.superblock().algorithms.contains(*algorithm);
+        let algorithms = Algorithm::ALL.into_iter().filter(listed);
+        algorithms
+            .map(|algorithm| self.params().memory_bytes(algorithm, longest))
+            .sum()
+    }
+}

@@ -1,0 +1,16 @@
+//! Sizes that several parts of serving share.
+
+/// The longest front that is decoded into a worker's buffer; longer ones of LZ4 go through the rolling
+/// window.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+
+/// Sizes what readers ask for: pages, of this size or a multiple of it.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Encoded bytes that a run gathers, besides those that lie in the reader's buffer. A single larger
+/// pcluster is a run of its own.
+pub(crate) const RUN_BYTES: usize = 128 << 10;
+
+/// Bytes decoded last that a suspended decoder keeps: readers that want neighbouring parts come in any
+/// order.
+pub(crate) const RECENT_BYTES: usize = 512 << 10;
