@@ -42,14 +42,14 @@ mod statistics;
 mod store;
 
 pub use cleaning::compact::Compacted;
+pub use cleaning::launches::{
+    BlockReads, FileReads, Launches, Mark, RECORD_BYTES_MAX, ROUNDS, RecordFault, Version,
+};
 pub use compress::codec::Codec;
 pub use compress::policy::Policy;
 pub use durable::recover::Recovery;
 pub use error::LogError;
 pub use layout::superblock::Shape;
-pub use mount::launches::{
-    BlockReads, FileReads, Launches, Mark, RECORD_BYTES_MAX, ROUNDS, RecordFault, Version,
-};
 pub use mount::log::{Condition, Log};
 pub use mount::vfs::system_clock;
 pub use offline::check::{Report, check};

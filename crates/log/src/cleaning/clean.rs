@@ -9,34 +9,14 @@ use crate::layout::{Corrupt, SEGMENT_CONTENT};
 use crate::packing::pack::Packing;
 use crate::state::State;
 use crate::statistics::Cause;
-use crate::store::segments::{Moment, Use};
+use crate::store::segments::Moment;
+use crate::store::victim::Choice;
 
 /// With fewer free segments than these nothing can be moved.
 const FREE_MIN: u32 = 2;
 
-/// Victim policy of cleaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// The one with the fewest valid blocks: someone waits.
-    Greedy,
-    /// The one where most is won for the work: `(1 - u) / u * sqrt(age)` with its share of valid blocks `u` and the blocks that
-    /// were written since one of it became invalid. What became invalid lately goes on doing so.
-    CostBenefit,
-    /// The same, where half of it is valid at most: nobody waits, and what is left may become invalid by itself.
-    Idle,
-}
-
-impl Choice {
-    /// Of 32 parts, how many of a segment may be valid.
-    fn valid_max(self) -> u32 {
-        match self {
-            // Who waits takes what there is.
-            Self::Greedy => 31,
-            Self::CostBenefit => 30,
-            Self::Idle => 16,
-        }
-    }
-}
+/// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
+const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
 
 impl State {
     /// Makes sure that all that is dirty, and so many blocks besides, will find their places.
@@ -95,18 +75,6 @@ impl State {
         }
     }
 
-    /// Free segments with which one can be cleaned while so many blocks besides are still to come: what is moved may open one, and
-    /// for each block of it a node becomes dirty.
-    pub(crate) fn room_to_clean(&self, blocks: usize) -> u32 {
-        let moved = SEGMENT_CONTENT as usize;
-        1 + self.segments.openings(self.dirty_blocks() + blocks + moved)
-    }
-
-    /// Segments beyond what is needed, in which cleaning begins.
-    pub(crate) fn spare(&self) -> u32 {
-        if self.segments.are_few() { 1 } else { 3 }
-    }
-
     /// Cleans a segment, if there is one worth it and room to do so.
     pub(crate) fn clean_one(&mut self, choice: Choice) -> FsResult<bool> {
         while self.segments.free_count() >= FREE_MIN {
@@ -125,36 +93,6 @@ impl State {
             }
         }
         Ok(false)
-    }
-
-    /// Leaves a segment alone from here on: what was moved out of it is moved, and others are cleaned.
-    pub(crate) fn set_aside(&mut self, segment: u32, error: &FsError) {
-        self.set_aside.insert(segment);
-        self.statistics.set_aside += 1;
-        let complaint = format!("segment {segment} cannot be cleaned: {error}");
-        self.complaints.push(complaint);
-    }
-
-    /// The segment that is to be cleaned, if any is worth it.
-    pub(crate) fn victim(&self, choice: Choice) -> Option<u32> {
-        let now = self.segments.clock();
-        let worth = |segment: u32| {
-            let entry = self.segments.segment(segment);
-            let used = f64::from(entry.valid) / f64::from(SEGMENT_CONTENT);
-            let age = 1 + now.saturating_sub(entry.changed);
-            match choice {
-                Choice::Greedy => 1.0 - used,
-                _ => (1.0 - used) / used * (age as f64).sqrt(),
-            }
-        };
-        let most = SEGMENT_CONTENT * choice.valid_max() / 32;
-        let full = (0..self.segments.count()).filter(|&segment| {
-            let entry = self.segments.segment(segment);
-            entry.state == Use::Full
-                && u32::from(entry.valid) < most
-                && !self.set_aside.contains(&segment)
-        });
-        full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }
 
     /// Moves all that is valid out of a segment.
@@ -249,5 +187,20 @@ impl State {
         self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
         self.push(placed.block, data);
         self.left_early(owner.ino)
+    }
+
+    /// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
+    pub(crate) fn clean_safely(&mut self, choice: Choice) -> FsResult<()> {
+        if self.victim(choice).is_none() {
+            return Ok(());
+        }
+        if self.dirty_blocks() > 2 * self.dirty_max() {
+            self.checkpoint(false)?;
+        }
+        match self.make_room(MOVED_MAX) {
+            Ok(()) => self.clean_one(choice).map(drop),
+            Err(FsError::NoSpace) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

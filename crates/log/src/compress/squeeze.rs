@@ -9,13 +9,15 @@ use crate::compress::policy::{Rules, Sample};
 use crate::layout::packed::{Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::packing::pack::CHUNK_BLOCKS_MAX;
 
 /// States what a page has to save at least: less is not worth decoding it.
 const GAIN_MIN: usize = 256;
 
 /// Stored as it is, as a slot has it.
 const STORED: u8 = 0;
+
+/// The most logical blocks of a chunk.
+pub(crate) const CHUNK_BLOCKS_MAX: u32 = 32;
 
 /// The most bytes of a chunk.
 pub(crate) const CHUNK_BYTES_MAX: usize = CHUNK_BLOCKS_MAX as usize * BLOCK_BYTES;

@@ -9,7 +9,6 @@ use std::sync::PoisonError;
 
 use anteros_core::{FsError, FsResult};
 
-use crate::layout::bits::Bits;
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::summary::Owner;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
@@ -20,27 +19,6 @@ use crate::store::medium::{read_block, zeroed};
 
 /// Entries that a pack has in its journals; with more, they go to the tables.
 const NAT_JOURNAL_MAX: usize = 800;
-/// The same of the segment table.
-pub(crate) const SIT_JOURNAL_MAX: usize = 96;
-
-/// State of a table as a checkpoint records it.
-pub(crate) struct Stated<Newer> {
-    /// Valid copy of each block of the table.
-    pub(crate) bits: Bits,
-    /// Entries that are newer.
-    pub(crate) journal: Vec<Newer>,
-    /// Blocks of it that were written.
-    pub(crate) written: u64,
-}
-
-/// The segment table on the device.
-pub(crate) struct Tables {
-    pub(crate) sit_bits: Bits,
-    /// Segments whose entries the table does not have.
-    pub(crate) newer: BTreeSet<u32>,
-    /// With more of them than this, they go there.
-    pub(crate) journal_max: usize,
-}
 
 impl State {
     /// Writes a checkpoint: what was done before it survives whatever comes.

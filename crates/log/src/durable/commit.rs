@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use anteros_core::{FileKind, FsError, FsResult};
+use anteros_core::{FileKind, FsResult};
 
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::record::{Record, append_checksums, append_xattrs};
@@ -106,18 +106,6 @@ impl State {
                 && live.kind() != FileKind::Directory
                 && (live.content_changed || live.dirty_pages > 0 || !live.unrecorded.is_empty())
         })
-    }
-
-    /// Waits until all that was written is on the device.
-    pub(crate) fn flush(&mut self) -> FsResult<()> {
-        self.submit()?;
-        let epoch = self.flushing();
-        let flushed = self.device.flush().map_err(FsError::Io);
-        match &flushed {
-            Ok(()) => self.flushed(epoch),
-            Err(error) => self.fail("the device could not be flushed", error),
-        }
-        flushed
     }
 
     fn records(&mut self, whole: &BTreeSet<u32>, sums: &[(u64, u32)]) -> FsResult<Vec<u8>> {
@@ -252,7 +240,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use anteros_core::{Caller, Counted, MemoryDevice, Timestamp, WritableDevice};
+    use anteros_core::{Caller, Counted, FsError, MemoryDevice, Timestamp, WritableDevice};
     use anteros_tests::faulty::{Call, Faulty, When};
     use rustix::io::Errno;
 

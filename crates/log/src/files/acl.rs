@@ -4,7 +4,6 @@
 //! an id (u32), in the order of the tags.
 
 use anteros_core::{FileKind, FsError, FsResult, New};
-
 use rustix::io::Errno;
 
 use crate::state::State;

@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::store::medium::is_damage;
 
 /// Set-group-id: what is made in such a directory belongs to its group.
-const SETGID: u16 = 0o2000;
+pub(crate) const SETGID: u16 = 0o2000;
 /// The most names of a file, and the most directories in one.
 const LINKS_MAX: u32 = 1 << 20;
 /// Blocks that an operation on names may need at most: of two directories that split, and their nodes.

@@ -13,8 +13,8 @@ use crate::layout::xattr::{
     self, FURTHER_XATTR_BYTES, NODE_XATTR_BYTES, Stored, XATTR_BYTES_MAX, Xattrs, further_nodes,
 };
 use crate::layout::{Corrupt, Superblock};
-use crate::offline::mkfs::write_superblock;
 use crate::state::State;
+use crate::store::superblock::write_superblock;
 
 /// `setxattr(2)`: the attribute must not be there, or must be.
 const CREATE: u32 = 1;

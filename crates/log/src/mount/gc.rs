@@ -2,15 +2,10 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use anteros_core::{FsError, FsResult};
+use anteros_core::FsResult;
 
-use crate::cleaning::clean::Choice;
-use crate::layout::SEGMENT_CONTENT;
 use crate::mount::log::Log;
-use crate::state::State;
-
-/// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
-const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
+use crate::store::victim::Choice;
 
 impl Log {
     /// Cleans until no segment is worth it, and writes a checkpoint: what was emptied is free then. Whoever else uses
@@ -59,22 +54,5 @@ impl Log {
     /// When the device fails, or the log is damaged.
     pub fn clean(&self) -> FsResult<bool> {
         Ok(self.clean_next()? > 0)
-    }
-}
-
-impl State {
-    /// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
-    pub(crate) fn clean_safely(&mut self, choice: Choice) -> FsResult<()> {
-        if self.victim(choice).is_none() {
-            return Ok(());
-        }
-        if self.dirty_blocks() > 2 * self.dirty_max() {
-            self.checkpoint(false)?;
-        }
-        match self.make_room(MOVED_MAX) {
-            Ok(()) => self.clean_one(choice).map(drop),
-            Err(FsError::NoSpace) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -15,19 +15,20 @@ use std::thread::{self, JoinHandle};
 
 use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice};
 
-use crate::cleaning::clean::Choice;
+use crate::cleaning::launches::{FileReads, Launches, Version};
 use crate::compress::policy::Policy;
 use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
-use crate::files::content::{BLOCK, PackedRun, Plan};
+use crate::files::read::{PackedRun, Plan};
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::mount::launches::{FileReads, Launches};
 use crate::options::Options;
-use crate::packing::pack;
+use crate::packing::unpack;
 use crate::state::State;
 use crate::statistics::{Class, ClassStatistics, Statistics};
 use crate::store::ahead::Ahead;
-use crate::store::medium::{self, vanished};
+use crate::store::medium::{self, BLOCK, vanished};
+use crate::store::need::MARGIN;
+use crate::store::victim::Choice;
 use crate::store::writer::Writer;
 
 /// Hears of an inode whose content is not what was read of it.
@@ -312,13 +313,13 @@ impl Log {
         let blocks = self.packed_blocks(plan)?;
         let mut done = ClassStatistics {
             read_blocks: blocks.len() as u64,
-            read_stored_pages: blocks.values().map(|block| pack::pages_in(block)).sum(),
+            read_stored_pages: blocks.values().map(|block| unpack::pages_in(block)).sum(),
             read_pages: runs.len() as u64,
             ..ClassStatistics::default()
         };
         for runs in runs.chunk_by(PackedRun::is_one_chunk_with) {
             let read = |block| blocks.get(&block).cloned().ok_or_else(vanished);
-            let (chunk, took) = pack::chunk(runs[0].owner, runs[0].at, read)?;
+            let (chunk, took) = unpack::chunk(runs[0].owner, runs[0].at, read)?;
             runs.iter().for_each(|run| run.fill(&chunk, buf));
             done.decompressing += took;
         }
@@ -656,5 +657,9 @@ const CLEANED_AT_ONCE: u32 = 2;
 /// Bytes that an inode takes that is gone, in memory.
 const DROPPED_BYTES: usize = 160;
 
-/// Blocks that one operation writes at most, and the content of a request.
-pub(crate) const MARGIN: usize = 64 + 256;
+impl State {
+    /// Version of the content of an inode, which no earlier or later content has.
+    pub(crate) fn content_version(&mut self, ino: u32) -> FsResult<Version> {
+        Ok(Version::from(&self.live(ino)?.inode().attributes))
+    }
+}

@@ -1,12 +1,15 @@
 //! Mounted log: what the FUSE session, the write buffer and the tools call.
 //!
-//! This floor owns the locks ([`log`]). It answers requests ([`vfs`]; atomic writes, [`atomic`]), reads ahead of them
-//! ([`prefetch`]), keeps records of which blocks programs read when they start ([`launches`]), and cleans when someone
-//! asks for it ([`gc`]). It uses every floor below.
+//! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]),
+//! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
+//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`]). It
+//! uses every floor below.
 
-pub(crate) mod atomic;
+mod answers;
+mod atomic;
+mod compact;
 mod gc;
-pub(crate) mod launches;
 pub(crate) mod log;
+mod pieces;
 mod prefetch;
 pub(crate) mod vfs;

@@ -11,20 +11,15 @@ use std::thread;
 
 use anteros_core::{FsResult, Ino};
 
-use crate::files::content::BLOCK;
-use crate::layout::checkpoint::HeadKind;
+use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::Slot;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
 use crate::mount::log::Log;
-use crate::packing::pack;
+use crate::packing::unpack;
 use crate::state::State;
 use crate::store::ahead::Job;
-use crate::store::medium::{vanished, zeroed};
-
-/// Nodes that were gathered for launches and are read at once.
-const GATHERED: u16 = 64;
+use crate::store::medium::{BLOCK, vanished};
 
 impl Log {
     /// Gives `store` pages that were not asked for but will be: inode, offset, content, which it may drop. A thread of its own
@@ -128,7 +123,7 @@ impl Log {
         };
         let mut blocks = blocks.into_iter();
         let read = |_| blocks.next().ok_or_else(vanished);
-        let (content, _) = pack::chunk(whose, at, read)?;
+        let (content, _) = unpack::chunk(whose, at, read)?;
         let offset = u64::from(slot.lblk) * BLOCK;
         let end = size.saturating_sub(offset).min(content.len() as u64) as usize;
         let mut bytes = 0;
@@ -152,90 +147,6 @@ impl Log {
 }
 
 impl State {
-    /// A block of a node or directory, and with it those that were written near it, for they are often wanted next.
-    pub(crate) fn fetch_near(&mut self, place: u64) -> FsResult<Box<Block>> {
-        if let Some(block) = self.ahead.get(place) {
-            return Ok(Box::new(*block));
-        }
-        if self.options.prefetch_bytes == 0 {
-            return self.fetch(place);
-        }
-        let near = self.written_near(place)?;
-        if !near.contains(&place) || near.end - near.start == 1 {
-            return self.fetch(place);
-        }
-        let mut bytes = vec![0; (near.end - near.start) as usize * BLOCK_BYTES];
-        match self.device.read_at(near.start * BLOCK, &mut bytes) {
-            Ok(()) => self.ahead.keep(near.start, &bytes),
-            // It may be one of the others.
-            Err(_) => return self.fetch(place),
-        }
-        let at = (place - near.start) as usize * BLOCK_BYTES;
-        let mut block = zeroed();
-        block.copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
-        Ok(block)
-    }
-
-    /// The blocks to be read with one of a node or directory: those around it where nodes were gathered for launches, else those
-    /// behind it. They were written, and are on the device.
-    fn written_near(&mut self, place: u64) -> FsResult<Range<u64>> {
-        let (segment, index) = self.segments.locate(place);
-        let start = self.segments.start(segment);
-        let entry = self.segments.segment(segment);
-        let gathered = index - index % GATHERED;
-        let (first, until) = match entry.is_of(HeadKind::ColdNode) {
-            true => (gathered, u64::from(gathered + GATHERED)),
-            false => (index, self.ahead.nodes_until(place) - start),
-        };
-        let until = until.min(SEGMENT_CONTENT.into()) as u16;
-        let last = (index + 1..until)
-            .rev()
-            .find(|&index| entry.is_valid(index));
-        let mut near = start + u64::from(first)..start + u64::from(last.unwrap_or(index)) + 1;
-        self.visit_leaving(near.clone(), |leaving, _| match leaving < place {
-            true => near.start = place,
-            false => near.end = near.end.min(leaving),
-        })?;
-        Ok(near)
-    }
-
-    /// The front of a range of blocks that lies in one segment that was compressed in the background, all of it on the device.
-    fn packed_range(&mut self, range: Range<u64>) -> FsResult<Range<u64>> {
-        let near = self.packed_near(range.start)?;
-        Ok(range.start..range.end.min(near.end).max(range.start))
-    }
-
-    /// Returns what may be read with a block of a segment that was compressed in the background, in it and the next
-    /// one; nothing if it was not, or not all of it is on the device.
-    pub(crate) fn packed_near(&mut self, block: u64) -> FsResult<Range<u64>> {
-        let (segment, _) = self.segments.locate(block);
-        let mut near = self.packed_in(segment)?;
-        if !near.is_empty() {
-            let next = self.packed_in(segment + 1)?;
-            near.end = near.end.max(next.end);
-        }
-        Ok(near)
-    }
-
-    /// The blocks of a segment up to the last one that holds something, if it was compressed in the background, and all of it is on
-    /// the device.
-    fn packed_in(&mut self, segment: u32) -> FsResult<Range<u64>> {
-        if segment >= self.superblock.segments
-            || !self.segments.segment(segment).is_of(HeadKind::Background)
-        {
-            return Ok(0..0);
-        }
-        let start = self.segments.start(segment);
-        let range = start..start + u64::from(SEGMENT_CONTENT);
-        let mut is_leaving = false;
-        self.visit_leaving(range.clone(), |_, _| is_leaving = true)?;
-        let last = range.rev().find(|&block| self.slots.valid(block) != 0);
-        Ok(match last {
-            Some(last) if !is_leaving => start..last + 1,
-            _ => 0..0,
-        })
-    }
-
     /// The place of a chunk and the size of its file, if all of it is what a file holds that somebody knows and nobody writes to.
     fn as_cached(
         &mut self,

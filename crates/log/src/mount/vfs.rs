@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use anteros_core::{
     AtomicStep, Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsError,
-    FsResult, Ino, New, OpenFile, Payload, Rdev, Seek, SetTime, StatFs, Timestamp, Writable,
+    FsResult, Ino, New, OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable,
 };
 
-use crate::files::acl;
-use crate::files::dir::{NAME_MAX, kind_of};
-use crate::files::layers;
-use crate::files::names::Birth;
+use crate::files::dir::NAME_MAX;
+use crate::files::names::SETGID;
+use crate::files::{acl, layers};
 use crate::layout::{BLOCK_BYTES, Corrupt, ROOT};
 use crate::mount::log::Log;
-use crate::state::State;
 
 /// `open(2)`: each write goes to the end.
 const O_APPEND: u32 = 0o2000;
@@ -30,21 +28,11 @@ const O_ACCMODE: u32 = 3;
 /// Nobody else changes what a mounted log holds.
 const TRUSTED_FOR: Duration = Duration::from_secs(3600);
 
-/// Entries of a directory that are fetched at once.
-const LISTED_AT_ONCE: usize = 256;
-
 /// The longest target of a symbolic link.
 const TARGET_MAX: u64 = 4096;
 
-/// Reads note the time only if that is older than the last change, or than this.
-const ATIME_SECS: i64 = 24 * 3600;
-
 /// `renameat2(2)`: a device 0, 0 takes the old name, for overlayfs to see that something below is hidden.
 const RENAME_WHITEOUT: u32 = 4;
-
-const SETUID: u16 = 0o4000;
-const SETGID: u16 = 0o2000;
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// Refuses names of extended attributes that belong to no name space of Linux.
 fn check_space_of(name: &[u8]) -> FsResult<()> {
@@ -61,168 +49,6 @@ fn check_space_of(name: &[u8]) -> FsResult<()> {
 
 fn number(ino: Ino) -> FsResult<u32> {
     u32::try_from(ino.0).map_err(|_| FsError::NotFound)
-}
-
-/// An entry of a directory, and the position behind it.
-type Listed = (Vec<u8>, Ino, FileKind, u64);
-
-impl State {
-    fn attr(&mut self, ino: u32) -> FsResult<Attr> {
-        let attributes = self.live(ino)?.inode().attributes;
-        let size = self.size(ino)?;
-        Ok(Attr {
-            ino: Ino(ino.into()),
-            kind: attributes.kind,
-            perm: attributes.perm,
-            nlink: attributes.nlink,
-            uid: attributes.uid,
-            gid: attributes.gid,
-            rdev: attributes.rdev,
-            size: match attributes.kind {
-                // Programs take a directory without size for something else.
-                FileKind::Directory => size.max(BLOCK_BYTES as u64),
-                _ => size,
-            },
-            blocks: attributes.blocks * (BLOCK_BYTES as u64 / 512),
-            block_size: BLOCK_BYTES as u32,
-            atime: attributes.atime,
-            mtime: attributes.mtime,
-            ctime: attributes.ctime,
-        })
-    }
-
-    /// An inode that was looked for by its number alone. What has no name any more only those have who hold it already.
-    fn found_again(&mut self, ino: u32) -> FsResult<u32> {
-        let is_gone = self.live(ino)?.inode().attributes.nlink == 0;
-        match is_gone && !self.known.contains_key(&ino) {
-            true => Err(FsError::NotFound),
-            false => Ok(ino),
-        }
-    }
-
-    /// The attributes of an inode that becomes known.
-    fn introduce(&mut self, ino: u32) -> FsResult<Attr> {
-        let attr = self.attr(ino)?;
-        self.hold(ino);
-        Ok(attr)
-    }
-
-    /// Notes that content was read, if that is worth a write.
-    fn note_read(&mut self, ino: u32) -> FsResult<()> {
-        // Reads alone must not fill the memory with inodes that have to be written.
-        if self.check_writable().is_err() || self.dirty_blocks() > self.dirty_max() {
-            return Ok(());
-        }
-        let now = self.now();
-        let attributes = self.live(ino)?.inode().attributes;
-        let newest = attributes.mtime.max(attributes.ctime);
-        if attributes.atime <= newest || now.secs.saturating_sub(attributes.atime.secs) > ATIME_SECS
-        {
-            self.live(ino)?.attributes().atime = now;
-        }
-        Ok(())
-    }
-
-    /// Set-id bits and file capabilities go. Where the group may not execute, the set-group-id bit means something else, and
-    /// goes all the same: the group may come to execute later.
-    fn drop_privileges(&mut self, ino: u32) -> FsResult<()> {
-        let perm = self.live(ino)?.inode().attributes.perm;
-        let kept = perm & !SETUID & !SETGID;
-        if kept != perm {
-            self.live(ino)?.attributes().perm = kept;
-            self.touched.insert(ino);
-        }
-        if self.xattrs(ino)?.get(CAPABILITY).is_some() {
-            self.remove_xattr(ino, CAPABILITY)?;
-        }
-        Ok(())
-    }
-
-    /// One open file for writing less.
-    fn writes_no_more(&mut self, ino: u32) {
-        if let Some(count) = self.writers.get_mut(&ino) {
-            *count -= 1;
-            if *count == 0 {
-                self.writers.remove(&ino);
-            }
-        }
-    }
-
-    fn apply(&mut self, ino: u32, changes: &Changes) -> FsResult<()> {
-        if let Some(size) = changes.size {
-            match self.live(ino)?.kind() {
-                FileKind::Regular => self.truncate(ino, size)?,
-                FileKind::Directory => return Err(FsError::IsDirectory),
-                _ => return Err(FsError::Invalid),
-            }
-        }
-        if changes.drops_privileges && self.live(ino)?.kind() != FileKind::Directory {
-            self.drop_privileges(ino)?;
-        }
-        if let Some(perm) = changes.perm {
-            self.live(ino)?.attributes().perm = perm;
-            acl::follow_mode(self, ino, perm)?;
-        }
-        let now = self.now();
-        let time = |set: SetTime| match set {
-            SetTime::Now => now,
-            SetTime::At(time) => time,
-        };
-        let attributes = self.live(ino)?.attributes();
-        attributes.uid = changes.uid.unwrap_or(attributes.uid);
-        attributes.gid = changes.gid.unwrap_or(attributes.gid);
-        attributes.atime = changes.atime.map_or(attributes.atime, time);
-        attributes.mtime = changes.mtime.map_or(attributes.mtime, time);
-        attributes.ctime = now;
-        self.touched.insert(ino);
-        Ok(())
-    }
-
-    /// Properties of the new inode `new`, with those that it inherits from the directory.
-    fn birth<'a>(
-        &mut self,
-        parent: u32,
-        new: &New<'_>,
-        rdev: Rdev,
-        target: &'a [u8],
-    ) -> FsResult<Birth<'a>> {
-        let kind = FileKind::from_mode(new.mode).ok_or(FsError::Invalid)?;
-        let inherited = acl::inherit(self, parent, new, kind)?;
-        Ok(Birth {
-            kind,
-            perm: inherited.perm,
-            caller: new.caller,
-            rdev,
-            target,
-            xattrs: inherited.xattrs,
-        })
-    }
-
-    fn portion(&mut self, ino: u32, from: u64) -> FsResult<Vec<Listed>> {
-        let mut entries = Vec::new();
-        if from < 2 {
-            let parent = self.live(ino)?.inode().attributes.parent;
-            let dots = [(&b"."[..], ino, 1), (b"..", parent, 2)];
-            let dots = dots.into_iter().filter(|(.., next)| *next > from);
-            entries.extend(dots.map(|(name, ino, next)| {
-                (name.to_vec(), Ino(ino.into()), FileKind::Directory, next)
-            }));
-        }
-        self.list(ino, from, &mut |entry, next| {
-            entries.push((
-                entry.name.to_vec(),
-                Ino(entry.ino.into()),
-                kind_of(entry.kind),
-                next,
-            ));
-            if entries.len() < LISTED_AT_ONCE {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        })?;
-        Ok(entries)
-    }
 }
 
 impl Log {

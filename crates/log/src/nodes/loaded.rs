@@ -12,11 +12,10 @@ use anteros_core::{FileKind, Timestamp};
 
 use crate::compress::habits::Habits;
 use crate::compress::kind::START_BYTES;
-use crate::files::content::BLOCK;
 use crate::layout::Block;
 use crate::layout::node::{Attributes, Inode, NodeHeader, NodeKind};
 use crate::nodes::ranges::Ranges;
-use crate::store::medium::zeroed;
+use crate::store::medium::{BLOCK, zeroed};
 
 /// Mark of a node that has to be written, counted together with its likes.
 struct Soiled {

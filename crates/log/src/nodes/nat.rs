@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
-use crate::durable::checkpoint::Stated;
 use crate::layout::bits::Bits;
 use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
 use crate::layout::{BLOCK_BYTES, Block, ROOT, Superblock};
 use crate::nodes::rebuild::{Rebuilt, rebuild};
 use crate::store::medium;
+use crate::store::table::Stated;
 
 /// Blocks of the table that are kept in memory.
 const CACHED_MAX: usize = 128;

@@ -11,7 +11,6 @@ use std::ops::Range;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
-use crate::durable::recover;
 use crate::error::LogError;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
@@ -20,6 +19,7 @@ use crate::layout::summary::{self, Owner};
 use crate::layout::table::{NAT_PER_BLOCK, NatEntry, SitEntry};
 use crate::layout::{ROOT, SEGMENT_CONTENT, Superblock};
 use crate::store::medium::{is_damage, read_block};
+use crate::store::packs;
 
 /// The entries of a block of the table.
 pub(crate) struct Rebuilt {
@@ -46,13 +46,13 @@ pub(crate) fn rebuild(
     table_block: u32,
     second: bool,
 ) -> FsResult<Rebuilt> {
-    let (checkpoint, _) = recover::newest_pack(device, superblock).map_err(damage)?;
+    let (checkpoint, _) = packs::newest_pack(device, superblock).map_err(damage)?;
     if checkpoint.nat_bits.get(table_block as usize) != second {
         return Err(FsError::Corrupt(
             "the newest checkpoint has another copy of it".into(),
         ));
     }
-    let segments = recover::segment_table(device, superblock, &checkpoint).map_err(damage)?;
+    let segments = packs::segment_table(device, superblock, &checkpoint).map_err(damage)?;
     let first = table_block * NAT_PER_BLOCK;
     let mut search = Search {
         device,

@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use anteros_core::{FsError, FsResult};
 
+use crate::compress::squeeze::CHUNK_BLOCKS_MAX;
 use crate::layout::Block;
 use crate::layout::node::{
     self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path, Step,
 };
-use crate::layout::pointer::Pointer;
+use crate::layout::pointer::{Pointer, Slotted};
 use crate::state::State;
 use crate::store::medium::vanished;
 
@@ -554,6 +555,24 @@ impl State {
             }
         }
     }
+
+    /// A logical block is not where a pointer said any more: its chunk may be of no use to anything.
+    pub(crate) fn leave_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<()> {
+        let first = lblk.saturating_sub(at.sequence.into());
+        let mut is_used = false;
+        self.for_pointers(ino, first..first + CHUNK_BLOCKS_MAX, |_, pointer| {
+            is_used |= is_same_chunk(pointer, at);
+        })?;
+        if !is_used {
+            at.places()
+                .for_each(|(block, slot)| self.vacate(block, slot));
+        }
+        Ok(())
+    }
+}
+
+fn is_same_chunk(pointer: Pointer, at: Slotted) -> bool {
+    matches!(pointer, Pointer::Packed(found) if (found.block, found.slot) == (at.block, at.slot))
 }
 
 #[cfg(test)]

@@ -15,14 +15,16 @@
 use std::sync::Arc;
 
 use anteros_core::{Record, Sorted, Sorter, WritableDevice};
+use findings::Finding;
+use records::{About, Child, Chunk, DirBlock, Edge, Extent, WantedDir};
 
-use crate::durable::recover::{self, Recovery, UNREADABLE};
+use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
 use crate::layout::Corrupt;
 use crate::options::Options;
 use crate::state::State;
-use findings::Finding;
-use records::{About, Child, Chunk, DirBlock, Edge, Extent, WantedDir};
+use crate::store::packs::{self, UNREADABLE};
+use crate::store::superblock;
 
 mod blocks;
 mod findings;
@@ -186,13 +188,13 @@ impl Checker {
     /// Tells of copies that do not count now and cannot be read: the next checkpoint writes there, and a mount would
     /// have nothing else.
     fn note_copies(&mut self) {
-        for copy in recover::superblock_copies(&*self.state.device) {
+        for copy in superblock::superblock_copies(&*self.state.device) {
             if let Err(error) = copy {
                 self.note("superblock", error);
             }
         }
         for pack in 0..2 {
-            let found = recover::read_pack(&*self.state.device, &self.state.superblock, pack);
+            let found = packs::read_pack(&*self.state.device, &self.state.superblock, pack);
             if let Ok(Err(fault)) = found {
                 if matches!(fault, Corrupt::Checkpoint { rule, .. } if rule == UNREADABLE) {
                     self.note("checkpoint", fault);

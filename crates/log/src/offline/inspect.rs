@@ -28,6 +28,7 @@ use crate::options::Options;
 use crate::state::State;
 use crate::store::medium::read_block;
 use crate::store::segments::Use;
+use crate::store::{packs, superblock};
 
 /// Faults of one inode that are told; with more, nothing of it is read any more.
 const FAULTS_MAX: usize = 100;
@@ -170,14 +171,18 @@ impl Inspector {
     ///
     /// When the device cannot be read, or neither superblock.
     pub fn open(device: Arc<dyn WritableDevice>, options: &Options) -> Result<Self, LogError> {
-        let copies = recover::superblock_copies(&*device);
+        let copies = superblock::superblock_copies(&*device);
         let copies = copies.map(|copy| copy.unwrap_or([0; SUPERBLOCK_BYTES]));
         let superblock = match Superblock::choose(&copies[0], &copies[1]) {
             Ok(superblock) => superblock,
             // It says which block cannot be read.
-            Err(fault) => return Err(recover::superblock(&*device).err().unwrap_or(fault.into())),
+            Err(fault) => {
+                return Err(superblock::read_superblock(&*device)
+                    .err()
+                    .unwrap_or(fault.into()));
+            }
         };
-        let pack = |which| recover::read_pack(&*device, &superblock, which).or_else(unreadable);
+        let pack = |which| packs::read_pack(&*device, &superblock, which).or_else(unreadable);
         let packs = [pack(0)?, pack(1)?];
         let (state, recovery) = match recover::open(
             device.clone(),

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use anteros_core::{Caller, FileKind, Rdev, Timestamp, WritableDevice};
 
-use crate::durable::checkpoint::{SIT_JOURNAL_MAX, Tables};
 use crate::error::LogError;
 use crate::layout::bits::Bits;
 use crate::layout::node::{Attributes, Inode};
-use crate::layout::superblock::{SUPERBLOCK_OFFSET, Shape};
+use crate::layout::superblock::Shape;
 use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
 use crate::nodes::nat::Nat;
@@ -17,6 +16,8 @@ use crate::state::{Parts, State};
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
+use crate::store::superblock::write_superblock;
+use crate::store::table::{SIT_JOURNAL_MAX, Tables};
 
 /// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
 ///
@@ -37,22 +38,6 @@ pub fn mkfs(
     make_root(&mut state, owner);
     state.checkpoint(true)?;
     write_superblock(&**device, &superblock)
-}
-
-/// Writes both copies of the superblock, the one after the other.
-pub(crate) fn write_superblock(
-    device: &dyn WritableDevice,
-    superblock: &Superblock,
-) -> Result<(), LogError> {
-    let bytes = superblock.encode();
-    for block in [1, 0] {
-        device.write_at(
-            block * BLOCK_BYTES as u64 + SUPERBLOCK_OFFSET as u64,
-            &bytes,
-        )?;
-        device.flush()?;
-    }
-    Ok(())
 }
 
 /// Makes blocks zero. That they read as zeros says nothing: they may have been discarded.

@@ -10,18 +10,19 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
-use crate::durable::checkpoint::Tables;
 use crate::durable::recover;
 use crate::error::LogError;
 use crate::layout::bits::Bits;
 use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, ROOT, SEGMENT_CONTENT, Superblock};
 use crate::nodes::nat::Nat;
-use crate::offline::mkfs::{clear, write_superblock};
+use crate::offline::mkfs::clear;
 use crate::options::Options;
 use crate::state::State;
 use crate::store::medium::reserve;
 use crate::store::segments::{Segments, Use};
 use crate::store::space::Space;
+use crate::store::superblock::write_superblock;
+use crate::store::table::Tables;
 
 /// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
 const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;

@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use anteros_core::{FileKind, FsError, FsResult, Table};
+use listing::{Found, Listing};
 
 use crate::durable::owners;
 use crate::error::LogError;
@@ -23,7 +24,6 @@ use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT};
 use crate::offline::check::Numbers;
 use crate::state::State;
 use crate::store::medium;
-use listing::{Found, Listing};
 pub(crate) use notes::Home;
 use notes::{Homes, Memory, Queue};
 

@@ -1,6 +1,10 @@
 //! Packed blocks: compressed chunks of several files that share a block.
 //!
-//! This floor is asked to give chunks a slot in a packed block, to read a chunk out of its slot, and to give a slot up
-//! ([`pack`]). It uses `compress` for the bytes, `nodes` for the pointers, and `store` for the blocks.
+//! This floor is asked how the content of a file is compressed ([`kinds`]), to give chunks a slot in a packed block
+//! ([`pack`]), to read a logical block wherever it lies ([`unpack`]), and to move what is valid out of a packed block
+//! ([`relocate`]). It uses `compress` for the bytes, `nodes` for the pointers, and `store` for the blocks.
 
+mod kinds;
 pub(crate) mod pack;
+mod relocate;
+pub(crate) mod unpack;

@@ -1,18 +1,17 @@
 //! Chunks into packed blocks, wherever they come from (FPC, 3.2.1), and out of them again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anteros_core::{FileKind as Type, FsError, FsResult};
+use anteros_core::FsResult;
 
-use crate::compress::kind::FileKind;
-use crate::compress::policy::{Policy, Rules};
-use crate::compress::squeeze::{self, CHUNK_BYTES_MAX, Chunk};
+use crate::compress::policy::Rules;
+use crate::compress::squeeze::{CHUNK_BYTES_MAX, Chunk};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
-use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::pointer::Slotted;
 use crate::layout::summary::Owner;
-use crate::layout::{BLOCK_BYTES, Block, Corrupt, SEGMENT_CONTENT};
+use crate::layout::{Block, SEGMENT_CONTENT};
 use crate::state::State;
 use crate::statistics::{Cause, Class, Packed};
 
@@ -95,52 +94,6 @@ impl Packing {
 }
 
 impl State {
-    /// Returns how the content of an inode is compressed when it is written, if it is.
-    pub(crate) fn rules(&mut self, ino: u32) -> FsResult<Option<Rules>> {
-        let policy = self.options.policy;
-        if policy == Policy::None || self.live(ino)?.kind() != Type::Regular {
-            return Ok(None);
-        }
-        let kind = match self.file_kind(ino)? {
-            FileKind::Other if self.options.learns => self.live(ino)?.habits.kind(),
-            kind => kind,
-        };
-        let slots_max = self.superblock.slots_max;
-        Ok(policy.rules(kind).map(|rules| Rules {
-            slots: rules.slots.min(slots_max),
-            ..rules
-        }))
-    }
-
-    /// Returns what kind of file it is: by the name that it was found or made by, or else by its content. It is a
-    /// guess: of what cannot be read, nothing is said.
-    pub(crate) fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
-        let live = self.live(ino)?;
-        let named = live.named;
-        if let Some(kind) = live.recognized {
-            return Ok(kind);
-        }
-        if named != FileKind::Other {
-            return Ok(named);
-        }
-        match self.content(ino, 0) {
-            Ok(start) => Ok(self.live(ino)?.recognize(&start)),
-            Err(_) => Ok(FileKind::Other),
-        }
-    }
-
-    /// Returns what the content of a file counts as: as far as is known, for nothing is read for it.
-    pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
-        let live = self.live(ino)?;
-        let start = live.pages.get(&0).map(|page| page.data.clone());
-        let is_unknown = live.recognized.is_none() && live.named == FileKind::Other;
-        let kind = match start {
-            Some(start) if is_unknown => live.recognize(&start),
-            _ => live.recognized.unwrap_or(live.named),
-        };
-        Ok(kind.into())
-    }
-
     /// Compresses what is dirty of an inode and gains, and gives it its places. The pages that are left stay dirty.
     pub(crate) fn pack_pages(
         &mut self,
@@ -342,227 +295,10 @@ impl State {
         self.seal(packing, true);
         Ok(())
     }
-
-    /// A slot of a packed block is valid from now on.
-    pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
-        let valid = self.slots.valid(block);
-        if valid == 0 {
-            let seconds = self.seconds();
-            self.segments.mark(block, seconds);
-            self.space.charge(1);
-        }
-        self.slots.set(block, valid | 1 << slot);
-    }
-
-    /// A slot is not valid any more.
-    fn vacate(&mut self, block: u64, slot: u8) {
-        let before = self.slots.valid(block);
-        let valid = before & !(1 << slot);
-        if valid == before {
-            return;
-        }
-        self.slots.set(block, valid);
-        if valid == 0 {
-            let seconds = self.seconds();
-            self.segments.invalidate(block, seconds);
-            self.space.give(1);
-        }
-    }
-
-    /// A logical block is not where a pointer said any more: its chunk may be of no use to anything.
-    pub(crate) fn leave_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<()> {
-        let first = lblk.saturating_sub(at.sequence.into());
-        let mut is_used = false;
-        self.for_pointers(ino, first..first + CHUNK_BLOCKS_MAX, |_, pointer| {
-            is_used |= is_same_chunk(pointer, at);
-        })?;
-        if !is_used {
-            at.places()
-                .for_each(|(block, slot)| self.vacate(block, slot));
-        }
-        Ok(())
-    }
-
-    /// Returns whether a slot is valid.
-    pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
-        self.slots.valid(block) >> slot & 1 == 1
-    }
-
-    /// The logical blocks that the chunk holds of which this one is.
-    pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
-        let whose = Owner { ino, lblk };
-        let (pages, took) = chunk(whose, at, |block| Ok(self.fetch(block)?.into()))?;
-        let class = self.class(ino)?;
-        self.statistics.class_mut(class).decompressing += took;
-        Ok(pages)
-    }
-
-    /// Moves what is valid in a packed block.
-    pub(crate) fn relocate_packed(&mut self, block: u64, packing: &mut Packing) -> FsResult<()> {
-        let bytes = self.fetch(block)?;
-        let (_, slots) = packed::parse(&bytes)?;
-        for (number, slot) in (0..).zip(&slots) {
-            if slot.kind != SlotKind::Data || !self.is_occupied(block, number) {
-                continue;
-            }
-            // The rest of a chunk moves with its beginning.
-            let (block, number) = match slot.continued {
-                true => self.beginning(block)?,
-                false => (block, number),
-            };
-            self.move_chunk(slot, block, number, packing)?;
-        }
-        Ok(())
-    }
-
-    /// The slot in which the chunk begins that goes on in a block.
-    fn beginning(&mut self, block: u64) -> FsResult<(u64, u8)> {
-        for before in (block.saturating_sub(BEHIND_MAX as u64)..block).rev() {
-            let (_, slots) = packed::parse(&*self.fetch(before)?)?;
-            match slots.last() {
-                Some(last) if !last.continues => break,
-                Some(last) if !last.continued => return Ok((before, slots.len() as u8 - 1)),
-                Some(_) => {}
-                None => break,
-            }
-        }
-        Err(broken("it goes on from no slot", block))
-    }
-
-    fn move_chunk(
-        &mut self,
-        slot: &Slot,
-        block: u64,
-        number: u8,
-        packing: &mut Packing,
-    ) -> FsResult<()> {
-        let (mut at, mut lblks) = (None, Vec::new());
-        let range = slot.lblk..slot.lblk.saturating_add(slot.blocks.into());
-        self.for_pointers(slot.ino, range, |lblk, pointer| {
-            if let Pointer::Packed(found) = pointer {
-                if (found.block, found.slot) == (block, number) {
-                    at = Some(found);
-                    lblks.push(lblk);
-                }
-            }
-        })?;
-        let Some(at) = at else { return Ok(()) };
-        let whose = Owner {
-            ino: slot.ino,
-            lblk: slot.lblk,
-        };
-        let head = Slotted { sequence: 0, ..at };
-        let (slot, bytes) = stored(whose, head, |block| Ok(self.fetch(block)?.into()))?;
-        let chunk = Chunk {
-            ino: slot.ino,
-            lblk: slot.lblk,
-            blocks: slot.blocks,
-            codec: slot.codec,
-            core: slot.core,
-            bytes,
-        };
-        let rules = Rules {
-            slots: self.superblock.slots_max,
-            ..Rules::MOVED
-        };
-        let moved = self.pack(packing, &chunk, &rules)?;
-        for lblk in lblks {
-            let sequence = (lblk - chunk.lblk) as u8;
-            self.set_pointer(
-                chunk.ino,
-                lblk,
-                Pointer::Packed(Slotted { sequence, ..moved }),
-            )?;
-        }
-        self.left_early(chunk.ino)
-    }
 }
 
-/// The most logical blocks of a chunk.
-pub(crate) const CHUNK_BLOCKS_MAX: u32 = 32;
-
 /// The most blocks in which one goes on.
-const BEHIND_MAX: usize = 32;
+pub(super) const BEHIND_MAX: usize = 32;
 
 // A chunk of the most blocks, stored as it is, goes on in no more from a block that it has for itself.
 const _: () = assert!(CHUNK_BYTES_MAX <= (1 + BEHIND_MAX) * packed::ROOM_MAX);
-
-fn is_same_chunk(pointer: Pointer, at: Slotted) -> bool {
-    matches!(pointer, Pointer::Packed(found) if (found.block, found.slot) == (at.block, at.slot))
-}
-
-fn broken(rule: &'static str, found: u64) -> FsError {
-    Corrupt::Packed { rule, found }.into()
-}
-
-/// The chunk that a logical block is said to lie in: its slot, and its bytes as they are stored.
-fn stored(
-    whose: Owner,
-    at: Slotted,
-    mut read: impl FnMut(u64) -> FsResult<Arc<Block>>,
-) -> FsResult<(Slot, Vec<u8>)> {
-    let block = read(at.block)?;
-    let (_, slots) = packed::parse(&block)?;
-    let slot = slots.get(usize::from(at.slot)).copied();
-    let lblk = whose.lblk.checked_sub(at.sequence.into());
-    let slot = slot.filter(|slot| {
-        slot.kind == SlotKind::Data
-            && slot.ino == whose.ino
-            && Some(slot.lblk) == lblk
-            && slot.blocks > at.sequence
-            && slot.continues == (at.behind > 0)
-            && !slot.continued
-    });
-    let slot =
-        slot.ok_or_else(|| broken("the slot does not hold what a pointer says", at.block))?;
-    let mut bytes = slot.bytes(&block).to_vec();
-    for place in at.blocks().skip(1) {
-        let block = read(place)?;
-        let (_, slots) = packed::parse(&block)?;
-        let whole = Slot {
-            continued: true,
-            continues: place < *at.blocks().end(),
-            ..slot
-        };
-        let rest = slots.first().filter(|rest| {
-            let Slot { start, len, .. } = **rest;
-            **rest
-                == Slot {
-                    start,
-                    len,
-                    ..whole
-                }
-        });
-        let rest = rest.ok_or_else(|| broken("it does not go on with the chunk before", place))?;
-        bytes.extend_from_slice(rest.bytes(&block));
-    }
-    Ok((slot, bytes))
-}
-
-/// All pages of the chunk that a logical block lies in, and for how long they were decompressed.
-pub(crate) fn chunk(
-    whose: Owner,
-    at: Slotted,
-    read: impl FnMut(u64) -> FsResult<Arc<Block>>,
-) -> FsResult<(Vec<u8>, Duration)> {
-    let (slot, bytes) = stored(whose, at, read)?;
-    let begun = Instant::now();
-    let pages = squeeze::expand(&slot, &bytes);
-    let pages = pages.ok_or_else(|| broken("a chunk cannot be decoded", at.block))?;
-    Ok((pages, begun.elapsed()))
-}
-
-/// Returns how many compressed pages are in a block, valid or not; those of a chunk are where it begins.
-pub(crate) fn pages_in(block: &Block) -> u64 {
-    let slots = packed::parse(block).map_or_else(|_| Vec::new(), |(_, slots)| slots);
-    let chunks = slots
-        .iter()
-        .filter(|slot| slot.kind == SlotKind::Data && !slot.continued);
-    chunks.map(|slot| u64::from(slot.blocks)).sum()
-}
-
-/// A page of a chunk.
-pub(crate) fn page(chunk: &[u8], sequence: u8) -> &[u8] {
-    let start = usize::from(sequence) * BLOCK_BYTES;
-    &chunk[start..start + BLOCK_BYTES]
-}

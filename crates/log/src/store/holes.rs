@@ -2,13 +2,13 @@
 
 use anteros_core::{FsError, FsResult};
 
-use crate::cleaning::clean::Choice;
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::{self, Owner};
-use crate::mount::log::MARGIN;
 use crate::options::Mode;
 use crate::state::State;
+use crate::store::need::MARGIN;
+use crate::store::victim::Choice;
 
 /// With fewer holes than these, a segment is not worth its summary.
 const HOLES_MIN: u32 = 16;

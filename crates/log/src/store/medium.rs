@@ -6,6 +6,9 @@ use anteros_core::{Device, FsError, FsResult, WritableDevice};
 
 use crate::layout::{BLOCK_BYTES, Block};
 
+/// Bytes of a block.
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
+
 /// A block of zeros.
 pub(crate) fn zeroed() -> Box<Block> {
     Box::new([0; BLOCK_BYTES])

@@ -17,9 +17,9 @@ use anteros_core::{FsError, FsResult};
 
 use crate::layout::SEGMENT_BLOCKS;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, SIT_PER_BLOCK};
-use crate::mount::log::MARGIN;
 use crate::state::State;
 use crate::store::medium;
+use crate::store::need::MARGIN;
 
 /// Segments that are asked for when a log is opened and the device is full: some were reserved before.
 const ASKED_MAX: usize = 1024;

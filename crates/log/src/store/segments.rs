@@ -17,153 +17,20 @@ use crate::layout::checkpoint::{Head, HeadKind};
 use crate::layout::summary::{self, Owner};
 use crate::layout::superblock::SEGMENTS_FEW;
 use crate::layout::table::SitEntry;
-use crate::layout::{Block, Corrupt, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock};
+use crate::layout::{Block, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock};
 use crate::store::by_kind::ByKind;
+
+mod free;
+mod holes;
+mod resume;
+mod segment;
+
+use segment::Bitmap;
+pub use segment::Use;
+pub(crate) use segment::{Moment, Segment};
 
 /// With fewer segments than these, what is compressed in the background has none of its own.
 const SEGMENTS_VERY_FEW: u32 = 64;
-
-/// A bit for each block of a segment.
-pub(crate) type Bitmap = [u64; 8];
-
-/// Use of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
-    /// Nothing: it may be opened.
-    Free,
-    /// A head fills it, or will do so next.
-    Open,
-    /// Its blocks, or some of them, are valid.
-    Full,
-    /// No block is valid any more, but the last checkpoint may name some.
-    Emptied,
-}
-
-/// Time at which content was written. Content that cleaning moves keeps its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment {
-    /// Blocks that had been written before; see [`Segments::clock`].
-    pub(crate) clock: u64,
-    /// The time of day.
-    pub(crate) seconds: u64,
-}
-
-/// A segment of the main area.
-#[derive(Debug, Clone)]
-pub(crate) struct Segment {
-    pub(crate) state: Use,
-    pub(crate) valid: u16,
-    pub(crate) kind: u8,
-    pub(crate) serial: u32,
-    /// Time of the last change of one of its blocks, in seconds.
-    pub(crate) seconds: u64,
-    /// The same, by the clock of the writes.
-    pub(crate) changed: u64,
-    /// Average write time of its blocks, by that clock.
-    pub(crate) born: u64,
-    bits: Bitmap,
-}
-
-impl Segment {
-    fn new(entry: &SitEntry) -> Self {
-        let mut bits = [0; 8];
-        for (word, bytes) in bits.iter_mut().zip(entry.bits.chunks_exact(8)) {
-            *word = bytes
-                .iter()
-                .rev()
-                .fold(0, |word, &byte| word << 8 | u64::from(byte));
-        }
-        Self {
-            state: if entry.valid == 0 {
-                Use::Free
-            } else {
-                Use::Full
-            },
-            valid: entry.valid,
-            kind: entry.kind,
-            serial: entry.serial,
-            seconds: entry.seconds,
-            changed: 0,
-            born: 0,
-            bits,
-        }
-    }
-
-    /// Returns whether a head of this kind filled it.
-    pub(crate) fn is_of(&self, kind: HeadKind) -> bool {
-        self.kind == kind.to_raw()
-    }
-
-    /// Write time, for content that is moved out of it.
-    pub(crate) fn moment(&self) -> Moment {
-        Moment {
-            clock: self.born,
-            seconds: self.seconds,
-        }
-    }
-
-    /// Takes a block that was written at some moment, after `count` others.
-    fn mix(&mut self, moment: Moment, count: u16) {
-        let mix = |mean: u64, new: u64| {
-            let count = u128::from(count);
-            ((u128::from(mean) * count + u128::from(new)) / (count + 1)) as u64
-        };
-        self.born = mix(self.born, moment.clock);
-        self.seconds = mix(self.seconds, moment.seconds);
-    }
-
-    fn entry(&self) -> SitEntry {
-        let mut bits = [0; 64];
-        for (bytes, word) in bits.chunks_exact_mut(8).zip(&self.bits) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        SitEntry {
-            valid: self.valid,
-            kind: self.kind,
-            serial: self.serial,
-            seconds: self.seconds,
-            bits,
-        }
-    }
-
-    /// Returns whether its blocks name their owners themselves.
-    pub(crate) fn is_packed(&self) -> bool {
-        HeadKind::from_raw(self.kind).is_some_and(HeadKind::is_packed)
-    }
-
-    /// Returns whether its blocks hold plain content.
-    fn has_plain_data(&self) -> bool {
-        HeadKind::from_raw(self.kind).is_some_and(HeadKind::has_plain_data)
-    }
-
-    pub(crate) fn is_valid(&self, index: u16) -> bool {
-        let word = self.bits.get(usize::from(index / 64));
-        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
-    }
-
-    /// The blocks that are valid, by their place in the segment.
-    pub(crate) fn valid_blocks(&self) -> impl Iterator<Item = u16> + '_ {
-        (0..SEGMENT_CONTENT as u16).filter(|&index| self.is_valid(index))
-    }
-
-    /// Says whether it was otherwise before.
-    fn set_valid(&mut self, index: u16, is_valid: bool) -> bool {
-        let Some(word) = self.bits.get_mut(usize::from(index / 64)) else {
-            return false;
-        };
-        let bit = 1 << (index % 64);
-        let changed = (*word & bit != 0) != is_valid;
-        if changed {
-            *word ^= bit;
-            self.valid = if is_valid {
-                self.valid + 1
-            } else {
-                self.valid - 1
-            };
-        }
-        changed
-    }
-}
 
 /// A segment that is being filled.
 #[derive(Debug)]
@@ -301,123 +168,6 @@ impl Segments {
         }
     }
 
-    fn find_free(&mut self) {
-        self.free = (0..self.usable)
-            .filter(|&segment| self.segment(segment).state == Use::Free)
-            .collect();
-    }
-
-    fn section_segments(&self, section: u32) -> std::ops::Range<u32> {
-        section * self.per_section..(section + 1) * self.per_section
-    }
-
-    fn is_section_free(&self, section: u32) -> bool {
-        self.section_segments(section)
-            .all(|segment| self.segment(segment).state == Use::Free)
-    }
-
-    /// Goes on where a checkpoint left the heads.
-    ///
-    /// # Errors
-    ///
-    /// When a head stands in a segment that another one fills, or its valid blocks lie beyond it.
-    pub(crate) fn open_heads(
-        &mut self,
-        heads: &[Head],
-        owners: &[Vec<Owner>],
-    ) -> Result<(), Corrupt> {
-        for (head, owners) in heads.iter().zip(owners) {
-            let fault = |rule| Corrupt::Head {
-                kind: head.kind as u8,
-                segment: head.segment,
-                rule,
-            };
-            let next = head.next_segment;
-            if u32::from(head.next) >= SEGMENT_CONTENT {
-                return Err(fault("the segment is full"));
-            }
-            if head.kind == HeadKind::Packed && next.is_none() {
-                return Err(fault("the packed log does not say where it goes on"));
-            }
-            for segment in [Some(head.segment), next].into_iter().flatten() {
-                if self.segment(segment).state == Use::Open {
-                    return Err(fault("another head fills the segment"));
-                }
-            }
-            let last = self.segment(head.segment).valid_blocks().last();
-            if !head.threaded && last.is_some_and(|last| last >= head.next) {
-                return Err(fault("a block that was not yet written is valid"));
-            }
-            if head.threaded && !self.segment(head.segment).has_plain_data() {
-                return Err(fault(
-                    "holes are filled of a segment that has no plain content",
-                ));
-            }
-            if head.threaded && self.next_hole(head.segment, head.next).is_none() {
-                return Err(fault("the segment has no hole left"));
-            }
-            if next.is_some_and(|next| self.segment(next).valid > 0) {
-                return Err(fault("the log goes on in a segment that is in use"));
-            }
-            self.claim(head.segment);
-            next.into_iter().for_each(|next| self.claim(next));
-            self.heads[head.kind] = Some(Open {
-                segment: head.segment,
-                next: head.next,
-                owners: owners.clone(),
-                next_segment: next,
-                threaded: head.threaded,
-            });
-        }
-        Ok(())
-    }
-
-    fn claim(&mut self, segment: u32) {
-        self.segment_mut(segment).state = Use::Open;
-        self.free.remove(&segment);
-        self.bare.remove(&segment);
-    }
-
-    /// Opens no segment that is free before the device was asked whether it has room for it.
-    pub(crate) fn strip(&mut self) {
-        self.bare.append(&mut self.free);
-    }
-
-    /// The segments that the device was not asked for, in the order in which they would be opened.
-    pub(crate) fn bare(&self) -> impl Iterator<Item = u32> + '_ {
-        let behind = self.bare.range(self.cursor..);
-        behind.chain(self.bare.range(..self.cursor)).copied()
-    }
-
-    /// Their number.
-    pub(crate) fn bare_count(&self) -> u32 {
-        self.bare.len() as u32
-    }
-
-    /// The device has room for a segment.
-    pub(crate) fn back(&mut self, segment: u32) {
-        if self.bare.remove(&segment) {
-            self.free.insert(segment);
-        }
-    }
-
-    /// The room of a segment was given back to the device.
-    pub(crate) fn lay_bare(&mut self, segment: u32) {
-        if self.free.remove(&segment) {
-            self.bare.insert(segment);
-        }
-    }
-
-    /// Notes whether the device has no room for more segments.
-    pub(crate) fn set_store_full(&mut self, is_full: bool) {
-        self.is_store_full = is_full;
-    }
-
-    /// Segments that may be opened now.
-    pub(crate) fn ready_count(&self) -> u32 {
-        self.free.len() as u32
-    }
-
     /// The segments that heads fill, and those where they go on.
     pub(crate) fn open_segments(&self) -> Vec<u32> {
         let open = (0..self.count()).filter(|&segment| self.segment(segment).state == Use::Open);
@@ -461,19 +211,6 @@ impl Segments {
         self.valid
     }
 
-    /// Segments that may be opened, those included that the device will have to have room for.
-    pub(crate) fn free_count(&self) -> u32 {
-        match self.is_store_full {
-            true => self.ready_count(),
-            false => self.ready_count() + self.bare_count(),
-        }
-    }
-
-    /// Segments that may be opened as soon as a checkpoint has been written.
-    pub(crate) fn emptied_count(&self) -> u32 {
-        self.emptied.len() as u32
-    }
-
     /// The serial number that was given last.
     pub(crate) fn serial(&self) -> u32 {
         self.serial
@@ -509,40 +246,6 @@ impl Segments {
             u64::MAX => age,
             before => before - before / 8 + age / 8,
         };
-    }
-
-    /// The most segments that so many blocks may open, whichever heads they go to.
-    pub(crate) fn openings(&self, blocks: usize) -> u32 {
-        let in_use = HeadKind::ALL
-            .into_iter()
-            .filter(|&kind| self.is_in_use(kind));
-        let left = |kind: HeadKind| match &self.heads[kind] {
-            Some(head) if head.threaded => self.holes(head.segment, head.next) as usize,
-            Some(head) => (SEGMENT_CONTENT - u32::from(head.next)) as usize,
-            None => 0,
-        };
-        let mut rooms: Vec<usize> = in_use.map(left).collect();
-        rooms.sort_unstable();
-        // That of the packed log comes with the one where it goes on, and a checkpoint wants it.
-        let mut count = match self.heads[HeadKind::Packed] {
-            Some(_) => 0,
-            None => 2,
-        };
-        let mut blocks = blocks;
-        for room in rooms {
-            if blocks <= room {
-                return count;
-            }
-            blocks -= room + 1;
-            count += 1;
-        }
-        count + blocks as u32 / SEGMENT_CONTENT
-    }
-
-    /// Returns whether a head may be filled at any time. Background segments are filled only where there is room for more
-    /// of them.
-    fn is_in_use(&self, kind: HeadKind) -> bool {
-        self.share(kind) == kind && (kind != HeadKind::Background || self.heads[kind].is_some())
     }
 
     /// Number of blocks that a head hands out before it needs another segment.
@@ -622,103 +325,6 @@ impl Segments {
         }
     }
 
-    /// The holes of a segment, from a block of it on.
-    fn hole_bits(&self, segment: u32, from: u16) -> Bitmap {
-        let taken = self.changed.get(&segment);
-        let mut bits = *taken.unwrap_or(&self.segment(segment).bits);
-        if let Some(last) = bits.last_mut() {
-            *last |= u64::MAX << (SEGMENT_CONTENT % 64);
-        }
-        let (before, bit) = (usize::from(from / 64), from % 64);
-        bits.iter_mut()
-            .take(before)
-            .for_each(|word| *word = u64::MAX);
-        if let Some(word) = bits.get_mut(before) {
-            *word |= (1 << bit) - 1;
-        }
-        bits.map(|word| !word)
-    }
-
-    fn holes(&self, segment: u32, from: u16) -> u32 {
-        let bits = self.hole_bits(segment, from);
-        bits.iter().map(|word| word.count_ones()).sum()
-    }
-
-    fn next_hole(&self, segment: u32, from: u16) -> Option<u16> {
-        let bits = self.hole_bits(segment, from);
-        let (word, bits) = (0..).zip(bits).find(|(_, bits)| *bits != 0)?;
-        Some(word * 64 + bits.trailing_zeros() as u16)
-    }
-
-    /// Returns whether the next block of a head is the first one of another segment, which may be one with holes.
-    pub(crate) fn may_thread(&self, kind: HeadKind) -> bool {
-        kind.has_plain_data() && self.heads[self.share(kind)].is_none()
-    }
-
-    /// The segment with the most holes of those that `may_be` threaded, if it has that many.
-    pub(crate) fn threadable(&self, holes_min: u32, may_be: impl Fn(u32) -> bool) -> Option<u32> {
-        let threaded = self.heads.iter().flatten().filter(|head| head.threaded);
-        if self.rewritten.len() + threaded.count() >= self.rewritten_max as usize {
-            return None;
-        }
-        let (mut best, mut most) = (None, holes_min - 1);
-        for segment in 0..self.usable {
-            let entry = self.segment(segment);
-            // There are hardly as many holes as blocks that are not valid.
-            if SEGMENT_CONTENT - u32::from(entry.valid) <= most
-                || entry.state != Use::Full
-                || !entry.has_plain_data()
-                || !may_be(segment)
-            {
-                continue;
-            }
-            let holes = self.holes(segment, 0);
-            if holes > most {
-                (best, most) = (Some(segment), holes);
-            }
-        }
-        best
-    }
-
-    /// Has a head fill the holes of a segment with these owners.
-    pub(crate) fn thread(&mut self, kind: HeadKind, segment: u32, owners: Vec<Owner>) {
-        self.claim(segment);
-        self.rewritten.remove(&segment);
-        let kind = self.share(kind);
-        self.heads[kind] = Some(Open {
-            segment,
-            next: 0,
-            owners,
-            next_segment: None,
-            threaded: true,
-        });
-    }
-
-    /// Owners of the blocks of a segment, where the device does not have them yet.
-    pub(crate) fn rewritten(&self, segment: u32) -> Option<&Vec<Owner>> {
-        self.rewritten.get(&segment)
-    }
-
-    /// Returns whether there are such segments.
-    pub(crate) fn has_rewritten(&self) -> bool {
-        !self.rewritten.is_empty()
-    }
-
-    /// Notes whose the blocks of a segment are whose holes were filled.
-    pub(crate) fn rewrite(&mut self, segment: u32, owners: Vec<Owner>) {
-        self.rewritten.insert(segment, owners);
-    }
-
-    /// The summaries that are to be written over others: whoever takes them sees to that.
-    pub(crate) fn take_rewritten(&mut self) -> Vec<(u32, Vec<Owner>)> {
-        let mut rewritten = std::mem::take(&mut self.rewritten);
-        rewritten.retain(|&segment, _| {
-            let entry = self.segment(segment);
-            entry.valid > 0 && entry.has_plain_data()
-        });
-        rewritten.into_iter().collect()
-    }
-
     /// The summary of a segment in use, and where it belongs.
     pub(crate) fn summary(&self, segment: u32, owners: &[Owner]) -> (u64, Box<Block>) {
         let place = self.start(segment) + u64::from(SEGMENT_CONTENT);
@@ -768,43 +374,6 @@ impl Segments {
         Some(())
     }
 
-    /// A free segment: one that is left of a section that is being filled, or the first of a section that is free, or any.
-    fn take_free(&mut self) -> Option<u32> {
-        let (mut left, mut section) = (None, None);
-        if self.per_section > 1 {
-            left = self.take_left();
-            section = self.free_from_cursor().find(|&segment| {
-                segment % self.per_section == 0 && self.is_section_free(segment / self.per_section)
-            });
-        }
-        let segment = left
-            .or(section)
-            .or_else(|| self.free_from_cursor().next())?;
-        if left.is_none() {
-            self.cursor = segment + 1;
-        }
-        self.claim(segment);
-        Some(segment)
-    }
-
-    /// The free segments from the cursor on, and then those before it.
-    fn free_from_cursor(&self) -> impl Iterator<Item = u32> + '_ {
-        let behind = self.free.range(self.cursor..);
-        behind.chain(self.free.range(..self.cursor)).copied()
-    }
-
-    fn take_left(&self) -> Option<u32> {
-        let heads = self.heads.iter().flatten().map(|head| head.segment);
-        // The head that was filled last may be none at this moment.
-        let latest = self.cursor.checked_sub(1);
-        let sections = heads
-            .chain(latest)
-            .map(|segment| segment / self.per_section);
-        sections
-            .flat_map(|section| self.section_segments(section))
-            .find(|segment| self.free.contains(segment))
-    }
-
     /// Closes a segment: its summary, and where it belongs. Packed blocks say themselves whose they are, and over another summary none
     /// is written before a checkpoint has it.
     fn seal(&mut self, head: Open) -> Option<(u64, Box<Block>)> {
@@ -818,14 +387,6 @@ impl Segments {
             return None;
         }
         Some(self.summary(head.segment, &head.owners))
-    }
-
-    fn note_emptied(&mut self, segment: u32) {
-        let entry = self.segment_mut(segment);
-        if entry.valid == 0 && entry.state == Use::Full {
-            entry.state = Use::Emptied;
-            self.emptied.insert(segment);
-        }
     }
 
     /// Makes a block valid that was found to be.
@@ -868,43 +429,6 @@ impl Segments {
         }
     }
 
-    /// Sets a segment aside that a group after the checkpoint lies in, or may lie in.
-    pub(crate) fn keep(&mut self, segment: u32) {
-        if self.segment(segment).state == Use::Free {
-            self.free.remove(&segment);
-            self.bare.remove(&segment);
-            self.segment_mut(segment).state = Use::Full;
-            self.note_emptied(segment);
-        }
-    }
-
-    /// A checkpoint has been written: what was emptied before is free. Says which segments these are.
-    pub(crate) fn release(&mut self) -> Vec<u32> {
-        let released: Vec<u32> = std::mem::take(&mut self.emptied).into_iter().collect();
-        for &segment in &released {
-            self.segment_mut(segment).state = Use::Free;
-        }
-        let usable = released.iter().filter(|&&segment| segment < self.usable);
-        self.free.extend(usable);
-        released
-    }
-
-    /// Opens no segment from this one on any more. All heads must have been closed.
-    pub(crate) fn retire(&mut self, from: u32) {
-        self.usable = from;
-        self.free.split_off(&from);
-        self.bare.split_off(&from);
-        if let Some(promised) = self.promised.take_if(|promised| *promised >= from) {
-            self.segment_mut(promised).state = Use::Full;
-            self.note_emptied(promised);
-        }
-    }
-
-    /// Opens segments from this one on first.
-    pub(crate) fn look_from(&mut self, segment: u32) {
-        self.cursor = segment;
-    }
-
     /// The entries that were changed since this was asked last.
     pub(crate) fn take_changed(&mut self) -> impl Iterator<Item = u32> {
         std::mem::take(&mut self.changed).into_keys()
@@ -940,142 +464,12 @@ impl Segments {
         .unzip()
     }
 
-    /// Takes over a segment that was opened after the checkpoint, of whose blocks groups know: its summary.
-    pub(crate) fn adopt(&mut self, segment: u32, kind: HeadKind, owners: &[Owner]) -> Box<Block> {
-        summary::encode(self.renew(segment, kind), owners)
-    }
-
-    /// A segment turns out to hold packed blocks, or others, as this kind does: it was opened after the checkpoint.
-    pub(crate) fn holds(&mut self, segment: u32, kind: HeadKind) {
-        let entry = self.segment_mut(segment);
-        if entry.is_packed() != kind.is_packed() {
-            entry.kind = kind.to_raw();
-            self.note_changed(segment);
-        }
-    }
-
     /// The segments that hold packed blocks.
     pub(crate) fn packed(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.count()).filter(|&segment| {
             let entry = self.segment(segment);
             entry.valid > 0 && entry.is_packed()
         })
-    }
-
-    /// Has the heads but that of the packed log go on after a crash, behind the blocks of their segments that groups name:
-    /// of each, that many from its beginning are `reached`. `owner` tells whose the blocks are that groups name. The summaries of
-    /// the segments that are full, and where they belong.
-    pub(crate) fn go_on(
-        &mut self,
-        reached: impl Fn(u32) -> u16,
-        owner: impl Fn(u64) -> Option<Owner>,
-    ) -> Vec<(u64, Box<Block>)> {
-        let mut summaries = Vec::new();
-        for kind in HeadKind::ALL {
-            let head = &mut self.heads[kind];
-            let Some(mut head) = head.take_if(|_| kind != HeadKind::Packed) else {
-                continue;
-            };
-            let start = self.start(head.segment);
-            head.next = head.next.max(reached(head.segment));
-            let known = head.owners.len().max(head.next.into());
-            head.owners.resize(known, Owner::default());
-            head.learn(|index| owner(start + u64::from(index)));
-            let is_packed = self.segment(head.segment).is_packed();
-            if is_packed == kind.is_packed() && self.has_room(&head) {
-                self.heads[kind] = Some(head);
-            } else {
-                summaries.extend(self.seal(head));
-            }
-        }
-        summaries
-    }
-
-    /// Has a head go on after a crash in a segment that was opened behind the checkpoint, of whose first blocks these are the
-    /// owners. Says whether it does: it may be open elsewhere, or something stands in the way.
-    pub(crate) fn go_on_in(
-        &mut self,
-        segment: u32,
-        kind: HeadKind,
-        owners: &[Owner],
-        next_segment: Option<u32>,
-    ) -> bool {
-        let next = owners.len() as u16;
-        let goes_on = self.heads[kind].is_none()
-            && u32::from(next) < SEGMENT_CONTENT
-            && self.is_left(segment, next, kind);
-        if goes_on {
-            self.reopen(segment, kind);
-            self.heads[kind] = Some(Open {
-                segment,
-                next,
-                owners: owners.to_vec(),
-                next_segment,
-                threaded: false,
-            });
-        }
-        goes_on
-    }
-
-    /// Has the packed log go on after a crash, behind its last group. Where something stands in the way, it begins anew.
-    pub(crate) fn go_on_packed(&mut self, end: &Place) {
-        const KIND: HeadKind = HeadKind::Packed;
-        self.close_packed();
-        let next = end.next.filter(|&next| self.is_left(next, 0, KIND));
-        let Some(next) = next.filter(|_| self.is_left(end.segment, end.index, KIND)) else {
-            return;
-        };
-        self.reopen(next, KIND);
-        let owners = vec![Owner::default(); end.index.into()];
-        let goes_on = self.go_on_in(end.segment, KIND, &owners, Some(next));
-        self.promised = (!goes_on).then_some(next);
-    }
-
-    /// Returns whether no head stands in a segment, and this one may fill it from that block on.
-    fn is_left(&self, segment: u32, index: u16, kind: HeadKind) -> bool {
-        let entry = self.segment(segment);
-        let is_same = entry.is_packed() == kind.is_packed();
-        let last = entry.valid_blocks().last();
-        entry.state != Use::Open && last.is_none_or(|last| last < index && is_same)
-    }
-
-    /// Opens a segment in which a head goes on, or will.
-    fn reopen(&mut self, segment: u32, kind: HeadKind) {
-        self.claim(segment);
-        self.emptied.remove(&segment);
-        self.renew(segment, kind);
-    }
-
-    /// Gives a segment to a head of this kind, with the next serial number, which is returned.
-    fn renew(&mut self, segment: u32, kind: HeadKind) -> u32 {
-        self.serial = self.serial.wrapping_add(1);
-        let serial = self.serial;
-        let entry = self.segment_mut(segment);
-        entry.kind = kind as u8;
-        entry.serial = serial;
-        self.note_changed(segment);
-        serial
-    }
-
-    /// Closes the segment of the packed log, and the one where it would go on: it begins anew elsewhere.
-    pub(crate) fn close_packed(&mut self) {
-        let Some(head) = self.heads[HeadKind::Packed].take() else {
-            return;
-        };
-        let next = head.next_segment;
-        self.seal(head);
-        if let Some(next) = next {
-            self.segment_mut(next).state = Use::Full;
-            self.note_emptied(next);
-        }
-    }
-
-    /// Closes all heads. The summaries, and where they belong.
-    pub(crate) fn close_heads(&mut self) -> Vec<(u64, Box<Block>)> {
-        self.close_packed();
-        let heads = std::mem::take(&mut self.heads);
-        let open = heads.into_values().flatten();
-        open.filter_map(|head| self.seal(head)).collect()
     }
 }
 

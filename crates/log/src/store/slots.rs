@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
-use crate::durable::checkpoint::Stated;
 use crate::layout::bits::Bits;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Superblock};
+use crate::state::State;
 use crate::store::medium::{read_block, zeroed};
+use crate::store::table::Stated;
 
 /// Entries that a pack has in its journal; with more, they go to the table.
 const JOURNAL_MAX: usize = 512;
@@ -205,4 +206,37 @@ impl Slots {
 
 fn none() -> Entries {
     Box::new([0; SEGMENT_BLOCKS as usize])
+}
+
+impl State {
+    /// A slot of a packed block is valid from now on.
+    pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
+        let valid = self.slots.valid(block);
+        if valid == 0 {
+            let seconds = self.seconds();
+            self.segments.mark(block, seconds);
+            self.space.charge(1);
+        }
+        self.slots.set(block, valid | 1 << slot);
+    }
+
+    /// A slot is not valid any more.
+    pub(crate) fn vacate(&mut self, block: u64, slot: u8) {
+        let before = self.slots.valid(block);
+        let valid = before & !(1 << slot);
+        if valid == before {
+            return;
+        }
+        self.slots.set(block, valid);
+        if valid == 0 {
+            let seconds = self.seconds();
+            self.segments.invalidate(block, seconds);
+            self.space.give(1);
+        }
+    }
+
+    /// Returns whether a slot is valid.
+    pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
+        self.slots.valid(block) >> slot & 1 == 1
+    }
 }

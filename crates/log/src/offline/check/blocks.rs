@@ -10,14 +10,14 @@ use super::Checker;
 use super::findings::Place;
 use super::records::{Chunk, Extent};
 use crate::durable::owners;
-use crate::durable::recover;
 use crate::error::LogError;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::pointer::Slotted;
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_BLOCKS, SEGMENT_CONTENT};
-use crate::packing::pack;
+use crate::packing::unpack;
 use crate::store::medium::vanished;
+use crate::store::packs;
 use crate::store::segments::Segments;
 
 /// Owner of a block.
@@ -83,8 +83,8 @@ impl Checker {
         let chunks = std::mem::replace(&mut self.chunks, chunks).finish()?;
         let (mut extents, mut chunks) = (extents.iter().peekable(), chunks.iter().peekable());
         let (device, superblock) = (&*self.state.device, &self.state.superblock);
-        let checkpoint = recover::newest_checkpoint(device, superblock)?;
-        let entries = recover::segment_table(device, superblock, &checkpoint)?;
+        let checkpoint = packs::newest_checkpoint(device, superblock)?;
+        let entries = packs::segment_table(device, superblock, &checkpoint)?;
         let summarized = Segments::new(superblock, &entries, checkpoint.serial);
         drop(entries);
         for segment in 0..self.state.segments.count() {
@@ -173,7 +173,7 @@ impl Checker {
         };
         let lblk = chunk.first.wrapping_add(sequence.into());
         let end = claims.start + u64::from(SEGMENT_CONTENT);
-        let read = pack::chunk(Owner { ino, lblk }, at, |block| {
+        let read = unpack::chunk(Owner { ino, lblk }, at, |block| {
             ahead.read(self, block, end)
         });
         let what = format!(

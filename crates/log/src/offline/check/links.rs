@@ -2,10 +2,9 @@
 
 use anteros_core::{FileKind, FsResult, Sorted};
 
-use super::Checker;
-use super::Numbers;
 use super::findings::Place;
 use super::records::{About, Child, Edge, Number};
+use super::{Checker, Numbers};
 use crate::files::dir::kind_of;
 use crate::layout::ROOT;
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use anteros_core::Timestamp;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use anteros_core::Timestamp;
 
 use super::{BLOCKS_MAX, Block, FILES_MAX, File, Launches, Lookup, Rounds, Version};
 use crate::layout::{crc_around, seal};

@@ -1,0 +1,91 @@
+//! Nodes and directories that launches look up, written again so that they lie together.
+
+use std::collections::HashSet;
+
+use anteros_core::{FileKind as Type, FsError, FsResult};
+
+use crate::cleaning::compact::STEP_BLOCKS;
+use crate::cleaning::order::Stop;
+use crate::layout::ROOT;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::Owner;
+use crate::state::State;
+use crate::statistics::Cause;
+
+/// The deepest path whose directories are written again.
+const DEPTH_MAX: usize = 64;
+
+/// The most blocks of a directory that is.
+const DIRECTORY_MAX: u32 = 64;
+
+impl State {
+    pub(crate) fn gather_step(
+        &mut self,
+        marks: &[Stop],
+        gathered: &mut HashSet<u32>,
+    ) -> FsResult<()> {
+        self.make_room(4 * STEP_BLOCKS)?;
+        let before = self.statistics;
+        let done = marks.iter().try_for_each(|&(_, ino, lblk)| {
+            match self.gather(ino, lblk, gathered) {
+                // Whatever it is, it is told when it is asked for.
+                Err(FsError::NotFound | FsError::Corrupt(_)) => Ok(()),
+                done => done,
+            }
+        });
+        self.statistics.count_as(Cause::Background, &before);
+        done
+    }
+
+    /// Has an inode written again, and what leads to it, and to a logical block of it, but for what was.
+    fn gather(&mut self, ino: u32, lblk: Option<u32>, gathered: &mut HashSet<u32>) -> FsResult<()> {
+        let mut path = vec![ino];
+        let leaf = match lblk {
+            Some(lblk) => self.leaf_nid(ino, lblk)?,
+            None => None,
+        };
+        let mut ino = ino;
+        while ino != ROOT && path.len() < DEPTH_MAX {
+            ino = self.live(ino)?.inode().attributes.parent;
+            path.push(ino);
+        }
+        for ino in path.into_iter().rev().filter(|&ino| gathered.insert(ino)) {
+            self.gather_directory(ino)?;
+            self.write_again(ino)?;
+        }
+        match leaf {
+            Some(nid) if gathered.insert(nid) => self.write_again(nid),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the blocks of a directory that is not large written again.
+    fn gather_directory(&mut self, ino: u32) -> FsResult<()> {
+        let blocks = self.blocks_of(ino)?;
+        let is_small = self.live(ino)?.kind() == Type::Directory && blocks <= DIRECTORY_MAX;
+        let mut places = Vec::new();
+        if is_small {
+            self.for_pointers(ino, 0..blocks, |lblk, pointer| {
+                places.extend(pointer.block().map(|block| (lblk, block)));
+            })?;
+        }
+        let moment = self.moment();
+        places.into_iter().try_for_each(|(lblk, block)| {
+            let owner = Owner { ino, lblk };
+            self.relocate_data(owner, block, HeadKind::HotData, moment)
+        })
+    }
+
+    /// Has a node written at another place, if it has one.
+    fn write_again(&mut self, nid: u32) -> FsResult<()> {
+        let entry = self.nat.get(nid)?;
+        let place = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?.block();
+        match place {
+            // All beside each other, whatever they are of.
+            Some(place) => self.relocate_node(nid, place, Some(HeadKind::ColdNode), self.moment()),
+            // The next checkpoint gives it one.
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Content that an atomic write has staged: it lies over what the file holds, where readers find it, until it is
+//! committed or dropped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anteros_core::{FileKind, FsError, FsResult};
+use rustix::io::Errno;
+
+use crate::files::content::blocks;
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::state::State;
+use crate::store::medium::{BLOCK, zeroed};
+
+/// Content staged by atomic writes to a file, not committed yet.
+pub(crate) struct Staged {
+    /// The handle of the open file that began.
+    by: u64,
+    pub(crate) pages: BTreeMap<u32, Arc<Block>>,
+    /// Of the file, with what was written.
+    size: u64,
+}
+
+/// Someone else is writing atomically.
+fn busy() -> FsError {
+    FsError::Host(Errno::BUSY.into())
+}
+
+impl State {
+    /// The size that users see.
+    pub(crate) fn size(&mut self, ino: u32) -> FsResult<u64> {
+        match self.staged.get(&ino) {
+            Some(staged) => Ok(staged.size),
+            None => Ok(self.live(ino)?.inode().attributes.size),
+        }
+    }
+
+    /// Refuses to change a file otherwise while it is written to atomically.
+    pub(crate) fn refuse_staged(&self, ino: u32) -> FsResult<()> {
+        match self.staged.contains_key(&ino) {
+            true => Err(busy()),
+            false => Ok(()),
+        }
+    }
+
+    /// Pages that wait, of all files.
+    pub(crate) fn staged_pages(&self) -> usize {
+        self.staged.values().map(|staged| staged.pages.len()).sum()
+    }
+
+    pub(crate) fn begin_atomic(&mut self, ino: u32, by: u64) -> FsResult<()> {
+        if self.live(ino)?.kind() != FileKind::Regular {
+            return Err(FsError::Invalid);
+        }
+        match self.staged.get(&ino) {
+            Some(staged) if staged.by == by => return Ok(()),
+            Some(_) => return Err(busy()),
+            None => self.leave_inline(ino)?,
+        }
+        let size = self.live(ino)?.inode().attributes.size;
+        let pages = BTreeMap::new();
+        self.staged.insert(ino, Staged { by, pages, size });
+        Ok(())
+    }
+
+    /// Has content wait that ends within the largest file. There is room for so much: who needs more has a journal.
+    pub(crate) fn stage(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let end = offset + data.len() as u64;
+        let room = self.dirty_max() / 2;
+        let staged = self.staged.get(&ino).ok_or(FsError::Invalid)?;
+        let is_new = |lblk: &u32| !staged.pages.contains_key(lblk);
+        let new = blocks(&(offset..end)).filter(is_new).count();
+        if self.staged_pages() + new > room {
+            return Err(FsError::TooLarge);
+        }
+        let mut rest = data;
+        for lblk in blocks(&(offset..end)) {
+            let within = (offset.max(u64::from(lblk) * BLOCK) % BLOCK) as usize;
+            let (piece, behind) = rest.split_at(rest.len().min(BLOCK_BYTES - within));
+            let mut page = match piece.len() == BLOCK_BYTES {
+                true => zeroed().into(),
+                false => self.staged_content(ino, lblk)?,
+            };
+            Arc::make_mut(&mut page)[within..within + piece.len()].copy_from_slice(piece);
+            let staged = self.staged.get_mut(&ino).ok_or(FsError::Invalid)?;
+            staged.pages.insert(lblk, page);
+            staged.size = staged.size.max(end);
+            rest = behind;
+        }
+        Ok(data.len())
+    }
+
+    /// The block at `lblk` as users read it.
+    fn staged_content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
+        let staged = self.staged.get(&ino);
+        match staged.and_then(|staged| staged.pages.get(&lblk)) {
+            Some(page) => Ok(page.clone()),
+            None => self.content(ino, lblk),
+        }
+    }
+
+    /// Has all that can fail for want of room fail now.
+    pub(crate) fn secure_room(&mut self, ino: u32) -> FsResult<()> {
+        let staged = self.staged.get(&ino).ok_or(FsError::Invalid)?;
+        let lblks: Vec<u32> = staged.pages.keys().copied().collect();
+        let (first, last) = (lblks.first().copied(), lblks.last().copied());
+        let secured = self.secure_blocks(ino, &lblks);
+        match first.zip(last) {
+            Some((first, last)) => self.prune_unless(secured, ino, first..last + 1),
+            None => secured,
+        }
+    }
+
+    fn secure_blocks(&mut self, ino: u32, lblks: &[u32]) -> FsResult<()> {
+        let mut new = 0;
+        for &lblk in lblks {
+            self.prepare(ino, lblk..lblk + 1)?;
+            let has_room = self.pointer(ino, lblk)?.has_block() || self.live(ino)?.is_dirty(lblk);
+            new += u64::from(!has_room);
+        }
+        self.back(new, 0);
+        self.space.check(new)
+    }
+
+    pub(crate) fn unstage(&mut self, ino: u32) -> FsResult<()> {
+        let staged = self.staged.remove(&ino).ok_or(FsError::Invalid)?;
+        let bytes = staged.pages.len() as u64 * BLOCK;
+        for (lblk, page) in staged.pages {
+            self.put_pages(ino, lblk, &page[..])?;
+        }
+        self.statistics.user_bytes += bytes;
+        self.note_written(ino, staged.size)?;
+        self.statistics.atomic_writes += 1;
+        Ok(())
+    }
+
+    /// Drops what waits, if this open file began; says whether anything did.
+    pub(crate) fn abort_atomic(&mut self, ino: u32, by: u64) -> bool {
+        let dropped = match self.is_staged_by(ino, by) {
+            true => self.staged.remove(&ino),
+            false => None,
+        };
+        dropped.is_some_and(|staged| !staged.pages.is_empty())
+    }
+
+    pub(crate) fn is_staged_by(&self, ino: u32, by: u64) -> bool {
+        self.staged.get(&ino).is_some_and(|staged| staged.by == by)
+    }
+}

@@ -1,0 +1,127 @@
+//! Dirty content that is given its places and leaves for the device, in a group or before a checkpoint.
+
+use anteros_core::{FileKind, FsResult};
+
+use crate::compress::policy::Policy;
+use crate::layout::Block;
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::Owner;
+use crate::packing::pack::Packing;
+use crate::state::State;
+use crate::statistics::Cause;
+
+/// The most blocks that are given places at once.
+const RUN_MAX: usize = 512;
+
+impl State {
+    /// Sends all dirty content to its places, in no group.
+    pub(crate) fn write_content(&mut self) -> FsResult<()> {
+        let mut packing = Packing::apart(HeadKind::Moved);
+        let written = self.dirty_inos().into_iter().try_for_each(|ino| {
+            self.left_early(ino)?;
+            self.write_pages(ino, &mut packing, |_, _| ())
+        });
+        // What was packed before something failed is there already.
+        self.seal(&mut packing, true);
+        written
+    }
+
+    /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the
+    /// packing. `sum` hears of each other block.
+    pub(crate) fn write_pages(
+        &mut self,
+        ino: u32,
+        packing: &mut Packing,
+        mut sum: impl FnMut(u64, &Block),
+    ) -> FsResult<()> {
+        if self.live(ino)?.dirty_pages == 0 {
+            return Ok(());
+        }
+        let rules = self.rules(ino)?;
+        // As long as its beginning is in memory.
+        let class = self.class(ino)?;
+        if let Some(rules) = rules {
+            self.pack_pages(ino, class, &rules, packing)?;
+        }
+        let live = self.live(ino)?;
+        let dirty: Vec<u32> = live
+            .pages
+            .iter()
+            .filter(|(_, page)| page.dirty)
+            .map(|(&lblk, _)| lblk)
+            .collect();
+        // To know it, the beginning of the file may have to be read.
+        let is_executable = !dirty.is_empty() && self.is_for_background(ino)?;
+        for run in dirty.chunk_by(|left, right| left + 1 == *right) {
+            for part in run.chunks(RUN_MAX) {
+                let head = match is_executable {
+                    true => HeadKind::Executables,
+                    false => self.data_heat(ino, part[0])?,
+                };
+                self.write_run(ino, part, head, &mut sum)?;
+            }
+        }
+        if self.live(ino)?.kind() != FileKind::Directory {
+            self.statistics.class_mut(class).add_plain(dirty.len());
+        }
+        Ok(())
+    }
+
+    /// Returns whether a file is one that is compressed later: those that will be lie apart.
+    fn is_for_background(&mut self, ino: u32) -> FsResult<bool> {
+        Ok(self.options.policy != Policy::None
+            && self.live(ino)?.kind() == FileKind::Regular
+            && self.file_kind(ino)? == crate::compress::kind::FileKind::Executable)
+    }
+
+    /// Returns where other content goes that is written now: what belongs to a directory, has replaced something young
+    /// or has a name that says so will not last long.
+    fn data_heat(&mut self, ino: u32, lblk: u32) -> FsResult<HeadKind> {
+        let live = self.live(ino)?;
+        let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {
+            let replaced = self.pointer(ino, lblk)?.block();
+            replaced.is_some_and(|block| self.segments.is_hot(block))
+        };
+        Ok(match is_hot {
+            true => HeadKind::HotData,
+            false => HeadKind::WarmData,
+        })
+    }
+
+    /// Does so for dirty blocks that follow each other.
+    fn write_run(
+        &mut self,
+        ino: u32,
+        lblks: &[u32],
+        head: HeadKind,
+        sum: &mut impl FnMut(u64, &Block),
+    ) -> FsResult<()> {
+        let mut pointers = Vec::with_capacity(lblks.len());
+        for &lblk in lblks {
+            self.segments.tick();
+            let moment = self.moment();
+            match self.place(head, Owner { ino, lblk }, Cause::Data, moment) {
+                Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
+                Err(error) => {
+                    for (lblk, placed) in lblks.iter().zip(pointers) {
+                        self.overwritten(ino, *lblk, placed)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.set_pointers(ino, lblks[0], &pointers, |_| ())?;
+        let live = self.live(ino)?;
+        let mut leaving = Vec::with_capacity(lblks.len());
+        for (&lblk, pointer) in lblks.iter().zip(&pointers) {
+            leaving.extend(pointer.block().zip(live.placed(lblk)));
+        }
+        self.dirty_pages -= leaving.len();
+        for (block, data) in leaving {
+            sum(block, &data);
+            self.push(block, data);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Files by what is known of them: how their content is compressed, and what it counts as.
+
+use anteros_core::{FileKind as Type, FsResult};
+
+use crate::compress::kind::FileKind;
+use crate::compress::policy::{Policy, Rules};
+use crate::state::State;
+use crate::statistics::Class;
+
+impl State {
+    /// Returns how the content of an inode is compressed when it is written, if it is.
+    pub(crate) fn rules(&mut self, ino: u32) -> FsResult<Option<Rules>> {
+        let policy = self.options.policy;
+        if policy == Policy::None || self.live(ino)?.kind() != Type::Regular {
+            return Ok(None);
+        }
+        let kind = match self.file_kind(ino)? {
+            FileKind::Other if self.options.learns => self.live(ino)?.habits.kind(),
+            kind => kind,
+        };
+        let slots_max = self.superblock.slots_max;
+        Ok(policy.rules(kind).map(|rules| Rules {
+            slots: rules.slots.min(slots_max),
+            ..rules
+        }))
+    }
+
+    /// Returns what kind of file it is: by the name that it was found or made by, or else by its content. It is a
+    /// guess: of what cannot be read, nothing is said.
+    pub(crate) fn file_kind(&mut self, ino: u32) -> FsResult<FileKind> {
+        let live = self.live(ino)?;
+        let named = live.named;
+        if let Some(kind) = live.recognized {
+            return Ok(kind);
+        }
+        if named != FileKind::Other {
+            return Ok(named);
+        }
+        match self.content(ino, 0) {
+            Ok(start) => Ok(self.live(ino)?.recognize(&start)),
+            Err(_) => Ok(FileKind::Other),
+        }
+    }
+
+    /// Returns what the content of a file counts as: as far as is known, for nothing is read for it.
+    pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
+        let live = self.live(ino)?;
+        let start = live.pages.get(&0).map(|page| page.data.clone());
+        let is_unknown = live.recognized.is_none() && live.named == FileKind::Other;
+        let kind = match start {
+            Some(start) if is_unknown => live.recognize(&start),
+            _ => live.recognized.unwrap_or(live.named),
+        };
+        Ok(kind.into())
+    }
+}

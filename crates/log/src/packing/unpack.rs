@@ -1,0 +1,118 @@
+//! Chunks out of packed blocks, and logical blocks out of chunks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anteros_core::{FsError, FsResult};
+
+use crate::compress::squeeze;
+use crate::layout::packed::{self, Slot, SlotKind};
+use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block, Corrupt};
+use crate::state::State;
+use crate::store::medium::zeroed;
+
+impl State {
+    /// The block at `lblk` as it would be read.
+    pub(crate) fn content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
+        if let Some(page) = self.live(ino)?.pages.get(&lblk) {
+            return Ok(page.data.clone());
+        }
+        match self.pointer(ino, lblk)? {
+            Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
+            Pointer::Plain(block) => Ok(self.fetch(block)?.into()),
+            Pointer::Packed(at) => {
+                let chunk = self.read_chunk(ino, lblk, at)?;
+                let mut block = zeroed();
+                block.copy_from_slice(page(&chunk, at.sequence));
+                Ok(block.into())
+            }
+        }
+    }
+
+    /// The logical blocks that the chunk holds of which this one is.
+    pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
+        let whose = Owner { ino, lblk };
+        let (pages, took) = chunk(whose, at, |block| Ok(self.fetch(block)?.into()))?;
+        let class = self.class(ino)?;
+        self.statistics.class_mut(class).decompressing += took;
+        Ok(pages)
+    }
+}
+
+/// The chunk that a logical block is said to lie in: its slot, and its bytes as they are stored.
+pub(super) fn stored(
+    whose: Owner,
+    at: Slotted,
+    mut read: impl FnMut(u64) -> FsResult<Arc<Block>>,
+) -> FsResult<(Slot, Vec<u8>)> {
+    let block = read(at.block)?;
+    let (_, slots) = packed::parse(&block)?;
+    let slot = slots.get(usize::from(at.slot)).copied();
+    let lblk = whose.lblk.checked_sub(at.sequence.into());
+    let slot = slot.filter(|slot| {
+        slot.kind == SlotKind::Data
+            && slot.ino == whose.ino
+            && Some(slot.lblk) == lblk
+            && slot.blocks > at.sequence
+            && slot.continues == (at.behind > 0)
+            && !slot.continued
+    });
+    let slot =
+        slot.ok_or_else(|| broken("the slot does not hold what a pointer says", at.block))?;
+    let mut bytes = slot.bytes(&block).to_vec();
+    for place in at.blocks().skip(1) {
+        let block = read(place)?;
+        let (_, slots) = packed::parse(&block)?;
+        let whole = Slot {
+            continued: true,
+            continues: place < *at.blocks().end(),
+            ..slot
+        };
+        let rest = slots.first().filter(|rest| {
+            let Slot { start, len, .. } = **rest;
+            **rest
+                == Slot {
+                    start,
+                    len,
+                    ..whole
+                }
+        });
+        let rest = rest.ok_or_else(|| broken("it does not go on with the chunk before", place))?;
+        bytes.extend_from_slice(rest.bytes(&block));
+    }
+    Ok((slot, bytes))
+}
+
+/// All pages of the chunk that a logical block lies in, and for how long they were decompressed.
+pub(crate) fn chunk(
+    whose: Owner,
+    at: Slotted,
+    read: impl FnMut(u64) -> FsResult<Arc<Block>>,
+) -> FsResult<(Vec<u8>, Duration)> {
+    let (slot, bytes) = stored(whose, at, read)?;
+    let begun = Instant::now();
+    let pages = squeeze::expand(&slot, &bytes);
+    let pages = pages.ok_or_else(|| broken("a chunk cannot be decoded", at.block))?;
+    Ok((pages, begun.elapsed()))
+}
+
+/// Returns how many compressed pages are in a block, valid or not; those of a chunk are where it begins.
+pub(crate) fn pages_in(block: &Block) -> u64 {
+    let slots = packed::parse(block).map_or_else(|_| Vec::new(), |(_, slots)| slots);
+    let chunks = slots
+        .iter()
+        .filter(|slot| slot.kind == SlotKind::Data && !slot.continued);
+    chunks.map(|slot| u64::from(slot.blocks)).sum()
+}
+
+/// A page of a chunk.
+pub(crate) fn page(chunk: &[u8], sequence: u8) -> &[u8] {
+    let start = usize::from(sequence) * BLOCK_BYTES;
+    &chunk[start..start + BLOCK_BYTES]
+}
+
+pub(super) fn broken(rule: &'static str, found: u64) -> FsError {
+    Corrupt::Packed { rule, found }.into()
+}

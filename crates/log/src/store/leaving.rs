@@ -1,0 +1,125 @@
+//! Blocks on their way: each has its place, and leaves for the device with others.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anteros_core::{FsError, FsResult};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block};
+use crate::state::State;
+use crate::statistics::Cause;
+use crate::store::medium::read_block;
+use crate::store::segments::{Moment, Placed};
+
+/// Blocks of a large request.
+const REQUEST_BLOCKS: usize = 256;
+
+/// The most blocks that are handed over at once.
+const BATCH_MAX: usize = 512;
+
+impl State {
+    /// A block from a head, and the summary of its segment if that is full now.
+    pub(crate) fn place(
+        &mut self,
+        kind: HeadKind,
+        owner: Owner,
+        cause: Cause,
+        moment: Moment,
+    ) -> FsResult<Placed> {
+        self.thread(kind)?;
+        self.back_heads();
+        let mut placed = self
+            .segments
+            .allocate(kind, owner, moment)
+            .ok_or(FsError::NoSpace)?;
+        if let Some((at, summary)) = placed.summary.take() {
+            self.push(at, summary);
+            self.statistics.wrote(Cause::Summary);
+        }
+        if placed.was_hole {
+            self.ahead.forget_block(placed.block);
+        }
+        self.statistics.wrote(cause);
+        if self.batch.len() >= BATCH_MAX {
+            self.hand_over();
+            self.writer.wake();
+            self.writer.relieve(self.leaving_max() + BATCH_MAX);
+        }
+        Ok(placed)
+    }
+
+    /// A block of the main area, as it was written last.
+    pub(crate) fn fetch(&mut self, place: u64) -> FsResult<Box<Block>> {
+        let mut found = None;
+        self.visit_leaving(place..place + 1, |_, block| found = Some(Box::new(**block)))?;
+        match found {
+            Some(block) => Ok(block),
+            None => read_block(&*self.device, place),
+        }
+    }
+
+    /// Calls `visit` for each block of these places that the device has not yet got.
+    ///
+    /// # Errors
+    ///
+    /// When it did not take one of them.
+    pub(crate) fn visit_leaving(
+        &self,
+        places: Range<u64>,
+        mut visit: impl FnMut(u64, &Arc<Block>),
+    ) -> FsResult<()> {
+        self.writer.visit(places.clone(), &mut visit)?;
+        for (place, block) in self.batch.range(places) {
+            visit(*place, block);
+        }
+        Ok(())
+    }
+
+    /// Sends a block to its place. Whoever changes something hands that over in the end.
+    pub(crate) fn push(&mut self, place: u64, block: impl Into<Arc<Block>>) {
+        self.batch.insert(place, block.into());
+    }
+
+    /// Has all that was pushed written by whoever comes to that; says below which number these jobs, and all before,
+    /// are.
+    pub(crate) fn hand_over(&mut self) -> u64 {
+        self.writer.hand_over(&mut self.batch)
+    }
+
+    /// The most blocks that may be on their way while more are made: what is dirty at once, with the request that made it too
+    /// much. Those who hold the lock have some more.
+    pub(crate) fn leaving_max(&self) -> usize {
+        (self.options.memory_bytes / 4 / BLOCK_BYTES + REQUEST_BLOCKS).max(BATCH_MAX)
+    }
+
+    /// Returns when the device has got all that was sent to it.
+    pub(crate) fn submit(&mut self) -> FsResult<()> {
+        let end = self.hand_over();
+        self.writer.finish(end)
+    }
+
+    /// A flush begins, of all that was submitted. To be told to [`flushed`](Self::flushed) when it has returned.
+    pub(crate) fn flushing(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch - 1
+    }
+
+    /// A flush has returned.
+    pub(crate) fn flushed(&mut self, epoch: u64) {
+        self.flushed = self.flushed.max(epoch);
+    }
+
+    /// Waits until all that was written is on the device.
+    pub(crate) fn flush(&mut self) -> FsResult<()> {
+        self.submit()?;
+        let epoch = self.flushing();
+        let flushed = self.device.flush().map_err(FsError::Io);
+        match &flushed {
+            Ok(()) => self.flushed(epoch),
+            Err(error) => self.fail("the device could not be flushed", error),
+        }
+        flushed
+    }
+}
