@@ -6,6 +6,7 @@
 mod bench;
 mod compare;
 mod fuzz;
+mod imports;
 mod licenses;
 mod metadata;
 mod msrv;
@@ -35,6 +36,7 @@ usage: cargo xtask <chore>
   corpus NAME                    make a corpus for the benchmarks and print where it is
   fixtures                       make the images of tests/fixtures again
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
+  imports                        refuse imports that go round in a circle, or upwards between floors
   licenses                       refuse dependencies whose licence deny.toml does not allow
   msrv                           refuse dependencies that need a newer Rust, and compile with the oldest
   mutants [--again] [--only WORD]... [--judge WORD]... [--minutes N] [--list]  leave out each statement of the log
@@ -72,6 +74,7 @@ fn chore(words: &[&str]) -> Outcome {
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         // Called by `bench log --only names`.
         ["log-of-names", words @ ..] => bench::log_of_names(words),
+        ["imports"] => imports::imports(),
         ["licenses"] => licenses::licenses(),
         ["msrv"] => msrv::msrv(),
         ["mutants", options @ ..] => mutants::mutants(options),

@@ -1,0 +1,385 @@
+//! `cargo xtask imports`: files of a crate import each other one way only, and floors import downwards.
+//!
+//! Whoever reads a file should be able to stop at its imports. Where two files import each other, by whatever detour,
+//! there is no file to begin with. So the chore takes all imports of production code as edges between files, and
+//! refuses a cycle. In crates with floors it refuses an import from a floor to a higher one as well.
+//!
+//! Cycles that are meant are in [`ALLOWED`], and ARCHITECTURE.md repeats them. Those that nobody has opened yet are
+//! in [`BASELINE`], which only becomes shorter: an entry without a cycle is refused.
+
+mod cycles;
+mod modules;
+mod rules;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::Path;
+
+use crate::Outcome;
+use modules::Files;
+use rules::{Exception, Floor, Rules};
+
+/// A crate whose rules are off while its files still move; `None` when they have arrived.
+const MOVING: Option<&str> = Some("log");
+
+/// Floors of a crate, from the bottom to the top. A folder has a slash at its end. `lib.rs` stands on top of all.
+const FLOORS: [(&str, &[Floor]); 2] = [
+    (
+        "image",
+        &[
+            Floor("words", &["cache.rs", "error.rs", "nids.rs", "trail.rs"]),
+            Floor("extents", &["map/extent.rs", "map/kind.rs"]),
+            Floor(
+                "state of reads",
+                &[
+                    "serve/ahead.rs",
+                    "serve/counters.rs",
+                    "serve/memory.rs",
+                    "serve/parked.rs",
+                    "serve/pclusters.rs",
+                    "serve/serving.rs",
+                    "serve/sizes.rs",
+                ],
+            ),
+            Floor("image", &["image.rs"]),
+            Floor("map", &["map/"]),
+            Floor("data", &["ahead.rs", "content.rs", "parts.rs", "serve/"]),
+            Floor("tree", &["dir.rs", "find.rs", "walk.rs", "xattr.rs"]),
+            Floor(
+                "jobs",
+                &[
+                    "check/",
+                    "host/",
+                    "lists/",
+                    "pins.rs",
+                    "profile.rs",
+                    "stats.rs",
+                    "tar.rs",
+                    "tar/",
+                    "vfs.rs",
+                ],
+            ),
+        ],
+    ),
+    (
+        "log",
+        &[
+            Floor("layout", &["layout/"]),
+            Floor("compress", &["compress/"]),
+            Floor("words", &["error.rs", "options.rs", "statistics.rs"]),
+            Floor("store", &["store/"]),
+            Floor("nodes", &["nodes/"]),
+            Floor("packing", &["packing/"]),
+            Floor("files", &["files/"]),
+            Floor("durable", &["durable/"]),
+            Floor("cleaning", &["cleaning/"]),
+            Floor("mount", &["mount/"]),
+            Floor("offline", &["offline/"]),
+        ],
+    ),
+];
+
+/// Imports that may close a cycle, because both files are one thing. ARCHITECTURE.md repeats them.
+const ALLOWED: [Exception; 3] = [
+    Exception {
+        name: "anteros",
+        from: "command/completions.rs",
+        to: "main.rs",
+        reason: "the completions are made from the whole command line, of which the command is a part",
+    },
+    Exception {
+        name: "anteros",
+        from: "command/manual.rs",
+        to: "main.rs",
+        reason: "the manual is made from the whole command line, of which the command is a part",
+    },
+    Exception {
+        name: "core",
+        from: "fs.rs",
+        to: "writable.rs",
+        reason: "`FileSystem` hands itself out as `Writable`, and `Writable` is a `FileSystem`",
+    },
+];
+
+/// Imports that close a cycle which nobody has opened yet. The list only becomes shorter.
+const BASELINE: [Exception; 33] = [
+    still_closed(
+        "anteros",
+        "command/advise/plot.rs",
+        "command/advise/mod.rs",
+        "the row that is drawn is defined where rows are made",
+    ),
+    still_closed(
+        "anteros",
+        "command/dump/statistics.rs",
+        "command/dump.rs",
+        "the layout of a line is defined where the other parts of a dump are",
+    ),
+    still_closed(
+        "anteros",
+        "command/log/",
+        "command/log/mod.rs",
+        "the ways to open a log are defined beside the list of commands",
+    ),
+    still_closed(
+        "anteros",
+        "command/mkfs/",
+        "command/mkfs/mod.rs",
+        "the arguments are one struct beside the command that runs",
+    ),
+    still_closed(
+        "anteros",
+        "command/mkfs/oci/docker.rs",
+        "command/mkfs/oci/mod.rs",
+        "a place in a layout is defined beside the layout that Docker does not write",
+    ),
+    still_closed(
+        "anteros",
+        "command/mkfs/preset.rs",
+        "command/mkfs/options.rs",
+        "a preset sets options, and an option names a preset",
+    ),
+    still_closed(
+        "anteros",
+        "command/peer/",
+        "command/peer/mod.rs",
+        "helpers for arguments are defined beside the list of programs",
+    ),
+    still_closed(
+        "anteros",
+        "command/peer/mount/",
+        "command/peer/mount.rs",
+        "the driver is defined beside the command that chooses it",
+    ),
+    still_closed(
+        "anteros",
+        "command/stat/",
+        "command/stat/mod.rs",
+        "a line of text is defined beside the command that prints all of them",
+    ),
+    still_closed(
+        "anteros",
+        "daemon/metrics.rs",
+        "daemon/mod.rs",
+        "the counts of workers are defined beside the daemon that starts them",
+    ),
+    still_closed(
+        "buffer",
+        "",
+        "lib.rs",
+        "the state that all requests share is defined in the module above them",
+    ),
+    still_closed(
+        "buffer",
+        "entries.rs",
+        "accept.rs",
+        "the outcome of a write is defined beside the choice of the form",
+    ),
+    still_closed(
+        "buffer",
+        "queues.rs",
+        "accept.rs",
+        "the outcome of a write is defined beside the choice of the form",
+    ),
+    still_closed(
+        "build",
+        "android.rs",
+        "lib.rs",
+        "the sparse form wraps a whole build",
+    ),
+    still_closed(
+        "build",
+        "data/",
+        "data/mod.rs",
+        "words between workers and writer are defined in the module above them",
+    ),
+    still_closed(
+        "build",
+        "devices/",
+        "devices/mod.rs",
+        "the devices are defined in the module above their kinds",
+    ),
+    still_closed(
+        "build",
+        "early/mod.rs",
+        "order.rs",
+        "early compression asks whether there is an order",
+    ),
+    still_closed(
+        "build",
+        "fragments.rs",
+        "data/job.rs",
+        "fragments are found by the job that has the data",
+    ),
+    still_closed(
+        "build",
+        "options/",
+        "hints.rs",
+        "hints are options that are read from a file",
+    ),
+    still_closed(
+        "build",
+        "options/mod.rs",
+        "hash_tree.rs",
+        "an option names the hash tree",
+    ),
+    still_closed(
+        "build",
+        "options/mod.rs",
+        "kept.rs",
+        "an option names the image that is appended to",
+    ),
+    still_closed(
+        "build",
+        "options/mod.rs",
+        "order.rs",
+        "an option names the order",
+    ),
+    still_closed(
+        "build",
+        "parts/compare.rs",
+        "parts/mod.rs",
+        "the file to compare is defined in the module above",
+    ),
+    still_closed(
+        "build",
+        "plan.rs",
+        "devices/mod.rs",
+        "a plan tells what lies on an extra device",
+    ),
+    still_closed(
+        "build",
+        "plan.rs",
+        "kept.rs",
+        "a plan tells what is kept of an old image",
+    ),
+    still_closed(
+        "build",
+        "records.rs",
+        "index.rs",
+        "both kinds of index take the same runs",
+    ),
+    still_closed(
+        "build",
+        "source/",
+        "kept.rs",
+        "content of an old image is a source",
+    ),
+    still_closed(
+        "build",
+        "source/layers.rs",
+        "source/mod.rs",
+        "a file that is open is defined in the module above the kinds of sources",
+    ),
+    still_closed(
+        "build",
+        "tail.rs",
+        "data/job.rs",
+        "the end of a file is packed by the job that has it",
+    ),
+    still_closed(
+        "build",
+        "tar/",
+        "tar/mod.rs",
+        "faults of an archive are defined in the module above",
+    ),
+    still_closed(
+        "build",
+        "tar/spool.rs",
+        "tar/feed.rs",
+        "what is spooled goes in the steps of the feed",
+    ),
+    still_closed(
+        "fuse",
+        "dispatch/writable.rs",
+        "dispatch.rs",
+        "the arguments of a request are defined beside the dispatch of those that only read",
+    ),
+    still_closed(
+        "passthru",
+        "",
+        "lib.rs",
+        "the file system is defined in the module above its kinds of requests",
+    ),
+];
+
+const fn still_closed(
+    name: &'static str,
+    from: &'static str,
+    to: &'static str,
+    reason: &'static str,
+) -> Exception {
+    Exception {
+        name,
+        from,
+        to,
+        reason,
+    }
+}
+
+/// Refuses cycles between files, and imports upwards.
+///
+/// # Errors
+/// Names each cycle and each import, and says what to do.
+pub(crate) fn imports() -> Outcome {
+    let architecture = fs::read_to_string("ARCHITECTURE.md")?;
+    let mut faults = Vec::new();
+    let (mut files_count, mut imports_count) = (0, 0);
+    for name in crates()? {
+        if MOVING == Some(name.as_str()) {
+            continue;
+        }
+        let top = Path::new("crates").join(&name).join("src");
+        let mut files = Files::new();
+        read(&top, &top, &mut files)?;
+        let imports = modules::imports(&files);
+        files_count += files.len();
+        imports_count += imports.len();
+        let floors = FLOORS.iter().find(|(floors_of, _)| *floors_of == name);
+        let rules = Rules {
+            floors: floors.map_or(&[], |(_, floors)| floors),
+            allowed: &ALLOWED,
+            baseline: &BASELINE,
+            architecture: &architecture,
+        };
+        faults.extend(rules.faults(&name, &files, &imports));
+    }
+    if faults.is_empty() {
+        println!("imports: {imports_count} imports between {files_count} files, none in a circle");
+        return Ok(());
+    }
+    Err(format!(
+        "{} of the rules in xtask/src/imports.rs are broken:\n\n{}",
+        faults.len(),
+        faults.join("\n\n")
+    )
+    .into())
+}
+
+/// Returns the names of the folders of all crates.
+fn crates() -> Outcome<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir("crates")? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Reads the production code of a folder.
+fn read(top: &Path, folder: &Path, files: &mut Files) -> Outcome {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read(top, &path, files)?;
+            continue;
+        }
+        let name = path.strip_prefix(top)?.to_string_lossy().into_owned();
+        if name.ends_with(".rs") && !modules::is_test(&name) {
+            files.insert(name, fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
