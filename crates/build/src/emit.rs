@@ -7,6 +7,7 @@ use anteros_format::inode::{
     DataLayout, FORMAT_DOT_OMITTED, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode,
     RawExtendedInode,
 };
+use anteros_format::superblock::SUPERBLOCK_OFFSET;
 use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -57,11 +58,7 @@ impl Emitter<'_> {
         }
         let plan = self.job.plan;
         let (places, metabox) = match self.layout.metabox_bytes() {
-            None => {
-                let places = self.layout.places(self.job, self.packed, output)?;
-                self.image(output, observer, progress)?;
-                (places, None)
-            }
+            None => (self.inodes_as_they_are(output, observer, progress)?, None),
             Some(bytes) => {
                 let metabox = self.metabox(bytes, output, observer, progress)?;
                 let places = Places::behind(self.job, self.packed, &metabox, output)?;
@@ -122,6 +119,22 @@ impl Emitter<'_> {
         directory::encode(tree, id, options, |id| self.layout.nid(id))
     }
 
+    /// Places shared attributes and inodes, and writes them if they lie behind all content.
+    fn inodes_as_they_are(
+        &self,
+        output: &mut Output,
+        observer: &dyn Observer,
+        progress: Progress,
+    ) -> Result<Places, Error> {
+        if let Some(shared_at) = self.layout.beside_superblock() {
+            let area = self.area(shared_at, observer, progress)?;
+            return self.layout.places_beside(self.job, area, output);
+        }
+        let places = self.layout.places(self.job, self.packed, output)?;
+        self.image(output, observer, progress)?;
+        Ok(places)
+    }
+
     /// Writes shared attributes, and all inodes behind them.
     fn image(
         &self,
@@ -137,6 +150,25 @@ impl Emitter<'_> {
                 output.write(bytes)
             })
         })
+    }
+
+    /// Room for the superblock, with the attributes and inodes that lie in its block.
+    fn area(
+        &self,
+        shared_at: u64,
+        observer: &dyn Observer,
+        progress: Progress,
+    ) -> Result<Vec<u8>, Error> {
+        let mut area = vec![0; (shared_at - SUPERBLOCK_OFFSET) as usize];
+        area.extend_from_slice(&self.job.plan.shared.area);
+        self.with_workers(|pool| {
+            self.inodes(pool, observer, progress, |_, start, bytes| {
+                area.resize((start - SUPERBLOCK_OFFSET) as usize, 0);
+                area.extend_from_slice(bytes);
+                Ok(())
+            })
+        })?;
+        Ok(area)
     }
 
     /// Writes all inodes compressed, as so many bytes of content.
@@ -269,8 +301,8 @@ impl Emitter<'_> {
         }
         let head_end = out.len() + plan.head_bytes(id) as usize;
         self.inode(id, out);
-        plan.shared
-            .encode(&tree.xattrs, &node.xattrs, options.xattr_filter, out);
+        let form = (options.xattr_filter, self.layout.first_shared_id());
+        plan.shared.encode(&tree.xattrs, &node.xattrs, form, out);
         out.resize(head_end, 0); // the root may have more room than it needs
         match (&self.stored[id as usize], &plan.node(id).intent) {
             (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),

@@ -5,7 +5,11 @@
 //!                               ^ after the data pass        ^ meta_block + 1, about
 //!
 //! | superblock | file content … | directories and long links | metabox … | shared xattrs | packed, metabox inode |
+//!
+//! | superblock, shared xattrs, inodes … | file content … | directories and long links |
 //! ```
+//!
+//! Few inodes lie in the block of the superblock, if there is room for all of them.
 //!
 //! Inodes come in the order of the tree, as far as room allows: each goes where it leaves the least
 //! room, among the blocks that are still open. Those with inline data must lie in one block with it;
@@ -15,6 +19,7 @@
 //! can be compressed with the end of the packed inode, which lies behind the file content.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use anteros_core::FileKind;
 use anteros_format::{Nid, SLOT_BYTES};
@@ -30,6 +35,9 @@ use crate::tree::{NodeId, Tree};
 /// An inode is small if it takes less than this part of a block, with all that lies behind it.
 const SMALL_SHARE: u64 = 64;
 
+/// Bytes by which ids of shared xattrs count.
+const SHARED_ID_BYTES: u64 = 4;
+
 /// Blocks that are open for inodes of any size, and for those that are not small.
 const NEAR_BLOCKS_MAX: usize = 32;
 const FAR_BLOCKS_MAX: usize = 1024;
@@ -44,7 +52,19 @@ pub(crate) struct Layout {
     packer: Packer,
     /// The block of the first inode, counted as `inodes` are.
     first_block: u64,
-    has_metabox: bool,
+    home: Home,
+}
+
+/// Tells where the inodes of an image lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Home {
+    /// In the block of the superblock, behind shared xattrs, which begin at a byte of the image.
+    Superblock {
+        shared_at: u64,
+    },
+    /// Behind all content.
+    End,
+    Metabox,
 }
 
 /// Tells where in the image lies what the superblock names.
@@ -58,6 +78,8 @@ pub(crate) struct Places {
     pub packed: Option<u64>,
     /// Byte at which the metabox inode begins, the last of all, if there is one.
     pub metabox: Option<u64>,
+    /// Inodes in the block of the superblock, from the superblock on.
+    pub area: Vec<u8>,
     /// The end of the image in bytes, whole blocks.
     pub end: u64,
     block_bytes: u64,
@@ -65,53 +87,82 @@ pub(crate) struct Places {
 
 impl Layout {
     /// Lays out the inodes. Directories and links learn how they are stored; those that are compressed, where in the packed
-    /// inode, which has so many bytes without them.
-    pub fn new(job: &Job<'_>, stored: &mut [Stored], packed_bytes: u64) -> Self {
-        let Job {
-            tree,
-            plan,
-            options,
-            ..
-        } = *job;
-        store(job, stored, packed_bytes);
-        let has_metabox = options.metabox.is_some();
-        let prefix = match has_metabox {
-            true => 0,
-            false => plan.shared.area.len() as u64,
+    /// inode, which has so many bytes without them. Behind the superblock there is `room`.
+    pub fn new(job: &Job<'_>, stored: &mut [Stored], packed_bytes: u64, room: &Range<u64>) -> Self {
+        let packed_bytes = store(job, stored, packed_bytes);
+        let options = job.options;
+        if options.metabox.is_some() {
+            return Self::laid(job, stored, Home::Metabox, 0, u64::MAX).expect("it has no end");
+        }
+        // The packed inode is made later, and an image that is appended to has its superblock.
+        let may_be_beside = packed_bytes == 0 && options.append.is_none();
+        let shared_bytes = job.plan.shared.area.len() as u64;
+        let shared_at = room.start.next_multiple_of(SHARED_ID_BYTES);
+        let start = shared_at + shared_bytes;
+        let beside = may_be_beside
+            .then(|| Self::laid(job, stored, Home::Superblock { shared_at }, start, room.end))
+            .flatten();
+        let at_end = || Self::laid(job, stored, Home::End, shared_bytes, u64::MAX);
+        beside.or_else(at_end).expect("there is room at the end")
+    }
+
+    /// Lays out the inodes from a byte on; `None` if they do not end where they must.
+    fn laid(job: &Job<'_>, stored: &[Stored], home: Home, start: u64, end: u64) -> Option<Self> {
+        let Job { tree, plan, .. } = *job;
+        let mut packer = Packer::new(0, start, job.options.block_bytes().into());
+        let first_block = match home {
+            // Node ids count from the beginning of the image.
+            Home::Superblock { .. } => packer.block_bytes,
+            Home::End | Home::Metabox => packer.frontier,
         };
-        let mut packer = Packer::new(0, prefix, options.block_bytes().into());
-        let first_block = packer.frontier;
-        let inodes = tree.ids().map(|id| {
+        let mut place = |id| {
             if let Intent::Kept(record) = &plan.node(id).intent {
                 return packer.place_kept(record);
             }
             let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
             packer.place(bytes, whole)
-        });
-        let inodes: Vec<u64> = inodes.collect();
+        };
+        let inodes = tree.ids().map(|id| Some(place(id)).filter(|at| *at < end));
+        let inodes = inodes.collect::<Option<Vec<u64>>>()?;
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);
-        Self {
+        (packer.end() <= end).then_some(Self {
             inodes,
             order,
             packer,
             first_block,
-            has_metabox,
-        }
+            home,
+        })
     }
 
     /// The node id of a node.
     pub fn nid(&self, id: NodeId) -> u64 {
         let at = self.inodes[id as usize];
-        match self.has_metabox {
-            true => Nid::of_metabox(at / SLOT_BYTES).0,
-            false => (at + self.packer.block_bytes - self.first_block) / SLOT_BYTES,
+        match self.home {
+            Home::Metabox => Nid::of_metabox(at / SLOT_BYTES).0,
+            Home::Superblock { .. } | Home::End => {
+                (at + self.packer.block_bytes - self.first_block) / SLOT_BYTES
+            }
         }
+    }
+
+    /// The byte of the image at which shared xattrs begin, if they and the inodes lie in the block of the superblock.
+    pub fn beside_superblock(&self) -> Option<u64> {
+        match self.home {
+            Home::Superblock { shared_at } => Some(shared_at),
+            Home::End | Home::Metabox => None,
+        }
+    }
+
+    /// The id of the first shared xattr.
+    pub fn first_shared_id(&self) -> u32 {
+        let at = self.beside_superblock().unwrap_or(0);
+        (at / SHARED_ID_BYTES) as u32 // in the block of the superblock
     }
 
     /// Bytes of the content of the metabox, whole blocks; `None` if there is none.
     pub fn metabox_bytes(&self) -> Option<u64> {
-        self.has_metabox.then(|| self.packer.end())
+        (self.home == Home::Metabox).then(|| self.packer.end())
     }
 
     /// Tells what lies where in an image without metabox, in which shared xattrs begin where the output is now.
@@ -139,16 +190,36 @@ impl Layout {
             },
             packed,
             metabox: None,
+            area: Vec::new(),
             end: start + packer.end(),
             block_bytes: packer.block_bytes,
+        }
+        .aligned(job, output)
+    }
+
+    /// As [`places`](Self::places), where all inodes lie in the block of the superblock, with `area`.
+    pub fn places_beside(
+        &self,
+        job: &Job<'_>,
+        area: Vec<u8>,
+        output: &Output,
+    ) -> Result<Places, Error> {
+        Places {
+            meta_block: 0,
+            xattr_block: 0,
+            packed: None,
+            metabox: None,
+            area,
+            end: output.position(),
+            block_bytes: self.packer.block_bytes,
         }
         .aligned(job, output)
     }
 }
 
 /// Decides how directories and links are stored: the compressed ones behind each other, behind so many bytes of the packed
-/// inode.
-fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) {
+/// inode. Returns how many it has then.
+fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) -> u64 {
     for id in job.tree.ids() {
         let node = job.tree.node(id);
         if matches!(node.kind, FileKind::Regular) || node.size == 0 {
@@ -167,6 +238,7 @@ fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) {
             },
         };
     }
+    packed_bytes
 }
 
 /// Tells directories and links where their blocks lie, which begin where the output is now.
@@ -212,6 +284,7 @@ impl Places {
             xattr_block: output.block_of(at)?,
             packed: packed.map(|inode| place(inode, plan.packed_index())),
             metabox: Some(place(metabox, plan.metabox_index())),
+            area: Vec::new(),
             end: packer.end(),
             block_bytes,
         }

@@ -365,7 +365,8 @@ impl<'a, 'b> Build<'a, 'b> {
             progress,
         } = data::write(&job, &mut output, observer)?;
         let data_end = output.position();
-        let layout = Layout::new(&job, &mut stored, packed.size());
+        let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
+        let layout = Layout::new(&job, &mut stored, packed.size(), &room);
         let packed = packed::directories(&job, &stored, &layout, packed, &mut output)?.into_inode();
         layout::place_blocks(&job, &mut stored, &output)?;
         let emitter = Emitter {

@@ -1,5 +1,7 @@
 //! The superblock, and what decoders need to know behind it.
 
+use std::ops::Range;
+
 use anteros_codec::Params;
 use anteros_core::Algorithm;
 use anteros_format::compr_cfg::{
@@ -30,17 +32,17 @@ const LZ4_DISTANCE_MAX: u16 = u16::MAX;
 /// Blocks of the superblock, of its configurations and of prefixes of attributes, in bytes.
 pub(crate) fn area_bytes(options: &Options, devices: &Devices) -> Result<u64, Error> {
     let prefixes = Prefixes::of(options)?.table();
-    Ok(area_end(options, prefixes.len(), devices))
+    Ok(room(options, prefixes.len(), devices).end)
 }
 
-/// The end of the area, with prefixes of so many bytes.
-fn area_end(options: &Options, prefix_bytes: usize, devices: &Devices) -> u64 {
+/// The bytes behind all that up to the end of the last block, with prefixes of so many bytes.
+pub(crate) fn room(options: &Options, prefix_bytes: usize, devices: &Devices) -> Range<u64> {
     let prefixes_end = prefixes_at(options) + prefix_bytes as u64;
-    let end = match devices.table_bytes() {
+    let start = match devices.table_bytes() {
         0 => prefixes_end,
         bytes => prefixes_end.next_multiple_of(SLOT_BYTES) + bytes,
     };
-    end.next_multiple_of(options.block_bytes().into())
+    start..start.next_multiple_of(options.block_bytes().into())
 }
 
 /// Byte of the image at which prefixes of attributes lie, if they lie beside the superblock.
@@ -95,8 +97,9 @@ impl Emitter<'_> {
         .into();
         let prefixes = plan.shared.prefixes.table();
         let at = prefixes_at(options);
-        let end = area_end(options, prefixes.len(), self.devices);
-        let mut area = vec![0; (end - SUPERBLOCK_OFFSET) as usize];
+        let end = room(options, prefixes.len(), self.devices).end;
+        let mut area = places.area.clone();
+        area.resize((end - SUPERBLOCK_OFFSET) as usize, 0);
         raw.xattr_prefix_count = plan.shared.prefixes.count() as u8; // at most 128
         raw.ishare_xattr_prefix_id = plan.shared.prefixes.digest().unwrap_or(0);
         if !options.packs_prefixes() && !prefixes.is_empty() {

@@ -206,8 +206,14 @@ impl SharedXattrs {
         icount_for(4 * shared.len() + inline.sum::<usize>())
     }
 
-    /// Appends the xattr region of an inode.
-    pub fn encode(&self, table: &XattrTable, range: &Range<u32>, filter: bool, out: &mut Vec<u8>) {
+    /// Appends the xattr region of an inode. The first shared attribute has the id `first_id`.
+    pub fn encode(
+        &self,
+        table: &XattrTable,
+        range: &Range<u32>,
+        (filter, first_id): (bool, u32),
+        out: &mut Vec<u8>,
+    ) {
         let list = table.list(range);
         if list.is_empty() {
             return;
@@ -220,7 +226,7 @@ impl SharedXattrs {
         };
         out.extend_from_slice(header.as_bytes());
         for id in shared {
-            out.extend_from_slice(&id.to_le_bytes());
+            out.extend_from_slice(&(first_id + id).to_le_bytes());
         }
         for id in inline {
             table.xattrs[id as usize].0.encode(&self.prefixes, out);
@@ -353,7 +359,7 @@ mod tests {
         assert_eq!(shared.count, 300);
         for list in lists {
             let mut region = Vec::new();
-            shared.encode(&table, &list, true, &mut region);
+            shared.encode(&table, &list, (true, 0), &mut region);
             let icount = shared.icount(&table, &list).unwrap();
             assert_eq!(region.len() as u32, region_bytes(icount).unwrap());
             let parsed = XattrRegion::parse(&region).unwrap();
@@ -369,7 +375,7 @@ mod tests {
         let list = table.add(vec![xattr("user.a", b"1"), xattr("trusted.b", b"2")]);
         let mut region = Vec::new();
         let shared = table.share(5, Prefixes::default());
-        shared.encode(&table, &list, true, &mut region);
+        shared.encode(&table, &list, (true, 0), &mut region);
         let filter = XattrRegion::parse(&region).unwrap().name_filter;
         assert_eq!(filter & filter_bit(1, b"a"), 0);
         assert_eq!(filter & filter_bit(4, b"b"), 0);

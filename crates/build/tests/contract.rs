@@ -161,6 +161,38 @@ fn the_same_bytes_however_it_is_built() {
 }
 
 #[test]
+fn few_inodes_lie_in_the_block_of_the_superblock() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    let source = TempDir::new().unwrap();
+    let blocks = |options: &Options| {
+        let summary = build(&image, source.path(), options).unwrap();
+        let meta_block = superblock(&image).meta_block;
+        (
+            summary.image_bytes / u64::from(options.block_bytes()),
+            meta_block,
+        )
+    };
+    let usual = Options::default();
+    assert_eq!(blocks(&usual), (1, 0));
+    for name in ["a", "b", "c"] {
+        fs::write(source.path().join(name), name.repeat(300)).unwrap();
+    }
+    assert_eq!(blocks(&usual), (1, 0));
+    fs::write(source.path().join("blocks"), vec![7; 8192]).unwrap();
+    assert_eq!(blocks(&usual), (3, 0));
+    let small = Options {
+        block_bits: 9,
+        ..Options::default()
+    };
+    // Three blocks up to the end of the superblock's; what it leaves is too little.
+    let (small_blocks, meta_block) = blocks(&small);
+    assert!(small_blocks > 19 && meta_block >= 18, "{meta_block}");
+    fs::write(source.path().join("much"), vec![7; 2500]).unwrap();
+    assert_eq!(blocks(&usual), (4, 2));
+}
+
+#[test]
 fn metadata_takes_less_in_a_metabox() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("image");

@@ -50,9 +50,12 @@ impl Grown {
             ));
         }
         let mut found = vec![0; append.superblock.len()];
-        device.file().read_exact_at(&mut found, SUPERBLOCK_OFFSET)?;
         let len = device.file().metadata()?.len();
-        if found != append.superblock || len > append.end {
+        let is_whole = len >= SUPERBLOCK_OFFSET + found.len() as u64;
+        if is_whole {
+            device.file().read_exact_at(&mut found, SUPERBLOCK_OFFSET)?;
+        }
+        if !is_whole || found != append.superblock || len > append.end {
             return Err(io::Error::other("another image is there meanwhile"));
         }
         Ok(Self {
