@@ -82,6 +82,9 @@ const READERS: [&str; 4] = [
 const MARKS: &[&str] = &[
     "soil",
     "soil_page",
+    "add_dirty_pages",
+    "drop_dirty_pages",
+    "set_version",
     "touch",
     "touch_inode",
     "touched.insert",
@@ -159,7 +162,7 @@ const FLUSHES: &[&str] = &[
     "writer.finish",
     "writer.relieve",
     "self.push",
-    "state.push",
+    "store.push",
     "write_at",
     "checkpoint",
     "write_node",

@@ -22,35 +22,39 @@ impl State {
     /// Makes sure that all that is dirty, and so many blocks besides, will find their places.
     pub(crate) fn make_room(&mut self, blocks: usize) -> FsResult<()> {
         // Each round cleans a segment or sets some free: a log that is not full needs no more of them.
-        for _ in 0..2 * self.segments.count() {
-            let dirty = self.dirty_blocks();
+        for _ in 0..2 * self.store.segments().count() {
+            let dirty = self.store.dirty_blocks();
             // More than is needed: some are cleaned at once, which makes the checkpoint worth its flushes.
-            let spare = self.spare();
-            let wanted = self.room_to_clean(blocks) + spare;
-            self.back(blocks as u64, wanted);
-            let (free, emptied) = (self.segments.free_count(), self.segments.emptied_count());
+            let spare = self.store.spare();
+            let wanted = self.store.room_to_clean(blocks) + spare;
+            self.store.back(blocks as u64, wanted);
+            let (free, emptied) = (
+                self.store.segments().free_count(),
+                self.store.segments().emptied_count(),
+            );
             if free >= wanted {
                 return Ok(());
             }
-            let has_enough = emptied == 0 && free >= self.segments.openings(dirty + blocks) + 2;
-            let found = (free, emptied, self.version);
+            let has_enough =
+                emptied == 0 && free >= self.store.segments().openings(dirty + blocks) + 2;
+            let found = (free, emptied, self.store.version());
             if has_enough && self.futile == Some(found) {
                 break;
             }
-            let is_threading = self.is_threading();
-            let threadable = is_threading.then(|| self.threadable()).flatten();
-            if threadable.is_some() && self.dirty_pages > 0 {
+            let is_threading = self.store.is_threading();
+            let threadable = is_threading.then(|| self.store.threadable()).flatten();
+            if threadable.is_some() && self.store.dirty_pages() > 0 {
                 self.write_content()?;
-                if self.dirty_blocks() < dirty {
+                if self.store.dirty_blocks() < dirty {
                     continue;
                 }
             }
             // As long as there are holes, and with the next checkpoint there may be more.
             let may_wait = is_threading
-                && (self.segments.has_rewritten() || has_enough && threadable.is_some());
+                && (self.store.segments().has_rewritten() || has_enough && threadable.is_some());
             let is_worth_it = free + emptied < wanted + spare && !may_wait;
-            let has_room = free >= self.room_to_clean(0);
-            let choice = match free > self.room_to_clean(0) + 1 {
+            let has_room = free >= self.store.room_to_clean(0);
+            let choice = match free > self.store.room_to_clean(0) + 1 {
                 true => Choice::CostBenefit,
                 false => Choice::Greedy,
             };
@@ -61,7 +65,7 @@ impl State {
             if emptied == 0 && dirty == 0 {
                 break;
             }
-            let has_some = emptied == 0 && free >= self.segments.openings(dirty) + 2;
+            let has_some = emptied == 0 && free >= self.store.segments().openings(dirty) + 2;
             if has_enough || has_some && !may_wait {
                 // There is nothing to win, and room enough for now.
                 self.futile = Some(found);
@@ -69,7 +73,12 @@ impl State {
             }
             self.checkpoint(false)?;
         }
-        match self.segments.free_count() >= self.segments.openings(self.dirty_blocks() + blocks) {
+        match self.store.segments().free_count()
+            >= self
+                .store
+                .segments()
+                .openings(self.store.dirty_blocks() + blocks)
+        {
             true => Ok(()),
             false => Err(FsError::NoSpace),
         }
@@ -77,17 +86,19 @@ impl State {
 
     /// Cleans a segment, if there is one worth it and room to do so.
     pub(crate) fn clean_one(&mut self, choice: Choice) -> FsResult<bool> {
-        while self.segments.free_count() >= FREE_MIN {
-            let Some(victim) = self.victim(choice) else {
+        while self.store.segments().free_count() >= FREE_MIN {
+            let Some(victim) = self.store.victim(choice) else {
                 return Ok(false);
             };
             match self.clean_segment(victim) {
                 Ok(()) => {
-                    self.statistics.cleaned += 1;
+                    self.store.statistics_mut().cleaned += 1;
                     return Ok(true);
                 }
-                Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) if self.failed.is_none() => {
-                    self.set_aside(victim, &error);
+                Err(error @ (FsError::Corrupt(_) | FsError::Io(_)))
+                    if self.store.failed().is_none() =>
+                {
+                    self.store.set_aside(victim, &error);
                 }
                 Err(error) => return Err(error),
             }
@@ -97,24 +108,24 @@ impl State {
 
     /// Moves all that is valid out of a segment.
     pub(crate) fn clean_segment(&mut self, segment: u32) -> FsResult<()> {
-        self.victim = Some(segment);
-        let cleaned = match self.segments.segment(segment).is_packed() {
+        self.store.set_victim(Some(segment));
+        let cleaned = match self.store.segments().segment(segment).is_packed() {
             true => self.clean_packed(segment),
             false => self.clean_plain(segment),
         };
-        self.victim = None;
+        self.store.set_victim(None);
         cleaned
     }
 
     fn clean_plain(&mut self, segment: u32) -> FsResult<()> {
-        let start = self.segments.start(segment);
-        let entry = self.segments.segment(segment).clone();
-        let owners = self.owners(segment)?;
-        let before = self.statistics;
+        let start = self.store.segments().start(segment);
+        let entry = self.store.segments().segment(segment).clone();
+        let owners = self.store.owners(segment)?;
+        let before = *self.store.statistics();
         let moment = entry.moment();
         let is_hot = entry.kind == HeadKind::HotData as u8;
         if is_hot {
-            self.segments.note_lifetime(segment);
+            self.store.segments_mut().note_lifetime(segment);
         }
         let to = match is_hot {
             true => HeadKind::WarmData,
@@ -128,7 +139,7 @@ impl State {
             } else {
                 self.relocate_data(owner, block, to, moment)?;
             }
-            if self.segments.segment(segment).is_valid(index) {
+            if self.store.segments().segment(segment).is_valid(index) {
                 let rule = "the summary names an owner that does not know the block";
                 return Err(Corrupt::Node {
                     nid: owner.ino,
@@ -138,16 +149,28 @@ impl State {
                 .into());
             }
         }
-        self.statistics.count_as(Cause::Cleaning, &before);
+        self.store
+            .statistics_mut()
+            .count_as(Cause::Cleaning, &before);
         Ok(())
     }
 
     fn clean_packed(&mut self, segment: u32) -> FsResult<()> {
-        let start = self.segments.start(segment);
-        let blocks: Vec<u16> = self.segments.segment(segment).valid_blocks().collect();
-        let before = self.statistics;
+        let start = self.store.segments().start(segment);
+        let blocks: Vec<u16> = self
+            .store
+            .segments()
+            .segment(segment)
+            .valid_blocks()
+            .collect();
+        let before = *self.store.statistics();
         // What was compressed in the background stays apart, in its order.
-        let to = match self.segments.segment(segment).is_of(HeadKind::Background) {
+        let to = match self
+            .store
+            .segments()
+            .segment(segment)
+            .is_of(HeadKind::Background)
+        {
             true => HeadKind::Background,
             false => HeadKind::Moved,
         };
@@ -156,14 +179,16 @@ impl State {
             self.move_packed(segment, start + u64::from(index), &mut packing)
         });
         self.seal(&mut packing, true);
-        self.statistics.count_as(Cause::Cleaning, &before);
+        self.store
+            .statistics_mut()
+            .count_as(Cause::Cleaning, &before);
         moved
     }
 
     fn move_packed(&mut self, segment: u32, block: u64, packing: &mut Packing) -> FsResult<()> {
         self.relocate_packed(block, packing)?;
-        let (_, index) = self.segments.locate(block);
-        match self.segments.segment(segment).is_valid(index) {
+        let (_, index) = self.store.segments().locate(block);
+        match self.store.segments().segment(segment).is_valid(index) {
             true => {
                 let rule = "a slot counts as valid that nothing points to";
                 Err(Corrupt::Packed { rule, found: block }.into())
@@ -182,19 +207,19 @@ impl State {
         if self.pointer(owner.ino, owner.lblk)? != Pointer::Plain(block) {
             return Ok(());
         }
-        let data = self.fetch(block)?;
-        let placed = self.place(to, owner, Cause::Data, moment)?;
+        let data = self.store.fetch(block)?;
+        let placed = self.store.place(to, owner, Cause::Data, moment)?;
         self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
-        self.push(placed.block, data);
+        self.store.push(placed.block, data);
         self.left_early(owner.ino)
     }
 
     /// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
     pub(crate) fn clean_safely(&mut self, choice: Choice) -> FsResult<()> {
-        if self.victim(choice).is_none() {
+        if self.store.victim(choice).is_none() {
             return Ok(());
         }
-        if self.dirty_blocks() > 2 * self.dirty_max() {
+        if self.store.dirty_blocks() > 2 * self.store.dirty_max() {
             self.checkpoint(false)?;
         }
         match self.make_room(MOVED_MAX) {

@@ -51,7 +51,7 @@ pub(crate) enum Suits {
 impl State {
     /// Returns whether an inode is compressed in the background: executables are, or all files if that is asked for.
     pub(crate) fn suits(&mut self, ino: u32) -> FsResult<Suits> {
-        let policy = self.options.policy;
+        let policy = self.store.options().policy;
         if policy == Policy::None {
             return Err(FsError::Unsupported);
         }
@@ -109,8 +109,11 @@ impl State {
 
     /// Returns whether a block was compressed in the background.
     pub(crate) fn is_background(&self, block: u64) -> bool {
-        let (segment, _) = self.segments.locate(block);
-        self.segments.segment(segment).is_of(HeadKind::Background)
+        let (segment, _) = self.store.segments().locate(block);
+        self.store
+            .segments()
+            .segment(segment)
+            .is_of(HeadKind::Background)
     }
 
     /// Compresses some windows, with room for all of them.
@@ -122,16 +125,18 @@ impl State {
     ) -> FsResult<()> {
         // What gains nothing, and a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
-        self.back(blocks as u64, 0);
-        self.space.check(blocks as u64)?;
+        self.store.back(blocks as u64, 0);
+        self.store.space().check(blocks as u64)?;
         self.make_room(blocks)?;
-        let before = self.statistics;
+        let before = *self.store.statistics();
         let mut packing = Packing::apart(HeadKind::Background);
         let packed = windows
             .iter()
             .try_for_each(|window| self.compact_window(window, squeezer, &mut packing, done));
         self.seal(&mut packing, true);
-        self.statistics.count_as(Cause::Background, &before);
+        self.store
+            .statistics_mut()
+            .count_as(Cause::Background, &before);
         packed
     }
 
@@ -154,17 +159,17 @@ impl State {
             Err(error) => return Err(error),
         };
         let rules = Rules {
-            slots: self.superblock.slots_max,
+            slots: self.store.superblock().slots_max,
             // What was read belongs between its neighbours in time, even if it gains nothing.
             stores: window.share != Share::None,
             ..Rules::BACKGROUND
         };
-        let codec = self.options.background_codec;
+        let codec = self.store.options().background_codec;
         let begun = Instant::now();
         let chunks = squeezer.squeeze(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
         let compressing = begun.elapsed();
         let class = self.class(window.ino)?;
-        self.statistics.class_mut(class).compressing += compressing;
+        self.store.statistics_mut().class_mut(class).compressing += compressing;
         let core = window.share == Share::Again;
         let live = self.live(window.ino)?;
         if core && !live.inode().attributes.is_launched && !chunks.is_empty() {
@@ -214,7 +219,7 @@ impl State {
         let mut content = vec![0; range.len() * BLOCK_BYTES];
         let plan = self.plan_read(ino, u64::from(range.start) * BLOCK, &mut content)?;
         for run in plan.runs {
-            let read = |offset, buf: &mut [u8]| self.device.read_at(offset, buf);
+            let read = |offset, buf: &mut [u8]| self.store.device().read_at(offset, buf);
             medium::read_bytes(read, run.offset, &mut content[run.part])?;
         }
         for runs in plan

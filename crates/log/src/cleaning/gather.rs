@@ -26,7 +26,7 @@ impl State {
         gathered: &mut HashSet<u32>,
     ) -> FsResult<()> {
         self.make_room(4 * STEP_BLOCKS)?;
-        let before = self.statistics;
+        let before = *self.store.statistics();
         let done = marks.iter().try_for_each(|&(_, ino, lblk)| {
             match self.gather(ino, lblk, gathered) {
                 // Whatever it is, it is told when it is asked for.
@@ -34,7 +34,9 @@ impl State {
                 done => done,
             }
         });
-        self.statistics.count_as(Cause::Background, &before);
+        self.store
+            .statistics_mut()
+            .count_as(Cause::Background, &before);
         done
     }
 
@@ -70,7 +72,7 @@ impl State {
                 places.extend(pointer.block().map(|block| (lblk, block)));
             })?;
         }
-        let moment = self.moment();
+        let moment = self.store.moment();
         places.into_iter().try_for_each(|(lblk, block)| {
             let owner = Owner { ino, lblk };
             self.relocate_data(owner, block, HeadKind::HotData, moment)
@@ -80,10 +82,12 @@ impl State {
     /// Has a node written at another place, if it has one.
     fn write_again(&mut self, nid: u32) -> FsResult<()> {
         let entry = self.nat.get(nid)?;
-        let place = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?.block();
+        let place = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?.block();
         match place {
             // All beside each other, whatever they are of.
-            Some(place) => self.relocate_node(nid, place, Some(HeadKind::ColdNode), self.moment()),
+            Some(place) => {
+                self.relocate_node(nid, place, Some(HeadKind::ColdNode), self.store.moment())
+            }
             // The next checkpoint gives it one.
             None => Ok(()),
         }

@@ -34,7 +34,7 @@ impl State {
             .filter(|&ino| self.has_news(ino))
             .collect();
         if self.sequence - self.durable >= LAG_MAX {
-            self.flush()?;
+            self.store.flush()?;
             self.durable = self.sequence;
         }
         let mut sums = Vec::new();
@@ -46,14 +46,14 @@ impl State {
                 if packing.is_begun() {
                     // Never the last block of a group, but what was packed can be read.
                     self.seal(&mut packing, false);
-                    self.fail("a group could not be written", &error);
+                    self.store.fail("a group could not be written", &error);
                 }
                 return Err(error);
             }
         }
         let is_under_way = whole.iter().any(|&ino| self.is_under_way(ino));
         if is_under_way || sums.len() > SUMS_MAX || self.data_goes_first(&mut packing, &sums) {
-            self.flush()?;
+            self.store.flush()?;
             sums.clear();
         }
         let stream = self.records(&whole, &sums)?;
@@ -68,10 +68,10 @@ impl State {
             .and_then(|()| self.note_recorded(&whole));
         if let Err(error) = &written {
             // No group behind one that is not whole would be found.
-            self.fail("a group could not be written", error);
+            self.store.fail("a group could not be written", error);
         }
         written?;
-        self.statistics.groups += 1;
+        self.store.statistics_mut().groups += 1;
         Ok(sequence)
     }
 
@@ -91,7 +91,7 @@ impl State {
     /// Returns whether there is data that has to be on the device before its records leave. What shares a block with
     /// them has not.
     fn data_goes_first(&mut self, packing: &mut Packing, sums: &[(u64, u32)]) -> bool {
-        if self.options.order == Order::Together {
+        if self.store.options().order == Order::Together {
             return false;
         }
         self.seal_unmixed(packing);
@@ -301,14 +301,14 @@ mod tests {
         make(&mut state, "file");
         device.inject(Call::Flush, When::From(0), Errno::IO);
         assert!(state.commit(&[]).is_err());
-        assert!(state.failed.is_some());
+        assert!(state.store.failed().is_some());
     }
 
     /// No group behind one that is not whole would be found.
     #[test]
     fn a_group_that_finds_no_room_is_the_last_one() {
         let mut state = opened(Arc::new(empty()), Options::new(now));
-        state.segments.retire(0);
+        state.store.segments_mut().retire(0);
         let mut count = 0;
         let written = loop {
             make(&mut state, &format!("{count}"));
@@ -319,7 +319,7 @@ mod tests {
             }
         };
         assert!(matches!(written, FsError::NoSpace), "{written}");
-        assert!(state.failed.is_some());
+        assert!(state.store.failed().is_some());
     }
 
     /// Tests the same where the content finds no room; what has its place can be read.
@@ -331,7 +331,7 @@ mod tests {
         };
         let mut state = opened(Arc::new(empty()), options);
         let ino = make(&mut state, "file");
-        state.segments.retire(0);
+        state.store.segments_mut().retire(0);
         let page = |round: u32, lblk: u32| {
             let mut page = *zeroed();
             let mut random = round * 1000 + lblk + 1;
@@ -353,7 +353,7 @@ mod tests {
             }
             round += 1;
         }
-        assert!(state.failed.is_some());
+        assert!(state.store.failed().is_some());
         let placed =
             (0..60).filter(|&lblk| state.loaded(ino).is_some_and(|live| !live.is_dirty(lblk)));
         assert!((1..60).contains(&placed.count()));
@@ -387,7 +387,7 @@ mod tests {
         device.inject(Call::Read, When::From(0), Errno::IO);
         let error = state.commit(&[ino]).unwrap_err();
         assert!(matches!(error, FsError::Io(_)), "{error}");
-        assert!(state.failed.is_some());
+        assert!(state.store.failed().is_some());
         assert!(!state.live(ino).unwrap().is_dirty(0));
         assert!(*state.content(ino, 0).unwrap() == [2; 4096]);
     }
@@ -397,23 +397,27 @@ mod tests {
     fn what_was_kept_of_a_segment_goes_with_it() {
         let mut state = opened(Arc::new(empty()), Options::new(now));
         let owner = Owner::default();
-        let moment = state.moment();
-        let placed = state.place(HeadKind::Moved, owner, Cause::Data, moment);
+        let moment = state.store.moment();
+        let placed = state
+            .store
+            .place(HeadKind::Moved, owner, Cause::Data, moment);
         let block = placed.unwrap().block;
-        state.ahead.keep(block, &zeroed()[..]);
-        assert!(state.ahead.get(block).is_some());
+        state.store.ahead().keep(block, &zeroed()[..]);
+        assert!(state.store.ahead().get(block).is_some());
         state.checkpoint(false).unwrap();
-        assert!(state.ahead.get(block).is_some());
-        state.segments.close(HeadKind::Moved);
+        assert!(state.store.ahead().get(block).is_some());
+        state.store.segments_mut().close(HeadKind::Moved);
         state.checkpoint(false).unwrap();
-        assert!(state.ahead.get(block).is_none());
+        assert!(state.store.ahead().get(block).is_none());
     }
 
     fn place(state: &mut State) {
         let owner = Owner::default();
-        let moment = state.moment();
-        let placed = state.place(HeadKind::ColdData, owner, Cause::Data, moment);
-        state.push(placed.unwrap().block, zeroed());
+        let moment = state.store.moment();
+        let placed = state
+            .store
+            .place(HeadKind::ColdData, owner, Cause::Data, moment);
+        state.store.push(placed.unwrap().block, zeroed());
     }
 
     /// However many get their places at once.
@@ -437,7 +441,7 @@ mod tests {
     fn the_thread_that_writes_begins_when_many_blocks_have_their_places() {
         let device = Arc::new(Counted::new(empty()));
         let mut state = opened(device.clone(), Options::new(now));
-        let writer = state.writer.clone();
+        let writer = state.store.writer().clone();
         thread::scope(|scope| {
             scope.spawn(|| writer.run());
             let before = device.counts().writes;

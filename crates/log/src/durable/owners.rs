@@ -13,11 +13,11 @@ use crate::store::medium::read_block;
 
 /// The owners that the summary of a segment names.
 pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
-    let at = state.segments.start(segment) + u64::from(SEGMENT_CONTENT);
-    let block = read_block(&*state.device, at)?;
+    let at = state.store.segments().start(segment) + u64::from(SEGMENT_CONTENT);
+    let block = read_block(state.store.device(), at)?;
     Ok(summary::parse(
         &block,
-        state.segments.segment(segment).serial,
+        state.store.segments().segment(segment).serial,
     )?)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn named(
 
 /// Returns whose a block is, as the summary of its segment says.
 pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> Option<Owner> {
-    let (segment, index) = state.segments.locate(block);
+    let (segment, index) = state.store.segments().locate(block);
     let owners = named(state, checkpoint, segment).ok()?;
     let owner = owners.get(usize::from(index)).copied();
     owner.filter(|owner| *owner != Owner::default())
@@ -61,8 +61,8 @@ pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> 
 
 /// Returns whether the one that a summary names says that the block is its own. Cleaning asks the same.
 pub(crate) fn is_owned(state: &mut State, owner: Owner, block: u64) -> FsResult<bool> {
-    let (segment, _) = state.segments.locate(block);
-    let kind = HeadKind::from_raw(state.segments.segment(segment).kind);
+    let (segment, _) = state.store.segments().locate(block);
+    let kind = HeadKind::from_raw(state.store.segments().segment(segment).kind);
     let plain = Pointer::Plain(block);
     if kind.is_some_and(HeadKind::has_nodes) {
         let entry = state.nat.get(owner.lblk)?;

@@ -20,8 +20,9 @@ use crate::store::packs::{newest_checkpoint, segment_table};
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
-use crate::store::superblock::{agree, read_superblock, write_superblock};
+use crate::store::superblock::{agree, read_superblock};
 use crate::store::table::{SIT_JOURNAL_MAX, Tables};
+use crate::store::{self, Store};
 
 mod chain;
 mod damaged;
@@ -96,7 +97,7 @@ pub(crate) fn open_as_possible(
         error => error.to_string(),
     };
     let text = format!("read-only, as it cannot be written to: {why}");
-    state.complaints.push(text);
+    state.store.complain(text);
     Ok((state, recovery))
 }
 
@@ -124,8 +125,8 @@ fn open_either(
         .into());
     }
     let mut state = state_of(device, superblock, &checkpoint, segments, options)?;
-    if !state.options.read_only {
-        state.slots.check_readable()?;
+    if !state.store.options().read_only {
+        state.store.slots().check_readable()?;
     }
     let mut recovery = Recovery {
         was_clean: checkpoint.clean,
@@ -133,10 +134,11 @@ fn open_either(
     };
     let mut replay = Replay::default();
     // What is deleted gives its room back at the end alone.
-    state.space.stretch(4 * state.superblock.content_blocks());
+    let most = 4 * state.store.superblock().content_blocks();
+    state.store.space_mut().stretch(most);
     replay.run(&mut state, &checkpoint, &mut recovery)?;
-    state.space.relax();
-    if !state.options.read_only {
+    state.store.space_mut().relax();
+    if !state.store.options().read_only {
         if let Err(error) = begin(&mut state, &replay, &entries) {
             return Err(OpenError::Begin(error));
         }
@@ -146,24 +148,24 @@ fn open_either(
 
 /// Makes a log one to write to.
 fn begin(state: &mut State, replay: &Replay, entries: &[SitEntry]) -> Result<(), LogError> {
-    state.take_room()?;
+    let State { store, nat, .. } = &mut *state;
+    store.take_room(|| nat.begin_backing())?;
     replay.go_on(state, entries)?;
-    state.back_open()?;
+    state.store.back_open()?;
     admit_packed(state)?;
     // Another version: a group that did not arrive whole will never be taken for one of ours.
     state.checkpoint(false)?;
-    agree(state)
+    agree(&mut state.store)
 }
 
 /// Says in the superblock that content may be compressed, before any is.
 fn admit_packed(state: &mut State) -> Result<(), LogError> {
-    let superblock = &mut state.superblock;
-    if state.options.policy == Policy::None || superblock.incompat & INCOMPAT_PACKED != 0 {
-        return Ok(());
+    let store = &mut state.store;
+    let is_admitted = store.superblock().incompat & INCOMPAT_PACKED != 0;
+    match store.options().policy == Policy::None || is_admitted {
+        true => Ok(()),
+        false => store.admit(INCOMPAT_PACKED),
     }
-    superblock.incompat |= INCOMPAT_PACKED;
-    superblock.generation += 1;
-    write_superblock(&*state.device, superblock)
 }
 
 /// Builds the state of a checkpoint with these segments.
@@ -175,7 +177,15 @@ fn state_of(
     options: Options,
 ) -> FsResult<State> {
     let used = segments.valid() + checkpoint.reserved_blocks;
-    Ok(State::new(Parts {
+    let nat = Nat::new(
+        device.clone(),
+        &superblock,
+        checkpoint.nat_bits.clone(),
+        checkpoint.nat_journal.iter().copied(),
+        checkpoint.next_nid,
+        checkpoint.nodes,
+    );
+    let store = Store::new(store::Parts {
         slots: Slots::load(
             device.clone(),
             &superblock,
@@ -183,14 +193,6 @@ fn state_of(
             &checkpoint.bst_journal,
             segments.packed(),
         )?,
-        nat: Nat::new(
-            device.clone(),
-            &superblock,
-            checkpoint.nat_bits.clone(),
-            checkpoint.nat_journal.iter().copied(),
-            checkpoint.next_nid,
-            checkpoint.nodes,
-        ),
         space: Space::new(superblock.capacity(), used, checkpoint.reserved_blocks),
         tables: Tables {
             sit_bits: checkpoint.sit_bits.clone(),
@@ -206,6 +208,10 @@ fn state_of(
         options,
         segments,
         version: checkpoint.version,
+    });
+    Ok(State::new(Parts {
+        store,
+        nat,
         sequence: checkpoint.next_sequence,
         inode_count: checkpoint.inodes,
     }))

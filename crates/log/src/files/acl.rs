@@ -209,7 +209,7 @@ pub(crate) fn set(
         state.remove_xattr(ino, ACCESS)?;
     }
     if name == ACCESS {
-        let (mode, now) = (acl.mode(), state.now());
+        let (mode, now) = (acl.mode(), state.store.now());
         let attributes = state.live(ino)?.attributes();
         attributes.perm = attributes.perm & !0o777 & !lost | mode;
         attributes.ctime = now;

@@ -64,7 +64,7 @@ impl State {
         let holes = new
             .filter(|(_, pointer)| **pointer == Pointer::Hole)
             .count();
-        if let Err(error) = self.space.take(needed as u64) {
+        if let Err(error) = self.store.space_mut().take(needed as u64) {
             self.prune(ino, range)?;
             // Half of it may fit.
             let half = data.len() / 2 / BLOCK_BYTES * BLOCK_BYTES;
@@ -89,7 +89,7 @@ impl State {
             live.dirty_pages += usize::from(!old.is_some_and(|page| page.dirty));
         }
         let added = live.dirty_pages - before;
-        self.dirty_pages += added;
+        self.store.add_dirty_pages(added);
         Ok(data.len())
     }
 
@@ -98,7 +98,7 @@ impl State {
         self.prepare(ino, lblk..lblk + 1)?;
         let pointer = self.pointer(ino, lblk)?;
         if !pointer.has_block() {
-            let taken = self.space.take(1);
+            let taken = self.store.space_mut().take(1);
             self.prune_unless(taken, ino, lblk..lblk + 1)?;
         }
         if pointer == Pointer::Hole {
@@ -107,7 +107,7 @@ impl State {
         let live = self.live(ino)?;
         live.pages.insert(lblk, Page { data, dirty: true });
         live.dirty_pages += 1;
-        self.dirty_pages += 1;
+        self.store.add_dirty_pages(1);
         Ok(())
     }
 
@@ -134,13 +134,13 @@ impl State {
             self.write_blocks(ino, offset, data)?
         };
         self.note_written(ino, offset + written as u64)?;
-        self.statistics.user_bytes += written as u64;
+        self.store.statistics_mut().user_bytes += written as u64;
         Ok(written)
     }
 
     /// Has the inode say that its content has changed, and reaches so far.
     pub(crate) fn note_written(&mut self, ino: u32, end: u64) -> FsResult<()> {
-        let now = self.now();
+        let now = self.store.now();
         let live = self.live(ino)?;
         let attributes = live.change_content(now);
         attributes.size = attributes.size.max(end);
@@ -185,7 +185,7 @@ impl State {
         }
         if !live.inode().inline.is_empty() {
             // Before anything is changed: there may be no room.
-            self.space.check(1)?;
+            self.store.space().check(1)?;
         }
         let live = self.live(ino)?;
         live.attributes().is_inline = false;
@@ -212,7 +212,7 @@ impl State {
                 self.punch(ino, size..SIZE_MAX)?;
             }
         }
-        let now = self.now();
+        let now = self.store.now();
         let live = self.live(ino)?;
         let attributes = live.change_content(now);
         attributes.size = size;
@@ -270,9 +270,9 @@ impl State {
                     *blocks = blocks.saturating_sub(1);
                 }
                 if !pointer.has_block() {
-                    self.space.give(1);
+                    self.store.space_mut().give(1);
                 }
-                self.dirty_pages -= 1;
+                self.store.drop_dirty_pages(1);
             }
         }
         Ok(())
@@ -319,7 +319,7 @@ impl State {
         if mode & PUNCH_HOLE == 0 {
             self.promise(ino, blocks(&(offset..end)))?;
         }
-        let now = self.now();
+        let now = self.store.now();
         let live = self.live(ino)?;
         let attributes = live.change_content(now);
         if mode & KEEP_SIZE == 0 {
@@ -330,7 +330,7 @@ impl State {
 
     /// Sets blocks aside for holes.
     fn promise(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
-        if self.space.free() == 0 {
+        if self.store.space().free() == 0 {
             return Err(FsError::NoSpace);
         }
         for lblk in range {
@@ -339,9 +339,9 @@ impl State {
                 continue;
             }
             self.prepare(ino, lblk..lblk + 1)?;
-            let taken = self.space.take(1);
+            let taken = self.store.space_mut().take(1);
             self.prune_unless(taken, ino, lblk..lblk + 1)?;
-            self.space.promise(1);
+            self.store.space_mut().promise(1);
             self.live(ino)?.attributes().blocks += 1;
             self.set_pointer(ino, lblk, Pointer::Promised)?;
         }

@@ -64,7 +64,7 @@ impl State {
     }
 
     fn hash(&self, name: &[u8]) -> u64 {
-        dir::hash(name, &self.superblock.hash_seed)
+        dir::hash(name, &self.store.superblock().hash_seed)
     }
 
     fn is_inline(&mut self, parent: u32) -> FsResult<bool> {
@@ -86,7 +86,7 @@ impl State {
                 }
                 .into());
             };
-            let block = self.fetch_near(place)?;
+            let block = self.store.fetch_near(place)?;
             dir::check(&block, lblk)?;
             self.live(parent)?.pages.insert(
                 lblk,
@@ -177,7 +177,7 @@ impl State {
             return Ok(());
         }
         let block = leaf.encode().ok_or(FsError::NoSpace)?;
-        self.space.check(1)?;
+        self.store.space().check(1)?;
         let live = self.live(parent)?;
         live.inode_mut().inline.clear();
         live.pointers_mut().fill(0);
@@ -200,9 +200,9 @@ impl State {
         }
         // All that a split may need, before anything is changed.
         let most = 2 * descent.above.len() as u64 + 4;
-        self.back(most, 0);
-        self.space.take(most)?;
-        self.space.give(most);
+        self.store.back(most, 0);
+        self.store.space_mut().take(most)?;
+        self.store.space_mut().give(most);
         let (left, right, first) = leaf.split().ok_or(FsError::NoSpace)?;
         self.divide(parent, &descent.above, descent.leaf, (&left, &right, first))
     }

@@ -24,7 +24,7 @@ impl State {
         let inodes = inodes.map(|live| {
             INODE_BYTES + live.inode().inline.capacity() + live.pages.len() * PAGE_BYTES
         });
-        let pages = self.staged_pages() + self.nodes.len() + self.writer.blocks();
+        let pages = self.staged_pages() + self.nodes.len() + self.store.writer().blocks();
         inodes.sum::<usize>() + pages * PAGE_BYTES + self.table_bytes()
     }
 
@@ -33,13 +33,13 @@ impl State {
     fn table_bytes(&self) -> usize {
         let entries = self.known.capacity() + self.nat.newer_count();
         let bytes = self.names.capacity() + entries * ENTRY_BYTES;
-        bytes.min(self.options.memory_bytes / 4)
+        bytes.min(self.store.options().memory_bytes / 4)
     }
 
     /// Lets go of what was not used for long, if there is too much. It looks now and then; there is room for what comes until
     /// it looks again.
     pub(crate) fn shrink(&mut self) {
-        if self.options.evicts_always {
+        if self.store.options().evicts_always {
             return self.evict();
         }
         let loaded = self.nodes.len() + self.inodes.len();
@@ -48,7 +48,7 @@ impl State {
             return;
         }
         self.shrunk_at = self.clock;
-        if self.cached_bytes() > self.options.memory_bytes / 4 * 3 {
+        if self.cached_bytes() > self.store.options().memory_bytes / 4 * 3 {
             self.drop_oldest();
         }
         self.loaded_then = self.nodes.len() + self.inodes.len();
@@ -62,7 +62,7 @@ impl State {
         self.drop_until(stamps.get(stamps.len() / 2).copied().unwrap_or(0));
         // One directory in use may be larger than what there is room for. What leads to many of its blocks goes last.
         for level_kept in [1, u16::MAX] {
-            if self.cached_bytes() > self.options.memory_bytes {
+            if self.cached_bytes() > self.store.options().memory_bytes {
                 for live in self.inodes.values_mut() {
                     live.pages
                         .retain(|_, page| page.dirty || dir::level(&page.data) >= level_kept);
@@ -73,7 +73,7 @@ impl State {
 
     /// Lets go of all that is clean, if that is to be done after each operation.
     pub(crate) fn evict(&mut self) {
-        if self.options.evicts_always {
+        if self.store.options().evicts_always {
             self.drop_until(u64::MAX);
             self.nat.let_go();
         }

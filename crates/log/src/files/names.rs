@@ -68,8 +68,8 @@ impl State {
     }
 
     fn check_space(&mut self) -> FsResult<()> {
-        self.space.take(BLOCKS_OF_AN_OPERATION)?;
-        self.space.give(BLOCKS_OF_AN_OPERATION);
+        self.store.space_mut().take(BLOCKS_OF_AN_OPERATION)?;
+        self.store.space_mut().give(BLOCKS_OF_AN_OPERATION);
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl State {
 
     /// A directory was changed.
     fn touch(&mut self, ino: u32) -> FsResult<()> {
-        let now = self.now();
+        let now = self.store.now();
         let attributes = self.live(ino)?.attributes();
         attributes.mtime = now;
         attributes.ctime = now;
@@ -97,7 +97,7 @@ impl State {
     }
 
     fn touch_inode(&mut self, ino: u32) -> FsResult<()> {
-        let now = self.now();
+        let now = self.store.now();
         self.live(ino)?.attributes().ctime = now;
         self.touched.insert(ino);
         Ok(())
@@ -138,7 +138,7 @@ impl State {
         parent: u32,
         birth: &Birth<'_>,
     ) -> FsResult<()> {
-        let now = self.now();
+        let now = self.store.now();
         let inherits = above.perm & SETGID != 0;
         let is_directory = birth.kind == FileKind::Directory;
         let attributes = Attributes {
@@ -539,13 +539,13 @@ mod tests {
         let options = Options::new(system_clock);
         mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
         let mut state = recover::open(device, options).unwrap().0;
-        let before = (state.inode_count, state.space.used());
+        let before = (state.inode_count, state.store.space().used());
         let birth = Birth::of_empty_file();
         let ino = state.give_birth(ROOT, &birth).unwrap();
         assert_eq!(state.inode_count, before.0 + 1);
         let refused = state.unless_stillborn(ino, Err(FsError::NoSpace));
         assert!(matches!(refused, Err(FsError::NoSpace)));
-        assert_eq!((state.inode_count, state.space.used()), before);
+        assert_eq!((state.inode_count, state.store.space().used()), before);
         assert!(state.loaded(ino).is_none());
         assert!(state.dropped.is_empty() && state.orphans.is_empty());
     }

@@ -21,7 +21,7 @@ const PIECE_MIN: usize = 256;
 impl State {
     /// Number of blocks of a file that are freed at once. Their nodes are in memory meanwhile.
     pub(crate) fn piece(&self) -> u32 {
-        let in_memory = self.options.memory_bytes / BLOCK_BYTES;
+        let in_memory = self.store.options().memory_bytes / BLOCK_BYTES;
         (in_memory * 8).clamp(PIECE_MIN, PIECE_MAX) as u32
     }
 

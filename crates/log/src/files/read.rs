@@ -161,7 +161,7 @@ impl State {
         let mut taken = Vec::new();
         for run in &*runs {
             let places = run.offset / BLOCK..(run.offset + run.part.len() as u64).div_ceil(BLOCK);
-            self.visit_leaving(places, |place, block| {
+            self.store.visit_leaving(places, |place, block| {
                 let start = run.offset.max(place * BLOCK);
                 let end = (run.offset + run.part.len() as u64).min((place + 1) * BLOCK);
                 let at = run.part.start + (start - run.offset) as usize;
@@ -181,7 +181,8 @@ impl State {
         for run in runs.drain(..) {
             let mut is_leaving = false;
             let places = run.at.blocks();
-            self.visit_leaving(*places.start()..places.end() + 1, |_, _| is_leaving = true)?;
+            self.store
+                .visit_leaving(*places.start()..places.end() + 1, |_, _| is_leaving = true)?;
             if is_leaving {
                 let chunk = self.read_chunk(run.owner.ino, run.owner.lblk, run.at)?;
                 run.fill(&chunk, buf);
@@ -237,7 +238,7 @@ impl State {
         let mut near = 0..0;
         for run in &mut packed {
             if !near.contains(&run.at.block) {
-                near = self.packed_near(run.at.block)?;
+                near = self.store.packed_near(run.at.block)?;
             }
             run.near = near.clone();
         }

@@ -66,7 +66,7 @@ impl State {
     /// Has content wait that ends within the largest file. There is room for so much: who needs more has a journal.
     pub(crate) fn stage(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
         let end = offset + data.len() as u64;
-        let room = self.dirty_max() / 2;
+        let room = self.store.dirty_max() / 2;
         let staged = self.staged.get(&ino).ok_or(FsError::Invalid)?;
         let is_new = |lblk: &u32| !staged.pages.contains_key(lblk);
         let new = blocks(&(offset..end)).filter(is_new).count();
@@ -118,8 +118,8 @@ impl State {
             let has_room = self.pointer(ino, lblk)?.has_block() || self.live(ino)?.is_dirty(lblk);
             new += u64::from(!has_room);
         }
-        self.back(new, 0);
-        self.space.check(new)
+        self.store.back(new, 0);
+        self.store.space().check(new)
     }
 
     pub(crate) fn unstage(&mut self, ino: u32) -> FsResult<()> {
@@ -128,9 +128,9 @@ impl State {
         for (lblk, page) in staged.pages {
             self.put_pages(ino, lblk, &page[..])?;
         }
-        self.statistics.user_bytes += bytes;
+        self.store.statistics_mut().user_bytes += bytes;
         self.note_written(ino, staged.size)?;
-        self.statistics.atomic_writes += 1;
+        self.store.statistics_mut().atomic_writes += 1;
         Ok(())
     }
 

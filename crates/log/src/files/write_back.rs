@@ -63,14 +63,17 @@ impl State {
             }
         }
         if self.live(ino)?.kind() != FileKind::Directory {
-            self.statistics.class_mut(class).add_plain(dirty.len());
+            self.store
+                .statistics_mut()
+                .class_mut(class)
+                .add_plain(dirty.len());
         }
         Ok(())
     }
 
     /// Returns whether a file is one that is compressed later: those that will be lie apart.
     fn is_for_background(&mut self, ino: u32) -> FsResult<bool> {
-        Ok(self.options.policy != Policy::None
+        Ok(self.store.options().policy != Policy::None
             && self.live(ino)?.kind() == FileKind::Regular
             && self.file_kind(ino)? == crate::compress::kind::FileKind::Executable)
     }
@@ -81,7 +84,7 @@ impl State {
         let live = self.live(ino)?;
         let is_hot = live.named.is_journal() || live.kind() == FileKind::Directory || {
             let replaced = self.pointer(ino, lblk)?.block();
-            replaced.is_some_and(|block| self.segments.is_hot(block))
+            replaced.is_some_and(|block| self.store.segments().is_hot(block))
         };
         Ok(match is_hot {
             true => HeadKind::HotData,
@@ -99,9 +102,12 @@ impl State {
     ) -> FsResult<()> {
         let mut pointers = Vec::with_capacity(lblks.len());
         for &lblk in lblks {
-            self.segments.tick();
-            let moment = self.moment();
-            match self.place(head, Owner { ino, lblk }, Cause::Data, moment) {
+            self.store.segments_mut().tick();
+            let moment = self.store.moment();
+            match self
+                .store
+                .place(head, Owner { ino, lblk }, Cause::Data, moment)
+            {
                 Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
                 Err(error) => {
                     for (lblk, placed) in lblks.iter().zip(pointers) {
@@ -117,10 +123,10 @@ impl State {
         for (&lblk, pointer) in lblks.iter().zip(&pointers) {
             leaving.extend(pointer.block().zip(live.placed(lblk)));
         }
-        self.dirty_pages -= leaving.len();
+        self.store.drop_dirty_pages(leaving.len());
         for (block, data) in leaving {
             sum(block, &data);
-            self.push(block, data);
+            self.store.push(block, data);
         }
         Ok(())
     }

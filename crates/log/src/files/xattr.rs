@@ -14,7 +14,6 @@ use crate::layout::xattr::{
 };
 use crate::layout::{Corrupt, Superblock};
 use crate::state::State;
-use crate::store::superblock::write_superblock;
 
 /// `setxattr(2)`: the attribute must not be there, or must be.
 const CREATE: u32 = 1;
@@ -85,7 +84,7 @@ impl Gathered {
     ) -> FsResult<()> {
         let len = self.bytes.len() + part.len();
         if len > NODE_XATTR_BYTES {
-            check_admitted(&state.superblock, ino, len)?;
+            check_admitted(state.store.superblock(), ino, len)?;
         }
         if len > XATTR_BYTES_MAX {
             return Err(Corrupt::Node {
@@ -118,7 +117,7 @@ impl State {
             Stored::Here(bytes) => return Ok(bytes.to_vec()),
             Stored::Further { len, nids } => (len, nids),
         };
-        check_admitted(&self.superblock, nid, len)?;
+        check_admitted(self.store.superblock(), nid, len)?;
         let mut bytes = Vec::with_capacity(len);
         for (position, nid) in positions().zip(nids) {
             let node = self.node(ino, nid, NodeKind::Attributes, position)?;
@@ -202,7 +201,7 @@ impl State {
     /// Replaces all attributes.
     fn store_xattrs(&mut self, ino: u32, bytes: &[u8]) -> FsResult<()> {
         self.put_xattrs(ino, bytes)?;
-        let now = self.now();
+        let now = self.store.now();
         self.live(ino)?.attributes().ctime = now;
         Ok(())
     }
@@ -300,20 +299,16 @@ impl State {
 
     /// Says in the superblock that attributes may lie in further nodes, before any do.
     fn admit_large_xattrs(&mut self) -> FsResult<()> {
-        if self.superblock.has_large_xattrs() {
+        if self.store.superblock().has_large_xattrs() {
             return Ok(());
         }
-        let mut superblock = self.superblock.clone();
-        superblock.incompat |= INCOMPAT_LARGE_XATTRS;
-        superblock.generation += 1;
-        if let Err(error) = write_superblock(&*self.device, &superblock) {
+        self.store.admit(INCOMPAT_LARGE_XATTRS).map_err(|error| {
             let error = FsError::Io(std::io::Error::other(error));
             // One copy may be the new one.
-            self.fail("the superblock could not be written", &error);
-            return Err(error);
-        }
-        self.superblock = superblock;
-        Ok(())
+            self.store
+                .fail("the superblock could not be written", &error);
+            error
+        })
     }
 
     /// Removes all attributes.

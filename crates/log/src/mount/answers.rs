@@ -67,10 +67,12 @@ impl State {
     /// Notes that content was read, if that is worth a write.
     pub(crate) fn note_read(&mut self, ino: u32) -> FsResult<()> {
         // Reads alone must not fill the memory with inodes that have to be written.
-        if self.check_writable().is_err() || self.dirty_blocks() > self.dirty_max() {
+        if self.store.check_writable().is_err()
+            || self.store.dirty_blocks() > self.store.dirty_max()
+        {
             return Ok(());
         }
-        let now = self.now();
+        let now = self.store.now();
         let attributes = self.live(ino)?.inode().attributes;
         let newest = attributes.mtime.max(attributes.ctime);
         if attributes.atime <= newest || now.secs.saturating_sub(attributes.atime.secs) > ATIME_SECS
@@ -120,7 +122,7 @@ impl State {
             self.live(ino)?.attributes().perm = perm;
             acl::follow_mode(self, ino, perm)?;
         }
-        let now = self.now();
+        let now = self.store.now();
         let time = |set: SetTime| match set {
             SetTime::Now => now,
             SetTime::At(time) => time,

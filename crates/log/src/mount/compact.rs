@@ -159,9 +159,9 @@ impl Log {
                 break;
             }
             let mut state = self.lock();
-            state.check_writable()?;
+            state.store.check_writable()?;
             let done = state.gather_step(marks, &mut gathered);
-            state.submit()?;
+            state.store.submit()?;
             done?;
             state.shrink();
         }
@@ -185,9 +185,9 @@ impl Log {
             };
             let (now, later) = windows.split_at(windows.iter().take_while(fits).count());
             let mut state = self.lock();
-            state.check_writable()?;
+            state.store.check_writable()?;
             let compacted = state.compact_step(now, &mut work.squeezer, &mut work.done);
-            state.submit()?;
+            state.store.submit()?;
             compacted?;
             state.shrink();
             windows = later;

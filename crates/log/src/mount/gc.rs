@@ -38,13 +38,13 @@ impl Log {
     /// Cleans a segment, or those that stand in its way, and says how many.
     fn clean_next(&self) -> FsResult<u64> {
         let mut state = self.lock();
-        state.check_writable()?;
-        let before = state.statistics.cleaned;
+        state.store.check_writable()?;
+        let before = state.store.statistics().cleaned;
         let cleaned = state.clean_safely(Choice::CostBenefit);
-        state.submit()?;
+        state.store.submit()?;
         cleaned?;
         state.shrink();
-        Ok(state.statistics.cleaned - before)
+        Ok(state.store.statistics().cleaned - before)
     }
 
     /// Cleans a segment, if that is worth it and there is room for it; says whether it did.

@@ -140,19 +140,19 @@ impl Log {
         let has_atomic_writes = options.atomic_writes;
         let begins_thread = options.writes_behind && !options.read_only;
         let (state, recovery) = open(device.clone(), options)?;
-        let writer = state.writer.clone();
-        let is_read_only = state.options.read_only;
+        let writer = state.store.writer().clone();
+        let is_read_only = state.store.options().read_only;
         let thread = (begins_thread && !is_read_only)
             .then(|| begin(writer.clone()))
             .transpose()?;
         Ok(Self {
             device,
-            reading: state.reading.clone(),
-            ahead: state.ahead.clone(),
+            reading: state.store.reading(),
+            ahead: state.store.ahead().clone(),
             prefetches: AtomicBool::new(false),
             giving: Mutex::default(),
             flushing: Mutex::new(()),
-            leaving_max: state.leaving_max(),
+            leaving_max: state.store.leaving_max(),
             state: Mutex::new(state),
             writer,
             thread,
@@ -184,10 +184,10 @@ impl Log {
         // A panic in between leaves the state as it was found on the way: nothing is written any more.
         let mut state = self.state.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
-            state.fail("a thread panicked", &FsError::ReadOnly);
+            state.store.fail("a thread panicked", &FsError::ReadOnly);
             state
         });
-        state.note_failure();
+        state.store.note_failure();
         state
     }
 
@@ -230,13 +230,13 @@ impl Log {
     ) -> FsResult<(FsResult<T>, u64)> {
         self.changes.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
-        state.check_writable()?;
+        state.store.check_writable()?;
         let changed = match self.relieve(&mut state) {
             Ok(()) => Self::try_change(&mut state, change),
             Err(error) => Err(error),
         };
         state.evict();
-        Ok((changed, state.hand_over()))
+        Ok((changed, state.store.hand_over()))
     }
 
     fn try_change<T>(
@@ -253,7 +253,9 @@ impl Log {
                 FsError::Io(_) | FsError::Corrupt(_) | FsError::Unsupported
             );
             if after.names != before.names || is_fault && after != before {
-                state.fail("an operation could not be completed", error);
+                state
+                    .store
+                    .fail("an operation could not be completed", error);
             }
         }
         changed
@@ -261,13 +263,14 @@ impl Log {
 
     /// Writes what memory has no room for, and makes room on the device.
     fn relieve(&self, state: &mut State) -> FsResult<()> {
-        if state.dirty_pages > state.dirty_max() {
+        if state.store.dirty_pages() > state.store.dirty_max() {
             state.make_room(0)?;
             state.write_content()?;
         }
         let records =
             state.names.len() + state.dropped.len() * DROPPED_BYTES + state.unrecorded_xattrs;
-        let is_much = state.dirty_blocks() > 2 * state.dirty_max() || records > state.records_max();
+        let is_much = state.store.dirty_blocks() > 2 * state.store.dirty_max()
+            || records > state.records_max();
         if is_much || state.nat.needs_checkpoint() {
             state.checkpoint(false)?;
         }
@@ -416,10 +419,14 @@ impl Log {
                 return Ok(());
             }
             // A flush that has failed is not made good by another one.
-            if let Some(why) = &state.failed {
+            if let Some(why) = state.store.failed() {
                 return Err(FsError::Io(io::Error::other(why.clone())));
             }
-            (state.sequence, state.flushing(), state.hand_over())
+            (
+                state.sequence,
+                state.store.flushing(),
+                state.store.hand_over(),
+            )
         };
         // Of those before as well: they count together.
         self.writer.finish(end)?;
@@ -427,17 +434,17 @@ impl Log {
         let flushed = self.device.flush().map_err(FsError::Io);
         let mut state = self.lock();
         if let Err(error) = &flushed {
-            state.fail("the device could not be flushed", error);
+            state.store.fail("the device could not be flushed", error);
         }
         flushed?;
-        state.flushed(epoch);
+        state.store.flushed(epoch);
         state.durable = state.durable.max(written);
         Ok(())
     }
 
     /// Returns whether content may be compressed.
     pub fn compresses(&self) -> bool {
-        self.lock().options.policy != Policy::None
+        self.lock().store.options().policy != Policy::None
     }
 
     /// Makes everything durable.
@@ -460,7 +467,7 @@ impl Log {
             return Ok(());
         }
         let mut state = self.lock();
-        state.check_writable()?;
+        state.store.check_writable()?;
         match state.is_settled() {
             true => Ok(()),
             false => state.checkpoint(false),
@@ -474,10 +481,10 @@ impl Log {
     /// When the device fails, or has failed before.
     pub fn close(&self) -> FsResult<()> {
         let mut state = self.lock();
-        if state.options.read_only {
+        if state.store.options().read_only {
             return Ok(());
         }
-        if let Some(why) = &state.failed {
+        if let Some(why) = state.store.failed() {
             return Err(FsError::Io(io::Error::other(why.clone())));
         }
         state.checkpoint(true)
@@ -494,15 +501,22 @@ impl Log {
         let is_idle = self.changes_seen.swap(changes, Ordering::Relaxed) == changes;
         self.reclaim()?;
         let mut state = self.lock();
-        state.check_writable()?;
-        if is_idle && state.segments.free_count() < state.segments.count() / IDLE_FREE {
+        state.store.check_writable()?;
+        if is_idle
+            && state.store.segments().free_count() < state.store.segments().count() / IDLE_FREE
+        {
             for _ in 0..CLEANED_AT_ONCE {
                 state.clean_safely(Choice::Idle)?;
             }
         }
         let interval =
-            i64::try_from(state.options.checkpoint_interval.as_secs()).unwrap_or(i64::MAX);
-        let is_due = state.now().secs.saturating_sub(state.checkpoint_time.secs) >= interval;
+            i64::try_from(state.store.options().checkpoint_interval.as_secs()).unwrap_or(i64::MAX);
+        let is_due = state
+            .store
+            .now()
+            .secs
+            .saturating_sub(state.checkpoint_time.secs)
+            >= interval;
         match is_due && !state.is_settled() {
             true => state.checkpoint(false),
             false => Ok(()),
@@ -511,7 +525,7 @@ impl Log {
 
     /// The UUID.
     pub fn uuid(&self) -> [u8; 16] {
-        self.lock().superblock.uuid
+        self.lock().store.superblock().uuid
     }
 
     /// From here on, records which blocks of files are read, behind what `launches` has; of that, what is gone or has
@@ -553,7 +567,7 @@ impl Log {
             (
                 state.content_version(ino)?,
                 state.file_kind(ino)?,
-                state.now(),
+                state.store.now(),
             )
         };
         let mut launches = held(launches);
@@ -572,7 +586,7 @@ impl Log {
         };
         let (version, now) = {
             let mut state = self.lock();
-            (state.content_version(ino)?, state.now())
+            (state.content_version(ino)?, state.store.now())
         };
         held(launches).note_lookup(ino, version.generation, millis(now));
         Ok(())
@@ -581,16 +595,16 @@ impl Log {
     /// Returns the space that is used, and statistics since the mount.
     pub fn condition(&self) -> Condition {
         let state = self.lock();
-        let mut statistics = state.statistics;
+        let mut statistics = *state.store.statistics();
         for (class, reads) in Class::ALL.into_iter().zip(&*self.reads()) {
             statistics.class_mut(class).add_reads(reads);
         }
         Condition {
-            capacity_blocks: state.space.capacity(),
-            used_blocks: state.space.used(),
-            segments: state.segments.count(),
-            free_segments: state.segments.free_count(),
-            emptied_segments: state.segments.emptied_count(),
+            capacity_blocks: state.store.space().capacity(),
+            used_blocks: state.store.space().used(),
+            segments: state.store.segments().count(),
+            free_segments: state.store.segments().free_count(),
+            emptied_segments: state.store.segments().emptied_count(),
             inodes: state.inode_count,
             prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
             given_bytes: self.ahead.told_bytes.load(Ordering::Relaxed),
@@ -608,7 +622,7 @@ impl Log {
 
     /// Why nothing can be changed any more, if so.
     pub fn failure(&self) -> Option<String> {
-        self.lock().failed.clone()
+        self.lock().store.failed().cloned()
     }
 }
 

@@ -88,8 +88,8 @@ impl Log {
         let wanted = u64::from(range.end - range.start);
         let free = {
             let mut state = self.lock();
-            state.back(wanted, 0);
-            state.space.free()
+            state.store.back(wanted, 0);
+            state.store.space().free()
         };
         if wanted <= free {
             return Ok(());
@@ -135,9 +135,9 @@ impl Log {
 
     /// Runs a piece of a change, and lets others have their turn.
     fn take_turns(&self, change: impl FnOnce(&mut State) -> FsResult<()>) -> FsResult<()> {
-        let before = self.lock().space.used();
+        let before = self.lock().store.space().used();
         self.change_alone(change)?;
-        if self.lock().space.used() != before {
+        if self.lock().store.space().used() != before {
             std::thread::sleep(TURN);
         }
         Ok(())

@@ -89,7 +89,7 @@ impl Log {
     /// Reads what is not here yet of a range, as far as that is compressed content of the background, and says how far that is.
     fn read_ahead(&self, range: Range<u64>) -> FsResult<Range<u64>> {
         let mut state = self.lock();
-        let range = state.packed_range(range)?;
+        let range = state.store.packed_range(range)?;
         let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         drop(state);
         let read = |first, bytes: &mut [u8]| self.device.read_alone_at(first * BLOCK, bytes);
@@ -155,7 +155,7 @@ impl State {
         number: u8,
     ) -> FsResult<Option<(Slotted, u64)>> {
         let is_used = self.known.contains_key(&slot.ino) && !self.writers.contains_key(&slot.ino);
-        if !is_used || !self.is_occupied(block, number) {
+        if !is_used || !self.store.is_occupied(block, number) {
             return Ok(None);
         }
         let range = slot.lblk..slot.lblk.saturating_add(slot.blocks.into());

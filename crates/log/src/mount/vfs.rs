@@ -183,12 +183,12 @@ impl FileSystem for Log {
 
     fn statfs(&self) -> FsResult<StatFs> {
         let mut state = self.lock();
-        state.look_for_room();
-        let free = state.space.free();
+        state.store.look_for_room();
+        let free = state.store.space().free();
         let nids_free = u64::from(state.nat.count_max().saturating_sub(state.nat.used()));
         Ok(StatFs {
             block_size: BLOCK_BYTES as u32,
-            blocks: state.space.capacity(),
+            blocks: state.store.space().capacity(),
             blocks_free: free,
             blocks_available: free,
             files: u64::from(state.inode_count) + nids_free,

@@ -1,7 +1,5 @@
 //! Nodes in memory: read when they are wanted, made, and given up.
 
-use std::sync::atomic::Ordering;
-
 use anteros_core::{FsError, FsResult};
 
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
@@ -55,13 +53,13 @@ impl State {
             .into());
         }
         let inode = Inode::parse(&block, ino)?;
-        Ok(Live::read(inode, block, &self.dirty_inodes))
+        Ok(Live::read(inode, block, self.store.dirty_inodes()))
     }
 
     /// The block of a node that the table has, checked.
     pub(crate) fn read_node(&mut self, nid: u32) -> FsResult<(NodeHeader, Box<Block>)> {
         let entry = self.nat.get(nid)?;
-        let pointer = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?;
+        let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
         let Pointer::Plain(place) = pointer else {
             return Err(Corrupt::Node {
                 nid,
@@ -70,7 +68,7 @@ impl State {
             }
             .into());
         };
-        let block = self.fetch_near(place)?;
+        let block = self.store.fetch_near(place)?;
         let header = NodeHeader::check(&block, nid)?;
         if header.ino != entry.ino {
             return Err(Corrupt::Node {
@@ -115,7 +113,7 @@ impl State {
 
     /// A new inode.
     pub(crate) fn insert(&mut self, ino: u32, inode: Inode) {
-        let mut live = Live::new(inode, &self.dirty_inodes);
+        let mut live = Live::new(inode, self.store.dirty_inodes());
         live.stamp = self.tick();
         self.inode_count += 1;
         self.inodes.insert(ino, Box::new(live));
@@ -140,7 +138,7 @@ impl State {
         if !self.nodes.contains_key(&nid) {
             let (header, block) = self.read_node(nid)?;
             self.nodes
-                .insert(nid, Node::read(header, block, &self.dirty_nodes));
+                .insert(nid, Node::read(header, block, self.store.dirty_nodes()));
         }
         let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
         check_node(node.header(), ino, kind, position)?;
@@ -168,15 +166,19 @@ impl State {
 
     /// Makes a node, empty.
     pub(crate) fn new_node(&mut self, ino: u32, kind: NodeKind, position: u32) -> FsResult<u32> {
-        self.space.take(1)?;
+        self.store.space_mut().take(1)?;
         let allocated = self
             .nat
             .allocate()
             .and_then(|nid| nid.ok_or(FsError::NoSpace));
-        let nid = allocated.inspect_err(|_| self.space.give(1))?;
+        let nid = allocated.inspect_err(|_| self.store.space_mut().give(1))?;
         let owner = if kind == NodeKind::Inode { nid } else { ino };
         // What a crash takes had a number as well, which no table says. The versions of checkpoints grow with each mount.
-        let generation = self.nat.get(nid)?.generation.max(self.version as u32);
+        let generation = self
+            .nat
+            .get(nid)?
+            .generation
+            .max(self.store.version() as u32);
         self.nat.set(
             nid,
             NatEntry {
@@ -193,7 +195,7 @@ impl State {
                 kind,
                 position,
             };
-            let mut node = Node::new(header, &self.dirty_nodes);
+            let mut node = Node::new(header, self.store.dirty_nodes());
             node.stamp = self.tick();
             self.nodes.insert(nid, node);
             self.live(ino)?.attributes().blocks += 1;
@@ -215,12 +217,11 @@ impl State {
     /// Gives back the number of a node and the block that it lay in.
     pub(crate) fn free_nid(&mut self, nid: u32) -> FsResult<()> {
         let entry = self.nat.get(nid)?;
-        let pointer = Pointer::decode(entry.pointer, &self.superblock, nid, 0)?;
+        let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
         self.nat.free(nid)?;
-        self.space.give(1);
+        self.store.space_mut().give(1);
         if let Some(block) = pointer.block() {
-            let seconds = self.seconds();
-            self.segments.invalidate(block, seconds);
+            self.store.invalidate(block);
         }
         Ok(())
     }
@@ -232,7 +233,7 @@ impl State {
 
     /// Notes that content of an inode has left outside of a group.
     pub(crate) fn left_early(&mut self, ino: u32) -> FsResult<()> {
-        let epoch = self.epoch;
+        let epoch = self.store.epoch();
         self.live(ino)?.early = epoch;
         Ok(())
     }
@@ -240,12 +241,6 @@ impl State {
     /// Returns whether content of an inode is under writeback outside of a group.
     pub(crate) fn is_under_way(&self, ino: u32) -> bool {
         self.loaded(ino)
-            .is_some_and(|live| live.early > self.flushed)
-    }
-
-    /// Blocks that a checkpoint would write.
-    pub(crate) fn dirty_blocks(&self) -> usize {
-        let nodes = self.dirty_nodes.load(Ordering::Relaxed);
-        self.dirty_pages + nodes + self.dirty_inodes.load(Ordering::Relaxed)
+            .is_some_and(|live| self.store.is_unflushed(live.early))
     }
 }

@@ -220,7 +220,7 @@ impl State {
         } else {
             ino
         };
-        Ok(Pointer::decode(raw, &self.superblock, nid, index)?)
+        Ok(Pointer::decode(raw, self.store.superblock(), nid, index)?)
     }
 
     /// Returns where a logical block lies.
@@ -376,7 +376,7 @@ impl State {
         for (index, pointer) in indexes.clone().zip(new) {
             node::set_pointer(block, kind, index, pointer.encode());
         }
-        let decode = |(index, raw)| Ok(Pointer::decode(raw, &self.superblock, nid, index)?);
+        let decode = |(index, raw)| Ok(Pointer::decode(raw, self.store.superblock(), nid, index)?);
         indexes.zip(raw).map(decode).collect()
     }
 
@@ -384,11 +384,8 @@ impl State {
     pub(crate) fn overwritten(&mut self, ino: u32, lblk: u32, old: Pointer) -> FsResult<()> {
         match old {
             Pointer::Hole => {}
-            Pointer::Promised => self.space.keep_promise(1),
-            Pointer::Plain(block) => {
-                let seconds = self.seconds();
-                self.segments.invalidate(block, seconds);
-            }
+            Pointer::Promised => self.store.space_mut().keep_promise(1),
+            Pointer::Plain(block) => self.store.invalidate(block),
             Pointer::Packed(at) => self.leave_chunk(ino, lblk, at)?,
         }
         Ok(())
@@ -516,7 +513,7 @@ impl State {
     /// A logical block of an inode is gone that had this pointer.
     fn release(&mut self, ino: u32, lblk: u32, pointer: Pointer) -> FsResult<()> {
         self.overwritten(ino, lblk, pointer)?;
-        self.space.give(pointer.has_block().into());
+        self.store.space_mut().give(pointer.has_block().into());
         let blocks = &mut self.live(ino)?.attributes().blocks;
         *blocks = blocks.saturating_sub(1);
         Ok(())
@@ -565,7 +562,7 @@ impl State {
         })?;
         if !is_used {
             at.places()
-                .for_each(|(block, slot)| self.vacate(block, slot));
+                .for_each(|(block, slot)| self.store.vacate(block, slot));
         }
         Ok(())
     }

@@ -42,11 +42,11 @@ impl State {
 
     /// Writes a node that is in memory and no inode, by the head for its kind if no other is said.
     fn write_node(&mut self, nid: u32, heat: Option<HeadKind>) -> FsResult<()> {
-        let version = self.version + 1;
+        let version = self.store.version() + 1;
         let node = self.nodes.get_mut(&nid).ok_or_else(vanished)?;
         let (header, block) = node.sealed(version);
         let heat = heat.unwrap_or_else(|| self.node_heat(&header));
-        self.move_node(&header, block, heat, self.moment())?;
+        self.move_node(&header, block, heat, self.store.moment())?;
         if let Some(node) = self.nodes.get_mut(&nid) {
             node.written();
         }
@@ -55,11 +55,11 @@ impl State {
 
     /// Writes an inode that is in memory, likewise.
     pub(crate) fn write_inode(&mut self, ino: u32, heat: Option<HeadKind>) -> FsResult<()> {
-        let version = self.version + 1;
+        let version = self.store.version() + 1;
         let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
         let (header, block) = live.sealed(ino, version);
         let heat = heat.unwrap_or_else(|| self.node_heat(&header));
-        self.move_node(&header, block, heat, self.moment())?;
+        self.move_node(&header, block, heat, self.store.moment())?;
         if let Some(live) = self.inodes.get_mut(&ino) {
             live.written();
         }
@@ -90,12 +90,12 @@ impl State {
             ino: header.ino,
             lblk: header.nid,
         };
-        let placed = self.place(heat, owner, Cause::Node, moment)?;
+        let placed = self.store.place(heat, owner, Cause::Node, moment)?;
         let old = self.nat.get(header.nid)?;
-        if let Some(block) = Pointer::decode(old.pointer, &self.superblock, header.nid, 0)?.block()
+        if let Some(block) =
+            Pointer::decode(old.pointer, self.store.superblock(), header.nid, 0)?.block()
         {
-            let seconds = self.seconds();
-            self.segments.invalidate(block, seconds);
+            self.store.invalidate(block);
         }
         self.nat.set(
             header.nid,
@@ -105,7 +105,7 @@ impl State {
                 ..old
             },
         );
-        self.push(placed.block, block);
+        self.store.push(placed.block, block);
         Ok(())
     }
 

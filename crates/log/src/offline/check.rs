@@ -78,7 +78,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     let (state, recovery) = recover::open(device, options)?;
     let mut checker = Checker::new(state, memory);
     checker.report.recovery = recovery;
-    checker.report.notes = checker.state.take_notes();
+    checker.report.notes = checker.state.store.take_notes();
     checker.note_complaints();
     checker.note_slots();
     checker.note_copies();
@@ -180,7 +180,7 @@ impl Checker {
     }
 
     fn note_slots(&mut self) {
-        if let Err(error) = self.state.slots.check_readable() {
+        if let Err(error) = self.state.store.slots().check_readable() {
             self.note("device", error);
         }
     }
@@ -188,13 +188,17 @@ impl Checker {
     /// Tells of copies that do not count now and cannot be read: the next checkpoint writes there, and a mount would
     /// have nothing else.
     fn note_copies(&mut self) {
-        for copy in superblock::superblock_copies(&*self.state.device) {
+        for copy in superblock::superblock_copies(self.state.store.device()) {
             if let Err(error) = copy {
                 self.note("superblock", error);
             }
         }
         for pack in 0..2 {
-            let found = packs::read_pack(&*self.state.device, &self.state.superblock, pack);
+            let found = packs::read_pack(
+                self.state.store.device(),
+                self.state.store.superblock(),
+                pack,
+            );
             if let Ok(Err(fault)) = found {
                 if matches!(fault, Corrupt::Checkpoint { rule, .. } if rule == UNREADABLE) {
                     self.note("checkpoint", fault);
@@ -224,9 +228,9 @@ impl Checker {
     }
 
     fn compare_space(&mut self) {
-        let used = self.state.space.used();
+        let used = self.state.store.space().used();
         let nodes = self.report.nodes;
-        let counted = nodes + self.report.data_blocks + self.state.space.promised();
+        let counted = nodes + self.report.data_blocks + self.state.store.space().promised();
         let stated = self.state.nat.used();
         if u64::from(stated) != nodes {
             self.note(
@@ -239,7 +243,7 @@ impl Checker {
             ("inodes", self.state.inode_count.into(), inodes),
             (
                 "promised blocks",
-                self.state.space.promised(),
+                self.state.store.space().promised(),
                 self.promised,
             ),
         ] {

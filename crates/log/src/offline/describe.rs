@@ -90,8 +90,8 @@ impl SegmentState {
 
 impl Layout {
     fn of(state: &State) -> Self {
-        let segments = (0..state.segments.count()).map(|segment| {
-            let found = state.segments.segment(segment);
+        let segments = (0..state.store.segments().count()).map(|segment| {
+            let found = state.store.segments().segment(segment);
             // The kind was checked when the table was read.
             let kind = HeadKind::from_raw(found.kind).unwrap_or(HeadKind::WarmData);
             SegmentState {
@@ -100,21 +100,22 @@ impl Layout {
                 valid: found.valid,
             }
         });
-        let (packed_blocks, packed_slots) = state.slots.occupancy();
+        let (packed_blocks, packed_slots) = state.store.slots().occupancy();
         let mut layout = Self {
             packed_blocks,
             packed_slots,
-            version: state.version,
-            capacity_blocks: state.space.capacity(),
-            used_blocks: state.space.used(),
-            promised_blocks: state.space.promised(),
+            version: state.store.version(),
+            capacity_blocks: state.store.space().capacity(),
+            used_blocks: state.store.space().used(),
+            promised_blocks: state.store.space().promised(),
             inodes: state.inode_count,
             nodes: state.nat.used(),
             segments: segments.collect(),
-            superblock: state.superblock.clone(),
+            superblock: state.store.superblock().clone(),
         };
         for next in state
-            .segments
+            .store
+            .segments()
             .heads()
             .0
             .iter()

@@ -351,7 +351,7 @@ impl Inspector {
         let (Area::Main { segment, index }, Some(state)) = (area, self.state.as_mut()) else {
             return Ok(place);
         };
-        let entry = state.segments.segment(segment).clone();
+        let entry = state.store.segments().segment(segment).clone();
         place.segment = HeadKind::from_raw(entry.kind).map(|kind| (kind, entry.state));
         if u32::from(index) == SEGMENT_CONTENT {
             if let Ok(owners) = summary::parse(&bytes, entry.serial) {
@@ -463,9 +463,9 @@ fn copy_of(block: u64, start: u64, blocks: u32) -> Option<(u8, u32)> {
 
 fn node_view(state: &mut State, nid: u32) -> FsResult<NodeView> {
     let entry = state.nat.get(nid)?;
-    let block = Pointer::decode(entry.pointer, &state.superblock, nid, 0)?.block();
+    let block = Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block();
     let header = match block {
-        Some(block) => NodeHeader::parse(&*read_block(&*state.device, block)?).ok(),
+        Some(block) => NodeHeader::parse(&*read_block(state.store.device(), block)?).ok(),
         None => None,
     };
     Ok(NodeView {

@@ -18,6 +18,7 @@ use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock::write_superblock;
 use crate::store::table::{SIT_JOURNAL_MAX, Tables};
+use crate::store::{self, Store};
 
 /// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
 ///
@@ -52,21 +53,21 @@ pub(crate) fn clear(
 fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> State {
     let entries = vec![Default::default(); superblock.segments as usize];
     let sequence = first_sequence(&superblock, (options.clock)());
-    State::new(Parts {
+    let nat = Nat::new(
+        device.clone(),
+        &superblock,
+        Bits::new(superblock.nat_blocks as usize),
+        [],
+        ROOT + 1,
+        1,
+    );
+    let store = Store::new(store::Parts {
         device: device.clone(),
         segments: Segments::new(&superblock, &entries, 0),
         slots: Slots::new(
             device.clone(),
             &superblock,
             Bits::new(superblock.bst_blocks as usize),
-        ),
-        nat: Nat::new(
-            device.clone(),
-            &superblock,
-            Bits::new(superblock.nat_blocks as usize),
-            [],
-            ROOT + 1,
-            1,
         ),
         space: Space::new(superblock.capacity(), 1, 0),
         tables: Tables {
@@ -77,6 +78,10 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         superblock,
         options,
         version: 0,
+    });
+    State::new(Parts {
+        store,
+        nat,
         sequence,
         inode_count: 0,
     })
@@ -91,7 +96,7 @@ fn first_sequence(superblock: &Superblock, made: Timestamp) -> u64 {
 }
 
 fn make_root(state: &mut State, owner: Caller) {
-    let now = state.now();
+    let now = state.store.now();
     let attributes = Attributes {
         kind: FileKind::Directory,
         perm: 0o755,

@@ -120,9 +120,10 @@ fn mend(
     for complaint in mender.state.take_complaints() {
         mender.tell_of(complaint);
     }
-    mender.state.take_room_to_repair()?;
+    let State { store, nat, .. } = &mut mender.state;
+    store.take_room_to_repair(|| nat.begin_backing())?;
     mender.settle_blocks(&mut survey)?;
-    mender.state.options.read_only = false;
+    mender.state.store.allow_writes();
     mender.write_summaries(&survey);
     mender.mend_inodes(&mut survey)?;
     mender.mend_directories(&survey)?;
@@ -187,12 +188,11 @@ impl Mender {
                 .filter(|&&claim| claim != winner && !claim.is_node)
             {
                 let (ino, lblk) = (claim.owner.ino, claim.owner.lblk);
-                let (segment, index) = self.state.segments.locate(*block);
-                let was_valid = self.state.segments.segment(segment).is_valid(index);
+                let (segment, index) = self.state.store.segments().locate(*block);
+                let was_valid = self.state.store.segments().segment(segment).is_valid(index);
                 self.state.clear_pointers(ino, lblk..lblk + 1)?;
                 if was_valid {
-                    let seconds = self.state.seconds();
-                    self.state.segments.mark(*block, seconds);
+                    self.state.store.mark(*block);
                 }
                 let place = format!("inode {ino}, logical block {lblk}");
                 let of = winner.owner.ino;
@@ -214,23 +214,23 @@ impl Mender {
 
     /// Makes exactly those blocks valid that belong to something, and counts again.
     fn settle_blocks(&mut self, survey: &mut Survey) -> FsResult<()> {
-        let seconds = self.state.seconds();
+        let seconds = self.state.store.seconds();
         let mut kept = 0;
-        for segment in 0..self.state.segments.count() {
-            let start = self.state.segments.start(segment);
-            let entry = self.state.segments.segment(segment).clone();
+        for segment in 0..self.state.store.segments().count() {
+            let start = self.state.store.segments().start(segment);
+            let entry = self.state.store.segments().segment(segment).clone();
             let (mut freed, mut marked, mut slots) = (0, 0, 0);
             for index in 0..SEGMENT_CONTENT as u16 {
                 let block = start + u64::from(index);
                 slots += self.settle_slots(survey, block)?;
                 match (survey.used.get(segment, index), entry.is_valid(index)) {
                     (true, false) => {
-                        self.state.segments.keep(segment);
-                        self.state.segments.mark(block, seconds);
+                        self.state.store.segments_mut().keep(segment);
+                        self.state.store.segments_mut().mark(block, seconds);
                         marked += 1;
                     }
                     (false, true) if survey.is_whole() => {
-                        self.state.segments.invalidate(block, seconds);
+                        self.state.store.segments_mut().invalidate(block, seconds);
                         freed += 1;
                     }
                     (false, true) => kept += 1,
@@ -262,19 +262,19 @@ impl Mender {
 
     /// Makes exactly those slots of a block valid that belong to something, and says how many were not, or were.
     fn settle_slots(&mut self, survey: &mut Survey, block: u64) -> FsResult<u32> {
-        let stated = self.state.slots.valid(block);
+        let stated = self.state.store.slots().valid(block);
         let mut valid = u32::from_le_bytes(survey.slots.get(block)?);
         if !survey.is_whole() {
             valid |= stated;
         }
         if valid != stated {
-            self.state.slots.set(block, valid);
+            self.state.store.slots_mut().set(block, valid);
         }
         Ok((valid ^ stated).count_ones())
     }
 
     fn recount(&mut self, survey: &Survey, kept: u64) {
-        let stated = self.state.space.promised();
+        let stated = self.state.store.space().promised();
         let promised = if survey.is_whole() {
             survey.promised
         } else {
@@ -304,8 +304,9 @@ impl Mender {
         self.state.nat.recount(survey.nodes_stated);
         self.state.inode_count = survey.inodes;
         // Whatever is repaired may take some of what is kept in reserve.
-        let room = self.state.superblock.content_blocks();
-        self.state.space = Space::new(room, survey.blocks_taken + kept, promised);
+        let room = self.state.store.superblock().content_blocks();
+        let space = Space::new(room, survey.blocks_taken + kept, promised);
+        self.state.store.recount_space(space);
     }
 
     /// Writes the summaries that are missing, or that do not name the owners.
@@ -320,7 +321,7 @@ impl Mender {
                 let text = "holds nodes and content, and cannot be cleaned";
                 self.told.left.push(format!("{place}: {text}"));
             }
-            let entry = self.state.segments.segment(*segment);
+            let entry = self.state.store.segments().segment(*segment);
             let kind =
                 HeadKind::from_raw(entry.kind).filter(|kind| kind.has_nodes() == owners.has_nodes);
             let kind = kind.unwrap_or(if owners.has_nodes {
@@ -328,9 +329,13 @@ impl Mender {
             } else {
                 HeadKind::WarmData
             });
-            let summary = self.state.segments.adopt(*segment, kind, &owners.owners);
-            let at = self.state.segments.start(*segment) + u64::from(SEGMENT_CONTENT);
-            self.state.push(at, summary);
+            let summary = self
+                .state
+                .store
+                .segments_mut()
+                .adopt(*segment, kind, &owners.owners);
+            let at = self.state.store.segments().start(*segment) + u64::from(SEGMENT_CONTENT);
+            self.state.store.push(at, summary);
             let was_open = self
                 .checkpoint
                 .heads
@@ -565,7 +570,7 @@ impl Mender {
 
     /// Writes what memory, or the free segments, have no room for. What has been repaired so far is better than what was.
     fn relieve(&mut self) -> FsResult<()> {
-        if self.state.dirty_blocks() > self.state.dirty_max() {
+        if self.state.store.dirty_blocks() > self.state.store.dirty_max() {
             self.state.checkpoint(false)?;
         }
         self.state.shrink();

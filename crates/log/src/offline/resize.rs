@@ -19,10 +19,8 @@ use crate::offline::mkfs::clear;
 use crate::options::Options;
 use crate::state::State;
 use crate::store::medium::reserve;
-use crate::store::segments::{Segments, Use};
-use crate::store::space::Space;
+use crate::store::segments::Use;
 use crate::store::superblock::write_superblock;
-use crate::store::table::Tables;
 
 /// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
 const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
@@ -68,7 +66,7 @@ pub fn resize(
         });
     }
     let mut state = open(device, false, options)?;
-    let old = state.superblock.clone();
+    let old = state.store.superblock().clone();
     if blocks == old.blocks {
         state.checkpoint(true)?;
         let new = old.clone();
@@ -87,7 +85,7 @@ pub fn resize(
         false => 0,
     };
     // No journal may name a segment that there is no more.
-    state.tables.journal_max = 0;
+    state.store.keep_no_journal();
     state.checkpoint(true)?;
     if new.tables() != old.tables() {
         let tables = new.tables();
@@ -125,7 +123,7 @@ pub fn plan_resize(
 ) -> Result<Superblock, LogError> {
     let blocks = (bytes / BLOCK_BYTES as u64).min(BLOCKS_MAX);
     let mut state = open(device, true, options)?;
-    let old = state.superblock.clone();
+    let old = state.store.superblock().clone();
     let bytes = blocks * BLOCK_BYTES as u64;
     if blocks == old.blocks {
         return Ok(old);
@@ -134,7 +132,7 @@ pub fn plan_resize(
         true => state.nat.highest()? + 1,
         false => 0,
     };
-    let used = state.space.used();
+    let used = state.store.space().used();
     let planned = |blocks| {
         let new = old.resized(blocks, nids_min);
         new.filter(|new| new.capacity() >= used)
@@ -165,25 +163,25 @@ impl State {
     /// Moves everything out of the segments from `keep` on, and says of how many. They are free then, and stay so.
     fn evacuate(&mut self, keep: u32) -> FsResult<u64> {
         self.free_below(keep)?;
-        for (place, summary) in self.segments.close_heads() {
-            self.push(place, summary);
+        for (place, summary) in self.store.segments_mut().close_heads() {
+            self.store.push(place, summary);
         }
-        self.segments.retire(keep);
+        self.store.segments_mut().retire(keep);
         let mut emptied = 0;
-        for segment in keep..self.segments.count() {
-            if self.segments.segment(segment).valid == 0 {
+        for segment in keep..self.store.segments().count() {
+            if self.store.segments().segment(segment).valid == 0 {
                 continue;
             }
             self.make_way(MOVED_MAX)?;
             // To make room it may have been cleaned.
-            if self.segments.segment(segment).valid > 0 {
+            if self.store.segments().segment(segment).valid > 0 {
                 self.clean_segment(segment)?;
             }
             emptied += 1;
         }
         self.checkpoint(false)?;
-        let is_in_use = |&segment: &u32| self.segments.segment(segment).state != Use::Free;
-        match (keep..self.segments.count()).find(is_in_use) {
+        let is_in_use = |&segment: &u32| self.store.segments().segment(segment).state != Use::Free;
+        match (keep..self.store.segments().count()).find(is_in_use) {
             Some(segment) => Err(FsError::Corrupt(format!(
                 "segment {segment} could not be emptied"
             ))),
@@ -197,18 +195,20 @@ impl State {
             true => FREE_OF_FEW,
             false => FREE,
         };
-        for _ in 0..2 * self.segments.count() {
-            let is_free = |&segment: &u32| self.segments.segment(segment).state == Use::Free;
+        for _ in 0..2 * self.store.segments().count() {
+            let is_free =
+                |&segment: &u32| self.store.segments().segment(segment).state == Use::Free;
             if (0..keep).filter(is_free).count() as u32 >= wanted {
                 break;
             }
-            self.segments.look_from(keep);
+            self.store.segments_mut().look_from(keep);
             self.make_way(MOVED_MAX)?;
             let full = (0..keep).filter(|&segment| {
-                let found = self.segments.segment(segment);
+                let found = self.store.segments().segment(segment);
                 found.state == Use::Full && u32::from(found.valid) < SEGMENT_CONTENT
             });
-            let Some(victim) = full.min_by_key(|&segment| self.segments.segment(segment).valid)
+            let Some(victim) =
+                full.min_by_key(|&segment| self.store.segments().segment(segment).valid)
             else {
                 break;
             };
@@ -220,7 +220,7 @@ impl State {
 
     /// Makes room for so many blocks, and lets go of memory.
     fn make_way(&mut self, blocks: usize) -> FsResult<()> {
-        if self.dirty_blocks() > DIRTY_MAX.min(self.dirty_max()) {
+        if self.store.dirty_blocks() > DIRTY_MAX.min(self.store.dirty_max()) {
             self.checkpoint(false)?;
         }
         self.make_room(blocks)?;
@@ -233,28 +233,14 @@ impl State {
         self.nat.copy_to(new)?;
         let cursor = Some(self.nat.cursor()).filter(|&cursor| cursor < new.nids);
         self.nat = Nat::new(
-            self.device.clone(),
+            self.store.shared_device(),
             new,
             Bits::new(new.nat_blocks as usize),
             [],
             cursor.unwrap_or(ROOT + 1),
             self.nat.used(),
         );
-        let kept = 0..new.segments.min(self.segments.count());
-        let mut entries: Vec<_> = kept.map(|segment| self.segments.entry(segment)).collect();
-        entries.resize(new.segments as usize, Default::default());
-        let (heads, owners) = self.segments.heads();
-        let mut segments = Segments::new(new, &entries, self.segments.serial());
-        segments.open_heads(&heads, &owners)?;
-        self.segments = segments;
-        self.slots.move_to(new);
-        self.tables = Tables {
-            sit_bits: Bits::new(new.sit_blocks as usize),
-            newer: (0..new.segments).collect(),
-            journal_max: 0,
-        };
-        self.space = Space::new(new.capacity(), self.space.used(), self.space.promised());
-        self.superblock = new.clone();
+        self.store.move_tables(new)?;
         self.checkpoint(true)?;
         Ok(())
     }

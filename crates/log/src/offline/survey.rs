@@ -213,7 +213,7 @@ impl Survey {
     ) -> Result<Self, LogError> {
         let memory = Memory(memory_bytes);
         let mut survey = Self {
-            used: Bitmap::new(state.segments.count()),
+            used: Bitmap::new(state.store.segments().count()),
             nids: Numbers::new(state.nat.count_max()),
             names: Table::new(memory.of_table()),
             homes: Homes::new(memory.of_table()),
@@ -524,7 +524,9 @@ impl Survey {
         self.nids.add(nid);
         self.blocks_taken += 1;
         let entry = state.nat.get(nid)?;
-        if let Some(block) = Pointer::decode(entry.pointer, &state.superblock, nid, 0)?.block() {
+        if let Some(block) =
+            Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block()
+        {
             self.claim(
                 state,
                 Claim {
@@ -545,10 +547,10 @@ impl Survey {
             chunk,
         )?;
         for (block, slot) in at.places() {
-            if state.superblock.locate(block).is_none() {
+            if state.store.superblock().locate(block).is_none() {
                 continue;
             }
-            let (segment, index) = state.segments.locate(block);
+            let (segment, index) = state.store.segments().locate(block);
             let slots = u32::from_le_bytes(self.slots.get(block)?);
             if slots == 0 {
                 self.used.set(segment, index);
@@ -561,7 +563,7 @@ impl Survey {
     }
 
     fn claim(&mut self, state: &State, claim: Claim, block: u64) {
-        let (segment, index) = state.segments.locate(block);
+        let (segment, index) = state.store.segments().locate(block);
         if self.used.set(segment, index) {
             self.shared.insert(block);
         }
@@ -575,7 +577,7 @@ impl Survey {
 
     /// Finds the segments whose summaries do not name the owners of all blocks in use.
     fn read_summaries(&mut self, state: &mut State) -> FsResult<()> {
-        for segment in 0..state.segments.count() {
+        for segment in 0..state.store.segments().count() {
             let mut used = (0..SEGMENT_CONTENT as u16)
                 .filter(|&index| self.used.get(segment, index))
                 .peekable();
@@ -586,7 +588,7 @@ impl Survey {
                 Err(error) if !is_damage(&error) => return Err(error),
                 named => named.unwrap_or_default(),
             };
-            let start = state.segments.start(segment);
+            let start = state.store.segments().start(segment);
             let mut is_named = |index: u16| {
                 let owner = named.get(usize::from(index)).copied()?;
                 owners::is_owned(state, owner, start + u64::from(index)).ok()

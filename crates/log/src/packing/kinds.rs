@@ -10,15 +10,15 @@ use crate::statistics::Class;
 impl State {
     /// Returns how the content of an inode is compressed when it is written, if it is.
     pub(crate) fn rules(&mut self, ino: u32) -> FsResult<Option<Rules>> {
-        let policy = self.options.policy;
+        let policy = self.store.options().policy;
         if policy == Policy::None || self.live(ino)?.kind() != Type::Regular {
             return Ok(None);
         }
         let kind = match self.file_kind(ino)? {
-            FileKind::Other if self.options.learns => self.live(ino)?.habits.kind(),
+            FileKind::Other if self.store.options().learns => self.live(ino)?.habits.kind(),
             kind => kind,
         };
-        let slots_max = self.superblock.slots_max;
+        let slots_max = self.store.superblock().slots_max;
         Ok(policy.rules(kind).map(|rules| Rules {
             slots: rules.slots.min(slots_max),
             ..rules

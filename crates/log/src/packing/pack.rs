@@ -109,7 +109,7 @@ impl State {
             .filter(|(_, page)| page.dirty)
             .map(|(&lblk, page)| (lblk, page.data.clone()))
             .collect();
-        let codec = self.options.codec;
+        let codec = self.store.options().codec;
         let begun = Instant::now();
         let chunks = self.squeezer.squeeze(ino, &pages, rules, codec, CHUNK_MAX);
         let compressing = begun.elapsed();
@@ -123,7 +123,7 @@ impl State {
                 blocks: at.blocks(),
             });
         }
-        let statistics = self.statistics.class_mut(class);
+        let statistics = self.store.statistics_mut().class_mut(class);
         statistics.add_write(pages.len(), &packed);
         statistics.compressing += compressing;
         if packing.is_begun() {
@@ -143,8 +143,8 @@ impl State {
         }
         let live = self.live(chunk.ino)?;
         let placed = range.filter_map(|lblk| live.placed(lblk)).count();
-        self.dirty_pages -= placed;
-        self.space.give(placed as u64);
+        self.store.drop_dirty_pages(placed);
+        self.store.space_mut().give(placed as u64);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl State {
         self.set_pointers(chunk.ino, chunk.lblk, &pointers, |was| {
             had_blocks += u64::from(was.has_block());
         })?;
-        self.space.give(had_blocks);
+        self.store.space_mut().give(had_blocks);
         Ok(())
     }
 
@@ -191,8 +191,8 @@ impl State {
             self.seal(packing, false);
         }
         if packing.open.is_none() {
-            if self.segments.left(packing.head) <= behind(packed::ROOM_MAX) {
-                self.segments.close(packing.head);
+            if self.store.segments().left(packing.head) <= behind(packed::ROOM_MAX) {
+                self.store.segments_mut().close(packing.head);
             }
             self.begin(packing, Cause::Data)?;
         }
@@ -219,17 +219,19 @@ impl State {
 
     /// Returns how many blocks of its segment lie behind a block.
     fn blocks_behind(&self, block: u64) -> usize {
-        let (_, index) = self.segments.locate(block);
+        let (_, index) = self.store.segments().locate(block);
         SEGMENT_CONTENT as usize - 1 - usize::from(index)
     }
 
     /// Opens the next block.
     fn begin(&mut self, packing: &mut Packing, cause: Cause) -> FsResult<()> {
-        let placed = self.place(packing.head, Owner::default(), cause, self.moment())?;
+        let placed =
+            self.store
+                .place(packing.head, Owner::default(), cause, self.store.moment())?;
         let lag = packing.sequence - self.durable.min(packing.sequence);
         let header = PackedHeader {
             sequence: packing.sequence,
-            checkpoint: self.version as u32,
+            checkpoint: self.store.version() as u32,
             next_segment: placed.next_segment.unwrap_or(u32::MAX),
             lag: match packing.is_of_group() {
                 true => u16::try_from(lag).unwrap_or(u16::MAX),
@@ -255,7 +257,7 @@ impl State {
         });
         let (place, number) = filled.ok_or_else(crate::store::medium::vanished)?;
         if slot.kind != SlotKind::Records {
-            self.occupy(place, number);
+            self.store.occupy(place, number);
         }
         Ok((place, number))
     }
@@ -265,7 +267,7 @@ impl State {
         if let Some(mut filling) = packing.open.take() {
             filling.block.header_mut().last = last;
             packing.sent = true;
-            self.push(filling.place, filling.block.finish());
+            self.store.push(filling.place, filling.block.finish());
         }
     }
 

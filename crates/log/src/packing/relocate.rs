@@ -14,10 +14,10 @@ use crate::state::State;
 impl State {
     /// Moves what is valid in a packed block.
     pub(crate) fn relocate_packed(&mut self, block: u64, packing: &mut Packing) -> FsResult<()> {
-        let bytes = self.fetch(block)?;
+        let bytes = self.store.fetch(block)?;
         let (_, slots) = packed::parse(&bytes)?;
         for (number, slot) in (0..).zip(&slots) {
-            if slot.kind != SlotKind::Data || !self.is_occupied(block, number) {
+            if slot.kind != SlotKind::Data || !self.store.is_occupied(block, number) {
                 continue;
             }
             // The rest of a chunk moves with its beginning.
@@ -33,7 +33,7 @@ impl State {
     /// The slot in which the chunk begins that goes on in a block.
     fn beginning(&mut self, block: u64) -> FsResult<(u64, u8)> {
         for before in (block.saturating_sub(BEHIND_MAX as u64)..block).rev() {
-            let (_, slots) = packed::parse(&*self.fetch(before)?)?;
+            let (_, slots) = packed::parse(&*self.store.fetch(before)?)?;
             match slots.last() {
                 Some(last) if !last.continues => break,
                 Some(last) if !last.continued => return Ok((before, slots.len() as u8 - 1)),
@@ -67,7 +67,7 @@ impl State {
             lblk: slot.lblk,
         };
         let head = Slotted { sequence: 0, ..at };
-        let (slot, bytes) = stored(whose, head, |block| Ok(self.fetch(block)?.into()))?;
+        let (slot, bytes) = stored(whose, head, |block| Ok(self.store.fetch(block)?.into()))?;
         let chunk = Chunk {
             ino: slot.ino,
             lblk: slot.lblk,
@@ -77,7 +77,7 @@ impl State {
             bytes,
         };
         let rules = Rules {
-            slots: self.superblock.slots_max,
+            slots: self.store.superblock().slots_max,
             ..Rules::MOVED
         };
         let moved = self.pack(packing, &chunk, &rules)?;

@@ -21,7 +21,7 @@ impl State {
         }
         match self.pointer(ino, lblk)? {
             Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
-            Pointer::Plain(block) => Ok(self.fetch(block)?.into()),
+            Pointer::Plain(block) => Ok(self.store.fetch(block)?.into()),
             Pointer::Packed(at) => {
                 let chunk = self.read_chunk(ino, lblk, at)?;
                 let mut block = zeroed();
@@ -34,9 +34,9 @@ impl State {
     /// The logical blocks that the chunk holds of which this one is.
     pub(crate) fn read_chunk(&mut self, ino: u32, lblk: u32, at: Slotted) -> FsResult<Vec<u8>> {
         let whose = Owner { ino, lblk };
-        let (pages, took) = chunk(whose, at, |block| Ok(self.fetch(block)?.into()))?;
+        let (pages, took) = chunk(whose, at, |block| Ok(self.store.fetch(block)?.into()))?;
         let class = self.class(ino)?;
-        self.statistics.class_mut(class).decompressing += took;
+        self.store.statistics_mut().class_mut(class).decompressing += took;
         Ok(pages)
     }
 }

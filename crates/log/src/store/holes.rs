@@ -6,7 +6,7 @@ use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::{self, Owner};
 use crate::options::Mode;
-use crate::state::State;
+use crate::store::Store;
 use crate::store::need::MARGIN;
 use crate::store::victim::Choice;
 
@@ -17,7 +17,7 @@ const HOLES_MIN: u32 = 16;
 /// again, but what follows goes to one place.
 const WORTH_CLEANING: u32 = 12;
 
-impl State {
+impl Store {
     /// Owners of the blocks of a segment.
     pub(crate) fn owners(&mut self, segment: u32) -> FsResult<Vec<Owner>> {
         if let Some(owners) = self.segments.rewritten(segment) {

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anteros_core::{FsError, FsResult};
+use anteros_core::{FsError, FsResult, Timestamp};
 
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::state::State;
 use crate::statistics::Cause;
+use crate::store::Store;
 use crate::store::medium::read_block;
 use crate::store::segments::{Moment, Placed};
 
@@ -19,7 +19,7 @@ const REQUEST_BLOCKS: usize = 256;
 /// The most blocks that are handed over at once.
 const BATCH_MAX: usize = 512;
 
-impl State {
+impl Store {
     /// A block from a head, and the summary of its segment if that is full now.
     pub(crate) fn place(
         &mut self,
@@ -121,5 +121,32 @@ impl State {
             Err(error) => self.fail("the device could not be flushed", error),
         }
         flushed
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.options.clock)()
+    }
+
+    pub(crate) fn seconds(&self) -> u64 {
+        u64::try_from(self.now().secs).unwrap_or(0)
+    }
+
+    /// That of what is written now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            clock: self.segments.clock(),
+            seconds: self.seconds(),
+        }
+    }
+
+    /// Number of the next flush.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns whether what was written in an epoch may not be on the device yet.
+    pub(crate) fn is_unflushed(&self, epoch: u64) -> bool {
+        epoch > self.flushed
     }
 }

@@ -6,13 +6,13 @@ use anteros_core::FsResult;
 
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
-use crate::state::State;
+use crate::store::Store;
 use crate::store::medium::{BLOCK, zeroed};
 
 /// Nodes that were gathered for launches and are read at once.
 const GATHERED: u16 = 64;
 
-impl State {
+impl Store {
     /// A block of a node or directory, and with it those that were written near it, for they are often wanted next.
     pub(crate) fn fetch_near(&mut self, place: u64) -> FsResult<Box<Block>> {
         if let Some(block) = self.ahead.get(place) {

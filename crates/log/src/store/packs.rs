@@ -4,12 +4,15 @@
 
 use std::io::ErrorKind;
 
-use anteros_core::{FsError, WritableDevice};
+use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::error::LogError;
 use crate::layout::checkpoint::Checkpoint;
+use crate::layout::summary::Owner;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
-use crate::layout::{Block, Corrupt, Superblock};
+use crate::layout::{BLOCK_BYTES, Block, Corrupt, Superblock};
+use crate::statistics::Cause;
+use crate::store::Store;
 use crate::store::medium::{read_block, zeroed};
 
 /// Rule that a pack breaks of which a block cannot be read.
@@ -154,5 +157,45 @@ pub(crate) fn raw_segment_table(
     RawTable {
         entries,
         unreadable,
+    }
+}
+
+impl Store {
+    /// The first block of the pack in which a version lies.
+    pub(crate) fn pack_place(&self, version: u64) -> u64 {
+        let room = u64::from(self.superblock.checkpoint_blocks);
+        self.superblock.checkpoint_start + version % 2 * room
+    }
+
+    /// Has the pack before this one say that it counts no more: what it names may be overwritten from here on, and should this
+    /// one be damaged some day, nobody must take that for what it was. It goes with the next flush.
+    pub(crate) fn supersede(&mut self, version: u64) -> FsResult<()> {
+        let place = self.pack_place(version);
+        let mut first = match read_block(&*self.device, place) {
+            Ok(first) => first,
+            // Should it be readable again some day, it must not be what it was.
+            Err(FsError::Io(_)) => {
+                return Ok(self
+                    .device
+                    .write_at(place * BLOCK_BYTES as u64, &*zeroed())?);
+            }
+            Err(error) => return Err(error),
+        };
+        if Checkpoint::supersede(&mut first) {
+            self.statistics.wrote(Cause::Checkpoint);
+            self.device.write_at(place * BLOCK_BYTES as u64, &*first)?;
+        }
+        Ok(())
+    }
+
+    /// Writes summaries over those that are there. That may be torn: the checkpoint has them until the next one has been written, whose
+    /// flush they go with.
+    pub(crate) fn rewrite_summaries(&mut self, summaries: &[(u32, Vec<Owner>)]) -> FsResult<()> {
+        for (segment, owners) in summaries {
+            let (place, summary) = self.segments.summary(*segment, owners);
+            self.push(place, summary);
+            self.statistics.wrote(Cause::Summary);
+        }
+        self.submit()
     }
 }

@@ -17,9 +17,8 @@ use anteros_core::{FsError, FsResult};
 
 use crate::layout::SEGMENT_BLOCKS;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, SIT_PER_BLOCK};
-use crate::state::State;
-use crate::store::medium;
 use crate::store::need::MARGIN;
+use crate::store::{Store, medium};
 
 /// Segments that are asked for when a log is opened and the device is full: some were reserved before.
 const ASKED_MAX: usize = 1024;
@@ -38,9 +37,10 @@ pub(crate) struct Room {
     heads: BTreeSet<u32>,
 }
 
-impl State {
-    /// Reserves what every checkpoint needs, and has nothing opened from here on that is not reserved.
-    pub(crate) fn take_room(&mut self) -> FsResult<()> {
+impl Store {
+    /// Reserves what every checkpoint needs, and has nothing opened from here on that is not reserved. `back_nat` reserves the
+    /// node address table.
+    pub(crate) fn take_room(&mut self, back_nat: impl FnOnce() -> FsResult<()>) -> FsResult<()> {
         let packs = 2 * u64::from(self.superblock.checkpoint_blocks);
         self.room.is_active =
             self.reserve(0, 2)? && self.reserve(self.superblock.checkpoint_start, packs)?;
@@ -48,7 +48,7 @@ impl State {
             return Ok(());
         }
         self.segments.strip();
-        self.nat.begin_backing()?;
+        back_nat()?;
         for segment in self.segments.in_use() {
             self.back_tables(segment)?;
         }
@@ -61,8 +61,11 @@ impl State {
     }
 
     /// Reserves what a repair may write.
-    pub(crate) fn take_room_to_repair(&mut self) -> FsResult<()> {
-        self.take_room()?;
+    pub(crate) fn take_room_to_repair(
+        &mut self,
+        back_nat: impl FnOnce() -> FsResult<()>,
+    ) -> FsResult<()> {
+        self.take_room(back_nat)?;
         if !self.room.is_active {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 use crate::layout::bits::Bits;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Superblock};
-use crate::state::State;
+use crate::store::Store;
 use crate::store::medium::{read_block, zeroed};
 use crate::store::table::Stated;
 
@@ -208,13 +208,12 @@ fn none() -> Entries {
     Box::new([0; SEGMENT_BLOCKS as usize])
 }
 
-impl State {
+impl Store {
     /// A slot of a packed block is valid from now on.
     pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
         let valid = self.slots.valid(block);
         if valid == 0 {
-            let seconds = self.seconds();
-            self.segments.mark(block, seconds);
+            self.mark(block);
             self.space.charge(1);
         }
         self.slots.set(block, valid | 1 << slot);
@@ -229,8 +228,7 @@ impl State {
         }
         self.slots.set(block, valid);
         if valid == 0 {
-            let seconds = self.seconds();
-            self.segments.invalidate(block, seconds);
+            self.invalidate(block);
             self.space.give(1);
         }
     }

@@ -9,7 +9,7 @@ use anteros_core::WritableDevice;
 use crate::error::LogError;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::layout::{BLOCK_BYTES, Superblock};
-use crate::state::State;
+use crate::store::Store;
 use crate::store::medium::{named, zeroed};
 
 /// Writes both copies of the superblock, the one after the other.
@@ -53,11 +53,11 @@ pub(crate) fn read_superblock(device: &dyn WritableDevice) -> Result<Superblock,
 
 /// Makes both copies of the superblock the one that counts: a crash may have come between them. A copy that cannot be
 /// written is told; the other one does.
-pub(crate) fn agree(state: &mut State) -> Result<(), LogError> {
-    let [first, second] = superblock_copies(&*state.device);
+pub(crate) fn agree(store: &mut Store) -> Result<(), LogError> {
+    let [first, second] = superblock_copies(&*store.device);
     let counting = |copy: &Copy| {
         let copy = copy.as_ref().ok()?;
-        let counts = Superblock::parse(copy).as_ref() == Ok(&state.superblock);
+        let counts = Superblock::parse(copy).as_ref() == Ok(&store.superblock);
         counts.then_some(*copy)
     };
     let unreadable = [first.is_err(), second.is_err()];
@@ -73,15 +73,15 @@ pub(crate) fn agree(state: &mut State) -> Result<(), LogError> {
     }
     // Of a block that cannot be read, no part can be written.
     let written = match unreadable.get(block) {
-        Some(true) => state.device.write_at((block * BLOCK_BYTES) as u64, &*whole),
-        _ => state.device.write_at(superblock_offset(block), &copy),
+        Some(true) => store.device.write_at((block * BLOCK_BYTES) as u64, &*whole),
+        _ => store.device.write_at(superblock_offset(block), &copy),
     };
     match written {
-        Ok(()) => Ok(state.device.flush()?),
+        Ok(()) => Ok(store.device.flush()?),
         Err(error) => {
             let text =
                 format!("block {block}: a copy of the superblock cannot be written: {error}");
-            state.complaints.push(text);
+            store.complaints.push(text);
             Ok(())
         }
     }

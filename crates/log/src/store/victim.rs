@@ -3,7 +3,7 @@
 use anteros_core::FsError;
 
 use crate::layout::SEGMENT_CONTENT;
-use crate::state::State;
+use crate::store::Store;
 use crate::store::segments::Use;
 
 /// Victim policy of cleaning.
@@ -30,7 +30,7 @@ impl Choice {
     }
 }
 
-impl State {
+impl Store {
     /// The segment that is to be cleaned, if any is worth it.
     pub(crate) fn victim(&self, choice: Choice) -> Option<u32> {
         let now = self.segments.clock();
@@ -59,5 +59,10 @@ impl State {
         self.statistics.set_aside += 1;
         let complaint = format!("segment {segment} cannot be cleaned: {error}");
         self.complaints.push(complaint);
+    }
+
+    /// Says which segment is being cleaned, if one is.
+    pub(crate) fn set_victim(&mut self, victim: Option<u32>) {
+        self.victim = victim;
     }
 }

@@ -115,25 +115,24 @@ pub(crate) fn open_to_repair(
         },
     )?;
     // What is really used is counted later.
-    state.space = Space::new(
-        state.superblock.content_blocks(),
-        0,
-        checkpoint.reserved_blocks,
-    );
+    let room = state.store.superblock().content_blocks();
+    let space = Space::new(room, 0, checkpoint.reserved_blocks);
+    state.store.recount_space(space);
     let mut recovery = Recovery {
         was_clean: checkpoint.clean,
         ..Recovery::default()
     };
     lost.extend(
         state
-            .slots
+            .store
+            .slots()
             .check_readable()
             .err()
             .map(|error| error.to_string()),
     );
     if !lost.is_empty() {
         // What replaces a block that cannot be read lies elsewhere.
-        state.tables.journal_max = 0;
+        state.store.keep_no_journal();
     }
     match Replay::default().run(&mut state, &checkpoint, &mut recovery) {
         Err(LogError::Fs(error @ FsError::Io(_))) => {
@@ -141,10 +140,11 @@ pub(crate) fn open_to_repair(
         }
         done => done?,
     }
-    state.complaints.extend(lost);
+    lost.into_iter().for_each(|text| state.store.complain(text));
     if checkpoint.superseded {
         // Of versions that there were, there may be groups: none must be taken for one that is still to come.
-        state.version += VERSIONS_LEFT_OUT;
+        let version = state.store.version() + VERSIONS_LEFT_OUT;
+        state.store.set_version(version);
     }
     Ok(Patient {
         state,

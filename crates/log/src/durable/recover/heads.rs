@@ -23,34 +23,38 @@ impl Replay {
         let reached = |segment| self.reached.get(&segment).copied().unwrap_or_default();
         let owner = |block| self.owners.get(&block).copied();
         // What the checkpoint has to be written over others is written now: that may be torn, as long as this checkpoint counts.
-        let mut stated: BTreeMap<u32, Vec<Owner>> =
-            state.segments.take_rewritten().into_iter().collect();
-        let summaries = state.segments.go_on(reached, owner);
+        let mut stated: BTreeMap<u32, Vec<Owner>> = state
+            .store
+            .segments_mut()
+            .take_rewritten()
+            .into_iter()
+            .collect();
+        let summaries = state.store.segments_mut().go_on(reached, owner);
         match self.end {
             // What is written to that block may not be readable either, and no group behind it would be found.
-            _ if self.is_cut => state.segments.close_packed(),
-            Some(end) => state.segments.go_on_packed(&end),
+            _ if self.is_cut => state.store.segments_mut().close_packed(),
+            Some(end) => state.store.segments_mut().go_on_packed(&end),
             None => {}
         }
         let named = self
             .owners
             .keys()
-            .map(|&block| state.segments.locate(block).0);
+            .map(|&block| state.store.segments().locate(block).0);
         let mut others: BTreeSet<u32> = named.collect();
         for (place, summary) in summaries {
-            others.remove(&state.segments.locate(place).0);
-            state.push(place, summary);
+            others.remove(&state.store.segments().locate(place).0);
+            state.store.push(place, summary);
         }
         others.retain(|&segment| {
-            state.segments.segment(segment).state != Use::Open
-                && state.segments.rewritten(segment).is_none()
+            state.store.segments().segment(segment).state != Use::Open
+                && state.store.segments().rewritten(segment).is_none()
         });
         let (threaded, filled): (Vec<u32>, Vec<u32>) = others.into_iter().partition(|&segment| {
             let stated = entries.get(segment as usize);
             stated.is_some_and(|entry| entry.valid > 0)
         });
         for segment in threaded {
-            let start = state.segments.start(segment);
+            let start = state.store.segments().start(segment);
             let known = match stated.remove(&segment) {
                 Some(owners) => Ok(owners),
                 None => owners::sealed(state, segment),
@@ -60,7 +64,7 @@ impl Replay {
                     for (block, known) in (start..).zip(&mut owners) {
                         *known = owner(block).unwrap_or(*known);
                     }
-                    state.segments.rewrite(segment, owners);
+                    state.store.segments_mut().rewrite(segment, owners);
                 }
                 // It is damaged, as it was, and stays so for a repair.
                 Err(error) if is_damage(&error) => {}
@@ -68,23 +72,30 @@ impl Replay {
             }
         }
         for (segment, owners) in stated {
-            let (place, summary) = state.segments.summary(segment, &owners);
-            state.push(place, summary);
+            let (place, summary) = state.store.segments().summary(segment, &owners);
+            state.store.push(place, summary);
         }
         let latest = filled
             .iter()
             .min_by_key(|&&segment| reached(segment))
             .copied();
         for segment in filled {
-            let start = state.segments.start(segment);
+            let start = state.store.segments().start(segment);
             let places = start..start + u64::from(reached(segment));
             let owners: Vec<Owner> = places
                 .map(|block| owner(block).unwrap_or_default())
                 .collect();
             let kind = HeadKind::WarmData;
-            if Some(segment) != latest || !state.segments.go_on_in(segment, kind, &owners, None) {
-                let summary = state.segments.adopt(segment, kind, &owners);
-                state.push(start + u64::from(SEGMENT_CONTENT), summary);
+            if Some(segment) != latest
+                || !state
+                    .store
+                    .segments_mut()
+                    .go_on_in(segment, kind, &owners, None)
+            {
+                let summary = state.store.segments_mut().adopt(segment, kind, &owners);
+                state
+                    .store
+                    .push(start + u64::from(SEGMENT_CONTENT), summary);
             }
         }
         Ok(())

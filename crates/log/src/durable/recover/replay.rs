@@ -48,25 +48,25 @@ impl Replay {
         checkpoint: &Checkpoint,
         recovery: &mut Recovery,
     ) -> Result<(), LogError> {
-        let chain = Chain::read(&*state.device, &state.superblock, checkpoint)?;
+        let chain = Chain::read(state.store.device(), state.store.superblock(), checkpoint)?;
         recovery.dropped = chain.is_broken;
         if let Some(error) = chain.unreadable {
             self.is_cut = true;
-            if chain.is_torn && !state.options.read_only {
+            if chain.is_torn && !state.store.options().read_only {
                 return Err(error);
             }
             // Each mount begins with a checkpoint that is not clean: behind a clean one there are no groups.
             match checkpoint.clean && !chain.is_torn {
-                true => state.notes.push(format!(
+                true => state.store.note(format!(
                     "nothing lies there, and the log will go on elsewhere: {error}"
                 )),
                 false => state
-                    .complaints
-                    .push(format!("the packed log ends there: {error}")),
+                    .store
+                    .complain(format!("the packed log ends there: {error}")),
             }
         }
         for &segment in &chain.segments {
-            state.segments.keep(segment);
+            state.store.segments_mut().keep(segment);
         }
         // Nodes that are made on the way must not take the numbers of inodes that are still to come.
         for record in chain.groups.iter().flat_map(|group| records(&group.stream)) {
@@ -162,7 +162,7 @@ impl Replay {
 
     /// Notes that a group names a block.
     fn reach(&mut self, state: &State, block: u64) {
-        if let Some((segment, index)) = state.superblock.locate(block) {
+        if let Some((segment, index)) = state.store.superblock().locate(block) {
             let reached = self.reached.entry(segment).or_default();
             *reached = (*reached).max(index + 1);
         }
@@ -209,7 +209,7 @@ impl Replay {
         self.touched.insert(ino);
         if state.nat.get(ino)?.ino == 0 {
             state.nat.claim(ino, ino, new.generation)?;
-            state.space.take(1)?;
+            state.store.space_mut().take(1)?;
             let attributes = Attributes {
                 size: 0,
                 blocks: 0,
@@ -278,11 +278,11 @@ impl Replay {
         if state.live(ino)?.inode().attributes.is_inline {
             return Err(fault("a record maps blocks of inline content"));
         }
-        let pointer = Pointer::decode(raw, &state.superblock, ino, 0)?;
+        let pointer = Pointer::decode(raw, state.store.superblock(), ino, 0)?;
         if pointer.has_block() {
             self.mapped += u64::from(count);
         }
-        if self.mapped > state.superblock.content_blocks() {
+        if self.mapped > state.store.superblock().content_blocks() {
             return Err(fault(
                 "the records of a group map more blocks than there are",
             ));
@@ -299,12 +299,12 @@ impl Replay {
                 for lblk in lblk..end {
                     let old = state.set_pointer(ino, lblk, Pointer::Promised)?;
                     if !old.has_block() {
-                        state.space.take(1)?;
+                        state.store.space_mut().take(1)?;
                     }
                     if old == Pointer::Hole {
                         state.live(ino)?.attributes().blocks += 1;
                     }
-                    state.space.promise(1);
+                    state.store.space_mut().promise(1);
                 }
                 Ok(())
             }
@@ -331,7 +331,7 @@ impl Replay {
             return Ok(());
         }
         for (block, slot) in at.places() {
-            if state.superblock.locate(block).is_none() {
+            if state.store.superblock().locate(block).is_none() {
                 return Err(Corrupt::Block {
                     block,
                     rule: "a chunk goes on outside of the main area",
@@ -339,13 +339,13 @@ impl Replay {
                 .into());
             }
             self.reach(state, block);
-            let (segment, _) = state.segments.locate(block);
-            state.segments.keep(segment);
-            state.occupy(block, slot);
-            state.segments.holds(segment, HeadKind::Moved);
+            let (segment, _) = state.store.segments().locate(block);
+            state.store.segments_mut().keep(segment);
+            state.store.occupy(block, slot);
+            state.store.segments_mut().holds(segment, HeadKind::Moved);
         }
         state.set_pointer(owner.ino, owner.lblk, pointer)?;
-        state.space.give(old.has_block().into());
+        state.store.space_mut().give(old.has_block().into());
         if old == Pointer::Hole {
             state.live(owner.ino)?.attributes().blocks += 1;
         }
@@ -355,7 +355,7 @@ impl Replay {
     fn map_block(&mut self, state: &mut State, owner: Owner, block: u64) -> FsResult<()> {
         let plain = Pointer::decode(
             Pointer::Plain(block).encode(),
-            &state.superblock,
+            state.store.superblock(),
             owner.ino,
             0,
         )?;
@@ -363,11 +363,13 @@ impl Replay {
             return Ok(());
         }
         self.reach(state, block);
-        let (segment, _) = state.segments.locate(block);
-        state.segments.keep(segment);
-        state.segments.holds(segment, HeadKind::WarmData);
-        let seconds = state.seconds();
-        if !state.segments.mark(block, seconds) {
+        let (segment, _) = state.store.segments().locate(block);
+        state.store.segments_mut().keep(segment);
+        state
+            .store
+            .segments_mut()
+            .holds(segment, HeadKind::WarmData);
+        if !state.store.mark(block) {
             return Err(Corrupt::Node {
                 nid: owner.ino,
                 rule: "a record maps a block that is in use",
@@ -378,7 +380,7 @@ impl Replay {
         self.owners.insert(block, owner);
         let old = state.set_pointer(owner.ino, owner.lblk, plain)?;
         if !old.has_block() {
-            state.space.take(1)?;
+            state.store.space_mut().take(1)?;
         }
         if old == Pointer::Hole {
             state.live(owner.ino)?.attributes().blocks += 1;
@@ -462,7 +464,7 @@ fn arrived(state: &State, stream: &[u8]) -> Result<bool, LogError> {
             continue;
         };
         for (block, sum) in (block..).zip(sums) {
-            if state.superblock.locate(block).is_none() {
+            if state.store.superblock().locate(block).is_none() {
                 return Err(Corrupt::Block {
                     block,
                     rule: "a record names a block outside of the main area",
@@ -470,7 +472,7 @@ fn arrived(state: &State, stream: &[u8]) -> Result<bool, LogError> {
                 .into());
             }
             // What cannot be read did arrive, once: that of the others is no reason to drop them.
-            match read_block(&*state.device, block) {
+            match read_block(state.store.device(), block) {
                 Ok(found) if crc(&*found) != sum => return Ok(false),
                 Ok(_) | Err(FsError::Io(_)) => {}
                 Err(error) => return Err(error.into()),

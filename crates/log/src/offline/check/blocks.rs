@@ -82,12 +82,12 @@ impl Checker {
         let chunks = self.sorter();
         let chunks = std::mem::replace(&mut self.chunks, chunks).finish()?;
         let (mut extents, mut chunks) = (extents.iter().peekable(), chunks.iter().peekable());
-        let (device, superblock) = (&*self.state.device, &self.state.superblock);
+        let (device, superblock) = (self.state.store.device(), self.state.store.superblock());
         let checkpoint = packs::newest_checkpoint(device, superblock)?;
         let entries = packs::segment_table(device, superblock, &checkpoint)?;
         let summarized = Segments::new(superblock, &entries, checkpoint.serial);
         drop(entries);
-        for segment in 0..self.state.segments.count() {
+        for segment in 0..self.state.store.segments().count() {
             let claims = self.claims(segment, &mut extents, &mut chunks)?;
             self.compare_slots(&claims);
             self.compare_valid(&claims);
@@ -104,7 +104,7 @@ impl Checker {
         extents: &mut Peekable<impl Iterator<Item = std::io::Result<Extent>>>,
         chunks: &mut Peekable<impl Iterator<Item = std::io::Result<Chunk>>>,
     ) -> FsResult<Claims> {
-        let start = self.state.segments.start(segment);
+        let start = self.state.store.segments().start(segment);
         let end = start + u64::from(SEGMENT_BLOCKS);
         let mut claims = Claims {
             segment,
@@ -154,7 +154,13 @@ impl Checker {
                     });
                 }
             }
-            if !self.state.segments.segment(segment).is_valid(at as u16) {
+            if !self
+                .state
+                .store
+                .segments()
+                .segment(segment)
+                .is_valid(at as u16)
+            {
                 let text = format!("{what}: segment {segment} does not count it as valid");
                 self.note_at(Place::Inode(ino), text);
             }
@@ -199,7 +205,7 @@ impl Checker {
                 let text = format!("{what}: the block belongs to inode {owner} as well");
                 self.note_at(Place::Inode(ino), text);
             }
-            if !self.state.is_occupied(block, slot) {
+            if !self.state.store.is_occupied(block, slot) {
                 let text = format!("{what}: the block state table does not count it as valid");
                 self.note_at(Place::Inode(ino), text);
             }
@@ -209,13 +215,13 @@ impl Checker {
     /// Slots that count as valid and belong to nothing, and blocks that are valid without a slot that is.
     fn compare_slots(&mut self, claims: &Claims) {
         let segment = claims.segment;
-        let entry = self.state.segments.segment(segment).clone();
-        if !entry.is_packed() && !self.state.slots.has(segment) {
+        let entry = self.state.store.segments().segment(segment).clone();
+        if !entry.is_packed() && !self.state.store.slots().has(segment) {
             return;
         }
         let blocks = (0..SEGMENT_CONTENT as u16).zip(&claims.slots);
         for ((index, claimed), block) in blocks.zip(claims.start..) {
-            let valid = self.state.slots.valid(block);
+            let valid = self.state.store.slots().valid(block);
             let lost = (valid & !claimed).count_ones();
             let is_valid = entry.is_packed() && entry.is_valid(index);
             let place = format!("block {block}");
@@ -234,7 +240,12 @@ impl Checker {
 
     /// Valid blocks that belong to nothing.
     fn compare_valid(&mut self, claims: &Claims) {
-        let valid = self.state.segments.segment(claims.segment).valid_blocks();
+        let valid = self
+            .state
+            .store
+            .segments()
+            .segment(claims.segment)
+            .valid_blocks();
         let mut lost = valid.filter(|&index| !claims.is_owned(index));
         let Some(first) = lost.next() else { return };
         let block = claims.start + u64::from(first);
@@ -252,7 +263,7 @@ impl Checker {
     /// written by the next mount.
     fn compare_summary(&mut self, claims: &Claims, summarized: &Segments, checkpoint: &Checkpoint) {
         let segment = claims.segment;
-        let now = self.state.segments.segment(segment);
+        let now = self.state.store.segments().segment(segment);
         let has_nodes = HeadKind::from_raw(now.kind).is_some_and(HeadKind::has_nodes);
         let valid = summarized.segment(segment).valid_blocks();
         let kept: Vec<u16> = valid

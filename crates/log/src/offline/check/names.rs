@@ -158,7 +158,7 @@ impl Checker {
         entries: impl Iterator<Item = Result<Entry<'a>, Corrupt>>,
         hashes: Range<u64>,
     ) -> FsResult<()> {
-        let seed = self.state.superblock.hash_seed;
+        let seed = self.state.store.superblock().hash_seed;
         let (mut hash, mut position) = (0, 0);
         let mut about = About::of(parent);
         for entry in entries {

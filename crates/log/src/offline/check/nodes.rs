@@ -80,7 +80,7 @@ impl Checker {
         located: &mut Sorter<Wanted>,
     ) -> FsResult<()> {
         let Wanted { nid, ino, .. } = wanted;
-        let pointer = Pointer::decode(entry.pointer, &self.state.superblock, nid, 0);
+        let pointer = Pointer::decode(entry.pointer, self.state.store.superblock(), nid, 0);
         let is_loaded = self.is_loaded(&wanted);
         let fault = |rule, found| Corrupt::Node { nid, rule, found };
         match pointer {
@@ -244,7 +244,7 @@ impl Checker {
                 bytes.extend(further_bytes(&block).iter().take(len - bytes.len()));
             }
         }
-        let admitted = check_admitted(&self.state.superblock, wanted.nid, len);
+        let admitted = check_admitted(self.state.store.superblock(), wanted.nid, len);
         // One that cannot be read is told when its turn comes.
         let is_whole = bytes.len() == len;
         Ok(admitted.and_then(|()| match is_whole {
@@ -373,7 +373,7 @@ impl Checker {
                 continue;
             }
             counted += 1;
-            let pointer = match Pointer::decode(raw, &self.state.superblock, of.nid, index) {
+            let pointer = match Pointer::decode(raw, self.state.store.superblock(), of.nid, index) {
                 Ok(pointer) => pointer,
                 Err(fault) => {
                     self.note_torn(of.ino, format_args!("logical block {lblk}: {fault}"))?;

@@ -43,10 +43,11 @@ impl Window {
     fn read(state: &State, first: u64, last: u64) -> FsResult<Self> {
         let mut bytes = vec![0; (last - first + 1) as usize * BLOCK_BYTES];
         state
-            .device
+            .store
+            .device()
             .read_at(first * BLOCK_BYTES as u64, &mut bytes)?;
         // What the device has not got yet.
-        state.visit_leaving(first..last + 1, |place, block| {
+        state.store.visit_leaving(first..last + 1, |place, block| {
             let mut blocks = bytes.chunks_exact_mut(BLOCK_BYTES);
             if let Some(old) = blocks.nth((place - first) as usize) {
                 old.copy_from_slice(&block[..]);
@@ -132,7 +133,7 @@ impl Checker {
         let block = window.as_ref().ok().and_then(|window| window.get(place));
         match block {
             Some(block) => Ok(Box::new(*block)),
-            None => medium::read_block(&*self.state.device, place),
+            None => medium::read_block(self.state.store.device(), place),
         }
     }
 

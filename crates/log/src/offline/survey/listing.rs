@@ -122,7 +122,7 @@ fn names_from(state: &mut State, parent: u32, from: u64, max: usize) -> FsResult
 
 /// Counts the names of a directory, if all lie where they should, each once.
 fn count(state: &mut State, parent: u32) -> FsResult<Option<u64>> {
-    let seed = state.superblock.hash_seed;
+    let seed = state.store.superblock().hash_seed;
     let (mut count, mut last, mut is_sound) = (0, 0, true);
     // Names that are the same have the same hash, and follow each other therefore.
     let (mut hash, mut same) = (0, Vec::<Vec<u8>>::new());
@@ -150,7 +150,7 @@ fn gather(
     parent: u32,
     bytes_max: usize,
 ) -> Result<(Vec<Found>, String), LogError> {
-    let seed = state.superblock.hash_seed;
+    let seed = state.store.superblock().hash_seed;
     let (mut names, mut seen): (Vec<_>, HashSet<Vec<u8>>) = Default::default();
     let (mut misplaced, mut last) = (0, 0);
     let listed = state.list(parent, FIRST, &mut |entry, position| {

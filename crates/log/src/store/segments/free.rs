@@ -2,8 +2,7 @@
 
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
-use crate::store::segments::Segments;
-use crate::store::segments::Use;
+use crate::store::segments::{Segments, Use};
 
 impl Segments {
     pub(super) fn find_free(&mut self) {

@@ -3,8 +3,7 @@
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
-use crate::store::segments::Use;
-use crate::store::segments::{Bitmap, Open, Segments};
+use crate::store::segments::{Bitmap, Open, Segments, Use};
 
 impl Segments {
     /// The holes of a segment, from a block of it on.

@@ -3,8 +3,7 @@
 use crate::layout::checkpoint::{Head, HeadKind};
 use crate::layout::summary::{self, Owner};
 use crate::layout::{Block, Corrupt, SEGMENT_CONTENT};
-use crate::store::segments::Use;
-use crate::store::segments::{Open, Place, Segments};
+use crate::store::segments::{Open, Place, Segments, Use};
 
 impl Segments {
     /// Goes on where a checkpoint left the heads.
