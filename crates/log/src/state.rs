@@ -10,18 +10,14 @@ use anteros_core::Timestamp;
 use crate::compress::squeeze::Squeezer;
 use crate::files::staged::Staged;
 use crate::layout::node::Attributes;
-use crate::nodes::loaded::{Live, Node};
-use crate::nodes::nat::Nat;
+use crate::nodes::Nodes;
 use crate::store::Store;
 
 /// A mounted log.
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) squeezer: Squeezer,
-    pub(crate) nat: Nat,
-    pub(crate) nodes: HashMap<u32, Node>,
-    /// Each for itself: a table of them would be copied when it grows.
-    pub(crate) inodes: HashMap<u32, Box<Live>>,
+    pub(crate) nodes: Nodes,
     /// Lookup count of each inode: by name or open.
     pub(crate) known: HashMap<u32, u64>,
     /// Number of open handles of each inode that can write.
@@ -52,11 +48,6 @@ pub(crate) struct State {
     pub(crate) checkpointed: u64,
     /// Time of the checkpoint.
     pub(crate) checkpoint_time: Timestamp,
-    pub(crate) inode_count: u32,
-    pub(crate) clock: u64,
-    /// Time of the last look at memory use, and the number of nodes and inodes at that time.
-    pub(crate) shrunk_at: u64,
-    pub(crate) loaded_then: usize,
     /// Free and emptied segments and the last checkpoint when there was nothing to win by cleaning.
     pub(crate) futile: Option<(u32, u32, u64)>,
 }
@@ -73,9 +64,8 @@ pub(crate) struct Footprint {
 /// Parts of a [`State::new`].
 pub(crate) struct Parts {
     pub(crate) store: Store,
-    pub(crate) nat: Nat,
+    pub(crate) nodes: Nodes,
     pub(crate) sequence: u64,
-    pub(crate) inode_count: u32,
 }
 
 impl State {
@@ -83,9 +73,7 @@ impl State {
         Self {
             store: parts.store,
             squeezer: Squeezer::default(),
-            nat: parts.nat,
-            nodes: HashMap::new(),
-            inodes: HashMap::new(),
+            nodes: parts.nodes,
             known: HashMap::new(),
             writers: HashMap::new(),
             orphans: BTreeSet::new(),
@@ -101,10 +89,6 @@ impl State {
             durable: parts.sequence,
             checkpointed: parts.sequence,
             checkpoint_time: Timestamp::default(),
-            inode_count: parts.inode_count,
-            clock: 0,
-            shrunk_at: 0,
-            loaded_then: 0,
             futile: None,
         }
     }
@@ -129,7 +113,7 @@ impl State {
             self.store.space().used(),
             self.store.space().promised(),
             self.store.segments().valid(),
-            self.nat.used().into(),
+            self.nodes.nat().used().into(),
         ];
         Footprint {
             names: self.names.len(),
@@ -141,11 +125,7 @@ impl State {
 
     /// A checkpoint has everything.
     pub(crate) fn forget_unrecorded(&mut self) {
-        for live in self.inodes.values_mut() {
-            live.unrecorded.clear();
-            live.content_changed = false;
-            live.xattrs_changed = false;
-        }
+        self.nodes.forget_unrecorded();
         self.names.clear();
         self.unrecorded_xattrs = 0;
         self.touched.clear();
@@ -156,7 +136,7 @@ impl State {
     /// Takes the faults that were found since this was called last, and what there was to note.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         let mut complaints = self.store.take_complaints();
-        complaints.append(&mut self.nat.take_complaints());
+        complaints.append(&mut self.nodes.nat_mut().take_complaints());
         complaints
     }
 }

@@ -39,7 +39,7 @@ impl State {
         // They are on their way while the tables follow.
         self.store.hand_over();
         self.store.writer().wake();
-        let nat = self.nat.checkpoint(NAT_JOURNAL_MAX)?;
+        let nat = self.nodes.nat_mut().checkpoint(NAT_JOURNAL_MAX)?;
         self.store
             .statistics_mut()
             .wrote_blocks(Cause::Checkpoint, nat.written);
@@ -60,9 +60,9 @@ impl State {
             used_blocks: self.store.segments().valid(),
             reserved_blocks: self.store.space().promised(),
             // Counts that a damaged log has brought along must not make one that no mount takes.
-            inodes: self.inode_count.min(self.nat.used()),
-            nodes: self.nat.used().min(self.nat.count_max()),
-            next_nid: self.nat.cursor(),
+            inodes: self.nodes.inode_count().min(self.nodes.nat().used()),
+            nodes: self.nodes.nat().used().min(self.nodes.nat().count_max()),
+            next_nid: self.nodes.nat().cursor(),
             next_sequence: self.sequence,
             serial: self.store.segments().serial(),
             heads,
@@ -84,7 +84,7 @@ impl State {
         self.checkpointed = self.sequence;
         self.checkpoint_time = pack.time;
         self.store.statistics_mut().checkpoints += 1;
-        self.nat.release();
+        self.nodes.nat_mut().release();
         self.forget_unrecorded();
         self.store.supersede(version - 1)?;
         self.store.rewrite_summaries(&pack.rewritten)?;
@@ -93,7 +93,7 @@ impl State {
             self.store.flush()?;
         }
         self.store.discard_released();
-        if let Some(why) = self.nat.overflow().map(str::to_owned) {
+        if let Some(why) = self.nodes.nat().overflow().map(str::to_owned) {
             let text = "too many blocks of the node address table cannot be written";
             self.store.fail(text, &FsError::Io(io::Error::other(why)));
         }
@@ -115,7 +115,7 @@ impl State {
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         if blocks > room {
             let text = format!("a checkpoint takes {blocks} blocks, but a pack has {room}");
-            return Err(match self.nat.unwritten().into_iter().next_back() {
+            return Err(match self.nodes.nat().unwritten().into_iter().next_back() {
                 Some(why) => FsError::Io(io::Error::other(format!("{text}: {why}"))),
                 None => FsError::Corrupt(text),
             });

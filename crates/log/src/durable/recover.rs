@@ -13,6 +13,7 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::layout::superblock::INCOMPAT_PACKED;
 use crate::layout::table::SitEntry;
 use crate::layout::{Corrupt, Superblock};
+use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
 use crate::state::{Parts, State};
@@ -148,8 +149,8 @@ fn open_either(
 
 /// Makes a log one to write to.
 fn begin(state: &mut State, replay: &Replay, entries: &[SitEntry]) -> Result<(), LogError> {
-    let State { store, nat, .. } = &mut *state;
-    store.take_room(|| nat.begin_backing())?;
+    let State { store, nodes, .. } = &mut *state;
+    store.take_room(|| nodes.nat_mut().begin_backing())?;
     replay.go_on(state, entries)?;
     state.store.back_open()?;
     admit_packed(state)?;
@@ -211,8 +212,7 @@ fn state_of(
     });
     Ok(State::new(Parts {
         store,
-        nat,
+        nodes: Nodes::new(nat, checkpoint.inodes),
         sequence: checkpoint.next_sequence,
-        inode_count: checkpoint.inodes,
     }))
 }

@@ -74,7 +74,7 @@ impl State {
     }
 
     fn check_numbers(&self) -> FsResult<()> {
-        match self.nat.available() < NODES_OF_A_BIRTH {
+        match self.nodes.nat().available() < NODES_OF_A_BIRTH {
             true => Err(FsError::NoSpace),
             false => Ok(()),
         }
@@ -159,7 +159,7 @@ impl State {
             mtime: now,
             ctime: now,
             btime: now,
-            generation: self.nat.get(ino)?.generation,
+            generation: self.nodes.nat_mut().get(ino)?.generation,
             parent,
             rdev: birth.rdev,
         };
@@ -414,7 +414,7 @@ impl State {
             return Ok(());
         }
         let mut at = parent;
-        for _ in 0..=self.inode_count {
+        for _ in 0..=self.nodes.inode_count() {
             if at == moved {
                 return Err(FsError::Invalid);
             }
@@ -539,13 +539,16 @@ mod tests {
         let options = Options::new(system_clock);
         mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
         let mut state = recover::open(device, options).unwrap().0;
-        let before = (state.inode_count, state.store.space().used());
+        let before = (state.nodes.inode_count(), state.store.space().used());
         let birth = Birth::of_empty_file();
         let ino = state.give_birth(ROOT, &birth).unwrap();
-        assert_eq!(state.inode_count, before.0 + 1);
+        assert_eq!(state.nodes.inode_count(), before.0 + 1);
         let refused = state.unless_stillborn(ino, Err(FsError::NoSpace));
         assert!(matches!(refused, Err(FsError::NoSpace)));
-        assert_eq!((state.inode_count, state.store.space().used()), before);
+        assert_eq!(
+            (state.nodes.inode_count(), state.store.space().used()),
+            before
+        );
         assert!(state.loaded(ino).is_none());
         assert!(state.dropped.is_empty() && state.orphans.is_empty());
     }

@@ -271,7 +271,7 @@ impl Log {
             state.names.len() + state.dropped.len() * DROPPED_BYTES + state.unrecorded_xattrs;
         let is_much = state.store.dirty_blocks() > 2 * state.store.dirty_max()
             || records > state.records_max();
-        if is_much || state.nat.needs_checkpoint() {
+        if is_much || state.nodes.nat().needs_checkpoint() {
             state.checkpoint(false)?;
         }
         let room = state.make_room(MARGIN + records / BLOCK_BYTES);
@@ -605,7 +605,7 @@ impl Log {
             segments: state.store.segments().count(),
             free_segments: state.store.segments().free_count(),
             emptied_segments: state.store.segments().emptied_count(),
-            inodes: state.inode_count,
+            inodes: state.nodes.inode_count(),
             prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
             given_bytes: self.ahead.told_bytes.load(Ordering::Relaxed),
             memory_bytes: state.cached_bytes() as u64,

@@ -185,13 +185,19 @@ impl FileSystem for Log {
         let mut state = self.lock();
         state.store.look_for_room();
         let free = state.store.space().free();
-        let nids_free = u64::from(state.nat.count_max().saturating_sub(state.nat.used()));
+        let nids_free = u64::from(
+            state
+                .nodes
+                .nat()
+                .count_max()
+                .saturating_sub(state.nodes.nat().used()),
+        );
         Ok(StatFs {
             block_size: BLOCK_BYTES as u32,
             blocks: state.store.space().capacity(),
             blocks_free: free,
             blocks_available: free,
-            files: u64::from(state.inode_count) + nids_free,
+            files: u64::from(state.nodes.inode_count()) + nids_free,
             files_free: nids_free,
             name_max: NAME_MAX as u32,
         })

@@ -6,9 +6,82 @@
 //! nodes ([`rebuild`]). It uses `store` and what lies below.
 
 mod cache;
+pub(crate) mod evict;
 pub(crate) mod loaded;
 pub(crate) mod nat;
 mod ranges;
 pub(crate) mod rebuild;
 pub(crate) mod tree;
 mod write;
+
+use std::collections::HashMap;
+
+use crate::nodes::loaded::{Live, Node};
+use crate::nodes::nat::Nat;
+
+/// Nodes of a mounted log.
+pub(crate) struct Nodes {
+    nat: Nat,
+    /// Direct, indirect and attribute nodes in memory.
+    others: HashMap<u32, Node>,
+    /// Inodes in memory, each for itself: a table of them would be copied when it grows.
+    inodes: HashMap<u32, Box<Live>>,
+    /// Inodes that there are, in memory or not.
+    inode_count: u32,
+    /// Grows with each use of a node.
+    clock: u64,
+    /// Time of the last look at memory use, and the number of nodes and inodes at that time.
+    shrunk_at: u64,
+    loaded_then: usize,
+}
+
+impl Nodes {
+    pub(crate) fn new(nat: Nat, inode_count: u32) -> Self {
+        Self {
+            nat,
+            others: HashMap::new(),
+            inodes: HashMap::new(),
+            inode_count,
+            clock: 0,
+            shrunk_at: 0,
+            loaded_then: 0,
+        }
+    }
+
+    pub(crate) fn nat(&self) -> &Nat {
+        &self.nat
+    }
+
+    pub(crate) fn nat_mut(&mut self) -> &mut Nat {
+        &mut self.nat
+    }
+
+    pub(crate) fn inode_count(&self) -> u32 {
+        self.inode_count
+    }
+
+    /// Counts anew: the nodes that the table has, and the inodes among them.
+    pub(crate) fn recount(&mut self, nodes: u32, inodes: u32) {
+        self.nat.recount(nodes);
+        self.inode_count = inodes;
+    }
+
+    /// Has the table lie elsewhere from now on.
+    pub(crate) fn move_table(&mut self, nat: Nat) {
+        self.nat = nat;
+    }
+
+    /// Notes that a checkpoint has everything.
+    pub(crate) fn forget_unrecorded(&mut self) {
+        for live in self.inodes.values_mut() {
+            live.unrecorded.clear();
+            live.content_changed = false;
+            live.xattrs_changed = false;
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+}

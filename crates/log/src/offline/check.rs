@@ -147,7 +147,7 @@ struct Checker {
 
 impl Checker {
     fn new(state: State, memory: usize) -> Self {
-        let numbers = || Numbers::new(state.nat.count_max());
+        let numbers = || Numbers::new(state.nodes.nat().count_max());
         Self {
             memory,
             nids: numbers(),
@@ -209,8 +209,8 @@ impl Checker {
 
     /// Numbers that are in use and belong to nothing.
     fn compare_nodes(&mut self) {
-        for table_block in 0..self.state.nat.table_blocks() {
-            let used = match self.state.nat.used_in(table_block) {
+        for table_block in 0..self.state.nodes.nat().table_blocks() {
+            let used = match self.state.nodes.nat_mut().used_in(table_block) {
                 Ok(used) => used,
                 // It has been told.
                 Err(_) => continue,
@@ -231,7 +231,7 @@ impl Checker {
         let used = self.state.store.space().used();
         let nodes = self.report.nodes;
         let counted = nodes + self.report.data_blocks + self.state.store.space().promised();
-        let stated = self.state.nat.used();
+        let stated = self.state.nodes.nat().used();
         if u64::from(stated) != nodes {
             self.note(
                 "checkpoint",
@@ -240,7 +240,7 @@ impl Checker {
         }
         let inodes = self.inodes;
         for (what, stated, counted) in [
-            ("inodes", self.state.inode_count.into(), inodes),
+            ("inodes", self.state.nodes.inode_count().into(), inodes),
             (
                 "promised blocks",
                 self.state.store.space().promised(),

@@ -108,8 +108,8 @@ impl Layout {
             capacity_blocks: state.store.space().capacity(),
             used_blocks: state.store.space().used(),
             promised_blocks: state.store.space().promised(),
-            inodes: state.inode_count,
-            nodes: state.nat.used(),
+            inodes: state.nodes.inode_count(),
+            nodes: state.nodes.nat().used(),
             segments: segments.collect(),
             superblock: state.store.superblock().clone(),
         };

@@ -10,6 +10,7 @@ use crate::layout::node::{Attributes, Inode};
 use crate::layout::superblock::Shape;
 use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
+use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
 use crate::state::{Parts, State};
@@ -81,9 +82,8 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
     });
     State::new(Parts {
         store,
-        nat,
+        nodes: Nodes::new(nat, 0),
         sequence,
-        inode_count: 0,
     })
 }
 
@@ -123,7 +123,7 @@ fn make_root(state: &mut State, owner: Caller) {
         nids: [0; 5],
         entries: 0,
     };
-    state.nat.set(
+    state.nodes.nat_mut().set(
         ROOT,
         NatEntry {
             pointer: 0,

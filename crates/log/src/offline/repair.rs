@@ -120,8 +120,8 @@ fn mend(
     for complaint in mender.state.take_complaints() {
         mender.tell_of(complaint);
     }
-    let State { store, nat, .. } = &mut mender.state;
-    store.take_room_to_repair(|| nat.begin_backing())?;
+    let State { store, nodes, .. } = &mut mender.state;
+    store.take_room_to_repair(|| nodes.nat_mut().begin_backing())?;
     mender.settle_blocks(&mut survey)?;
     mender.state.store.allow_writes();
     mender.write_summaries(&survey);
@@ -130,7 +130,10 @@ fn mend(
     mender.house_lost(&survey)?;
     mender.told.left.extend(survey.unreadable);
     mender.state.checkpoint(true)?;
-    mender.told.left.extend(mender.state.nat.unwritten());
+    mender
+        .told
+        .left
+        .extend(mender.state.nodes.nat().unwritten());
     Ok(mender.told)
 }
 
@@ -283,12 +286,12 @@ impl Mender {
         let counts = [
             (
                 "nodes",
-                self.state.nat.used().into(),
+                self.state.nodes.nat().used().into(),
                 survey.nodes_stated.into(),
             ),
             (
                 "inodes",
-                self.state.inode_count.into(),
+                self.state.nodes.inode_count().into(),
                 u64::from(survey.inodes),
             ),
             ("promised blocks", stated, promised),
@@ -301,8 +304,7 @@ impl Mender {
                 );
             }
         }
-        self.state.nat.recount(survey.nodes_stated);
-        self.state.inode_count = survey.inodes;
+        self.state.nodes.recount(survey.nodes_stated, survey.inodes);
         // Whatever is repaired may take some of what is kept in reserve.
         let room = self.state.store.superblock().content_blocks();
         let space = Space::new(room, survey.blocks_taken + kept, promised);
@@ -352,7 +354,7 @@ impl Mender {
 
     fn mend_inodes(&mut self, survey: &mut Survey) -> FsResult<()> {
         for &nid in &survey.stray {
-            self.state.nat.free(nid)?;
+            self.state.nodes.nat_mut().free(nid)?;
             self.tell(
                 format_args!("node {nid}"),
                 "was in use and belonged to nothing; the number is free",

@@ -129,7 +129,7 @@ pub fn plan_resize(
         return Ok(old);
     }
     let nids_min = match blocks < old.blocks {
-        true => state.nat.highest()? + 1,
+        true => state.nodes.nat_mut().highest()? + 1,
         false => 0,
     };
     let used = state.store.space().used();
@@ -230,16 +230,17 @@ impl State {
 
     /// Writes the tables and a checkpoint to where they will lie, which reads as zeros.
     fn move_tables(&mut self, new: &Superblock) -> Result<(), LogError> {
-        self.nat.copy_to(new)?;
-        let cursor = Some(self.nat.cursor()).filter(|&cursor| cursor < new.nids);
-        self.nat = Nat::new(
+        self.nodes.nat_mut().copy_to(new)?;
+        let cursor = Some(self.nodes.nat().cursor()).filter(|&cursor| cursor < new.nids);
+        let nat = Nat::new(
             self.store.shared_device(),
             new,
             Bits::new(new.nat_blocks as usize),
             [],
             cursor.unwrap_or(ROOT + 1),
-            self.nat.used(),
+            self.nodes.nat().used(),
         );
+        self.nodes.move_table(nat);
         self.store.move_tables(new)?;
         self.checkpoint(true)?;
         Ok(())

@@ -214,7 +214,7 @@ impl Survey {
         let memory = Memory(memory_bytes);
         let mut survey = Self {
             used: Bitmap::new(state.store.segments().count()),
-            nids: Numbers::new(state.nat.count_max()),
+            nids: Numbers::new(state.nodes.nat().count_max()),
             names: Table::new(memory.of_table()),
             homes: Homes::new(memory.of_table()),
             directories: Queue::new(memory.of_table()),
@@ -361,7 +361,11 @@ impl Survey {
             Ok(live) => live.inode().attributes,
             Err(error) if is_damage(&error) => {
                 // An inode that has never been written is none.
-                let has_block = state.nat.get(ino).map_or(true, |entry| entry.pointer != 0);
+                let has_block = state
+                    .nodes
+                    .nat_mut()
+                    .get(ino)
+                    .map_or(true, |entry| entry.pointer != 0);
                 if !has_block || matches!(error, FsError::NotFound) {
                     self.dangling.push(name);
                 } else {
@@ -523,7 +527,7 @@ impl Survey {
     fn claim_node(&mut self, state: &mut State, ino: u32, nid: u32) -> FsResult<()> {
         self.nids.add(nid);
         self.blocks_taken += 1;
-        let entry = state.nat.get(nid)?;
+        let entry = state.nodes.nat_mut().get(nid)?;
         if let Some(block) =
             Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block()
         {
@@ -605,8 +609,8 @@ impl Survey {
     fn find_lost(&mut self, state: &mut State) -> Result<(), LogError> {
         let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
         let mut is_known_all = true;
-        for table_block in 0..state.nat.table_blocks() {
-            let found = state.nat.used_in(table_block);
+        for table_block in 0..state.nodes.nat().table_blocks() {
+            let found = state.nodes.nat_mut().used_in(table_block);
             let found = self.tolerate("node address table", found)?;
             is_known_all &= found.is_some();
             for (nid, entry) in found.unwrap_or_default() {
@@ -637,8 +641,8 @@ impl Survey {
         }
         if !is_known_all {
             // Of those that cannot be read, nobody knows how many are in use.
-            self.nodes_stated = self.nodes_stated.max(state.nat.used());
-            self.inodes = self.inodes.max(state.inode_count);
+            self.nodes_stated = self.nodes_stated.max(state.nodes.nat().used());
+            self.inodes = self.inodes.max(state.nodes.inode_count());
         }
         self.adopt(state, &unnamed)?;
         let loose: Vec<u32> = loose
@@ -657,7 +661,7 @@ impl Survey {
 
     /// Visits inodes that no name leads to, each from the one that leads to it, if one does.
     fn adopt(&mut self, state: &mut State, unnamed: &[u32]) -> Result<(), LogError> {
-        let mut named = Numbers::new(state.nat.count_max());
+        let mut named = Numbers::new(state.nodes.nat().count_max());
         for &ino in unnamed {
             state.shrink();
             if state.live(ino)?.kind() == FileKind::Directory {

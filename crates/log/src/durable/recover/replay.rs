@@ -71,7 +71,7 @@ impl Replay {
         // Nodes that are made on the way must not take the numbers of inodes that are still to come.
         for record in chain.groups.iter().flat_map(|group| records(&group.stream)) {
             if let Record::Attributes { ino, .. } = record? {
-                state.nat.reserve(ino);
+                state.nodes.nat_mut().reserve(ino);
             }
         }
         let known = chain
@@ -190,7 +190,7 @@ impl Replay {
         whole: bool,
         new: &Attributes,
     ) -> FsResult<()> {
-        if !state.nat.is_valid(ino) {
+        if !state.nodes.nat().is_valid(ino) {
             return Err(Corrupt::Node {
                 nid: ino,
                 rule: "a record names an inode beyond the table",
@@ -207,8 +207,8 @@ impl Replay {
             .into());
         }
         self.touched.insert(ino);
-        if state.nat.get(ino)?.ino == 0 {
-            state.nat.claim(ino, ino, new.generation)?;
+        if state.nodes.nat_mut().get(ino)?.ino == 0 {
+            state.nodes.nat_mut().claim(ino, ino, new.generation)?;
             state.store.space_mut().take(1)?;
             let attributes = Attributes {
                 size: 0,
@@ -390,8 +390,8 @@ impl Replay {
 
     /// Looks at all inodes for those without a link, where the checkpoint does not list them.
     fn find_orphans(&mut self, state: &mut State) -> Result<(), LogError> {
-        for ino in ROOT..=state.nat.count_max() {
-            if state.nat.get(ino)?.ino != ino {
+        for ino in ROOT..=state.nodes.nat().count_max() {
+            if state.nodes.nat_mut().get(ino)?.ino != ino {
                 continue;
             }
             match state.live(ino) {
@@ -409,7 +409,9 @@ impl Replay {
     /// Removes the inodes that have no name left.
     fn reap(&mut self, state: &mut State) -> Result<(), LogError> {
         for &ino in &self.touched {
-            if state.nat.get(ino)?.ino == ino && state.live(ino)?.inode().attributes.nlink == 0 {
+            if state.nodes.nat_mut().get(ino)?.ino == ino
+                && state.live(ino)?.inode().attributes.nlink == 0
+            {
                 state.orphans.insert(ino);
                 match state.reap_now(ino) {
                     // What is damaged stays an orphan, for a repair to find.

@@ -30,7 +30,7 @@ impl Checker {
     pub(super) fn reach(&mut self) -> FsResult<()> {
         let children = self.sorter();
         let children = std::mem::replace(&mut self.children, children).finish()?;
-        let mut reached = Numbers::new(self.state.nat.count_max());
+        let mut reached = Numbers::new(self.state.nodes.nat().count_max());
         reached.add(ROOT);
         let mut next = self.sorter();
         next.push(Number { nid: ROOT })?;
