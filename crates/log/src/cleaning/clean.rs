@@ -38,7 +38,7 @@ impl State {
             let has_enough =
                 emptied == 0 && free >= self.store.segments().openings(dirty + blocks) + 2;
             let found = (free, emptied, self.store.version());
-            if has_enough && self.futile == Some(found) {
+            if has_enough && self.cleaning.futile == Some(found) {
                 break;
             }
             let is_threading = self.store.is_threading();
@@ -68,7 +68,7 @@ impl State {
             let has_some = emptied == 0 && free >= self.store.segments().openings(dirty) + 2;
             if has_enough || has_some && !may_wait {
                 // There is nothing to win, and room enough for now.
-                self.futile = Some(found);
+                self.cleaning.futile = Some(found);
                 break;
             }
             self.checkpoint(false)?;

@@ -10,3 +10,10 @@ pub(crate) mod compact;
 pub(crate) mod gather;
 pub(crate) mod launches;
 pub(crate) mod order;
+
+/// Cleaning of a mounted log.
+#[derive(Default)]
+pub(crate) struct Cleaning {
+    /// Free and emptied segments and the last checkpoint when there was nothing to win.
+    futile: Option<(u32, u32, u64)>,
+}

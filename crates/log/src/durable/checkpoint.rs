@@ -63,13 +63,13 @@ impl State {
             inodes: self.nodes.inode_count().min(self.nodes.nat().used()),
             nodes: self.nodes.nat().used().min(self.nodes.nat().count_max()),
             next_nid: self.nodes.nat().cursor(),
-            next_sequence: self.sequence,
+            next_sequence: self.groups.sequence,
             serial: self.store.segments().serial(),
             heads,
             nat_bits: nat.bits,
             sit_bits: self.store.sit_bits(),
             bst_bits: slots.bits,
-            orphans: self.orphans.iter().copied().collect(),
+            orphans: self.files.orphans(),
             orphans_left_out: false,
             nat_journal: nat.journal,
             sit_journal,
@@ -80,9 +80,9 @@ impl State {
         self.write_pack(&pack)?;
         self.store.flush()?;
         self.store.set_version(version);
-        self.durable = self.sequence;
-        self.checkpointed = self.sequence;
-        self.checkpoint_time = pack.time;
+        self.groups.durable = self.groups.sequence;
+        self.groups.checkpointed = self.groups.sequence;
+        self.groups.checkpoint_time = pack.time;
         self.store.statistics_mut().checkpoints += 1;
         self.nodes.nat_mut().release();
         self.forget_unrecorded();
@@ -128,5 +128,19 @@ impl State {
             .store
             .device()
             .write_at(place * BLOCK_BYTES as u64, &bytes)?)
+    }
+
+    /// Returns whether the last checkpoint has everything.
+    pub(crate) fn is_settled(&self) -> bool {
+        let unrecorded = self.files.unrecorded().count() + self.store.dirty_blocks();
+        unrecorded == 0
+            && self.groups.sequence == self.groups.checkpointed
+            && self.store.segments().emptied_count() == 0
+    }
+
+    /// A checkpoint has everything.
+    fn forget_unrecorded(&mut self) {
+        self.nodes.forget_unrecorded();
+        self.files.unrecorded_mut().clear();
     }
 }

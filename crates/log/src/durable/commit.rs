@@ -26,19 +26,21 @@ impl State {
     /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
     /// the number of the group that has them: the last one, if nothing is new.
     pub(crate) fn commit(&mut self, inos: &[u32]) -> FsResult<u64> {
-        let wanted = self.wanted.iter().copied();
+        let wanted = self.files.unrecorded().wanted().iter().copied();
         let whole: BTreeSet<u32> = inos
             .iter()
             .copied()
             .chain(wanted)
             .filter(|&ino| self.has_news(ino))
             .collect();
-        if self.sequence - self.durable >= LAG_MAX {
+        let mut lag = self.groups.sequence - self.groups.durable;
+        if lag >= LAG_MAX {
             self.store.flush()?;
-            self.durable = self.sequence;
+            self.groups.durable = self.groups.sequence;
+            lag = 0;
         }
         let mut sums = Vec::new();
-        let mut packing = Packing::of_group(self.sequence);
+        let mut packing = Packing::of_group(self.groups.sequence, lag);
         for &ino in &whole {
             self.note_synced(ino)?;
             let sum = |block, data: &Block| sums.push((block, crc(data)));
@@ -59,10 +61,10 @@ impl State {
         let stream = self.records(&whole, &sums)?;
         if stream.is_empty() {
             // What is to be durable is part of some group before, perhaps of one that is still on its way.
-            return Ok(self.sequence - 1);
+            return Ok(self.groups.sequence - 1);
         }
-        let sequence = self.sequence;
-        self.sequence += 1;
+        let sequence = self.groups.sequence;
+        self.groups.sequence += 1;
         let written = self
             .finish_group(&mut packing, &stream)
             .and_then(|()| self.note_recorded(&whole));
@@ -114,7 +116,7 @@ impl State {
             let crcs: Vec<u32> = run.iter().map(|(_, crc)| *crc).collect();
             append_checksums(run[0].0, &crcs, &mut stream);
         }
-        for (ino, attributes) in &self.dropped {
+        for (ino, attributes) in self.files.unrecorded().dropped() {
             Record::Attributes {
                 ino: *ino,
                 whole: false,
@@ -122,11 +124,17 @@ impl State {
             }
             .append(&mut stream);
         }
-        let touched: BTreeSet<u32> = self.touched.union(whole).copied().collect();
+        let touched: BTreeSet<u32> = self
+            .files
+            .unrecorded()
+            .touched()
+            .union(whole)
+            .copied()
+            .collect();
         for ino in touched {
             self.append_inode(ino, whole.contains(&ino), &mut stream)?;
         }
-        stream.extend_from_slice(&self.names);
+        stream.extend_from_slice(self.files.unrecorded().names());
         Ok(stream)
     }
 
@@ -202,7 +210,7 @@ impl State {
     }
 
     fn note_recorded(&mut self, whole: &BTreeSet<u32>) -> FsResult<()> {
-        for ino in std::mem::take(&mut self.touched) {
+        for ino in self.files.unrecorded_mut().take_touched() {
             self.live(ino)?.xattrs_changed = false;
         }
         for &ino in whole {
@@ -210,10 +218,7 @@ impl State {
             live.unrecorded.clear();
             live.content_changed = false;
         }
-        self.names.clear();
-        self.unrecorded_xattrs = 0;
-        self.wanted.clear();
-        self.dropped.clear();
+        self.files.unrecorded_mut().clear();
         Ok(())
     }
 }
@@ -283,21 +288,21 @@ mod tests {
     fn a_flush_comes_when_too_many_groups_are_not_known_to_be_durable() {
         let device = Arc::new(Counted::new(empty()));
         let mut state = opened(device.clone(), Options::new(now));
-        state.durable = state.sequence - LAG_MAX;
+        state.groups.durable = state.groups.sequence - LAG_MAX;
         let before = device.counts().flushes;
         for (number, flushes) in [1, 1, 1].into_iter().enumerate() {
             make(&mut state, &format!("{number}"));
             state.commit(&[]).unwrap();
             assert_eq!(device.counts().flushes - before, flushes, "{number}");
         }
-        assert_eq!(state.sequence - state.durable, 3);
+        assert_eq!(state.groups.sequence - state.groups.durable, 3);
     }
 
     #[test]
     fn a_flush_that_fails_before_a_group_ends_all_changes() {
         let device = Arc::new(Faulty::new(empty()));
         let mut state = opened(device.clone(), Options::new(now));
-        state.durable = state.sequence - LAG_MAX;
+        state.groups.durable = state.groups.sequence - LAG_MAX;
         make(&mut state, "file");
         device.inject(Call::Flush, When::From(0), Errno::IO);
         assert!(state.commit(&[]).is_err());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::compress::policy::Policy;
+use crate::durable::Groups;
 use crate::durable::recover::replay::Replay;
 use crate::error::LogError;
 use crate::layout::checkpoint::Checkpoint;
@@ -16,14 +17,14 @@ use crate::layout::{Corrupt, Superblock};
 use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
-use crate::state::{Parts, State};
+use crate::state::State;
 use crate::store::packs::{newest_checkpoint, segment_table};
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock::{agree, read_superblock};
 use crate::store::table::{SIT_JOURNAL_MAX, Tables};
-use crate::store::{self, Store};
+use crate::store::{Parts, Store};
 
 mod chain;
 mod damaged;
@@ -186,7 +187,7 @@ fn state_of(
         checkpoint.next_nid,
         checkpoint.nodes,
     );
-    let store = Store::new(store::Parts {
+    let store = Store::new(Parts {
         slots: Slots::load(
             device.clone(),
             &superblock,
@@ -210,9 +211,7 @@ fn state_of(
         segments,
         version: checkpoint.version,
     });
-    Ok(State::new(Parts {
-        store,
-        nodes: Nodes::new(nat, checkpoint.inodes),
-        sequence: checkpoint.next_sequence,
-    }))
+    let nodes = Nodes::new(nat, checkpoint.inodes);
+    let groups = Groups::new(checkpoint.next_sequence);
+    Ok(State::new(store, nodes, groups))
 }

@@ -213,7 +213,7 @@ pub(crate) fn set(
         let attributes = state.live(ino)?.attributes();
         attributes.perm = attributes.perm & !0o777 & !lost | mode;
         attributes.ctime = now;
-        state.touched.insert(ino);
+        state.files.unrecorded.touch(ino);
     }
     Ok(true)
 }

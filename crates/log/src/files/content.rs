@@ -120,7 +120,7 @@ impl State {
         let room = room.ok_or(FsError::TooLarge)?;
         let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let end = offset + data.len() as u64;
-        if self.staged.contains_key(&ino) {
+        if self.files.staged.contains_key(&ino) {
             return self.stage(ino, offset, data);
         }
         let written = if self.stays_inline(ino, end)? {

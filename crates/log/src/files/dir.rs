@@ -164,7 +164,7 @@ impl State {
             kind: named.kind,
             name,
         }
-        .append(&mut self.names);
+        .append(self.files.unrecorded.names_mut());
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl State {
             attributes.is_inline = true;
             attributes.size = 0;
         }
-        Record::NameRemoved { parent, name }.append(&mut self.names);
+        Record::NameRemoved { parent, name }.append(self.files.unrecorded.names_mut());
         Ok(())
     }
 

@@ -16,8 +16,8 @@ impl State {
     /// Bytes of what else grows with the files in use. Should that be most of what there is room for, the rest
     /// still has some.
     fn table_bytes(&self) -> usize {
-        let entries = self.known.capacity() + self.nodes.nat().newer_count();
-        let bytes = self.names.capacity() + entries * ENTRY_BYTES;
+        let entries = self.files.known.capacity() + self.nodes.nat().newer_count();
+        let bytes = self.files.unrecorded.names().capacity() + entries * ENTRY_BYTES;
         bytes.min(self.store.options().memory_bytes / 4)
     }
 
@@ -57,7 +57,7 @@ impl State {
     }
 
     fn drop_until(&mut self, oldest: u64) {
-        let touched = &self.touched;
+        let touched = self.files.unrecorded.touched();
         self.nodes.drop_until(oldest, |ino| touched.contains(ino));
     }
 }

@@ -4,17 +4,53 @@
 //! from there and from the device ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside
 //! them ([`staged`]), and what memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the
 //! operations that change names ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access
-//! control lists ([`acl`]). All of it happens in memory; `durable` says when it is written. It uses `packing` and what
-//! lies below.
+//! control lists ([`acl`]). It keeps the changes that no group has ([`unrecorded`]) and knows which inodes somebody
+//! holds ([`held`]). All of it happens in memory; `durable` says when it is written. It uses `packing` and what lies
+//! below.
 
 pub(crate) mod acl;
 pub(crate) mod content;
 pub(crate) mod dir;
 mod evict;
+mod held;
 pub(crate) mod layers;
 pub(crate) mod names;
 pub(crate) mod pieces;
 pub(crate) mod read;
 pub(crate) mod staged;
+mod unrecorded;
 mod write_back;
 pub(crate) mod xattr;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::files::staged::Staged;
+use crate::files::unrecorded::Unrecorded;
+
+/// Files of a mounted log, beyond what their nodes say.
+#[derive(Default)]
+pub(crate) struct Files {
+    unrecorded: Unrecorded,
+    /// Lookup count of each inode: by name or open.
+    known: HashMap<u32, u64>,
+    /// Number of open handles of each inode that can write.
+    writers: HashMap<u32, u64>,
+    /// Number of files that were opened for writing.
+    opened: u64,
+    /// Inodes without a name that are still held.
+    orphans: BTreeSet<u32>,
+    /// Those of them that are given back in pieces, and up to which block they still have content.
+    doomed: BTreeMap<u32, u32>,
+    /// Atomic writes that are staged, not committed.
+    staged: BTreeMap<u32, Staged>,
+}
+
+impl Files {
+    pub(crate) fn unrecorded(&self) -> &Unrecorded {
+        &self.unrecorded
+    }
+
+    pub(crate) fn unrecorded_mut(&mut self) -> &mut Unrecorded {
+        &mut self.unrecorded
+    }
+}

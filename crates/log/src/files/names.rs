@@ -8,10 +8,9 @@ use anteros_core::{Caller, FileKind, FsError, FsResult, Rdev};
 use crate::compress::kind;
 use crate::files::dir::{Named, type_of};
 use crate::layout::ROOT;
-use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode, NodeKind};
+use crate::layout::node::{Attributes, INLINE_BYTES, Inode, NodeKind};
 use crate::nodes::loaded::Live;
 use crate::state::State;
-use crate::store::medium::is_damage;
 
 /// Set-group-id: what is made in such a directory belongs to its group.
 pub(crate) const SETGID: u16 = 0o2000;
@@ -92,14 +91,14 @@ impl State {
         let attributes = self.live(ino)?.attributes();
         attributes.mtime = now;
         attributes.ctime = now;
-        self.touched.insert(ino);
+        self.files.unrecorded.touch(ino);
         Ok(())
     }
 
     fn touch_inode(&mut self, ino: u32) -> FsResult<()> {
         let now = self.store.now();
         self.live(ino)?.attributes().ctime = now;
-        self.touched.insert(ino);
+        self.files.unrecorded.touch(ino);
         Ok(())
     }
 
@@ -123,10 +122,10 @@ impl State {
     fn unless_stillborn(&mut self, ino: u32, done: FsResult<()>) -> FsResult<()> {
         if done.is_err() && self.loaded(ino).is_some() {
             self.live(ino)?.attributes().nlink = 0;
-            self.orphans.insert(ino);
+            self.files.orphans.insert(ino);
             self.reap_now(ino)?;
             // No record has ever named it.
-            self.dropped.retain(|(dropped, _)| *dropped != ino);
+            self.files.unrecorded.forget_inode(ino);
         }
         done
     }
@@ -185,9 +184,9 @@ impl State {
         for (name, value) in &birth.xattrs {
             self.set_xattr(ino, name, value)?;
         }
-        self.touched.insert(ino);
+        self.files.unrecorded.touch(ino);
         if !birth.target.is_empty() {
-            self.wanted.insert(ino);
+            self.files.unrecorded.want(ino);
             self.live(ino)?.content_changed = true;
         }
         Ok(())
@@ -219,7 +218,7 @@ impl State {
         self.check_space()?;
         self.check_numbers()?;
         let ino = self.give_birth(parent, birth)?;
-        self.orphans.insert(ino);
+        self.files.orphans.insert(ino);
         Ok(ino)
     }
 
@@ -242,8 +241,8 @@ impl State {
             },
         )?;
         if attributes.nlink == 0 {
-            self.orphans.remove(&ino);
-            self.wanted.insert(ino);
+            self.files.orphans.remove(&ino);
+            self.files.unrecorded.want(ino);
         }
         self.add_links(ino, 1)?;
         self.live(ino)?.attributes().parent = parent;
@@ -297,45 +296,9 @@ impl State {
         let is_gone = *nlink == 0;
         self.touch_inode(ino)?;
         if is_gone {
-            self.orphans.insert(ino);
+            self.files.orphans.insert(ino);
             self.try_reap(ino)?;
         }
-        Ok(())
-    }
-
-    /// As [`reap`](Self::reap); what is damaged stays an orphan, for a repair to find.
-    fn try_reap(&mut self, ino: u32) -> FsResult<()> {
-        match self.reap(ino) {
-            Err(error) if is_damage(&error) => Ok(()),
-            reaped => reaped,
-        }
-    }
-
-    /// Removes an inode that has no name and that nobody holds; or, if it is large, has that done in pieces.
-    pub(crate) fn reap(&mut self, ino: u32) -> FsResult<()> {
-        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
-            return Ok(());
-        }
-        if self.is_large(ino)? {
-            self.doomed.insert(ino, FILE_BLOCKS);
-            return Ok(());
-        }
-        self.reap_now(ino)
-    }
-
-    /// As [`reap`](Self::reap), at once, however large it is.
-    pub(crate) fn reap_now(&mut self, ino: u32) -> FsResult<()> {
-        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
-            return Ok(());
-        }
-        self.drop_content(ino)?;
-        self.drop_xattrs(ino)?;
-        let attributes = self.live(ino)?.inode().attributes;
-        self.free_nid(ino)?;
-        self.remove(ino);
-        self.orphans.remove(&ino);
-        self.touched.remove(&ino);
-        self.dropped.push((ino, attributes));
         Ok(())
     }
 
@@ -450,7 +413,7 @@ impl State {
                 self.add_links(to.0, -1)?;
             }
             // Whoever replaces a file in this way wants the old content or the new one, and nothing between.
-            self.wanted.insert(moved.ino);
+            self.files.unrecorded.want(moved.ino);
             self.lose_name(target.ino)?;
         }
         if is_directory && from.0 != to.0 {
@@ -486,24 +449,6 @@ impl State {
         self.touch_inode(target.ino)?;
         self.touch(from.0)?;
         self.touch(to.0)
-    }
-
-    /// The user of the file system holds an inode.
-    pub(crate) fn hold(&mut self, ino: u32) {
-        *self.known.entry(ino).or_default() += 1;
-    }
-
-    /// The user of the file system lets go of an inode, so many times.
-    pub(crate) fn let_go(&mut self, ino: u32, times: u64) -> FsResult<()> {
-        let Some(count) = self.known.get_mut(&ino) else {
-            return Ok(());
-        };
-        *count = count.saturating_sub(times);
-        if *count == 0 {
-            self.known.remove(&ino);
-            self.reap(ino)?;
-        }
-        Ok(())
     }
 }
 
@@ -550,6 +495,6 @@ mod tests {
             before
         );
         assert!(state.loaded(ino).is_none());
-        assert!(state.dropped.is_empty() && state.orphans.is_empty());
+        assert!(state.files.unrecorded.dropped().is_empty() && state.files.orphans.is_empty());
     }
 }

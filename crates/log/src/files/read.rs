@@ -139,7 +139,7 @@ impl State {
         for (&lblk, page) in self.live(ino)?.pages.range(blocks(&range)) {
             lay_over(lblk, &page.data);
         }
-        if let Some(staged) = self.staged.get(&ino) {
+        if let Some(staged) = self.files.staged.get(&ino) {
             let pages = staged.pages.range(blocks(&range));
             pages.for_each(|(&lblk, data)| lay_over(lblk, data));
         }

@@ -219,9 +219,9 @@ impl State {
         let counted = self.unrecorded_of(ino)?;
         let nodes = self.resized(ino, old, wanted)?;
         self.fill_xattrs(ino, &nodes, bytes)?;
-        self.unrecorded_xattrs = self.unrecorded_xattrs.saturating_sub(counted) + bytes.len();
+        self.files.unrecorded.recount_xattrs(counted, bytes.len());
         self.live(ino)?.xattrs_changed = true;
-        self.touched.insert(ino);
+        self.files.unrecorded.touch(ino);
         Ok(())
     }
 
@@ -317,7 +317,7 @@ impl State {
         let nodes = self.xattr_nodes(ino)?;
         let counted = self.unrecorded_of(ino)?;
         let nodes = self.resized(ino, nodes, 0)?;
-        self.unrecorded_xattrs = self.unrecorded_xattrs.saturating_sub(counted);
+        self.files.unrecorded.recount_xattrs(counted, 0);
         self.fill_xattrs(ino, &nodes, &[])
     }
 

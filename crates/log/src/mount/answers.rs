@@ -51,7 +51,7 @@ impl State {
     /// An inode that was looked for by its number alone. What has no name any more only those have who hold it already.
     pub(crate) fn found_again(&mut self, ino: u32) -> FsResult<u32> {
         let is_gone = self.live(ino)?.inode().attributes.nlink == 0;
-        match is_gone && !self.known.contains_key(&ino) {
+        match is_gone && !self.files.is_known(ino) {
             true => Err(FsError::NotFound),
             false => Ok(ino),
         }
@@ -89,22 +89,12 @@ impl State {
         let kept = perm & !SETUID & !SETGID;
         if kept != perm {
             self.live(ino)?.attributes().perm = kept;
-            self.touched.insert(ino);
+            self.files.unrecorded_mut().touch(ino);
         }
         if self.xattrs(ino)?.get(CAPABILITY).is_some() {
             self.remove_xattr(ino, CAPABILITY)?;
         }
         Ok(())
-    }
-
-    /// One open file for writing less.
-    pub(crate) fn writes_no_more(&mut self, ino: u32) {
-        if let Some(count) = self.writers.get_mut(&ino) {
-            *count -= 1;
-            if *count == 0 {
-                self.writers.remove(&ino);
-            }
-        }
     }
 
     pub(crate) fn apply(&mut self, ino: u32, changes: &Changes) -> FsResult<()> {
@@ -133,7 +123,7 @@ impl State {
         attributes.atime = changes.atime.map_or(attributes.atime, time);
         attributes.mtime = changes.mtime.map_or(attributes.mtime, time);
         attributes.ctime = now;
-        self.touched.insert(ino);
+        self.files.unrecorded_mut().touch(ino);
         Ok(())
     }
 

@@ -196,7 +196,7 @@ impl Log {
         let mut has_doomed = false;
         let changed = self.change_alone(|state| {
             let changed = change(state);
-            has_doomed = !state.doomed.is_empty();
+            has_doomed = state.files.has_doomed();
             changed
         });
         if has_doomed {
@@ -267,8 +267,7 @@ impl Log {
             state.make_room(0)?;
             state.write_content()?;
         }
-        let records =
-            state.names.len() + state.dropped.len() * DROPPED_BYTES + state.unrecorded_xattrs;
+        let records = state.files.unrecorded().bytes();
         let is_much = state.store.dirty_blocks() > 2 * state.store.dirty_max()
             || records > state.records_max();
         if is_much || state.nodes.nat().needs_checkpoint() {
@@ -415,7 +414,7 @@ impl Log {
         let (written, epoch, end) = {
             let mut state = self.lock();
             // Somebody else's flush, or a checkpoint, may have come before us.
-            if state.durable > sequence {
+            if state.groups.has(sequence) {
                 return Ok(());
             }
             // A flush that has failed is not made good by another one.
@@ -423,7 +422,7 @@ impl Log {
                 return Err(FsError::Io(io::Error::other(why.clone())));
             }
             (
-                state.sequence,
+                state.groups.sequence(),
                 state.store.flushing(),
                 state.store.hand_over(),
             )
@@ -438,7 +437,7 @@ impl Log {
         }
         flushed?;
         state.store.flushed(epoch);
-        state.durable = state.durable.max(written);
+        state.groups.reached(written);
         Ok(())
     }
 
@@ -515,7 +514,7 @@ impl Log {
             .store
             .now()
             .secs
-            .saturating_sub(state.checkpoint_time.secs)
+            .saturating_sub(state.groups.checkpoint_time().secs)
             >= interval;
         match is_due && !state.is_settled() {
             true => state.checkpoint(false),
@@ -667,9 +666,6 @@ const IDLE_FREE: u32 = 5;
 
 /// Segments that are cleaned before others have their turn.
 const CLEANED_AT_ONCE: u32 = 2;
-
-/// Bytes that an inode takes that is gone, in memory.
-const DROPPED_BYTES: usize = 160;
 
 impl State {
     /// Version of the content of an inode, which no earlier or later content has.

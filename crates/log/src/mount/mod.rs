@@ -8,6 +8,7 @@
 mod answers;
 mod atomic;
 mod compact;
+mod footprint;
 mod gc;
 pub(crate) mod log;
 mod pieces;

@@ -240,7 +240,7 @@ impl Writable for Log {
         // What could not be removed now is an orphan of the next checkpoint.
         let mut state = self.lock();
         let _ = state.let_go(ino, times);
-        let has_doomed = !state.doomed.is_empty();
+        let has_doomed = state.files.has_doomed();
         drop(state);
         if has_doomed {
             let _ = self.reclaim();
@@ -259,9 +259,7 @@ impl Writable for Log {
         if flags & O_ACCMODE == 0 {
             return Ok(appends);
         }
-        *state.writers.entry(ino).or_default() += 1;
-        state.opened += 1;
-        let handle = state.opened << HANDLE_BITS | appends | WRITES;
+        let handle = state.files.writes_more(ino) << HANDLE_BITS | appends | WRITES;
         drop(state);
         self.settle_given();
         Ok(handle)
@@ -296,7 +294,7 @@ impl Writable for Log {
         if let Some(ino) = number(file.ino).ok().filter(|_| file.handle & WRITES != 0) {
             let is_dropped = {
                 let mut state = self.lock();
-                state.writes_no_more(ino);
+                state.files.writes_no_more(ino);
                 state.abort_atomic(ino, file.handle)
             };
             self.tell_aborted(ino, is_dropped);

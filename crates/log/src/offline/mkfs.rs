@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anteros_core::{Caller, FileKind, Rdev, Timestamp, WritableDevice};
 
+use crate::durable::Groups;
 use crate::error::LogError;
 use crate::layout::bits::Bits;
 use crate::layout::node::{Attributes, Inode};
@@ -13,13 +14,13 @@ use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
 use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
-use crate::state::{Parts, State};
+use crate::state::State;
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock::write_superblock;
 use crate::store::table::{SIT_JOURNAL_MAX, Tables};
-use crate::store::{self, Store};
+use crate::store::{Parts, Store};
 
 /// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
 ///
@@ -62,7 +63,7 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         ROOT + 1,
         1,
     );
-    let store = Store::new(store::Parts {
+    let store = Store::new(Parts {
         device: device.clone(),
         segments: Segments::new(&superblock, &entries, 0),
         slots: Slots::new(
@@ -80,11 +81,7 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         options,
         version: 0,
     });
-    State::new(Parts {
-        store,
-        nodes: Nodes::new(nat, 0),
-        sequence,
-    })
+    State::new(store, Nodes::new(nat, 0), Groups::new(sequence))
 }
 
 /// Returns where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for

@@ -8,3 +8,11 @@ mod kinds;
 pub(crate) mod pack;
 mod relocate;
 pub(crate) mod unpack;
+
+use crate::compress::squeeze::Squeezer;
+
+/// Compression of what is written to packed blocks.
+#[derive(Default)]
+pub(crate) struct Packer {
+    squeezer: Squeezer,
+}

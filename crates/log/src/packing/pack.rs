@@ -26,6 +26,8 @@ pub(crate) struct Packing {
     head: HeadKind,
     /// Of the group that they belong to.
     sequence: u64,
+    /// Groups before it that may not be on the device yet.
+    lag: u64,
     open: Option<Filling>,
     /// Tells whether there was a block before.
     begun: bool,
@@ -49,6 +51,7 @@ impl Packing {
         Self {
             head,
             sequence,
+            lag: 0,
             open: None,
             begun: false,
             sent: false,
@@ -58,9 +61,12 @@ impl Packing {
         }
     }
 
-    /// Blocks of a group.
-    pub(crate) fn of_group(sequence: u64) -> Self {
-        Self::new(HeadKind::Packed, sequence)
+    /// Blocks of a group; `lag` groups before it may not be on the device yet.
+    pub(crate) fn of_group(sequence: u64, lag: u64) -> Self {
+        Self {
+            lag,
+            ..Self::new(HeadKind::Packed, sequence)
+        }
     }
 
     /// Blocks of no group: pointers to them are recorded like those to any other block.
@@ -111,7 +117,10 @@ impl State {
             .collect();
         let codec = self.store.options().codec;
         let begun = Instant::now();
-        let chunks = self.squeezer.squeeze(ino, &pages, rules, codec, CHUNK_MAX);
+        let chunks = self
+            .packer
+            .squeezer
+            .squeeze(ino, &pages, rules, codec, CHUNK_MAX);
         let compressing = begun.elapsed();
         let mut packed = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
@@ -228,13 +237,12 @@ impl State {
         let placed =
             self.store
                 .place(packing.head, Owner::default(), cause, self.store.moment())?;
-        let lag = packing.sequence - self.durable.min(packing.sequence);
         let header = PackedHeader {
             sequence: packing.sequence,
             checkpoint: self.store.version() as u32,
             next_segment: placed.next_segment.unwrap_or(u32::MAX),
             lag: match packing.is_of_group() {
-                true => u16::try_from(lag).unwrap_or(u16::MAX),
+                true => u16::try_from(packing.lag).unwrap_or(u16::MAX),
                 false => 0,
             },
             first: !packing.begun,

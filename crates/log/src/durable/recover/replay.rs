@@ -89,7 +89,7 @@ impl Replay {
             self.apply(state, group)
                 .map_err(|error| located(error, group.sequence))?;
             recovery.groups += 1;
-            state.sequence = group.sequence + 1;
+            state.groups.sequence = group.sequence + 1;
             self.end = Some(group.end);
         }
         self.touched.extend(&checkpoint.orphans);
@@ -412,7 +412,7 @@ impl Replay {
             if state.nodes.nat_mut().get(ino)?.ino == ino
                 && state.live(ino)?.inode().attributes.nlink == 0
             {
-                state.orphans.insert(ino);
+                state.files.add_orphan(ino);
                 match state.reap_now(ino) {
                     // What is damaged stays an orphan, for a repair to find.
                     Err(error) if is_damage(&error) => {}
