@@ -111,33 +111,6 @@ impl State {
         Ok(())
     }
 
-    /// Writes to a file, as far as there is room, and says how many bytes.
-    pub(crate) fn write(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
-        if data.is_empty() {
-            return Ok(0);
-        }
-        let room = SIZE_MAX.checked_sub(offset).filter(|&room| room > 0);
-        let room = room.ok_or(FsError::TooLarge)?;
-        let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
-        let end = offset + data.len() as u64;
-        if self.files.staged.contains_key(&ino) {
-            return self.stage(ino, offset, data);
-        }
-        let written = if self.stays_inline(ino, end)? {
-            let inline = &mut self.live(ino)?.inode_mut().inline;
-            let range = offset as usize..end as usize;
-            inline.resize(inline.len().max(range.end), 0);
-            inline[range].copy_from_slice(data);
-            data.len()
-        } else {
-            self.leave_inline(ino)?;
-            self.write_blocks(ino, offset, data)?
-        };
-        self.note_written(ino, offset + written as u64)?;
-        self.store.statistics_mut().user_bytes += written as u64;
-        Ok(written)
-    }
-
     /// Has the inode say that its content has changed, and reaches so far.
     pub(crate) fn note_written(&mut self, ino: u32, end: u64) -> FsResult<()> {
         let now = self.store.now();
@@ -147,11 +120,7 @@ impl State {
         Ok(())
     }
 
-    fn stays_inline(&mut self, ino: u32, size: u64) -> FsResult<bool> {
-        Ok(self.live(ino)?.inode().attributes.is_inline && size <= INLINE_BYTES as u64)
-    }
-
-    fn write_blocks(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
+    pub(super) fn write_blocks(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
@@ -397,6 +366,10 @@ impl State {
             Seek::Data => Err(FsError::BeyondEnd),
             Seek::Hole => Ok(size),
         }
+    }
+
+    pub(super) fn stays_inline(&mut self, ino: u32, size: u64) -> FsResult<bool> {
+        Ok(self.live(ino)?.inode().attributes.is_inline && size <= INLINE_BYTES as u64)
     }
 }
 

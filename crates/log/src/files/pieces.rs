@@ -8,29 +8,12 @@ use std::ops::Range;
 
 use anteros_core::FsResult;
 
-use crate::layout::BLOCK_BYTES;
 use crate::layout::node::FILE_BLOCKS;
 use crate::layout::pointer::Pointer;
 use crate::state::State;
 use crate::store::medium::BLOCK;
 
-/// The most blocks that are given back before others have a turn, and the least.
-const PIECE_MAX: usize = 1 << 16;
-const PIECE_MIN: usize = 256;
-
 impl State {
-    /// Number of blocks of a file that are freed at once. Their nodes are in memory meanwhile.
-    pub(crate) fn piece(&self) -> u32 {
-        let in_memory = self.store.options().memory_bytes / BLOCK_BYTES;
-        (in_memory * 8).clamp(PIECE_MIN, PIECE_MAX) as u32
-    }
-
-    /// Returns whether the content of an inode is freed in pieces.
-    pub(crate) fn is_large(&mut self, ino: u32) -> FsResult<bool> {
-        let piece = self.piece();
-        Ok(self.live(ino)?.inode().attributes.blocks > u64::from(piece))
-    }
-
     /// Gives back what lies behind a block. The size is at most that of what stays.
     pub(crate) fn cut_off(&mut self, ino: u32, from: u32) -> FsResult<()> {
         let size = u64::from(from) * BLOCK;

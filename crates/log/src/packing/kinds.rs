@@ -1,11 +1,10 @@
-//! Files by what is known of them: how their content is compressed, and what it counts as.
+//! Kinds of files, and how the content of each is compressed.
 
 use anteros_core::{FileKind as Type, FsResult};
 
 use crate::compress::kind::FileKind;
 use crate::compress::policy::{Policy, Rules};
 use crate::state::State;
-use crate::statistics::Class;
 
 impl State {
     /// Returns how the content of an inode is compressed when it is written, if it is.
@@ -40,17 +39,5 @@ impl State {
             Ok(start) => Ok(self.live(ino)?.recognize(&start)),
             Err(_) => Ok(FileKind::Other),
         }
-    }
-
-    /// Returns what the content of a file counts as: as far as is known, for nothing is read for it.
-    pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
-        let live = self.live(ino)?;
-        let start = live.pages.get(&0).map(|page| page.data.clone());
-        let is_unknown = live.recognized.is_none() && live.named == FileKind::Other;
-        let kind = match start {
-            Some(start) if is_unknown => live.recognize(&start),
-            _ => live.recognized.unwrap_or(live.named),
-        };
-        Ok(kind.into())
     }
 }

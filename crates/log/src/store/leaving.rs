@@ -3,53 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anteros_core::{FsError, FsResult, Timestamp};
+use anteros_core::{FsError, FsResult};
 
-use crate::layout::checkpoint::HeadKind;
-use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::statistics::Cause;
 use crate::store::Store;
 use crate::store::medium::read_block;
-use crate::store::segments::{Moment, Placed};
 
 /// Blocks of a large request.
 const REQUEST_BLOCKS: usize = 256;
 
 /// The most blocks that are handed over at once.
-const BATCH_MAX: usize = 512;
+pub(super) const BATCH_MAX: usize = 512;
 
 impl Store {
-    /// A block from a head, and the summary of its segment if that is full now.
-    pub(crate) fn place(
-        &mut self,
-        kind: HeadKind,
-        owner: Owner,
-        cause: Cause,
-        moment: Moment,
-    ) -> FsResult<Placed> {
-        self.thread(kind)?;
-        self.back_heads();
-        let mut placed = self
-            .segments
-            .allocate(kind, owner, moment)
-            .ok_or(FsError::NoSpace)?;
-        if let Some((at, summary)) = placed.summary.take() {
-            self.push(at, summary);
-            self.statistics.wrote(Cause::Summary);
-        }
-        if placed.was_hole {
-            self.ahead.forget_block(placed.block);
-        }
-        self.statistics.wrote(cause);
-        if self.batch.len() >= BATCH_MAX {
-            self.hand_over();
-            self.writer.wake();
-            self.writer.relieve(self.leaving_max() + BATCH_MAX);
-        }
-        Ok(placed)
-    }
-
     /// A block of the main area, as it was written last.
     pub(crate) fn fetch(&mut self, place: u64) -> FsResult<Box<Block>> {
         let mut found = None;
@@ -121,23 +87,6 @@ impl Store {
             Err(error) => self.fail("the device could not be flushed", error),
         }
         flushed
-    }
-
-    /// The time of day.
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.options.clock)()
-    }
-
-    pub(crate) fn seconds(&self) -> u64 {
-        u64::try_from(self.now().secs).unwrap_or(0)
-    }
-
-    /// That of what is written now.
-    pub(crate) fn moment(&self) -> Moment {
-        Moment {
-            clock: self.segments.clock(),
-            seconds: self.seconds(),
-        }
     }
 
     /// Number of the next flush.

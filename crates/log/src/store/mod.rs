@@ -4,7 +4,7 @@
 //! blocks ([`space`]), the room that a sparse file has for them ([`room`]), what is on its way to the device
 //! ([`leaving`], [`writer`]), and what was read from it before anyone asked ([`near`], [`ahead`], [`asked`]).
 //!
-//! It is asked for the place of a block, to write a block there and to wait until it is on the device, to read one, and
+//! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to read one, and
 //! to forget one that counts no more. It says how many free segments are needed ([`need`]), which one to clean
 //! ([`victim`]), and has content go into the holes of used ones ([`holes`]). It reads and writes the superblock
 //! ([`superblock`]), and reads the packs of checkpoints with the tables that they name ([`packs`], [`table`]). What a
@@ -20,6 +20,7 @@ pub(crate) mod medium;
 mod near;
 pub(crate) mod need;
 pub(crate) mod packs;
+mod place;
 mod release;
 pub(crate) mod room;
 pub(crate) mod segments;
@@ -220,18 +221,6 @@ impl Store {
     /// Ends that the log is read-only.
     pub(crate) fn allow_writes(&mut self) {
         self.options.read_only = false;
-    }
-
-    /// Marks a block as one that holds something; says whether it did not.
-    pub(crate) fn mark(&mut self, block: u64) -> bool {
-        let seconds = self.seconds();
-        self.segments.mark(block, seconds)
-    }
-
-    /// Marks a block as one that holds nothing any more.
-    pub(crate) fn invalidate(&mut self, block: u64) {
-        let seconds = self.seconds();
-        self.segments.invalidate(block, seconds);
     }
 
     /// Has everything lie where another superblock says, but for the node address table.

@@ -1,0 +1,21 @@
+//! Class of a file, as which its content counts in the statistics.
+
+use anteros_core::FsResult;
+
+use crate::compress::kind::FileKind;
+use crate::state::State;
+use crate::statistics::Class;
+
+impl State {
+    /// Returns what the content of a file counts as: as far as is known, for nothing is read for it.
+    pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
+        let live = self.live(ino)?;
+        let start = live.pages.get(&0).map(|page| page.data.clone());
+        let is_unknown = live.recognized.is_none() && live.named == FileKind::Other;
+        let kind = match start {
+            Some(start) if is_unknown => live.recognize(&start),
+            _ => live.recognized.unwrap_or(live.named),
+        };
+        Ok(kind.into())
+    }
+}

@@ -1,0 +1,71 @@
+//! Places: each block gets the next one of its head, in a segment that has room on the device.
+
+use anteros_core::{FsError, FsResult, Timestamp};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::summary::Owner;
+use crate::statistics::Cause;
+use crate::store::Store;
+use crate::store::leaving::BATCH_MAX;
+use crate::store::segments::{Moment, Placed};
+
+impl Store {
+    /// A block from a head, and the summary of its segment if that is full now.
+    pub(crate) fn place(
+        &mut self,
+        kind: HeadKind,
+        owner: Owner,
+        cause: Cause,
+        moment: Moment,
+    ) -> FsResult<Placed> {
+        self.thread(kind)?;
+        self.back_heads();
+        let mut placed = self
+            .segments
+            .allocate(kind, owner, moment)
+            .ok_or(FsError::NoSpace)?;
+        if let Some((at, summary)) = placed.summary.take() {
+            self.push(at, summary);
+            self.statistics.wrote(Cause::Summary);
+        }
+        if placed.was_hole {
+            self.ahead.forget_block(placed.block);
+        }
+        self.statistics.wrote(cause);
+        if self.batch.len() >= BATCH_MAX {
+            self.hand_over();
+            self.writer.wake();
+            self.writer.relieve(self.leaving_max() + BATCH_MAX);
+        }
+        Ok(placed)
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.options.clock)()
+    }
+
+    pub(crate) fn seconds(&self) -> u64 {
+        u64::try_from(self.now().secs).unwrap_or(0)
+    }
+
+    /// That of what is written now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            clock: self.segments.clock(),
+            seconds: self.seconds(),
+        }
+    }
+
+    /// Marks a block as one that holds something; says whether it did not.
+    pub(crate) fn mark(&mut self, block: u64) -> bool {
+        let seconds = self.seconds();
+        self.segments.mark(block, seconds)
+    }
+
+    /// Marks a block as one that holds nothing any more.
+    pub(crate) fn invalidate(&mut self, block: u64) {
+        let seconds = self.seconds();
+        self.segments.invalidate(block, seconds);
+    }
+}
