@@ -80,6 +80,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// Turns them into options for reading alone.
+    pub(crate) fn reading(self) -> Self {
+        Self {
+            read_only: true,
+            ..self
+        }
+    }
+
     /// As one mounts that is told nothing, with this clock.
     pub fn new(clock: fn() -> Timestamp) -> Self {
         Self {

@@ -23,7 +23,7 @@ use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock::{agree, read_superblock};
-use crate::store::table::{SIT_JOURNAL_MAX, Tables};
+use crate::store::table::{CopiedTable, SIT_JOURNAL_MAX, SegmentTable};
 use crate::store::{Parts, Store};
 
 mod chain;
@@ -75,10 +75,7 @@ pub(crate) fn open_as_possible(
     device: Arc<dyn WritableDevice>,
     options: Options,
 ) -> Result<(State, Recovery), LogError> {
-    let read_only = Options {
-        read_only: true,
-        ..options.clone()
-    };
+    let read_only = options.clone().reading();
     let error = match open_either(device.clone(), options) {
         Ok(opened) => return Ok(opened),
         Err(OpenError::Read(error)) => return Err(error),
@@ -196,8 +193,12 @@ fn state_of(
             segments.packed(),
         )?,
         space: Space::new(superblock.capacity(), used, checkpoint.reserved_blocks),
-        tables: Tables {
-            sit_bits: checkpoint.sit_bits.clone(),
+        sit: SegmentTable {
+            table: CopiedTable::new(
+                superblock.sit_start,
+                superblock.sit_blocks,
+                checkpoint.sit_bits.clone(),
+            ),
             newer: checkpoint
                 .sit_journal
                 .iter()

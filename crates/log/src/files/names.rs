@@ -169,12 +169,8 @@ impl State {
         };
         let is_long = inline.len() < birth.target.len();
         let inode = Inode {
-            attributes,
-            xattr_nid: 0,
-            xattrs: Vec::new(),
             inline,
-            nids: [0; 5],
-            entries: 0,
+            ..Inode::empty(attributes)
         };
         self.insert(ino, inode);
         if is_long {

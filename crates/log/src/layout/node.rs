@@ -350,6 +350,18 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// An inode without content and extended attributes.
+    pub(crate) fn empty(attributes: Attributes) -> Self {
+        Self {
+            attributes,
+            xattr_nid: 0,
+            xattrs: Vec::new(),
+            inline: Vec::new(),
+            nids: [0; 5],
+            entries: 0,
+        }
+    }
+
     /// Reads and checks the inode in a block, which is known to be the node `ino`.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
 use crate::layout::{BLOCK_BYTES, Block, ROOT, Superblock};
 use crate::nodes::rebuild::{Rebuilt, rebuild};
 use crate::store::medium;
-use crate::store::table::Stated;
+use crate::store::table::{CopiedTable, Stated};
 
 /// Blocks of the table that are kept in memory.
 const CACHED_MAX: usize = 128;
@@ -34,11 +34,8 @@ const STUCK_MAX: usize = 3;
 
 pub(crate) struct Nat {
     device: Arc<dyn WritableDevice>,
-    start: u64,
-    blocks: u32,
+    table: CopiedTable,
     nids: u32,
-    /// Valid copy of each block of the table.
-    bits: Bits,
     /// Entries that the table does not have.
     newer: BTreeMap<u32, NatEntry>,
     cached: HashMap<u32, Box<Block>>,
@@ -70,10 +67,8 @@ impl Nat {
     ) -> Self {
         Self {
             device,
-            start: superblock.nat_start,
-            blocks: superblock.nat_blocks,
+            table: CopiedTable::new(superblock.nat_start, superblock.nat_blocks, bits),
             nids: superblock.nids,
-            bits,
             newer: newer.into_iter().collect(),
             cached: HashMap::new(),
             freed: HashSet::new(),
@@ -107,12 +102,11 @@ impl Nat {
             return Ok(());
         };
         let first = u64::from(part * NEAR);
-        let blocks = u64::from(self.blocks)
+        let blocks = u64::from(self.table.blocks())
             .saturating_sub(first)
             .min(NEAR.into());
-        for copy in [0, u64::from(self.blocks)] {
-            let start = self.start + copy + first;
-            medium::reserve(&*self.device, start, blocks)?;
+        for copy in self.table.copies() {
+            medium::reserve(&*self.device, copy + first, blocks)?;
         }
         backed.insert(part);
         Ok(())
@@ -161,10 +155,6 @@ impl Nat {
         self.cursor
     }
 
-    fn place(&self, table_block: u32) -> u64 {
-        self.bits.place(self.start, self.blocks, table_block)
-    }
-
     fn table_block(&mut self, table_block: u32) -> FsResult<&mut Block> {
         if !self.cached.contains_key(&table_block) {
             if self.cached.len() >= CACHED_MAX {
@@ -180,11 +170,11 @@ impl Nat {
 
     /// Reads a block of the table, and with it those around it in the same copy that count.
     fn load(&mut self, table_block: u32) -> FsResult<()> {
-        let copy = self.place(table_block) - u64::from(table_block);
+        let copy = self.table.place(table_block) - u64::from(table_block);
         let first = table_block - table_block % NEAR;
         // Behind the number that was given last there are mostly none yet.
         let last = table_block.max(self.cursor / NAT_PER_BLOCK);
-        let near = first..self.blocks.min(first + NEAR).min(last + 1);
+        let near = first..self.table.blocks().min(first + NEAR).min(last + 1);
         match self.read(copy, near) {
             // It may be one of the others.
             Err(_) => self.read(copy, table_block..table_block + 1),
@@ -201,7 +191,7 @@ impl Nat {
             .map_err(|error| medium::named(first, &error))?;
         let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
         for (index, block) in range.zip(blocks) {
-            if self.place(index) == copy + u64::from(index) {
+            if self.table.place(index) == copy + u64::from(index) {
                 self.cached.entry(index).or_insert_with(|| Box::new(*block));
             }
         }
@@ -234,7 +224,7 @@ impl Nat {
         if let Some(text) = self.unknown.get(&table_block) {
             return FsError::Io(std::io::Error::other(text.clone()));
         }
-        let second = self.bits.get(table_block as usize);
+        let second = self.table.is_second(table_block);
         let rebuilt = rebuild(&*self.device, &self.superblock, table_block, second);
         let is_whole = rebuilt.as_ref().is_ok_and(|rebuilt| rebuilt.is_whole);
         let Rebuilt { entries, .. } = rebuilt.unwrap_or_else(|_| Rebuilt::nothing());
@@ -298,7 +288,7 @@ impl Nat {
 
     /// A block of the table from the device; if it cannot be read, whatever where all its entries are newer.
     fn read_whole(&mut self, table_block: u32) -> FsResult<Box<Block>> {
-        medium::read_block(&*self.device, self.place(table_block)).or_else(|error| {
+        medium::read_block(&*self.device, self.table.place(table_block)).or_else(|error| {
             let error = self.rebuild(table_block, error);
             match self.rebuilt.contains(&table_block) {
                 true => Ok(medium::zeroed()),
@@ -411,7 +401,7 @@ impl Nat {
             .map(|(&nid, &entry)| (nid, entry))
             .collect();
         Ok(Stated {
-            bits: self.bits.clone(),
+            bits: self.table.bits(),
             journal,
             written,
         })
@@ -459,12 +449,9 @@ impl Nat {
                 nid
             })
             .collect();
-        self.bits.flip(table_block as usize);
-        let place = self.place(table_block);
-        if let Err(error) = self.device.write_at(place * BLOCK_BYTES as u64, &block) {
-            self.bits.flip(table_block as usize);
-            return Err(medium::named(place, &error));
-        }
+        self.table
+            .write(&*self.device, table_block, &block)
+            .map_err(|(place, error)| medium::named(place, &error))?;
         self.cached.insert(table_block, Box::new(block));
         for nid in newer {
             self.newer.remove(&nid);
@@ -482,7 +469,7 @@ impl Nat {
 
     /// The highest number that is in use.
     pub(crate) fn highest(&mut self) -> FsResult<u32> {
-        for index in (0..self.blocks).rev() {
+        for index in (0..self.table.blocks()).rev() {
             let block = self.current(index)?;
             let in_use = |at: &u32| NatEntry::read(&block, *at).ino != 0;
             if let Some(at) = (0..NAT_PER_BLOCK).rev().find(in_use) {
@@ -507,7 +494,7 @@ impl Nat {
 
     /// Writes the table as it is to where another superblock has it, which reads as zeros there.
     pub(crate) fn copy_to(&mut self, superblock: &Superblock) -> FsResult<()> {
-        for index in 0..self.blocks.min(superblock.nat_blocks) {
+        for index in 0..self.table.blocks().min(superblock.nat_blocks) {
             let block = self.current(index)?;
             if block.iter().any(|&byte| byte != 0) {
                 let place = superblock.nat_start + u64::from(index);

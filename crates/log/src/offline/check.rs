@@ -70,10 +70,9 @@ pub struct Report {
 pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report, LogError> {
     let memory = options.memory_bytes / SHARES;
     let options = Options {
-        read_only: true,
         memory_bytes: memory * 4,
         prefetch_bytes: 0,
-        ..options
+        ..options.reading()
     };
     let (state, recovery) = recover::open(device, options)?;
     let mut checker = Checker::new(state, memory);

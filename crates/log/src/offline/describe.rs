@@ -175,13 +175,7 @@ pub fn describe(
     device: Arc<dyn WritableDevice>,
     options: Options,
 ) -> Result<(Layout, Recovery), LogError> {
-    let (state, recovery) = recover::open(
-        device,
-        Options {
-            read_only: true,
-            ..options
-        },
-    )?;
+    let (state, recovery) = recover::open(device, options.reading())?;
     Ok((Layout::of(&state), recovery))
 }
 

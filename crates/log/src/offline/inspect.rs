@@ -184,13 +184,7 @@ impl Inspector {
         };
         let pack = |which| packs::read_pack(&*device, &superblock, which).or_else(unreadable);
         let packs = [pack(0)?, pack(1)?];
-        let (state, recovery) = match recover::open(
-            device.clone(),
-            Options {
-                read_only: true,
-                ..options.clone()
-            },
-        ) {
+        let (state, recovery) = match recover::open(device.clone(), options.clone().reading()) {
             Ok((state, recovery)) => (Some(state), Ok(recovery)),
             Err(error) => {
                 let newest = newest(&packs);

@@ -19,7 +19,7 @@ use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock::write_superblock;
-use crate::store::table::{SIT_JOURNAL_MAX, Tables};
+use crate::store::table::{CopiedTable, SIT_JOURNAL_MAX, SegmentTable};
 use crate::store::{Parts, Store};
 
 /// Makes an empty log on a device, whose content is lost. The root directory belongs to `owner`.
@@ -72,8 +72,8 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
             Bits::new(superblock.bst_blocks as usize),
         ),
         space: Space::new(superblock.capacity(), 1, 0),
-        tables: Tables {
-            sit_bits: Bits::new(superblock.sit_blocks as usize),
+        sit: SegmentTable {
+            table: CopiedTable::first(superblock.sit_start, superblock.sit_blocks),
             newer: Default::default(),
             journal_max: SIT_JOURNAL_MAX,
         },
@@ -112,14 +112,7 @@ fn make_root(state: &mut State, owner: Caller) {
         parent: ROOT,
         rdev: Rdev::default(),
     };
-    let inode = Inode {
-        attributes,
-        xattr_nid: 0,
-        xattrs: Vec::new(),
-        inline: Vec::new(),
-        nids: [0; 5],
-        entries: 0,
-    };
+    let inode = Inode::empty(attributes);
     state.nodes.nat_mut().set(
         ROOT,
         NatEntry {

@@ -39,7 +39,6 @@ use anteros_core::{FsResult, WritableDevice};
 
 use crate::error::LogError;
 use crate::layout::Superblock;
-use crate::layout::bits::Bits;
 use crate::options::Options;
 use crate::statistics::Statistics;
 use crate::store::ahead::Ahead;
@@ -47,7 +46,7 @@ use crate::store::room::Room;
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
-use crate::store::table::Tables;
+use crate::store::table::{CopiedTable, SegmentTable};
 use crate::store::writer::{Batch, Writer};
 
 /// Blocks of the device of a mounted log.
@@ -65,8 +64,8 @@ pub(crate) struct Store {
     statistics: Statistics,
     /// Blocks that were read before anyone asked.
     ahead: Arc<Ahead>,
-    /// Blocks of the segment table: which copy counts, and what is newer.
-    tables: Tables,
+    /// The segment table on the device.
+    sit: SegmentTable,
     /// The last checkpoint.
     version: u64,
     /// Grows with each flush that begins.
@@ -103,7 +102,7 @@ pub(crate) struct Parts {
     pub(crate) segments: Segments,
     pub(crate) slots: Slots,
     pub(crate) space: Space,
-    pub(crate) tables: Tables,
+    pub(crate) sit: SegmentTable,
     pub(crate) version: u64,
 }
 
@@ -120,7 +119,7 @@ impl Store {
             space: parts.space,
             batch: Batch::default(),
             statistics: Statistics::default(),
-            tables: parts.tables,
+            sit: parts.sit,
             version: parts.version,
             epoch: 1,
             flushed: 0,
@@ -233,8 +232,8 @@ impl Store {
         segments.open_heads(&heads, &owners)?;
         self.segments = segments;
         self.slots.move_to(new);
-        self.tables = Tables {
-            sit_bits: Bits::new(new.sit_blocks as usize),
+        self.sit = SegmentTable {
+            table: CopiedTable::first(new.sit_start, new.sit_blocks),
             newer: (0..new.segments).collect(),
             journal_max: 0,
         };

@@ -11,10 +11,10 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::layout::bits::Bits;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
-use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Superblock};
+use crate::layout::{SEGMENT_BLOCKS, Superblock};
 use crate::store::Store;
 use crate::store::medium::{read_block, zeroed};
-use crate::store::table::Stated;
+use crate::store::table::{CopiedTable, Stated};
 
 /// Entries that a pack has in its journal; with more, they go to the table.
 const JOURNAL_MAX: usize = 512;
@@ -23,11 +23,8 @@ type Entries = Box<[u32; SEGMENT_BLOCKS as usize]>;
 
 pub(crate) struct Slots {
     device: Arc<dyn WritableDevice>,
-    start: u64,
-    /// Blocks of a copy of the table.
-    blocks: u32,
+    table: CopiedTable,
     main_start: u64,
-    bits: Bits,
     entries: BTreeMap<u32, Entries>,
     /// Blocks whose entries the table does not have.
     newer: BTreeSet<u64>,
@@ -44,10 +41,8 @@ impl Slots {
     ) -> Self {
         Self {
             device,
-            start: superblock.bst_start,
-            blocks: superblock.bst_blocks,
+            table: CopiedTable::new(superblock.bst_start, superblock.bst_blocks, bits),
             main_start: superblock.main_start,
-            bits,
             entries: BTreeMap::new(),
             newer: BTreeSet::new(),
             unreadable: BTreeMap::new(),
@@ -75,7 +70,7 @@ impl Slots {
 
     fn read(&mut self, segment: u32) -> FsResult<()> {
         let table_block = segment / BST_SEGMENTS_PER_BLOCK;
-        let table = match read_block(&*self.device, self.place(table_block)) {
+        let table = match read_block(&*self.device, self.table.place(table_block)) {
             Ok(table) => table,
             Err(error @ FsError::Io(_)) => {
                 self.unreadable.insert(table_block, error);
@@ -89,11 +84,6 @@ impl Slots {
             *entry = bst_get(&table, index);
         }
         Ok(())
-    }
-
-    /// Returns where the copy of a block of the table lies that counts.
-    fn place(&self, table_block: u32) -> u64 {
-        self.bits.place(self.start, self.blocks, table_block)
     }
 
     fn locate(&self, block: u64) -> (u32, usize) {
@@ -131,9 +121,7 @@ impl Slots {
 
     /// The table will lie elsewhere: nothing is there yet.
     pub(crate) fn move_to(&mut self, superblock: &Superblock) {
-        self.start = superblock.bst_start;
-        self.blocks = superblock.bst_blocks;
-        self.bits = Bits::new(superblock.bst_blocks as usize);
+        self.table = CopiedTable::first(superblock.bst_start, superblock.bst_blocks);
         let main_start = self.main_start;
         let start = |segment: u32| main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS);
         self.newer = self
@@ -181,7 +169,7 @@ impl Slots {
         }
         let newer = self.newer.iter();
         Ok(Stated {
-            bits: self.bits.clone(),
+            bits: self.table.bits(),
             journal: newer.map(|&block| (block, self.valid(block))).collect(),
             written,
         })
@@ -198,9 +186,8 @@ impl Slots {
                 bst_set(&mut block, index, entry);
             }
         }
-        self.bits.flip(table_block as usize);
-        let place = self.place(table_block);
-        Ok(self.device.write_at(place * BLOCK_BYTES as u64, &*block)?)
+        let written = self.table.write(&*self.device, table_block, &block);
+        written.map_err(|(_, error)| error.into())
     }
 }
 

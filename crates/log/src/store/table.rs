@@ -4,18 +4,85 @@
 //! bit which copy counts. Entries that changed lately are in a journal of the checkpoint, until that is too long.
 
 use std::collections::BTreeSet;
+use std::io;
 
-use anteros_core::FsResult;
+use anteros_core::{FsResult, WritableDevice};
 
-use crate::layout::BLOCK_BYTES;
 use crate::layout::bits::Bits;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
+use crate::layout::{BLOCK_BYTES, Block};
 use crate::statistics::Cause;
 use crate::store::Store;
 use crate::store::medium::zeroed;
 
-/// The same of the segment table.
+/// Changed segments that a pack has in its journal; with more, they go to the table.
 pub(crate) const SIT_JOURNAL_MAX: usize = 96;
+
+/// A table, and which copy of each of its blocks counts.
+pub(crate) struct CopiedTable {
+    start: u64,
+    /// Blocks of a copy.
+    blocks: u32,
+    /// Set for the blocks whose second copy counts.
+    bits: Bits,
+}
+
+impl CopiedTable {
+    pub(crate) fn new(start: u64, blocks: u32, bits: Bits) -> Self {
+        Self {
+            start,
+            blocks,
+            bits,
+        }
+    }
+
+    /// A table of which the first copies count.
+    pub(crate) fn first(start: u64, blocks: u32) -> Self {
+        Self::new(start, blocks, Bits::new(blocks as usize))
+    }
+
+    /// Blocks of a copy.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Places where both copies begin.
+    pub(crate) fn copies(&self) -> [u64; 2] {
+        [self.start, self.start + u64::from(self.blocks)]
+    }
+
+    /// Copies that count.
+    pub(crate) fn bits(&self) -> Bits {
+        self.bits.clone()
+    }
+
+    /// Returns whether the second copy of a block counts.
+    pub(crate) fn is_second(&self, index: u32) -> bool {
+        self.bits.get(index as usize)
+    }
+
+    /// Place of the copy of a block that counts.
+    pub(crate) fn place(&self, index: u32) -> u64 {
+        self.bits.place(self.start, self.blocks, index)
+    }
+
+    /// Writes a block to its other copy, which counts from now on if that succeeds. Gives the place with the error.
+    pub(crate) fn write(
+        &mut self,
+        device: &dyn WritableDevice,
+        index: u32,
+        block: &Block,
+    ) -> Result<(), (u64, io::Error)> {
+        self.bits.flip(index as usize);
+        let place = self.place(index);
+        device
+            .write_at(place * BLOCK_BYTES as u64, block)
+            .map_err(|error| {
+                self.bits.flip(index as usize);
+                (place, error)
+            })
+    }
+}
 
 /// State of a table as a checkpoint records it.
 pub(crate) struct Stated<Newer> {
@@ -28,8 +95,8 @@ pub(crate) struct Stated<Newer> {
 }
 
 /// The segment table on the device.
-pub(crate) struct Tables {
-    pub(crate) sit_bits: Bits,
+pub(crate) struct SegmentTable {
+    pub(crate) table: CopiedTable,
     /// Segments whose entries the table does not have.
     pub(crate) newer: BTreeSet<u32>,
     /// With more of them than this, they go there.
@@ -39,9 +106,9 @@ pub(crate) struct Tables {
 impl Store {
     /// Entries that are newer than the table; where they are too many, they go there.
     pub(crate) fn sit_journal(&mut self) -> FsResult<Vec<(u32, SitEntry)>> {
-        self.tables.newer.extend(self.segments.take_changed());
-        if self.tables.newer.len() > self.tables.journal_max {
-            let blocks: BTreeSet<u32> = std::mem::take(&mut self.tables.newer)
+        self.sit.newer.extend(self.segments.take_changed());
+        if self.sit.newer.len() > self.sit.journal_max {
+            let blocks: BTreeSet<u32> = std::mem::take(&mut self.sit.newer)
                 .iter()
                 .map(|segment| segment / SIT_PER_BLOCK)
                 .collect();
@@ -50,7 +117,7 @@ impl Store {
             }
         }
         Ok(self
-            .tables
+            .sit
             .newer
             .iter()
             .map(|&segment| (segment, self.segments.entry(segment)))
@@ -65,20 +132,18 @@ impl Store {
                 .entry(segment)
                 .write(&mut block, segment - first);
         }
-        self.tables.sit_bits.flip(index as usize);
-        let (start, blocks) = (self.superblock.sit_start, self.superblock.sit_blocks);
-        let place = self.tables.sit_bits.place(start, blocks, index);
         self.statistics.wrote(Cause::Checkpoint);
-        Ok(self.device.write_at(place * BLOCK_BYTES as u64, &*block)?)
+        let written = self.sit.table.write(&*self.device, index, &block);
+        written.map_err(|(_, error)| error.into())
     }
 
     /// Copies of the blocks of the segment table that count.
     pub(crate) fn sit_bits(&self) -> Bits {
-        self.tables.sit_bits.clone()
+        self.sit.table.bits()
     }
 
     /// Has each checkpoint write what is new to the segment table itself.
     pub(crate) fn keep_no_journal(&mut self) {
-        self.tables.journal_max = 0;
+        self.sit.journal_max = 0;
     }
 }

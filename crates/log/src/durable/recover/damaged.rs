@@ -37,10 +37,7 @@ pub(crate) fn as_is(
         superblock.clone(),
         checkpoint,
         segments,
-        Options {
-            read_only: true,
-            ..options
-        },
+        options.reading(),
     )
 }
 
@@ -104,16 +101,7 @@ pub(crate) fn open_to_repair(
             .into_iter()
             .for_each(|next| segments.keep(next));
     }
-    let mut state = state_of(
-        device,
-        superblock,
-        &checkpoint,
-        segments,
-        Options {
-            read_only: true,
-            ..options
-        },
-    )?;
+    let mut state = state_of(device, superblock, &checkpoint, segments, options.reading())?;
     // What is really used is counted later.
     let room = state.store.superblock().content_blocks();
     let space = Space::new(room, 0, checkpoint.reserved_blocks);

@@ -217,14 +217,7 @@ impl Replay {
                 is_launched: false,
                 ..*new
             };
-            let inode = Inode {
-                attributes,
-                xattr_nid: 0,
-                xattrs: Vec::new(),
-                inline: Vec::new(),
-                nids: [0; 5],
-                entries: 0,
-            };
+            let inode = Inode::empty(attributes);
             state.insert(ino, inode);
         }
         let old = state.live(ino)?.inode().attributes;
