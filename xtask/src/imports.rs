@@ -43,7 +43,7 @@ const FLOORS: [(&str, &[Floor]); 2] = [
                     "serve/sizes.rs",
                 ],
             ),
-            Floor("image", &["image.rs"]),
+            Floor("image", &["image.rs", "image/"]),
             Floor("map", &["map/"]),
             Floor("data", &["ahead.rs", "content.rs", "parts.rs", "serve/"]),
             Floor("tree", &["dir.rs", "find.rs", "walk.rs", "xattr.rs"]),

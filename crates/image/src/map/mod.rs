@@ -1,18 +1,23 @@
 //! Offsets in a file into places on a device.
 //!
 //! ```text
-//!   lookup       the extent at an offset, of files of all forms ──► zmap    compressed files
-//!      │                                                               │
-//!      ▼                                                               ▼
-//!   kind         what an inode says about its data: `Map`, `Zmap`
-//!      │
+//!   lookup    the extent at an offset
+//!      │  └─────► zmap          of a compressed file
+//!      │           ├─► index      one entry for each logical cluster
+//!      │           └─► records    one record for each extent
+//!      │                 └─► rules      what holds for both
 //!      ▼
-//!   extent       `Extent`, and where its bytes lie
+//!   kind      what an inode says about its data: `Map`, `Zmap`
+//!      ▼
+//!   extent    `Extent`, and where its bytes lie
 //! ```
 
 mod extent;
+mod index;
 mod kind;
 mod lookup;
+mod records;
+mod rules;
 mod zmap;
 
 pub use extent::{Encoding, Extent, Location, Pcluster, Source};
