@@ -1,9 +1,9 @@
 //! Buffered content of one inode, and who has it open.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
-use anteros_core::{FsError, Ino, OpenFile, Payload};
+use anteros_core::{FsError, Ino, OpenFile, Payload, unpoisoned};
 
 use crate::error::Errors;
 use crate::lock;
@@ -225,9 +225,7 @@ impl Inode {
         state: MutexGuard<'a, State>,
         mut condition: impl FnMut(&State) -> bool,
     ) -> MutexGuard<'a, State> {
-        self.changed
-            .wait_while(state, |state| condition(state))
-            .unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.changed.wait_while(state, |state| condition(state)))
     }
 
     pub(crate) fn notify(&self) {

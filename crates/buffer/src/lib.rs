@@ -68,11 +68,13 @@ mod table;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anteros_core::{FsError, FsResult, Ino, OpenFile, PAGE_BYTES, Writable, begin_on_page};
+use anteros_core::{
+    FsError, FsResult, Ino, OpenFile, PAGE_BYTES, Writable, begin_on_page, unpoisoned,
+};
 
 use accept::Accepted;
 use crowd::Crowd;
@@ -171,7 +173,7 @@ impl Options {
 
 /// Locks, whoever panicked before: no state here is left half changed by calls that can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 /// A function by which a file system says what it calls an open file.

@@ -1,8 +1,10 @@
 //! Signals that the management thread waits for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use anteros_core::unpoisoned;
 
 use crate::lock;
 use crate::statistics::Reason;
@@ -60,12 +62,9 @@ impl Signal {
     /// Waits for a call, or for so long.
     pub(crate) fn wait(&self, timeout: Duration) -> Call {
         let state = lock(&self.state);
-        let (state, _) = self
-            .wake
-            .wait_timeout_while(state, timeout, |state| {
-                !state.stop && state.reason.is_none()
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = unpoisoned(self.wake.wait_timeout_while(state, timeout, |state| {
+            !state.stop && state.reason.is_none()
+        }));
         self.answer(state)
     }
 
@@ -77,12 +76,9 @@ impl Signal {
         if !idle() {
             self.asleep.store(false, Ordering::SeqCst);
         }
-        let state = self
-            .wake
-            .wait_while(state, |state| {
-                !state.stop && state.reason.is_none() && self.asleep.load(Ordering::SeqCst)
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = unpoisoned(self.wake.wait_while(state, |state| {
+            !state.stop && state.reason.is_none() && self.asleep.load(Ordering::SeqCst)
+        }));
         self.asleep.store(false, Ordering::SeqCst);
         self.answer(state)
     }

@@ -5,9 +5,10 @@
 //! from the source. A stream depends on its input alone, so the second one is the first one.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anteros_codec::right_align;
+use anteros_core::unpoisoned;
 
 use crate::compress::{Compressor, Extent, Share, Stopped};
 use crate::data::Job;
@@ -72,7 +73,7 @@ impl KeptEnds {
 
     /// Keeps the end of a file, if there is room.
     pub fn keep(&self, id: NodeId, bytes: Vec<u8>) {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = unpoisoned(self.ends.lock());
         let cost = KEPT_BYTES + bytes.len();
         if ends.bytes + cost <= self.bytes_max {
             ends.bytes += cost;
@@ -82,7 +83,7 @@ impl KeptEnds {
 
     /// Appends the end of a file, if it was kept; answers whether it was.
     fn append(&self, id: NodeId, out: &mut Vec<u8>) -> bool {
-        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = unpoisoned(self.ends.lock());
         let kept = ends.by_node.get(&id);
         kept.map(|bytes| out.extend_from_slice(bytes)).is_some()
     }

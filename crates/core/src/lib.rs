@@ -17,6 +17,7 @@ mod fs;
 mod lock;
 mod occupant;
 mod page;
+mod poison;
 mod size;
 mod sorted;
 mod table;
@@ -32,6 +33,7 @@ pub use fs::{
 };
 pub use occupant::{Occupant, marked};
 pub use page::{PAGE_BYTES, begin_on_page};
+pub use poison::unpoisoned;
 pub use size::{ParseSizeError, parse_size};
 pub use sorted::{Record, Sorted, Sorter};
 pub use table::Table;

@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::device::{BUFFERS_MAX, Device, FileDevice};
 use crate::lock::{self, Held};
+use crate::poison::unpoisoned;
 
 /// A [`Device`] whose bytes can be changed, by many threads at once.
 ///
@@ -307,12 +308,12 @@ impl MemoryDevice {
     /// Copy of its present bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let bytes = self.bytes.read();
-        bytes.unwrap_or_else(PoisonError::into_inner).clone()
+        unpoisoned(bytes).clone()
     }
 
     fn change(&self, range: Range<u64>, change: impl FnOnce(&mut [u8])) {
         // No panic leaves the bytes half changed in a way that a write from outside could not.
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = unpoisoned(self.bytes.write());
         // The range lies inside, so it fits the address space.
         change(&mut bytes[range.start as usize..range.end as usize]);
     }
@@ -320,7 +321,7 @@ impl MemoryDevice {
 
 impl Device for MemoryDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = unpoisoned(self.bytes.read());
         bytes.read_at(offset, buf)
     }
 

@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use anteros_core::Ino;
+use anteros_core::{Ino, unpoisoned};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
 use rustix::io::Errno;
 use rustix::process::{Gid, getegid};
@@ -77,7 +77,7 @@ impl Backing {
 
     /// The backing id of an inode whose content is in `file`; `None` if the kernel did not take it.
     pub fn id(&self, ino: Ino, file: BorrowedFd<'_>) -> Option<i32> {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = unpoisoned(self.ids.lock());
         *ids.entry(ino)
             .or_insert_with(|| ioctl::lend(self.device.as_fd(), file).ok())
     }
@@ -121,7 +121,7 @@ fn opened(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
 
 impl FileLender for Backing {
     fn lend(&self, ino: Ino, writes: bool, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32> {
-        let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loans = unpoisoned(self.open.lock());
         let decision = loans.entry(ino).or_insert_with(|| {
             let file = open().ok_or(Loan::NoFile);
             Decision {
@@ -145,13 +145,13 @@ impl FileLender for Backing {
     }
 
     fn is_written(&self, ino: Ino) -> bool {
-        let loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let loans = unpoisoned(self.open.lock());
         let decision = loans.get(&ino);
         decision.is_some_and(|decision| decision.writers > 0 && decision.id.is_ok())
     }
 
     fn loan(&self, ino: Ino) -> Loan {
-        let loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let loans = unpoisoned(self.open.lock());
         match loans.get(&ino).map(|decision| decision.id) {
             None => Loan::NotOpen,
             Some(Ok(_)) => Loan::Lent,
@@ -160,7 +160,7 @@ impl FileLender for Backing {
     }
 
     fn take_back(&self, ino: Ino, writes: bool) {
-        let mut loans = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loans = unpoisoned(self.open.lock());
         let Some(decision) = loans.get_mut(&ino) else {
             return;
         };
@@ -177,8 +177,8 @@ impl FileLender for Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        let ids = self.ids.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ids = unpoisoned(self.ids.get_mut());
+        let open = unpoisoned(self.open.get_mut());
         let open = open.values().filter_map(|decision| decision.id.ok());
         for id in ids.values().flatten().copied().chain(open) {
             // Where this fails the connection is gone, and the loans with it.

@@ -6,9 +6,10 @@
 //! exceeds the limit fails with EAGAIN.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use anteros_core::unpoisoned;
 use rustix::io::Errno;
 use zerocopy::FromBytes;
 
@@ -68,7 +69,7 @@ pub struct BlockedRequest<'a> {
 
 impl BlockedRequests {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 
     /// Adds a request; EAGAIN if there are too many already.
@@ -138,7 +139,7 @@ impl BlockedRequest<'_> {
             .all
             .changed
             .wait_timeout_while(self.all.lock(), pause, goes_on);
-        let (state, _) = paused.unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = unpoisoned(paused);
         match state.is_over(self.unique) {
             true => Err(Errno::INTR),
             false => Ok(()),

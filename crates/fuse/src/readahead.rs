@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use anteros_core::unpoisoned;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 /// States what the kernel reads of a file in which whoever opens it jumps about: a page, in KiB.
@@ -58,7 +59,7 @@ impl ByFile {
             true => SHORT_KIB.min(self.usual_kib),
             false => self.usual_kib,
         };
-        let mut kib = self.kib.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kib = unpoisoned(self.kib.lock());
         if *kib == wanted {
             return;
         }

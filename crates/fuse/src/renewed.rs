@@ -9,9 +9,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use anteros_core::Ino;
+use anteros_core::{Ino, unpoisoned};
 
 /// The first number of the range. Mirrors number from 2^63 on those inodes that cannot have the number of the host, and
 /// do not come this far.
@@ -99,11 +99,11 @@ impl Renewed {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Numbers> {
-        self.numbers.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.numbers.read())
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Numbers> {
-        self.numbers.write().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.numbers.write())
     }
 }
 

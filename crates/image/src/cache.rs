@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use anteros_core::unpoisoned;
 
 /// Keeps byte runs by key, in no more than a number of bytes. What was not asked for again since
 /// it last came up is the first to go (second chance).
@@ -42,7 +44,7 @@ impl<K: Copy + Eq + Hash> Cache<K> {
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<Arc<[u8]>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = unpoisoned(self.state.lock());
         let entry = state.entries.get_mut(key)?;
         entry.asked_again = true;
         Some(entry.data.clone())
@@ -50,10 +52,7 @@ impl<K: Copy + Eq + Hash> Cache<K> {
 
     /// Returns what the entries take.
     pub(crate) fn bytes(&self) -> usize {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .bytes
+        unpoisoned(self.state.lock()).bytes
     }
 
     /// Keeps `data`, unless it alone exceeds the cache or is empty.
@@ -62,7 +61,7 @@ impl<K: Copy + Eq + Hash> Cache<K> {
         if bytes > self.bytes_max || data.is_empty() {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = unpoisoned(self.state.lock());
         if state.entries.contains_key(&key) {
             return;
         }

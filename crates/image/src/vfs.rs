@@ -5,9 +5,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use anteros_core::{Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs};
+use anteros_core::{
+    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs, unpoisoned,
+};
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
 
@@ -120,7 +122,7 @@ impl ImageFs {
 
     /// A file and its map; both are found once for many reads.
     fn file(&self, ino: Ino) -> FsResult<Arc<File>> {
-        let files = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = || unpoisoned(self.files.lock());
         if let Some(file) = files().get(&ino) {
             return Ok(file.clone());
         }

@@ -7,9 +7,9 @@
 
 use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use anteros_core::{DirEntry, FileKind, FsResult, Ino};
+use anteros_core::{DirEntry, FileKind, FsResult, Ino, unpoisoned};
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat, fsync, seek, statat};
 use rustix::io::retry_on_intr;
 
@@ -68,7 +68,7 @@ impl OpenDir {
         from: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> FsResult<()> {
-        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = unpoisoned(self.batch.lock());
         if !batch.resume(from) {
             seek(&self.fd, SeekFrom::Start(from)).map_err(refused)?;
             *batch = Batch {

@@ -39,13 +39,13 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use anteros_core::{
     Attr, Caller, Changes, DirEntry, FileKind, FilePosition, FileSystem, FsResult, Ino, New,
-    OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable,
+    OpenFile, Payload, Rdev, Seek, StatFs, Timestamp, Writable, unpoisoned,
 };
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
@@ -120,7 +120,7 @@ impl HostFs {
 
     /// Returns what tells when too many inodes are known; the first who asks gets it.
     pub fn crowd(&self) -> Option<Crowd> {
-        let mut crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut crowd = unpoisoned(self.crowd.lock());
         crowd.take()
     }
 }
@@ -147,7 +147,7 @@ impl HostFs {
 
     /// Returns whether someone has taken the [`Crowd`].
     fn is_thinned(&self) -> bool {
-        let crowd = self.crowd.lock().unwrap_or_else(PoisonError::into_inner);
+        let crowd = unpoisoned(self.crowd.lock());
         crowd.is_none()
     }
 }

@@ -1,8 +1,8 @@
 //! Open files, by handle.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
-use anteros_core::{FsError, FsResult};
+use anteros_core::{FsError, FsResult, unpoisoned};
 use rustix::io::Errno;
 
 /// Things with a number each. The number of one that was removed is given out again.
@@ -27,7 +27,7 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     pub fn insert(&self, value: T) -> u64 {
         let value = Some(Arc::new(value));
-        let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = unpoisoned(self.0.write());
         let index = match slots.free.pop() {
             Some(index) => {
                 slots.slots[index] = value;
@@ -43,7 +43,7 @@ impl<T> Slab<T> {
 
     /// The thing with this number, which stays alive while it is used; EBADF if there is none.
     pub fn get(&self, handle: u64) -> FsResult<Arc<T>> {
-        let slots = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = unpoisoned(self.0.read());
         usize::try_from(handle)
             .ok()
             .and_then(|index| slots.slots.get(index)?.clone())
@@ -52,13 +52,13 @@ impl<T> Slab<T> {
 
     /// Returns how many things there are.
     pub fn len(&self) -> usize {
-        let slots = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = unpoisoned(self.0.read());
         slots.slots.len() - slots.free.len()
     }
 
     pub fn remove(&self, handle: u64) {
         let removed = {
-            let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = unpoisoned(self.0.write());
             let index = usize::try_from(handle).ok();
             let removed = index.and_then(|index| slots.slots.get_mut(index)?.take());
             if let (Some(index), Some(_)) = (index, &removed) {

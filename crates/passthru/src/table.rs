@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use anteros_core::{FileKind, FsError, FsResult, Ino};
+use anteros_core::{FileKind, FsError, FsResult, Ino, unpoisoned};
 use rustix::fs::Stat;
 
 /// Set in the numbers of inodes that cannot have the host's number: those of other devices.
@@ -226,10 +226,10 @@ impl Table {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Maps> {
-        self.maps.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.maps.read())
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Maps> {
-        self.maps.write().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.maps.write())
     }
 }

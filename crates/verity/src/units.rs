@@ -1,9 +1,11 @@
 //! Work on many blocks, shared among threads.
 
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use anteros_core::unpoisoned;
 
 /// Has `workers` threads do something with each of `count` blocks, in ranges of `unit`, the last of which may be shorter. Ends
 /// with the first error, or soon when `cancel` becomes true.
@@ -23,7 +25,7 @@ pub fn each<E: Send>(
             }
             if let Err(error) = work(start..count.min(start + unit)) {
                 next.store(count, Ordering::Relaxed); // nobody begins anything
-                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failed = unpoisoned(failed.lock());
                 failed.get_or_insert(error);
                 return;
             }
@@ -35,7 +37,7 @@ pub fn each<E: Send>(
         }
         run();
     });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed = unpoisoned(failed.into_inner());
     failed.map_or(Ok(()), Err)
 }
 

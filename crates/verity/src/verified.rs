@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSliceMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use anteros_core::Device;
+use anteros_core::{Device, unpoisoned};
 
 use crate::digest::Digest;
 use crate::superblock::{Fault, SUPERBLOCK_BYTES, Superblock};
@@ -183,7 +183,7 @@ impl<D: Device> Verified<D> {
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.cache.lock())
     }
 
     /// Fails if a range does not lie in the data.

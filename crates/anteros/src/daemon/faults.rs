@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anteros_core::{FsError, Ino};
+use anteros_core::{FsError, Ino, unpoisoned};
 
 use crate::output;
 
@@ -73,7 +73,7 @@ impl Faults {
 
     /// The last of them, the oldest first.
     pub fn latest(&self) -> Vec<String> {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = unpoisoned(self.latest.lock());
         latest.iter().cloned().collect()
     }
 
@@ -128,7 +128,7 @@ impl Faults {
 
     /// As [`tell`](Self::tell), unless many were told of late: then it is only kept.
     fn tell_seldom(&self, text: String, now: Instant) {
-        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rate = unpoisoned(self.rate.lock());
         let admitted = rate.admit(now);
         drop(rate);
         if let Some(untold) = admitted {
@@ -148,7 +148,7 @@ impl Faults {
     }
 
     fn keep(&self, text: String) {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = unpoisoned(self.latest.lock());
         if latest.len() == KEPT_MAX {
             latest.pop_front();
         }

@@ -9,11 +9,11 @@ use std::fmt::Write;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anteros_core::{FileSystem, FsError, Ino};
+use anteros_core::{FileSystem, FsError, Ino, unpoisoned};
 use anteros_fuse::{AttributeOrder, Notifier, Session};
 use anteros_log::{Cause, Class, ClassStatistics, Compacted, Log};
 use rustix::io::Errno;
@@ -486,7 +486,7 @@ pub fn forgetter(notifier: Notifier) -> io::Result<impl Fn(Ino) + Send + Sync> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 /// Numbers that [`COMPACTION`] shows of a compaction: files, files that are no executables, logical blocks looked at,

@@ -1,10 +1,10 @@
 //! Metrics and controls of a daemon that mirrors a directory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use anteros_buffer::{Buffered, Flushes, Statistics, Unreported};
-use anteros_core::{FileSystem, FsError, Ino};
+use anteros_core::{FileSystem, FsError, Ino, unpoisoned};
 use anteros_fuse::{Answered, AttributeOrder, AttributeRequest, Loan};
 use anteros_passthru::HostFs;
 use anteros_trace::Names;
@@ -212,9 +212,7 @@ impl MirrorDaemon {
     }
 
     fn unwritten(&self) -> MutexGuard<'_, String> {
-        self.unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.unwritten.lock())
     }
 
     /// Nothing more is answered.

@@ -17,9 +17,9 @@
 //! who finds the name missing takes the entry away that another is just making.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use anteros_core::{Attr, FileKind, Ino, Timestamp};
+use anteros_core::{Attr, FileKind, Ino, Timestamp, unpoisoned};
 use rustix::fs::OFlags;
 
 use crate::renewed::Renewed;
@@ -148,7 +148,7 @@ impl WriteBack {
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.files.lock())
     }
 
     /// To be looked at before attributes are asked for.

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::iter::Peekable;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+
+use anteros_core::unpoisoned;
 
 use crate::ahead::ReadAhead;
 use crate::map::{Location, Pcluster};
@@ -24,7 +26,7 @@ pub(super) fn check(run: &Run<'_>, parts: &Parts) {
     let total = Tasks::new(run, parts.iter()).map(|task| task.bytes()).sum();
     run.data_bytes_total.store(total, Ordering::Relaxed);
     let tasks = Mutex::new(Tasks::new(run, parts.iter()));
-    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || unpoisoned(tasks.lock()).next();
     let work = || {
         let mut buffers = Buffers::default();
         while let Some(task) = next().filter(|task| run.spend(task.bytes())) {

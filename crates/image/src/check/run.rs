@@ -1,10 +1,10 @@
 //! State that all parts of a check share.
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use anteros_core::Sorter;
+use anteros_core::{Sorter, unpoisoned};
 
 use super::finding::{Finding, FindingKind, Severity};
 use super::part::{Part, Parts};
@@ -166,10 +166,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn finish(self, unreachable_bytes: u64) -> CheckReport {
-        let findings = self
-            .findings
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let findings = unpoisoned(self.findings.into_inner());
         let mut kept = findings.kept;
         // The same fault may have been met on two ways.
         kept.sort_by_cached_key(|finding| (finding.place, finding.kind.to_string()));
@@ -188,5 +185,5 @@ impl<'a> Run<'a> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }

@@ -1,5 +1,6 @@
 //! Indexes with one record for each extent (*encoded extents*).
 
+use anteros_core::unpoisoned;
 use anteros_format::extent::{ExtentFormat, ExtentRecord};
 use anteros_format::inode::Inode;
 use anteros_format::zmap::ExtentHeader;
@@ -183,11 +184,7 @@ impl<'a> Records<'a> {
     /// Record `index` of those whose addresses accumulate. Goes on from where the last look-up
     /// ended, if that was before.
     fn accumulated(&self, place: Place, index: u64) -> Result<ExtentRecord> {
-        let mut cursor = self
-            .zmap
-            .cursor
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cursor = unpoisoned(self.zmap.cursor.lock());
         if cursor.1 == 0 || cursor.0 > index {
             let mut start = [0; 8];
             self.image.read_meta(place, self.zmap.table, &mut start)?;

@@ -9,7 +9,9 @@
 //! [`FileDevice::expect_any_order`]: anteros_core::FileDevice::expect_any_order
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use anteros_core::unpoisoned;
 
 use crate::map::Location;
 
@@ -55,7 +57,7 @@ impl Streams {
     /// Notes a read of a device. Says what to fetch now: an address behind it, and how many bytes.
     pub(crate) fn read(&self, at: Location, len: u64) -> Option<(Location, u64)> {
         let end = at.plus(len)?;
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = unpoisoned(self.0.lock());
         state.clock += 1;
         let clock = state.clock;
         let known = state.streams.iter_mut().find(|s| s.is_continued_by(at));
@@ -136,11 +138,7 @@ impl Strides {
     /// Notes a read of a file. Says at which offsets to fetch now: the next of a stride.
     pub(crate) fn read(&self, offset: u64, len: usize) -> impl Iterator<Item = u64> + use<> {
         let next = match len <= SMALL_BYTES_MAX {
-            true => self
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .advance(offset),
+            true => unpoisoned(self.0.lock()).advance(offset),
             false => None,
         };
         let (range, step) = next.unwrap_or((0..0, 1));

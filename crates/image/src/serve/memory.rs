@@ -7,9 +7,10 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use anteros_codec::Scratch;
+use anteros_core::unpoisoned;
 
 /// Bytes that may be taken, and how many are.
 pub(crate) struct Memory {
@@ -55,7 +56,7 @@ impl Memory {
 
     /// A buffer of so many bytes, of any content.
     pub(crate) fn buffer(&self, len: usize) -> io::Result<Buffer> {
-        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spares = unpoisoned(self.spares.lock());
         let room = Buffer::room(len);
         match spares.iter().rposition(|spare| spare.capacity() == room) {
             Some(index) => Ok(spares.swap_remove(index).of_len(len)),
@@ -65,7 +66,7 @@ impl Memory {
 
     /// Takes a buffer for later use.
     pub(crate) fn reuse(&self, buffer: Buffer) {
-        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spares = unpoisoned(self.spares.lock());
         spares.push(buffer);
         let mut bytes: usize = spares.iter().map(Buffer::capacity).sum();
         while bytes > SPARE_BYTES_MAX {
@@ -124,7 +125,7 @@ impl Memory {
             let mut used = self.lock();
             used.waiting += 1;
             let waited = self.freed.wait_while(used, |used| used.changes == seen);
-            waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+            unpoisoned(waited).waiting -= 1;
         }
     }
 
@@ -142,7 +143,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.used.lock())
     }
 }
 

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anteros_codec::{DecodeError, Decoder, Length, RollingWindow, Scratch, Stream};
-use anteros_core::Algorithm;
+use anteros_core::{Algorithm, unpoisoned};
 use anteros_format::{EXTENT_BYTES_MAX, Nid};
 
 use super::counters::add;
@@ -536,5 +536,5 @@ fn whole_pages(offset: u64, len: usize) -> Range<usize> {
 }
 
 fn lock(parked: &Mutex<Parked>) -> MutexGuard<'_, Parked> {
-    parked.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(parked.lock())
 }

@@ -5,7 +5,9 @@
 //! handed out, or when memory is wanted and nobody asked for it since it last came up.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use anteros_core::unpoisoned;
 
 use super::memory::{Buffer, Lease, Memory};
 use super::parked::Parked;
@@ -132,10 +134,7 @@ impl Pclusters {
             }
             state.waits += u64::from(!waited);
             waited = true;
-            state = self
-                .made
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(self.made.wait(state));
         }
     }
 
@@ -206,7 +205,7 @@ impl Pclusters {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 

@@ -1,9 +1,10 @@
 //! State that serves reads: the cache, the account of memory, the workbenches.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anteros_codec::{Decoder, RollingWindow};
+use anteros_core::unpoisoned;
 use anteros_format::Nid;
 
 use super::ahead::Streams;
@@ -110,6 +111,6 @@ impl Serve {
     }
 
     pub(super) fn benches(&self) -> std::sync::MutexGuard<'_, Vec<Workbench>> {
-        self.benches.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.benches.lock())
     }
 }

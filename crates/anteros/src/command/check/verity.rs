@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use anteros_core::{FileDevice, Window};
+use anteros_core::{FileDevice, Window, unpoisoned};
 use anteros_verity::Mismatch;
 use serde::Serialize;
 
@@ -47,12 +47,12 @@ impl Blocks {
         let device = image.hash_tree(Arc::new(Window::new(device, image.offset)))?;
         let found = Mutex::new(Self::default());
         let tell = |wrong| {
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = unpoisoned(found.lock());
             found.add(wrong);
         };
         let checked = anteros_verity::check(&device, workers, cancel, &tell);
         checked.map_err(|e| Failure::system(path, &e))?;
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found = unpoisoned(found.into_inner());
         found.count = device.superblock().data_blocks;
         Ok(Some(found))
     }

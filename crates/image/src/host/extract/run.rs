@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use anteros_core::FileKind;
+use anteros_core::{FileKind, unpoisoned};
 use anteros_format::inode::Inode;
 
 use super::options::ExtractOptions;
@@ -65,10 +65,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn finish(self) -> Result<ExtractSummary, ExtractError> {
-        let mut summary = self
-            .summary
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut summary = unpoisoned(self.summary.into_inner());
         match self.stop.into_inner() {
             true => Err(summary.errors.swap_remove(0)),
             false => Ok(summary),
@@ -76,7 +73,8 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut ExtractSummary)) {
-        count(&mut self.summary.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut summary = unpoisoned(self.summary.lock());
+        count(&mut summary);
     }
 
     pub(super) fn fail(&self, trail: &Trail, problem: ExtractProblem) {

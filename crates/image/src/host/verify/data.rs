@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use anteros_core::unpoisoned;
 use anteros_format::inode::Inode;
 use crossbeam_channel::Receiver;
 use rustix::io::Errno;
@@ -53,7 +54,7 @@ impl FilePair {
     /// Notes that a part could not be read.
     fn leave_out(&self, offset: u64, problem: VerifyProblem) {
         self.parts_failed.fetch_add(1, Ordering::Relaxed);
-        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unread = unpoisoned(self.unread.lock());
         if unread.as_ref().is_none_or(|(first, _)| offset < *first) {
             *unread = Some((offset, problem));
         }
@@ -126,7 +127,7 @@ impl Run<'_> {
             offset => self.differ(&file.trail, Mismatch::Data { offset }),
         }
         let unread = file.unread.into_inner();
-        if let Some((_, problem)) = unread.unwrap_or_else(PoisonError::into_inner) {
+        if let Some((_, problem)) = unpoisoned(unread) {
             self.leave_out(&file.trail, DATA, problem);
         }
     }

@@ -1,7 +1,9 @@
 //! State that all threads of a comparison share: what is wanted, and what was found.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use anteros_core::unpoisoned;
 
 use super::difference::{Difference, Mismatch, Side};
 use super::options::VerifyOptions;
@@ -37,23 +39,14 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn finish(self) -> Result<VerifyReport, VerifyError> {
-        let outcome = self
-            .outcome
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let outcome = unpoisoned(self.outcome.into_inner());
         let (mut report, error) = outcome;
         report.differences.sort_unstable();
         error.map_or(Ok(report), Err)
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut VerifyReport)) {
-        count(
-            &mut self
-                .outcome
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .0,
-        );
+        count(&mut unpoisoned(self.outcome.lock()).0);
     }
 
     pub(super) fn differ(&self, trail: &Trail, what: Mismatch) {
@@ -75,7 +68,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn fail(&self, trail: &Trail, problem: VerifyProblem) {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = unpoisoned(self.outcome.lock());
         outcome.1.get_or_insert_with(|| VerifyError {
             path: trail.path(),
             problem,

@@ -18,9 +18,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anteros_build::{Archive, Layer};
+use anteros_core::unpoisoned;
 use anteros_verity::hex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -375,7 +376,7 @@ struct Shared(Arc<Mutex<Blob>>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Blob> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.lock())
     }
 }
 
