@@ -1,7 +1,7 @@
 //! Each codec that an image may have, and one fixed-output encoder for all of them.
 //!
-//! LZ4 and LZMA stop by themselves where the output is full. DEFLATE and Zstandard compress what they are given; how much
-//! of it fits is looked for (see `secant.rs`).
+//! LZ4 and LZMA stop by themselves where the output is full. DEFLATE and Zstandard compress all of
+//! their input, so the length that fits has to be searched for (`secant.rs`).
 
 use std::ops::Range;
 
@@ -217,8 +217,9 @@ impl Encoder {
         }
     }
 
-    /// Leaves up to a twelfth of the output empty from here on, where that takes fewer calls of a compressor that takes its
-    /// input as a whole. So little is lost by it where nothing is stored for what is empty.
+    /// Leaves up to a twelfth of the output empty from here on, where that saves calls of a
+    /// compressor that takes its input as a whole. It is meant for output of which the empty part
+    /// is not stored.
     pub fn loosely(mut self) -> Self {
         match &mut self.kind {
             Kind::Lz4(_) | Kind::Lzma(_) => {}

@@ -1,9 +1,9 @@
 //! The fixed-output encoder: as much input as fits into a given number of bytes.
 //!
 //! EROFS cuts a file where a pcluster is full, not the other way round, so that no block is wasted.
-//! liblz4 can do that by itself; this adds an early exit for input that LZ4 cannot make smaller,
-//! where liblz4 is slow (see `probe.rs`), a quick encoder that needs none (see `greedy.rs`), and one
-//! that is as good as liblz4's best level in less time (see `optimal/`).
+//! liblz4 can do that by itself. This module adds three things: an early exit for input that LZ4
+//! cannot make smaller, where liblz4 is slow (`probe.rs`); a quick encoder that needs none
+//! (`greedy.rs`); and one that is as good as liblz4's best level in less time (`optimal/`).
 
 use std::ops::{Range, RangeInclusive};
 

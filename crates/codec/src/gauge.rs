@@ -1,8 +1,9 @@
 //! A glance at the input before a thorough compressor takes its time: could it win anything here?
 //!
-//! Codecs with an entropy coder win by bytes that are not equally frequent, and by matches. The glance estimates both:
-//! the first by the entropy of bytes, in each stretch of 4 KiB and over all; the second by strings that occurred before,
-//! of which it looks at a sample in long inputs. What is compressed already shows neither.
+//! A codec with an entropy coder wins by bytes that are not equally frequent, and by matches. The
+//! glance estimates both. For the first it takes the entropy of bytes, in each stretch of 4 KiB and
+//! over all. For the second it counts strings that occurred before; in a long input it looks at a
+//! sample of them. Data that is compressed already shows neither.
 //!
 //! The estimate is coarse: less than a part in 512 is not worth the time.
 

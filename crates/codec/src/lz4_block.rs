@@ -1,18 +1,19 @@
 //! A decoder of LZ4 blocks.
 //!
-//! It accepts what liblz4 accepts (`LZ4_decompress_safe`, and `LZ4_decompress_safe_partial` for the
-//! front of a block), by the same rules about the last bytes of a block, but for one thing: a match of
-//! distance 0 is refused. liblz4 lets it pass, and leaves the output as it was or fills it with zeros;
-//! whoever made the block could so show what a buffer held before.
+//! It accepts the blocks that liblz4 accepts (`LZ4_decompress_safe`, and
+//! `LZ4_decompress_safe_partial` for the front of a block), by the same rules about the last bytes
+//! of a block. There is one exception: a match of distance 0 is refused. liblz4 lets it pass, and
+//! leaves the output as it was or fills it with zeros. The maker of the block could so show the
+//! content of a buffer.
 //!
 //! **Every byte of the output is written before it is told of.** The output grows from its front
 //! without gaps: literals come from the stream, and a match from what was written before, at a
 //! distance of 1 at least.
 //!
-//! Copies are made forward, by chunks of 16 bytes at most, each loaded before it is stored, and write
-//! up to 32 bytes beyond their end while there is room. So a block may lie at the end of the buffer
-//! that it is decoded into ([`in_place`](crate::in_place)), and the output may be a window whose pages
-//! come again ([`rolling`](crate::rolling)).
+//! Copies go forward, in chunks of 16 bytes at most, and each chunk is loaded before it is stored.
+//! A copy writes up to 32 bytes beyond its end while there is room. So a block may lie at the end
+//! of the buffer that it is decoded into ([`in_place`](crate::in_place)), and the output may be a
+//! window whose pages come again ([`rolling`](crate::rolling)).
 
 use crate::Fault;
 use crate::error::expect_full;

@@ -1,7 +1,7 @@
 //! MicroLZMA, by way of liblzma.
 //!
-//! A MicroLZMA stream knows neither its compressed nor its decoded length; liblzma is told both, and
-//! whether the latter is exact. It checks, for an exact length, that both ends coincide.
+//! A MicroLZMA stream knows neither its compressed nor its decoded length. liblzma is told both,
+//! and whether the latter is exact. For an exact length it checks that both ends coincide.
 
 use liblzma_sys::{
     LZMA_DATA_ERROR, LZMA_FINISH, LZMA_MEM_ERROR, LZMA_OK, LZMA_OPTIONS_ERROR, LZMA_PRESET_EXTREME,

@@ -10,10 +10,10 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Has the C library's heap take blocks of 64 KiB and more from the system one by one, and give them
-/// back when they are freed. By itself glibc learns to keep ever larger ones (up to 32 MiB each), which
-/// the decoders in C allocate and free. For programs that promise to stay small; other C libraries are
-/// as they are.
+/// Makes the C library's heap take blocks of 64 KiB and more from the system one by one, and give
+/// them back when they are freed. By itself glibc learns to keep ever larger ones, up to 32 MiB
+/// each, and the decoders in C allocate and free such blocks. This is for programs that promise to
+/// stay small. Other C libraries are left alone.
 pub fn keep_heap_small() {
     #[cfg(target_env = "gnu")]
     {

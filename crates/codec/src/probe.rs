@@ -1,13 +1,15 @@
 //! A glance at the input before compressing it: could LZ4 win anything here?
 //!
 //! liblz4's fixed-output compressors do not look at the output budget while they hunt for a match.
-//! Where there is none they read on for tens of kilobytes, then give back a few kilobytes of literals,
-//! and the next call starts over; HC levels fall to a few MB/s on data that is compressed already.
+//! Where there is none, they read on for tens of kilobytes and then give back a few kilobytes of
+//! literals. The next call starts over. HC levels fall to a few MB/s on data that is compressed
+//! already.
 //!
-//! The glance costs one hash table lookup per byte, and ends early on data that compresses. It
-//! counts *repeats*: positions whose next four bytes occurred before. A match of length `n` saves
-//! `n - 3` bytes at most (a token and an offset take three), and covers `n - 3` repeats. So as many
-//! bytes as there are repeats, about, can be saved; literals cost a byte per 255 of them on top.
+//! The glance costs one look-up in a hash table for each byte, and ends early on data that
+//! compresses. It counts *repeats*: positions whose next four bytes occurred before. A match of
+//! length `n` covers `n - 3` repeats. It saves `n - 3` bytes at most, since a token and an offset
+//! take three. So the repeats are about the bytes that can be saved. Literals cost one more byte
+//! for each 255 of them.
 
 /// One slot per hash, at most: 256 KiB.
 const SLOT_BITS_MAX: u32 = 16;

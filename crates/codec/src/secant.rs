@@ -1,11 +1,13 @@
 //! As much input as fits into a budget, by compressors that take their input as a whole.
 //!
-//! The length of the output grows with that of the input, nearly in proportion. So the input that fills the budget is
-//! looked for as a root: along the line through the last two outputs that were seen, but between the longest input that
-//! fits and the shortest that does not. The last budget's input begins. The longer the search, the more may stay empty.
+//! The output grows with the input, nearly in proportion. So the input that fills the budget is the
+//! root of a function, and a secant finds it: a line through the last two outputs. The search stays
+//! between the longest input that fits and the shortest that does not. It begins with the input of
+//! the last budget. The longer it takes, the more of the budget may stay empty.
 //!
-//! A thorough compressor has a quick one beside it as its ruler. Input is then measured by how long the quick one makes
-//! it: in that measure the thorough one's outputs lie on a line more nearly, and it is called less often.
+//! A thorough compressor has a quick one beside it as its ruler. The measure of an input is its
+//! length after the quick one. In that measure the outputs of the thorough one lie on a line more
+//! nearly, and it is called less often.
 
 use std::ops::RangeInclusive;
 

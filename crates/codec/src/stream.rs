@@ -5,8 +5,8 @@
 //! to end in small pieces costs one decoding of it, and no buffer of its size. LZ4 has
 //! [`RollingWindow`](crate::RollingWindow) in its stead.
 //!
-//! What it was given is not kept: each call is handed the same stream again, and goes on where the
-//! last one stopped reading.
+//! A stream keeps none of its input. Each call is handed the same stream again, and goes on where
+//! the last one stopped reading.
 
 use crate::deflate::DeflateDecoder;
 use crate::lzma::LzmaDecoder;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use anteros_core::unpoisoned;
 
-/// Keeps byte runs by key, in no more than a number of bytes. What was not asked for again since
-/// it last came up is the first to go (second chance).
+/// Cache of byte runs by key, of at most so many bytes. The first to go is the one that nobody has
+/// asked for since it last came up (second chance).
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     bytes_max: usize,

@@ -31,9 +31,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes of an extent in order; `sink` gets each piece with its offset in the file. What is
-    /// encoded comes in one piece of at most [`EXTENT_BYTES_MAX`](anteros_format::EXTENT_BYTES_MAX)
-    /// bytes, all else in pieces of at most 1 MiB. Holes are not handed over.
+    /// Gives `sink` the bytes of an extent in order, each piece with its offset in the file. An
+    /// encoded extent comes in one piece of at most
+    /// [`EXTENT_BYTES_MAX`](anteros_format::EXTENT_BYTES_MAX) bytes, any other in pieces of at most
+    /// 1 MiB. Holes are not handed over.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl Image {
         self.with_bench(|bench| self.read_with(bench, inode, map, offset, buf))
     }
 
-    /// Gathers what is encoded and wanted whole in runs; all else is read as it comes.
+    /// Gathers encoded extents that are wanted whole in runs, and reads all others as they come.
     fn read_with(
         &self,
         bench: &mut Workbench,

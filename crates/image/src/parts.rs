@@ -91,9 +91,9 @@ fn channel<F, J>(workers: usize) -> (Feeder<F, J>, Receiver<J>) {
 }
 
 impl<F, J: From<Batch<F>>> Feeder<F, J> {
-    /// Hands over a file. A large one is cut; a hole at the beginning of a part is a part of its
-    /// own, however long. A hostile file has any number of parts, so `go_on` is asked before each;
-    /// what it fails with is the end.
+    /// Hands over a file. A large one is cut into parts. A hole at the beginning of a part becomes
+    /// a part of its own, however long. A hostile file has any number of parts, so `go_on` is asked
+    /// before each, and its error is the end.
     pub(crate) fn file<E: From<Error>>(
         &mut self,
         image: &Image,

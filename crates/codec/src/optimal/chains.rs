@@ -1,9 +1,10 @@
 //! The match finder: chains of positions whose next four bytes have the same hash.
 //!
-//! A chain is kept as distances: each position has the distance to the one before it with the same hash. Positions are
-//! inserted ahead of the one that is searched for, so the chain of *any* four bytes of a match can be walked: a match that
-//! is longer than the best one so far must contain the four bytes that end behind it, and the chain of those is often the
-//! shortest. A candidate counts if it lies in the block, which its distance tells; so nothing is cleared between blocks.
+//! A chain is kept as distances: each position has the distance to the one before it with the same
+//! hash. Positions are inserted ahead of the one that is searched for, so the chain of *any* four
+//! bytes of a match can be walked. A match that is longer than the best one so far must contain the
+//! four bytes that end behind it, and their chain is often the shortest. The distance tells whether
+//! a candidate lies in the block, so nothing is cleared between blocks.
 
 use crate::probe::hash;
 use crate::sequences::{common, string};

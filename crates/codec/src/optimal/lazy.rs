@@ -1,7 +1,8 @@
 //! A parse that looks at few positions: the one of liblz4's HC levels 3 to 9, over our chains.
 //!
-//! From the first match that is found on, up to three matches are held that overlap. One that begins within another and is
-//! longer takes away from it, or its place. What was found last decides how the first is cut, which is then settled.
+//! The parse holds up to three matches that overlap, beginning with the first that it finds. A
+//! longer match that begins within another one takes bytes from it, or its place. The last match
+//! decides how the first is cut. Then the first is settled.
 
 use std::ops::Range;
 

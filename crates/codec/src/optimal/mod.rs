@@ -1,7 +1,8 @@
 //! An encoder of LZ4 blocks that takes as much input as any can into a given number of bytes.
 //!
-//! The parse is optimal but for what a limited search does not find; `parse.rs` has it, `chains.rs` the search, and
-//! `lazy.rs` a quicker parse. What the chains know of the data is kept from block to block.
+//! The parse is optimal, except for matches that a limited search does not find. `parse.rs` has the
+//! parse, `chains.rs` the search, and `lazy.rs` a quicker parse. The chains are kept from block to
+//! block.
 
 mod chains;
 mod lanes;

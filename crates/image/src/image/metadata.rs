@@ -56,8 +56,8 @@ impl Image {
         })
     }
 
-    /// Returns where an inode begins on the primary device, and how long it is with its attributes, its index and its inline
-    /// data; `None` if it is in the metabox.
+    /// Returns where an inode begins on the primary device, and its length with attributes, index
+    /// and inline data. Returns `None` for an inode in the metabox.
     ///
     /// # Errors
     ///

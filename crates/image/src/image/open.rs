@@ -181,8 +181,8 @@ impl Image {
         nid.map(open).transpose()
     }
 
-    /// Metadata is walked entry by entry, so what a metabox claims to hold must be in proportion to
-    /// what is there.
+    /// Checks that the metabox claims a size in proportion to the image, since metadata is walked
+    /// entry by entry.
     fn check_metabox(&self) -> Result<()> {
         let device_bytes = self.devices[0].size();
         match &self.metabox {

@@ -1,4 +1,4 @@
-//! What an inode says about its data, checked.
+//! The storage of a file's data, as its inode describes it, checked.
 
 use std::sync::Mutex;
 

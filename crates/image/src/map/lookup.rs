@@ -197,8 +197,8 @@ impl Image {
         })
     }
 
-    /// Checks the index of a compressed file for the bytes `range`, entry by entry: also what
-    /// [`extent_at`](Self::extent_at) only sees from some offsets.
+    /// Checks the index of a compressed file for the bytes `range`, entry by entry. It finds faults
+    /// that [`extent_at`](Self::extent_at) meets from some offsets only.
     pub(crate) fn verify_index(
         &self,
         inode: &Inode,
@@ -233,7 +233,8 @@ impl Image {
     }
 }
 
-/// A hostile index may say otherwise of a place than of the one before it.
+/// Returns the error of an index that says otherwise of a place than of the one before it, as a
+/// hostile one may.
 fn aside(inode: &Inode, end: u64, start: u64) -> Error {
     let place = Place::Data {
         nid: inode.nid,

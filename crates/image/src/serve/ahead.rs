@@ -1,10 +1,10 @@
-//! Fetching ahead: who reads in order, or in equal strides, finds the device's bytes in memory.
+//! Fetching ahead, for readers in order and readers in equal strides.
 //!
-//! The kernel's own readahead of an image file is turned off ([`FileDevice::expect_any_order`]): under
-//! strides it reads many times what is asked for. What is done here instead only names what the
-//! pattern will ask for: the bytes that follow on the device, or the pclusters of the next strides.
-//! The kernel fetches them into its page cache while decoding goes on; nobody waits and no memory of
-//! ours is taken.
+//! The kernel's own readahead of an image file is turned off ([`FileDevice::expect_any_order`]):
+//! under strides it reads many times what is asked for. This module names only the bytes that the
+//! pattern will ask for. These are the bytes that follow on the device, or the pclusters of the
+//! next strides. The kernel fetches them into its page cache while decoding goes on. Nobody waits
+//! for them, and they take no memory of ours.
 //!
 //! [`FileDevice::expect_any_order`]: anteros_core::FileDevice::expect_any_order
 
@@ -18,8 +18,8 @@ use crate::map::Location;
 /// States how many readers in order are told apart.
 const STREAMS: usize = 8;
 
-/// A read that begins so near to where the last one ended continues it: readers' requests come in any
-/// order, and some of what lies between may be in memory.
+/// A read continues another one if it begins so near to its end. Requests come in any order, and
+/// some of the bytes between may be in memory.
 const NEAR_BYTES: u64 = 256 << 10;
 
 /// So many reads make a stream.

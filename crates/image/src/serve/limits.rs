@@ -16,17 +16,17 @@ impl Image {
         }
     }
 
-    /// The least [`cache_bytes`](crate::OpenOptions::cache_bytes) that so many reading threads need,
-    /// whose reads are so long: a cache of metadata, what each thread keeps for itself, and what one
-    /// of them may need for the largest pcluster that the format allows.
+    /// Returns the least [`cache_bytes`](crate::OpenOptions::cache_bytes) for so many reading
+    /// threads with reads of this length. It has room for a cache of metadata, for the memory that
+    /// each thread keeps, and for the largest pcluster that the format allows, once.
     pub fn cache_bytes_min(&self, readers: usize, read_bytes: usize) -> usize {
         let data = self.read_memory_min() + readers * self.bench_memory(read_bytes);
         // An eighth of all is for metadata.
         data + data.div_ceil(7)
     }
 
-    /// The most memory that a single read may need at a time besides what its thread keeps, in bytes:
-    /// a pcluster and what decoding it from its beginning takes.
+    /// Returns the most memory that a single read needs at a time, besides the memory that its
+    /// thread keeps: a pcluster, and the decoding of it from the beginning.
     pub(crate) fn read_memory_min(&self) -> usize {
         // An inline pcluster's may be wanted while another's is held.
         const SPARE: usize = 64 << 10;

@@ -1,9 +1,9 @@
 //! One account of memory for all that serves reads.
 //!
-//! Whoever wants memory takes a [`Lease`] of it first. When there is not enough left, entries of the
-//! cache are given up, the oldest first, and then one waits for others to give theirs back. That
-//! ends, for whoever holds a lease outside of the cache while it works never waits for another one, and
-//! whoever gives something back, or puts something into the cache that may be given up, says so.
+//! Whoever wants memory takes a [`Lease`] of it first. If too little is left, the cache gives up
+//! entries, the oldest first. If it has none left, the caller waits until others give theirs back.
+//! That wait ends. Whoever holds a lease outside of the cache while it works never waits for another
+//! one. Whoever gives something back, or puts something into the cache that may be given up, says so.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -16,9 +16,9 @@ use anteros_core::unpoisoned;
 pub(crate) struct Memory {
     used: Mutex<Used>,
     freed: Condvar,
-    /// Buffers that were given up a moment ago. What takes their place in the cache is mostly as long
-    /// as they are; and a heap that has a part for each thread would grow in one while what was freed
-    /// lies in another.
+    /// Buffers that were given up a moment ago. The entries that take their place in the cache are
+    /// mostly of the same length. A heap with a part for each thread would grow in one part while
+    /// the freed bytes lie in another.
     spares: Mutex<Vec<Buffer>>,
 }
 
@@ -147,8 +147,8 @@ impl Memory {
     }
 }
 
-/// Bytes from this length on are mapped and not taken from the heap, which would not give back at
-/// once, or not at all, what is freed between smaller ones.
+/// Buffers from this length on are mapped. The heap would not give them back at once, or not at all
+/// where they lie between smaller ones.
 const MAPPED_BYTES_MIN: usize = 32 << 10;
 
 /// A buffer that takes no more memory than its [`room`](Self::room).
@@ -168,8 +168,9 @@ impl Buffer {
         })
     }
 
-    /// Returns what a buffer of so many bytes takes. Mapped ones come in the powers of two and one size
-    /// between each two of them, so that one can be used again for another length: its pages are there already.
+    /// Returns the bytes that a buffer of this length takes. A mapped buffer has the size of a
+    /// power of two, or one size between two of them. So it can be used again for another length,
+    /// and its pages are there already.
     pub(crate) const fn room(len: usize) -> usize {
         match len {
             MAPPED_BYTES_MIN.. => len.next_multiple_of((1 << len.ilog2()) / 2),

@@ -17,9 +17,9 @@
 //! - `serving`: the state of all that, one for each image.
 //! - `bench`, `limits`: what a reader borrows and counts; how much memory that can be.
 //!
-//! What decodes is the worker that took the request; it borrows a [`Workbench`](serving::Workbench) for that. The plain
-//! way to the same bytes, for jobs that read everything once, is [`Reader`](crate::Reader); tests
-//! compare the two.
+//! The worker that took the request decodes. It borrows a [`Workbench`](serving::Workbench) for
+//! that. [`Reader`](crate::Reader) is the plain way to the same bytes, for jobs that read
+//! everything once; tests compare the two.
 
 pub(crate) mod ahead;
 mod bench;

@@ -1,4 +1,5 @@
-//! A decoder suspended in the middle of a long extent, so that whoever reads on need not begin again.
+//! A decoder that is suspended in the middle of a long extent. A reader that goes on need not begin
+//! again.
 
 use std::ops::Range;
 use std::sync::{Mutex, Weak};
@@ -21,8 +22,8 @@ pub(crate) struct Parked {
     /// Tells where the extent begins in the file, and its length.
     offset: u64,
     len: usize,
-    /// The bytes decoded last, each where its place in the file modulo the length says, so that pages
-    /// are in one piece.
+    /// The bytes that were decoded last. The place of each is its offset in the file modulo the
+    /// length of the buffer, so a page is in one piece.
     recent: Buffer,
     /// The first position of which `recent` holds all up to the decoder's.
     recent_from: usize,
@@ -61,8 +62,9 @@ impl Parked {
         self.stream.position()
     }
 
-    /// Fills `out` with what lies `skip` bytes into the extent; `false` if that has gone by. What is
-    /// passed over on the way is shown to `passing`, with where it lies in the extent.
+    /// Fills `out` with the bytes from `skip` of the extent on. Returns `false` if the decoder has
+    /// passed them. Shows the bytes that it passes on the way to `passing`, with their place in the
+    /// extent.
     pub(crate) fn read(
         &mut self,
         skip: usize,
@@ -124,8 +126,8 @@ impl Parked {
     }
 }
 
-/// The rest of a long extent of a file, to which readers came back: it may be decoded for the pages of
-/// the file in it.
+/// The rest of a long extent of a file, to which readers came back. It may be decoded into the
+/// pages of the file.
 pub struct Rest {
     parked: Weak<Mutex<Parked>>,
     pub(super) nid: Nid,

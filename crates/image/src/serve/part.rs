@@ -1,9 +1,11 @@
 //! Pclusters of which a request uses a part: cached I/O (EROFS paper, §3.2).
 //!
-//! The first reader of a part gets no more decoded than the front that ends with it, and leaves the
-//! encoded bytes in the cache. Short LZ4 extents are served from these ever after: decoding a few
-//! pages costs less than the memory for them. Others are decoded whole when readers come back to them,
-//! and kept so; of those too long for that, a suspended decoder is kept.
+//! The first reader of a part has the extent decoded up to the end of the part, and leaves the
+//! encoded bytes in the cache. What comes next depends on the extent:
+//!
+//! - A short LZ4 extent stays encoded: a few pages are decoded in less time than their memory is worth.
+//! - Another extent is decoded whole when readers come back to it, and stays so.
+//! - Of an extent that is too long for that, a suspended decoder stays.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -25,11 +27,11 @@ use crate::{Error, Image, Place, Result};
 /// LZ4 extents up to this length are kept encoded. They decode in some 50 µs at the most.
 const LIGHT_BYTES_MAX: u64 = 64 << 10;
 
-/// Long LZ4 extents are decoded whole when they are asked for so often: until then that costs less than
-/// the memory for all of it.
+/// A long LZ4 extent is decoded whole when readers have come back so often. Until then the work
+/// costs less than the memory for all of it.
 const LZ4_ASKED_MIN: u32 = 4;
 
-/// A request of so many bytes comes from readahead: what lies behind it is wanted next.
+/// A request of so many bytes comes from readahead, so the bytes behind it are wanted next.
 const IN_ORDER_BYTES_MIN: usize = 64 << 10;
 
 /// Extents from this length on are decoded by a stream that is suspended between requests.
@@ -195,7 +197,8 @@ impl Image {
         self.decode_front(bench, part, &bytes.data, out)
     }
 
-    /// Someone comes back to the extent: it is decoded whole if that can be kept.
+    /// Serves a reader that comes back to the extent. It is decoded whole if the result can be
+    /// kept.
     fn next_reader(
         &self,
         bench: &mut Workbench,
@@ -273,15 +276,15 @@ impl Image {
         Ok(())
     }
 
-    /// Hands on what was not asked for of a decoded extent, what lies behind first; whether all of it
-    /// was taken.
+    /// Hands on the decoded bytes that nobody asked for, those behind the part first. Returns
+    /// whether all were taken.
     fn offer_neighbours(&self, part: &Part, data: &[u8], out: &[u8]) -> bool {
         let range = part.range(out);
         self.offer(part, range.end, &data[range.end..]) & self.offer(part, 0, &data[..range.start])
     }
 
-    /// Hands on the whole pages of decoded bytes that lie so far into the extent; whether they were
-    /// taken.
+    /// Hands on the whole pages among decoded bytes, which lie so far into the extent. Returns
+    /// whether they were taken.
     fn offer(&self, part: &Part, at: usize, data: &[u8]) -> bool {
         let (Some(hook), Place::Data { nid, offset }) =
             (self.serve.on_neighbours.get(), part.place)

@@ -1,8 +1,9 @@
-//! The pclusters of which readers wanted a part: those used up at once never come here.
+//! The cache of pclusters of which readers wanted a part. Those that are used up at once never come
+//! here.
 //!
-//! An entry is made by one reader while the others that want it wait (the paper's cohort
-//! decompression), is kept in the form that is cheapest to serve from, and goes when all of it was
-//! handed out, or when memory is wanted and nobody asked for it since it last came up.
+//! One reader makes an entry, and the others that want it wait (cohort decompression in the paper).
+//! It stays in the form that is cheapest to serve from. It goes when all of it was handed out, or
+//! when memory is wanted and nobody has asked for it since it last came up.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -54,7 +55,7 @@ pub(crate) enum Found<'a> {
 pub(crate) struct Pclusters {
     state: Mutex<State>,
     made: Condvar,
-    /// Whom to tell of entries, which are memory that can be given up.
+    /// Account that is told of entries, which are memory that can be given up.
     memory: Arc<Memory>,
 }
 
