@@ -24,6 +24,11 @@
 //! layout      bytes of each structure on disk; no I/O
 //! ```
 //!
+//! An fsync takes the stairs once: `mount/vfs` and `mount/log` take the lock, `cleaning/clean` makes room,
+//! `durable/commit` writes the group, `files/write_back` takes what is dirty of a file, `packing/pack` compresses it,
+//! `nodes/tree` notes where it lies, `store/place` gives it a place and `store/leaving` sends it there. Then
+//! `mount/log` gives the lock away, and waits for `store/writer` and the flush.
+//!
 //! `docs/design/log.md` has the reasons, `docs/format/log.md` every bit.
 
 mod cleaning;

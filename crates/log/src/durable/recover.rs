@@ -4,46 +4,30 @@
 
 use std::sync::Arc;
 
-use anteros_core::{FsError, FsResult, WritableDevice};
+use anteros_core::{FsError, WritableDevice};
 
 use crate::compress::policy::Policy;
-use crate::durable::Groups;
 use crate::durable::recover::replay::Replay;
+use crate::durable::recover::state::state_of;
 use crate::error::LogError;
-use crate::layout::checkpoint::Checkpoint;
+use crate::layout::Corrupt;
 use crate::layout::superblock::INCOMPAT_PACKED;
 use crate::layout::table::SitEntry;
-use crate::layout::{Corrupt, Superblock};
-use crate::nodes::Nodes;
-use crate::nodes::nat::Nat;
 use crate::options::Options;
 use crate::state::State;
 use crate::store::packs::{newest_checkpoint, segment_table};
 use crate::store::segments::Segments;
-use crate::store::slots::Slots;
-use crate::store::space::Space;
 use crate::store::superblock::{agree, read_superblock};
-use crate::store::table::{CopiedTable, SIT_JOURNAL_MAX, SegmentTable};
-use crate::store::{Parts, Store};
 
 mod chain;
 mod damaged;
 mod heads;
 mod replay;
+mod state;
 
 pub(crate) use chain::{Group, groups};
 pub(crate) use damaged::{Patient, as_is, open_to_repair};
-
-/// Result of recovery when a log is opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Tells whether it had been unmounted.
-    pub was_clean: bool,
-    /// Groups behind the checkpoint that were replayed.
-    pub groups: u64,
-    /// Tells whether an incomplete group was found. No fsync had returned for it.
-    pub dropped: bool,
-}
+pub use state::Recovery;
 
 /// Why a log cannot be opened.
 enum OpenError {
@@ -165,54 +149,4 @@ fn admit_packed(state: &mut State) -> Result<(), LogError> {
         true => Ok(()),
         false => store.admit(INCOMPAT_PACKED),
     }
-}
-
-/// Builds the state of a checkpoint with these segments.
-fn state_of(
-    device: Arc<dyn WritableDevice>,
-    superblock: Superblock,
-    checkpoint: &Checkpoint,
-    segments: Segments,
-    options: Options,
-) -> FsResult<State> {
-    let used = segments.valid() + checkpoint.reserved_blocks;
-    let nat = Nat::new(
-        device.clone(),
-        &superblock,
-        checkpoint.nat_bits.clone(),
-        checkpoint.nat_journal.iter().copied(),
-        checkpoint.next_nid,
-        checkpoint.nodes,
-    );
-    let store = Store::new(Parts {
-        slots: Slots::load(
-            device.clone(),
-            &superblock,
-            checkpoint.bst_bits.clone(),
-            &checkpoint.bst_journal,
-            segments.packed(),
-        )?,
-        space: Space::new(superblock.capacity(), used, checkpoint.reserved_blocks),
-        sit: SegmentTable {
-            table: CopiedTable::new(
-                superblock.sit_start,
-                superblock.sit_blocks,
-                checkpoint.sit_bits.clone(),
-            ),
-            newer: checkpoint
-                .sit_journal
-                .iter()
-                .map(|(segment, _)| *segment)
-                .collect(),
-            journal_max: SIT_JOURNAL_MAX,
-        },
-        device,
-        superblock,
-        options,
-        segments,
-        version: checkpoint.version,
-    });
-    let nodes = Nodes::new(nat, checkpoint.inodes);
-    let groups = Groups::new(checkpoint.next_sequence);
-    Ok(State::new(store, nodes, groups))
 }

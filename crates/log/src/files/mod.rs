@@ -1,13 +1,12 @@
 //! Files: content, names and attributes, as a user of the file system knows them.
 //!
-//! This floor owns the dirty pages of files: they are written to in memory ([`write`] to [`content`]; those of large files
-//! go in [`pieces`], for which [`large`] says which are), read
-//! from there and from the device ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside
-//! them ([`staged`]), and what memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the
-//! operations that change names ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access
-//! control lists ([`acl`]). It keeps the changes that no group has ([`unrecorded`]) and knows which inodes somebody
-//! holds ([`held`]). All of it happens in memory; `durable` says when it is written. It uses `packing` and what lies
-//! below.
+//! This floor owns the dirty pages of files: they are written to in memory ([`write`](mod@write) to [`content`];
+//! those of large files go in [`pieces`], for which [`large`] says which are), read from there and from the device
+//! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`staged`]), and what
+//! memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the operations that change names
+//! ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access control lists ([`acl`]).
+//! It keeps the changes that no group has ([`unrecorded`]) and knows which inodes somebody holds ([`held`]). All of
+//! it happens in memory; `durable` says when it is written. It uses `packing` and what lies below.
 
 pub(crate) mod acl;
 pub(crate) mod content;
@@ -26,9 +25,19 @@ mod write_back;
 pub(crate) mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use crate::files::staged::Staged;
 use crate::files::unrecorded::Unrecorded;
+use crate::layout::Block;
+
+/// Content staged by atomic writes to a file, not committed yet.
+pub(crate) struct Staged {
+    /// The handle of the open file that began.
+    by: u64,
+    pub(crate) pages: BTreeMap<u32, Arc<Block>>,
+    /// Of the file, with what was written.
+    size: u64,
+}
 
 /// Files of a mounted log, beyond what their nodes say.
 #[derive(Default)]

@@ -7,19 +7,11 @@ use std::sync::Arc;
 use anteros_core::{FileKind, FsError, FsResult};
 use rustix::io::Errno;
 
+use crate::files::Staged;
 use crate::files::content::blocks;
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::state::State;
 use crate::store::medium::{BLOCK, zeroed};
-
-/// Content staged by atomic writes to a file, not committed yet.
-pub(crate) struct Staged {
-    /// The handle of the open file that began.
-    by: u64,
-    pub(crate) pages: BTreeMap<u32, Arc<Block>>,
-    /// Of the file, with what was written.
-    size: u64,
-}
 
 /// Someone else is writing atomically.
 fn busy() -> FsError {

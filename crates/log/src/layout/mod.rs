@@ -7,6 +7,7 @@ pub mod bits;
 pub mod checkpoint;
 pub mod dir;
 pub mod fault;
+mod head;
 pub mod node;
 pub mod packed;
 pub mod paper;

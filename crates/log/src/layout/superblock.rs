@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::bits::Bits;
-use super::checkpoint::{HEADER_BYTES, HeadKind, ORPHAN_BYTES};
+use super::head::{HEADER_BYTES, HeadKind, ORPHAN_BYTES};
 use super::summary::OWNER_BYTES;
 use super::table::{BST_SEGMENTS_PER_BLOCK, NAT_PER_BLOCK, SIT_PER_BLOCK};
 use super::{

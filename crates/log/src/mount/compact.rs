@@ -56,7 +56,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When nothing may be compressed ([`Policy::None`]), the device fails, or there is no room. What was done until then stays.
+    /// When nothing may be compressed ([`Policy::None`](crate::Policy::None)), the device fails, or there is no room. What was done until then stays.
     pub fn compact(
         &self,
         files: &[Ino],

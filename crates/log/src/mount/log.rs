@@ -47,9 +47,9 @@ pub struct Log {
     writer: Arc<Writer>,
     /// Writes what was handed over; see [`Options::writes_behind`].
     thread: Option<JoinHandle<()>>,
-    /// See [`State::leaving_max`].
+    /// See [`Store::leaving_max`](crate::store::Store::leaving_max).
     leaving_max: usize,
-    /// See [`State::reading`].
+    /// See [`Store::reading`](crate::store::Store::reading).
     pub(crate) reading: Arc<RwLock<()>>,
     /// Blocks to read ahead.
     pub(crate) ahead: Arc<Ahead>,

@@ -138,7 +138,7 @@ pub(crate) struct Live {
     /// Tells whether content or size changed since a group or the checkpoint had them.
     pub(crate) content_changed: bool,
     /// Tells when content was written last that is in no group with its checksum; see
-    /// [`State::flushing`](crate::state::State::flushing).
+    /// [`Store::flushing`](crate::store::Store::flushing).
     pub(crate) early: u64,
     /// Tells whether extended attributes changed since then.
     pub(crate) xattrs_changed: bool,

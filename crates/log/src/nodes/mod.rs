@@ -2,7 +2,7 @@
 //!
 //! This floor owns the node address table ([`nat`]) and the nodes in memory ([`cache`]) with their marks ([`loaded`]).
 //! It is asked for an inode by its number, for the pointer of a logical block, and to change either ([`tree`]); dirty
-//! nodes are written at a checkpoint ([`write`]). A block of the table that cannot be read is made again from the
+//! nodes are written at a checkpoint ([`write`](mod@write)). A block of the table that cannot be read is made again from the
 //! nodes ([`rebuild`]). It uses `store` and what lies below.
 
 mod cache;

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use anteros_core::{Record, Sorted, Sorter, WritableDevice};
-use findings::Finding;
+use finding::Finding;
 use records::{About, Child, Chunk, DirBlock, Edge, Extent, WantedDir};
 
 use crate::durable::recover::{self, Recovery};
@@ -27,6 +27,7 @@ use crate::store::packs::{self, UNREADABLE};
 use crate::store::superblock;
 
 mod blocks;
+mod finding;
 mod findings;
 mod links;
 mod names;

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use anteros_core::{FileKind, FsError, FsResult, Table};
 use listing::{Found, Listing};
+use notes::is_damage;
 
 use crate::durable::owners;
 use crate::error::LogError;
@@ -23,7 +24,6 @@ use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, ROOT, SEGMENT_CONTENT};
 use crate::offline::check::Numbers;
 use crate::state::State;
-use crate::store::medium;
 pub(crate) use notes::Home;
 use notes::{Homes, Memory, Queue};
 
@@ -181,12 +181,6 @@ fn add(table: &mut Table<4>, index: u64, count: u32) -> FsResult<u32> {
     let sum = u32::from_le_bytes(table.get(index)?).saturating_add(count);
     table.set(index, sum.to_le_bytes())?;
     Ok(sum)
-}
-
-/// Returns whether an error means damage of the log at one place. Others mean that it cannot be read at all, or not by
-/// us.
-fn is_damage(error: &FsError) -> bool {
-    medium::is_damage(error) || matches!(error, FsError::NotFound)
 }
 
 /// The logical blocks of an inode, node by node.

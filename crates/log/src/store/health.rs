@@ -2,7 +2,7 @@
 
 use anteros_core::{FsError, FsResult};
 
-use crate::store::Store;
+use crate::store::blocks::Store;
 
 impl Store {
     /// Refuses what would change anything when that cannot be.

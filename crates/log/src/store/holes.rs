@@ -6,7 +6,7 @@ use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::{self, Owner};
 use crate::options::Mode;
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::need::MARGIN;
 use crate::store::victim::Choice;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anteros_core::{FsError, FsResult};
 
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::medium::read_block;
 
 /// Blocks of a large request.

@@ -1,17 +1,20 @@
 //! Blocks of the device: which are in use, which come next, and the way that a block takes to the device and back.
 //!
-//! This floor owns the segments ([`segments`]), the valid slots of packed blocks ([`slots`]), the account of used
-//! blocks ([`space`]), the room that a sparse file has for them ([`room`]), what is on its way to the device
-//! ([`leaving`], [`writer`]), and what was read from it before anyone asked ([`near`], [`ahead`], [`asked`]).
+//! This floor owns what [`blocks`] lists: the segments ([`segments`]) and their table ([`sit`]), the valid slots of packed
+//! blocks ([`slots`], [`occupy`]), the account of used blocks ([`space`]), the room that a sparse file has for them
+//! ([`room`], [`reserved`]), what is on its way to the device ([`leaving`], [`writer`]), and what was read from it before
+//! anyone asked ([`near`], [`ahead`], [`asked`]).
 //!
-//! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to read one, and
-//! to forget one that counts no more. It says how many free segments are needed ([`need`]), which one to clean
-//! ([`victim`]), and has content go into the holes of used ones ([`holes`]). It reads and writes the superblock
-//! ([`superblock`]), and reads the packs of checkpoints with the tables that they name ([`packs`], [`table`]). What a
+//! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to
+//! read one, and to forget one that counts no more. It says how many free segments are needed ([`need`]), which one to
+//! clean ([`victim`]), and has content go into the holes of used ones ([`holes`]); what a checkpoint has made free is
+//! given back ([`release`]). It reads and writes the superblock ([`superblock`]), and reads the packs of checkpoints
+//! with the tables that they name ([`packs`], [`table`]). When the device fails, it remembers why ([`health`]). What a
 //! block says is no matter of this floor. It uses `compress` and `layout`.
 
 pub(crate) mod ahead;
 mod asked;
+mod blocks;
 mod by_kind;
 mod health;
 pub(crate) mod holes;
@@ -19,11 +22,14 @@ mod leaving;
 pub(crate) mod medium;
 mod near;
 pub(crate) mod need;
+mod occupy;
 pub(crate) mod packs;
 mod place;
 mod release;
+mod reserved;
 pub(crate) mod room;
 pub(crate) mod segments;
+mod sit;
 pub(crate) mod slots;
 pub(crate) mod space;
 pub(crate) mod superblock;
@@ -31,214 +37,4 @@ pub(crate) mod table;
 pub(crate) mod victim;
 pub(crate) mod writer;
 
-use std::collections::BTreeSet;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, RwLock};
-
-use anteros_core::{FsResult, WritableDevice};
-
-use crate::error::LogError;
-use crate::layout::Superblock;
-use crate::options::Options;
-use crate::statistics::Statistics;
-use crate::store::ahead::Ahead;
-use crate::store::room::Room;
-use crate::store::segments::Segments;
-use crate::store::slots::Slots;
-use crate::store::space::Space;
-use crate::store::table::{CopiedTable, SegmentTable};
-use crate::store::writer::{Batch, Writer};
-
-/// Blocks of the device of a mounted log.
-pub(crate) struct Store {
-    device: Arc<dyn WritableDevice>,
-    superblock: Superblock,
-    options: Options,
-    segments: Segments,
-    /// Valid slots of packed blocks.
-    slots: Slots,
-    space: Space,
-    /// Blocks that were given places; see [`push`](Self::push).
-    batch: Batch,
-    writer: Arc<Writer>,
-    statistics: Statistics,
-    /// Blocks that were read before anyone asked.
-    ahead: Arc<Ahead>,
-    /// The segment table on the device.
-    sit: SegmentTable,
-    /// The last checkpoint.
-    version: u64,
-    /// Grows with each flush that begins.
-    epoch: u64,
-    /// Epoch up to which all writes are on the device.
-    flushed: u64,
-    /// Blocks that have no place yet.
-    dirty_pages: usize,
-    dirty_nodes: Arc<AtomicUsize>,
-    dirty_inodes: Arc<AtomicUsize>,
-    /// Held by those who read content from the device without the lock of the log: no segment becomes free meanwhile.
-    reading: Arc<RwLock<()>>,
-    /// Segments that could not be cleaned.
-    set_aside: BTreeSet<u32>,
-    /// The one that is being cleaned.
-    victim: Option<u32>,
-    /// The room of the device that is reserved.
-    room: Room,
-    /// Why nothing can be changed any more.
-    failed: Option<String>,
-    /// Tells whether free blocks are discarded on the device.
-    discards: bool,
-    /// Warnings that were not taken yet.
-    complaints: Vec<String>,
-    /// Troubles of the device that take nothing away, and were not yet told.
-    notes: Vec<String>,
-}
-
-/// Parts of a [`Store::new`].
-pub(crate) struct Parts {
-    pub(crate) device: Arc<dyn WritableDevice>,
-    pub(crate) superblock: Superblock,
-    pub(crate) options: Options,
-    pub(crate) segments: Segments,
-    pub(crate) slots: Slots,
-    pub(crate) space: Space,
-    pub(crate) sit: SegmentTable,
-    pub(crate) version: u64,
-}
-
-impl Store {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self {
-            writer: Arc::new(Writer::new(parts.device.clone())),
-            ahead: Arc::new(Ahead::new(parts.options.prefetch_bytes)),
-            device: parts.device,
-            superblock: parts.superblock,
-            options: parts.options,
-            segments: parts.segments,
-            slots: parts.slots,
-            space: parts.space,
-            batch: Batch::default(),
-            statistics: Statistics::default(),
-            sit: parts.sit,
-            version: parts.version,
-            epoch: 1,
-            flushed: 0,
-            dirty_pages: 0,
-            dirty_nodes: Arc::default(),
-            dirty_inodes: Arc::default(),
-            reading: Arc::default(),
-            set_aside: BTreeSet::new(),
-            victim: None,
-            room: Room::default(),
-            failed: None,
-            discards: true,
-            complaints: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
-
-    pub(crate) fn device(&self) -> &dyn WritableDevice {
-        &*self.device
-    }
-
-    pub(crate) fn shared_device(&self) -> Arc<dyn WritableDevice> {
-        self.device.clone()
-    }
-
-    pub(crate) fn superblock(&self) -> &Superblock {
-        &self.superblock
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
-    pub(crate) fn segments(&self) -> &Segments {
-        &self.segments
-    }
-
-    pub(crate) fn segments_mut(&mut self) -> &mut Segments {
-        &mut self.segments
-    }
-
-    pub(crate) fn slots(&self) -> &Slots {
-        &self.slots
-    }
-
-    pub(crate) fn slots_mut(&mut self) -> &mut Slots {
-        &mut self.slots
-    }
-
-    pub(crate) fn space(&self) -> &Space {
-        &self.space
-    }
-
-    pub(crate) fn space_mut(&mut self) -> &mut Space {
-        &mut self.space
-    }
-
-    pub(crate) fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    pub(crate) fn statistics_mut(&mut self) -> &mut Statistics {
-        &mut self.statistics
-    }
-
-    pub(crate) fn ahead(&self) -> &Arc<Ahead> {
-        &self.ahead
-    }
-
-    pub(crate) fn writer(&self) -> &Arc<Writer> {
-        &self.writer
-    }
-
-    pub(crate) fn reading(&self) -> Arc<RwLock<()>> {
-        self.reading.clone()
-    }
-
-    /// The last checkpoint.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// Notes that a checkpoint has been written.
-    pub(crate) fn set_version(&mut self, version: u64) {
-        self.version = version;
-    }
-
-    /// Says in the superblock that the log makes use of a feature, before it does.
-    pub(crate) fn admit(&mut self, feature: u64) -> Result<(), LogError> {
-        let mut superblock = self.superblock.clone();
-        superblock.incompat |= feature;
-        superblock.generation += 1;
-        superblock::write_superblock(&*self.device, &superblock)?;
-        self.superblock = superblock;
-        Ok(())
-    }
-
-    /// Ends that the log is read-only.
-    pub(crate) fn allow_writes(&mut self) {
-        self.options.read_only = false;
-    }
-
-    /// Has everything lie where another superblock says, but for the node address table.
-    pub(crate) fn move_tables(&mut self, new: &Superblock) -> FsResult<()> {
-        let kept = 0..new.segments.min(self.segments.count());
-        let mut entries: Vec<_> = kept.map(|segment| self.segments.entry(segment)).collect();
-        entries.resize(new.segments as usize, Default::default());
-        let (heads, owners) = self.segments.heads();
-        let mut segments = Segments::new(new, &entries, self.segments.serial());
-        segments.open_heads(&heads, &owners)?;
-        self.segments = segments;
-        self.slots.move_to(new);
-        self.sit = SegmentTable {
-            table: CopiedTable::first(new.sit_start, new.sit_blocks),
-            newer: (0..new.segments).collect(),
-            journal_max: 0,
-        };
-        self.space = Space::new(new.capacity(), self.space.used(), self.space.promised());
-        self.superblock = new.clone();
-        Ok(())
-    }
-}
+pub(crate) use blocks::{Parts, Store};

@@ -6,7 +6,7 @@ use anteros_core::FsResult;
 
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::medium::{BLOCK, zeroed};
 
 /// Nodes that were gathered for launches and are read at once.

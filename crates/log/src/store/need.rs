@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::layout::{BLOCK_BYTES, SEGMENT_CONTENT};
-use crate::store::Store;
+use crate::store::blocks::Store;
 
 /// Blocks that one operation writes at most, and the content of a request.
 pub(crate) const MARGIN: usize = 64 + 256;

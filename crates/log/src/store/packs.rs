@@ -12,7 +12,7 @@ use crate::layout::summary::Owner;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
 use crate::layout::{BLOCK_BYTES, Block, Corrupt, Superblock};
 use crate::statistics::Cause;
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::medium::{read_block, zeroed};
 
 /// Rule that a pack breaks of which a block cannot be read.

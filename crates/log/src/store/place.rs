@@ -5,7 +5,7 @@ use anteros_core::{FsError, FsResult, Timestamp};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
 use crate::statistics::Cause;
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::leaving::BATCH_MAX;
 use crate::store::segments::{Moment, Placed};
 

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::PoisonError;
 
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
-use crate::store::Store;
+use crate::store::blocks::Store;
 
 impl Store {
     /// Tells the device of the segments that hold nothing any more. That is advice: what fails is told, and no more.

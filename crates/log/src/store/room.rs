@@ -11,8 +11,6 @@
 //! `ENOSPC` comes before anything has changed, files can be removed, cleaning finds its room. When the device has room again,
 //! that is noticed by the next change.
 
-use std::collections::BTreeSet;
-
 use anteros_core::{FsError, FsResult};
 
 use crate::layout::SEGMENT_BLOCKS;
@@ -22,20 +20,6 @@ use crate::store::{Store, medium};
 
 /// Segments that are asked for when a log is opened and the device is full: some were reserved before.
 const ASKED_MAX: usize = 1024;
-
-/// The room of the device that is reserved.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// Tells whether there is anything to reserve.
-    is_active: bool,
-    /// Tells whether the device had no more when it was asked last.
-    is_full: bool,
-    /// Blocks of the segment table and of the block state table with both their copies.
-    segment_table: BTreeSet<u32>,
-    slot_table: BTreeSet<u32>,
-    /// Segments that heads filled when the log was opened.
-    heads: BTreeSet<u32>,
-}
 
 impl Store {
     /// Reserves what every checkpoint needs, and has nothing opened from here on that is not reserved. `back_nat` reserves the

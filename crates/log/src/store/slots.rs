@@ -12,7 +12,6 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 use crate::layout::bits::Bits;
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, bst_get, bst_set};
 use crate::layout::{SEGMENT_BLOCKS, Superblock};
-use crate::store::Store;
 use crate::store::medium::{read_block, zeroed};
 use crate::store::table::{CopiedTable, Stated};
 
@@ -193,35 +192,4 @@ impl Slots {
 
 fn none() -> Entries {
     Box::new([0; SEGMENT_BLOCKS as usize])
-}
-
-impl Store {
-    /// A slot of a packed block is valid from now on.
-    pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
-        let valid = self.slots.valid(block);
-        if valid == 0 {
-            self.mark(block);
-            self.space.charge(1);
-        }
-        self.slots.set(block, valid | 1 << slot);
-    }
-
-    /// A slot is not valid any more.
-    pub(crate) fn vacate(&mut self, block: u64, slot: u8) {
-        let before = self.slots.valid(block);
-        let valid = before & !(1 << slot);
-        if valid == before {
-            return;
-        }
-        self.slots.set(block, valid);
-        if valid == 0 {
-            self.invalidate(block);
-            self.space.give(1);
-        }
-    }
-
-    /// Returns whether a slot is valid.
-    pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
-        self.slots.valid(block) >> slot & 1 == 1
-    }
 }

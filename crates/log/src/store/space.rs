@@ -6,8 +6,6 @@
 
 use anteros_core::{FsError, FsResult};
 
-use crate::store::Store;
-
 /// The blocks of the main area that users may fill.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -100,12 +98,5 @@ impl Space {
             false => self.capacity,
         };
         limit.saturating_sub(self.used)
-    }
-}
-
-impl Store {
-    /// Counts anew what is used.
-    pub(crate) fn recount_space(&mut self, space: Space) {
-        self.space = space;
     }
 }

@@ -9,7 +9,7 @@ use anteros_core::WritableDevice;
 use crate::error::LogError;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::layout::{BLOCK_BYTES, Superblock};
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::medium::{named, zeroed};
 
 /// Writes both copies of the superblock, the one after the other.

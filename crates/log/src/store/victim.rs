@@ -3,7 +3,7 @@
 use anteros_core::FsError;
 
 use crate::layout::SEGMENT_CONTENT;
-use crate::store::Store;
+use crate::store::blocks::Store;
 use crate::store::segments::Use;
 
 /// Victim policy of cleaning.

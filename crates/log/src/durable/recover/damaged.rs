@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::durable::recover::replay::Replay;
-use crate::durable::recover::{Recovery, state_of};
+use crate::durable::recover::state::{Recovery, state_of};
 use crate::error::LogError;
 use crate::layout::checkpoint::Checkpoint;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};

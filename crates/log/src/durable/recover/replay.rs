@@ -8,7 +8,8 @@ use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::compress::squeeze::CHUNK_BLOCKS_MAX;
 use crate::durable::recover::chain::Chain;
-use crate::durable::recover::{Group, Recovery};
+use crate::durable::recover::chain::Group;
+use crate::durable::recover::state::Recovery;
 use crate::error::LogError;
 use crate::files::dir::Named;
 use crate::files::xattr::Gathered;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anteros_core::FsResult;
 
 use super::Checker;
-use super::findings::Place;
+use super::finding::Place;
 use super::records::{Chunk, Extent};
 use crate::durable::owners;
 use crate::error::LogError;

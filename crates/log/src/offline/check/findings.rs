@@ -4,28 +4,13 @@ use std::fmt::Display;
 use std::ops::ControlFlow;
 
 use super::Checker;
+use super::finding::{Finding, Place};
 use crate::layout::ROOT;
 
 /// Findings that are kept; all are counted.
 const KEPT_MAX: usize = 1000;
 /// Directories on a way to the root, behind which it is not looked for any more.
 const DEPTH_MAX: usize = 1000;
-
-/// Tells where something is wrong.
-pub(super) enum Place {
-    Inode(u32),
-    /// A name in this directory.
-    Name(u32, Vec<u8>),
-    /// The name at this position of this directory.
-    Position(u32, u64),
-    Other(String),
-}
-
-/// Something that is wrong.
-pub(super) struct Finding {
-    place: Place,
-    fault: String,
-}
 
 impl Checker {
     pub(super) fn note(&mut self, place: impl Display, fault: impl Display) {

@@ -2,7 +2,7 @@
 
 use anteros_core::{FileKind, FsResult, Sorted};
 
-use super::findings::Place;
+use super::finding::Place;
 use super::records::{About, Child, Edge, Number};
 use super::{Checker, Numbers};
 use crate::files::dir::kind_of;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use anteros_core::{FileKind, FsError, FsResult, Sorted};
 
 use super::Checker;
-use super::findings::Place;
+use super::finding::Place;
 use super::records::{About, Child, DirBlock, Edge, WantedDir};
 use crate::files::dir::kind_of;
 use crate::layout::dir::{self, Entry, Index};

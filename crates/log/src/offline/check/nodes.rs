@@ -4,7 +4,7 @@
 use anteros_core::{FileKind, FsError, FsResult, Record, Sorted, Sorter};
 
 use super::Checker;
-use super::findings::Place;
+use super::finding::Place;
 use super::records::{About, Chunk, DirBlock, Extent, Wanted, WantedDir};
 use crate::files::dir::type_of;
 use crate::files::xattr::{check_admitted, positions};

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 
 use anteros_core::{FsError, FsResult};
 
-use super::is_damage;
-use super::notes::{Home, refuse_beyond};
+use super::notes::{Home, is_damage, refuse_beyond};
 use crate::error::LogError;
 use crate::files::dir::Named;
 use crate::layout::dir;

@@ -1,8 +1,9 @@
 //! Notes of everything in a log, in bounded memory.
 
-use anteros_core::{FsResult, Table};
+use anteros_core::{FsError, FsResult, Table};
 
 use crate::error::LogError;
+use crate::store::medium;
 
 /// The memory that a survey may take.
 #[derive(Debug, Clone, Copy)]
@@ -127,4 +128,10 @@ impl Queue {
         self.first += 1;
         Ok(Some(number))
     }
+}
+
+/// Returns whether an error means damage of the log at one place. Others mean that it cannot be read at all, or not by
+/// us.
+pub(super) fn is_damage(error: &FsError) -> bool {
+    medium::is_damage(error) || matches!(error, FsError::NotFound)
 }

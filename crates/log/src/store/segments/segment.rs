@@ -23,7 +23,7 @@ pub enum Use {
 /// Time at which content was written. Content that cleaning moves keeps its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Blocks that had been written before; see [`Segments::clock`].
+    /// Blocks that had been written before; see [`Segments::clock`](crate::store::segments::Segments::clock).
     pub(crate) clock: u64,
     /// The time of day.
     pub(crate) seconds: u64,

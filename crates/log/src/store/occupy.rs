@@ -1,0 +1,34 @@
+//! Slots that become valid or are given up, and with the first and the last one of a block, the block itself.
+
+use crate::store::blocks::Store;
+
+impl Store {
+    /// A slot of a packed block is valid from now on.
+    pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
+        let valid = self.slots.valid(block);
+        if valid == 0 {
+            self.mark(block);
+            self.space.charge(1);
+        }
+        self.slots.set(block, valid | 1 << slot);
+    }
+
+    /// A slot is not valid any more.
+    pub(crate) fn vacate(&mut self, block: u64, slot: u8) {
+        let before = self.slots.valid(block);
+        let valid = before & !(1 << slot);
+        if valid == before {
+            return;
+        }
+        self.slots.set(block, valid);
+        if valid == 0 {
+            self.invalidate(block);
+            self.space.give(1);
+        }
+    }
+
+    /// Returns whether a slot is valid.
+    pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
+        self.slots.valid(block) >> slot & 1 == 1
+    }
+}
