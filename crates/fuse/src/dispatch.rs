@@ -6,27 +6,32 @@
 //! are answered with EINVAL. Should the file system panic, the request is answered with EIO and the
 //! worker lives on; otherwise the caller would wait for ever.
 
+mod args;
+mod hooks;
 mod writable;
 mod write_back;
 
 use std::ops::ControlFlow;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anteros_core::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Seek, Timestamp, Writable};
+use anteros_core::{Attr, DirEntry, FileSystem, FsError, FsResult, Ino, Seek, Writable};
 use rustix::io::Errno;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros};
 
+use self::args::{Args, put, put_sized, raw_attr, statx_time};
+pub use self::hooks::{
+    AttributeHook, AttributeOrder, AttributeRequest, FaultHook, FileLender, Lender, Loan, OrderHook,
+};
 use self::writable::Writing;
 use self::write_back::{Moment, WriteBack};
 use crate::device::Request;
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
 use crate::proto::{
-    AttrOut, EntryOut, InHeader, LseekIn, LseekOut, OpenOut, RawAttr, ReadIn, SEEK_DATA, SEEK_HOLE,
-    StatfsOut, StatxOut, StatxTime, XattrSize, op, open_flag, rdev, statx,
+    AttrOut, EntryOut, InHeader, LseekIn, LseekOut, OpenOut, ReadIn, SEEK_DATA, SEEK_HOLE,
+    StatfsOut, StatxOut, XattrSize, op, open_flag, statx,
 };
 use crate::readahead::ByFile;
 
@@ -43,78 +48,6 @@ const NAME_LEN_MAX: usize = 255;
 
 /// The longest symlink target the kernel takes: a page of the smallest kind, less a final NUL.
 const TARGET_LEN_MAX: usize = 4095;
-
-/// Told of every fault of the medium or the stored data, which a caller sees as a bare `errno`.
-pub type FaultHook = Box<dyn Fn(Ino, &FsError) + Send + Sync>;
-
-/// Lends the kernel the file that holds an inode's content, and returns the id to name it by; `None`
-/// if the kernel did not take it. The answer is the same for every call.
-pub type Lender = Box<dyn Fn(Ino, BorrowedFd<'_>) -> Option<i32> + Send + Sync>;
-
-/// Lends the kernel the files behind those of a file system that can be written to.
-pub trait FileLender: Send + Sync {
-    /// Counts an open file of an inode, and returns the id to name the file behind it by; `None` if the
-    /// kernel has to ask. `open` is called for the first of them; the answer holds for all that are open
-    /// at a time. One that `writes` may do so by a mapping, of which the kernel tells nobody.
-    fn lend(&self, ino: Ino, writes: bool, open: &dyn Fn() -> Option<OwnedFd>) -> Option<i32>;
-
-    /// An open file of the inode is released.
-    fn take_back(&self, ino: Ino, writes: bool);
-
-    /// Tells whether a file of the inode is lent to one who writes.
-    fn is_written(&self, ino: Ino) -> bool;
-
-    /// Returns the data path of an inode.
-    fn loan(&self, ino: Ino) -> Loan;
-}
-
-/// Data path of a file: the kernel alone, or the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loan {
-    /// No file is lent in this mount: the file system wants to be asked, was mounted so, or the kernel takes
-    /// none from us.
-    Never,
-    /// Nobody has the file open; it is decided when it is opened.
-    NotOpen,
-    /// The kernel has the file behind it.
-    Lent,
-    /// There is no file behind it that holds exactly its content.
-    NoFile,
-    /// The kernel refused the file behind it.
-    Refused(Errno),
-}
-
-/// Request for an attribute of a mount itself, with its caller.
-#[derive(Debug, Clone, Copy)]
-pub struct AttributeRequest<'a> {
-    /// The inode asked of.
-    pub ino: Ino,
-    /// The name of the attribute.
-    pub name: &'a [u8],
-    /// Tells whether the kernel has the file.
-    pub loan: Loan,
-    /// The user who asks.
-    pub uid: u32,
-}
-
-/// Answers for attributes of the mount itself.
-pub type AttributeHook = Box<dyn Fn(&AttributeRequest<'_>) -> Option<Vec<u8>> + Send + Sync>;
-
-/// Order to a mount through an attribute, with its caller.
-#[derive(Debug, Clone, Copy)]
-pub struct AttributeOrder<'a> {
-    /// The inode that it is given to.
-    pub ino: Ino,
-    /// The name of the attribute.
-    pub name: &'a [u8],
-    /// The value.
-    pub value: &'a [u8],
-    /// The user who asks.
-    pub uid: u32,
-}
-
-/// Takes orders; those that are none it leaves to the file system.
-pub type OrderHook = Box<dyn Fn(&AttributeOrder<'_>) -> Option<Result<(), Errno>> + Send + Sync>;
 
 /// Reply to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -681,89 +614,6 @@ impl Dispatcher {
     fn fault(&self, ino: Ino, error: &FsError, errno: Errno) -> Errno {
         (self.on_fault)(ino, error);
         errno
-    }
-}
-
-/// The arguments of a request, consumed from the front.
-struct Args<'a>(&'a [u8]);
-
-impl<'a> Args<'a> {
-    fn take<T: FromBytes>(&mut self) -> Result<T, Errno> {
-        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Errno::INVAL)?;
-        self.0 = rest;
-        Ok(value)
-    }
-
-    /// A name: not empty, ended by a NUL.
-    fn name(&mut self) -> Result<&'a [u8], Errno> {
-        let len = self
-            .0
-            .iter()
-            .position(|&byte| byte == 0)
-            .ok_or(Errno::INVAL)?;
-        let (name, rest) = self.0.split_at(len);
-        self.0 = &rest[1..];
-        if name.is_empty() {
-            Err(Errno::INVAL)
-        } else {
-            Ok(name)
-        }
-    }
-}
-
-/// Puts a payload at the front of the reply buffer.
-fn put<T: IntoBytes + Immutable + ?Sized>(out: &mut [u8], value: &T) -> Result<usize, Errno> {
-    let bytes = value.as_bytes();
-    out.get_mut(..bytes.len())
-        .ok_or(Errno::INVAL)?
-        .copy_from_slice(bytes);
-    Ok(bytes.len())
-}
-
-/// Puts a value of which the caller takes at most `size` bytes; with 0 it asks how many there are.
-fn put_sized(out: &mut [u8], size: u32, value: &[u8]) -> Result<usize, Errno> {
-    let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
-    match size {
-        0 => put(
-            out,
-            &XattrSize {
-                size: len,
-                padding: 0,
-            },
-        ),
-        size if size < len => Err(Errno::RANGE),
-        _ => put(out, value),
-    }
-}
-
-const fn statx_time(time: Timestamp) -> StatxTime {
-    StatxTime {
-        secs: time.secs,
-        nanos: time.nanos,
-        reserved: 0,
-    }
-}
-
-fn raw_attr(attr: &Attr) -> RawAttr {
-    // The kernel reads the seconds as signed again.
-    let secs = |time: Timestamp| time.secs as u64;
-    RawAttr {
-        ino: attr.ino.0,
-        size: attr.size,
-        blocks: attr.blocks,
-        atime: secs(attr.atime),
-        mtime: secs(attr.mtime),
-        ctime: secs(attr.ctime),
-        atimensec: attr.atime.nanos,
-        mtimensec: attr.mtime.nanos,
-        ctimensec: attr.ctime.nanos,
-        mode: attr.kind.mode_bits() | u32::from(attr.perm & 0o7777),
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: rdev(attr.rdev.major, attr.rdev.minor),
-        blksize: attr.block_size,
-        flags: 0,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use zerocopy::IntoBytes;
+
 use super::*;
 use crate::init::READ_LEN_MAX;
 use crate::memory::{ACL, MemoryFs, ROOT, STEP, crowd_name, pattern};
