@@ -231,19 +231,8 @@ impl Args {
         CommonOptions::of(words.chain(self.read_only.then_some(CommonOption::ReadOnly(true))))
     }
 
-    fn serve(&self) -> Outcome {
-        // Blocks come and go by the thousand; what the heap keeps of them would be more than they are.
-        anteros_codec::keep_heap_small();
-        if let Some(path) = &self.launches {
-            check_place(path, &self.directory)?;
-            launches::found(path)?;
-        }
-        let mut common_options = self.common_options();
-        let device = match common_options.is_read_only() {
-            true => super::open_unchanging(&self.device)?,
-            false => super::open(&self.device)?,
-        };
-        let options = Options {
+    fn log_options(&self, read_only: bool) -> Options {
+        Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
             order: match self.order {
                 First::Together => Order::Together,
@@ -259,9 +248,43 @@ impl Args {
             prefetch_bytes: usize::try_from(self.prefetch).unwrap_or(usize::MAX),
             writes_behind: true,
             evicts_always: self.evicts_always,
-            read_only: common_options.is_read_only(),
+            read_only,
             ..Options::new(system_clock)
+        }
+    }
+
+    fn mount_options(&self) -> MountOptions {
+        let defaults = self.requests.options();
+        MountOptions {
+            fs_name: self.device.display().to_string(),
+            subtype: "anteros-log".into(),
+            allow_other: self.allow_other || defaults.allow_other,
+            default_permissions: true,
+            readahead: match self.launches {
+                Some(_) => Some(0),
+                None => self
+                    .readahead
+                    .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            },
+            passthrough: false,
+            write_back: self.writeback,
+            ..defaults
+        }
+    }
+
+    fn serve(&self) -> Outcome {
+        // Blocks come and go by the thousand; what the heap keeps of them would be more than they are.
+        anteros_codec::keep_heap_small();
+        if let Some(path) = &self.launches {
+            check_place(path, &self.directory)?;
+            launches::found(path)?;
+        }
+        let mut common_options = self.common_options();
+        let device = match common_options.is_read_only() {
+            true => super::open_unchanging(&self.device)?,
+            false => super::open(&self.device)?,
         };
+        let options = self.log_options(common_options.is_read_only());
         let log = Log::open_as_possible(device, options)
             .map_err(|error| super::failure(self.device.display(), &error))?;
         if log.is_read_only() {
@@ -281,23 +304,7 @@ impl Args {
                 return Err(failure);
             }
         };
-        let defaults = self.requests.options();
-        let options = MountOptions {
-            fs_name: self.device.display().to_string(),
-            subtype: "anteros-log".into(),
-            allow_other: self.allow_other || defaults.allow_other,
-            default_permissions: true,
-            readahead: match self.launches {
-                Some(_) => Some(0),
-                None => self
-                    .readahead
-                    .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
-            },
-            passthrough: false,
-            write_back: self.writeback,
-            ..defaults
-        };
-        let options = common_options.apply(options);
+        let options = common_options.apply(self.mount_options());
         let fs: Arc<dyn FileSystem> = log.clone();
         let (session, signals) = daemon::mount(fs, &self.directory, &options)?;
         let writes_back = session.writes_back();
