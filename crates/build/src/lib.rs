@@ -359,49 +359,65 @@ impl<'a, 'b> Build<'a, 'b> {
             cancel,
             ends: tail::KeptEnds::new(options),
         };
-        let Written {
-            mut stored,
-            packed,
-            progress,
-        } = data::write(&job, &mut output, observer)?;
-        let data_end = output.position();
-        let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
-        let layout = Layout::new(&job, &mut stored, packed.size(), &room);
-        let packed = packed::directories(&job, &stored, &layout, packed, &mut output)?.into_inode();
-        layout::place_blocks(&job, &mut stored, &output)?;
-        let emitter = Emitter {
-            job: &job,
-            stored: &stored,
-            packed: packed.as_ref(),
-            layout: &layout,
-            devices: &devices,
-        };
-        let places = emitter.metadata(&mut output, observer, progress)?;
-        let known = Known {
-            job: &job,
-            stored: &stored,
-            layout: &layout,
-            places: &places,
-        };
-        known.write_list()?;
-        let (superblock, uuid) = emitter.superblock(&places, &output);
-        output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
-        let verity = hash_tree::append(options, uuid, &mut output, cancel)?;
-        let devices = devices.place(options)?;
-        let summary = Summary {
-            image_bytes: places.end,
-            device_bytes: devices.iter().map(|device| device.bytes).sum(),
-            devices,
-            verity,
-            metadata_bytes: places.end - data_end,
-            shared_xattrs: plan.shared.count,
-            uuid,
-            linux: options.linux_of(&superblock),
-            warnings,
-            ..count(&tree, &stored)
-        };
-        Ok((summary, output))
+        let summary = write(&job, devices, &mut output, observer)?;
+        Ok((
+            Summary {
+                warnings,
+                ..summary
+            },
+            output,
+        ))
     }
+}
+
+/// Writes an image of what is planned: content, metadata and, last, the superblock.
+fn write(
+    job: &Job<'_>,
+    devices: Devices,
+    output: &mut Output,
+    observer: &dyn Observer,
+) -> Result<Summary, Error> {
+    let Job { plan, options, .. } = *job;
+    let Written {
+        mut stored,
+        packed,
+        progress,
+    } = data::write(job, output, observer)?;
+    let data_end = output.position();
+    let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
+    let layout = Layout::new(job, &mut stored, packed.size(), &room);
+    let packed = packed::directories(job, &stored, &layout, packed, output)?.into_inode();
+    layout::place_blocks(job, &mut stored, output)?;
+    let emitter = Emitter {
+        job,
+        stored: &stored,
+        packed: packed.as_ref(),
+        layout: &layout,
+        devices: &devices,
+    };
+    let places = emitter.metadata(output, observer, progress)?;
+    let known = Known {
+        job,
+        stored: &stored,
+        layout: &layout,
+        places: &places,
+    };
+    known.write_list()?;
+    let (superblock, uuid) = emitter.superblock(&places, output);
+    output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
+    let verity = hash_tree::append(options, uuid, output, job.cancel)?;
+    let devices = devices.place(options)?;
+    Ok(Summary {
+        image_bytes: places.end,
+        device_bytes: devices.iter().map(|device| device.bytes).sum(),
+        devices,
+        verity,
+        metadata_bytes: places.end - data_end,
+        shared_xattrs: plan.shared.count,
+        uuid,
+        linux: options.linux_of(&superblock),
+        ..count(job.tree, &stored)
+    })
 }
 
 /// Begins an image, with room for its superblock and what follows that.
