@@ -38,7 +38,7 @@ const FLOORS: [(&str, &[Floor]); 2] = [
                     "serve/ahead.rs",
                     "serve/counters.rs",
                     "serve/memory.rs",
-                    "serve/parked.rs",
+                    "serve/suspended.rs",
                     "serve/pclusters.rs",
                     "serve/serving.rs",
                     "serve/sizes.rs",

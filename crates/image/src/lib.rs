@@ -52,7 +52,7 @@ pub use pins::PinReport;
 pub use profile::{HotRange, Profile, ProfileError, ProfileFault};
 pub use serve::Strategy;
 pub use serve::counters::ReadStatistics;
-pub use serve::parked::Rest;
+pub use serve::suspended::Rest;
 pub use stats::{
     ExtensionStatistics, ExtentStatistics, Statistics, statistics, statistics_and_names,
 };

@@ -10,7 +10,7 @@
 //! - `run`: pclusters that the request uses up at once, many with one read of the device.
 //! - `part`: pclusters of which a request uses a part.
 //! - `pclusters`: the cache of the latter; one reader makes an entry, the others wait for it.
-//! - `parked`: decoders suspended in the middle of a long extent.
+//! - `suspended`: decoders suspended in the middle of a long extent.
 //! - `ahead`: what the device is asked for before anyone wants it.
 //! - `memory`: the account of what all of that takes.
 //! - `counters`: what it costs.
@@ -26,11 +26,11 @@ mod bench;
 pub(crate) mod counters;
 mod limits;
 pub(crate) mod memory;
-pub(crate) mod parked;
 pub(crate) mod part;
 pub(crate) mod pclusters;
 pub(crate) mod run;
 pub(crate) mod serving;
 pub(crate) mod sizes;
+pub(crate) mod suspended;
 
 pub use serving::Strategy;

@@ -17,10 +17,10 @@ use anteros_format::{EXTENT_BYTES_MAX, Nid};
 
 use super::counters::add;
 use super::memory::Buffer;
-use super::parked::{Parked, Rest};
 use super::pclusters::{Bytes, ENTRY_BYTES, Found, Held, Key, Making};
 use super::serving::{Strategy, Workbench};
 use super::sizes::{BUFFER_BYTES, PAGE_BYTES, RECENT_BYTES};
+use super::suspended::{Rest, Suspended};
 use crate::map::Pcluster;
 use crate::{Error, Image, Place, Result};
 
@@ -151,10 +151,10 @@ impl Image {
                 self.decode_front(bench, part, &bytes.data, out)?;
             }
             Held::Encoded(_) => return Ok(false),
-            Held::Parked(parked) => {
-                let read = self.read_parked(&mut lock(parked), part, out)?;
+            Held::Suspended(suspended) => {
+                let read = self.read_suspended(&mut lock(suspended), part, out)?;
                 if read {
-                    self.offer_rest(part, parked);
+                    self.offer_rest(part, suspended);
                 }
                 return Ok(read);
             }
@@ -315,13 +315,13 @@ impl Image {
         let recent = self.buffer(part.place, RECENT_BYTES)?;
         let offset = part.extent_offset();
         let extent = offset..offset + part.len;
-        let mut parked = Parked::new(encoded, start, stream, extent, recent, lease);
-        self.read_parked(&mut parked, part, out)?;
-        let parked = Arc::new(Mutex::new(parked));
+        let mut suspended = Suspended::new(encoded, start, stream, extent, recent, lease);
+        self.read_suspended(&mut suspended, part, out)?;
+        let suspended = Arc::new(Mutex::new(suspended));
         if making.was_given_up() {
-            self.offer_rest(part, &parked);
+            self.offer_rest(part, &suspended);
         }
-        making.put(Held::Parked(parked));
+        making.put(Held::Suspended(suspended));
         Ok(())
     }
 
@@ -332,12 +332,12 @@ impl Image {
     }
 
     /// Offers the rest of an extent that readers come back to, once.
-    fn offer_rest(&self, part: &Part, parked: &Arc<Mutex<Parked>>) {
+    fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>) {
         let (Some(hook), Place::Data { nid, .. }) = (self.serve.on_rest.get(), part.place) else {
             return;
         };
-        if !self.is_special(nid) && !std::mem::replace(&mut lock(parked).is_offered, true) {
-            hook(Rest::new(Arc::downgrade(parked), nid));
+        if !self.is_special(nid) && !std::mem::replace(&mut lock(suspended).is_offered, true) {
+            hook(Rest::new(Arc::downgrade(suspended), nid));
         }
     }
 
@@ -352,13 +352,18 @@ impl Image {
         Some((rest.nid, at + pages.start as u64))
     }
 
-    fn read_parked(&self, parked: &mut Parked, part: &Part, out: &mut [u8]) -> Result<bool> {
+    fn read_suspended(
+        &self,
+        suspended: &mut Suspended,
+        part: &Part,
+        out: &mut [u8],
+    ) -> Result<bool> {
         let passing = |at: usize, data: &[u8]| {
             self.offer(part, at, data);
         };
-        let before = parked.position();
-        let read = parked.read(part.skip as usize, out, passing);
-        self.count_streamed(parked.position() - before);
+        let before = suspended.position();
+        let read = suspended.read(part.skip as usize, out, passing);
+        self.count_streamed(suspended.position() - before);
         read.map_err(part.failed())
     }
 
@@ -538,6 +543,6 @@ fn whole_pages(offset: u64, len: usize) -> Range<usize> {
     }
 }
 
-fn lock(parked: &Mutex<Parked>) -> MutexGuard<'_, Parked> {
-    unpoisoned(parked.lock())
+fn lock(suspended: &Mutex<Suspended>) -> MutexGuard<'_, Suspended> {
+    unpoisoned(suspended.lock())
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use anteros_core::unpoisoned;
 
 use super::memory::{Buffer, Lease, Memory};
-use super::parked::Parked;
+use super::suspended::Suspended;
 use crate::map::Pcluster;
 
 /// A pcluster and the length of the extent it is decoded to: the same one may serve several.
@@ -40,7 +40,7 @@ pub(crate) enum Held {
     /// Its whole extent.
     Decoded(Arc<Bytes>),
     /// A decoder that is suspended somewhere in it.
-    Parked(Arc<Mutex<Parked>>),
+    Suspended(Arc<Mutex<Suspended>>),
 }
 
 /// Tells what a reader finds.
@@ -218,7 +218,7 @@ impl State {
 
     /// Keeps in mind that a suspended decoder was given up.
     fn remember(&mut self, key: Key, held: &Held) {
-        if matches!(held, Held::Parked(_)) {
+        if matches!(held, Held::Suspended(_)) {
             self.given_up.truncate(GIVEN_UP_MAX - 1);
             self.given_up.push_front(key);
         }
@@ -307,7 +307,7 @@ impl Held {
             (Self::Encoded(a), Self::Encoded(b)) | (Self::Decoded(a), Self::Decoded(b)) => {
                 Arc::ptr_eq(a, b)
             }
-            (Self::Parked(a), Self::Parked(b)) => Arc::ptr_eq(a, b),
+            (Self::Suspended(a), Self::Suspended(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }

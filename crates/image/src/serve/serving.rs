@@ -10,8 +10,8 @@ use anteros_format::Nid;
 use super::ahead::Streams;
 use super::counters::Counters;
 use super::memory::{Lease, Memory};
-use super::parked::Rest;
 use super::pclusters::Pclusters;
+use super::suspended::Rest;
 
 /// Tells how pclusters are decoded (EROFS paper, §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

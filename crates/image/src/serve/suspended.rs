@@ -14,7 +14,7 @@ use super::sizes::PAGE_BYTES;
 const REST_PIECE_BYTES: usize = 64 << 10;
 
 /// A suspended decoder with its input.
-pub(crate) struct Parked {
+pub(crate) struct Suspended {
     encoded: Buffer,
     /// Tells where the stream begins in there.
     start: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Parked {
     _lease: Lease,
 }
 
-impl Parked {
+impl Suspended {
     /// A decoder at the beginning of the stream that is `encoded` from `start` on. `extent` is where its
     /// bytes lie in the file, `recent` a buffer of [`RECENT_BYTES`](super::sizes::RECENT_BYTES) for what
     /// it decodes.
@@ -129,13 +129,13 @@ impl Parked {
 /// The rest of a long extent of a file, to which readers came back. It may be decoded into the
 /// pages of the file.
 pub struct Rest {
-    parked: Weak<Mutex<Parked>>,
+    suspended: Weak<Mutex<Suspended>>,
     pub(super) nid: Nid,
 }
 
 impl Rest {
-    pub(super) fn new(parked: Weak<Mutex<Parked>>, nid: Nid) -> Self {
-        Self { parked, nid }
+    pub(super) fn new(suspended: Weak<Mutex<Suspended>>, nid: Nid) -> Self {
+        Self { suspended, nid }
     }
 
     /// Decodes the next piece into `data`, and says where it lies in the file; `None` when there is no
@@ -143,10 +143,10 @@ impl Rest {
     pub(super) fn next(&self, data: &mut Vec<u8>) -> Option<u64> {
         // It may have been given up: who holds on to it while the kernel takes pages could wait for
         // a reader who waits for its memory.
-        let parked = self.parked.upgrade()?;
+        let suspended = self.suspended.upgrade()?;
         // Whoever met a fault has told of it.
-        let mut parked = parked.lock().ok()?;
-        let (at, piece) = parked.decode_rest().ok()??;
+        let mut suspended = suspended.lock().ok()?;
+        let (at, piece) = suspended.decode_rest().ok()??;
         data.clear();
         data.extend_from_slice(piece);
         Some(at)
