@@ -37,9 +37,9 @@ impl State {
     }
 
     /// Takes the faults that were found since this was called last, and what there was to note.
-    pub(crate) fn take_complaints(&mut self) -> Vec<String> {
-        let mut complaints = self.store.take_complaints();
-        complaints.append(&mut self.nodes.nat_mut().take_complaints());
-        complaints
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        let mut warnings = self.store.take_warnings();
+        warnings.append(&mut self.nodes.nat_mut().take_warnings());
+        warnings
     }
 }

@@ -70,7 +70,7 @@ pub struct Statistics {
     /// Segments of which the device was told that they are free, and that made it fail.
     pub failed_discards: u64,
     /// Segments that could not be cleaned, and are left alone until the next mount.
-    pub set_aside: u64,
+    pub quarantined: u64,
     /// Bytes that users wrote.
     pub user_bytes: u64,
 }

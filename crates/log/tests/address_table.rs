@@ -256,10 +256,10 @@ fn what_is_broken_is_said_once_and_mended_by_the_next_checkpoint() {
     let tree = open(device.clone());
     tree.read("old300").unwrap();
     tree.0.checkpoint().unwrap();
-    let complaints = tree.0.take_complaints();
-    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    let warnings = tree.0.take_warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
     tree.0.close().unwrap();
-    assert!(tree.0.take_complaints().is_empty());
+    assert!(tree.0.take_warnings().is_empty());
     assert_eq!(check(device, options()).unwrap().fault_count, 0);
 }
 
@@ -280,7 +280,7 @@ fn many_blocks_that_are_gone_are_refused_before_anything_is_lost() {
             let tree = Tree(log);
             synced = sync_files(&tree, synced, 300);
             let _ = tree.0.close();
-            told.extend(tree.0.take_complaints());
+            told.extend(tree.0.take_warnings());
             told.extend(tree.0.failure());
         }
         assert!(told.iter().any(|text| text.contains("block ")), "{place}");
@@ -330,7 +330,7 @@ fn a_block_that_cannot_be_written_leaves_the_other_copy_as_it_is() {
     let broken = When::Touching(other * BLOCK..(other + 1) * BLOCK);
     device.inject(Call::Write, broken, Errno::IO);
     tree.0.checkpoint().unwrap();
-    let told = tree.0.take_complaints();
+    let told = tree.0.take_warnings();
     assert!(
         told.len() == 1 && told[0].contains(&format!("block {other}")),
         "{told:?}"

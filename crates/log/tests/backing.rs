@@ -124,7 +124,7 @@ fn ways() -> [Options; 3] {
 
 fn mounted(device: &Arc<Sparse>, options: &Options) -> Tree {
     let tree = Tree(Log::open(device.clone(), options.clone()).unwrap());
-    assert_eq!(tree.0.take_complaints(), Vec::<String>::new());
+    assert_eq!(tree.0.take_warnings(), Vec::<String>::new());
     tree
 }
 
@@ -262,8 +262,8 @@ fn a_log_that_cannot_be_written_to_is_mounted_for_reading() {
     assert!(matches!(error, LogError::Fs(FsError::NoSpace)), "{error}");
     let tree = Tree(Log::open_as_possible(device.clone(), plainly()).unwrap());
     assert!(tree.0.is_read_only());
-    let complaints = tree.0.take_complaints();
-    assert!(complaints[0].contains("full"), "{complaints:?}");
+    let warnings = tree.0.take_warnings();
+    assert!(warnings[0].contains("full"), "{warnings:?}");
     assert!(tree.read("f").unwrap() == bytes(1, 100_000));
     assert!(tree.read("g").unwrap() == bytes(2, 100_000));
     assert!(matches!(tree.create("h"), Err(FsError::ReadOnly)));

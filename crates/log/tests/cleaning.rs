@@ -44,8 +44,8 @@ fn a_segment_that_cannot_be_cleaned_is_set_aside_and_said_once() {
     let cleaned = tree.0.clean_all(|_| true).unwrap();
     assert!(cleaned > 5, "{cleaned}");
     assert!(!tree.0.clean().unwrap());
-    assert_eq!(tree.0.condition().statistics.set_aside, 1);
-    let told = tree.0.take_complaints();
+    assert_eq!(tree.0.condition().statistics.quarantined, 1);
+    let told = tree.0.take_warnings();
     assert!(
         told.len() == 1 && told[0].contains(&format!("segment {victim} ")),
         "{told:?}"
@@ -224,7 +224,7 @@ fn what_cleaning_has_moved_is_on_the_device() {
         let (before, seen) = (counted(), recorder.recording().operations().len());
         let moved = tree.0.condition().statistics.blocks(Cause::Cleaning);
         assert!(tree.0.clean().unwrap(), "{policy:?}");
-        assert_eq!(tree.0.take_complaints(), [""; 0], "{policy:?}");
+        assert_eq!(tree.0.take_warnings(), [""; 0], "{policy:?}");
         let given = given_since(&recorder, seen);
         assert_eq!((given.0, given.1), (counted() - before, 0), "{policy:?}");
         let moved = tree.0.condition().statistics.blocks(Cause::Cleaning) - moved;

@@ -71,7 +71,7 @@ fn programs_take_less_room_and_read_as_they_did() {
     let compacted = tree.compact(&["lib.so", "text"]).unwrap();
     assert_eq!((compacted.files, compacted.others), (1, 1));
     assert_eq!(compacted.seen, 2000);
-    assert!(compacted.complaints.is_empty());
+    assert!(compacted.warnings.is_empty());
     tree.0.checkpoint().unwrap();
     let won = before - tree.0.condition().used_blocks;
     assert!((850..1000).contains(&won), "{won} blocks of 2000");
@@ -310,7 +310,7 @@ fn a_file_that_goes_away_meanwhile_stops_nothing() {
         true
     };
     let done = tree.0.compact(&inos, |_| None, goes_on).unwrap();
-    assert!(done.seen > 300 && done.complaints.is_empty(), "{done:?}");
+    assert!(done.seen > 300 && done.warnings.is_empty(), "{done:?}");
     assert!(tree.read("other.so").unwrap() == content);
     assert_eq!(tree.0.compact(&inos, |_| None, |_| true).unwrap().others, 1);
     tree.0.close().unwrap();
@@ -368,8 +368,8 @@ fn what_cannot_be_read_is_told_and_left_alone() {
     };
     let done = tree.0.compact(&[ino], |_| Some(reads.clone()), |_| true);
     let done = done.unwrap();
-    assert_eq!(done.complaints.len(), 1, "{done:?}");
-    assert!(done.complaints[0].contains("checksum is wrong"), "{done:?}");
+    assert_eq!(done.warnings.len(), 1, "{done:?}");
+    assert!(done.warnings[0].contains("checksum is wrong"), "{done:?}");
     assert_eq!(tree.0.failure(), None);
     let mut page = vec![0; PAGE];
     tree.0.read(ino, 7 * PAGE as u64, &mut page).unwrap();

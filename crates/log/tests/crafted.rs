@@ -349,12 +349,12 @@ fn records_that_lie_are_refused() {
         whole: true,
         attributes: &mapped,
     };
-    let promised = Pointer::Promised.encode();
+    let preallocated = Pointer::Preallocated.encode();
     let map = |count| Record::Map {
         ino: 9,
         lblk: 0,
         count,
-        pointer: promised,
+        pointer: preallocated,
     };
     group(&[mapped.clone(), map(500_000_000)]).refused("more blocks than there are");
     let often = vec![map(3000); 10];

@@ -302,9 +302,9 @@ fn a_failed_discard_does_no_harm() {
         assert_eq!(arrived[3] > arrived[0], told, "{arrived:?}");
         let failed = tree.0.condition().statistics.failed_discards;
         assert_eq!(failed, u64::from(told));
-        let complaints = tree.0.take_complaints();
-        assert_eq!(complaints.len(), usize::from(told), "{complaints:?}");
-        assert!(tree.0.failure().is_none() && tree.0.take_complaints().is_empty());
+        let warnings = tree.0.take_warnings();
+        assert_eq!(warnings.len(), usize::from(told), "{warnings:?}");
+        assert!(tree.0.failure().is_none() && tree.0.take_warnings().is_empty());
         tree.put("kept", &bytes(1, 100_000)).unwrap();
         tree.0.close().unwrap();
         drop(tree);

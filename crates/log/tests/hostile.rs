@@ -162,8 +162,8 @@ fn log(is_clean: bool) -> Base {
     for offset in [3 << 20, 1 << 30, 6 << 30] {
         tree.write("d/far", offset, b"far").unwrap();
     }
-    tree.create("promised").unwrap();
-    tree.allocate("promised", 4096, 300_000, 0).unwrap();
+    tree.create("preallocated").unwrap();
+    tree.allocate("preallocated", 4096, 300_000, 0).unwrap();
     tree.symlink("short", b"d/small").unwrap();
     tree.symlink("long", &[b'x'; 4000]).unwrap();
     tree.make("fifo", FileKind::Fifo, 0o644).unwrap();
@@ -190,8 +190,8 @@ fn log(is_clean: bool) -> Base {
     tree.unlink("gone/f").unwrap();
     tree.rmdir("gone").unwrap();
     tree.put("d/e/tiny", b"tiny").unwrap();
-    tree.allocate("promised", 400_000, 100_000, 0).unwrap();
-    tree.fsync("promised").unwrap();
+    tree.allocate("preallocated", 400_000, 100_000, 0).unwrap();
+    tree.fsync("preallocated").unwrap();
     tree.fsync("d/e/tiny").unwrap();
     for n in 0..100 {
         tree.create(&format!("many/new-{n}-{}", "y".repeat(180)))

@@ -215,7 +215,7 @@ fn wrong_counts_are_set_right() {
         |surgeon, _| surgeon.checkpoint.nodes += 2,
     );
     heals(
-        &["checkpoint: 1 promised blocks, but there are 0"],
+        &["checkpoint: 1 preallocated blocks, but there are 0"],
         |surgeon, _| surgeon.checkpoint.reserved_blocks = 1,
     );
     heals(&["valid blocks, but"], |surgeon, _| {
@@ -547,10 +547,10 @@ fn a_log_can_be_cleaned_after_a_repair() {
     let damaged = Arc::new(MemoryDevice::new(device.to_vec()));
     let damaged = open(damaged);
     damaged.0.clean_all(|_| true).unwrap();
-    let complaints = damaged.0.take_complaints();
+    let warnings = damaged.0.take_warnings();
     assert!(
-        complaints.iter().any(|told| told.contains("summary")),
-        "{complaints:?}"
+        warnings.iter().any(|told| told.contains("summary")),
+        "{warnings:?}"
     );
     let told = repair(device.clone(), options()).unwrap();
     says(&told, &["named others"]);

@@ -23,14 +23,14 @@ fn segments_and_blocks_are_counted() {
     let device = device(64 * MIB);
     let tree = open(device.clone());
     tree.put("large", &bytes(1, 5 << 20)).unwrap();
-    tree.create("promised").unwrap();
-    tree.allocate("promised", 0, 40 * 4096, 0).unwrap();
+    tree.create("preallocated").unwrap();
+    tree.allocate("preallocated", 0, 40 * 4096, 0).unwrap();
     tree.0.close().unwrap();
     let (layout, recovery) = describe(device.clone(), options()).unwrap();
     assert!(recovery.was_clean && recovery.groups == 0);
     assert_eq!(layout, tree.0.layout());
     assert_eq!(layout.inodes, 3);
-    assert_eq!(layout.promised_blocks, 40);
+    assert_eq!(layout.preallocated_blocks, 40);
     // Of the large file three nodes: the inode, and two direct ones.
     assert_eq!(layout.nodes, 5);
     assert_eq!(layout.used_blocks, 1280 + 40 + 5);
@@ -67,7 +67,7 @@ fn cleaning_goes_on_until_nothing_is_worth_it() {
         after.count_of(Use::Free) > before.count_of(Use::Free) + 5,
         "{before:?}\n{after:?}"
     );
-    assert_eq!(after.count_of(Use::Emptied), 0);
+    assert_eq!(after.count_of(Use::Prefree), 0);
     assert_eq!(after.histogram()[..9], [0; 9]);
     assert_eq!(tree.0.clean_all(|_| true).unwrap(), 0);
     for n in (1..40).step_by(2) {

@@ -353,9 +353,9 @@ impl LogDaemon {
                 .compact(&files, |ino| self.log.launch_reads(ino), goes_on);
             let compacted = compacted.and_then(|done| self.log.checkpoint().map(|()| done));
             if let Ok(done) = &compacted {
-                done.complaints
+                done.warnings
                     .iter()
-                    .for_each(|complaint| self.faults.note(complaint.clone()));
+                    .for_each(|warning| self.faults.note(warning.clone()));
             }
             work = lock(&self.compaction);
             let told = match &compacted {
@@ -388,12 +388,12 @@ impl LogDaemon {
             ("log_memory_max_bytes", self.memory_bytes_max),
             ("log_capacity_bytes", layout.capacity_blocks * BLOCK),
             ("log_used_bytes", layout.used_blocks * BLOCK),
-            ("log_promised_bytes", layout.promised_blocks * BLOCK),
+            ("log_preallocated_bytes", layout.preallocated_blocks * BLOCK),
             ("log_inodes", layout.inodes.into()),
             ("log_nodes", layout.nodes.into()),
             ("log_segments", condition.segments.into()),
             ("log_free_segments", condition.free_segments.into()),
-            ("log_emptied_segments", condition.emptied_segments.into()),
+            ("log_prefree_segments", condition.prefree_segments.into()),
             ("log_packed_blocks", layout.packed_blocks),
             ("log_packed_slots", layout.packed_slots),
         ] {
@@ -411,7 +411,7 @@ impl LogDaemon {
             ("log_checkpoints", statistics.checkpoints),
             ("log_cleaned_segments", statistics.cleaned),
             ("log_threaded_segments", statistics.threaded),
-            ("log_set_aside_segments", statistics.set_aside),
+            ("log_quarantined_segments", statistics.quarantined),
             ("log_prefetched_bytes", condition.prefetched_blocks * BLOCK),
             ("log_given_bytes", condition.given_bytes),
         ] {
@@ -498,7 +498,7 @@ fn counts(done: &Compacted) -> Vec<u64> {
         seen,
         blocks,
         bytes,
-        complaints,
+        warnings,
     } = done;
     vec![
         *files,
@@ -506,7 +506,7 @@ fn counts(done: &Compacted) -> Vec<u64> {
         *seen,
         *blocks,
         *bytes,
-        complaints.len() as u64,
+        warnings.len() as u64,
     ]
 }
 

@@ -304,7 +304,7 @@ fn a_log_is_cleaned_when_that_is_asked_for() {
         number(&stat(&shop, "mnt"), "log_cleaned_segments_total"),
         u64::from(count)
     );
-    assert_eq!(number(&stat(&shop, "mnt"), "log_emptied_segments"), 0);
+    assert_eq!(number(&stat(&shop, "mnt"), "log_prefree_segments"), 0);
     assert_eq!(cleaned(shop.good("log gc mnt")), 0);
     let error = shop.bad(5, "log gc log");
     assert!(error.contains("in use by another process"), "{error}");

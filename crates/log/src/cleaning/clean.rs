@@ -10,7 +10,7 @@ use crate::packing::pack::Packing;
 use crate::state::State;
 use crate::statistics::Cause;
 use crate::store::segments::Moment;
-use crate::store::victim::Choice;
+use crate::store::victim::VictimPolicy;
 
 /// With fewer free segments than these nothing can be moved.
 const FREE_MIN: u32 = 2;
@@ -28,16 +28,16 @@ impl State {
             let spare = self.store.spare();
             let wanted = self.store.room_to_clean(blocks) + spare;
             self.store.back(blocks as u64, wanted);
-            let (free, emptied) = (
+            let (free, prefree) = (
                 self.store.segments().free_count(),
-                self.store.segments().emptied_count(),
+                self.store.segments().prefree_count(),
             );
             if free >= wanted {
                 return Ok(());
             }
             let has_enough =
-                emptied == 0 && free >= self.store.segments().openings(dirty + blocks) + 2;
-            let found = (free, emptied, self.store.version());
+                prefree == 0 && free >= self.store.segments().openings(dirty + blocks) + 2;
+            let found = (free, prefree, self.store.version());
             if has_enough && self.cleaning.futile == Some(found) {
                 break;
             }
@@ -52,20 +52,20 @@ impl State {
             // As long as there are holes, and with the next checkpoint there may be more.
             let may_wait = is_threading
                 && (self.store.segments().has_rewritten() || has_enough && threadable.is_some());
-            let is_worth_it = free + emptied < wanted + spare && !may_wait;
+            let is_worth_it = free + prefree < wanted + spare && !may_wait;
             let has_room = free >= self.store.room_to_clean(0);
-            let choice = match free > self.store.room_to_clean(0) + 1 {
-                true => Choice::CostBenefit,
-                false => Choice::Greedy,
+            let policy = match free > self.store.room_to_clean(0) + 1 {
+                true => VictimPolicy::CostBenefit,
+                false => VictimPolicy::Greedy,
             };
             // But the checkpoint must find room itself.
-            if is_worth_it && (has_room || emptied == 0) && self.clean_one(choice)? {
+            if is_worth_it && (has_room || prefree == 0) && self.clean_one(policy)? {
                 continue;
             }
-            if emptied == 0 && dirty == 0 {
+            if prefree == 0 && dirty == 0 {
                 break;
             }
-            let has_some = emptied == 0 && free >= self.store.segments().openings(dirty) + 2;
+            let has_some = prefree == 0 && free >= self.store.segments().openings(dirty) + 2;
             if has_enough || has_some && !may_wait {
                 // There is nothing to win, and room enough for now.
                 self.cleaning.futile = Some(found);
@@ -85,9 +85,9 @@ impl State {
     }
 
     /// Cleans a segment, if there is one worth it and room to do so.
-    pub(crate) fn clean_one(&mut self, choice: Choice) -> FsResult<bool> {
+    pub(crate) fn clean_one(&mut self, policy: VictimPolicy) -> FsResult<bool> {
         while self.store.segments().free_count() >= FREE_MIN {
-            let Some(victim) = self.store.victim(choice) else {
+            let Some(victim) = self.store.victim(policy) else {
                 return Ok(false);
             };
             match self.clean_segment(victim) {
@@ -98,7 +98,7 @@ impl State {
                 Err(error @ (FsError::Corrupt(_) | FsError::Io(_)))
                     if self.store.failed().is_none() =>
                 {
-                    self.store.set_aside(victim, &error);
+                    self.store.quarantine(victim, &error);
                 }
                 Err(error) => return Err(error),
             }
@@ -215,15 +215,15 @@ impl State {
     }
 
     /// Cleans the segment that is most worth it, if a checkpoint will have room for what that changes.
-    pub(crate) fn clean_safely(&mut self, choice: Choice) -> FsResult<()> {
-        if self.store.victim(choice).is_none() {
+    pub(crate) fn clean_safely(&mut self, policy: VictimPolicy) -> FsResult<()> {
+        if self.store.victim(policy).is_none() {
             return Ok(());
         }
         if self.store.dirty_blocks() > 2 * self.store.dirty_max() {
             self.checkpoint(false)?;
         }
         match self.make_room(MOVED_MAX) {
-            Ok(()) => self.clean_one(choice).map(drop),
+            Ok(()) => self.clean_one(policy).map(drop),
             Err(FsError::NoSpace) => Ok(()),
             Err(error) => Err(error),
         }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use anteros_core::{FileKind as Type, FsError, FsResult};
 
 use crate::cleaning::order::{Share, Window, windows};
+use crate::compress::chunks::{CHUNK_BYTES_MAX, Compressor};
 use crate::compress::kind::FileKind;
 use crate::compress::policy::{Policy, Rules};
-use crate::compress::squeeze::{CHUNK_BYTES_MAX, Squeezer};
 use crate::files::content::blocks;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
@@ -37,7 +37,7 @@ pub struct Compacted {
     /// The bytes that they take.
     pub bytes: u64,
     /// Warnings about content that could not be read. It stays where it is.
-    pub complaints: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Suitability of a file for compression in the background.
@@ -120,7 +120,7 @@ impl State {
     pub(crate) fn compact_step(
         &mut self,
         windows: &[Window],
-        squeezer: &mut Squeezer,
+        compressor: &mut Compressor,
         done: &mut Compacted,
     ) -> FsResult<()> {
         // What gains nothing, and a segment that is left because no window fits into the rest.
@@ -132,7 +132,7 @@ impl State {
         let mut packing = Packing::apart(HeadKind::Background);
         let packed = windows
             .iter()
-            .try_for_each(|window| self.compact_window(window, squeezer, &mut packing, done));
+            .try_for_each(|window| self.compact_window(window, compressor, &mut packing, done));
         self.seal(&mut packing, true);
         self.store
             .statistics_mut()
@@ -143,7 +143,7 @@ impl State {
     fn compact_window(
         &mut self,
         window: &Window,
-        squeezer: &mut Squeezer,
+        compressor: &mut Compressor,
         packing: &mut Packing,
         done: &mut Compacted,
     ) -> FsResult<()> {
@@ -152,8 +152,7 @@ impl State {
             Ok(pages) => pages,
             Err(FsError::NotFound) => return Ok(()),
             Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) => {
-                done.complaints
-                    .push(format!("inode {}: {error}", window.ino));
+                done.warnings.push(format!("inode {}: {error}", window.ino));
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -166,7 +165,7 @@ impl State {
         };
         let codec = self.store.options().background_codec;
         let begun = Instant::now();
-        let chunks = squeezer.squeeze(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
+        let chunks = compressor.compress(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
         let compressing = begun.elapsed();
         let class = self.class(window.ino)?;
         self.store.statistics_mut().class_mut(class).compressing += compressing;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use crate::cleaning::launches::{BlockReads, FileReads, Mark, ORDERS_TOGETHER};
-use crate::compress::squeeze::CHUNK_BLOCKS_MAX;
+use crate::compress::chunks::CHUNK_BLOCKS_MAX;
 
 /// Logical blocks that are worth a request.
 const TOGETHER_LEAST: usize = 32;

@@ -80,13 +80,13 @@ impl Rules {
 
 /// Compresses pages, with memory that is used again.
 #[derive(Default)]
-pub(crate) struct Squeezer {
+pub(crate) struct Compressor {
     encoders: Encoders,
     input: Vec<u8>,
     output: Vec<u8>,
 }
 
-impl Squeezer {
+impl Compressor {
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
             encoders: Encoders::new(pace),
@@ -95,7 +95,7 @@ impl Squeezer {
     }
 
     /// Compresses the pages of a file, by rising number, that gain; a chunk has at most `room` bytes.
-    pub(crate) fn squeeze(
+    pub(crate) fn compress(
         &mut self,
         ino: u32,
         pages: &[(u32, Arc<Block>)],
@@ -244,7 +244,7 @@ mod tests {
         let pages = pages(kinds);
         let rules = Policy::Record.rules(FileKind::RollbackJournal).unwrap();
         let room = CHUNK_BYTES_MAX;
-        let chunks = Squeezer::default().squeeze(3, &pages, &rules, Codec::Lz4, room);
+        let chunks = Compressor::default().compress(3, &pages, &rules, Codec::Lz4, room);
         for chunk in &chunks {
             let expanded = expand(&chunk.slot(), &chunk.bytes).unwrap();
             let whole = &pages[chunk.lblk as usize..][..chunk.blocks.into()];

@@ -58,7 +58,7 @@ impl State {
             superseded: false,
             time: self.store.now(),
             used_blocks: self.store.segments().valid(),
-            reserved_blocks: self.store.space().promised(),
+            reserved_blocks: self.store.space().preallocated(),
             // Counts that a damaged log has brought along must not make one that no mount takes.
             inodes: self.nodes.inode_count().min(self.nodes.nat().used()),
             nodes: self.nodes.nat().used().min(self.nodes.nat().count_max()),
@@ -135,7 +135,7 @@ impl State {
         let unrecorded = self.files.unrecorded().count() + self.store.dirty_blocks();
         unrecorded == 0
             && self.groups.sequence == self.groups.checkpointed
-            && self.store.segments().emptied_count() == 0
+            && self.store.segments().prefree_count() == 0
     }
 
     /// A checkpoint has everything.

@@ -234,7 +234,7 @@ fn continues(first: Pointer, len: u32, pointer: Pointer) -> bool {
                 ..start
             }
         }
-        (Pointer::Hole, Pointer::Hole) | (Pointer::Promised, Pointer::Promised) => true,
+        (Pointer::Hole, Pointer::Hole) | (Pointer::Preallocated, Pointer::Preallocated) => true,
         _ => false,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anteros_core::{FsError, WritableDevice};
 
 use crate::compress::policy::Policy;
-use crate::durable::recover::replay::Replay;
+use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::state_of;
 use crate::error::LogError;
 use crate::layout::Corrupt;
@@ -22,7 +22,7 @@ use crate::store::superblock::{agree, read_superblock};
 mod chain;
 mod damaged;
 mod heads;
-mod replay;
+mod roll_forward;
 mod state;
 
 pub(crate) use chain::{Group, groups};
@@ -80,7 +80,7 @@ pub(crate) fn open_as_possible(
         error => error.to_string(),
     };
     let text = format!("read-only, as it cannot be written to: {why}");
-    state.store.complain(text);
+    state.store.warn(text);
     Ok((state, recovery))
 }
 
@@ -115,14 +115,14 @@ fn open_either(
         was_clean: checkpoint.clean,
         ..Recovery::default()
     };
-    let mut replay = Replay::default();
+    let mut roll_forward = RollForward::default();
     // What is deleted gives its room back at the end alone.
     let most = 4 * state.store.superblock().content_blocks();
     state.store.space_mut().stretch(most);
-    replay.run(&mut state, &checkpoint, &mut recovery)?;
+    roll_forward.run(&mut state, &checkpoint, &mut recovery)?;
     state.store.space_mut().relax();
     if !state.store.options().read_only {
-        if let Err(error) = begin(&mut state, &replay, &entries) {
+        if let Err(error) = begin(&mut state, &roll_forward, &entries) {
             return Err(OpenError::Begin(error));
         }
     }
@@ -130,10 +130,14 @@ fn open_either(
 }
 
 /// Makes a log one to write to.
-fn begin(state: &mut State, replay: &Replay, entries: &[SitEntry]) -> Result<(), LogError> {
+fn begin(
+    state: &mut State,
+    roll_forward: &RollForward,
+    entries: &[SitEntry],
+) -> Result<(), LogError> {
     let State { store, nodes, .. } = &mut *state;
     store.take_room(|| nodes.nat_mut().begin_backing())?;
-    replay.go_on(state, entries)?;
+    roll_forward.go_on(state, entries)?;
     state.store.back_open()?;
     admit_packed(state)?;
     // Another version: a group that did not arrive whole will never be taken for one of ours.

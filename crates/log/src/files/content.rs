@@ -41,7 +41,7 @@ impl State {
             } else {
                 self.content(ino, lblk)?
             };
-            self.soil_page(ino, lblk, data)?;
+            self.put_dirty_page(ino, lblk, data)?;
         }
         let page = self.live(ino)?.pages.get_mut(&lblk).ok_or_else(vanished)?;
         Ok(Arc::make_mut(&mut page.data))
@@ -94,7 +94,7 @@ impl State {
     }
 
     /// Makes `data` the content of a block that was not dirty.
-    fn soil_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
+    fn put_dirty_page(&mut self, ino: u32, lblk: u32, data: Arc<Block>) -> FsResult<()> {
         self.prepare(ino, lblk..lblk + 1)?;
         let pointer = self.pointer(ino, lblk)?;
         if !pointer.has_block() {
@@ -176,7 +176,7 @@ impl State {
         } else {
             self.leave_inline(ino)?;
             let old = self.live(ino)?.inode().attributes.size;
-            // Blocks may be promised behind the end: they go even if the size stays.
+            // Blocks may be preallocated behind the end: they go even if the size stays.
             if size <= old {
                 self.punch(ino, size..SIZE_MAX)?;
             }
@@ -286,7 +286,7 @@ impl State {
             self.punch(ino, offset..end)?;
         }
         if mode & PUNCH_HOLE == 0 {
-            self.promise(ino, blocks(&(offset..end)))?;
+            self.preallocate(ino, blocks(&(offset..end)))?;
         }
         let now = self.store.now();
         let live = self.live(ino)?;
@@ -298,7 +298,7 @@ impl State {
     }
 
     /// Sets blocks aside for holes.
-    fn promise(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
+    fn preallocate(&mut self, ino: u32, range: Range<u32>) -> FsResult<()> {
         if self.store.space().free() == 0 {
             return Err(FsError::NoSpace);
         }
@@ -310,9 +310,9 @@ impl State {
             self.prepare(ino, lblk..lblk + 1)?;
             let taken = self.store.space_mut().take(1);
             self.prune_unless(taken, ino, lblk..lblk + 1)?;
-            self.store.space_mut().promise(1);
+            self.store.space_mut().preallocate(1);
             self.live(ino)?.attributes().blocks += 1;
-            self.set_pointer(ino, lblk, Pointer::Promised)?;
+            self.set_pointer(ino, lblk, Pointer::Preallocated)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::compress::kind;
 use crate::files::dir::{Named, type_of};
 use crate::layout::ROOT;
 use crate::layout::node::{Attributes, INLINE_BYTES, Inode, NodeKind};
-use crate::nodes::loaded::Live;
+use crate::nodes::loaded::CachedInode;
 use crate::state::State;
 
 /// Set-group-id: what is made in such a directory belongs to its group.
@@ -38,7 +38,7 @@ pub(crate) struct Birth<'a> {
 
 impl State {
     /// A directory that names can be added to.
-    fn parent(&mut self, parent: u32) -> FsResult<&mut Live> {
+    fn parent(&mut self, parent: u32) -> FsResult<&mut CachedInode> {
         let live = self.live(parent)?;
         if live.kind() != FileKind::Directory {
             return Err(FsError::NotDirectory);

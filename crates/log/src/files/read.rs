@@ -205,7 +205,7 @@ impl State {
         let mut filled = 0;
         let mut packed = Vec::new();
         self.for_pointers(ino, blocks(range), |lblk, pointer| {
-            if pointer == Pointer::Promised {
+            if pointer == Pointer::Preallocated {
                 return;
             }
             let (part, skip) = part_of(range, lblk);
@@ -223,7 +223,7 @@ impl State {
                         near: 0..0,
                     });
                 }
-                Pointer::Hole | Pointer::Promised => return,
+                Pointer::Hole | Pointer::Preallocated => return,
             };
             let at = block * BLOCK + skip as u64;
             match runs.last_mut() {

@@ -138,7 +138,7 @@ pub struct Checkpoint {
     pub time: Timestamp,
     /// Valid blocks of the main area.
     pub used_blocks: u64,
-    /// Blocks that are promised and not yet written.
+    /// Blocks that are preallocated and not yet written.
     pub reserved_blocks: u64,
     /// Inodes in use.
     pub inodes: u32,
@@ -495,7 +495,7 @@ impl RawHeader {
         }
         if self.reserved_blocks.get() > content {
             return Err(fault(
-                "more blocks are promised than there are",
+                "more blocks are preallocated than there are",
                 self.reserved_blocks.get(),
             ));
         }

@@ -14,7 +14,7 @@ const BEHIND_SHIFT: u32 = KIND_SHIFT + KIND_BITS;
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
 const PACKED_ON: u64 = 3;
-const PROMISED: u64 = 4;
+const PREALLOCATED: u64 = 4;
 
 /// Tells where a logical block lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -26,8 +26,8 @@ pub enum Pointer {
     Plain(u64),
     /// Compressed, in a slot of a packed block.
     Packed(Slotted),
-    /// Nowhere yet, but a block is set aside for it; it reads as zeros.
-    Promised,
+    /// Nowhere yet, but space for a block is kept; it reads as zeros.
+    Preallocated,
 }
 
 /// A place in a packed block.
@@ -95,7 +95,7 @@ impl Pointer {
                 sequence: field(BLOCK_BITS + SLOT_BITS)?,
                 behind: if kind == PACKED { 0 } else { behind + 1 },
             }),
-            PROMISED => Self::Promised,
+            PREALLOCATED => Self::Preallocated,
             _ => return None,
         })
     }
@@ -113,7 +113,7 @@ impl Pointer {
                     | u64::from(at.slot) << BLOCK_BITS
                     | at.block
             }
-            Self::Promised => PROMISED << KIND_SHIFT,
+            Self::Preallocated => PREALLOCATED << KIND_SHIFT,
         }
     }
 
@@ -121,7 +121,7 @@ impl Pointer {
     fn lies_in(self, superblock: &Superblock) -> bool {
         let segment = |block| superblock.locate(block).map(|(segment, _)| segment);
         match self {
-            Self::Hole | Self::Promised => true,
+            Self::Hole | Self::Preallocated => true,
             Self::Plain(block) => segment(block).is_some(),
             Self::Packed(at) => {
                 let first = segment(at.block);
@@ -132,14 +132,14 @@ impl Pointer {
 
     /// Returns whether a block is set aside for it alone.
     pub fn has_block(self) -> bool {
-        matches!(self, Self::Plain(_) | Self::Promised)
+        matches!(self, Self::Plain(_) | Self::Preallocated)
     }
 
     /// The block that it names.
     pub fn block(self) -> Option<u64> {
         match self {
             Self::Plain(block) | Self::Packed(Slotted { block, .. }) => Some(block),
-            Self::Hole | Self::Promised => None,
+            Self::Hole | Self::Preallocated => None,
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
                 behind: 1,
                 ..slotted
             }),
-            Pointer::Promised,
+            Pointer::Preallocated,
         ];
         for form in forms {
             assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
             5 << KIND_SHIFT,
             1 << 53 | Pointer::Plain(block).encode(),
             1 << BLOCK_BITS | Pointer::Plain(block).encode(),
-            Pointer::Promised.encode() | 1,
+            Pointer::Preallocated.encode() | 1,
             Pointer::Plain(summary).encode(),
             Pointer::Plain(0).encode(),
             Pointer::Plain(superblock.blocks).encode(),

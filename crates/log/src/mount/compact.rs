@@ -7,8 +7,8 @@ use anteros_core::{FsError, FsResult, Ino};
 use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits};
 use crate::cleaning::launches::FileReads;
 use crate::cleaning::order::{Share, Stop, Turn, Window, launch_windows};
+use crate::compress::chunks::Compressor;
 use crate::compress::codec::Pace;
-use crate::compress::squeeze::Squeezer;
 use crate::mount::log::Log;
 
 /// Logical blocks of a file that are looked at at once.
@@ -16,7 +16,7 @@ const LOOKED_AT: u32 = 1 << 16;
 
 /// A compaction that goes on.
 struct Work<G> {
-    squeezer: Squeezer,
+    compressor: Compressor,
     done: Compacted,
     goes_on: G,
 }
@@ -64,7 +64,7 @@ impl Log {
         goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
         let mut work = Work {
-            squeezer: Squeezer::new(Pace::Thorough),
+            compressor: Compressor::new(Pace::Thorough),
             done: Compacted::default(),
             goes_on,
         };
@@ -186,7 +186,7 @@ impl Log {
             let (now, later) = windows.split_at(windows.iter().take_while(fits).count());
             let mut state = self.lock();
             state.store.check_writable()?;
-            let compacted = state.compact_step(now, &mut work.squeezer, &mut work.done);
+            let compacted = state.compact_step(now, &mut work.compressor, &mut work.done);
             state.store.submit()?;
             compacted?;
             state.shrink();

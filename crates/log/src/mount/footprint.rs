@@ -16,7 +16,7 @@ impl State {
     pub(crate) fn footprint(&self) -> Footprint {
         let blocks = [
             self.store.space().used(),
-            self.store.space().promised(),
+            self.store.space().preallocated(),
             self.store.segments().valid(),
             self.nodes.nat().used().into(),
         ];

@@ -5,7 +5,7 @@
 use anteros_core::FsResult;
 
 use crate::mount::log::Log;
-use crate::store::victim::Choice;
+use crate::store::victim::VictimPolicy;
 
 impl Log {
     /// Cleans until no segment is worth it, and writes a checkpoint: what was emptied is free then. Whoever else uses
@@ -40,7 +40,7 @@ impl Log {
         let mut state = self.lock();
         state.store.check_writable()?;
         let before = state.store.statistics().cleaned;
-        let cleaned = state.clean_safely(Choice::CostBenefit);
+        let cleaned = state.clean_safely(VictimPolicy::CostBenefit);
         state.store.submit()?;
         cleaned?;
         state.shrink();

@@ -28,7 +28,7 @@ use crate::statistics::{Class, ClassStatistics, Statistics};
 use crate::store::ahead::Ahead;
 use crate::store::medium::{self, BLOCK, vanished};
 use crate::store::need::MARGIN;
-use crate::store::victim::Choice;
+use crate::store::victim::VictimPolicy;
 use crate::store::writer::Writer;
 
 /// Hears of an inode whose content is not what was read of it.
@@ -92,7 +92,7 @@ pub struct Condition {
     /// Segments that may be opened now.
     pub free_segments: u32,
     /// Segments that may be after the next checkpoint.
-    pub emptied_segments: u32,
+    pub prefree_segments: u32,
     /// Inodes.
     pub inodes: u32,
     /// Blocks that were read before anyone asked for them.
@@ -120,7 +120,7 @@ impl Log {
     }
 
     /// The same; but where the log can be read and not be written to, as the device is full or fails, it is
-    /// [read-only](Self::is_read_only), which is one of its complaints.
+    /// [read-only](Self::is_read_only), which is one of its warnings.
     ///
     /// # Errors
     ///
@@ -505,7 +505,7 @@ impl Log {
             && state.store.segments().free_count() < state.store.segments().count() / IDLE_FREE
         {
             for _ in 0..CLEANED_AT_ONCE {
-                state.clean_safely(Choice::Idle)?;
+                state.clean_safely(VictimPolicy::Idle)?;
             }
         }
         let interval =
@@ -603,7 +603,7 @@ impl Log {
             used_blocks: state.store.space().used(),
             segments: state.store.segments().count(),
             free_segments: state.store.segments().free_count(),
-            emptied_segments: state.store.segments().emptied_count(),
+            prefree_segments: state.store.segments().prefree_count(),
             inodes: state.nodes.inode_count(),
             prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
             given_bytes: self.ahead.told_bytes.load(Ordering::Relaxed),
@@ -615,8 +615,8 @@ impl Log {
     }
 
     /// Takes the warnings since the last call. They hinder nothing else.
-    pub fn take_complaints(&self) -> Vec<String> {
-        self.lock().take_complaints()
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.lock().take_warnings()
     }
 
     /// Why nothing can be changed any more, if so.

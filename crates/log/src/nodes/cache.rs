@@ -6,7 +6,7 @@ use crate::layout::node::{Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
 use crate::layout::{Block, Corrupt};
-use crate::nodes::loaded::{Live, Node};
+use crate::nodes::loaded::{CachedInode, Node};
 use crate::state::State;
 use crate::store::medium::vanished;
 
@@ -28,7 +28,7 @@ fn check_node(header: &NodeHeader, ino: u32, kind: NodeKind, position: u32) -> F
 
 impl State {
     /// An inode that is there: named, or held.
-    pub(crate) fn live(&mut self, ino: u32) -> FsResult<&mut Live> {
+    pub(crate) fn live(&mut self, ino: u32) -> FsResult<&mut CachedInode> {
         let stamp = self.nodes.tick();
         if !self.nodes.inodes.contains_key(&ino) {
             let live = self.load(ino)?;
@@ -39,7 +39,7 @@ impl State {
         Ok(live)
     }
 
-    fn load(&mut self, ino: u32) -> FsResult<Live> {
+    fn load(&mut self, ino: u32) -> FsResult<CachedInode> {
         if !self.nodes.nat.is_valid(ino) || self.nodes.nat.get(ino)?.ino != ino {
             return Err(FsError::NotFound);
         }
@@ -53,7 +53,7 @@ impl State {
             .into());
         }
         let inode = Inode::parse(&block, ino)?;
-        Ok(Live::read(inode, block, self.store.dirty_inodes()))
+        Ok(CachedInode::read(inode, block, self.store.dirty_inodes()))
     }
 
     /// The block of a node that the table has, checked.
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// As [`live`](Self::live), of an inode that is in memory already.
-    pub(crate) fn loaded(&self, ino: u32) -> Option<&Live> {
+    pub(crate) fn loaded(&self, ino: u32) -> Option<&CachedInode> {
         self.nodes.inodes.get(&ino).map(|live| &**live)
     }
 
@@ -104,7 +104,7 @@ impl State {
         })
     }
 
-    fn inos(&self, is_wanted: impl Fn(&Live) -> bool) -> Vec<u32> {
+    fn inos(&self, is_wanted: impl Fn(&CachedInode) -> bool) -> Vec<u32> {
         let wanted = self.nodes.inodes.iter().filter(|(_, live)| is_wanted(live));
         let mut inos: Vec<u32> = wanted.map(|(&ino, _)| ino).collect();
         inos.sort_unstable();
@@ -113,7 +113,7 @@ impl State {
 
     /// A new inode.
     pub(crate) fn insert(&mut self, ino: u32, inode: Inode) {
-        let mut live = Live::new(inode, self.store.dirty_inodes());
+        let mut live = CachedInode::new(inode, self.store.dirty_inodes());
         live.stamp = self.nodes.tick();
         self.nodes.inode_count += 1;
         self.nodes.inodes.insert(ino, Box::new(live));

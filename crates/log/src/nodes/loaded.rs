@@ -1,6 +1,6 @@
 //! Inodes and other nodes in memory.
 //!
-//! A node is changed through [`Node::block_mut`], [`Live::inode_mut`] and [`Live::pointers_mut`] alone, and these mark it
+//! A node is changed through [`Node::block_mut`], [`CachedInode::inode_mut`] and [`CachedInode::pointers_mut`] alone, and these mark it
 //! as one that has to be written. Nothing else marks: a node that is not in memory cannot be marked by its number, for
 //! such a mark would be lost without a word when it is read again.
 
@@ -18,12 +18,12 @@ use crate::nodes::ranges::Ranges;
 use crate::store::medium::{BLOCK, zeroed};
 
 /// Mark of a node that has to be written, counted together with its likes.
-struct Soiled {
+struct DirtyMark {
     is: bool,
     count: Arc<AtomicUsize>,
 }
 
-impl Soiled {
+impl DirtyMark {
     fn clean(count: &Arc<AtomicUsize>) -> Self {
         Self {
             is: false,
@@ -41,7 +41,7 @@ impl Soiled {
     }
 }
 
-impl Drop for Soiled {
+impl Drop for DirtyMark {
     fn drop(&mut self) {
         self.set(false);
     }
@@ -51,7 +51,7 @@ impl Drop for Soiled {
 pub(crate) struct Node {
     header: NodeHeader,
     block: Box<Block>,
-    dirty: Soiled,
+    dirty: DirtyMark,
     pub(crate) stamp: u64,
 }
 
@@ -61,7 +61,7 @@ impl Node {
         Self {
             header,
             block,
-            dirty: Soiled::clean(count),
+            dirty: DirtyMark::clean(count),
             stamp: 0,
         }
     }
@@ -69,7 +69,7 @@ impl Node {
     /// A new one, empty, that has to be written.
     pub(crate) fn new(header: NodeHeader, count: &Arc<AtomicUsize>) -> Self {
         let mut node = Self::read(header, zeroed(), count);
-        node.soil();
+        node.mark_dirty();
         node
     }
 
@@ -83,12 +83,12 @@ impl Node {
 
     /// Its content, to be changed: it has to be written.
     pub(crate) fn block_mut(&mut self) -> &mut Block {
-        self.soil();
+        self.mark_dirty();
         &mut self.block
     }
 
     /// Notes that it has to be written.
-    pub(crate) fn soil(&mut self) {
+    pub(crate) fn mark_dirty(&mut self) {
         self.dirty.set(true);
     }
 
@@ -117,12 +117,12 @@ pub(crate) struct Page {
 }
 
 /// An inode in memory.
-pub(crate) struct Live {
+pub(crate) struct CachedInode {
     inode: Inode,
     /// Its node, for the pointers.
     block: Box<Block>,
     /// Set if its node has to be written.
-    dirty: Soiled,
+    dirty: DirtyMark,
     /// Content that is not on the device, and blocks of directories.
     pub(crate) pages: BTreeMap<u32, Page>,
     /// Tells how many of the pages are dirty.
@@ -145,13 +145,13 @@ pub(crate) struct Live {
     pub(crate) stamp: u64,
 }
 
-impl Live {
+impl CachedInode {
     /// As it was read; `count` is of those that have to be written.
     pub(crate) fn read(inode: Inode, block: Box<Block>, count: &Arc<AtomicUsize>) -> Self {
         Self {
             inode,
             block,
-            dirty: Soiled::clean(count),
+            dirty: DirtyMark::clean(count),
             pages: BTreeMap::new(),
             dirty_pages: 0,
             named: crate::compress::kind::FileKind::Other,
@@ -168,7 +168,7 @@ impl Live {
     /// A new one, that has to be written.
     pub(crate) fn new(inode: Inode, count: &Arc<AtomicUsize>) -> Self {
         let mut live = Self::read(inode, zeroed(), count);
-        live.soil();
+        live.mark_dirty();
         live
     }
 
@@ -178,7 +178,7 @@ impl Live {
 
     /// Content of its node but for the pointers, to be changed: it has to be written.
     pub(crate) fn inode_mut(&mut self) -> &mut Inode {
-        self.soil();
+        self.mark_dirty();
         &mut self.inode
     }
 
@@ -189,12 +189,12 @@ impl Live {
 
     /// The same, to be changed: it has to be written.
     pub(crate) fn pointers_mut(&mut self) -> &mut Block {
-        self.soil();
+        self.mark_dirty();
         &mut self.block
     }
 
     /// Notes that its node has to be written.
-    pub(crate) fn soil(&mut self) {
+    pub(crate) fn mark_dirty(&mut self) {
         self.dirty.set(true);
     }
 

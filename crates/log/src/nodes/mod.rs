@@ -16,7 +16,7 @@ mod write;
 
 use std::collections::HashMap;
 
-use crate::nodes::loaded::{Live, Node};
+use crate::nodes::loaded::{CachedInode, Node};
 use crate::nodes::nat::Nat;
 
 /// Nodes of a mounted log.
@@ -25,7 +25,7 @@ pub(crate) struct Nodes {
     /// Direct, indirect and attribute nodes in memory.
     others: HashMap<u32, Node>,
     /// Inodes in memory, each for itself: a table of them would be copied when it grows.
-    inodes: HashMap<u32, Box<Live>>,
+    inodes: HashMap<u32, Box<CachedInode>>,
     /// Inodes that there are, in memory or not.
     inode_count: u32,
     /// Grows with each use of a node.

@@ -53,7 +53,7 @@ pub(crate) struct Nat {
     /// Blocks of the table that cannot be written to: what they lack stays in the journal.
     stuck: BTreeMap<u32, String>,
     /// The faults that were found since somebody asked.
-    complaints: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Nat {
@@ -79,7 +79,7 @@ impl Nat {
             rebuilt: BTreeSet::new(),
             unknown: BTreeMap::new(),
             stuck: BTreeMap::new(),
-            complaints: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -234,7 +234,7 @@ impl Nat {
         match is_whole {
             true => {
                 let what = "its entries are those that the nodes tell of";
-                self.complaints
+                self.warnings
                     .push(format!("node address table: {error}; {what}"));
                 self.rebuilt.insert(table_block);
             }
@@ -244,8 +244,8 @@ impl Nat {
     }
 
     /// Takes the faults that were found since this was called last.
-    pub(crate) fn take_complaints(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.complaints)
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Returns the reasons why blocks of the table are not up to date.
@@ -463,7 +463,7 @@ impl Nat {
         let text = format!("node address table: {error}");
         if self.stuck.insert(table_block, text.clone()).is_none() {
             let what = "what it lacks is kept in each checkpoint";
-            self.complaints.push(format!("{text}; {what}"));
+            self.warnings.push(format!("{text}; {what}"));
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use anteros_core::{FsError, FsResult};
 
-use crate::compress::squeeze::CHUNK_BLOCKS_MAX;
+use crate::compress::chunks::CHUNK_BLOCKS_MAX;
 use crate::layout::Block;
 use crate::layout::node::{
     self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path, Step,
@@ -293,7 +293,8 @@ impl State {
             let path = Self::path(at)?;
             if let Leaf::Direct(nid) = self.make_leaf(ino, &path)? {
                 let position = Self::last(&path)?.position;
-                self.node(ino, nid, NodeKind::Direct, position)?.soil();
+                self.node(ino, nid, NodeKind::Direct, position)?
+                    .mark_dirty();
             }
             at = path.first + path.count;
         }
@@ -384,7 +385,7 @@ impl State {
     pub(crate) fn overwritten(&mut self, ino: u32, lblk: u32, old: Pointer) -> FsResult<()> {
         match old {
             Pointer::Hole => {}
-            Pointer::Promised => self.store.space_mut().keep_promise(1),
+            Pointer::Preallocated => self.store.space_mut().fill_preallocated(1),
             Pointer::Plain(block) => self.store.invalidate(block),
             Pointer::Packed(at) => self.leave_chunk(ino, lblk, at)?,
         }

@@ -129,8 +129,8 @@ struct Checker {
     reached: Numbers,
     /// Inodes that are there, whether they can be read or not.
     inodes: u64,
-    /// Blocks that are promised.
-    promised: u64,
+    /// Blocks that are preallocated.
+    preallocated: u64,
     abouts: Sorter<About>,
     edges: Sorter<Edge>,
     children: Sorter<Child>,
@@ -154,7 +154,7 @@ impl Checker {
             directories: numbers(),
             reached: Numbers::new(0),
             inodes: 0,
-            promised: 0,
+            preallocated: 0,
             abouts: Sorter::new(memory),
             edges: Sorter::new(memory),
             children: Sorter::new(memory),
@@ -174,8 +174,8 @@ impl Checker {
     }
 
     fn note_complaints(&mut self) {
-        for complaint in self.state.take_complaints() {
-            self.note("device", complaint);
+        for warning in self.state.take_warnings() {
+            self.note("device", warning);
         }
     }
 
@@ -230,7 +230,7 @@ impl Checker {
     fn compare_space(&mut self) {
         let used = self.state.store.space().used();
         let nodes = self.report.nodes;
-        let counted = nodes + self.report.data_blocks + self.state.store.space().promised();
+        let counted = nodes + self.report.data_blocks + self.state.store.space().preallocated();
         let stated = self.state.nodes.nat().used();
         if u64::from(stated) != nodes {
             self.note(
@@ -242,9 +242,9 @@ impl Checker {
         for (what, stated, counted) in [
             ("inodes", self.state.nodes.inode_count().into(), inodes),
             (
-                "promised blocks",
-                self.state.store.space().promised(),
-                self.promised,
+                "preallocated blocks",
+                self.state.store.space().preallocated(),
+                self.preallocated,
             ),
         ] {
             if stated != counted {

@@ -25,10 +25,10 @@ pub struct Layout {
     pub version: u64,
     /// Blocks that users may fill.
     pub capacity_blocks: u64,
-    /// Blocks that are spoken for, the promised ones included.
+    /// Blocks that are spoken for, the preallocated ones included.
     pub used_blocks: u64,
-    /// Blocks that are promised and hold nothing yet.
-    pub promised_blocks: u64,
+    /// Blocks that are preallocated and hold nothing yet.
+    pub preallocated_blocks: u64,
     /// Inodes.
     pub inodes: u32,
     /// Nodes, inodes included.
@@ -54,7 +54,7 @@ pub struct SegmentState {
 
 impl Use {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Free, Self::Open, Self::Full, Self::Emptied];
+    pub const ALL: [Self; 4] = [Self::Free, Self::Open, Self::Full, Self::Prefree];
 
     /// In a word.
     pub const fn name(self) -> &'static str {
@@ -62,7 +62,7 @@ impl Use {
             Self::Free => "free",
             Self::Open => "open",
             Self::Full => "full",
-            Self::Emptied => "emptied",
+            Self::Prefree => "prefree",
         }
     }
 }
@@ -107,7 +107,7 @@ impl Layout {
             version: state.store.version(),
             capacity_blocks: state.store.space().capacity(),
             used_blocks: state.store.space().used(),
-            promised_blocks: state.store.space().promised(),
+            preallocated_blocks: state.store.space().preallocated(),
             inodes: state.nodes.inode_count(),
             nodes: state.nodes.nat().used(),
             segments: segments.collect(),

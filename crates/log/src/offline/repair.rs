@@ -99,7 +99,7 @@ fn mend(
     state.live(ROOT)?;
     let told = Repaired {
         recovery,
-        left: state.take_complaints(),
+        left: state.take_warnings(),
         ..Repaired::default()
     };
     let mut mender = Mender {
@@ -117,8 +117,8 @@ fn mend(
         mender.tell(format_args!("checkpoint {version}"), text);
     }
     let mut survey = mender.survey()?;
-    for complaint in mender.state.take_complaints() {
-        mender.tell_of(complaint);
+    for warning in mender.state.take_warnings() {
+        mender.tell_of(warning);
     }
     let State { store, nodes, .. } = &mut mender.state;
     store.take_room_to_repair(|| nodes.nat_mut().begin_backing())?;
@@ -277,11 +277,11 @@ impl Mender {
     }
 
     fn recount(&mut self, survey: &Survey, kept: u64) {
-        let stated = self.state.store.space().promised();
-        let promised = if survey.is_whole() {
-            survey.promised
+        let stated = self.state.store.space().preallocated();
+        let preallocated = if survey.is_whole() {
+            survey.preallocated
         } else {
-            survey.promised.max(stated)
+            survey.preallocated.max(stated)
         };
         let counts = [
             (
@@ -294,7 +294,7 @@ impl Mender {
                 self.state.nodes.inode_count().into(),
                 u64::from(survey.inodes),
             ),
-            ("promised blocks", stated, promised),
+            ("preallocated blocks", stated, preallocated),
         ];
         for (what, stated, counted) in counts {
             if stated != counted {
@@ -307,7 +307,7 @@ impl Mender {
         self.state.nodes.recount(survey.nodes_stated, survey.inodes);
         // Whatever is repaired may take some of what is kept in reserve.
         let room = self.state.store.superblock().content_blocks();
-        let space = Space::new(room, survey.blocks_taken + kept, promised);
+        let space = Space::new(room, survey.blocks_taken + kept, preallocated);
         self.state.store.recount_space(space);
     }
 

@@ -173,7 +173,7 @@ pub(crate) struct Survey {
     pub(crate) nodes_stated: u32,
     /// Blocks that are spoken for.
     pub(crate) blocks_taken: u64,
-    pub(crate) promised: u64,
+    pub(crate) preallocated: u64,
 }
 
 /// Adds to a number of a table, and says what it is then.
@@ -240,7 +240,7 @@ impl Survey {
             inodes: 0,
             nodes_stated: 0,
             blocks_taken: 0,
-            promised: 0,
+            preallocated: 0,
             memory,
         };
         survey.homes.put(
@@ -504,7 +504,7 @@ impl Survey {
                         block,
                     );
                 }
-                Pointer::Promised => self.promised += 1,
+                Pointer::Preallocated => self.preallocated += 1,
                 Pointer::Packed(at) => self.claim_slot(state, Owner { ino, lblk }, at)?,
                 Pointer::Hole => {}
             }

@@ -11,10 +11,10 @@ pub(crate) mod pack;
 mod relocate;
 pub(crate) mod unpack;
 
-use crate::compress::squeeze::Squeezer;
+use crate::compress::chunks::Compressor;
 
 /// Compression of what is written to packed blocks.
 #[derive(Default)]
 pub(crate) struct Packer {
-    squeezer: Squeezer,
+    compressor: Compressor,
 }

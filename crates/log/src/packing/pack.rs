@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anteros_core::FsResult;
 
+use crate::compress::chunks::{CHUNK_BYTES_MAX, Chunk};
 use crate::compress::policy::Rules;
-use crate::compress::squeeze::{CHUNK_BYTES_MAX, Chunk};
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
 use crate::layout::pointer::Slotted;
@@ -119,8 +119,8 @@ impl State {
         let begun = Instant::now();
         let chunks = self
             .packer
-            .squeezer
-            .squeeze(ino, &pages, rules, codec, CHUNK_MAX);
+            .compressor
+            .compress(ino, &pages, rules, codec, CHUNK_MAX);
         let compressing = begun.elapsed();
         let mut packed = Vec::with_capacity(chunks.len());
         for chunk in &chunks {

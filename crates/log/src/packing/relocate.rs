@@ -2,8 +2,8 @@
 
 use anteros_core::FsResult;
 
+use crate::compress::chunks::Chunk;
 use crate::compress::policy::Rules;
-use crate::compress::squeeze::Chunk;
 use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FsError, FsResult};
 
-use crate::compress::squeeze;
+use crate::compress::chunks;
 use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
@@ -20,7 +20,7 @@ impl State {
             return Ok(page.data.clone());
         }
         match self.pointer(ino, lblk)? {
-            Pointer::Hole | Pointer::Promised => Ok(zeroed().into()),
+            Pointer::Hole | Pointer::Preallocated => Ok(zeroed().into()),
             Pointer::Plain(block) => Ok(self.store.fetch(block)?.into()),
             Pointer::Packed(at) => {
                 let chunk = self.read_chunk(ino, lblk, at)?;
@@ -93,7 +93,7 @@ pub(crate) fn chunk(
 ) -> FsResult<(Vec<u8>, Duration)> {
     let (slot, bytes) = stored(whose, at, read)?;
     let begun = Instant::now();
-    let pages = squeeze::expand(&slot, &bytes);
+    let pages = chunks::expand(&slot, &bytes);
     let pages = pages.ok_or_else(|| broken("a chunk cannot be decoded", at.block))?;
     Ok((pages, begun.elapsed()))
 }

@@ -49,7 +49,7 @@ pub(crate) struct Store {
     /// Held by those who read content from the device without the lock of the log: no segment becomes free meanwhile.
     pub(super) reading: Arc<RwLock<()>>,
     /// Segments that could not be cleaned.
-    pub(super) set_aside: BTreeSet<u32>,
+    pub(super) quarantined: BTreeSet<u32>,
     /// The one that is being cleaned.
     pub(super) victim: Option<u32>,
     /// The room of the device that is reserved.
@@ -59,7 +59,7 @@ pub(crate) struct Store {
     /// Tells whether free blocks are discarded on the device.
     pub(super) discards: bool,
     /// Warnings that were not taken yet.
-    pub(super) complaints: Vec<String>,
+    pub(super) warnings: Vec<String>,
     /// Troubles of the device that take nothing away, and were not yet told.
     pub(super) notes: Vec<String>,
 }
@@ -97,12 +97,12 @@ impl Store {
             dirty_nodes: Arc::default(),
             dirty_inodes: Arc::default(),
             reading: Arc::default(),
-            set_aside: BTreeSet::new(),
+            quarantined: BTreeSet::new(),
             victim: None,
             room: Room::default(),
             failed: None,
             discards: true,
-            complaints: Vec::new(),
+            warnings: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -207,7 +207,7 @@ impl Store {
             newer: (0..new.segments).collect(),
             journal_max: 0,
         };
-        self.space = Space::new(new.capacity(), self.space.used(), self.space.promised());
+        self.space = Space::new(new.capacity(), self.space.used(), self.space.preallocated());
         self.superblock = new.clone();
         Ok(())
     }

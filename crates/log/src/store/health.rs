@@ -39,15 +39,15 @@ impl Store {
     }
 
     /// Takes the warnings that were not taken yet, and what there was to note.
-    pub(crate) fn take_complaints(&mut self) -> Vec<String> {
-        let mut complaints = std::mem::take(&mut self.complaints);
-        complaints.append(&mut self.notes);
-        complaints
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.append(&mut self.notes);
+        warnings
     }
 
     /// Keeps a warning until it is taken.
-    pub(crate) fn complain(&mut self, text: String) {
-        self.complaints.push(text);
+    pub(crate) fn warn(&mut self, text: String) {
+        self.warnings.push(text);
     }
 
     /// Keeps a trouble of the device that takes nothing away, until it is told.

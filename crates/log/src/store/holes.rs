@@ -8,7 +8,7 @@ use crate::layout::summary::{self, Owner};
 use crate::options::Mode;
 use crate::store::blocks::Store;
 use crate::store::need::MARGIN;
-use crate::store::victim::Choice;
+use crate::store::victim::VictimPolicy;
 
 /// With fewer holes than these, a segment is not worth its summary.
 const HOLES_MIN: u32 = 16;
@@ -40,7 +40,7 @@ impl Store {
                 return false;
             }
             let valid = |victim| u32::from(self.segments.segment(victim).valid);
-            let victim = self.victim(Choice::Greedy);
+            let victim = self.victim(VictimPolicy::Greedy);
             victim.is_none_or(|victim| valid(victim) > SEGMENT_CONTENT * WORTH_CLEANING / 32)
         };
         match self.options.mode {
@@ -56,7 +56,7 @@ impl Store {
             Mode::Threaded => 1,
             _ => HOLES_MIN,
         };
-        let may_be = |segment| self.victim != Some(segment) && !self.set_aside.contains(&segment);
+        let may_be = |segment| self.victim != Some(segment) && !self.quarantined.contains(&segment);
         self.segments.threadable(holes_min, may_be)
     }
 
@@ -73,7 +73,7 @@ impl Store {
                     self.statistics.threaded += 1;
                     return Ok(());
                 }
-                Err(error @ FsError::Corrupt(_)) => self.set_aside(segment, &error),
+                Err(error @ FsError::Corrupt(_)) => self.quarantine(segment, &error),
                 Err(error) => return Err(error),
             }
         }

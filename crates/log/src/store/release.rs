@@ -30,9 +30,9 @@ impl Store {
                 Err(error) => {
                     self.statistics.failed_discards += 1;
                     // One tells as much as many.
-                    if self.complaints.is_empty() {
+                    if self.warnings.is_empty() {
                         let text = format!("{bytes} bytes at {at} could not be discarded: {error}");
-                        self.complaints.push(text);
+                        self.warnings.push(text);
                     }
                 }
                 Ok(()) => {}

@@ -1,7 +1,7 @@
 //! Placement of blocks, and their validity.
 //!
 //! Blocks are handed out by *heads*: open segments, one for each kind of content, that are filled from front to
-//! back. A segment whose last valid block has gone is *emptied*, but it is not used again before the next
+//! back. A segment whose last valid block has gone is *prefree*, but it is not used again before the next
 //! checkpoint has been written: until then the last one still names its blocks.
 //!
 //! Where free segments are dear, a head of plain content is *threaded* instead (F2FS, FAST'15, 2.6: threaded logging): it fills the
@@ -96,14 +96,14 @@ pub(crate) struct Segments {
     table: Vec<Segment>,
     heads: ByKind<Option<Open>>,
     /// Segment reserved for the packed log, where it could not continue yet.
-    promised: Option<u32>,
+    next_packed: Option<u32>,
     /// Segments that may be opened.
     free: BTreeSet<u32>,
     /// Segments that are free as well, but that the device may have no room for: see [`room`](crate::store::room).
     bare: BTreeSet<u32>,
     /// Tells whether the device had no room for one of them when it was asked last.
     is_store_full: bool,
-    emptied: BTreeSet<u32>,
+    prefree: BTreeSet<u32>,
     /// Start of the search for a free segment, so that all wear alike.
     cursor: u32,
     serial: u32,
@@ -133,11 +133,11 @@ impl Segments {
             valid: table.iter().map(|segment| u64::from(segment.valid)).sum(),
             table,
             heads: Default::default(),
-            promised: None,
+            next_packed: None,
             free: BTreeSet::new(),
             bare: BTreeSet::new(),
             is_store_full: false,
-            emptied: BTreeSet::new(),
+            prefree: BTreeSet::new(),
             cursor: 0,
             serial,
             changed: BTreeMap::new(),
@@ -312,7 +312,7 @@ impl Segments {
         let next_segment = head.next_segment;
         placed.summary = self.seal(head);
         // Where none is free now, one may be when the next block is asked for.
-        self.promised = next_segment.or(self.promised);
+        self.next_packed = next_segment.or(self.next_packed);
         self.heads[kind] = next_segment.and_then(|next| self.open(kind, Some(next)));
         Some(placed)
     }
@@ -342,7 +342,7 @@ impl Segments {
             _ => None,
         };
         if kind == HeadKind::Packed {
-            self.promised = None;
+            self.next_packed = None;
         }
         self.renew(segment, kind);
         self.segment_mut(segment).changed = self.clock;
@@ -369,7 +369,7 @@ impl Segments {
     /// Opens a segment for the packed log, if none is open: a checkpoint has to say where the log goes on.
     pub(crate) fn open_packed(&mut self) -> Option<()> {
         if self.heads[HeadKind::Packed].is_none() {
-            self.heads[HeadKind::Packed] = Some(self.open(HeadKind::Packed, self.promised)?);
+            self.heads[HeadKind::Packed] = Some(self.open(HeadKind::Packed, self.next_packed)?);
         }
         Some(())
     }
@@ -378,7 +378,7 @@ impl Segments {
     /// is written before a checkpoint has it.
     fn seal(&mut self, head: Open) -> Option<(u64, Box<Block>)> {
         self.segment_mut(head.segment).state = Use::Full;
-        self.note_emptied(head.segment);
+        self.note_prefree(head.segment);
         if self.segment(head.segment).is_packed() {
             return None;
         }
@@ -407,9 +407,9 @@ impl Segments {
         let entry = self.segment_mut(segment);
         let changed = entry.set_valid(index, true);
         if changed {
-            if entry.state == Use::Emptied {
+            if entry.state == Use::Prefree {
                 entry.state = Use::Full;
-                self.emptied.remove(&segment);
+                self.prefree.remove(&segment);
             }
             self.valid += 1;
         }
@@ -425,7 +425,7 @@ impl Segments {
         (entry.seconds, entry.changed) = (seconds, clock);
         if entry.set_valid(index, false) {
             self.valid -= 1;
-            self.note_emptied(segment);
+            self.note_prefree(segment);
         }
     }
 

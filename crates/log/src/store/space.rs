@@ -1,6 +1,6 @@
 //! Accounting of used and reserved blocks.
 //!
-//! Every logical block counts from the moment that it is written, promised or made as a node, long before it has a
+//! Every logical block counts from the moment that it is written, preallocated or made as a node, long before it has a
 //! place: who is refused is refused then, and a write that was accepted finds its room. When it has been compressed it
 //! counts no more, but the packed block does that it lies in with others.
 
@@ -17,19 +17,19 @@ pub(crate) struct Space {
     /// Tells whether the device has no more.
     is_store_full: bool,
     used: u64,
-    /// Of the used ones: those that are promised and hold nothing yet.
-    promised: u64,
+    /// Of the used ones: those that are preallocated and hold nothing yet.
+    preallocated: u64,
 }
 
 impl Space {
-    pub(crate) fn new(capacity: u64, used: u64, promised: u64) -> Self {
+    pub(crate) fn new(capacity: u64, used: u64, preallocated: u64) -> Self {
         Self {
             capacity,
             limit: capacity,
             backed: u64::MAX,
             is_store_full: false,
             used,
-            promised,
+            preallocated,
         }
     }
 
@@ -72,12 +72,12 @@ impl Space {
         self.used = self.used.saturating_sub(blocks);
     }
 
-    pub(crate) fn promise(&mut self, blocks: u64) {
-        self.promised += blocks;
+    pub(crate) fn preallocate(&mut self, blocks: u64) {
+        self.preallocated += blocks;
     }
 
-    pub(crate) fn keep_promise(&mut self, blocks: u64) {
-        self.promised = self.promised.saturating_sub(blocks);
+    pub(crate) fn fill_preallocated(&mut self, blocks: u64) {
+        self.preallocated = self.preallocated.saturating_sub(blocks);
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -88,8 +88,8 @@ impl Space {
         self.used
     }
 
-    pub(crate) fn promised(&self) -> u64 {
-        self.promised
+    pub(crate) fn preallocated(&self) -> u64 {
+        self.preallocated
     }
 
     pub(crate) fn free(&self) -> u64 {

@@ -81,7 +81,7 @@ pub(crate) fn agree(store: &mut Store) -> Result<(), LogError> {
         Err(error) => {
             let text =
                 format!("block {block}: a copy of the superblock cannot be written: {error}");
-            store.complaints.push(text);
+            store.warnings.push(text);
             Ok(())
         }
     }

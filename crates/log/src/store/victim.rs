@@ -1,4 +1,4 @@
-//! The choice of a segment to be cleaned.
+//! The policy of a segment to be cleaned.
 
 use anteros_core::FsError;
 
@@ -8,7 +8,7 @@ use crate::store::segments::Use;
 
 /// Victim policy of cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum VictimPolicy {
     /// The one with the fewest valid blocks: someone waits.
     Greedy,
     /// The one where most is won for the work: `(1 - u) / u * sqrt(age)` with its share of valid blocks `u` and the blocks that
@@ -18,7 +18,7 @@ pub(crate) enum Choice {
     Idle,
 }
 
-impl Choice {
+impl VictimPolicy {
     /// Of 32 parts, how many of a segment may be valid.
     fn valid_max(self) -> u32 {
         match self {
@@ -32,33 +32,33 @@ impl Choice {
 
 impl Store {
     /// The segment that is to be cleaned, if any is worth it.
-    pub(crate) fn victim(&self, choice: Choice) -> Option<u32> {
+    pub(crate) fn victim(&self, policy: VictimPolicy) -> Option<u32> {
         let now = self.segments.clock();
         let worth = |segment: u32| {
             let entry = self.segments.segment(segment);
             let used = f64::from(entry.valid) / f64::from(SEGMENT_CONTENT);
             let age = 1 + now.saturating_sub(entry.changed);
-            match choice {
-                Choice::Greedy => 1.0 - used,
+            match policy {
+                VictimPolicy::Greedy => 1.0 - used,
                 _ => (1.0 - used) / used * (age as f64).sqrt(),
             }
         };
-        let most = SEGMENT_CONTENT * choice.valid_max() / 32;
+        let most = SEGMENT_CONTENT * policy.valid_max() / 32;
         let full = (0..self.segments.count()).filter(|&segment| {
             let entry = self.segments.segment(segment);
             entry.state == Use::Full
                 && u32::from(entry.valid) < most
-                && !self.set_aside.contains(&segment)
+                && !self.quarantined.contains(&segment)
         });
         full.max_by(|&left, &right| worth(left).total_cmp(&worth(right)))
     }
 
     /// Leaves a segment alone from here on: what was moved out of it is moved, and others are cleaned.
-    pub(crate) fn set_aside(&mut self, segment: u32, error: &FsError) {
-        self.set_aside.insert(segment);
-        self.statistics.set_aside += 1;
-        let complaint = format!("segment {segment} cannot be cleaned: {error}");
-        self.complaints.push(complaint);
+    pub(crate) fn quarantine(&mut self, segment: u32, error: &FsError) {
+        self.quarantined.insert(segment);
+        self.statistics.quarantined += 1;
+        let warning = format!("segment {segment} cannot be cleaned: {error}");
+        self.warnings.push(warning);
     }
 
     /// Says which segment is being cleaned, if one is.

@@ -298,7 +298,7 @@ impl Page {
         self.line(
             "valid blocks",
             format_args!(
-                "{}, and {} promised",
+                "{}, and {} preallocated",
                 pack.used_blocks, pack.reserved_blocks
             ),
         );

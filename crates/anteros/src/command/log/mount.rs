@@ -289,8 +289,8 @@ impl Args {
             .map_err(|error| super::failure(self.device.display(), &error))?;
         if log.is_read_only() {
             common_options.read_only = Some(true);
-            let complaints = log.take_complaints();
-            complaints
+            let warnings = log.take_warnings();
+            warnings
                 .iter()
                 .for_each(|text| output::complain("warning", text));
         }
@@ -375,9 +375,9 @@ fn keep(
             saved = Instant::now();
         }
         let tended = log.tend();
-        log.take_complaints()
+        log.take_warnings()
             .into_iter()
-            .for_each(|complaint| faults.note(complaint));
+            .for_each(|warning| faults.note(warning));
         if tended.is_err() && watch.note_failure().is_some() {
             return;
         }

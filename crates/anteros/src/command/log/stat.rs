@@ -120,7 +120,7 @@ fn as_json(layout: &Layout, recovery: Recovery) -> Value {
         "generation": superblock.generation,
         "capacity_bytes": layout.capacity_blocks * BLOCK,
         "used_bytes": layout.used_blocks * BLOCK,
-        "promised_bytes": layout.promised_blocks * BLOCK,
+        "preallocated_bytes": layout.preallocated_blocks * BLOCK,
         "free_bytes": layout.capacity_blocks.saturating_sub(layout.used_blocks) * BLOCK,
         "inodes": layout.inodes,
         "nodes": layout.nodes,
@@ -162,10 +162,10 @@ fn table(layout: &Layout, recovery: Recovery) -> String {
             superblock.generation
         ),
         format!(
-            "space      {} of {} used, {} of that promised; {} free",
+            "space      {} of {} used, {} of that preallocated; {} free",
             bytes(layout.used_blocks),
             bytes(layout.capacity_blocks),
-            bytes(layout.promised_blocks),
+            bytes(layout.preallocated_blocks),
             bytes(layout.capacity_blocks.saturating_sub(layout.used_blocks)),
         ),
         format!(

@@ -154,10 +154,10 @@ pub fn table(numbers: &Numbers) -> String {
             word("uuid")
         ),
         format!(
-            "space      {} of {} used, {} of that promised; {} inodes, {} nodes",
+            "space      {} of {} used, {} of that preallocated; {} inodes, {} nodes",
             bytes("log_used_bytes"),
             bytes("log_capacity_bytes"),
-            bytes("log_promised_bytes"),
+            bytes("log_preallocated_bytes"),
             gauge("log_inodes"),
             gauge("log_nodes"),
         ),
@@ -165,7 +165,7 @@ pub fn table(numbers: &Numbers) -> String {
             "segments   {}: {} free, {} more with the next checkpoint",
             gauge("log_segments"),
             gauge("log_free_segments"),
-            gauge("log_emptied_segments"),
+            gauge("log_prefree_segments"),
         ),
         format!(
             "memory     {} of content, nodes and directories, ceiling {}",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
-use crate::durable::recover::replay::Replay;
+use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::{Recovery, state_of};
 use crate::error::LogError;
 use crate::layout::checkpoint::Checkpoint;
@@ -122,13 +122,13 @@ pub(crate) fn open_to_repair(
         // What replaces a block that cannot be read lies elsewhere.
         state.store.keep_no_journal();
     }
-    match Replay::default().run(&mut state, &checkpoint, &mut recovery) {
+    match RollForward::default().run(&mut state, &checkpoint, &mut recovery) {
         Err(LogError::Fs(error @ FsError::Io(_))) => {
             lost.push(format!("records behind the checkpoint: {error}"));
         }
         done => done?,
     }
-    lost.into_iter().for_each(|text| state.store.complain(text));
+    lost.into_iter().for_each(|text| state.store.warn(text));
     if checkpoint.superseded {
         // Of versions that there were, there may be groups: none must be taken for one that is still to come.
         let version = state.store.version() + VERSIONS_LEFT_OUT;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anteros_core::FsResult;
 
 use crate::durable::owners;
-use crate::durable::recover::replay::Replay;
+use crate::durable::recover::roll_forward::RollForward;
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
@@ -16,7 +16,7 @@ use crate::state::State;
 use crate::store::medium::is_damage;
 use crate::store::segments::Use;
 
-impl Replay {
+impl RollForward {
     /// Has the heads go on behind all that the groups name, and says in summaries whose the blocks of other segments are. `entries` are
     /// those of the checkpoint.
     pub(super) fn go_on(&self, state: &mut State, entries: &[SitEntry]) -> FsResult<()> {

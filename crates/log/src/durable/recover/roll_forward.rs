@@ -1,4 +1,4 @@
-//! Replay of groups: what their records say is done again, in memory.
+//! RollForward of groups: what their records say is done again, in memory.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use anteros_core::{FileKind, FsError, FsResult};
 
-use crate::compress::squeeze::CHUNK_BLOCKS_MAX;
+use crate::compress::chunks::CHUNK_BLOCKS_MAX;
 use crate::durable::recover::chain::Chain;
 use crate::durable::recover::chain::Group;
 use crate::durable::recover::state::Recovery;
@@ -26,7 +26,7 @@ use crate::store::segments::Place;
 
 /// Contents of the groups behind a checkpoint.
 #[derive(Default)]
-pub(super) struct Replay {
+pub(super) struct RollForward {
     pub(super) owners: HashMap<u64, Owner>,
     /// Inodes that the records change.
     touched: BTreeSet<u32>,
@@ -42,7 +42,7 @@ pub(super) struct Replay {
     xattrs: Gathered,
 }
 
-impl Replay {
+impl RollForward {
     pub(super) fn run(
         &mut self,
         state: &mut State,
@@ -63,7 +63,7 @@ impl Replay {
                 )),
                 false => state
                     .store
-                    .complain(format!("the packed log ends there: {error}")),
+                    .warn(format!("the packed log ends there: {error}")),
             }
         }
         for &segment in &chain.segments {
@@ -289,16 +289,16 @@ impl Replay {
                 }
                 Ok(())
             }
-            Pointer::Promised => {
+            Pointer::Preallocated => {
                 for lblk in lblk..end {
-                    let old = state.set_pointer(ino, lblk, Pointer::Promised)?;
+                    let old = state.set_pointer(ino, lblk, Pointer::Preallocated)?;
                     if !old.has_block() {
                         state.store.space_mut().take(1)?;
                     }
                     if old == Pointer::Hole {
                         state.live(ino)?.attributes().blocks += 1;
                     }
-                    state.store.space_mut().promise(1);
+                    state.store.space_mut().preallocate(1);
                 }
                 Ok(())
             }

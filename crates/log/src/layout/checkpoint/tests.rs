@@ -183,7 +183,9 @@ fn hostile_counts_are_refused_before_room_is_made_for_them() {
             raw.bst_journal = u32::MAX.into()
         }),
         ("blocks are used", |raw| raw.used_blocks = u64::MAX.into()),
-        ("are promised", |raw| raw.reserved_blocks = u64::MAX.into()),
+        ("are preallocated", |raw| {
+            raw.reserved_blocks = u64::MAX.into()
+        }),
         ("more nodes", |raw| raw.nodes = u32::MAX.into()),
         ("more inodes", |raw| raw.inodes = 31.into()),
         ("free nid", |raw| raw.next_nid = u32::MAX.into()),

@@ -406,7 +406,7 @@ impl Checker {
                         chunk = next;
                     }
                 }
-                Pointer::Promised => self.promised += 1,
+                Pointer::Preallocated => self.preallocated += 1,
                 Pointer::Hole => {}
             }
             if let Some(block) = pointer.block() {

@@ -75,8 +75,8 @@ impl Segments {
     }
 
     /// Segments that may be opened as soon as a checkpoint has been written.
-    pub(crate) fn emptied_count(&self) -> u32 {
-        self.emptied.len() as u32
+    pub(crate) fn prefree_count(&self) -> u32 {
+        self.prefree.len() as u32
     }
 
     /// The most segments that so many blocks may open, whichever heads they go to.
@@ -156,13 +156,13 @@ impl Segments {
             self.free.remove(&segment);
             self.bare.remove(&segment);
             self.segment_mut(segment).state = Use::Full;
-            self.note_emptied(segment);
+            self.note_prefree(segment);
         }
     }
 
     /// A checkpoint has been written: what was emptied before is free. Says which segments these are.
     pub(crate) fn release(&mut self) -> Vec<u32> {
-        let released: Vec<u32> = std::mem::take(&mut self.emptied).into_iter().collect();
+        let released: Vec<u32> = std::mem::take(&mut self.prefree).into_iter().collect();
         for &segment in &released {
             self.segment_mut(segment).state = Use::Free;
         }
@@ -176,9 +176,9 @@ impl Segments {
         self.usable = from;
         self.free.split_off(&from);
         self.bare.split_off(&from);
-        if let Some(promised) = self.promised.take_if(|promised| *promised >= from) {
-            self.segment_mut(promised).state = Use::Full;
-            self.note_emptied(promised);
+        if let Some(next_packed) = self.next_packed.take_if(|next_packed| *next_packed >= from) {
+            self.segment_mut(next_packed).state = Use::Full;
+            self.note_prefree(next_packed);
         }
     }
 
@@ -187,11 +187,11 @@ impl Segments {
         self.cursor = segment;
     }
 
-    pub(super) fn note_emptied(&mut self, segment: u32) {
+    pub(super) fn note_prefree(&mut self, segment: u32) {
         let entry = self.segment_mut(segment);
         if entry.valid == 0 && entry.state == Use::Full {
-            entry.state = Use::Emptied;
-            self.emptied.insert(segment);
+            entry.state = Use::Prefree;
+            self.prefree.insert(segment);
         }
     }
 }

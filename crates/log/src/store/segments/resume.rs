@@ -142,7 +142,7 @@ impl Segments {
         self.reopen(next, KIND);
         let owners = vec![Owner::default(); end.index.into()];
         let goes_on = self.go_on_in(end.segment, KIND, &owners, Some(next));
-        self.promised = (!goes_on).then_some(next);
+        self.next_packed = (!goes_on).then_some(next);
     }
 
     /// Returns whether no head stands in a segment, and this one may fill it from that block on.
@@ -156,7 +156,7 @@ impl Segments {
     /// Opens a segment in which a head goes on, or will.
     pub(super) fn reopen(&mut self, segment: u32, kind: HeadKind) {
         self.claim(segment);
-        self.emptied.remove(&segment);
+        self.prefree.remove(&segment);
         self.renew(segment, kind);
     }
 
@@ -180,7 +180,7 @@ impl Segments {
         self.seal(head);
         if let Some(next) = next {
             self.segment_mut(next).state = Use::Full;
-            self.note_emptied(next);
+            self.note_prefree(next);
         }
     }
 

@@ -17,7 +17,7 @@ pub enum Use {
     /// Its blocks, or some of them, are valid.
     Full,
     /// No block is valid any more, but the last checkpoint may name some.
-    Emptied,
+    Prefree,
 }
 
 /// Time at which content was written. Content that cleaning moves keeps its time.

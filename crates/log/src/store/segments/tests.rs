@@ -34,7 +34,7 @@ fn a_segment_of_which_nothing_was_used_is_free_after_a_checkpoint() {
     segments.close(PACKED);
     let last = segments.count() - 1;
     segments.keep(last);
-    assert_eq!(state(&segments, closed), Use::Emptied);
+    assert_eq!(state(&segments, closed), Use::Prefree);
     assert_eq!(segments.ready_count(), before - 2);
     assert_eq!(segments.release(), [closed, last]);
     assert_eq!(state(&segments, closed), Use::Free);
@@ -45,12 +45,12 @@ fn a_segment_of_which_nothing_was_used_is_free_after_a_checkpoint() {
 fn a_block_that_becomes_valid_late_has_its_segment_in_use() {
     let mut segments = segments();
     let (last, segment) = fill(&mut segments, PACKED, SEGMENT_CONTENT);
-    assert_eq!(state(&segments, segment), Use::Emptied);
+    assert_eq!(state(&segments, segment), Use::Prefree);
     segments.mark(last, 0);
     assert_eq!(state(&segments, segment), Use::Full);
     assert_eq!(segments.release(), [0; 0]);
     segments.invalidate(last, 0);
-    assert_eq!(state(&segments, segment), Use::Emptied);
+    assert_eq!(state(&segments, segment), Use::Prefree);
 }
 
 #[test]
@@ -85,20 +85,20 @@ fn heads_that_are_closed_leave_their_segments_and_say_what_is_there() {
         .into_iter()
         .find(|segment| ![plain, packed].contains(segment))
         .unwrap();
-    assert_eq!(state(&segments, packed), Use::Emptied);
-    assert_eq!(state(&segments, next), Use::Emptied);
+    assert_eq!(state(&segments, packed), Use::Prefree);
+    assert_eq!(state(&segments, next), Use::Prefree);
 }
 
 /// Tests a packed log that was to go on and could not, as no segment was free behind that.
 #[test]
-fn a_segment_that_was_promised_is_given_up_with_those_behind_it() {
+fn a_segment_that_is_next_is_given_up_with_those_behind_it() {
     let mut segments = segments();
     segments.free = segments.free.iter().take(2).copied().collect();
     fill(&mut segments, HeadKind::Packed, SEGMENT_CONTENT);
-    let promised = segments.promised.unwrap();
-    assert_eq!(state(&segments, promised), Use::Open);
-    segments.retire(promised);
-    assert_eq!(state(&segments, promised), Use::Emptied);
+    let next_packed = segments.next_packed.unwrap();
+    assert_eq!(state(&segments, next_packed), Use::Open);
+    segments.retire(next_packed);
+    assert_eq!(state(&segments, next_packed), Use::Prefree);
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) fn run_text(run: &Run) -> String {
 fn pointer_text(pointer: Pointer, count: u32) -> String {
     match pointer {
         Pointer::Hole => "a hole".into(),
-        Pointer::Promised => "promised".into(),
+        Pointer::Preallocated => "preallocated".into(),
         Pointer::Plain(block) if count == 1 => format!("block {block}"),
         Pointer::Plain(block) => format!("blocks {block} to {}", block + u64::from(count) - 1),
         Pointer::Packed(at) => format!(
@@ -198,7 +198,7 @@ mod tests {
         };
         assert_eq!(run(1, Pointer::Plain(9)), "3: block 9");
         assert_eq!(run(4, Pointer::Plain(9)), "3 to 6: blocks 9 to 12");
-        assert_eq!(run(2, Pointer::Promised), "3 to 4: promised");
+        assert_eq!(run(2, Pointer::Preallocated), "3 to 4: preallocated");
         assert_eq!(
             map_text(3, 1, u64::MAX),
             "3, 1 of them: 0xffffffffffffffff, which is no pointer"

@@ -149,7 +149,7 @@ fn checkpoint(pack: &Checkpoint) -> Value {
         "superseded": pack.superseded,
         "time": time(pack.time),
         "valid_blocks": pack.used_blocks,
-        "promised_blocks": pack.reserved_blocks,
+        "preallocated_blocks": pack.reserved_blocks,
         "inodes": pack.inodes,
         "nodes": pack.nodes,
         "next_nid": pack.next_nid,
@@ -232,7 +232,7 @@ fn run(run: &Run) -> Value {
 fn pointer(pointer: Pointer) -> Value {
     match pointer {
         Pointer::Hole => json!({ "kind": "hole" }),
-        Pointer::Promised => json!({ "kind": "promised" }),
+        Pointer::Preallocated => json!({ "kind": "preallocated" }),
         Pointer::Plain(block) => json!({ "kind": "plain", "block": block }),
         Pointer::Packed(at) => json!({
             "kind": "packed",
