@@ -1,5 +1,28 @@
 //! From a directory, an archive, a manifest, another image, or several of them one over another, to an EROFS image.
 //!
+//! ```
+//! use std::io::Cursor;
+//! use std::sync::atomic::AtomicBool;
+//!
+//! use anteros_build::{Archive, Entry, EntryKind, Options, build_into};
+//! use anteros_core::Timestamp;
+//!
+//! let hello = Entry {
+//!     path: b"hello".to_vec(),
+//!     kind: EntryKind::Regular { bytes: 5, content: Box::new(&b"world"[..]) },
+//!     perm: 0o644,
+//!     uid: 0,
+//!     gid: 0,
+//!     mtime: Timestamp::default(),
+//!     xattrs: Vec::new(),
+//! };
+//! let files = Archive::from_entries("files", [Ok(hello)]);
+//! let mut image = Cursor::new(Vec::new()); // in memory; `build` makes a file
+//! let built = build_into(&mut image, files, &Options::default(), &(), &AtomicBool::new(false))?;
+//! assert_eq!((built.files, built.image_bytes), (1, 4096));
+//! # Ok::<(), anteros_build::Error>(())
+//! ```
+//!
 //! ```text
 //! source ─ scan ─► tree ─► plan ─► data: read ─► compress ─► write ─► layout ─► emit
 //!                                  └── all cores, in order ──┘

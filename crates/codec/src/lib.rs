@@ -7,6 +7,25 @@
 //! fits into a budget, [`right_align`] moves the result to the end of its pcluster. [`Lz4Encoder`] is
 //! the one of LZ4 by itself. [`ZstdEncoder`] is for the log, not for images.
 //!
+//! ```
+//! use anteros_codec::{Decoder, Effort, Length, Lz4Encoder, Params, right_align, strip_zero_padding};
+//! use anteros_core::Algorithm;
+//!
+//! let input = b"all work and no play makes Jack a dull boy\n".repeat(100_000);
+//! let mut pcluster = vec![0; 4096];
+//! let encoded = Lz4Encoder::new(Effort::High(9))?
+//!     .encode(&input, &mut pcluster)
+//!     .expect("it is shorter");
+//! right_align(&mut pcluster, encoded.written);
+//!
+//! let stream = strip_zero_padding(&pcluster, 4096).expect("it holds a stream");
+//! let mut extent = vec![0; encoded.consumed];
+//! let mut decoder = Decoder::new();
+//! decoder.decode(Algorithm::Lz4, &Params::default(), stream, &mut extent, Length::Exact)?;
+//! assert!(extent.len() > 500_000 && input.starts_with(&extent));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A pcluster of few kilobytes may decode to megabytes, of which a reader may want few again. There
 //! are four ways that spare memory, after the EROFS paper (Gao et al., USENIX ATC 2019, section 3.3);
 //! all give the same bytes:

@@ -7,6 +7,18 @@
 //!   and the tests drive it without knowing what it is made of. One that can be written to is
 //!   [`Writable`] as well.
 //!
+//! ```
+//! use anteros_core::{Device, Window};
+//!
+//! let firmware = b"bootloader......kernel..........".to_vec(); // bytes in memory are a device
+//! let partition = Window::new(firmware, 16); // so is what begins inside of another one
+//! let mut name = [0; 6];
+//! partition.read_at(0, &mut name)?;
+//! assert_eq!(&name, b"kernel");
+//! assert!(partition.read_at(15, &mut name).is_err(), "no read is filled up with zeros");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! This crate knows no format and no codec, but for the marks by which [`Occupant`] tells what lies on a device, and never prints.
 
 mod algorithm;

@@ -4,6 +4,20 @@
 //! names of the specification; the types without `Raw` are what those bytes mean, and can only be
 //! had by a check. Whoever holds a checked value needs no further check of the fields it has.
 //!
+//! ```
+//! use anteros_format::superblock::{SUPERBLOCK_OFFSET, Superblock};
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/lz4.erofs");
+//! let image = std::fs::read(path)?;
+//! let superblock = Superblock::parse(&image[SUPERBLOCK_OFFSET as usize..]).expect("it is EROFS");
+//! assert_eq!(1u32 << superblock.block_bits, 4096); // bytes of a block
+//! println!("{} inodes, the root is {}", superblock.inodes, superblock.root);
+//!
+//! let error = Superblock::parse(&image).unwrap_err();
+//! println!("{error}"); // names the rule, and the value that breaks it
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! | module | structures |
 //! |---|---|
 //! | [`superblock`] | superblock, checksum, device slots |

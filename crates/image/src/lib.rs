@@ -1,5 +1,23 @@
 //! Reads EROFS images: any that `mkfs.erofs` writes, and any hostile one without harm.
 //!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use anteros_core::FileSystem;
+//! use anteros_image::{Image, ImageFs, OpenOptions};
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/lz4.erofs");
+//! let bytes = std::fs::read(path)?; // an image in memory
+//! let image = Image::open(Arc::new(bytes), Vec::new(), OpenOptions::default())?;
+//! let files = ImageFs::new(Arc::new(image));
+//! let directory = files.lookup(files.root(), b"data")?;
+//! let hello = files.lookup(directory.ino, b"hello")?;
+//! let mut content = vec![0; hello.size as usize];
+//! let len = files.read(hello.ino, 0, &mut content)?;
+//! assert_eq!(len, 13);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`Image::open`] checks the superblock and what hangs off it. From there, [`Image::inode`] reads
 //! an inode by its node id, [`Image::map`] finds where its data lies, [`Image::read`] fills a
 //! buffer with it. [`Image::read_dir`], [`Image::lookup`], [`Image::xattrs`] and

@@ -1,5 +1,36 @@
 //! A log-structured file system: read and write, crash-safe, in one file or block device.
 //!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use anteros_core::{Caller, FileSystem, MemoryDevice, New, OpenFile, Writable, WritableDevice};
+//! use anteros_log::{Log, Options, Shape, mkfs, system_clock};
+//!
+//! const O_RDWR: u32 = 2;
+//!
+//! let device: Arc<dyn WritableDevice> = Arc::new(MemoryDevice::new(vec![0; 64 << 20]));
+//! let caller = Caller::default(); // root
+//! mkfs(&device, &Shape::default(), caller, &Options::new(system_clock))?;
+//! let log = Log::open(device, Options::new(system_clock))?;
+//! let new = New {
+//!     parent: log.root(),
+//!     name: b"greeting",
+//!     mode: 0o100_644,
+//!     umask: 0o022,
+//!     caller,
+//! };
+//! let (attr, handle) = log.create(&new, O_RDWR)?;
+//! let file = OpenFile { ino: attr.ino, handle };
+//! log.write(file, 0, b"hello", false)?;
+//! log.fsync(file, false)?; // from here on, no crash takes it away
+//! let mut content = [0; 5];
+//! assert_eq!(log.read_open(file, 0, &mut content)?, 5);
+//! assert_eq!(&content, b"hello");
+//! log.release(file);
+//! log.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! What changes is written to new places. Content and nodes wait in memory until someone asks for durability, memory is
 //! short, or a checkpoint comes; then they are given places by `store` and leave for the device. An fsync writes
 //! its data and a *group* of records that say what changed (`commit`), and flushes once. A *checkpoint* writes
