@@ -110,25 +110,24 @@ pub(super) fn goals(comparisons: &[Comparison]) -> Vec<Goal> {
             one.side("lz4, compacted after launches")?.median()
         }),
     });
-    let compacted = format!("{OURS} --policy record, compacted");
-    for (what, bound) in STARTED {
-        let of_programs = about("programs: ").into_iter();
-        let is_it = |one: &&Comparison| one.metric.rsplit(": ").next() == Some(what);
-        let those: Vec<_> = of_programs.filter(is_it).collect();
-        goals.push(Goal {
-            what: format!("programs: {what}, in units of without compaction"),
-            bound,
-            found: those
-                .iter()
-                .filter_map(|one| {
-                    let program = one.metric.split(": ").nth(1)?;
-                    let share = one.share(one.side(&compacted)?, OURS)?;
-                    Some((program.to_owned(), share))
-                })
-                .collect(),
-        });
-    }
+    goals.extend(STARTED.map(|(what, bound)| started(&about("programs: "), what, bound)));
     goals
+}
+
+/// The goal for one figure of programs that start.
+fn started(of_programs: &[&Comparison], what: &str, bound: Bound) -> Goal {
+    let compacted = format!("{OURS} --policy record, compacted");
+    let is_it = |one: &&&Comparison| one.metric.rsplit(": ").next() == Some(what);
+    let share = |one: &&Comparison| {
+        let program = one.metric.split(": ").nth(1)?;
+        let share = one.share(one.side(&compacted)?, OURS)?;
+        Some((program.to_owned(), share))
+    };
+    Goal {
+        what: format!("programs: {what}, in units of without compaction"),
+        bound,
+        found: of_programs.iter().filter(is_it).filter_map(share).collect(),
+    }
 }
 
 fn found(about: &[&Comparison], figure: impl Fn(&Comparison) -> Option<f64>) -> Vec<(String, f64)> {

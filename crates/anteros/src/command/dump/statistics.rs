@@ -182,6 +182,10 @@ impl View {
                 output::count(self.xattr_inodes)
             ),
         )?;
+        self.print_extensions(out)
+    }
+
+    fn print_extensions(&self, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(
             out,
             "{:<12} {:>10} {:>12} {:>12}",
