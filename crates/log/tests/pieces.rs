@@ -53,7 +53,7 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
     assert_eq!(tree.attr("large").unwrap().size, 0);
 
     let seen = watched(&tree, || tree.allocate("large", 5, 3 * GIB, 0).unwrap());
-    assert!(seen.len() > 10, "{seen:?}");
+    assert!(seen.len() > 2, "{seen:?}");
     assert_eq!(tree.attr("large").unwrap().size, 3 * GIB + 5);
     assert!(used() > empty + ((3 * GIB) >> 12));
     // All of it is there already.
@@ -65,13 +65,13 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
     let seen = watched(&tree, || {
         tree.allocate("large", 4096 * 3 + 1, 2 * GIB, 3).unwrap()
     });
-    assert!(seen.len() > 3, "{seen:?}");
+    assert!(seen.len() > 2, "{seen:?}");
     assert!(used() < full - ((2 * GIB) >> 12), "nodes go as well");
     tree.allocate("large", 4096, 2 * GIB, 1).unwrap();
     assert!(used() >= full - 2, "{} of {full}", used());
 
     let seen = watched(&tree, || tree.truncate("large", 50 << 20).unwrap());
-    assert!(seen.len() > 3, "{seen:?}");
+    assert!(seen.len() > 2, "{seen:?}");
     assert_eq!(tree.attr("large").unwrap().size, 50 << 20);
     assert!(used() < empty + (51 << 8), "{}", used());
     tree.allocate("large", 0, 3 * GIB, 0).unwrap();
@@ -81,7 +81,7 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
     tree.unlink("large").unwrap();
     assert!(used() > empty + ((3 * GIB) >> 12));
     let seen = watched(&tree, || tree.0.forget(ino, 1));
-    assert!(seen.len() > 3, "{seen:?}");
+    assert!(seen.len() > 2, "{seen:?}");
     // The inode has gone too.
     assert_eq!(used(), empty - 1);
     tree.create("large").unwrap();

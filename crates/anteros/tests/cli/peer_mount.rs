@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anteros_tests::judge;
 
-use crate::{NOBODY, Run, Workshop, file_system_at, run, same};
+use crate::{NOBODY, Run, Workshop, file_system_at, run, same, wait_until};
 
 /// A workshop with an image, also behind 4096 bytes of something else, and the program by that name.
 fn shop() -> Workshop {
@@ -56,6 +56,11 @@ fn loop_devices(shop: &Workshop) -> String {
     listed.out.lines().filter(here).collect()
 }
 
+/// Waits until the loop devices have gone. The kernel takes them away by itself after an unmounting, not before it ends.
+fn wait_until_loops_are_gone(shop: &Workshop) {
+    wait_until(|| loop_devices(shop).is_empty());
+}
+
 #[test]
 fn the_kernel_mounts_as_scripts_ask_for_it() {
     if !judge::has_kernel() {
@@ -87,7 +92,7 @@ fn the_kernel_mounts_as_scripts_ask_for_it() {
         );
         good(&shop, "-u mnt");
         assert_eq!(file_system_at(&mount), None, "{arguments}");
-        assert_eq!(loop_devices(&shop), "", "{arguments}");
+        wait_until_loops_are_gone(&shop);
     }
 }
 
@@ -239,7 +244,7 @@ fn options_that_the_kernel_does_not_know_are_named() {
     good(&shop, "-u mnt");
     assert_eq!(refused.status, Some(32), "{refused:?}");
     assert!(refused.err.contains("mounted here already"), "{refused:?}");
-    assert_eq!(loop_devices(&shop), "");
+    wait_until_loops_are_gone(&shop);
 }
 
 #[test]
@@ -265,7 +270,7 @@ fn mount_calls_it_for_images() {
     let told = run(&mut shop.apart(BY_MOUNT));
     assert_eq!(told.status, Some(0), "{told:?}");
     assert_eq!(told.out.lines().last(), Some("all the same"), "{told:?}");
-    assert_eq!(loop_devices(&shop), "");
+    wait_until_loops_are_gone(&shop);
 }
 
 const BY_MOUNT: &str = r#"
