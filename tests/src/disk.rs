@@ -194,6 +194,19 @@ impl Disk {
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
+        self.wait_until_detached(start)
+    }
+
+    /// Waits until the file system has gone. A process in a mount namespace of its own may have a copy of the mount, and
+    /// then all is not written yet when `umount` returns. The loop device goes with the last of them.
+    fn wait_until_detached(&self, since: Instant) -> io::Result<()> {
+        while !run(Command::new("losetup").arg("-j").arg(self.file()))?.is_empty() {
+            if since.elapsed() > PATIENCE {
+                let name = self.file().display().to_string();
+                return Err(io::Error::other(format!("{name}: still on a loop device")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 }
