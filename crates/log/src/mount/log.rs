@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::thread::{self, JoinHandle};
 
-use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice};
+use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice, unpoisoned};
 
 use crate::cleaning::launches::{FileReads, Launches, Version};
 use crate::compress::policy::Policy;
@@ -119,8 +119,8 @@ impl Log {
         Self::begin(device, options, recover::open)
     }
 
-    /// The same; but where the log can be read and not be written to, as the device is full or fails, it is
-    /// [read-only](Self::is_read_only), which is one of its warnings.
+    /// Opens the log on a device, if need be [read-only](Self::is_read_only): where the device is full or fails, so that
+    /// the log can be read and not be written to. One of its warnings tells so.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Log {
         changed
     }
 
-    /// Does so, and says below which number the jobs are that it made. They wait to be begun.
+    /// Applies a change and queues its writes; returns the end of their job numbers. They wait to be begun.
     fn change_first<T>(
         &self,
         change: impl FnOnce(&mut State) -> FsResult<T>,
@@ -289,7 +289,7 @@ impl Log {
         state.shrink();
         let plan = state.plan_read(ino, offset, buf)?;
         state.evict();
-        let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        let _reading = unpoisoned(self.reading.read());
         drop(state);
         for run in &plan.runs {
             let read = |offset, buf: &mut [u8]| self.read_device(&plan, offset, buf);
@@ -330,7 +330,7 @@ impl Log {
     }
 
     fn reads(&self) -> MutexGuard<'_, Reads> {
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.reads.lock())
     }
 
     /// The blocks that chunks lie in, those that are near each other by one read.
@@ -410,7 +410,7 @@ impl Log {
 
     /// Waits until a group is on the device; one flush serves all who wait.
     fn make_durable(&self, sequence: u64) -> FsResult<()> {
-        let _alone = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = unpoisoned(self.flushing.lock());
         let (written, epoch, end) = {
             let mut state = self.lock();
             // Somebody else's flush, or a checkpoint, may have come before us.
@@ -545,7 +545,8 @@ impl Log {
 
     /// Shows what was recorded of launches, if that is recorded. Reads wait meanwhile.
     pub fn with_launches<T>(&self, see: impl FnOnce(&Launches) -> T) -> Option<T> {
-        self.launches.get().map(|launches| see(&held(launches)))
+        let launches = unpoisoned(self.launches.get()?.lock());
+        Some(see(&launches))
     }
 
     /// Blocks that launches read of a file, if any launch was recorded since its content changed. Errors are not
@@ -569,7 +570,7 @@ impl Log {
                 state.store.now(),
             )
         };
-        let mut launches = held(launches);
+        let mut launches = unpoisoned(launches.lock());
         if !kind.is_rewritten() {
             let end = offset + len as u64;
             let read = lblk(offset)..lblk(end.next_multiple_of(BLOCK_BYTES as u64));
@@ -587,7 +588,7 @@ impl Log {
             let mut state = self.lock();
             (state.content_version(ino)?, state.store.now())
         };
-        held(launches).note_lookup(ino, version.generation, millis(now));
+        unpoisoned(launches.lock()).note_lookup(ino, version.generation, millis(now));
         Ok(())
     }
 
@@ -623,11 +624,6 @@ impl Log {
     pub fn failure(&self) -> Option<String> {
         self.lock().store.failed().cloned()
     }
-}
-
-/// Whoever panicked meanwhile was counting, and nothing else.
-fn held(launches: &Mutex<Launches>) -> MutexGuard<'_, Launches> {
-    launches.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The logical block of a byte. Files have fewer than 2^32.

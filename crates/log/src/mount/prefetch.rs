@@ -5,11 +5,11 @@
 //! that, or changing its size; both wait for what is being given. So files that are open for writing get nothing.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use anteros_core::{FsResult, Ino};
+use anteros_core::{FsResult, Ino, unpoisoned};
 
 use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::Slot;
@@ -90,7 +90,7 @@ impl Log {
     fn read_ahead(&self, range: Range<u64>) -> FsResult<Range<u64>> {
         let mut state = self.lock();
         let range = state.store.packed_range(range)?;
-        let _reading = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        let _reading = unpoisoned(self.reading.read());
         drop(state);
         let read = |first, bytes: &mut [u8]| self.device.read_alone_at(first * BLOCK, bytes);
         self.ahead.read_due(range.clone(), read)?;
@@ -104,7 +104,7 @@ impl Log {
         slot: &Slot,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
     ) -> FsResult<bool> {
-        let _giving = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _giving = unpoisoned(self.giving.lock());
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
             return Ok(false);
         };
@@ -142,7 +142,7 @@ impl Log {
 
     /// Waits for content of files that is being given away: what is given from here on is what they hold now.
     pub(crate) fn settle_given(&self) {
-        drop(self.giving.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(unpoisoned(self.giving.lock()));
     }
 }
 

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use anteros_core::unpoisoned;
 
 use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::summary::Owner;
@@ -25,7 +27,7 @@ const PACKED: Windows = Windows {
     gap: 32,
 };
 
-/// The same of nodes and blocks of directories, which are read with the lock held.
+/// Windows of nodes and of blocks of directories, which are read with the lock held.
 const NODES: Windows = Windows {
     first: 8,
     next: 16,
@@ -127,7 +129,7 @@ struct Stream {
 
 struct Inner {
     kept: BTreeMap<u64, Kept>,
-    /// The same, the oldest first; some of them may be gone.
+    /// Keys of `kept`, the oldest first; some of them may be gone.
     order: VecDeque<u64>,
     /// Those of which the users have been given everything that begins there, the oldest first.
     spent: VecDeque<u64>,
@@ -179,7 +181,7 @@ impl Ahead {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.inner.lock())
     }
 
     /// A block, if it was read and is still here; one that is being read is waited for.
@@ -249,7 +251,7 @@ impl Ahead {
         let mut inner = self.lock();
         while inner.is_under_way(range) {
             let waited = self.has_read.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
+            inner = unpoisoned(waited);
         }
         inner
     }
@@ -392,7 +394,7 @@ impl Ahead {
                 Some(job) => return Some(job),
                 None => {
                     let waited = self.has_work.wait(inner);
-                    inner = waited.unwrap_or_else(PoisonError::into_inner);
+                    inner = unpoisoned(waited);
                 }
             }
         }

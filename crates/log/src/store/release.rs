@@ -1,7 +1,8 @@
 //! Segments that a checkpoint has made free: what was kept of them goes, and the device hears that they hold nothing.
 
 use std::io::ErrorKind;
-use std::sync::PoisonError;
+
+use anteros_core::unpoisoned;
 
 use crate::layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use crate::store::blocks::Store;
@@ -10,7 +11,7 @@ impl Store {
     /// Tells the device of the segments that hold nothing any more. That is advice: what fails is told, and no more.
     pub(crate) fn discard_released(&mut self) {
         let reading = self.reading.clone();
-        let _nobody_reads = reading.write().unwrap_or_else(PoisonError::into_inner);
+        let _nobody_reads = unpoisoned(reading.write());
         let released = self.segments.release();
         for &segment in &released {
             let start = self.segments.start(segment);

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use anteros_core::{FsError, FsResult, WritableDevice};
+use anteros_core::{FsError, FsResult, WritableDevice, unpoisoned};
 
 use crate::layout::{BLOCK_BYTES, Block};
 
@@ -107,7 +107,7 @@ impl Writer {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // No panic can leave it half changed.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.queue.lock())
     }
 
     /// Takes a batch over, and says below which number the jobs are that it and all before became.
@@ -169,10 +169,7 @@ impl Writer {
         while queue.has_below(end) {
             queue = match queue.waiting.front().is_some_and(|job| job.number < end) {
                 true => self.work(queue),
-                false => self
-                    .changed
-                    .wait(queue)
-                    .unwrap_or_else(PoisonError::into_inner),
+                false => unpoisoned(self.changed.wait(queue)),
             };
         }
         drop(queue);
@@ -185,10 +182,7 @@ impl Writer {
         while self.blocks() > blocks_max {
             queue = match queue.waiting.is_empty() {
                 false => self.work(queue),
-                true => self
-                    .changed
-                    .wait(queue)
-                    .unwrap_or_else(PoisonError::into_inner),
+                true => unpoisoned(self.changed.wait(queue)),
             };
         }
     }
@@ -200,10 +194,7 @@ impl Writer {
             queue = match queue.waiting.is_empty() {
                 false => self.work(queue),
                 true if queue.is_ending => return,
-                true => self
-                    .changed
-                    .wait(queue)
-                    .unwrap_or_else(PoisonError::into_inner),
+                true => unpoisoned(self.changed.wait(queue)),
             };
         }
     }
