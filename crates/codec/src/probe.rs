@@ -1,7 +1,7 @@
 //! A glance at the input before compressing it: could LZ4 win anything here?
 //!
 //! liblz4's fixed-output compressors do not look at the output budget while they hunt for a match.
-//! Where there is none, they read on for tens of kilobytes and then give back a few kilobytes of
+//! They read on for tens of kilobytes where there is none, and then give back a few kilobytes of
 //! literals. The next call starts over. HC levels fall to a few MB/s on data that is compressed
 //! already.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Whoever wants memory takes a [`Lease`] of it first. If too little is left, the cache gives up
 //! entries, the oldest first. If it has none left, the caller waits until others give theirs back.
-//! That wait ends. Whoever holds a lease outside of the cache while it works never waits for another
-//! one. Whoever gives something back, or puts something into the cache that may be given up, says so.
+//! Each wait ends: a thread that holds a lease outside of the cache while it works never waits for
+//! another one, and each lease that is given back, or put into the cache to be given up, wakes all.
 
 use std::io;
 use std::ops::{Deref, DerefMut};

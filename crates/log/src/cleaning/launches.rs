@@ -69,7 +69,7 @@ pub struct FileReads {
     pub rounds: u8,
     /// The logical blocks that all of them read, in the order in which the latest one did.
     pub core: Vec<BlockReads>,
-    /// The same of those that only some of them read.
+    /// The logical blocks that only some of them read, in that order.
     pub other: Vec<BlockReads>,
     /// Tells how often blocks were read in all: more often than there are, where the kernel did not keep them.
     pub reads: u64,
@@ -104,7 +104,7 @@ pub struct Launches {
     inodes: BTreeMap<u32, Lookup>,
     /// Blocks of all files.
     blocks: usize,
-    /// That of the next block that a launch reads for the first time.
+    /// Number for the next block that a launch reads for the first time.
     order: u64,
     /// Tells when somebody did something last, in milliseconds.
     last: Option<u64>,
@@ -166,7 +166,7 @@ impl Launches {
         }
     }
 
-    /// The same, but so many launches of each file will be recorded; 0 counts as 1. None that has been is forgotten.
+    /// Records so many launches of each file from now on; 0 counts as 1. None that was recorded is forgotten.
     pub fn with_rounds(self, rounds: u8) -> Self {
         let rounds = rounds.max(1);
         Self {

@@ -1,7 +1,7 @@
 //! Checkpoints: from time to time everything is written, and a pack says which places count.
 //!
-//! What the pack refers to is flushed before the pack is written, and the pack before anything that it made
-//! free is used again. `docs/format/log.md`, section 3.
+//! Blocks that a pack refers to are flushed before the pack is written. The pack is flushed before anything that it
+//! made free is used again. `docs/format/log.md`, section 3.
 
 use std::io;
 

@@ -21,8 +21,8 @@ pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
     )?)
 }
 
-/// The same; that of a segment which was open is in the checkpoint, and may have fewer owners, and so is that of one whose holes were
-/// filled.
+/// Owners of the blocks of any segment. The checkpoint has the summary of a segment that was open, which may have fewer
+/// owners, and of one whose holes were filled.
 pub(crate) fn named(
     state: &State,
     checkpoint: Option<&Checkpoint>,

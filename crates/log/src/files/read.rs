@@ -175,7 +175,7 @@ impl State {
         Ok(())
     }
 
-    /// The same, of chunks that the device has not got, or not all of.
+    /// Takes the parts of packed runs whose chunks are not on the device yet, or not wholly.
     fn take_leaving_packed(&mut self, runs: &mut Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
         let mut rest = Vec::new();
         for run in runs.drain(..) {

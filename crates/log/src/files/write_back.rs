@@ -92,7 +92,7 @@ impl State {
         })
     }
 
-    /// Does so for dirty blocks that follow each other.
+    /// Gives dirty blocks that follow each other their places, and sends them to the device.
     fn write_run(
         &mut self,
         ino: u32,

@@ -206,7 +206,7 @@ impl State {
         Ok(())
     }
 
-    /// The same, at no time: that comes with the record that says so.
+    /// Replaces all attributes and leaves the time of change: a record has it.
     pub(crate) fn put_xattrs(&mut self, ino: u32, bytes: &[u8]) -> FsResult<()> {
         if bytes.len() > XATTR_BYTES_MAX {
             return Err(FsError::NoSpace);

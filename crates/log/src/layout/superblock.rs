@@ -31,7 +31,7 @@ pub const SEGMENTS_FEW: u32 = 256;
 const SLACK: u32 = 20;
 /// Segments beyond what users may fill: those of the heads, and some to clean and to write checkpoints.
 const RESERVED: u32 = 30;
-/// The same where heads share them.
+/// Segments beyond what users may fill, in a log whose heads share segments.
 const RESERVED_OF_FEW: u32 = 12;
 /// The blocks with the superblock.
 const FIRST_AREA: u64 = 2;
@@ -496,7 +496,7 @@ impl Superblock {
         self.capacity_of(self.segments)
     }
 
-    /// The same, if it had only so many segments, and as much of them in reserve as a log has that is so small.
+    /// Blocks that users could fill if the log had only so many segments. Its reserve is the one of a log of that size.
     pub fn capacity_of(&self, segments: u32) -> u64 {
         let left_out = self.segments.saturating_sub(segments);
         let needed = if self.segments < SEGMENTS_FEW {

@@ -1,8 +1,8 @@
 //! Atomic batch writes: what is written to a file from a beginning to a commit takes effect as a whole or not at all. A
 //! database that has them needs no journal.
 //!
-//! What was written meanwhile waits in memory, over what the file holds, where readers find it. A commit makes it dirty
-//! content and writes a group with it, without giving the lock away in between: no checkpoint and no other group can take
+//! Content that is written meanwhile waits in memory, over what the file holds, where readers find it. A commit makes it
+//! dirty content and writes a group with it, without giving the lock away in between: no checkpoint and no other group can take
 //! a part of it.
 
 use anteros_core::{AtomicStep, FsResult, Ino};

@@ -17,9 +17,9 @@ use crate::mount::log::Log;
 
 /// `open(2)`: each write goes to the end.
 const O_APPEND: u32 = 0o2000;
-/// Of an open file: it was opened so.
+/// Bit of a handle: the file was opened with `O_APPEND`.
 const APPENDS: u64 = 1;
-/// The same, for writing. What else such a handle holds tells them apart.
+/// Bit of a handle: the file was opened for writing. The bits above tell handles apart.
 const WRITES: u64 = 2;
 const HANDLE_BITS: u32 = 2;
 /// `open(2)`: which of reading and writing; none of these bits for reading alone.

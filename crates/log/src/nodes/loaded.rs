@@ -187,7 +187,7 @@ impl CachedInode {
         &self.block
     }
 
-    /// The same, to be changed: it has to be written.
+    /// The block with its pointers, to be changed; marks it dirty.
     pub(crate) fn pointers_mut(&mut self) -> &mut Block {
         self.mark_dirty();
         &mut self.block

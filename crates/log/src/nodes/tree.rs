@@ -328,7 +328,7 @@ impl State {
         Ok(())
     }
 
-    /// The same, where a group has it in another way than by a record.
+    /// Sets pointers as [`set_pointers`](Self::set_pointers) does, and leaves no record: a group has them in another way.
     pub(crate) fn swap_all(
         &mut self,
         ino: u32,

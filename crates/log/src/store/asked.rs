@@ -12,7 +12,7 @@ const PAGES_MAX: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Asked {
     pages: BTreeSet<(u32, u32)>,
-    /// The same, the oldest first.
+    /// The pages, the oldest first.
     order: VecDeque<(u32, u32)>,
 }
 

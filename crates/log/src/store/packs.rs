@@ -128,7 +128,7 @@ pub(crate) struct RawTable {
     pub(crate) unreadable: Vec<(u32, FsError)>,
 }
 
-/// The same, unchecked.
+/// Reads the segment table and checks none of its entries.
 pub(crate) fn raw_segment_table(
     device: &dyn WritableDevice,
     superblock: &Superblock,

@@ -49,7 +49,7 @@ impl Store {
         u64::try_from(self.now().secs).unwrap_or(0)
     }
 
-    /// That of what is written now.
+    /// Moment at which a block is written now.
     pub(crate) fn moment(&self) -> Moment {
         Moment {
             clock: self.segments.clock(),

@@ -4,8 +4,8 @@
 //! back. A segment whose last valid block has gone is *prefree*, but it is not used again before the next
 //! checkpoint has been written: until then the last one still names its blocks.
 //!
-//! Where free segments are dear, a head of plain content is *threaded* instead (F2FS, FAST'15, 2.6: threaded logging): it fills the
-//! holes of a segment that is in use. A hole is a block that was not valid at the last checkpoint and not since: neither that nor
+//! A head of plain content is *threaded* where free segments are dear (F2FS, FAST'15, 2.6: threaded logging): it fills
+//! the holes of a segment that is in use. A hole is a block that was not valid at the last checkpoint and not since: neither that nor
 //! a group behind it names it. The summary of such a segment is written over the one that is there; until that is on the device,
 //! a checkpoint has it.
 

@@ -14,7 +14,7 @@ pub(crate) enum VictimPolicy {
     /// The one where most is won for the work: `(1 - u) / u * sqrt(age)` with its share of valid blocks `u` and the blocks that
     /// were written since one of it became invalid. What became invalid lately goes on doing so.
     CostBenefit,
-    /// The same, where half of it is valid at most: nobody waits, and what is left may become invalid by itself.
+    /// As `CostBenefit`, among segments that are half valid at most: nobody waits, and the rest may become invalid by itself.
     Idle,
 }
 

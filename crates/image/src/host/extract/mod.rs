@@ -11,7 +11,7 @@
 //! symbolic links are never followed, and what exists is never written into: it is an error or, if
 //! so wished, replaced. A hard link to anything but what this run created is taken back.
 //!
-//! What is created is asked for its state, and only what differs is changed. Extracting an ordinary
+//! Each new file is asked for its state, and only what differs is changed. Extracting an ordinary
 //! file takes openat, pwrite, fstat, utimensat and close.
 
 mod create;

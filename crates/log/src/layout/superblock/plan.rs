@@ -109,8 +109,8 @@ impl Superblock {
         self.nat_start + 2 * u64::from(self.nat_blocks)
     }
 
-    /// The same log on another number of blocks, of which the main area begins where it did; `None` if there is no way to
-    /// lay it out. Its tables overlap neither those that there are nor a segment that it keeps. `nids_min` are the
+    /// Plans this log on another number of blocks; `None` if there is no way to lay it out. The main area begins where it
+    /// did. Its tables overlap neither those that there are nor a segment that it keeps. `nids_min` are the
     /// node numbers that it must have.
     ///
     /// More blocks have the tables behind the main area. Fewer have them where they were, if that was in front of it.

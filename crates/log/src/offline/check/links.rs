@@ -201,7 +201,7 @@ fn look_up(
     Ok(())
 }
 
-/// The same, where they are many.
+/// Hands on the children of many directories, in one pass over all children.
 fn go_along(
     level: &Sorted<Number>,
     children: &Sorted<Child>,

@@ -34,7 +34,7 @@ impl Checker {
         }
     }
 
-    /// The same blocks, sorted by their places instead of their directories.
+    /// Sorts blocks of directories by their places instead of their directories.
     fn find_blocks(
         &mut self,
         indexed: &Sorted<WantedDir>,

@@ -60,7 +60,7 @@ impl Checker {
         Ok(inodes.finish()?)
     }
 
-    /// The same nodes, sorted by their places instead of their numbers.
+    /// Sorts nodes by their places instead of their numbers.
     fn located(&mut self, numbered: &Sorted<Wanted>) -> FsResult<Sorted<Wanted>> {
         let mut located = self.sorter();
         for wanted in numbered.iter() {
@@ -164,7 +164,7 @@ impl Checker {
         self.mark(ino, About::TORN | About::UNLISTED)
     }
 
-    /// The same of this node itself.
+    /// Notes why a node is not known.
     fn note_node(&mut self, wanted: &Wanted, error: FsError) -> FsResult<()> {
         match (wanted.key, error) {
             (block, FsError::Corrupt(fault)) if block != 0 => {

@@ -38,7 +38,7 @@ pub(crate) struct Segment {
     pub(crate) serial: u32,
     /// Time of the last change of one of its blocks, in seconds.
     pub(crate) seconds: u64,
-    /// The same, by the clock of the writes.
+    /// Time of that change by the clock of the writes.
     pub(crate) changed: u64,
     /// Average write time of its blocks, by that clock.
     pub(crate) born: u64,
