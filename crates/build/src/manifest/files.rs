@@ -12,8 +12,8 @@ use super::entry::{Content, FileEntry, Running, Sum, short};
 use crate::source::directory::{Directory, HostFile, fingerprint, stat};
 use crate::source::listed::Listed;
 use crate::sparse::Allocation;
+use crate::tar::fault::{Fault, broken};
 use crate::tar::members::Numbered;
-use crate::tar::{Fault, broken};
 use crate::tree::Fingerprint;
 
 /// Most bytes of content that lines tell, all together: they are in memory until the image is complete.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::tar::{Fault, broken};
+use crate::tar::fault::{Fault, broken};
 
 /// Longest line. An inode has at most so many bytes of attributes, each of which may take four here.
 const LINE_BYTES_MAX: usize = 4 << 20;

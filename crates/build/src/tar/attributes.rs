@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anteros_core::FileKind;
 use anteros_format::xattr::split_name;
 
-use super::Fault;
 use super::acl::{self, Accounts};
+use super::fault::Fault;
 use super::pax::Records;
 use crate::xattr::{Found, Xattr};
 

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 
 use anteros_core::{FileKind, Timestamp};
 
+use super::fault::{Fault, broken};
 use super::feed::Feed;
 use super::header::{BLOCK_BYTES, Block, Header};
 use super::map::Part;
 use super::members::{Content, Kind, Member};
-use super::{Fault, broken};
 use crate::early::ContentPlace;
 
 /// Bytes of the magic, the first of a header.

@@ -1,6 +1,6 @@
 //! Content of a stream that is written to the image at once, in the order in which it comes.
 
-use super::Fault;
+use super::fault::Fault;
 use crate::output::Output;
 use crate::{Content, Options, Order};
 

@@ -17,10 +17,11 @@ use anteros_core::{FileKind, Timestamp};
 use anteros_format::dirent::NAME_BYTES_MAX;
 
 use super::acl::Accounts;
+use super::attributes;
+use super::fault::{Fault, broken};
 use super::inode::{Body, Inode, InodeId, ROOT};
 use super::members::{Content, Kind, Member, Numbered};
 use super::whiteout::Mark;
-use super::{Fault, attributes, broken};
 use crate::Options;
 use crate::source::Link;
 use crate::source::archive::Extent;

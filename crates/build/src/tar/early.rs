@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::Fault;
+use super::fault::Fault;
 use super::spool::Spool;
 use crate::Options;
 use crate::compress::{Compressor, Stopped};

@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use anteros_core::Timestamp;
 
+use super::fault::{Fault, broken};
 use super::feed::Feed;
 use super::map::Part;
 use super::members::{Content, Kind, Member, check_names, named};
 use super::pax::Records;
-use super::{Fault, broken};
 
 /// The bits of permissions, with those of set-id and of restricted deletion.
 const PERM: u16 = 0o7777;

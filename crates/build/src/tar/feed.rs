@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::AtFlags;
 
-use super::Fault;
 use super::direct::Direct;
 use super::early::Early;
+use super::fault::Fault;
 use super::header::{BLOCK_BYTES, Block};
-use super::spool::Spool;
+use super::spool::{STEP_BYTES, Spool};
 use super::unpack::{Format, Unpacked};
 use crate::early::{ContentPlace, Run, Segments};
 use crate::source::directory::{fingerprint, stat};
@@ -22,8 +22,6 @@ use crate::tree::Fingerprint;
 
 /// Bytes that are read at once where content is passed over: a few headers and small files.
 const HEADER_BYTES: usize = 8 << 10;
-/// Bytes that are taken from a stream at once.
-pub(super) const STEP_BYTES: usize = 128 << 10;
 
 /// The content of members.
 pub(super) struct Content {

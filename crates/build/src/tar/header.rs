@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::Fault;
+use super::fault::Fault;
 
 /// Archives consist of blocks of so many bytes.
 pub(super) const BLOCK_BYTES: usize = 512;

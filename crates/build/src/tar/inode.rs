@@ -6,7 +6,8 @@ use std::ops::Range;
 use anteros_core::{FileKind, Rdev, Timestamp};
 use anteros_format::inode::{SYMLINK_BYTES_MAX, encode_rdev};
 
-use super::{Fault, whiteout};
+use super::fault::Fault;
+use super::whiteout;
 use crate::source::Link;
 use crate::sparse::Allocation;
 

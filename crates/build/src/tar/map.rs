@@ -1,9 +1,9 @@
 //! Maps of sparse files: which parts of them the archive holds.
 
+use super::fault::{Fault, broken};
 use super::feed::Feed;
 use super::header::{BLOCK_BYTES, Block, Header, size};
 use super::pax::{self, SparseRecords};
-use super::{Fault, broken};
 
 /// Most parts of one file: of 4 KiB each with as many holes between them, 32 GiB.
 const PARTS_MAX: usize = 4 << 20;

@@ -2,11 +2,11 @@
 
 use anteros_core::Timestamp;
 
+use super::fault::{Fault, broken};
 use super::feed::Feed;
 use super::header::{BLOCK_BYTES, Block, Header};
 use super::map::{Part, SparseMap};
 use super::pax::{Records, SparseRecords};
-use super::{Fault, broken};
 use crate::early::ContentPlace;
 use crate::sparse::Allocation;
 

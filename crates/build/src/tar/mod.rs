@@ -25,6 +25,7 @@ pub(crate) mod direct;
 pub(crate) mod draft;
 mod early;
 mod entries;
+pub(crate) mod fault;
 mod feed;
 mod header;
 pub(crate) mod inode;
@@ -48,7 +49,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anteros_codec::EncodeError;
 use rustix::fs::SeekFrom;
 
 use crate::early::ContentPlace;
@@ -64,6 +64,7 @@ pub use entries::{Entry, EntryKind};
 
 use early::Early;
 use entries::{Entries, List, Listed};
+use fault::{Fault, broken};
 use feed::{Feed, Taker};
 use header::BLOCK_BYTES;
 use members::{Member, Members};
@@ -240,79 +241,6 @@ impl fmt::Debug for Archive<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive").field("name", &self.name).finish()
     }
-}
-
-/// Reasons why a member is not packed; where it lies is known to whoever reads it.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// It breaks a rule.
-    Broken(String),
-    /// It has a property that EROFS cannot keep.
-    Unstorable(String),
-    /// The archive ends within it.
-    Truncated,
-    Read(io::Error),
-    Spool {
-        directory: PathBuf,
-        len: u64,
-        cause: io::Error,
-    },
-    /// A file could not be compressed.
-    Compress(EncodeError),
-    /// The image could not be written.
-    Image(Box<Error>),
-    Cancelled,
-}
-
-impl Fault {
-    /// The fault that an error of the image is.
-    fn image(error: Error) -> Self {
-        Self::Image(Box::new(error))
-    }
-
-    /// The error that it is: of the source, which was to be read, or at the place of what cannot be kept; `broken` names that of
-    /// what breaks a rule.
-    pub(crate) fn error(
-        self,
-        source: &Path,
-        action: &'static str,
-        truncated: &str,
-        place: impl FnOnce() -> PathBuf,
-        broken: impl FnOnce(String) -> Error,
-    ) -> Error {
-        match self {
-            Self::Broken(reason) => broken(reason),
-            Self::Truncated => broken(truncated.into()),
-            Self::Unstorable(reason) => Error::Unstorable {
-                path: place(),
-                reason,
-            },
-            Self::Read(cause) => Error::Source {
-                path: source.to_owned(),
-                action,
-                cause,
-            },
-            Self::Spool {
-                directory,
-                len,
-                cause,
-            } => Error::Spool {
-                directory,
-                kept_bytes: len,
-                cause,
-            },
-            Self::Compress(cause) => Error::Compress {
-                path: source.to_owned(),
-                cause,
-            },
-            Self::Image(error) => *error,
-            Self::Cancelled => Error::Cancelled,
-        }
-    }
-}
-
-pub(crate) fn broken<T>(reason: String) -> Result<T, Fault> {
-    Err(Fault::Broken(reason))
 }
 
 /// Scans an archive. With layers below it, hard links may lead to what only these have. Where there is an image to write to

@@ -2,7 +2,7 @@
 
 use anteros_core::Timestamp;
 
-use super::Fault;
+use super::fault::Fault;
 
 /// The properties that records tell. Of a property told twice the last record counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

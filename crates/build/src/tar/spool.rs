@@ -4,9 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::Fault;
-use super::feed::STEP_BYTES;
+use super::fault::Fault;
 
+/// Bytes of content that are added at once.
+pub(super) const STEP_BYTES: usize = 128 << 10;
 /// Bytes that are gathered for one write.
 const SPOOL_BYTES: usize = 1 << 20;
 
