@@ -105,7 +105,7 @@ const ALLOWED: [Exception; 3] = [
 ];
 
 /// Imports that close a cycle which nobody has opened yet. The list only becomes shorter.
-const BASELINE: [Exception; 31] = [
+const BASELINE: [Exception; 30] = [
     still_closed(
         "anteros",
         "command/advise/plot.rs",
@@ -237,12 +237,6 @@ const BASELINE: [Exception; 31] = [
         "options/mod.rs",
         "order.rs",
         "an option names the order",
-    ),
-    still_closed(
-        "build",
-        "parts/compare.rs",
-        "parts/mod.rs",
-        "the file to compare is defined in the module above",
     ),
     still_closed(
         "build",

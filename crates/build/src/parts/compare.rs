@@ -1,8 +1,8 @@
 //! Runs that may have occurred before are compared, and followed in both directions as far as the content is the same.
 
 use super::cuts::Match;
+use super::files::{File, Files};
 use super::matches::Run;
-use super::{File, Files};
 use crate::Error;
 use crate::look::Look;
 use crate::source::OpenFile;

@@ -8,6 +8,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `files` | files to pieces that are read at once |
 //! | `chunker` | content to chunks |
 //! | `matches` | chunks to runs that occurred before |
 //! | `compare` | runs to matches, by their content |
@@ -16,33 +17,25 @@
 mod chunker;
 mod compare;
 mod cuts;
+mod files;
 mod matches;
-
-use std::ops::Range;
 
 use chunker::{Chunk, Chunker};
 use cuts::Planner;
-use matches::{KNOWN_MAX, Matches, Run};
+use files::{Files, Piece};
+use matches::{KNOWN_MAX, Matches};
 
 pub(crate) use cuts::{Cuts, Part, Shared};
 
 use crate::Error;
 use crate::look::Look;
-use crate::plan::{Intent, Plan};
-use crate::tree::NodeId;
-
-/// Bytes that are read at once, at least; there are as many of the average chunks in them.
-const PIECE_BYTES_MIN: u64 = 1 << 20;
-const PIECE_CHUNKS: u64 = 16;
+use crate::plan::Plan;
 
 /// The longest average of chunks. Of more content than there are chunks of this length only the front is known.
 const AVERAGE_MAX: u64 = 512 << 10;
 
 /// Parts of so many bytes are shared with the longest pclusters as well.
 const LEAST_MAX: u64 = 128 << 10;
-
-/// Runs that are compared together, if they lie in the same file.
-const GROUP_RUNS: usize = 64;
 
 /// The shortest part that is shared has so many chunks of average length, or more.
 const CHUNKS_LEAST: u64 = 4;
@@ -95,9 +88,6 @@ fn average(bytes: u64, least: u64) -> u64 {
     short.max(few).min(AVERAGE_MAX)
 }
 
-/// A part of a file.
-type Piece = (NodeId, Range<u64>);
-
 fn chunks(
     look: &Look<'_>,
     chunker: Chunker,
@@ -109,62 +99,6 @@ fn chunks(
     file.read(range.start, &mut content)?;
     file.finish()?;
     Ok(chunker.chunks(&content, seed).collect())
-}
-
-/// The files that are looked at, one behind the other.
-struct Files {
-    all: Vec<File>,
-    bytes: u64,
-}
-
-/// A file that is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct File {
-    id: NodeId,
-    /// The position of its first byte.
-    start: u64,
-    size: u64,
-}
-
-impl Files {
-    /// All files that are compressed and long enough, in the order in which they are stored.
-    fn new(look: &Look<'_>, plan: &Plan, least: u64) -> Self {
-        let mut files = Self {
-            all: Vec::new(),
-            bytes: 0,
-        };
-        for &id in &plan.order {
-            let size = look.tree.node(id).size;
-            if matches!(plan.node(id).intent, Intent::Compress) && size >= least {
-                let start = files.bytes;
-                files.all.push(File { id, start, size });
-                files.bytes += size;
-            }
-        }
-        files
-    }
-
-    /// The parts of all files that are read at once.
-    fn pieces(&self, average: u64) -> impl Iterator<Item = Piece> {
-        let bytes = (average * PIECE_CHUNKS).max(PIECE_BYTES_MIN);
-        self.all.iter().flat_map(move |file| {
-            let starts = (0..file.size).step_by(bytes as usize);
-            starts.map(move |start| (file.id, start..file.size.min(start + bytes)))
-        })
-    }
-
-    /// Runs that lie in the same file, some together.
-    fn groups<'a>(&'a self, runs: &'a [Run]) -> impl Iterator<Item = &'a [Run]> {
-        let file = |run: &Run| self.at(run.at).start;
-        let groups = runs.chunk_by(move |one, other| file(one) == file(other));
-        groups.flat_map(|runs| runs.chunks(GROUP_RUNS))
-    }
-
-    /// The file that has the byte at a position.
-    fn at(&self, position: u64) -> File {
-        let behind = self.all.partition_point(|file| file.start <= position);
-        self.all[behind - 1]
-    }
 }
 
 #[cfg(test)]
