@@ -1,7 +1,6 @@
 //! The extents of a compressed file, and where they lie.
 
-use crate::compress::{Extent, Share};
-use crate::index::Run;
+use crate::extent::{Extent, Run, Share};
 
 /// All extents of a compressed file, in order.
 #[derive(Debug, Clone, Default)]

@@ -12,6 +12,7 @@ use anteros_core::Algorithm;
 use anteros_format::EXTENT_BYTES_MAX;
 
 use crate::Options;
+use crate::extent::{Extent, Share};
 use crate::hints::Setting;
 use crate::options::{Compression, PCLUSTER_BLOCKS_MAX};
 
@@ -23,33 +24,6 @@ const LENGTHEN_TRIES: usize = 3;
 /// Linux looks for the end of a DEFLATE or LZMA stream only in the page from which the last byte of content came. The last
 /// content of a stream comes from its last three bytes, so these have to lie in one page.
 pub(crate) const UNIT_BYTES: u32 = 4;
-
-/// A run of a file and the blocks it is stored in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// Bytes of the file.
-    pub len: u32,
-    /// Bytes of the image; none if it lies elsewhere.
-    pub stored: u32,
-    /// Tells whether it is stored as it is.
-    pub plain: bool,
-    /// Tells whether it is compressed by the quick codec.
-    pub quick: bool,
-    /// Tells whether its blocks belong to an earlier part of the tree.
-    pub share: Share,
-}
-
-/// Tells how much of an earlier pcluster an extent is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Share {
-    /// The pcluster is its own.
-    #[default]
-    None,
-    /// All of it.
-    Whole,
-    /// The front of what it decodes to.
-    Front,
-}
 
 /// The compressor of one thread.
 pub(crate) struct Compressor {

@@ -11,10 +11,10 @@ use anteros_format::superblock::SUPERBLOCK_OFFSET;
 use anteros_format::zmap::WHOLE_FRAGMENT;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::data::{Job, Stored};
+use crate::data::{Job, Stored, Tails};
 use crate::devices::Devices;
+use crate::extent::Tail;
 use crate::index::IndexKind;
-use crate::kept;
 use crate::layout::{Layout, Places};
 use crate::ordered::{Ordered, with_workers};
 use crate::outbox::{Done, Work};
@@ -22,10 +22,9 @@ use crate::output::Output;
 use crate::plan::{Intent, WHOLE_FRAGMENT_BYTES};
 use crate::segments::Segments;
 use crate::special::{Content, Growing, SpecialInode};
-use crate::tail::{Tail, Tails};
 use crate::times::Times;
 use crate::tree::NodeId;
-use crate::{Error, Observer, Progress, directory};
+use crate::{Error, Observer, Progress, directory, kept};
 
 /// Inodes whose inline data is read as one job.
 const BATCH_INODES: usize = 256;

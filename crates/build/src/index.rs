@@ -10,10 +10,9 @@ use anteros_format::zmap::{
 use zerocopy::IntoBytes;
 
 use crate::Options;
-use crate::compress::{Extent, Share};
+use crate::extent::{Extent, Run, Share, Tail};
 use crate::hints::Setting;
 use crate::records::Records;
-use crate::tail::Tail;
 
 /// Largest logical cluster, as a shift, whose entries fit into packs of 4 bytes an entry.
 const COMPACT_BITS_MAX: u8 = 14;
@@ -21,9 +20,6 @@ const COMPACT_BITS_MAX: u8 = 14;
 const COMPACTED_2B_BITS_MAX: u8 = 12;
 /// Unused bytes between the map header and full entries.
 const FULL_GAP_BYTES: usize = 8;
-
-/// Extents that lie behind each other, and the byte of the image at which the first one does.
-pub(crate) type Run<'a> = (u64, &'a [Extent]);
 
 /// The kind of index that all compressed inodes of an image have.
 #[derive(Debug, Clone, Copy)]

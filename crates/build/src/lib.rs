@@ -51,6 +51,7 @@
 //! | `early` | files of a stream, compressed while more of it comes |
 //! | `fragments`, `packed` | files and directories in the packed inode |
 //! | `segments`, `outbox`, `special` | inodes that no directory names, and the order of blocks around them |
+//! | `extent` | extents of compressed files, as all that follows knows them |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
@@ -83,6 +84,7 @@ mod directory;
 mod early;
 mod emit;
 mod error;
+mod extent;
 mod fragments;
 mod hash_tree;
 mod hints;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::Error;
-use crate::compress::Extent;
+use crate::extent::Extent;
 use crate::ordered::{Aside, wait_for_any};
 use crate::output::{Checkpoint, Output};
 

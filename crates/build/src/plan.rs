@@ -7,8 +7,8 @@ use anteros_format::SLOT_BYTES;
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::{HEADER_BYTES, icount_for, region_bytes};
 
-use crate::compress::Extent;
 use crate::devices::Elsewhere;
+use crate::extent::{Extent, Tail};
 use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::kept::Record;
@@ -17,7 +17,6 @@ use crate::parts::Cuts;
 use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
-use crate::tail::Tail;
 use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;

@@ -6,9 +6,7 @@ use anteros_format::extent::{ExtentFormat, ExtentRecord};
 use anteros_format::zmap::ExtentHeader;
 use zerocopy::IntoBytes;
 
-use crate::compress::{Extent, Share};
-use crate::index::Run;
-use crate::tail::Tail;
+use crate::extent::{Extent, Run, Share, Tail};
 
 /// Largest shift of the length of extents, relative to blocks, that the map header has room for.
 const SHIFT_MAX: u8 = 15;

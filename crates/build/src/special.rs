@@ -6,13 +6,12 @@
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 
 use crate::Error;
-use crate::compress::Extent;
-use crate::index::{IndexKind, Run};
+use crate::extent::{Extent, Run, Tail};
+use crate::index::IndexKind;
 use crate::ordered::Ordered;
 use crate::outbox::{Done, Outbox, Work};
 use crate::output::Output;
 use crate::segments::Segments;
-use crate::tail::Tail;
 
 /// An inode that no directory names, with all of its content written.
 #[derive(Debug)]

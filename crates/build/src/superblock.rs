@@ -14,16 +14,14 @@ use anteros_format::superblock::{
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use crate::compress::Extent;
 use crate::data::Stored;
-use crate::devices::Devices;
-use crate::devices::SLOT_BYTES;
+use crate::devices::{Devices, SLOT_BYTES};
 use crate::emit::Emitter;
+use crate::extent::{Extent, Tail};
 use crate::hints::Setting;
 use crate::layout::Places;
 use crate::output::Output;
 use crate::prefixes::Prefixes;
-use crate::tail::Tail;
 use crate::{Error, Options, UuidChoice};
 
 /// Distance that LZ4 matches may reach back.

@@ -2,7 +2,7 @@
 //!
 //! Behind the inode there is room for less than a block. What the last extent takes there is known when the file has been
 //! compressed, but written only with the metadata. It is kept until then as far as memory allows; else it is compressed again
-//! from the source. A stream depends on its input alone, so the second one is the first one.
+//! from the source, by `data::Tails`. A stream depends on its input alone, so the second one is the first one.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,38 +10,16 @@ use std::sync::Mutex;
 use anteros_codec::right_align;
 use anteros_core::unpoisoned;
 
-use crate::compress::{Compressor, Extent, Share, Stopped};
-use crate::data::Job;
+use crate::Options;
+use crate::compress::{Compressor, Stopped};
+use crate::extent::{Extent, Share, Tail};
 use crate::tree::NodeId;
-use crate::{Error, Options};
-
-/// Tells where the last extent of a compressed file lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Tail {
-    /// In blocks, like the others.
-    #[default]
-    Blocks,
-    /// In so many bytes behind the index.
-    Inline(u16),
-    /// At this byte of the packed inode.
-    Fragment(u64),
-}
 
 impl From<&Option<Inline>> for Tail {
     fn from(inline: &Option<Inline>) -> Self {
         match inline {
             Some(inline) => Self::Inline(inline.bytes.len() as u16), // less than a block, of 64 KiB at most
             None => Self::Blocks,
-        }
-    }
-}
-
-impl Tail {
-    /// Bytes behind the index.
-    pub fn inline_bytes(self) -> u64 {
-        match self {
-            Self::Inline(bytes) => bytes.into(),
-            Self::Blocks | Self::Fragment(_) => 0,
         }
     }
 }
@@ -82,7 +60,7 @@ impl KeptEnds {
     }
 
     /// Appends the end of a file, if it was kept; answers whether it was.
-    fn append(&self, id: NodeId, out: &mut Vec<u8>) -> bool {
+    pub fn append(&self, id: NodeId, out: &mut Vec<u8>) -> bool {
         let ends = unpoisoned(self.ends.lock());
         let kept = ends.by_node.get(&id);
         kept.map(|bytes| out.extend_from_slice(bytes)).is_some()
@@ -188,65 +166,6 @@ struct Front {
     /// Bytes of content.
     len: usize,
     blocks: Vec<u8>,
-}
-
-/// Compresses ends of files again, for one thread.
-pub(crate) struct Tails<'a> {
-    job: &'a Job<'a>,
-    /// Made for the first one.
-    compressor: Option<Compressor>,
-    /// Reused from file to file.
-    content: Vec<u8>,
-}
-
-impl<'a> Tails<'a> {
-    pub fn new(job: &'a Job<'a>) -> Self {
-        Self {
-            job,
-            compressor: None,
-            content: Vec::new(),
-        }
-    }
-
-    /// The compressor of the thread.
-    pub fn compressor(&mut self) -> &mut Compressor {
-        self.compressor.get_or_insert_with(|| self.job.compressor())
-    }
-
-    /// Appends the last extent of a file, which takes so many bytes.
-    pub fn append(
-        &mut self,
-        id: NodeId,
-        extent: &Extent,
-        bytes: u16,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Error> {
-        let Job {
-            tree, source, ends, ..
-        } = self.job;
-        if ends.append(self.job.first_of(id), out) {
-            return Ok(());
-        }
-        let node = tree.node(id);
-        self.content.resize(extent.len as usize, 0);
-        let file = source.open_file(tree, id)?;
-        file.read(node.size - u64::from(extent.len), &mut self.content)?;
-        file.finish()?;
-        if extent.plain {
-            out.extend_from_slice(&self.content);
-            return Ok(());
-        }
-        let room = self.job.plan.tail_room(id, node) as usize;
-        let compressor = self.compressor.get_or_insert_with(|| self.job.compressor());
-        compressor.set(self.job.setting(id));
-        let inline = compressor.inline(&self.content, room);
-        let inline = inline.map_err(|stopped| self.job.stopped(id, stopped))?;
-        let same = inline.filter(|inline| inline.bytes.len() == usize::from(bytes));
-        let path = || source.full_path(tree, id);
-        let same = same.ok_or_else(|| Error::Changed { path: path() })?;
-        out.extend_from_slice(&same.bytes);
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -6,14 +6,15 @@ use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
 use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
-use crate::compress::{Compressor, Extent, Share, Stopped};
+use crate::compress::{Compressor, Stopped};
+use crate::extent::{Extent, Share, Tail};
 use crate::hints::Setting;
 use crate::look::Look;
 use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
-use crate::tail::{KeptEnds, Tail};
+use crate::tail::KeptEnds;
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options, Progress};
 

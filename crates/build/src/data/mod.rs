@@ -13,21 +13,22 @@
 
 mod job;
 mod sharing;
+mod tails;
 mod worker;
 mod writer;
 
 use crate::body::Body;
-use crate::compress::Extent;
+use crate::extent::{Extent, Tail};
 use crate::fragments::Key;
 use crate::ordered::{Ordered, with_workers};
 use crate::output::Output;
 use crate::parts::Shared;
 use crate::special::Content;
-use crate::tail::Tail;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress, outbox};
 
 pub(crate) use job::Job;
+pub(crate) use tails::Tails;
 use worker::Worker;
 use writer::Writer;
 

@@ -2,7 +2,8 @@
 
 use crate::Options;
 use crate::body::Body;
-use crate::compress::{Extent, Share, UNIT_BYTES};
+use crate::compress::UNIT_BYTES;
+use crate::extent::{Extent, Share};
 use crate::parts::Shared;
 
 /// The longest extent of a flat file where each has an entry of its own in the index.

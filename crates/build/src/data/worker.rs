@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 
 use super::{Done, Form, Job, PackedBatch, PackedPiece, Piece, Work};
 use crate::Error;
-use crate::compress::{Compressor, Extent, Share, Stopped};
+use crate::compress::{Compressor, Stopped};
+use crate::extent::{Extent, Share, Tail};
 use crate::fragments::Key;
 use crate::outbox::Segment;
-use crate::tail::{Inline, Tail};
+use crate::tail::Inline;
 use crate::tree::NodeId;
 
 /// Extents and tail of a part of a file; `None` if it is stored as it is.

@@ -9,13 +9,13 @@ use super::{
     RAW_SEGMENT_BYTES, Stored, Work, Written,
 };
 use crate::body::{Body, Mark};
+use crate::extent::Tail;
 use crate::fragments::{Fragments, Key};
 use crate::outbox::Outbox;
 use crate::output::{Checkpoint, Output};
 use crate::parts::Shared;
 use crate::plan::Intent;
 use crate::special::Content;
-use crate::tail::Tail;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress};
 

@@ -15,7 +15,7 @@ mod record;
 use std::fs::File;
 use std::io;
 
-use crate::compress::Extent;
+use crate::extent::Extent;
 use crate::options::Compression;
 use crate::{Options, Order};
 

@@ -8,7 +8,7 @@ use anteros_codec::{Decoder, Length, Params, strip_zero_padding};
 use anteros_core::Algorithm;
 
 use crate::Options;
-use crate::compress::{Extent, Share};
+use crate::extent::{Extent, Share};
 
 /// Bytes of an extent: its length, what it takes, how it is stored.
 const EXTENT_BYTES: usize = 12;
