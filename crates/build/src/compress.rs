@@ -13,8 +13,7 @@ use anteros_format::EXTENT_BYTES_MAX;
 
 use crate::Options;
 use crate::extent::{Extent, Share};
-use crate::hints::Setting;
-use crate::options::{Compression, PCLUSTER_BLOCKS_MAX};
+use crate::options::{Compression, PCLUSTER_BLOCKS_MAX, Setting};
 
 /// Streams that are tried to leave whole blocks.
 const LENGTHEN_TRIES: usize = 3;

@@ -4,9 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 
 use anteros_core::Device;
-use anteros_verity::{
-    Algorithm, Digest, Levels, Params, Parity, SALT_BYTES_MAX, Superblock, hex, make,
-};
+use anteros_verity::{Digest, Levels, Params, Parity, Superblock, hex, make};
 
 use crate::output::Output;
 use crate::{Error, Options};
@@ -14,18 +12,6 @@ use crate::{Error, Options};
 /// Bytes of a block of the tree and of what it hashes at once, whatever the image's are. Machines with pages of 4 KiB take no
 /// larger ones.
 const BLOCK_BYTES: u32 = 4096;
-
-/// Describes the hash tree behind an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HashTree {
-    /// The hash function.
-    pub algorithm: Algorithm,
-    /// Bytes that are hashed in front of each block, at most 256. By default that is a digest of the image's UUID.
-    pub salt: Option<Vec<u8>>,
-    /// Bytes of parity for as many bytes of data and tree as make 255 with them, by which the kernel repairs blocks that were
-    /// damaged: one of [`Parity::ROOTS`].
-    pub parity_roots: Option<u8>,
-}
 
 /// The hash tree that an image has got.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,25 +24,6 @@ pub struct Verity {
     pub start: u64,
     /// The parity behind the tree, if there is any.
     pub parity: Option<Parity>,
-}
-
-impl HashTree {
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let bytes = self.salt.as_ref().map_or(0, Vec::len);
-        if bytes > SALT_BYTES_MAX {
-            return Err(Error::Option(format!(
-                "a salt of {bytes} bytes; {SALT_BYTES_MAX} are the most"
-            )));
-        }
-        match self.parity_roots {
-            Some(roots) if !Parity::ROOTS.contains(&roots) => Err(Error::Option(format!(
-                "parity of {roots} bytes; there can be {} to {}",
-                Parity::ROOTS.start(),
-                Parity::ROOTS.end()
-            ))),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Verity {

@@ -1,64 +1,10 @@
-//! Hints: files that are compressed in another way than the rest, or not at all.
+//! The ways in which files are compressed: the usual one, and those of hints.
 
 use anteros_codec::Codec;
 use anteros_core::FileKind;
-use regex::bytes::Regex;
 
+use crate::options::{Hint, Options, Setting};
 use crate::tree::{NodeId, Tree};
-use crate::{Error, Options};
-
-/// Describes how a file is compressed: by which codec, in streams of which length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Setting {
-    /// The codec, and how hard its encoder tries.
-    pub codec: Codec,
-    /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
-    pub pcluster_bytes: u32,
-    /// Streams that are quicker to read, where these take little more room.
-    pub quick: Option<Quick>,
-}
-
-impl Setting {
-    /// The codec, and the quick one.
-    pub(crate) fn codecs(&self) -> (Codec, Option<Codec>) {
-        (self.codec, self.quick.and_then(|quick| quick.codec))
-    }
-}
-
-/// Describes what is stored in a quicker way: each extent by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Quick {
-    /// A further codec, of another algorithm; without it, there is only what is stored as it is.
-    pub codec: Option<Codec>,
-    /// Percent of room that it may take beyond that of the first codec.
-    pub percent: u8,
-}
-
-/// Describes how the files of some paths are compressed.
-#[derive(Debug, Clone)]
-pub struct Hint {
-    pattern: Regex,
-    setting: Option<Setting>,
-}
-
-impl Hint {
-    /// A hint for each path, relative to the source, in which a regular expression is found, in the syntax of the
-    /// `regex` crate. Without a setting these files stay as they are.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Option`] if it is no regular expression.
-    pub fn new(expression: &str, setting: Option<Setting>) -> Result<Self, Error> {
-        let regex = Regex::new(expression);
-        let pattern = regex.map_err(|e| Error::Option(format!("the hint `{expression}`: {e}")))?;
-        Ok(Self { pattern, setting })
-    }
-
-    /// The way of its files; `None` if they stay as they are.
-    pub const fn setting(&self) -> Option<Setting> {
-        self.setting
-    }
-}
 
 /// The ways in which files are compressed.
 #[derive(Debug, Default)]
@@ -148,6 +94,6 @@ fn hint_for(tree: &Tree, id: NodeId, hints: &[Hint]) -> usize {
         return hints.len();
     }
     let path = tree.path(id);
-    let hint = hints.iter().position(|hint| hint.pattern.is_match(&path));
+    let hint = hints.iter().position(|hint| hint.is_for(&path));
     hint.unwrap_or(hints.len())
 }

@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::Options;
 use crate::extent::{Extent, Run, Share, Tail};
-use crate::hints::Setting;
+use crate::options::Setting;
 use crate::records::Records;
 
 /// Largest logical cluster, as a shift, whose entries fit into packs of 4 bytes an entry.

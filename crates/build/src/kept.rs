@@ -11,65 +11,14 @@
 
 use std::mem::offset_of;
 
-use anteros_core::{FileKind, FsError, FsResult, Ino};
-use anteros_format::compr_cfg::ComprCfgs;
-use anteros_format::features::Incompat;
+use anteros_core::{FileKind, FsError};
 use anteros_format::inode::{FORMAT_EXTENDED, FORMAT_NLINK_1, RawCompactInode, RawExtendedInode};
-use anteros_format::superblock::Superblock;
 
+use crate::Error;
+use crate::base::Record;
 use crate::look::Look;
 use crate::plan::{Intent, Plan};
 use crate::tree::{Node, NodeId};
-use crate::{Error, Options};
-
-/// Tells of the inodes of an image that is appended to.
-pub trait Base: Send + Sync {
-    /// Returns where an inode lies, with all that follows it.
-    ///
-    /// # Errors
-    ///
-    /// If the inode breaks a rule, or cannot be read.
-    fn record(&self, ino: Ino) -> FsResult<Record>;
-
-    /// Reads bytes of the image.
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be read.
-    fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()>;
-}
-
-/// An inode with its attributes, its index and its inline data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// The byte of the image at which it begins.
-    pub address: u64,
-    /// Bytes of all of it.
-    pub bytes: u64,
-    /// Tells whether it ends with inline data, which lies in one block.
-    pub is_inline: bool,
-}
-
-/// An image that is appended to.
-#[derive(Debug, Clone)]
-pub struct Appended {
-    /// Its superblock, from byte 1024 on, as far as its checksum reaches.
-    pub superblock: Vec<u8>,
-    /// The configurations of its decoders.
-    pub cfgs: ComprCfgs,
-    /// The byte at which what is new may begin: nothing of the image lies behind it.
-    pub end: u64,
-    /// The inode of what is packed.
-    pub packed: Option<(Record, Vec<u8>)>,
-}
-
-impl Appended {
-    /// The superblock, parsed.
-    pub(crate) fn parsed(&self) -> Result<Superblock, Error> {
-        let parsed = Superblock::parse(&self.superblock);
-        parsed.map_err(|fault| Error::Option(format!("the image to append to: {fault:?}")))
-    }
-}
 
 /// Bytes of an inode at which its number lies, and its links in either form.
 const INO: usize = offset_of!(RawCompactInode, i_ino);
@@ -170,75 +119,4 @@ fn unstorable(look: &Look<'_>, id: NodeId, reason: String) -> Error {
         path: look.source.full_path(look.tree, id),
         reason,
     }
-}
-
-/// Returns why nothing can be appended with these options.
-pub(crate) fn refusal(options: &Options) -> Result<(), Error> {
-    let Some(append) = &options.append else {
-        return Ok(());
-    };
-    let sb = append.parsed()?;
-    let refuse = |why: String| Err(Error::Option(format!("to append to an image: {why}")));
-    let cannot = [
-        (
-            sb.metabox.is_some() || options.metabox.is_some(),
-            "compressed metadata",
-        ),
-        (sb.extra_devices > 0, "an image of several devices"),
-        (options.fragments.is_some(), "packing files together"),
-        (options.compress_directories, "compressed directories"),
-        (options.hash_tree.is_some(), "a hash tree"),
-        (options.offset > 0, "an offset"),
-        (options.android_sparse, "the sparse form of Android"),
-        (crate::devices::is_wanted(options), "extra devices"),
-        (options.has_prefixes(), "prefixes or digests as attributes"),
-        (
-            options.xattr_share_above.is_none(),
-            "leaving attributes out",
-        ),
-        (
-            options.is_wide() != sb.incompat.contains(Incompat::FORTY_EIGHT_BIT),
-            "another form of addresses (-E48bit)",
-        ),
-        (!options.exclude.is_empty(), "leaving paths out"),
-        (
-            options.fs_config.is_some() || options.file_contexts.is_some(),
-            "lists of owners or labels",
-        ),
-        (options.block_list.is_some(), "a list of blocks"),
-        (
-            options.root_xattr_bytes > 0,
-            "room for attributes of the root",
-        ),
-    ];
-    if let Some((_, what)) = cannot.iter().find(|(is_told, _)| *is_told) {
-        return refuse(format!("{what} cannot be"));
-    }
-    if options.block_bits != sb.block_bits {
-        return refuse(format!(
-            "blocks of {} bytes, and it has {}",
-            options.block_bytes(),
-            sb.block_bytes()
-        ));
-    }
-    let (told, found) = (options.algorithms(), sb.algorithms);
-    let is_known = told.iter().all(|algorithm| found.contains(algorithm));
-    if options.compression.is_some()
-        && !(is_known && covers(&append.cfgs, &options.cfgs(), options))
-    {
-        return refuse(
-            "its superblock says nothing of that compression, or of clusters or windows that large"
-                .into(),
-        );
-    }
-    Ok(())
-}
-
-/// Returns whether decoders for one configuration can do what another asks for.
-fn covers(found: &ComprCfgs, told: &ComprCfgs, options: &Options) -> bool {
-    let has_lz4 = options.algorithms().contains(anteros_core::Algorithm::Lz4);
-    let lz4 = !has_lz4 || found.lz4_max_pcluster_blocks >= told.lz4_max_pcluster_blocks;
-    lz4 && found.lzma_dict_bytes >= told.lzma_dict_bytes
-        && found.deflate_window_bits >= told.deflate_window_bits
-        && found.zstd_window_log >= told.zstd_window_log
 }

@@ -25,8 +25,8 @@ use anteros_core::FileKind;
 use anteros_format::{Nid, SLOT_BYTES};
 
 use crate::Error;
+use crate::base::Record;
 use crate::data::{Job, Stored};
-use crate::kept::Record;
 use crate::output::Output;
 use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
 use crate::special::SpecialInode;

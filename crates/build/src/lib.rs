@@ -36,7 +36,7 @@
 //! | `tar` | what there is in an archive |
 //! | `manifest` | what a list of files tells |
 //! | `seam` | what there is in anything that answers as a file system, such as an image |
-//! | `kept` | inodes of an image that is appended to, which stay as they are |
+//! | `base`, `kept` | inodes of an image that is appended to, which stay as they are |
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
@@ -74,6 +74,7 @@
 
 mod android;
 mod attributes;
+mod base;
 mod block_list;
 mod body;
 mod compress;
@@ -131,18 +132,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use anteros_codec::{Codec, Effort};
 pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
 pub use attributes::{FileContexts, FsConfig};
+pub use base::{Appended, Base, Record};
 pub use error::Error;
-pub use hash_tree::{HashTree, Verity};
-pub use hints::{Hint, Quick, Setting};
+pub use hash_tree::Verity;
 pub use input::{Input, Layer};
-pub use kept::{Appended, Base, Record};
 pub use manifest::{Manifest, ManifestFormat};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
-    Compression, Content, Exclude, Fragments, Holes, IdRange, InodeForm, LABEL_BYTES_MAX, Options,
-    PCLUSTER_BLOCKS_MAX, UuidChoice,
+    Compression, Content, Exclude, Fragments, HashTree, Hint, Holes, IdRange, InodeForm,
+    LABEL_BYTES_MAX, Options, Order, PCLUSTER_BLOCKS_MAX, Quick, Setting, UuidChoice,
 };
-pub use order::Order;
 pub use places::{Placed, PlacedPart, Places, SourceDevice};
 pub use tar::{Archive, ArchivedFile, Entry, EntryKind};
 

@@ -5,7 +5,6 @@ use anteros_format::compr_cfg::{AlgorithmSet, ComprCfgs};
 use anteros_format::linux::{Feature, Needs, decoder_bytes};
 use anteros_format::superblock::Superblock;
 
-use crate::devices;
 use crate::{Content, Holes, Options, PCLUSTER_BLOCKS_MAX};
 
 impl Options {
@@ -20,10 +19,7 @@ impl Options {
             (has_files && self.has_inline_tails(), Feature::InlineTails),
             (has_files && self.shares(), Feature::Fragments),
             (self.has_chunks(), Feature::Chunks),
-            (
-                self.has_two_heads() || devices::is_wanted(self),
-                Feature::Devices,
-            ),
+            (self.has_two_heads() || self.has_devices(), Feature::Devices),
             (self.is_wide(), Feature::Wide),
             (self.metabox.is_some(), Feature::Metabox),
             (self.has_prefixes(), Feature::LongPrefixes),

@@ -9,30 +9,13 @@ use std::ops::Range;
 
 use anteros_core::FileKind;
 
-use crate::Error;
 use crate::kinds::{HEAD_BYTES, Kind, extension};
 use crate::look::Look;
 use crate::tree::{NodeId, Tree};
+use crate::{Error, Order};
 
 /// Bytes of the files of a group, but for a last one that is larger.
 const GROUP_BYTES: u64 = 16 << 20;
-
-/// Tells in which order files are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// As they are listed: what lies in a directory lies together.
-    #[default]
-    Path,
-    /// Of a stream whose files are not compressed, as they come, so that they are written but once: with
-    /// [`Options::inline_data`](crate::Options::inline_data) off. Else as they are listed.
-    Stream,
-    /// As listed, but in groups of neighbouring directories, some 16 MiB each, files of the same name lie together.
-    Group,
-    /// Files of the same name lie together, where the first of them is listed.
-    Name,
-    /// Files of one kind lie together, as their first bytes and their extensions tell; else as by name.
-    Kind,
-}
 
 impl Order {
     /// All nodes in this order.

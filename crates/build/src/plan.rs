@@ -7,11 +7,11 @@ use anteros_format::SLOT_BYTES;
 use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::{HEADER_BYTES, icount_for, region_bytes};
 
+use crate::base::Record;
 use crate::devices::Elsewhere;
 use crate::extent::{Extent, Tail};
 use crate::hints::Ways;
 use crate::index::IndexKind;
-use crate::kept::Record;
 use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
 use crate::prefixes::Prefixes;

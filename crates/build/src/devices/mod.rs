@@ -135,11 +135,6 @@ impl Devices {
     }
 }
 
-/// Returns whether an image with these options has extra devices.
-pub(crate) fn is_wanted(options: &Options) -> bool {
-    options.blob_device.is_some() || options.tar_index || options.content == Content::Refer
-}
-
 /// Refuses a blob that is to be where the image is.
 pub(crate) fn check(image: &Path, options: &Options) -> Result<(), Error> {
     let blob = options.blob_device.as_deref().map(target);

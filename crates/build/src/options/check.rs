@@ -6,11 +6,10 @@ use anteros_codec::Codec;
 use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::superblock::BLOCK_BITS;
 
-use super::{Compression, Content, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX, owner};
-use crate::hash_tree::HashTree;
-use crate::hints::{Quick, Setting};
+use super::compression::{Compression, Quick, Setting};
+use super::{Content, HashTree, LABEL_BYTES_MAX, Options, PCLUSTER_BLOCKS_MAX, appending, owner};
+use crate::Error;
 use crate::prefixes::Prefixes;
-use crate::{Error, kept};
 
 /// Most bytes to a multiple of which content, or the image, is aligned.
 const ALIGNMENT_BYTES_MAX: u64 = 1 << 30;
@@ -67,7 +66,7 @@ impl Options {
                 "an index with blocks of {bytes} bytes; those of archives have 512"
             ));
         }
-        kept::refusal(self)?;
+        appending::check(self)?;
         if let Some(why) = self.content_fault() {
             return refuse(why.into());
         }

@@ -4,6 +4,23 @@ use regex::bytes::Regex;
 
 use crate::Error;
 
+/// Tells in which order files are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As they are listed: what lies in a directory lies together.
+    #[default]
+    Path,
+    /// Of a stream whose files are not compressed, as they come, so that they are written but once: with
+    /// [`Options::inline_data`](crate::Options::inline_data) off. Else as they are listed.
+    Stream,
+    /// As listed, but in groups of neighbouring directories, some 16 MiB each, files of the same name lie together.
+    Group,
+    /// Files of the same name lie together, where the first of them is listed.
+    Name,
+    /// Files of one kind lie together, as their first bytes and their extensions tell; else as by name.
+    Kind,
+}
+
 /// Tells what becomes of holes in sparse files. Where they lie is up to the source's file system,
 /// so two copies of a tree may differ there; only [`Holes::Ignore`] makes nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

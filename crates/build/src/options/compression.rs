@@ -2,8 +2,6 @@
 
 use anteros_codec::Codec;
 
-use crate::hints::{Quick, Setting};
-
 /// Files have so many segments at least before these get longer.
 const SEGMENTS_MIN: u64 = 2;
 /// The largest pcluster for which segments of the packed inode are no longer than those of small files.
@@ -47,6 +45,33 @@ impl Compression {
             legacy_index: false,
         }
     }
+}
+
+/// Describes how a file is compressed: by which codec, in streams of which length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// The codec, and how hard its encoder tries.
+    pub codec: Codec,
+    /// Longest stream in bytes: a multiple of the block size, at most 1 MiB.
+    pub pcluster_bytes: u32,
+    /// Streams that are quicker to read, where these take little more room.
+    pub quick: Option<Quick>,
+}
+
+impl Setting {
+    /// The codec, and the quick one.
+    pub(crate) fn codecs(&self) -> (Codec, Option<Codec>) {
+        (self.codec, self.quick.and_then(|quick| quick.codec))
+    }
+}
+
+/// Describes what is stored in a quicker way: each extent by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quick {
+    /// A further codec, of another algorithm; without it, there is only what is stored as it is.
+    pub codec: Option<Codec>,
+    /// Percent of room that it may take beyond that of the first codec.
+    pub percent: u8,
 }
 
 /// Describes what is packed into one inode, and how that is compressed.

@@ -4,9 +4,7 @@ use anteros_codec::Codec;
 use anteros_core::Algorithm;
 
 use super::compression::segment_bytes;
-use super::{Compression, Content, Holes, Options};
-use crate::Order;
-use crate::hints::{Hint, Setting};
+use super::{Compression, Content, Hint, Holes, Options, Order, Setting};
 
 impl Options {
     /// The options of a build that reads no content if these say so: nothing is compressed then, or lies behind inodes.
@@ -162,6 +160,11 @@ impl Options {
     /// Returns whether there are long prefixes of attributes; that of digests is one.
     pub(crate) fn has_prefixes(&self) -> bool {
         !self.xattr_prefixes.is_empty() || self.digest_xattr.is_some()
+    }
+
+    /// Returns whether the image has extra devices.
+    pub(crate) fn has_devices(&self) -> bool {
+        self.blob_device.is_some() || self.tar_index || self.content == Content::Refer
     }
 
     /// Bytes to a multiple of which the content of files is aligned.

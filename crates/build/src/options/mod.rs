@@ -1,15 +1,19 @@
 //! Deals with what a build may be asked for.
 //!
-//! - `compression`: how files are compressed.
+//! - `compression`: how files are compressed; `hint`: files of some paths.
+//! - `hash_tree`: the hash tree behind the image.
 //! - `choices`: choices of other kinds.
 //! - `owner`: owners that become others.
 //! - `derived`: what follows from all that.
-//! - `check`: the checks that make a build sound.
+//! - `check`: the checks that make a build sound; `appending`: those of an image that is appended to.
 
+mod appending;
 mod check;
 mod choices;
 mod compression;
 mod derived;
+mod hash_tree;
+mod hint;
 mod owner;
 
 use std::path::PathBuf;
@@ -18,13 +22,13 @@ use std::sync::Arc;
 use anteros_core::Timestamp;
 
 use crate::attributes::{FileContexts, FsConfig};
-use crate::hash_tree::HashTree;
-use crate::hints::{Hint, Setting};
-use crate::{Appended, Order};
+use crate::base::Appended;
 
 pub(crate) use choices::join;
-pub use choices::{Content, Exclude, Holes, InodeForm, UuidChoice};
-pub use compression::{Compression, Fragments};
+pub use choices::{Content, Exclude, Holes, InodeForm, Order, UuidChoice};
+pub use compression::{Compression, Fragments, Quick, Setting};
+pub use hash_tree::HashTree;
+pub use hint::Hint;
 pub use owner::IdRange;
 
 /// Longest label in bytes: the field has 16, and older kernels want a NUL in it.

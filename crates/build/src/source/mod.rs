@@ -15,8 +15,8 @@ use std::sync::Arc;
 use anteros_core::{FsError, Ino};
 
 use crate::Error;
+use crate::base::Base;
 use crate::early::Segment;
-use crate::kept::Base;
 use crate::places::Places;
 use crate::tree::{Fingerprint, NodeId, Tree};
 use archive::{Contents, PackedFile};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anteros_core::{FileSystem, FsError, FsResult, Ino, Seek};
 
-use crate::kept::Base;
+use crate::base::Base;
 use crate::places::Places;
 use crate::tree::NodeId;
 

@@ -18,9 +18,8 @@ impl<'a> Direct<'a> {
         let is_plain =
             options.any_compression().is_none() && options.hints.is_empty() && !options.inline_data;
         let is_whole = options.chunk_bytes.is_none() && options.exclude.is_empty();
-        let is_alone = options.append.is_none()
-            && options.content == Content::Copy
-            && !crate::devices::is_wanted(options);
+        let is_alone =
+            options.append.is_none() && options.content == Content::Copy && !options.has_devices();
         let looks = options.digest_xattr.is_some() || options.dedupe;
         options.order == Order::Stream && is_plain && is_whole && is_alone && !looks
     }

@@ -1,0 +1,56 @@
+//! An image that is appended to: what is known of it, and who tells of its inodes.
+
+use anteros_core::{FsResult, Ino};
+use anteros_format::compr_cfg::ComprCfgs;
+use anteros_format::superblock::Superblock;
+
+use crate::Error;
+
+/// Tells of the inodes of an image that is appended to.
+pub trait Base: Send + Sync {
+    /// Returns where an inode lies, with all that follows it.
+    ///
+    /// # Errors
+    ///
+    /// If the inode breaks a rule, or cannot be read.
+    fn record(&self, ino: Ino) -> FsResult<Record>;
+
+    /// Reads bytes of the image.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()>;
+}
+
+/// An inode with its attributes, its index and its inline data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The byte of the image at which it begins.
+    pub address: u64,
+    /// Bytes of all of it.
+    pub bytes: u64,
+    /// Tells whether it ends with inline data, which lies in one block.
+    pub is_inline: bool,
+}
+
+/// An image that is appended to.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// Its superblock, from byte 1024 on, as far as its checksum reaches.
+    pub superblock: Vec<u8>,
+    /// The configurations of its decoders.
+    pub cfgs: ComprCfgs,
+    /// The byte at which what is new may begin: nothing of the image lies behind it.
+    pub end: u64,
+    /// The inode of what is packed.
+    pub packed: Option<(Record, Vec<u8>)>,
+}
+
+impl Appended {
+    /// The superblock, parsed.
+    pub(crate) fn parsed(&self) -> Result<Superblock, Error> {
+        let parsed = Superblock::parse(&self.superblock);
+        parsed.map_err(|fault| Error::Option(format!("the image to append to: {fault:?}")))
+    }
+}
