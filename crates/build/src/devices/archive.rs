@@ -3,7 +3,8 @@
 //! A file with holes has chunks as large as its parts allow. What begins or ends inside of a block, as parts of some sparse
 //! files do, is stored in the image.
 
-use super::{Devices, Elsewhere, HOLE, Slot};
+use super::elsewhere::{Elsewhere, HOLE};
+use super::table::{Devices, Slot};
 use crate::look::Look;
 use crate::places::PlacedPart;
 use crate::plan::Plan;

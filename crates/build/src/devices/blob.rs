@@ -9,7 +9,8 @@ use std::path::Path;
 use anteros_core::FileDevice;
 use sha2::{Digest as _, Sha256};
 
-use super::{Devices, Elsewhere, HOLE, Slot};
+use super::elsewhere::{Elsewhere, HOLE};
+use super::table::{Devices, Slot};
 use crate::Error;
 use crate::look::Look;
 use crate::output::Beside;

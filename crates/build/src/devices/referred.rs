@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anteros_core::{FileKind, Ino};
 
 use super::archive::elsewhere;
-use super::{Devices, HOLE, Slot};
+use super::elsewhere::HOLE;
+use super::table::{Devices, Slot};
 use crate::look::Look;
 use crate::places::{Placed, PlacedPart, Places, SourceDevice};
 use crate::plan::Plan;
