@@ -9,6 +9,7 @@ use anteros_core::FileKind;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::look::Look;
+use crate::options::RAW_SEGMENT_BYTES;
 use crate::plan::{Intent, Plan};
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options};
@@ -46,7 +47,7 @@ fn candidates(tree: &Tree, plan: &Plan, options: &Options) -> Vec<NodeId> {
         let is_kept = match plan.node(*id).intent {
             Intent::Compress | Intent::Flat => true,
             // Fragments that are read at once are compared when they are there.
-            Intent::Pack => node.size > crate::data::RAW_SEGMENT_BYTES,
+            Intent::Pack => node.size > RAW_SEGMENT_BYTES,
             _ => false,
         };
         node.kind == FileKind::Regular && is_kept && node.size > options.block_bytes().into()

@@ -5,11 +5,12 @@ use std::sync::atomic::AtomicBool;
 use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
-use super::{BATCH_BYTES, BATCH_PIECES, Form, Piece, RAW_SEGMENT_BYTES, Stored};
+use super::piece::{Form, Piece};
+use super::stored::Stored;
 use crate::compress::{Compressor, Stopped};
 use crate::extent::{Extent, Share, Tail};
 use crate::look::Look;
-use crate::options::Setting;
+use crate::options::{RAW_SEGMENT_BYTES, Setting};
 use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
@@ -17,6 +18,10 @@ use crate::source::Source;
 use crate::tail::KeptEnds;
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options, Progress};
+
+/// Bytes of content and number of files at which a batch is large enough.
+const BATCH_BYTES: u64 = 512 << 10;
+const BATCH_PIECES: usize = 128;
 
 /// All that reading and compressing needs to know.
 pub(crate) struct Job<'a> {

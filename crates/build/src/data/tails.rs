@@ -1,6 +1,6 @@
 //! The ends of files behind their inodes, compressed again where they were not kept.
 
-use super::Job;
+use super::job::Job;
 use crate::Error;
 use crate::compress::Compressor;
 use crate::extent::Extent;

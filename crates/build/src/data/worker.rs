@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Done, Form, Job, PackedBatch, PackedPiece, Piece, Work};
+use super::job::Job;
+use super::piece::{Form, Piece};
+use super::work::{Done, PackedBatch, PackedPiece, Work};
 use crate::Error;
 use crate::compress::{Compressor, Stopped};
 use crate::extent::{Extent, Share, Tail};

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::job::Job;
+use super::piece::{Form, Piece};
 use super::sharing::Target;
-use super::{
-    Done, Form, Job, PLAIN_BATCHES_PER_WORKER, PackedBatch, PackedPiece, Piece, Pool,
-    RAW_SEGMENT_BYTES, Stored, Work, Written,
-};
+use super::stored::Stored;
+use super::work::{Done, PackedBatch, PackedPiece, Pool, Work};
 use crate::body::{Body, Mark};
 use crate::extent::Tail;
 use crate::fragments::{Fragments, Key};
+use crate::options::RAW_SEGMENT_BYTES;
 use crate::outbox::Outbox;
 use crate::output::{Checkpoint, Output};
 use crate::parts::Shared;
@@ -18,6 +19,18 @@ use crate::plan::Intent;
 use crate::special::Content;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Progress};
+
+/// Batches under way for each worker where nothing is compressed: writing is slower than reading then, and more would only
+/// wait.
+const PLAIN_BATCHES_PER_WORKER: usize = 32;
+
+/// Holds what has been written.
+pub(crate) struct Written {
+    pub stored: Vec<Stored>,
+    /// The packed inode, which is complete unless directories follow.
+    pub packed: Content,
+    pub progress: Progress,
+}
 
 /// A compressed file of several parts that is being written.
 struct Growing {

@@ -4,6 +4,8 @@ use anteros_codec::Codec;
 
 /// Files have so many segments at least before these get longer.
 const SEGMENTS_MIN: u64 = 2;
+/// Bytes of a segment that is not compressed.
+pub(crate) const RAW_SEGMENT_BYTES: u64 = 1 << 20;
 /// The largest pcluster for which segments of the packed inode are no longer than those of small files.
 const USUAL_PCLUSTER_BYTES: u32 = 64 << 10;
 /// Segments double so many times at most: several of them have to fit the memory.

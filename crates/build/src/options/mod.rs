@@ -26,6 +26,7 @@ use crate::base::Appended;
 
 pub(crate) use choices::join;
 pub use choices::{Content, Exclude, Holes, InodeForm, Order, UuidChoice};
+pub(crate) use compression::RAW_SEGMENT_BYTES;
 pub use compression::{Compression, Fragments, Quick, Setting};
 pub use hash_tree::HashTree;
 pub use hint::Hint;
