@@ -26,7 +26,100 @@ const MOVING: Option<&str> = None;
 
 /// Floors of a crate, from the bottom to the top. A folder has a slash at its end. `lib.rs` stands on top of all, and
 /// `state.rs` beside them.
-const FLOORS: [(&str, &[Floor]); 2] = [
+const FLOORS: [(&str, &[Floor]); 3] = [
+    (
+        "build",
+        &[
+            Floor(
+                "words",
+                &[
+                    "attributes/file_contexts.rs",
+                    "attributes/fs_config.rs",
+                    "base.rs",
+                    "error.rs",
+                    "extent.rs",
+                    "kinds.rs",
+                    "ordered.rs",
+                    "places.rs",
+                    "segments.rs",
+                    "sparse.rs",
+                    "stream.rs",
+                ],
+            ),
+            Floor("options", &["linux.rs", "options/", "prefixes.rs"]),
+            Floor(
+                "tree",
+                &[
+                    "directory.rs",
+                    "hints.rs",
+                    "times.rs",
+                    "tree.rs",
+                    "xattr.rs",
+                ],
+            ),
+            Floor(
+                "coding",
+                &[
+                    "body.rs",
+                    "compress.rs",
+                    "early/",
+                    "index.rs",
+                    "records.rs",
+                    "tail.rs",
+                ],
+            ),
+            Floor(
+                "output",
+                &[
+                    "hash_tree.rs",
+                    "observer.rs",
+                    "outbox.rs",
+                    "output/",
+                    "special.rs",
+                ],
+            ),
+            Floor("source", &["look.rs", "source/"]),
+            Floor(
+                "scan",
+                &[
+                    "input.rs",
+                    "layers/",
+                    "manifest/",
+                    "scan.rs",
+                    "seam.rs",
+                    "tar/",
+                ],
+            ),
+            Floor(
+                "plan",
+                &["devices/elsewhere.rs", "parts/cuts.rs", "plan.rs"],
+            ),
+            Floor(
+                "decisions",
+                &[
+                    "attributes/",
+                    "devices/",
+                    "digests.rs",
+                    "kept.rs",
+                    "order.rs",
+                    "parts/",
+                    "same.rs",
+                ],
+            ),
+            Floor("data", &["data/", "fragments.rs"]),
+            Floor(
+                "metadata",
+                &[
+                    "block_list.rs",
+                    "emit.rs",
+                    "layout.rs",
+                    "packed.rs",
+                    "superblock.rs",
+                ],
+            ),
+            Floor("stages", &["android.rs", "stages.rs"]),
+        ],
+    ),
     (
         "image",
         &[
@@ -83,7 +176,7 @@ const FLOORS: [(&str, &[Floor]); 2] = [
 ];
 
 /// Imports that may close a cycle, because both files are one thing. ARCHITECTURE.md repeats them.
-const ALLOWED: [Exception; 3] = [
+const ALLOWED: [Exception; 4] = [
     Exception {
         name: "anteros",
         from: "command/completions.rs",
@@ -97,6 +190,12 @@ const ALLOWED: [Exception; 3] = [
         reason: "the manual is made from the whole command line, of which the command is a part",
     },
     Exception {
+        name: "build",
+        from: "source/layers.rs",
+        to: "source/mod.rs",
+        reason: "a source may be layers, and each layer is a source",
+    },
+    Exception {
         name: "core",
         from: "fs.rs",
         to: "writable.rs",
@@ -105,7 +204,7 @@ const ALLOWED: [Exception; 3] = [
 ];
 
 /// Imports that close a cycle which nobody has opened yet. The list only becomes shorter.
-const BASELINE: [Exception; 17] = [
+const BASELINE: [Exception; 15] = [
     still_closed(
         "anteros",
         "command/advise/plot.rs",
@@ -183,18 +282,6 @@ const BASELINE: [Exception; 17] = [
         "queues.rs",
         "accept.rs",
         "the outcome of a write is defined beside the choice of the form",
-    ),
-    still_closed(
-        "build",
-        "android.rs",
-        "lib.rs",
-        "the sparse form wraps a whole build",
-    ),
-    still_closed(
-        "build",
-        "source/layers.rs",
-        "source/mod.rs",
-        "a file that is open is defined in the module above the kinds of sources",
     ),
     still_closed(
         "fuse",

@@ -17,7 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::output::{Beside, Output, is_written_in_place, parent};
-use crate::{Build, Error, Options, Summary, spool};
+use crate::stages::{Build, spool};
+use crate::{Error, Options, Summary};
 
 const MAGIC: u32 = 0xed26_ff3a;
 const VERSION: (u16, u16) = (1, 0);

@@ -30,6 +30,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `stages` | all of this, one after the other |
 //! | `stream` | bytes of sources that are read once |
 //! | `source` | content of files, read by any worker at any place |
 //! | `scan`, `xattr`, `prefixes` | what there is in a directory, however deep |
@@ -117,6 +118,7 @@ mod segments;
 mod source;
 mod sparse;
 mod special;
+mod stages;
 mod stream;
 mod superblock;
 mod tail;
@@ -127,7 +129,7 @@ mod xattr;
 
 use std::io::{Seek, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 pub use anteros_codec::{Codec, Effort};
 pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
@@ -145,20 +147,8 @@ pub use options::{
 pub use places::{Placed, PlacedPart, Places, SourceDevice};
 pub use tar::{Archive, ArchivedFile, Entry, EntryKind};
 
-use anteros_core::FileKind;
-
-use block_list::Known;
-use data::{Job, Stored, Written};
-use devices::Devices;
-use emit::Emitter;
-use hints::Ways;
-use layout::Layout;
-use look::Look;
-use output::{Output, Store};
-use plan::Plan;
-use source::Scanned;
-use tar::direct::Direct;
-use tree::Tree;
+use output::Store;
+use stages::{Build, spool};
 
 /// Builds an image of a directory, given as its path, of an [`Archive`], or of [layers](Layer), the lowest first.
 ///
@@ -288,221 +278,3 @@ pub fn build_stream<'a>(
 const NO_FILE: &str = "/dev/null";
 /// The name of what takes bytes in order, in messages.
 const NO_NAME: &str = "the stream";
-
-/// A file without a name for an image that is not complete.
-fn spool(options: &Options, usual: impl AsRef<Path>) -> Result<Store, Error> {
-    Store::spool(options.spool.as_deref().unwrap_or(usual.as_ref()))
-}
-
-/// Everything that an image is built from.
-struct Build<'a, 'b> {
-    source: Input<'a>,
-    options: &'b Options,
-    observer: &'b dyn Observer,
-    cancel: &'b AtomicBool,
-}
-
-impl<'a, 'b> Build<'a, 'b> {
-    /// Checks the options.
-    fn new(
-        source: impl Into<Input<'a>>,
-        options: &'b Options,
-        observer: &'b dyn Observer,
-        cancel: &'b AtomicBool,
-    ) -> Result<Self, Error> {
-        options.check()?;
-        Ok(Self {
-            source: source.into(),
-            options,
-            observer,
-            cancel,
-        })
-    }
-
-    /// Builds an image, which is to have this name, in a store that is opened when the source is known.
-    fn run(
-        self,
-        image: &Path,
-        store: impl FnOnce() -> Result<Store, Error>,
-    ) -> Result<(Summary, Output), Error> {
-        let Self {
-            source,
-            options,
-            observer,
-            cancel,
-        } = self;
-        let options = &options.of_content();
-        let mut store = Some(store);
-        let mut open = || store.take().expect("an image is opened once")();
-        let is_direct = source.is_archive() && Direct::is_allowed(options);
-        let mut begun = match is_direct && !output::is_written_in_place(image, options) {
-            true => Some(begin(open()?, options, &Devices::default())?),
-            false => None,
-        };
-        let Scanned {
-            source,
-            mut tree,
-            mut warnings,
-            ..
-        } = scan(source, image, options, observer, cancel, begun.as_mut())?;
-        warnings += attributes::assign(&mut tree, &source, options, observer)?;
-        digests::assign(&mut tree, &source, options, cancel)?;
-        if let Some(text) = order::missing(&tree, &options.first) {
-            observer.warn(source.path(), &text);
-            warnings += 1;
-        }
-        let (ways, hints) = Ways::new(&tree, options);
-        let options = &Options {
-            hints,
-            ..options.clone()
-        };
-        let mut plan = Plan::new(&source, &mut tree, options, ways)?;
-        let look = Look {
-            source: &source,
-            tree: &tree,
-            options,
-            cancel,
-        };
-        kept::find(&look, &mut plan)?;
-        plan.order = order::of(&look)?;
-        let devices = devices::store(&look, &mut plan)?;
-        same::find(&look, &mut plan)?;
-        parts::find(&look, &mut plan)?;
-        plan.agree(&tree);
-        let options = &options.beside(tree_bytes(&tree, &plan));
-        let mut output = match (begun, &options.append) {
-            (Some(output), _) => output,
-            (None, Some(append)) => Output::append(open()?, options, append.end),
-            (None, None) => begin(open()?, options, &devices)?,
-        };
-        let job = Job {
-            source: &source,
-            tree: &tree,
-            plan: &plan,
-            options,
-            cancel,
-            ends: tail::KeptEnds::new(options),
-        };
-        let summary = write(&job, devices, &mut output, observer)?;
-        Ok((
-            Summary {
-                warnings,
-                ..summary
-            },
-            output,
-        ))
-    }
-}
-
-/// Writes an image of what is planned: content, metadata and, last, the superblock.
-fn write(
-    job: &Job<'_>,
-    devices: Devices,
-    output: &mut Output,
-    observer: &dyn Observer,
-) -> Result<Summary, Error> {
-    let Job { plan, options, .. } = *job;
-    let Written {
-        mut stored,
-        packed,
-        progress,
-    } = data::write(job, output, observer)?;
-    let data_end = output.position();
-    let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
-    let layout = Layout::new(job, &mut stored, packed.size(), &room);
-    let packed = packed::directories(job, &stored, &layout, packed, output)?.into_inode();
-    layout::place_blocks(job, &mut stored, output)?;
-    let emitter = Emitter {
-        job,
-        stored: &stored,
-        packed: packed.as_ref(),
-        layout: &layout,
-        devices: &devices,
-    };
-    let places = emitter.metadata(output, observer, progress)?;
-    let known = Known {
-        job,
-        stored: &stored,
-        layout: &layout,
-        places: &places,
-    };
-    known.write_list()?;
-    let (superblock, uuid) = emitter.superblock(&places, output);
-    output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
-    let verity = hash_tree::append(options, uuid, output, job.cancel)?;
-    let devices = devices.place(options)?;
-    Ok(Summary {
-        image_bytes: places.end,
-        device_bytes: devices.iter().map(|device| device.bytes).sum(),
-        devices,
-        verity,
-        metadata_bytes: places.end - data_end,
-        shared_xattrs: plan.shared.count,
-        uuid,
-        linux: options.linux_of(&superblock),
-        ..count(job.tree, &stored)
-    })
-}
-
-/// Begins an image, with room for its superblock and what follows that.
-fn begin(store: Store, options: &Options, devices: &Devices) -> Result<Output, Error> {
-    let reserved = superblock::area_bytes(options, devices)?;
-    Output::create(store, options, reserved)
-}
-
-/// Scans a source. Whatever goes wrong once the build is cancelled is no fault of the source.
-fn scan(
-    source: Input<'_>,
-    image: &Path,
-    options: &Options,
-    observer: &dyn Observer,
-    cancel: &AtomicBool,
-    output: Option<&mut Output>,
-) -> Result<Scanned, Error> {
-    let scanned = source.scan(image, options, observer, cancel, output);
-    let scanned = scanned.map_err(|error| match cancel.load(Ordering::Relaxed) {
-        true => Error::Cancelled,
-        false => error,
-    })?;
-    Ok(match options.content {
-        Content::Copy | Content::Refer => scanned,
-        Content::Reserve | Content::Zero => scanned.unread(),
-    })
-}
-
-/// Bytes of memory that the tree takes, with all that will be known of it when it is stored.
-fn tree_bytes(tree: &Tree, plan: &Plan) -> u64 {
-    let stored = tree.nodes.len() * size_of::<Stored>();
-    tree.memory_bytes() + plan.memory_bytes() + stored as u64
-}
-
-/// Counts inodes by kind, and regular files by the way they are stored.
-fn count(tree: &Tree, stored: &[Stored]) -> Summary {
-    let mut summary = Summary::default();
-    for (node, stored) in tree.nodes.iter().zip(stored) {
-        match node.kind {
-            FileKind::Directory => summary.directories += 1,
-            FileKind::Symlink => summary.symlinks += 1,
-            FileKind::Regular => {
-                summary.files += 1;
-                summary.input_bytes += node.size;
-                match stored {
-                    Stored::Compressed { body, .. } => {
-                        summary.compressed_files += 1;
-                        summary.shared_bytes += body.shared_bytes();
-                    }
-                    Stored::Packed { .. } => summary.packed_files += 1,
-                    Stored::Chunked { .. } | Stored::Elsewhere => summary.chunked_files += 1,
-                    Stored::Flat { inline: 1.., .. } => summary.inline_files += 1,
-                    Stored::Flat { .. } => summary.flat_files += 1,
-                    Stored::Nothing | Stored::Kept => {}
-                }
-            }
-            _ => summary.specials += 1,
-        }
-        if node.kind != FileKind::Directory {
-            summary.hard_links += u64::from(node.nlink) - 1;
-        }
-    }
-    summary
-}
