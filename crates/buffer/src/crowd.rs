@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use crate::lock;
+use crate::lock::lock;
 
 /// States how long somebody counts who has written.
 const RECENT: Duration = Duration::from_millis(5);

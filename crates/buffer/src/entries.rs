@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use anteros_core::{FsResult, Writable};
 
+use crate::gather::Accepted;
 use crate::inode::{Content, Inode, Request};
-use crate::{Accepted, Shared};
+use crate::shared::Shared;
 
 /// Returns whether a request is too large for an entry.
 pub(crate) fn exceeds(len: usize, region_bytes: usize) -> bool {

@@ -1,19 +1,20 @@
 //! Flushing of the buffer: extents of an inode that continue each other are written in order, without a lock held.
 
-use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anteros_core::{FsError, FsResult, Ino, OpenFile, Writable};
 use rustix::io::Errno;
 
+use crate::error::Unreported;
 use crate::inode::{Extent, Hold, Inode};
+use crate::lock::lock;
+use crate::options::Form;
+use crate::shared::Shared;
 use crate::signal::Call;
 use crate::statistics::{Reason, add};
-use crate::{Form, Shared, Unreported, lock};
 
 /// Intervals without anything to flush after which the thread gives up kept memory and sleeps until
 /// it is called: far apart enough that a writer who pauses does not pay for waking it.
@@ -27,38 +28,6 @@ const HELPERS_MAX: usize = 2;
 
 /// Number of unreported errors that are kept. Others are counted.
 const UNREPORTED_MAX: usize = 64;
-
-/// Inodes that may have something buffered.
-#[derive(Default)]
-pub(crate) struct Dirty(Mutex<BTreeMap<Ino, Arc<Inode>>>);
-
-impl Dirty {
-    pub(crate) fn add(&self, inode: &Arc<Inode>) {
-        lock(&self.0).insert(inode.ino, Arc::clone(inode));
-    }
-
-    fn remove(&self, inode: &Arc<Inode>) {
-        let mut dirty = lock(&self.0);
-        if dirty
-            .get(&inode.ino)
-            .is_some_and(|listed| Arc::ptr_eq(listed, inode))
-        {
-            dirty.remove(&inode.ino);
-        }
-    }
-
-    fn take_all(&self) -> BTreeMap<Ino, Arc<Inode>> {
-        std::mem::take(&mut *lock(&self.0))
-    }
-
-    fn take_first(&self) -> Option<Arc<Inode>> {
-        lock(&self.0).pop_first().map(|(_, inode)| inode)
-    }
-
-    fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
-    }
-}
 
 impl<F: Writable> Shared<F> {
     /// Writes all that is buffered of an inode by now, or waits until others did. Says whether there

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use anteros_core::{FsError, Ino, OpenFile, Payload, unpoisoned};
 
 use crate::error::Errors;
-use crate::lock;
+use crate::lock::lock;
 
 /// States how many extents a request looks at, from the last one back, for one that it continues.
 const SEARCHED_MAX: usize = 8;

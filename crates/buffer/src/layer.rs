@@ -11,9 +11,10 @@ use anteros_core::{
 };
 use rustix::fs::OFlags;
 
+use crate::Buffered;
 use crate::inode::{Content, Open};
+use crate::shared::Shared;
 use crate::statistics::Reason;
-use crate::{Buffered, Shared};
 
 impl<F: Writable> Shared<F> {
     /// Returns what `find` finds under a name and makes known, with the attributes after all that was buffered.

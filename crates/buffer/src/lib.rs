@@ -54,13 +54,18 @@
 
 mod accept;
 mod crowd;
+mod dirty;
 mod entries;
 mod error;
 mod flush;
+mod gather;
 mod inode;
 mod layer;
+mod lock;
+mod options;
 mod pool;
 mod queues;
+mod shared;
 mod signal;
 mod space;
 mod statistics;
@@ -68,151 +73,25 @@ mod table;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anteros_core::{
-    FsError, FsResult, Ino, OpenFile, PAGE_BYTES, Writable, begin_on_page, unpoisoned,
-};
+use anteros_core::{OpenFile, Writable};
 
-use accept::Accepted;
 use crowd::Crowd;
+use dirty::Dirty;
 pub use error::Unreported;
-use flush::Dirty;
-use inode::Inode;
+use lock::lock;
+pub use options::{BUFFER_BYTES_MIN, Form, Options};
 use pool::Pool;
 pub use pool::ROOM_BYTES_MIN;
+use shared::Shared;
 use signal::Signal;
 use space::Space;
 use statistics::Counters;
 pub use statistics::{Flushes, Statistics};
 use table::Table;
-
-/// The least memory for data.
-pub const BUFFER_BYTES_MIN: usize = ROOM_BYTES_MIN + PAGE_BYTES;
-
-/// Organisation of the buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
-    /// That of the paper: fixed entries of [`Options::region_bytes`], flushed all together at each
-    /// [`Options::interval`], or when a writer finds none free.
-    Entries,
-    /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],
-    /// larger ones stay as they are, and whoever answered such a request writes it then
-    /// ([`hand_on`](Writable::hand_on)), or before the answer where there are as many writers as processors; what is gathered or copied begins on a page of memory. The thread is called when half of
-    /// [`Options::bytes_max`] is taken, or someone else is already at it; the interval is for what is left.
-    #[default]
-    Queues,
-}
-
-impl Form {
-    /// Bytes of a buffer beyond its room, so that content can begin on a page wherever the buffer lies.
-    const fn front_bytes(self) -> usize {
-        match self {
-            Self::Entries => 0,
-            Self::Queues => PAGE_BYTES,
-        }
-    }
-
-    /// The size of a buffer with this room.
-    const fn buffer_bytes(self, room: usize) -> usize {
-        room + self.front_bytes()
-    }
-
-    /// Start of content in an empty buffer.
-    fn begin(self, data: &mut Vec<u8>) -> usize {
-        match self {
-            Self::Entries => 0,
-            Self::Queues => begin_on_page(data, 0),
-        }
-    }
-}
-
-/// Limits of a [`Buffered`], and the time at which it writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// Organisation of the buffer.
-    pub form: Form,
-    /// Memory for data in all; at least [`BUFFER_BYTES_MIN`].
-    pub bytes_max: usize,
-    /// Up to how much is gathered for one write; rounded down to what buffers have room for (a power of two up
-    /// to 64 KiB, multiples of 64 KiB beyond).
-    pub region_bytes: usize,
-    /// The longest that data stays buffered while the management thread is there and can keep up.
-    pub interval: Duration,
-    /// Tells whether a thread flushes. Else writers flush when a region is full or memory runs short, and time has no
-    /// effect but through [`Buffered::tick`].
-    pub threaded: bool,
-    /// Tells whether the first write after an inode was opened, closed or synced is passed through. If it stays the only
-    /// one, the next call would wait for it at once.
-    pub passes_first: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            form: Form::default(),
-            bytes_max: 8 << 20,
-            region_bytes: 2 << 20,
-            interval: Duration::from_millis(10),
-            threaded: true,
-            passes_first: true,
-        }
-    }
-}
-
-impl Options {
-    fn normalized(mut self) -> Self {
-        self.bytes_max = self.bytes_max.max(BUFFER_BYTES_MIN);
-        let room = self.bytes_max - self.form.front_bytes();
-        self.region_bytes = Pool::room_within(self.region_bytes.min(room));
-        self
-    }
-}
-
-/// Locks, whoever panicked before: no state here is left half changed by calls that can panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    unpoisoned(mutex.lock())
-}
-
-/// A function by which a file system says what it calls an open file.
-type Naming<F> = fn(&F, OpenFile) -> Option<Vec<u8>>;
-
-/// State that the callers and the management thread share.
-struct Shared<F> {
-    inner: F,
-    options: Options,
-    table: Table,
-    dirty: Dirty,
-    pool: Pool,
-    space: Space,
-    signal: Signal,
-    counters: Counters,
-    /// Extents that were written or given up, counted before anyone can take them for done.
-    landed: AtomicU64,
-    last_tick: Mutex<Instant>,
-    unreported: Mutex<Vec<Unreported>>,
-    name: OnceLock<Naming<F>>,
-    /// Number of answering threads that write.
-    helpers: AtomicUsize,
-    crowd: Crowd,
-    stopped: AtomicBool,
-}
-
-impl<F> Shared<F> {
-    fn inode(&self, ino: Ino) -> FsResult<Arc<Inode>> {
-        self.table.get(ino).ok_or(FsError::Invalid)
-    }
-
-    /// An open file as the file system below calls it.
-    fn below(&self, file: OpenFile) -> OpenFile {
-        self.table
-            .get(file.ino)
-            .and_then(|inode| inode.lock().opens.get(&file.handle).copied())
-            .map_or(file, |open| open.below)
-    }
-}
 
 /// A file system whose writes are buffered. The [crate] says how.
 pub struct Buffered<F: Writable + 'static> {

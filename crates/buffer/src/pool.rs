@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 
-use crate::lock;
+use crate::lock::lock;
 
 /// The least room for content, in bytes.
 pub const ROOM_BYTES_MIN: usize = 4 << 10;

@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use anteros_core::{FsResult, PAGE_BYTES, Payload, Writable, begin_on_page};
 
+use crate::gather::Accepted;
 use crate::inode::{Content, Extent, Inode, Request};
+use crate::options::Form;
 use crate::pool::Pool;
-use crate::{Accepted, Form, Shared};
+use crate::shared::Shared;
 
 /// Requests below this are gathered.
 const GATHERED_BELOW: usize = 64 << 10;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anteros_core::unpoisoned;
 
-use crate::lock;
+use crate::lock::lock;
 use crate::statistics::Reason;
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FsResult, StatFs};
 
-use crate::lock;
+use crate::lock::lock;
 
 /// For how long the answer of `statfs` is believed.
 const TRUSTED_FOR: Duration = Duration::from_millis(50);

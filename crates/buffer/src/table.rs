@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use anteros_core::{Ino, OpenFile};
 
 use crate::inode::{Inode, Open};
-use crate::lock;
+use crate::lock::lock;
 
 const SHARD_COUNT: usize = 16;
 
