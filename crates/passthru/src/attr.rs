@@ -13,10 +13,10 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::HostFs;
+use crate::file::HostFile;
 use crate::host::{self, refused};
 use crate::identity::Identity;
-use crate::open::HostFile;
+use crate::mirror::HostFs;
 use crate::table::Node;
 
 const FILE_CAPABILITIES: &[u8] = b"security.capability";

@@ -6,13 +6,13 @@ use anteros_core::{Attr, FileKind, FsError, FsResult, New, Rdev};
 use rustix::fs::{FileType, Mode, OFlags, makedev, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::HostFs;
-use crate::attr;
+use crate::file::HostFile;
 use crate::host::{self, refused};
+use crate::mirror::HostFs;
 use crate::names::{checked, look_up};
-use crate::open::{HostFile, kept_flags};
+use crate::open::kept_flags;
 use crate::table::Node;
-use crate::xattr;
+use crate::{attr, xattr};
 
 /// States how often a name may come and go under our hands before the last error is the answer.
 const RACES_MAX: u32 = 8;

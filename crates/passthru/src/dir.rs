@@ -6,16 +6,15 @@
 //! `rewinddir` shows what is new.
 
 use std::ops::{ControlFlow, Range};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use anteros_core::{DirEntry, FileKind, FsResult, Ino, unpoisoned};
-use rustix::fs::{AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat, fsync, seek, statat};
+use rustix::fs::{AtFlags, FileType, RawDir, SeekFrom, Stat, fsync, seek, statat};
 use rustix::io::retry_on_intr;
 
-use crate::HostFs;
 use crate::host::refused;
-use crate::table::{Key, Table};
+use crate::table::{Key, Node, Table};
 
 /// States what the host is asked for at once, in bytes.
 const BATCH: usize = 32 << 10;
@@ -48,20 +47,17 @@ struct Listed {
     name: Range<usize>,
 }
 
-pub(crate) fn open(fs: &HostFs, ino: Ino) -> FsResult<OpenDir> {
-    let node = fs.table.get(ino)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let fd = fs.with_room(|| fs.proc_fds.reopen(node.as_fd(), flags));
-    let fd = fd.map_err(refused)?;
-    Ok(OpenDir {
-        fd,
-        ino,
-        key: node.key,
-        batch: Mutex::default(),
-    })
-}
-
 impl OpenDir {
+    /// A directory that was opened.
+    pub fn new(fd: OwnedFd, node: &Node) -> Self {
+        Self {
+            fd,
+            ino: node.ino,
+            key: node.key,
+            batch: Mutex::default(),
+        }
+    }
+
     pub fn visit(
         &self,
         table: &Table,

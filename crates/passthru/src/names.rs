@@ -9,9 +9,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::HostFs;
 use crate::attr;
 use crate::host::{self, refused};
+use crate::mirror::HostFs;
 use crate::table::{Key, Node};
 
 /// The longest name in bytes.

@@ -6,12 +6,13 @@
 use std::os::fd::AsFd;
 
 use anteros_core::{FsError, FsResult, Ino};
-use rustix::fs::{XattrFlags, getxattr, getxattr_query, listxattr, listxattr_query};
-use rustix::fs::{removexattr, setxattr};
+use rustix::fs::{
+    XattrFlags, getxattr, getxattr_query, listxattr, listxattr_query, removexattr, setxattr,
+};
 use rustix::io::Errno;
 
-use crate::HostFs;
 use crate::host::{proc_path, refused};
+use crate::mirror::HostFs;
 use crate::table::Node;
 
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
