@@ -162,7 +162,10 @@ const FLOORS: [(&str, &[Floor]); 3] = [
         &[
             Floor("layout", &["layout/"]),
             Floor("compress", &["compress/"]),
-            Floor("words", &["error.rs", "options.rs", "statistics.rs"]),
+            Floor(
+                "words",
+                &["error.rs", "floors.rs", "options.rs", "statistics.rs"],
+            ),
             Floor("store", &["store/"]),
             Floor("nodes", &["nodes/"]),
             Floor("packing", &["packing/"]),

@@ -66,6 +66,8 @@ mod cleaning;
 mod compress;
 mod durable;
 mod error;
+#[macro_use]
+mod floors;
 mod files;
 pub mod layout;
 mod mount;

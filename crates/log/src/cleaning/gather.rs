@@ -86,7 +86,8 @@ impl State {
         match place {
             // All beside each other, whatever they are of.
             Some(place) => {
-                self.relocate_node(nid, place, Some(HeadKind::ColdNode), self.store.moment())
+                let moment = self.store.moment();
+                self.relocate_node(nid, place, Some(HeadKind::ColdNode), moment)
             }
             // The next checkpoint gives it one.
             None => Ok(()),

@@ -135,8 +135,7 @@ fn begin(
     roll_forward: &RollForward,
     entries: &[SitEntry],
 ) -> Result<(), LogError> {
-    let State { store, nodes, .. } = &mut *state;
-    store.take_room(|| nodes.nat_mut().begin_backing())?;
+    state.take_room()?;
     roll_forward.go_on(state, entries)?;
     state.store.back_open()?;
     admit_packed(state)?;

@@ -6,8 +6,8 @@ use crate::layout::node::{Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
 use crate::layout::{Block, Corrupt};
+use crate::nodes::Nodes;
 use crate::nodes::loaded::{CachedInode, Node};
-use crate::state::State;
 use crate::store::medium::vanished;
 
 /// Checks that a node is `kind` of `ino` at this position.
@@ -26,21 +26,21 @@ fn check_node(header: &NodeHeader, ino: u32, kind: NodeKind, position: u32) -> F
     Ok(())
 }
 
-impl State {
+impl Nodes {
     /// An inode that is there: named, or held.
     pub(crate) fn live(&mut self, ino: u32) -> FsResult<&mut CachedInode> {
-        let stamp = self.nodes.tick();
-        if !self.nodes.inodes.contains_key(&ino) {
+        let stamp = self.tick();
+        if !self.inodes.contains_key(&ino) {
             let live = self.load(ino)?;
-            self.nodes.inodes.insert(ino, Box::new(live));
+            self.inodes.insert(ino, Box::new(live));
         }
-        let live = self.nodes.inodes.get_mut(&ino).ok_or_else(vanished)?;
+        let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
         live.stamp = stamp;
         Ok(live)
     }
 
     fn load(&mut self, ino: u32) -> FsResult<CachedInode> {
-        if !self.nodes.nat.is_valid(ino) || self.nodes.nat.get(ino)?.ino != ino {
+        if !self.nat.is_valid(ino) || self.nat.get(ino)?.ino != ino {
             return Err(FsError::NotFound);
         }
         let (header, block) = self.read_node(ino)?;
@@ -58,7 +58,7 @@ impl State {
 
     /// The block of a node that the table has, checked.
     pub(crate) fn read_node(&mut self, nid: u32) -> FsResult<(NodeHeader, Box<Block>)> {
-        let entry = self.nodes.nat.get(nid)?;
+        let entry = self.nat.get(nid)?;
         let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
         let Pointer::Plain(place) = pointer else {
             return Err(Corrupt::Node {
@@ -83,12 +83,12 @@ impl State {
 
     /// As [`live`](Self::live), of an inode that is in memory already.
     pub(crate) fn loaded(&self, ino: u32) -> Option<&CachedInode> {
-        self.nodes.inodes.get(&ino).map(|live| &**live)
+        self.inodes.get(&ino).map(|live| &**live)
     }
 
     /// Another node than an inode that is in memory already, as it is.
     pub(crate) fn loaded_node(&self, nid: u32) -> Option<(&NodeHeader, &Block)> {
-        let node = self.nodes.others.get(&nid)?;
+        let node = self.others.get(&nid)?;
         Some((node.header(), node.block()))
     }
 
@@ -105,7 +105,7 @@ impl State {
     }
 
     fn inos(&self, is_wanted: impl Fn(&CachedInode) -> bool) -> Vec<u32> {
-        let wanted = self.nodes.inodes.iter().filter(|(_, live)| is_wanted(live));
+        let wanted = self.inodes.iter().filter(|(_, live)| is_wanted(live));
         let mut inos: Vec<u32> = wanted.map(|(&ino, _)| ino).collect();
         inos.sort_unstable();
         inos
@@ -114,15 +114,15 @@ impl State {
     /// A new inode.
     pub(crate) fn insert(&mut self, ino: u32, inode: Inode) {
         let mut live = CachedInode::new(inode, self.store.dirty_inodes());
-        live.stamp = self.nodes.tick();
-        self.nodes.inode_count += 1;
-        self.nodes.inodes.insert(ino, Box::new(live));
+        live.stamp = self.tick();
+        self.inode_count += 1;
+        self.inodes.insert(ino, Box::new(live));
     }
 
     /// Forgets an inode that is gone, and its content with it.
     pub(crate) fn remove(&mut self, ino: u32) {
-        if self.nodes.inodes.remove(&ino).is_some() {
-            self.nodes.inode_count = self.nodes.inode_count.saturating_sub(1);
+        if self.inodes.remove(&ino).is_some() {
+            self.inode_count = self.inode_count.saturating_sub(1);
         }
     }
 
@@ -134,14 +134,13 @@ impl State {
         kind: NodeKind,
         position: u32,
     ) -> FsResult<&mut Node> {
-        let stamp = self.nodes.tick();
-        if !self.nodes.others.contains_key(&nid) {
+        let stamp = self.tick();
+        if !self.others.contains_key(&nid) {
             let (header, block) = self.read_node(nid)?;
-            self.nodes
-                .others
+            self.others
                 .insert(nid, Node::read(header, block, self.store.dirty_nodes()));
         }
-        let node = self.nodes.others.get_mut(&nid).ok_or_else(vanished)?;
+        let node = self.others.get_mut(&nid).ok_or_else(vanished)?;
         check_node(node.header(), ino, kind, position)?;
         node.stamp = stamp;
         Ok(node)
@@ -155,7 +154,7 @@ impl State {
         kind: NodeKind,
         position: u32,
     ) -> FsResult<Box<Block>> {
-        if let Some(node) = self.nodes.others.get(&nid) {
+        if let Some(node) = self.others.get(&nid) {
             let copy = Box::new(*node.block());
             check_node(node.header(), ino, kind, position)?;
             return Ok(copy);
@@ -169,7 +168,6 @@ impl State {
     pub(crate) fn new_node(&mut self, ino: u32, kind: NodeKind, position: u32) -> FsResult<u32> {
         self.store.space_mut().take(1)?;
         let allocated = self
-            .nodes
             .nat
             .allocate()
             .and_then(|nid| nid.ok_or(FsError::NoSpace));
@@ -177,12 +175,11 @@ impl State {
         let owner = if kind == NodeKind::Inode { nid } else { ino };
         // What a crash takes had a number as well, which no table says. The versions of checkpoints grow with each mount.
         let generation = self
-            .nodes
             .nat
             .get(nid)?
             .generation
             .max(self.store.version() as u32);
-        self.nodes.nat.set(
+        self.nat.set(
             nid,
             NatEntry {
                 pointer: 0,
@@ -199,8 +196,8 @@ impl State {
                 position,
             };
             let mut node = Node::new(header, self.store.dirty_nodes());
-            node.stamp = self.nodes.tick();
-            self.nodes.others.insert(nid, node);
+            node.stamp = self.tick();
+            self.others.insert(nid, node);
             self.live(ino)?.attributes().blocks += 1;
         }
         Ok(nid)
@@ -208,7 +205,7 @@ impl State {
 
     /// A node is not needed any more.
     pub(crate) fn drop_node(&mut self, ino: u32, nid: u32) -> FsResult<()> {
-        self.nodes.others.remove(&nid);
+        self.others.remove(&nid);
         self.free_nid(nid)?;
         if ino != nid {
             let blocks = &mut self.live(ino)?.attributes().blocks;
@@ -219,9 +216,9 @@ impl State {
 
     /// Gives back the number of a node and the block that it lay in.
     pub(crate) fn free_nid(&mut self, nid: u32) -> FsResult<()> {
-        let entry = self.nodes.nat.get(nid)?;
+        let entry = self.nat.get(nid)?;
         let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
-        self.nodes.nat.free(nid)?;
+        self.nat.free(nid)?;
         self.store.space_mut().give(1);
         if let Some(block) = pointer.block() {
             self.store.invalidate(block);

@@ -26,7 +26,7 @@ impl Nodes {
     /// Returns whether so much was used or loaded since the last look at memory that another one is due.
     pub(crate) fn is_look_due(&self) -> bool {
         self.clock >= self.shrunk_at + LOOKS_BETWEEN
-            || self.loaded() >= self.loaded_then + LOADED_BETWEEN
+            || self.loaded_count() >= self.loaded_then + LOADED_BETWEEN
     }
 
     /// Notes that a look at memory begins.
@@ -36,10 +36,10 @@ impl Nodes {
 
     /// Notes that it has ended.
     pub(crate) fn has_looked(&mut self) {
-        self.loaded_then = self.loaded();
+        self.loaded_then = self.loaded_count();
     }
 
-    fn loaded(&self) -> usize {
+    fn loaded_count(&self) -> usize {
         self.others.len() + self.inodes.len()
     }
 

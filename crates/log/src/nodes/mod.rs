@@ -16,11 +16,15 @@ mod write;
 
 use std::collections::HashMap;
 
+use anteros_core::FsResult;
+
 use crate::nodes::loaded::{CachedInode, Node};
 use crate::nodes::nat::Nat;
+use crate::store::Store;
 
-/// Nodes of a mounted log.
+/// Nodes of a mounted log, and the store in which they lie.
 pub(crate) struct Nodes {
+    pub(crate) store: Store,
     nat: Nat,
     /// Direct, indirect and attribute nodes in memory.
     others: HashMap<u32, Node>,
@@ -36,8 +40,9 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn new(nat: Nat, inode_count: u32) -> Self {
+    pub(crate) fn new(store: Store, nat: Nat, inode_count: u32) -> Self {
         Self {
+            store,
             nat,
             others: HashMap::new(),
             inodes: HashMap::new(),
@@ -64,6 +69,25 @@ impl Nodes {
     pub(crate) fn recount(&mut self, nodes: u32, inodes: u32) {
         self.nat.recount(nodes);
         self.inode_count = inodes;
+    }
+
+    /// Reserves what every checkpoint needs, parts of the table among it; see [`Store::take_room`].
+    pub(crate) fn take_room(&mut self) -> FsResult<()> {
+        let Self { store, nat, .. } = self;
+        store.take_room(|| nat.begin_backing())
+    }
+
+    /// Reserves what a repair may write.
+    pub(crate) fn take_room_to_repair(&mut self) -> FsResult<()> {
+        let Self { store, nat, .. } = self;
+        store.take_room_to_repair(|| nat.begin_backing())
+    }
+
+    /// Takes the faults that were found since this was called last, and what there was to note.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        let mut warnings = self.store.take_warnings();
+        warnings.append(&mut self.nat.take_warnings());
+        warnings
     }
 
     /// Has the table lie elsewhere from now on.

@@ -12,7 +12,7 @@ use crate::layout::node::{
     self, DIRECT_POINTERS, FILE_BLOCKS, INDIRECT_NIDS, INODE_POINTERS, NodeKind, Path, Step,
 };
 use crate::layout::pointer::{Pointer, Slotted};
-use crate::state::State;
+use crate::nodes::Nodes;
 use crate::store::medium::vanished;
 
 /// Tells where a pointer lies.
@@ -119,7 +119,7 @@ impl Subtree {
     }
 }
 
-impl State {
+impl Nodes {
     fn path(lblk: u32) -> FsResult<Path> {
         Path::to(lblk).ok_or(FsError::TooLarge)
     }

@@ -10,17 +10,16 @@ use crate::layout::node::{NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::table::NatEntry;
+use crate::nodes::Nodes;
 use crate::nodes::loaded::Node;
-use crate::state::State;
 use crate::statistics::Cause;
 use crate::store::medium::vanished;
 use crate::store::segments::Moment;
 
-impl State {
+impl Nodes {
     /// Writes all that is dirty of the nodes, to new places.
     pub(crate) fn write_nodes(&mut self) -> FsResult<()> {
         let nids: BTreeSet<u32> = self
-            .nodes
             .others
             .iter()
             .filter(|(_, node)| node.is_dirty())
@@ -30,7 +29,6 @@ impl State {
             self.write_node(nid, None)?;
         }
         let inos: BTreeSet<u32> = self
-            .nodes
             .inodes
             .iter()
             .filter(|(_, live)| live.needs_writing())
@@ -45,11 +43,11 @@ impl State {
     /// Writes a node that is in memory and no inode, by the head for its kind if no other is said.
     fn write_node(&mut self, nid: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.store.version() + 1;
-        let node = self.nodes.others.get_mut(&nid).ok_or_else(vanished)?;
+        let node = self.others.get_mut(&nid).ok_or_else(vanished)?;
         let (header, block) = node.sealed(version);
         let heat = heat.unwrap_or_else(|| self.node_heat(&header));
         self.move_node(&header, block, heat, self.store.moment())?;
-        if let Some(node) = self.nodes.others.get_mut(&nid) {
+        if let Some(node) = self.others.get_mut(&nid) {
             node.written();
         }
         Ok(())
@@ -58,11 +56,11 @@ impl State {
     /// Writes an inode that is in memory, likewise.
     pub(crate) fn write_inode(&mut self, ino: u32, heat: Option<HeadKind>) -> FsResult<()> {
         let version = self.store.version() + 1;
-        let live = self.nodes.inodes.get_mut(&ino).ok_or_else(vanished)?;
+        let live = self.inodes.get_mut(&ino).ok_or_else(vanished)?;
         let (header, block) = live.sealed(ino, version);
         let heat = heat.unwrap_or_else(|| self.node_heat(&header));
         self.move_node(&header, block, heat, self.store.moment())?;
-        if let Some(live) = self.nodes.inodes.get_mut(&ino) {
+        if let Some(live) = self.inodes.get_mut(&ino) {
             live.written();
         }
         Ok(())
@@ -70,7 +68,6 @@ impl State {
 
     fn node_heat(&self, header: &NodeHeader) -> HeadKind {
         let is_directory = self
-            .nodes
             .inodes
             .get(&header.ino)
             .is_some_and(|live| live.kind() == FileKind::Directory);
@@ -94,13 +91,13 @@ impl State {
             lblk: header.nid,
         };
         let placed = self.store.place(heat, owner, Cause::Node, moment)?;
-        let old = self.nodes.nat.get(header.nid)?;
+        let old = self.nat.get(header.nid)?;
         if let Some(block) =
             Pointer::decode(old.pointer, self.store.superblock(), header.nid, 0)?.block()
         {
             self.store.invalidate(block);
         }
-        self.nodes.nat.set(
+        self.nat.set(
             header.nid,
             NatEntry {
                 pointer: Pointer::Plain(placed.block).encode(),
@@ -120,14 +117,14 @@ impl State {
         heat: Option<HeadKind>,
         moment: Moment,
     ) -> FsResult<()> {
-        let entry = self.nodes.nat.get(nid)?;
+        let entry = self.nat.get(nid)?;
         if entry.pointer != Pointer::Plain(from).encode() {
             return Ok(());
         }
         if entry.ino == nid {
             self.live(nid)?;
             self.write_inode(nid, heat)
-        } else if self.nodes.others.get(&nid).is_some_and(Node::is_dirty) {
+        } else if self.others.get(&nid).is_some_and(Node::is_dirty) {
             self.write_node(nid, heat)
         } else {
             let (header, block) = self.read_node(nid)?;

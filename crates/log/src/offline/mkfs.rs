@@ -81,7 +81,7 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         options,
         version: 0,
     });
-    State::new(store, Nodes::new(nat, 0), Groups::new(sequence))
+    State::new(Nodes::new(store, nat, 0), Groups::new(sequence))
 }
 
 /// Returns where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for

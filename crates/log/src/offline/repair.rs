@@ -120,8 +120,7 @@ fn mend(
     for warning in mender.state.take_warnings() {
         mender.tell_of(warning);
     }
-    let State { store, nodes, .. } = &mut mender.state;
-    store.take_room_to_repair(|| nodes.nat_mut().begin_backing())?;
+    mender.state.take_room_to_repair()?;
     mender.settle_blocks(&mut survey)?;
     mender.state.store.allow_writes();
     mender.write_summaries(&survey);

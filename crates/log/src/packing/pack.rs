@@ -234,9 +234,10 @@ impl State {
 
     /// Opens the next block.
     fn begin(&mut self, packing: &mut Packing, cause: Cause) -> FsResult<()> {
-        let placed =
-            self.store
-                .place(packing.head, Owner::default(), cause, self.store.moment())?;
+        let moment = self.store.moment();
+        let placed = self
+            .store
+            .place(packing.head, Owner::default(), cause, moment)?;
         let header = PackedHeader {
             sequence: packing.sequence,
             checkpoint: self.store.version() as u32,

@@ -75,7 +75,7 @@ pub(super) fn state_of(
         segments,
         version: checkpoint.version,
     });
-    let nodes = Nodes::new(nat, checkpoint.inodes);
+    let nodes = Nodes::new(store, nat, checkpoint.inodes);
     let groups = Groups::new(checkpoint.next_sequence);
-    Ok(State::new(store, nodes, groups))
+    Ok(State::new(nodes, groups))
 }
