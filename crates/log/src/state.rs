@@ -13,21 +13,19 @@ use crate::packing::Packer;
 
 /// A mounted log, an owner for each floor from the lowest on.
 pub(crate) struct State {
-    pub(crate) nodes: Nodes,
     pub(crate) packer: Packer,
     pub(crate) files: Files,
     pub(crate) groups: Groups,
     pub(crate) cleaning: Cleaning,
 }
 
-stands_on!(State { nodes: Nodes });
+stands_on!(State { packer: Packer });
 
 impl State {
     /// A log of which nothing is in memory yet, and nothing newer than the checkpoint.
     pub(crate) fn new(nodes: Nodes, groups: Groups) -> Self {
         Self {
-            nodes,
-            packer: Packer::default(),
+            packer: Packer::new(nodes),
             files: Files::default(),
             groups,
             cleaning: Cleaning::default(),

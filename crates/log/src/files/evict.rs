@@ -58,6 +58,8 @@ impl State {
 
     fn drop_until(&mut self, oldest: u64) {
         let touched = self.files.unrecorded.touched();
-        self.nodes.drop_until(oldest, |ino| touched.contains(ino));
+        self.packer
+            .nodes
+            .drop_until(oldest, |ino| touched.contains(ino));
     }
 }

@@ -3,10 +3,10 @@
 use anteros_core::FsResult;
 
 use crate::compress::kind::FileKind;
-use crate::state::State;
+use crate::packing::Packer;
 use crate::statistics::Class;
 
-impl State {
+impl Packer {
     /// Returns what the content of a file counts as: as far as is known, for nothing is read for it.
     pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
         let live = self.live(ino)?;

@@ -4,9 +4,9 @@ use anteros_core::{FileKind as Type, FsResult};
 
 use crate::compress::kind::FileKind;
 use crate::compress::policy::{Policy, Rules};
-use crate::state::State;
+use crate::packing::Packer;
 
-impl State {
+impl Packer {
     /// Returns how the content of an inode is compressed when it is written, if it is.
     pub(crate) fn rules(&mut self, ino: u32) -> FsResult<Option<Rules>> {
         let policy = self.store.options().policy;

@@ -12,9 +12,21 @@ mod relocate;
 pub(crate) mod unpack;
 
 use crate::compress::chunks::Compressor;
+use crate::nodes::Nodes;
 
-/// Compression of what is written to packed blocks.
-#[derive(Default)]
+/// Compression of what is written to packed blocks, and the nodes of the files whose content it is.
 pub(crate) struct Packer {
+    pub(crate) nodes: Nodes,
     compressor: Compressor,
+}
+
+stands_on!(Packer { nodes: Nodes });
+
+impl Packer {
+    pub(crate) fn new(nodes: Nodes) -> Self {
+        Self {
+            nodes,
+            compressor: Compressor::default(),
+        }
+    }
 }

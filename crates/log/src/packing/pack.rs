@@ -12,7 +12,7 @@ use crate::layout::packed::{self, PackedBlock, PackedHeader, Slot, SlotKind};
 use crate::layout::pointer::Slotted;
 use crate::layout::summary::Owner;
 use crate::layout::{Block, SEGMENT_CONTENT};
-use crate::state::State;
+use crate::packing::Packer;
 use crate::statistics::{Cause, Class, Packed};
 
 /// The most bytes of a chunk of a group: so many find room in a block, or in the rest of one and the next.
@@ -99,7 +99,7 @@ impl Packing {
     }
 }
 
-impl State {
+impl Packer {
     /// Compresses what is dirty of an inode and gains, and gives it its places. The pages that are left stay dirty.
     pub(crate) fn pack_pages(
         &mut self,
@@ -118,7 +118,6 @@ impl State {
         let codec = self.store.options().codec;
         let begun = Instant::now();
         let chunks = self
-            .packer
             .compressor
             .compress(ino, &pages, rules, codec, CHUNK_MAX);
         let compressing = begun.elapsed();

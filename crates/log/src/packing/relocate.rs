@@ -7,11 +7,11 @@ use crate::compress::policy::Rules;
 use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
+use crate::packing::Packer;
 use crate::packing::pack::{BEHIND_MAX, Packing};
 use crate::packing::unpack::{broken, stored};
-use crate::state::State;
 
-impl State {
+impl Packer {
     /// Moves what is valid in a packed block.
     pub(crate) fn relocate_packed(&mut self, block: u64, packing: &mut Packing) -> FsResult<()> {
         let bytes = self.store.fetch(block)?;

@@ -10,10 +10,10 @@ use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
-use crate::state::State;
+use crate::packing::Packer;
 use crate::store::medium::zeroed;
 
-impl State {
+impl Packer {
     /// The block at `lblk` as it would be read.
     pub(crate) fn content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
         if let Some(page) = self.live(ino)?.pages.get(&lblk) {
