@@ -13,20 +13,18 @@ use crate::packing::Packer;
 
 /// A mounted log, an owner for each floor from the lowest on.
 pub(crate) struct State {
-    pub(crate) packer: Packer,
     pub(crate) files: Files,
     pub(crate) groups: Groups,
     pub(crate) cleaning: Cleaning,
 }
 
-stands_on!(State { packer: Packer });
+stands_on!(State { files: Files });
 
 impl State {
     /// A log of which nothing is in memory yet, and nothing newer than the checkpoint.
     pub(crate) fn new(nodes: Nodes, groups: Groups) -> Self {
         Self {
-            packer: Packer::new(nodes),
-            files: Files::default(),
+            files: Files::new(Packer::new(nodes)),
             groups,
             cleaning: Cleaning::default(),
         }

@@ -6,7 +6,7 @@
 use anteros_core::{FileKind, FsError, FsResult, New};
 use rustix::io::Errno;
 
-use crate::state::State;
+use crate::files::Files;
 
 /// The list that decides about access.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -138,7 +138,7 @@ pub(crate) struct Inherited {
 
 /// Returns what is made as `new` inherits from the directory `parent`.
 pub(crate) fn inherit(
-    state: &mut State,
+    files: &mut Files,
     parent: u32,
     new: &New<'_>,
     kind: FileKind,
@@ -147,7 +147,7 @@ pub(crate) fn inherit(
     let default = if kind == FileKind::Symlink {
         None
     } else {
-        list(state, parent, DEFAULT)?
+        list(files, parent, DEFAULT)?
     };
     let Some(mut acl) = default else {
         return Ok(Inherited {
@@ -169,8 +169,8 @@ pub(crate) fn inherit(
     })
 }
 
-fn list(state: &mut State, ino: u32, name: &[u8]) -> FsResult<Option<Acl>> {
-    match state.xattr(ino, name) {
+fn list(files: &mut Files, ino: u32, name: &[u8]) -> FsResult<Option<Acl>> {
+    match files.xattr(ino, name) {
         Ok(bytes) => Acl::parse(&bytes).map(Some),
         Err(FsError::NoData) => Ok(None),
         Err(error) => Err(error),
@@ -178,10 +178,10 @@ fn list(state: &mut State, ino: u32, name: &[u8]) -> FsResult<Option<Acl>> {
 }
 
 /// The mode of an inode was set: its list says the same from here on.
-pub(crate) fn follow_mode(state: &mut State, ino: u32, perm: u16) -> FsResult<()> {
-    if let Some(mut acl) = list(state, ino, ACCESS)? {
+pub(crate) fn follow_mode(files: &mut Files, ino: u32, perm: u16) -> FsResult<()> {
+    if let Some(mut acl) = list(files, ino, ACCESS)? {
         acl.set_mode(perm & 0o777);
-        state.set_xattr(ino, ACCESS, &acl.encode())?;
+        files.set_xattr(ino, ACCESS, &acl.encode())?;
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ pub(crate) fn follow_mode(state: &mut State, ino: u32, perm: u16) -> FsResult<()
 /// Sets an attribute that is a list, and the mode with it, in which the bits of `lost` go; `false` for any other attribute,
 /// which is left alone. Where there is no room for the list, the mode stays as it is.
 pub(crate) fn set(
-    state: &mut State,
+    files: &mut Files,
     ino: u32,
     name: &[u8],
     value: &[u8],
@@ -198,22 +198,22 @@ pub(crate) fn set(
     if name != ACCESS && name != DEFAULT {
         return Ok(false);
     }
-    let kind = state.live(ino)?.kind();
+    let kind = files.live(ino)?.kind();
     if kind == FileKind::Symlink || name == DEFAULT && kind != FileKind::Directory {
         return Err(not_here());
     }
     let mut acl = Acl::parse(value)?;
     if name == DEFAULT || !acl.is_mode_alone() {
-        state.set_xattr(ino, name, value)?;
-    } else if state.xattrs(ino)?.get(ACCESS).is_some() {
-        state.remove_xattr(ino, ACCESS)?;
+        files.set_xattr(ino, name, value)?;
+    } else if files.xattrs(ino)?.get(ACCESS).is_some() {
+        files.remove_xattr(ino, ACCESS)?;
     }
     if name == ACCESS {
-        let (mode, now) = (acl.mode(), state.store.now());
-        let attributes = state.live(ino)?.attributes();
+        let (mode, now) = (acl.mode(), files.store.now());
+        let attributes = files.live(ino)?.attributes();
         attributes.perm = attributes.perm & !0o777 & !lost | mode;
         attributes.ctime = now;
-        state.files.unrecorded.touch(ino);
+        files.unrecorded.touch(ino);
     }
     Ok(true)
 }

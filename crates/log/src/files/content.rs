@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anteros_core::{FileKind, FsError, FsResult, Seek};
 
+use crate::files::Files;
 use crate::layout::node::{FILE_BLOCKS, INLINE_BYTES};
 use crate::layout::pointer::Pointer;
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::nodes::loaded::Page;
-use crate::state::State;
 use crate::store::medium::{BLOCK, vanished, zeroed};
 
 /// The size of the largest file.
@@ -25,7 +25,7 @@ pub(crate) fn blocks(range: &Range<u64>) -> Range<u32> {
     (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32
 }
 
-impl State {
+impl Files {
     /// A block of content that may be changed: what it held is there, or zeros if all of it will be overwritten.
     pub(crate) fn page_mut(
         &mut self,

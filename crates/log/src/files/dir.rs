@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 
 use anteros_core::{FileKind, FsError, FsResult};
 
+use crate::files::Files;
 use crate::layout::dir::{self, Entry, Index, Leaf, OwnedEntry};
 use crate::layout::node::INLINE_BYTES;
 use crate::layout::pointer::Pointer;
 use crate::layout::record::Record;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::nodes::loaded::Page;
-use crate::state::State;
 
 /// The longest name.
 pub(crate) const NAME_MAX: usize = 255;
@@ -47,7 +47,7 @@ struct Descent {
     next: Option<u64>,
 }
 
-impl State {
+impl Files {
     /// Refuses names that cannot be.
     pub(crate) fn check_name(name: &[u8]) -> FsResult<()> {
         if name.len() > NAME_MAX {
@@ -164,7 +164,7 @@ impl State {
             kind: named.kind,
             name,
         }
-        .append(self.files.unrecorded.names_mut());
+        .append(self.unrecorded.names_mut());
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl State {
             attributes.is_inline = true;
             attributes.size = 0;
         }
-        Record::NameRemoved { parent, name }.append(self.files.unrecorded.names_mut());
+        Record::NameRemoved { parent, name }.append(self.unrecorded.names_mut());
         Ok(())
     }
 

@@ -1,12 +1,12 @@
 //! Memory of files: what could be elsewhere goes, when there is too much.
 
+use crate::files::Files;
 use crate::nodes::evict::PAGE_BYTES;
-use crate::state::State;
 
 /// Memory of an entry of a table, with the room that the table has for others.
 const ENTRY_BYTES: usize = 20;
 
-impl State {
+impl Files {
     /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
         let pages = self.staged_pages() + self.store.writer().blocks();
@@ -16,8 +16,8 @@ impl State {
     /// Bytes of what else grows with the files in use. Should that be most of what there is room for, the rest
     /// still has some.
     fn table_bytes(&self) -> usize {
-        let entries = self.files.known.capacity() + self.nodes.nat().newer_count();
-        let bytes = self.files.unrecorded.names().capacity() + entries * ENTRY_BYTES;
+        let entries = self.known.capacity() + self.nodes.nat().newer_count();
+        let bytes = self.unrecorded.names().capacity() + entries * ENTRY_BYTES;
         bytes.min(self.store.options().memory_bytes / 4)
     }
 
@@ -57,7 +57,7 @@ impl State {
     }
 
     fn drop_until(&mut self, oldest: u64) {
-        let touched = self.files.unrecorded.touched();
+        let touched = self.unrecorded.touched();
         self.packer
             .nodes
             .drop_until(oldest, |ino| touched.contains(ino));

@@ -4,7 +4,6 @@ use anteros_core::FsResult;
 
 use crate::files::Files;
 use crate::layout::node::FILE_BLOCKS;
-use crate::state::State;
 use crate::store::medium::is_damage;
 
 impl Files {
@@ -61,7 +60,7 @@ impl Files {
     }
 }
 
-impl State {
+impl Files {
     /// As [`reap`](Self::reap); what is damaged stays an orphan, for a repair to find.
     pub(crate) fn try_reap(&mut self, ino: u32) -> FsResult<()> {
         match self.reap(ino) {
@@ -72,11 +71,11 @@ impl State {
 
     /// Removes an inode that has no name and that nobody holds; or, if it is large, has that done in pieces.
     pub(crate) fn reap(&mut self, ino: u32) -> FsResult<()> {
-        if self.files.known.contains_key(&ino) || !self.files.orphans.contains(&ino) {
+        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
             return Ok(());
         }
         if self.is_large(ino)? {
-            self.files.doomed.insert(ino, FILE_BLOCKS);
+            self.doomed.insert(ino, FILE_BLOCKS);
             return Ok(());
         }
         self.reap_now(ino)
@@ -84,7 +83,7 @@ impl State {
 
     /// As [`reap`](Self::reap), at once, however large it is.
     pub(crate) fn reap_now(&mut self, ino: u32) -> FsResult<()> {
-        if self.files.known.contains_key(&ino) || !self.files.orphans.contains(&ino) {
+        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
             return Ok(());
         }
         self.drop_content(ino)?;
@@ -92,24 +91,24 @@ impl State {
         let attributes = self.live(ino)?.inode().attributes;
         self.free_nid(ino)?;
         self.remove(ino);
-        self.files.orphans.remove(&ino);
-        self.files.unrecorded.drop_inode(ino, attributes);
+        self.orphans.remove(&ino);
+        self.unrecorded.drop_inode(ino, attributes);
         Ok(())
     }
 
     /// The user of the file system holds an inode.
     pub(crate) fn hold(&mut self, ino: u32) {
-        *self.files.known.entry(ino).or_default() += 1;
+        *self.known.entry(ino).or_default() += 1;
     }
 
     /// The user of the file system lets go of an inode, so many times.
     pub(crate) fn let_go(&mut self, ino: u32, times: u64) -> FsResult<()> {
-        let Some(count) = self.files.known.get_mut(&ino) else {
+        let Some(count) = self.known.get_mut(&ino) else {
             return Ok(());
         };
         *count = count.saturating_sub(times);
         if *count == 0 {
-            self.files.known.remove(&ino);
+            self.known.remove(&ino);
             self.reap(ino)?;
         }
         Ok(())

@@ -2,14 +2,14 @@
 
 use anteros_core::FsResult;
 
+use crate::files::Files;
 use crate::layout::BLOCK_BYTES;
-use crate::state::State;
 
 /// The most blocks that are given back before others have a turn, and the least.
 const PIECE_MAX: usize = 1 << 16;
 const PIECE_MIN: usize = 256;
 
-impl State {
+impl Files {
     /// Number of blocks of a file that are freed at once. Their nodes are in memory meanwhile.
     pub(crate) fn piece(&self) -> u32 {
         let in_memory = self.store.options().memory_bytes / BLOCK_BYTES;

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use crate::files::unrecorded::Unrecorded;
 use crate::layout::Block;
+use crate::packing::Packer;
 
 /// Content staged by atomic writes to a file, not committed yet.
 pub(crate) struct Staged {
@@ -39,9 +40,9 @@ pub(crate) struct Staged {
     size: u64,
 }
 
-/// Files of a mounted log, beyond what their nodes say.
-#[derive(Default)]
+/// Files of a mounted log, beyond what their nodes say, and what packs their content.
 pub(crate) struct Files {
+    pub(crate) packer: Packer,
     unrecorded: Unrecorded,
     /// Lookup count of each inode: by name or open.
     known: HashMap<u32, u64>,
@@ -57,7 +58,23 @@ pub(crate) struct Files {
     staged: BTreeMap<u32, Staged>,
 }
 
+stands_on!(Files { packer: Packer });
+
 impl Files {
+    /// Files of which nothing is in memory yet.
+    pub(crate) fn new(packer: Packer) -> Self {
+        Self {
+            packer,
+            unrecorded: Unrecorded::default(),
+            known: HashMap::new(),
+            writers: HashMap::new(),
+            opened: 0,
+            orphans: BTreeSet::new(),
+            doomed: BTreeMap::new(),
+            staged: BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn unrecorded(&self) -> &Unrecorded {
         &self.unrecorded
     }

@@ -6,11 +6,11 @@
 use anteros_core::{Caller, FileKind, FsError, FsResult, Rdev};
 
 use crate::compress::kind;
+use crate::files::Files;
 use crate::files::dir::{Named, type_of};
 use crate::layout::ROOT;
 use crate::layout::node::{Attributes, INLINE_BYTES, Inode, NodeKind};
 use crate::nodes::loaded::CachedInode;
-use crate::state::State;
 
 /// Set-group-id: what is made in such a directory belongs to its group.
 pub(crate) const SETGID: u16 = 0o2000;
@@ -36,7 +36,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) xattrs: Vec<(&'static [u8], Vec<u8>)>,
 }
 
-impl State {
+impl Files {
     /// A directory that names can be added to.
     fn parent(&mut self, parent: u32) -> FsResult<&mut CachedInode> {
         let live = self.live(parent)?;
@@ -91,14 +91,14 @@ impl State {
         let attributes = self.live(ino)?.attributes();
         attributes.mtime = now;
         attributes.ctime = now;
-        self.files.unrecorded.touch(ino);
+        self.unrecorded.touch(ino);
         Ok(())
     }
 
     fn touch_inode(&mut self, ino: u32) -> FsResult<()> {
         let now = self.store.now();
         self.live(ino)?.attributes().ctime = now;
-        self.files.unrecorded.touch(ino);
+        self.unrecorded.touch(ino);
         Ok(())
     }
 
@@ -122,10 +122,10 @@ impl State {
     fn unless_stillborn(&mut self, ino: u32, done: FsResult<()>) -> FsResult<()> {
         if done.is_err() && self.loaded(ino).is_some() {
             self.live(ino)?.attributes().nlink = 0;
-            self.files.orphans.insert(ino);
+            self.orphans.insert(ino);
             self.reap_now(ino)?;
             // No record has ever named it.
-            self.files.unrecorded.forget_inode(ino);
+            self.unrecorded.forget_inode(ino);
         }
         done
     }
@@ -180,9 +180,9 @@ impl State {
         for (name, value) in &birth.xattrs {
             self.set_xattr(ino, name, value)?;
         }
-        self.files.unrecorded.touch(ino);
+        self.unrecorded.touch(ino);
         if !birth.target.is_empty() {
-            self.files.unrecorded.want(ino);
+            self.unrecorded.want(ino);
             self.live(ino)?.content_changed = true;
         }
         Ok(())
@@ -214,7 +214,7 @@ impl State {
         self.check_space()?;
         self.check_numbers()?;
         let ino = self.give_birth(parent, birth)?;
-        self.files.orphans.insert(ino);
+        self.orphans.insert(ino);
         Ok(ino)
     }
 
@@ -237,8 +237,8 @@ impl State {
             },
         )?;
         if attributes.nlink == 0 {
-            self.files.orphans.remove(&ino);
-            self.files.unrecorded.want(ino);
+            self.orphans.remove(&ino);
+            self.unrecorded.want(ino);
         }
         self.add_links(ino, 1)?;
         self.live(ino)?.attributes().parent = parent;
@@ -292,7 +292,7 @@ impl State {
         let is_gone = *nlink == 0;
         self.touch_inode(ino)?;
         if is_gone {
-            self.files.orphans.insert(ino);
+            self.orphans.insert(ino);
             self.try_reap(ino)?;
         }
         Ok(())
@@ -409,7 +409,7 @@ impl State {
                 self.add_links(to.0, -1)?;
             }
             // Whoever replaces a file in this way wants the old content or the new one, and nothing between.
-            self.files.unrecorded.want(moved.ino);
+            self.unrecorded.want(moved.ino);
             self.lose_name(target.ino)?;
         }
         if is_directory && from.0 != to.0 {

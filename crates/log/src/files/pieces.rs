@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use anteros_core::FsResult;
 
+use crate::files::Files;
 use crate::layout::node::FILE_BLOCKS;
 use crate::layout::pointer::Pointer;
-use crate::state::State;
 use crate::store::medium::BLOCK;
 
-impl State {
+impl Files {
     /// Gives back what lies behind a block. The size is at most that of what stays.
     pub(crate) fn cut_off(&mut self, ino: u32, from: u32) -> FsResult<()> {
         let size = u64::from(from) * BLOCK;
@@ -28,12 +28,12 @@ impl State {
     pub(crate) fn reclaim(&mut self, ino: u32, end: u32) -> FsResult<()> {
         let from = end.saturating_sub(self.piece());
         if from == 0 || !self.is_large(ino)? {
-            self.files.doomed.remove(&ino);
+            self.doomed.remove(&ino);
             return self.reap_now(ino);
         }
         self.drop_pages(ino, from..u32::MAX)?;
         self.clear_pointers(ino, from..FILE_BLOCKS)?;
-        self.files.doomed.insert(ino, from);
+        self.doomed.insert(ino, from);
         Ok(())
     }
 

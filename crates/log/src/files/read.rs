@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use anteros_core::FsResult;
 
+use crate::files::Files;
 use crate::files::content::blocks;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::layout::{Block, Corrupt};
 use crate::packing::unpack;
-use crate::state::State;
 use crate::statistics::Class;
 use crate::store::medium::BLOCK;
 
@@ -100,7 +100,7 @@ fn cut(runs: &mut Vec<Run>, part: &Range<usize>) {
     }
 }
 
-impl State {
+impl Files {
     /// Fills `buf` with what is in memory or nowhere, and says how many bytes there are and what is to be
     /// read from the device.
     pub(crate) fn plan_read(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> FsResult<Plan> {
@@ -139,7 +139,7 @@ impl State {
         for (&lblk, page) in self.live(ino)?.pages.range(blocks(&range)) {
             lay_over(lblk, &page.data);
         }
-        if let Some(staged) = self.files.staged.get(&ino) {
+        if let Some(staged) = self.staged.get(&ino) {
             let pages = staged.pages.range(blocks(&range));
             pages.for_each(|(&lblk, data)| lay_over(lblk, data));
         }

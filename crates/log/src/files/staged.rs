@@ -7,10 +7,9 @@ use std::sync::Arc;
 use anteros_core::{FileKind, FsError, FsResult};
 use rustix::io::Errno;
 
-use crate::files::Staged;
 use crate::files::content::blocks;
+use crate::files::{Files, Staged};
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::state::State;
 use crate::store::medium::{BLOCK, zeroed};
 
 /// Someone else is writing atomically.
@@ -18,10 +17,10 @@ fn busy() -> FsError {
     FsError::Host(Errno::BUSY.into())
 }
 
-impl State {
+impl Files {
     /// The size that users see.
     pub(crate) fn size(&mut self, ino: u32) -> FsResult<u64> {
-        match self.files.staged.get(&ino) {
+        match self.staged.get(&ino) {
             Some(staged) => Ok(staged.size),
             None => Ok(self.live(ino)?.inode().attributes.size),
         }
@@ -29,7 +28,7 @@ impl State {
 
     /// Refuses to change a file otherwise while it is written to atomically.
     pub(crate) fn refuse_staged(&self, ino: u32) -> FsResult<()> {
-        match self.files.staged.contains_key(&ino) {
+        match self.staged.contains_key(&ino) {
             true => Err(busy()),
             false => Ok(()),
         }
@@ -37,25 +36,21 @@ impl State {
 
     /// Pages that wait, of all files.
     pub(crate) fn staged_pages(&self) -> usize {
-        self.files
-            .staged
-            .values()
-            .map(|staged| staged.pages.len())
-            .sum()
+        self.staged.values().map(|staged| staged.pages.len()).sum()
     }
 
     pub(crate) fn begin_atomic(&mut self, ino: u32, by: u64) -> FsResult<()> {
         if self.live(ino)?.kind() != FileKind::Regular {
             return Err(FsError::Invalid);
         }
-        match self.files.staged.get(&ino) {
+        match self.staged.get(&ino) {
             Some(staged) if staged.by == by => return Ok(()),
             Some(_) => return Err(busy()),
             None => self.leave_inline(ino)?,
         }
         let size = self.live(ino)?.inode().attributes.size;
         let pages = BTreeMap::new();
-        self.files.staged.insert(ino, Staged { by, pages, size });
+        self.staged.insert(ino, Staged { by, pages, size });
         Ok(())
     }
 
@@ -63,7 +58,7 @@ impl State {
     pub(crate) fn stage(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
         let end = offset + data.len() as u64;
         let room = self.store.dirty_max() / 2;
-        let staged = self.files.staged.get(&ino).ok_or(FsError::Invalid)?;
+        let staged = self.staged.get(&ino).ok_or(FsError::Invalid)?;
         let is_new = |lblk: &u32| !staged.pages.contains_key(lblk);
         let new = blocks(&(offset..end)).filter(is_new).count();
         if self.staged_pages() + new > room {
@@ -78,7 +73,7 @@ impl State {
                 false => self.staged_content(ino, lblk)?,
             };
             Arc::make_mut(&mut page)[within..within + piece.len()].copy_from_slice(piece);
-            let staged = self.files.staged.get_mut(&ino).ok_or(FsError::Invalid)?;
+            let staged = self.staged.get_mut(&ino).ok_or(FsError::Invalid)?;
             staged.pages.insert(lblk, page);
             staged.size = staged.size.max(end);
             rest = behind;
@@ -88,7 +83,7 @@ impl State {
 
     /// The block at `lblk` as users read it.
     fn staged_content(&mut self, ino: u32, lblk: u32) -> FsResult<Arc<Block>> {
-        let staged = self.files.staged.get(&ino);
+        let staged = self.staged.get(&ino);
         match staged.and_then(|staged| staged.pages.get(&lblk)) {
             Some(page) => Ok(page.clone()),
             None => self.content(ino, lblk),
@@ -97,7 +92,7 @@ impl State {
 
     /// Has all that can fail for want of room fail now.
     pub(crate) fn secure_room(&mut self, ino: u32) -> FsResult<()> {
-        let staged = self.files.staged.get(&ino).ok_or(FsError::Invalid)?;
+        let staged = self.staged.get(&ino).ok_or(FsError::Invalid)?;
         let lblks: Vec<u32> = staged.pages.keys().copied().collect();
         let (first, last) = (lblks.first().copied(), lblks.last().copied());
         let secured = self.secure_blocks(ino, &lblks);
@@ -119,7 +114,7 @@ impl State {
     }
 
     pub(crate) fn unstage(&mut self, ino: u32) -> FsResult<()> {
-        let staged = self.files.staged.remove(&ino).ok_or(FsError::Invalid)?;
+        let staged = self.staged.remove(&ino).ok_or(FsError::Invalid)?;
         let bytes = staged.pages.len() as u64 * BLOCK;
         for (lblk, page) in staged.pages {
             self.put_pages(ino, lblk, &page[..])?;
@@ -133,16 +128,13 @@ impl State {
     /// Drops what waits, if this open file began; says whether anything did.
     pub(crate) fn abort_atomic(&mut self, ino: u32, by: u64) -> bool {
         let dropped = match self.is_staged_by(ino, by) {
-            true => self.files.staged.remove(&ino),
+            true => self.staged.remove(&ino),
             false => None,
         };
         dropped.is_some_and(|staged| !staged.pages.is_empty())
     }
 
     pub(crate) fn is_staged_by(&self, ino: u32, by: u64) -> bool {
-        self.files
-            .staged
-            .get(&ino)
-            .is_some_and(|staged| staged.by == by)
+        self.staged.get(&ino).is_some_and(|staged| staged.by == by)
     }
 }

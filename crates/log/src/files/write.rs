@@ -2,10 +2,10 @@
 
 use anteros_core::{FsError, FsResult};
 
+use crate::files::Files;
 use crate::files::content::SIZE_MAX;
-use crate::state::State;
 
-impl State {
+impl Files {
     /// Writes to a file, as far as there is room, and says how many bytes.
     pub(crate) fn write(&mut self, ino: u32, offset: u64, data: &[u8]) -> FsResult<usize> {
         if data.is_empty() {
@@ -15,7 +15,7 @@ impl State {
         let room = room.ok_or(FsError::TooLarge)?;
         let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let end = offset + data.len() as u64;
-        if self.files.staged.contains_key(&ino) {
+        if self.staged.contains_key(&ino) {
             return self.stage(ino, offset, data);
         }
         let written = if self.stays_inline(ino, end)? {

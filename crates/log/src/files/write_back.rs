@@ -3,18 +3,18 @@
 use anteros_core::{FileKind, FsResult};
 
 use crate::compress::policy::Policy;
+use crate::files::Files;
 use crate::layout::Block;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::packing::pack::Packing;
-use crate::state::State;
 use crate::statistics::Cause;
 
 /// The most blocks that are given places at once.
 const RUN_MAX: usize = 512;
 
-impl State {
+impl Files {
     /// Sends all dirty content to its places, in no group.
     pub(crate) fn write_content(&mut self) -> FsResult<()> {
         let mut packing = Packing::apart(HeadKind::Moved);

@@ -6,6 +6,7 @@
 
 use anteros_core::{FsError, FsResult};
 
+use crate::files::Files;
 use crate::layout::node::{INLINE_XATTR_BYTES, NodeKind};
 use crate::layout::record::Record;
 use crate::layout::superblock::INCOMPAT_LARGE_XATTRS;
@@ -13,7 +14,6 @@ use crate::layout::xattr::{
     self, FURTHER_XATTR_BYTES, NODE_XATTR_BYTES, Stored, XATTR_BYTES_MAX, Xattrs, further_nodes,
 };
 use crate::layout::{Corrupt, Superblock};
-use crate::state::State;
 
 /// `setxattr(2)`: the attribute must not be there, or must be.
 const CREATE: u32 = 1;
@@ -77,14 +77,14 @@ impl Gathered {
     /// Takes one more part, and stores all with the last one.
     pub(crate) fn take(
         &mut self,
-        state: &mut State,
+        files: &mut Files,
         ino: u32,
         goes_on: bool,
         part: &[u8],
     ) -> FsResult<()> {
         let len = self.bytes.len() + part.len();
         if len > NODE_XATTR_BYTES {
-            check_admitted(state.store.superblock(), ino, len)?;
+            check_admitted(files.store.superblock(), ino, len)?;
         }
         if len > XATTR_BYTES_MAX {
             return Err(Corrupt::Node {
@@ -100,11 +100,11 @@ impl Gathered {
         if goes_on {
             return Ok(());
         }
-        state.put_xattrs(ino, &std::mem::take(&mut self.bytes))
+        files.put_xattrs(ino, &std::mem::take(&mut self.bytes))
     }
 }
 
-impl State {
+impl Files {
     /// All attributes, as they are stored.
     pub(crate) fn xattr_bytes(&mut self, ino: u32) -> FsResult<Vec<u8>> {
         let live = self.live(ino)?;
@@ -219,9 +219,9 @@ impl State {
         let counted = self.unrecorded_of(ino)?;
         let nodes = self.resized(ino, old, wanted)?;
         self.fill_xattrs(ino, &nodes, bytes)?;
-        self.files.unrecorded.recount_xattrs(counted, bytes.len());
+        self.unrecorded.recount_xattrs(counted, bytes.len());
         self.live(ino)?.xattrs_changed = true;
-        self.files.unrecorded.touch(ino);
+        self.unrecorded.touch(ino);
         Ok(())
     }
 
@@ -317,7 +317,7 @@ impl State {
         let nodes = self.xattr_nodes(ino)?;
         let counted = self.unrecorded_of(ino)?;
         let nodes = self.resized(ino, nodes, 0)?;
-        self.files.unrecorded.recount_xattrs(counted, 0);
+        self.unrecorded.recount_xattrs(counted, 0);
         self.fill_xattrs(ino, &nodes, &[])
     }
 

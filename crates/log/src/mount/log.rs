@@ -278,7 +278,7 @@ impl Log {
         room
     }
 
-    /// Reads content; see [`State::plan_read`].
+    /// Reads content; see [`plan_read`](crate::files::Files::plan_read).
     pub(crate) fn read_content(
         &self,
         mut state: MutexGuard<'_, State>,

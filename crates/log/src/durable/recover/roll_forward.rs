@@ -11,6 +11,7 @@ use crate::durable::recover::chain::Chain;
 use crate::durable::recover::chain::Group;
 use crate::durable::recover::state::Recovery;
 use crate::error::LogError;
+use crate::files::Files;
 use crate::files::dir::Named;
 use crate::files::xattr::Gathered;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
@@ -128,7 +129,7 @@ impl RollForward {
                     kind,
                     name,
                 } => {
-                    State::check_name(name)?;
+                    Files::check_name(name)?;
                     if state.find(parent, name)?.is_some() {
                         return Err(Corrupt::Record {
                             sequence: group.sequence,
