@@ -2,8 +2,10 @@
 
 /// Lets the owner of a floor be asked what the owner that it holds can be asked.
 ///
-/// An owner holds that of the floor below as a field, and never one above: so the compiler finds a method on the same floor
-/// or below it, and refuses a call upwards. Most calls go down by more than one floor, and would be a path of as many fields.
+/// An owner holds the one of the floor below as a field, and none above: so the compiler finds a method on this floor or
+/// below, and refuses a call upwards. It does so by `Deref`, since most calls go down by more than one floor: by fields
+/// alone, an inode would be `self.durable.files.packer.nodes.live(ino)` to the cleaner, and by another path to each floor.
+/// Where two parts have to be borrowed at once, the fields are named.
 macro_rules! stands_on {
     ($owner:ty { $field:ident: $below:ty }) => {
         impl std::ops::Deref for $owner {

@@ -55,6 +55,16 @@
 //! layout      bytes of each structure on disk; no I/O
 //! ```
 //!
+//! What a floor keeps in memory has one *owner*, which holds the owner of the floor below. A floor has nothing to call up
+//! with, and the compiler refuses it (`floors.rs`):
+//!
+//! ```text
+//! mount           cleaning        durable         files           packing         nodes           store
+//! State        { Cleaning      { Durable       { Files         { Packer        { Nodes         { Store }}}}}}
+//! ```
+//!
+//! A mount has all of it behind one lock. Tools that clean nothing begin with the `Durable` of a log.
+//!
 //! An fsync takes the stairs once: `mount/vfs` and `mount/log` take the lock, `cleaning/clean` makes room,
 //! `durable/commit` writes the group, `files/write_back` takes what is dirty of a file, `packing/pack` compresses it,
 //! `nodes/tree` notes where it lies, `store/place` gives it a place and `store/leaving` sends it there. Then
@@ -62,12 +72,13 @@
 //!
 //! `docs/design/log.md` has the reasons, `docs/format/log.md` every bit.
 
+#[macro_use]
+mod floors;
+
 mod cleaning;
 mod compress;
 mod durable;
 mod error;
-#[macro_use]
-mod floors;
 mod files;
 pub mod layout;
 mod mount;

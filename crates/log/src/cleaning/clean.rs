@@ -2,12 +2,12 @@
 
 use anteros_core::{FsError, FsResult};
 
+use crate::cleaning::Cleaning;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::{Corrupt, SEGMENT_CONTENT};
 use crate::packing::pack::Packing;
-use crate::state::State;
 use crate::statistics::Cause;
 use crate::store::segments::Moment;
 use crate::store::victim::VictimPolicy;
@@ -18,7 +18,7 @@ const FREE_MIN: u32 = 2;
 /// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
 const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
 
-impl State {
+impl Cleaning {
     /// Makes sure that all that is dirty, and so many blocks besides, will find their places.
     pub(crate) fn make_room(&mut self, blocks: usize) -> FsResult<()> {
         // Each round cleans a segment or sets some free: a log that is not full needs no more of them.
@@ -38,7 +38,7 @@ impl State {
             let has_enough =
                 prefree == 0 && free >= self.store.segments().openings(dirty + blocks) + 2;
             let found = (free, prefree, self.store.version());
-            if has_enough && self.cleaning.futile == Some(found) {
+            if has_enough && self.futile == Some(found) {
                 break;
             }
             let is_threading = self.store.is_threading();
@@ -68,7 +68,7 @@ impl State {
             let has_some = prefree == 0 && free >= self.store.segments().openings(dirty) + 2;
             if has_enough || has_some && !may_wait {
                 // There is nothing to win, and room enough for now.
-                self.cleaning.futile = Some(found);
+                self.futile = Some(found);
                 break;
             }
             self.checkpoint(false)?;

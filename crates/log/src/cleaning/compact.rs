@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anteros_core::{FileKind as Type, FsError, FsResult};
 
+use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows};
 use crate::compress::chunks::{CHUNK_BYTES_MAX, Compressor};
 use crate::compress::kind::FileKind;
@@ -16,7 +17,6 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
 use crate::packing::pack::Packing;
-use crate::state::State;
 use crate::statistics::Cause;
 use crate::store::medium::{self, BLOCK, zeroed};
 
@@ -48,7 +48,7 @@ pub(crate) enum Suits {
     NoFile,
 }
 
-impl State {
+impl Cleaning {
     /// Returns whether an inode is compressed in the background: executables are, or all files if that is asked for.
     pub(crate) fn suits(&mut self, ino: u32) -> FsResult<Suits> {
         let policy = self.store.options().policy;

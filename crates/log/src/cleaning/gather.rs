@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use anteros_core::{FileKind as Type, FsError, FsResult};
 
+use crate::cleaning::Cleaning;
 use crate::cleaning::compact::STEP_BLOCKS;
 use crate::cleaning::order::Stop;
 use crate::layout::ROOT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
-use crate::state::State;
 use crate::statistics::Cause;
 
 /// The deepest path whose directories are written again.
@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 64;
 /// The most blocks of a directory that is.
 const DIRECTORY_MAX: u32 = 64;
 
-impl State {
+impl Cleaning {
     pub(crate) fn gather_step(
         &mut self,
         marks: &[Stop],

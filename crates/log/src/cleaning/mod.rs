@@ -11,9 +11,22 @@ pub(crate) mod gather;
 pub(crate) mod launches;
 pub(crate) mod order;
 
-/// Cleaning of a mounted log.
-#[derive(Default)]
+use crate::durable::Durable;
+
+/// Cleaning of a mounted log, and all that it moves.
 pub(crate) struct Cleaning {
+    pub(crate) durable: Durable,
     /// Free and emptied segments and the last checkpoint when there was nothing to win.
     futile: Option<(u32, u32, u64)>,
+}
+
+stands_on!(Cleaning { durable: Durable });
+
+impl Cleaning {
+    pub(crate) fn new(durable: Durable) -> Self {
+        Self {
+            durable,
+            futile: None,
+        }
+    }
 }

@@ -7,15 +7,15 @@ use std::io;
 
 use anteros_core::{FsError, FsResult};
 
+use crate::durable::Durable;
 use crate::layout::BLOCK_BYTES;
 use crate::layout::checkpoint::Checkpoint;
-use crate::state::State;
 use crate::statistics::Cause;
 
 /// Entries that a pack has in its journals; with more, they go to the tables.
 const NAT_JOURNAL_MAX: usize = 800;
 
-impl State {
+impl Durable {
     /// Writes a checkpoint: what was done before it survives whatever comes.
     pub(crate) fn checkpoint(&mut self, clean: bool) -> FsResult<()> {
         self.store.check_writable()?;

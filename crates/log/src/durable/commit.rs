@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 
 use anteros_core::{FileKind, FsResult};
 
+use crate::durable::Durable;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::record::{Record, append_checksums, append_xattrs};
 use crate::layout::{Block, crc};
 use crate::options::Order;
 use crate::packing::pack::Packing;
-use crate::state::State;
 
 /// The most blocks of data that a group has checksums for. With more, and where some has left before, the data goes
 /// first.
@@ -22,7 +22,7 @@ const SUMS_MAX: usize = 4096;
 /// The most groups that are not known to be durable: a packed block has no room to say more.
 const LAG_MAX: u64 = 1 << 15;
 
-impl State {
+impl Durable {
     /// Writes a group with the content of these inodes, and all that was changed of names and attributes. Returns
     /// the number of the group that has them: the last one, if nothing is new.
     pub(crate) fn commit(&mut self, inos: &[u32]) -> FsResult<u64> {
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    fn opened(device: Arc<dyn WritableDevice>, options: Options) -> State {
+    fn opened(device: Arc<dyn WritableDevice>, options: Options) -> Durable {
         mkfs(&device, &Shape::default(), Caller::default(), &options).unwrap();
         recover::open(device, options).unwrap().0
     }
@@ -278,7 +278,7 @@ mod tests {
         MemoryDevice::new(vec![0; 32 << 20])
     }
 
-    fn make(state: &mut State, name: &str) -> u32 {
+    fn make(state: &mut Durable, name: &str) -> u32 {
         let birth = Birth::of_empty_file();
         state.make(ROOT, name.as_bytes(), &birth).unwrap()
     }
@@ -416,7 +416,7 @@ mod tests {
         assert!(state.store.ahead().get(block).is_none());
     }
 
-    fn place(state: &mut State) {
+    fn place(state: &mut Durable) {
         let owner = Owner::default();
         let moment = state.store.moment();
         let placed = state

@@ -12,6 +12,26 @@ pub(crate) mod recover;
 
 use anteros_core::Timestamp;
 
+use crate::files::Files;
+
+/// What survives a crash of a mounted log: its groups and checkpoints, and the files of which they are.
+pub(crate) struct Durable {
+    pub(crate) files: Files,
+    pub(crate) groups: Groups,
+}
+
+stands_on!(Durable { files: Files });
+
+impl Durable {
+    /// Files of which nothing is newer than the checkpoint, whose next group has this number.
+    pub(crate) fn new(files: Files, next_sequence: u64) -> Self {
+        Self {
+            files,
+            groups: Groups::new(next_sequence),
+        }
+    }
+}
+
 /// Groups and checkpoints of a mounted log.
 pub(crate) struct Groups {
     /// The next group.
@@ -26,7 +46,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Nothing is newer than the checkpoint, whose next group has this number.
-    pub(crate) fn new(sequence: u64) -> Self {
+    fn new(sequence: u64) -> Self {
         Self {
             sequence,
             durable: sequence,

@@ -4,15 +4,15 @@
 
 use anteros_core::FsResult;
 
+use crate::durable::Durable;
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::{self, Owner};
-use crate::state::State;
 use crate::store::medium::read_block;
 
 /// The owners that the summary of a segment names.
-pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
+pub(crate) fn sealed(state: &Durable, segment: u32) -> FsResult<Vec<Owner>> {
     let at = state.store.segments().start(segment) + u64::from(SEGMENT_CONTENT);
     let block = read_block(state.store.device(), at)?;
     Ok(summary::parse(
@@ -24,7 +24,7 @@ pub(crate) fn sealed(state: &State, segment: u32) -> FsResult<Vec<Owner>> {
 /// Owners of the blocks of any segment. The checkpoint has the summary of a segment that was open, which may have fewer
 /// owners, and of one whose holes were filled.
 pub(crate) fn named(
-    state: &State,
+    state: &Durable,
     checkpoint: Option<&Checkpoint>,
     segment: u32,
 ) -> FsResult<Vec<Owner>> {
@@ -52,7 +52,7 @@ pub(crate) fn named(
 }
 
 /// Returns whose a block is, as the summary of its segment says.
-pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> Option<Owner> {
+pub(crate) fn of(state: &Durable, checkpoint: Option<&Checkpoint>, block: u64) -> Option<Owner> {
     let (segment, index) = state.store.segments().locate(block);
     let owners = named(state, checkpoint, segment).ok()?;
     let owner = owners.get(usize::from(index)).copied();
@@ -60,7 +60,7 @@ pub(crate) fn of(state: &State, checkpoint: Option<&Checkpoint>, block: u64) -> 
 }
 
 /// Returns whether the one that a summary names says that the block is its own. Cleaning asks the same.
-pub(crate) fn is_owned(state: &mut State, owner: Owner, block: u64) -> FsResult<bool> {
+pub(crate) fn is_owned(state: &mut Durable, owner: Owner, block: u64) -> FsResult<bool> {
     let (segment, _) = state.store.segments().locate(block);
     let kind = HeadKind::from_raw(state.store.segments().segment(segment).kind);
     let plain = Pointer::Plain(block);

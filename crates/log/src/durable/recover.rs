@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anteros_core::{FsError, WritableDevice};
 
 use crate::compress::policy::Policy;
+use crate::durable::Durable;
 use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::state_of;
 use crate::error::LogError;
@@ -14,7 +15,6 @@ use crate::layout::Corrupt;
 use crate::layout::superblock::INCOMPAT_PACKED;
 use crate::layout::table::SitEntry;
 use crate::options::Options;
-use crate::state::State;
 use crate::store::packs::{newest_checkpoint, segment_table};
 use crate::store::segments::Segments;
 use crate::store::superblock::{agree, read_superblock};
@@ -47,7 +47,7 @@ impl<E: Into<LogError>> From<E> for OpenError {
 pub(crate) fn open(
     device: Arc<dyn WritableDevice>,
     options: Options,
-) -> Result<(State, Recovery), LogError> {
+) -> Result<(Durable, Recovery), LogError> {
     open_either(device, options).map_err(|error| match error {
         OpenError::Read(error) | OpenError::Begin(error) => error,
     })
@@ -58,7 +58,7 @@ pub(crate) fn open(
 pub(crate) fn open_as_possible(
     device: Arc<dyn WritableDevice>,
     options: Options,
-) -> Result<(State, Recovery), LogError> {
+) -> Result<(Durable, Recovery), LogError> {
     let read_only = options.clone().reading();
     let error = match open_either(device.clone(), options) {
         Ok(opened) => return Ok(opened),
@@ -87,7 +87,7 @@ pub(crate) fn open_as_possible(
 fn open_either(
     device: Arc<dyn WritableDevice>,
     options: Options,
-) -> Result<(State, Recovery), OpenError> {
+) -> Result<(Durable, Recovery), OpenError> {
     let superblock = read_superblock(&*device)?;
     if !options.read_only {
         superblock.check_writable()?;
@@ -131,7 +131,7 @@ fn open_either(
 
 /// Makes a log one to write to.
 fn begin(
-    state: &mut State,
+    state: &mut Durable,
     roll_forward: &RollForward,
     entries: &[SitEntry],
 ) -> Result<(), LogError> {
@@ -145,7 +145,7 @@ fn begin(
 }
 
 /// Says in the superblock that content may be compressed, before any is.
-fn admit_packed(state: &mut State) -> Result<(), LogError> {
+fn admit_packed(state: &mut Durable) -> Result<(), LogError> {
     let store = &mut state.store;
     let is_admitted = store.superblock().incompat & INCOMPAT_PACKED != 0;
     match store.options().policy == Policy::None || is_admitted {

@@ -8,7 +8,7 @@ use crate::files::acl;
 use crate::files::dir::kind_of;
 use crate::files::names::{Birth, SETGID};
 use crate::layout::BLOCK_BYTES;
-use crate::state::State;
+use crate::mount::state::State;
 
 /// Reads note the time only if that is older than the last change, or than this.
 const ATIME_SECS: i64 = 24 * 3600;

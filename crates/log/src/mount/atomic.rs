@@ -8,13 +8,14 @@
 use anteros_core::{AtomicStep, FsResult, Ino};
 
 use crate::mount::log::Log;
-use crate::state::State;
+use crate::mount::state::State;
 
 impl State {
     /// Makes what waits the content of the file, and writes a group that has it. Returns its number.
     fn commit_atomic(&mut self, ino: u32, by: u64) -> FsResult<u64> {
         if self.is_staged_by(ino, by) {
-            self.make_room(self.staged_pages())?;
+            let staged = self.staged_pages();
+            self.make_room(staged)?;
             self.secure_room(ino)?;
             self.unstage(ino)?;
         }

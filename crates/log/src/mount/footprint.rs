@@ -1,6 +1,6 @@
 //! Changes of the state, recognised by a summary of it.
 
-use crate::state::State;
+use crate::mount::state::State;
 
 /// See [`State::footprint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,13 +17,14 @@ use anteros_core::{FsError, FsResult, Ino, Timestamp, WritableDevice, unpoisoned
 
 use crate::cleaning::launches::{FileReads, Launches, Version};
 use crate::compress::policy::Policy;
+use crate::durable::Durable;
 use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
 use crate::files::read::{PackedRun, Plan};
 use crate::layout::{BLOCK_BYTES, Block};
+use crate::mount::state::State;
 use crate::options::Options;
 use crate::packing::unpack;
-use crate::state::State;
 use crate::statistics::{Class, ClassStatistics, Statistics};
 use crate::store::ahead::Ahead;
 use crate::store::medium::{self, BLOCK, vanished};
@@ -35,7 +36,7 @@ use crate::store::writer::Writer;
 type Forget = Box<dyn Fn(Ino) + Send + Sync>;
 
 /// A log that was opened, and what was found.
-type Opened = Result<(State, Recovery), LogError>;
+type Opened = Result<(Durable, Recovery), LogError>;
 
 /// Bytes read, by class.
 type Reads = [ClassStatistics; Class::ALL.len()];
@@ -153,7 +154,7 @@ impl Log {
             giving: Mutex::default(),
             flushing: Mutex::new(()),
             leaving_max: state.store.leaving_max(),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(state)),
             writer,
             thread,
             reclaiming: Mutex::default(),

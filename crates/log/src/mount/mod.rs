@@ -13,4 +13,5 @@ mod gc;
 pub(crate) mod log;
 mod pieces;
 mod prefetch;
+mod state;
 pub(crate) mod vfs;

@@ -9,7 +9,7 @@ use anteros_core::{FileKind, FsError, FsResult};
 use crate::files::content::{PUNCH_HOLE, SIZE_MAX, blocks};
 use crate::layout::node::FILE_BLOCKS;
 use crate::mount::log::Log;
-use crate::state::State;
+use crate::mount::state::State;
 use crate::store::medium::BLOCK;
 
 /// Divisor of the space that is reserved at once. Less costs more work a block.

@@ -16,8 +16,8 @@ use crate::layout::packed::Slot;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
 use crate::mount::log::Log;
+use crate::mount::state::State;
 use crate::packing::unpack;
-use crate::state::State;
 use crate::store::ahead::Job;
 use crate::store::medium::{BLOCK, vanished};
 

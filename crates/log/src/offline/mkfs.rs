@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anteros_core::{Caller, FileKind, Rdev, Timestamp, WritableDevice};
 
-use crate::durable::Groups;
+use crate::durable::Durable;
 use crate::error::LogError;
+use crate::files::Files;
 use crate::layout::bits::Bits;
 use crate::layout::node::{Attributes, Inode};
 use crate::layout::superblock::Shape;
@@ -14,7 +15,7 @@ use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
 use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
-use crate::state::State;
+use crate::packing::Packer;
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
@@ -52,7 +53,7 @@ pub(crate) fn clear(
     Ok(device.zero(blocks.start * unit, (blocks.end - blocks.start) * unit)?)
 }
 
-fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> State {
+fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Options) -> Durable {
     let entries = vec![Default::default(); superblock.segments as usize];
     let sequence = first_sequence(&superblock, (options.clock)());
     let nat = Nat::new(
@@ -81,7 +82,8 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
         options,
         version: 0,
     });
-    State::new(Nodes::new(store, nat, 0), Groups::new(sequence))
+    let nodes = Nodes::new(store, nat, 0);
+    Durable::new(Files::new(Packer::new(nodes)), sequence)
 }
 
 /// Returns where the numbers of groups begin: anywhere, so that those of a log that was here before are not taken for
@@ -92,7 +94,7 @@ fn first_sequence(superblock: &Superblock, made: Timestamp) -> u64 {
     dir::hash(&birth, &superblock.hash_seed) >> 1 | 1
 }
 
-fn make_root(state: &mut State, owner: Caller) {
+fn make_root(state: &mut Durable, owner: Caller) {
     let now = state.store.now();
     let attributes = Attributes {
         kind: FileKind::Directory,

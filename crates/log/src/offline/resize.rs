@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
+use crate::cleaning::Cleaning;
 use crate::durable::recover;
 use crate::error::LogError;
 use crate::layout::bits::Bits;
@@ -17,7 +18,6 @@ use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, ROOT, SEGMENT_CONTENT, Superblock};
 use crate::nodes::nat::Nat;
 use crate::offline::mkfs::clear;
 use crate::options::Options;
-use crate::state::State;
 use crate::store::medium::reserve;
 use crate::store::segments::Use;
 use crate::store::superblock::write_superblock;
@@ -65,10 +65,10 @@ pub fn resize(
             bytes: device.size(),
         });
     }
-    let mut state = open(device, false, options)?;
-    let old = state.store.superblock().clone();
+    let mut log = open(device, false, options)?;
+    let old = log.store.superblock().clone();
     if blocks == old.blocks {
-        state.checkpoint(true)?;
+        log.checkpoint(true)?;
         let new = old.clone();
         return Ok(Resized {
             old,
@@ -81,18 +81,18 @@ pub fn resize(
         ..new
     };
     let emptied = match new.segments < old.segments {
-        true => state.evacuate(new.segments)?,
+        true => evacuate(&mut log, new.segments)?,
         false => 0,
     };
     // No journal may name a segment that there is no more.
-    state.store.keep_no_journal();
-    state.checkpoint(true)?;
+    log.store.keep_no_journal();
+    log.checkpoint(true)?;
     if new.tables() != old.tables() {
         let tables = new.tables();
         // What is cleared gives its room back.
         clear(device, tables.clone())?;
         reserve(&**device, tables.start, tables.end - tables.start)?;
-        state.move_tables(&new)?;
+        move_tables(&mut log, &new)?;
     }
     write_superblock(&**device, &new)?;
     Ok(Resized { old, new, emptied })
@@ -102,12 +102,13 @@ fn open(
     device: &Arc<dyn WritableDevice>,
     read_only: bool,
     options: &Options,
-) -> Result<State, LogError> {
+) -> Result<Cleaning, LogError> {
     let options = Options {
         read_only,
         ..options.clone()
     };
-    Ok(recover::open(device.clone(), options)?.0)
+    let (durable, _) = recover::open(device.clone(), options)?;
+    Ok(Cleaning::new(durable))
 }
 
 /// Plans a resize: describes the log that would result, even if the device does not have so many bytes yet. Nothing is
@@ -122,17 +123,17 @@ pub fn plan_resize(
     options: &Options,
 ) -> Result<Superblock, LogError> {
     let blocks = (bytes / BLOCK_BYTES as u64).min(BLOCKS_MAX);
-    let mut state = open(device, true, options)?;
-    let old = state.store.superblock().clone();
+    let mut log = open(device, true, options)?;
+    let old = log.store.superblock().clone();
     let bytes = blocks * BLOCK_BYTES as u64;
     if blocks == old.blocks {
         return Ok(old);
     }
     let nids_min = match blocks < old.blocks {
-        true => state.nodes.nat_mut().highest()? + 1,
+        true => log.nodes.nat_mut().highest()? + 1,
         false => 0,
     };
-    let used = state.store.space().used();
+    let used = log.store.space().used();
     let planned = |blocks| {
         let new = old.resized(blocks, nids_min);
         new.filter(|new| new.capacity() >= used)
@@ -159,90 +160,86 @@ pub fn plan_resize(
     })
 }
 
-impl State {
-    /// Moves everything out of the segments from `keep` on, and says of how many. They are free then, and stay so.
-    fn evacuate(&mut self, keep: u32) -> FsResult<u64> {
-        self.free_below(keep)?;
-        for (place, summary) in self.store.segments_mut().close_heads() {
-            self.store.push(place, summary);
-        }
-        self.store.segments_mut().retire(keep);
-        let mut emptied = 0;
-        for segment in keep..self.store.segments().count() {
-            if self.store.segments().segment(segment).valid == 0 {
-                continue;
-            }
-            self.make_way(MOVED_MAX)?;
-            // To make room it may have been cleaned.
-            if self.store.segments().segment(segment).valid > 0 {
-                self.clean_segment(segment)?;
-            }
-            emptied += 1;
-        }
-        self.checkpoint(false)?;
-        let is_in_use = |&segment: &u32| self.store.segments().segment(segment).state != Use::Free;
-        match (keep..self.store.segments().count()).find(is_in_use) {
-            Some(segment) => Err(FsError::Corrupt(format!(
-                "segment {segment} could not be emptied"
-            ))),
-            None => Ok(emptied),
-        }
+/// Moves everything out of the segments from `keep` on, and says of how many. They are free then, and stay so.
+fn evacuate(log: &mut Cleaning, keep: u32) -> FsResult<u64> {
+    free_below(log, keep)?;
+    for (place, summary) in log.store.segments_mut().close_heads() {
+        log.store.push(place, summary);
     }
+    log.store.segments_mut().retire(keep);
+    let mut emptied = 0;
+    for segment in keep..log.store.segments().count() {
+        if log.store.segments().segment(segment).valid == 0 {
+            continue;
+        }
+        make_way(log, MOVED_MAX)?;
+        // To make room it may have been cleaned.
+        if log.store.segments().segment(segment).valid > 0 {
+            log.clean_segment(segment)?;
+        }
+        emptied += 1;
+    }
+    log.checkpoint(false)?;
+    let is_in_use = |&segment: &u32| log.store.segments().segment(segment).state != Use::Free;
+    match (keep..log.store.segments().count()).find(is_in_use) {
+        Some(segment) => Err(FsError::Corrupt(format!(
+            "segment {segment} could not be emptied"
+        ))),
+        None => Ok(emptied),
+    }
+}
 
-    /// Cleans segments below `keep` until some of them are free: what is moved may go behind them for the time being.
-    fn free_below(&mut self, keep: u32) -> FsResult<()> {
-        let wanted = match keep < crate::layout::superblock::SEGMENTS_FEW {
-            true => FREE_OF_FEW,
-            false => FREE,
+/// Cleans segments below `keep` until some of them are free: what is moved may go behind them for the time being.
+fn free_below(log: &mut Cleaning, keep: u32) -> FsResult<()> {
+    let wanted = match keep < crate::layout::superblock::SEGMENTS_FEW {
+        true => FREE_OF_FEW,
+        false => FREE,
+    };
+    for _ in 0..2 * log.store.segments().count() {
+        let is_free = |&segment: &u32| log.store.segments().segment(segment).state == Use::Free;
+        if (0..keep).filter(is_free).count() as u32 >= wanted {
+            break;
+        }
+        log.store.segments_mut().look_from(keep);
+        make_way(log, MOVED_MAX)?;
+        let full = (0..keep).filter(|&segment| {
+            let found = log.store.segments().segment(segment);
+            found.state == Use::Full && u32::from(found.valid) < SEGMENT_CONTENT
+        });
+        let Some(victim) = full.min_by_key(|&segment| log.store.segments().segment(segment).valid)
+        else {
+            break;
         };
-        for _ in 0..2 * self.store.segments().count() {
-            let is_free =
-                |&segment: &u32| self.store.segments().segment(segment).state == Use::Free;
-            if (0..keep).filter(is_free).count() as u32 >= wanted {
-                break;
-            }
-            self.store.segments_mut().look_from(keep);
-            self.make_way(MOVED_MAX)?;
-            let full = (0..keep).filter(|&segment| {
-                let found = self.store.segments().segment(segment);
-                found.state == Use::Full && u32::from(found.valid) < SEGMENT_CONTENT
-            });
-            let Some(victim) =
-                full.min_by_key(|&segment| self.store.segments().segment(segment).valid)
-            else {
-                break;
-            };
-            self.clean_segment(victim)?;
-            self.checkpoint(false)?;
-        }
-        Ok(())
+        log.clean_segment(victim)?;
+        log.checkpoint(false)?;
     }
+    Ok(())
+}
 
-    /// Makes room for so many blocks, and lets go of memory.
-    fn make_way(&mut self, blocks: usize) -> FsResult<()> {
-        if self.store.dirty_blocks() > DIRTY_MAX.min(self.store.dirty_max()) {
-            self.checkpoint(false)?;
-        }
-        self.make_room(blocks)?;
-        self.shrink();
-        Ok(())
+/// Makes room for so many blocks, and lets go of memory.
+fn make_way(log: &mut Cleaning, blocks: usize) -> FsResult<()> {
+    if log.store.dirty_blocks() > DIRTY_MAX.min(log.store.dirty_max()) {
+        log.checkpoint(false)?;
     }
+    log.make_room(blocks)?;
+    log.shrink();
+    Ok(())
+}
 
-    /// Writes the tables and a checkpoint to where they will lie, which reads as zeros.
-    fn move_tables(&mut self, new: &Superblock) -> Result<(), LogError> {
-        self.nodes.nat_mut().copy_to(new)?;
-        let cursor = Some(self.nodes.nat().cursor()).filter(|&cursor| cursor < new.nids);
-        let nat = Nat::new(
-            self.store.shared_device(),
-            new,
-            Bits::new(new.nat_blocks as usize),
-            [],
-            cursor.unwrap_or(ROOT + 1),
-            self.nodes.nat().used(),
-        );
-        self.nodes.move_table(nat);
-        self.store.move_tables(new)?;
-        self.checkpoint(true)?;
-        Ok(())
-    }
+/// Writes the tables and a checkpoint to where they will lie, which reads as zeros.
+fn move_tables(log: &mut Cleaning, new: &Superblock) -> Result<(), LogError> {
+    log.nodes.nat_mut().copy_to(new)?;
+    let cursor = Some(log.nodes.nat().cursor()).filter(|&cursor| cursor < new.nids);
+    let nat = Nat::new(
+        log.store.shared_device(),
+        new,
+        Bits::new(new.nat_blocks as usize),
+        [],
+        cursor.unwrap_or(ROOT + 1),
+        log.nodes.nat().used(),
+    );
+    log.nodes.move_table(nat);
+    log.store.move_tables(new)?;
+    log.checkpoint(true)?;
+    Ok(())
 }

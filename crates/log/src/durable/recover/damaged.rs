@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
+use crate::durable::Durable;
 use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::{Recovery, state_of};
 use crate::error::LogError;
@@ -13,7 +14,6 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::layout::table::{SIT_PER_BLOCK, SitEntry};
 use crate::layout::{Corrupt, Superblock};
 use crate::options::Options;
-use crate::state::State;
 use crate::store::packs::{RawTable, newest_checkpoint, newest_pack, raw_segment_table};
 use crate::store::segments::Segments;
 use crate::store::space::Space;
@@ -28,7 +28,7 @@ pub(crate) fn as_is(
     superblock: &Superblock,
     checkpoint: &Checkpoint,
     options: Options,
-) -> FsResult<State> {
+) -> FsResult<Durable> {
     let mut entries = raw_segment_table(&*device, superblock, checkpoint).entries;
     entries.iter_mut().for_each(SitEntry::make_sane);
     let segments = Segments::new(superblock, &entries, checkpoint.serial);
@@ -43,7 +43,7 @@ pub(crate) fn as_is(
 
 /// A log that is to be repaired.
 pub(crate) struct Patient {
-    pub(crate) state: State,
+    pub(crate) state: Durable,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) recovery: Recovery,
     /// Faults of the segment table, which are repaired in memory.

@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anteros_core::FsResult;
 
+use crate::durable::Durable;
 use crate::durable::owners;
 use crate::durable::recover::roll_forward::RollForward;
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
 use crate::layout::table::SitEntry;
-use crate::state::State;
 use crate::store::medium::is_damage;
 use crate::store::segments::Use;
 
 impl RollForward {
     /// Has the heads go on behind all that the groups name, and says in summaries whose the blocks of other segments are. `entries` are
     /// those of the checkpoint.
-    pub(super) fn go_on(&self, state: &mut State, entries: &[SitEntry]) -> FsResult<()> {
+    pub(super) fn go_on(&self, state: &mut Durable, entries: &[SitEntry]) -> FsResult<()> {
         let reached = |segment| self.reached.get(&segment).copied().unwrap_or_default();
         let owner = |block| self.owners.get(&block).copied();
         // What the checkpoint has to be written over others is written now: that may be torn, as long as this checkpoint counts.

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::compress::chunks::CHUNK_BLOCKS_MAX;
+use crate::durable::Durable;
 use crate::durable::recover::chain::Chain;
 use crate::durable::recover::chain::Group;
 use crate::durable::recover::state::Recovery;
@@ -21,7 +22,6 @@ use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::record::{Record, records};
 use crate::layout::summary::Owner;
 use crate::layout::{Corrupt, ROOT, crc};
-use crate::state::State;
 use crate::store::medium::{is_damage, read_block};
 use crate::store::segments::Place;
 
@@ -46,7 +46,7 @@ pub(super) struct RollForward {
 impl RollForward {
     pub(super) fn run(
         &mut self,
-        state: &mut State,
+        state: &mut Durable,
         checkpoint: &Checkpoint,
         recovery: &mut Recovery,
     ) -> Result<(), LogError> {
@@ -101,7 +101,7 @@ impl RollForward {
         self.reap(state)
     }
 
-    fn apply(&mut self, state: &mut State, group: &Group) -> Result<(), LogError> {
+    fn apply(&mut self, state: &mut Durable, group: &Group) -> Result<(), LogError> {
         for record in records(&group.stream) {
             let record = record?;
             self.xattrs.check_next(&record)?;
@@ -163,7 +163,7 @@ impl RollForward {
     }
 
     /// Notes that a group names a block.
-    fn reach(&mut self, state: &State, block: u64) {
+    fn reach(&mut self, state: &Durable, block: u64) {
         if let Some((segment, index)) = state.store.superblock().locate(block) {
             let reached = self.reached.entry(segment).or_default();
             *reached = (*reached).max(index + 1);
@@ -171,7 +171,13 @@ impl RollForward {
     }
 
     /// Content that lies beside the records of a group.
-    fn map_slot(&mut self, state: &mut State, block: u64, number: u8, slot: &Slot) -> FsResult<()> {
+    fn map_slot(
+        &mut self,
+        state: &mut Durable,
+        block: u64,
+        number: u8,
+        slot: &Slot,
+    ) -> FsResult<()> {
         let first = Pointer::Packed(Slotted {
             block,
             slot: number,
@@ -187,7 +193,7 @@ impl RollForward {
 
     fn attributes(
         &mut self,
-        state: &mut State,
+        state: &mut Durable,
         ino: u32,
         whole: bool,
         new: &Attributes,
@@ -255,7 +261,7 @@ impl RollForward {
 
     fn map(
         &mut self,
-        state: &mut State,
+        state: &mut Durable,
         (ino, lblk, count): (u32, u32, u32),
         raw: u64,
     ) -> FsResult<()> {
@@ -319,7 +325,7 @@ impl RollForward {
         }
     }
 
-    fn map_packed(&mut self, state: &mut State, owner: Owner, at: Slotted) -> FsResult<()> {
+    fn map_packed(&mut self, state: &mut Durable, owner: Owner, at: Slotted) -> FsResult<()> {
         let pointer = Pointer::Packed(at);
         let old = state.pointer(owner.ino, owner.lblk)?;
         if old == pointer {
@@ -347,7 +353,7 @@ impl RollForward {
         Ok(())
     }
 
-    fn map_block(&mut self, state: &mut State, owner: Owner, block: u64) -> FsResult<()> {
+    fn map_block(&mut self, state: &mut Durable, owner: Owner, block: u64) -> FsResult<()> {
         let plain = Pointer::decode(
             Pointer::Plain(block).encode(),
             state.store.superblock(),
@@ -384,7 +390,7 @@ impl RollForward {
     }
 
     /// Looks at all inodes for those without a link, where the checkpoint does not list them.
-    fn find_orphans(&mut self, state: &mut State) -> Result<(), LogError> {
+    fn find_orphans(&mut self, state: &mut Durable) -> Result<(), LogError> {
         for ino in ROOT..=state.nodes.nat().count_max() {
             if state.nodes.nat_mut().get(ino)?.ino != ino {
                 continue;
@@ -402,7 +408,7 @@ impl RollForward {
     }
 
     /// Removes the inodes that have no name left.
-    fn reap(&mut self, state: &mut State) -> Result<(), LogError> {
+    fn reap(&mut self, state: &mut Durable) -> Result<(), LogError> {
         for &ino in &self.touched {
             if state.nodes.nat_mut().get(ino)?.ino == ino
                 && state.live(ino)?.inode().attributes.nlink == 0
@@ -436,7 +442,7 @@ fn located(error: LogError, sequence: u64) -> LogError {
     Corrupt::Record { sequence, rule }.into()
 }
 
-fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
+fn inline(state: &mut Durable, ino: u32, bytes: &[u8]) -> FsResult<()> {
     let live = state.live(ino)?;
     let attributes = live.inode().attributes;
     let is_possible = attributes.is_inline
@@ -455,7 +461,7 @@ fn inline(state: &mut State, ino: u32, bytes: &[u8]) -> FsResult<()> {
 }
 
 /// Returns whether all data of a group is on the device.
-fn arrived(state: &State, stream: &[u8]) -> Result<bool, LogError> {
+fn arrived(state: &Durable, stream: &[u8]) -> Result<bool, LogError> {
     for record in records(stream) {
         let Record::Checksums { block, sums } = record? else {
             continue;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use anteros_core::{FsResult, WritableDevice};
 
-use crate::durable::Groups;
+use crate::durable::Durable;
+use crate::files::Files;
 use crate::layout::Superblock;
 use crate::layout::checkpoint::Checkpoint;
 use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
-use crate::state::State;
+use crate::packing::Packer;
 use crate::store::segments::Segments;
 use crate::store::slots::Slots;
 use crate::store::space::Space;
@@ -37,7 +38,7 @@ pub(super) fn state_of(
     checkpoint: &Checkpoint,
     segments: Segments,
     options: Options,
-) -> FsResult<State> {
+) -> FsResult<Durable> {
     let used = segments.valid() + checkpoint.reserved_blocks;
     let nat = Nat::new(
         device.clone(),
@@ -76,6 +77,6 @@ pub(super) fn state_of(
         version: checkpoint.version,
     });
     let nodes = Nodes::new(store, nat, checkpoint.inodes);
-    let groups = Groups::new(checkpoint.next_sequence);
-    Ok(State::new(nodes, groups))
+    let files = Files::new(Packer::new(nodes));
+    Ok(Durable::new(files, checkpoint.next_sequence))
 }
