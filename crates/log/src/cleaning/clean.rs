@@ -125,7 +125,7 @@ impl Cleaning {
         let moment = entry.moment();
         let is_hot = entry.kind == HeadKind::HotData as u8;
         if is_hot {
-            self.store.segments_mut().note_lifetime(segment);
+            self.store.note_lifetime(segment);
         }
         let to = match is_hot {
             true => HeadKind::WarmData,

@@ -31,11 +31,7 @@ impl Durable {
     fn write_checkpoint(&mut self, clean: bool) -> FsResult<()> {
         self.write_content()?;
         self.write_nodes()?;
-        self.store.back_heads();
-        self.store
-            .segments_mut()
-            .open_packed()
-            .ok_or(FsError::NoSpace)?;
+        self.store.open_packed()?;
         // They are on their way while the tables follow.
         self.store.hand_over();
         self.store.writer().wake();
@@ -43,15 +39,12 @@ impl Durable {
         self.store
             .statistics_mut()
             .wrote_blocks(Cause::Checkpoint, nat.written);
-        let slots = self.store.slots_mut().checkpoint()?;
-        self.store
-            .statistics_mut()
-            .wrote_blocks(Cause::Checkpoint, slots.written);
+        let slots = self.store.bst_journal()?;
         let sit_journal = self.store.sit_journal()?;
         self.store.flush()?;
         let version = self.store.version() + 1;
         let (heads, summaries) = self.store.segments().heads();
-        let rewritten = self.store.segments_mut().take_rewritten();
+        let rewritten = self.store.take_rewritten();
         let pack = Checkpoint {
             version,
             clean,

@@ -201,8 +201,7 @@ impl Files {
         // All that a split may need, before anything is changed.
         let most = 2 * descent.above.len() as u64 + 4;
         self.store.back(most, 0);
-        self.store.space_mut().take(most)?;
-        self.store.space_mut().give(most);
+        self.store.space().check(most)?;
         let (left, right, first) = leaf.split().ok_or(FsError::NoSpace)?;
         self.divide(parent, &descent.above, descent.leaf, (&left, &right, first))
     }

@@ -66,10 +66,8 @@ impl Files {
         self.check_space()
     }
 
-    fn check_space(&mut self) -> FsResult<()> {
-        self.store.space_mut().take(BLOCKS_OF_AN_OPERATION)?;
-        self.store.space_mut().give(BLOCKS_OF_AN_OPERATION);
-        Ok(())
+    fn check_space(&self) -> FsResult<()> {
+        self.store.space().check(BLOCKS_OF_AN_OPERATION)
     }
 
     fn check_numbers(&self) -> FsResult<()> {

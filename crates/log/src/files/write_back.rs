@@ -9,7 +9,6 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::packing::pack::Packing;
-use crate::statistics::Cause;
 
 /// The most blocks that are given places at once.
 const RUN_MAX: usize = 512;
@@ -102,12 +101,7 @@ impl Files {
     ) -> FsResult<()> {
         let mut pointers = Vec::with_capacity(lblks.len());
         for &lblk in lblks {
-            self.store.segments_mut().tick();
-            let moment = self.store.moment();
-            match self
-                .store
-                .place(head, Owner { ino, lblk }, Cause::Data, moment)
-            {
+            match self.store.place_written(head, Owner { ino, lblk }) {
                 Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
                 Err(error) => {
                     for (lblk, placed) in lblks.iter().zip(pointers) {

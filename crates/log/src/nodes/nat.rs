@@ -85,7 +85,7 @@ impl Nat {
 
     /// From here on, has the device take the room for a part of the table before a number of it is given to a node; and now
     /// for those parts where there are some.
-    pub(crate) fn begin_backing(&mut self) -> FsResult<()> {
+    pub(super) fn begin_backing(&mut self) -> FsResult<()> {
         self.backed = Some(BTreeSet::new());
         let newest = self.newer.keys().next_back().copied().unwrap_or(0);
         let last = self.cursor.max(self.used).max(newest).min(self.nids - 1);
@@ -118,7 +118,7 @@ impl Nat {
     }
 
     /// Corrects how many nodes there are.
-    pub(crate) fn recount(&mut self, used: u32) {
+    pub(super) fn recount(&mut self, used: u32) {
         self.used = used;
     }
 
@@ -244,7 +244,7 @@ impl Nat {
     }
 
     /// Takes the faults that were found since this was called last.
-    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
@@ -303,7 +303,7 @@ impl Nat {
     }
 
     /// A number that no node has; it counts as used from here on. `None` if there is none.
-    pub(crate) fn allocate(&mut self) -> FsResult<Option<u32>> {
+    pub(super) fn allocate(&mut self) -> FsResult<Option<u32>> {
         if self.used >= self.count_max() {
             return Ok(None);
         }

@@ -199,9 +199,8 @@ impl Packer {
             self.seal(packing, false);
         }
         if packing.open.is_none() {
-            if self.store.segments().left(packing.head) <= behind(packed::ROOM_MAX) {
-                self.store.segments_mut().close(packing.head);
-            }
+            self.store
+                .keep_together(packing.head, behind(packed::ROOM_MAX));
             self.begin(packing, Cause::Data)?;
         }
         let behind = behind(packing.room());

@@ -127,6 +127,7 @@ impl Store {
         &self.segments
     }
 
+    /// Segments, for those who put them together anew: recovery, a repair, a change of size.
     pub(crate) fn segments_mut(&mut self) -> &mut Segments {
         &mut self.segments
     }
@@ -135,6 +136,7 @@ impl Store {
         &self.slots
     }
 
+    /// Valid slots, for a repair.
     pub(crate) fn slots_mut(&mut self) -> &mut Slots {
         &mut self.slots
     }
@@ -143,6 +145,7 @@ impl Store {
         &self.space
     }
 
+    /// Space, for each block that is counted from here on, or no more: users of it are on all floors above.
     pub(crate) fn space_mut(&mut self) -> &mut Space {
         &mut self.space
     }
@@ -151,6 +154,7 @@ impl Store {
         &self.statistics
     }
 
+    /// Statistics, for whoever counts something; nothing goes by them.
     pub(crate) fn statistics_mut(&mut self) -> &mut Statistics {
         &mut self.statistics
     }

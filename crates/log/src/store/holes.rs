@@ -31,6 +31,11 @@ impl Store {
         )?)
     }
 
+    /// Takes the summaries of segments whose holes were filled: the next checkpoint brings them along.
+    pub(crate) fn take_rewritten(&mut self) -> Vec<(u32, Vec<Owner>)> {
+        self.segments.take_rewritten()
+    }
+
     /// Returns whether content goes into holes of used segments: few are free, and cleaning would move much to gain
     /// little.
     pub(crate) fn is_threading(&self) -> bool {

@@ -1,6 +1,10 @@
 //! Slots that become valid or are given up, and with the first and the last one of a block, the block itself.
 
+use anteros_core::FsResult;
+
+use crate::statistics::Cause;
 use crate::store::blocks::Store;
+use crate::store::table::Stated;
 
 impl Store {
     /// A slot of a packed block is valid from now on.
@@ -25,6 +29,14 @@ impl Store {
             self.invalidate(block);
             self.space.give(1);
         }
+    }
+
+    /// What a checkpoint says of valid slots; where that is too much, the table is written.
+    pub(crate) fn bst_journal(&mut self) -> FsResult<Stated<(u64, u32)>> {
+        let stated = self.slots.checkpoint()?;
+        self.statistics
+            .wrote_blocks(Cause::Checkpoint, stated.written);
+        Ok(stated)
     }
 
     /// Returns whether a slot is valid.

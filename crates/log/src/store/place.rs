@@ -40,6 +40,27 @@ impl Store {
         Ok(placed)
     }
 
+    /// A block for content that a user has written, which the age of other content is told by.
+    pub(crate) fn place_written(&mut self, kind: HeadKind, owner: Owner) -> FsResult<Placed> {
+        self.segments.tick();
+        let moment = self.moment();
+        self.place(kind, owner, Cause::Data, moment)
+    }
+
+    /// Has so many blocks of a head of packed blocks follow each other: where its segment has no more than these, the rest of
+    /// it stays empty.
+    pub(crate) fn keep_together(&mut self, kind: HeadKind, blocks: usize) {
+        if self.segments.left(kind) <= blocks {
+            self.segments.close(kind);
+        }
+    }
+
+    /// Opens a segment for the packed log, if none is open: a checkpoint has to say where the log goes on.
+    pub(crate) fn open_packed(&mut self) -> FsResult<()> {
+        self.back_heads();
+        self.segments.open_packed().ok_or(FsError::NoSpace)
+    }
+
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
         (self.options.clock)()

@@ -169,13 +169,13 @@ impl Segments {
     }
 
     /// The segments that heads fill, and those where they go on.
-    pub(crate) fn open_segments(&self) -> Vec<u32> {
+    pub(super) fn open_segments(&self) -> Vec<u32> {
         let open = (0..self.count()).filter(|&segment| self.segment(segment).state == Use::Open);
         open.collect()
     }
 
     /// The segments that are not free.
-    pub(crate) fn in_use(&self) -> Vec<u32> {
+    pub(super) fn in_use(&self) -> Vec<u32> {
         let used = (0..self.count()).filter(|&segment| self.segment(segment).state != Use::Free);
         used.collect()
     }
@@ -202,7 +202,7 @@ impl Segments {
     }
 
     /// Returns whether heads share segments.
-    pub(crate) fn are_few(&self) -> bool {
+    pub(super) fn are_few(&self) -> bool {
         self.usable < SEGMENTS_FEW
     }
 
@@ -224,12 +224,12 @@ impl Segments {
     }
 
     /// Blocks of content that users have written.
-    pub(crate) fn clock(&self) -> u64 {
+    pub(super) fn clock(&self) -> u64 {
         self.clock
     }
 
     /// A user has one more block written.
-    pub(crate) fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.clock += 1;
     }
 
@@ -240,7 +240,7 @@ impl Segments {
     }
 
     /// A segment of hot content is cleaned: what is left in it was not.
-    pub(crate) fn note_lifetime(&mut self, segment: u32) {
+    pub(super) fn note_lifetime(&mut self, segment: u32) {
         let age = self.clock - self.segment(segment).born.min(self.clock);
         self.lifetime = match self.lifetime {
             u64::MAX => age,
@@ -249,7 +249,7 @@ impl Segments {
     }
 
     /// Number of blocks that a head hands out before it needs another segment.
-    pub(crate) fn left(&self, kind: HeadKind) -> usize {
+    pub(super) fn left(&self, kind: HeadKind) -> usize {
         let head = &self.heads[self.share(kind)];
         let next = head.as_ref().map_or(0, |head| head.next.into());
         (SEGMENT_CONTENT - next) as usize
@@ -271,7 +271,7 @@ impl Segments {
 
     /// The next block of a head, for this owner; `None` if no segment is free. What is handed out is valid,
     /// but for packed blocks: those are as soon as a slot is.
-    pub(crate) fn allocate(
+    pub(super) fn allocate(
         &mut self,
         kind: HeadKind,
         owner: Owner,
@@ -367,7 +367,7 @@ impl Segments {
     }
 
     /// Opens a segment for the packed log, if none is open: a checkpoint has to say where the log goes on.
-    pub(crate) fn open_packed(&mut self) -> Option<()> {
+    pub(super) fn open_packed(&mut self) -> Option<()> {
         if self.heads[HeadKind::Packed].is_none() {
             self.heads[HeadKind::Packed] = Some(self.open(HeadKind::Packed, self.next_packed)?);
         }
@@ -430,7 +430,7 @@ impl Segments {
     }
 
     /// The entries that were changed since this was asked last.
-    pub(crate) fn take_changed(&mut self) -> impl Iterator<Item = u32> {
+    pub(super) fn take_changed(&mut self) -> impl Iterator<Item = u32> {
         std::mem::take(&mut self.changed).into_keys()
     }
 
@@ -441,7 +441,7 @@ impl Segments {
     }
 
     /// As it lies in the table.
-    pub(crate) fn entry(&self, segment: u32) -> SitEntry {
+    pub(super) fn entry(&self, segment: u32) -> SitEntry {
         self.segment(segment).entry()
     }
 

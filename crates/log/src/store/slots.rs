@@ -119,7 +119,7 @@ impl Slots {
     }
 
     /// The table will lie elsewhere: nothing is there yet.
-    pub(crate) fn move_to(&mut self, superblock: &Superblock) {
+    pub(super) fn move_to(&mut self, superblock: &Superblock) {
         self.table = CopiedTable::first(superblock.bst_start, superblock.bst_blocks);
         let main_start = self.main_start;
         let start = |segment: u32| main_start + u64::from(segment) * u64::from(SEGMENT_BLOCKS);
@@ -148,7 +148,7 @@ impl Slots {
     }
 
     /// Returns what a checkpoint says; where the journal has grown too long, the table is written.
-    pub(crate) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
+    pub(super) fn checkpoint(&mut self) -> FsResult<Stated<(u64, u32)>> {
         let mut written = 0;
         if self.newer.len() > JOURNAL_MAX || !self.unreadable.is_empty() {
             let newer = std::mem::take(&mut self.newer);

@@ -44,7 +44,7 @@ impl Space {
     }
 
     /// Notes up to where the device has room for it, and whether it has no more.
-    pub(crate) fn set_backed(&mut self, backed: u64, is_store_full: bool) {
+    pub(super) fn set_backed(&mut self, backed: u64, is_store_full: bool) {
         self.backed = backed;
         self.is_store_full = is_store_full;
     }
@@ -64,7 +64,7 @@ impl Space {
     }
 
     /// Counts blocks that are there already: they take the place of others that were counted.
-    pub(crate) fn charge(&mut self, blocks: u64) {
+    pub(super) fn charge(&mut self, blocks: u64) {
         self.used += blocks;
     }
 

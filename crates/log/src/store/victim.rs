@@ -61,6 +61,11 @@ impl Store {
         self.warnings.push(warning);
     }
 
+    /// Notes that a segment of hot content is cleaned: what is left in it lasts longer than such content does.
+    pub(crate) fn note_lifetime(&mut self, segment: u32) {
+        self.segments.note_lifetime(segment);
+    }
+
     /// Says which segment is being cleaned, if one is.
     pub(crate) fn set_victim(&mut self, victim: Option<u32>) {
         self.victim = victim;

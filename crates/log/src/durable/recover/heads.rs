@@ -23,12 +23,8 @@ impl RollForward {
         let reached = |segment| self.reached.get(&segment).copied().unwrap_or_default();
         let owner = |block| self.owners.get(&block).copied();
         // What the checkpoint has to be written over others is written now: that may be torn, as long as this checkpoint counts.
-        let mut stated: BTreeMap<u32, Vec<Owner>> = state
-            .store
-            .segments_mut()
-            .take_rewritten()
-            .into_iter()
-            .collect();
+        let mut stated: BTreeMap<u32, Vec<Owner>> =
+            state.store.take_rewritten().into_iter().collect();
         let summaries = state.store.segments_mut().go_on(reached, owner);
         match self.end {
             // What is written to that block may not be readable either, and no group behind it would be found.

@@ -27,42 +27,42 @@ impl Segments {
     }
 
     /// Opens no segment that is free before the device was asked whether it has room for it.
-    pub(crate) fn strip(&mut self) {
+    pub(in crate::store) fn strip(&mut self) {
         self.bare.append(&mut self.free);
     }
 
     /// The segments that the device was not asked for, in the order in which they would be opened.
-    pub(crate) fn bare(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(in crate::store) fn bare(&self) -> impl Iterator<Item = u32> + '_ {
         let behind = self.bare.range(self.cursor..);
         behind.chain(self.bare.range(..self.cursor)).copied()
     }
 
     /// Their number.
-    pub(crate) fn bare_count(&self) -> u32 {
+    pub(in crate::store) fn bare_count(&self) -> u32 {
         self.bare.len() as u32
     }
 
     /// The device has room for a segment.
-    pub(crate) fn back(&mut self, segment: u32) {
+    pub(in crate::store) fn back(&mut self, segment: u32) {
         if self.bare.remove(&segment) {
             self.free.insert(segment);
         }
     }
 
     /// The room of a segment was given back to the device.
-    pub(crate) fn lay_bare(&mut self, segment: u32) {
+    pub(in crate::store) fn lay_bare(&mut self, segment: u32) {
         if self.free.remove(&segment) {
             self.bare.insert(segment);
         }
     }
 
     /// Notes whether the device has no room for more segments.
-    pub(crate) fn set_store_full(&mut self, is_full: bool) {
+    pub(in crate::store) fn set_store_full(&mut self, is_full: bool) {
         self.is_store_full = is_full;
     }
 
     /// Segments that may be opened now.
-    pub(crate) fn ready_count(&self) -> u32 {
+    pub(in crate::store) fn ready_count(&self) -> u32 {
         self.free.len() as u32
     }
 
@@ -161,7 +161,7 @@ impl Segments {
     }
 
     /// A checkpoint has been written: what was emptied before is free. Says which segments these are.
-    pub(crate) fn release(&mut self) -> Vec<u32> {
+    pub(in crate::store) fn release(&mut self) -> Vec<u32> {
         let released: Vec<u32> = std::mem::take(&mut self.prefree).into_iter().collect();
         for &segment in &released {
             self.segment_mut(segment).state = Use::Free;

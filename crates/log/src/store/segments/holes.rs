@@ -35,12 +35,16 @@ impl Segments {
     }
 
     /// Returns whether the next block of a head is the first one of another segment, which may be one with holes.
-    pub(crate) fn may_thread(&self, kind: HeadKind) -> bool {
+    pub(in crate::store) fn may_thread(&self, kind: HeadKind) -> bool {
         kind.has_plain_data() && self.heads[self.share(kind)].is_none()
     }
 
     /// The segment with the most holes of those that `may_be` threaded, if it has that many.
-    pub(crate) fn threadable(&self, holes_min: u32, may_be: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(in crate::store) fn threadable(
+        &self,
+        holes_min: u32,
+        may_be: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let threaded = self.heads.iter().flatten().filter(|head| head.threaded);
         if self.rewritten.len() + threaded.count() >= self.rewritten_max as usize {
             return None;
@@ -65,7 +69,7 @@ impl Segments {
     }
 
     /// Has a head fill the holes of a segment with these owners.
-    pub(crate) fn thread(&mut self, kind: HeadKind, segment: u32, owners: Vec<Owner>) {
+    pub(in crate::store) fn thread(&mut self, kind: HeadKind, segment: u32, owners: Vec<Owner>) {
         self.claim(segment);
         self.rewritten.remove(&segment);
         let kind = self.share(kind);
@@ -94,7 +98,7 @@ impl Segments {
     }
 
     /// The summaries that are to be written over others: whoever takes them sees to that.
-    pub(crate) fn take_rewritten(&mut self) -> Vec<(u32, Vec<Owner>)> {
+    pub(in crate::store) fn take_rewritten(&mut self) -> Vec<(u32, Vec<Owner>)> {
         let mut rewritten = std::mem::take(&mut self.rewritten);
         rewritten.retain(|&segment, _| {
             let entry = self.segment(segment);
