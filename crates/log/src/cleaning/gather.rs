@@ -81,7 +81,7 @@ impl Cleaning {
 
     /// Has a node written at another place, if it has one.
     fn write_again(&mut self, nid: u32) -> FsResult<()> {
-        let entry = self.nodes.nat_mut().get(nid)?;
+        let entry = self.nodes.entry(nid)?;
         let place = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?.block();
         match place {
             // All beside each other, whatever they are of.

@@ -12,9 +12,6 @@ use crate::layout::BLOCK_BYTES;
 use crate::layout::checkpoint::Checkpoint;
 use crate::statistics::Cause;
 
-/// Entries that a pack has in its journals; with more, they go to the tables.
-const NAT_JOURNAL_MAX: usize = 800;
-
 impl Durable {
     /// Writes a checkpoint: what was done before it survives whatever comes.
     pub(crate) fn checkpoint(&mut self, clean: bool) -> FsResult<()> {
@@ -35,10 +32,7 @@ impl Durable {
         // They are on their way while the tables follow.
         self.store.hand_over();
         self.store.writer().wake();
-        let nat = self.nodes.nat_mut().checkpoint(NAT_JOURNAL_MAX)?;
-        self.store
-            .statistics_mut()
-            .wrote_blocks(Cause::Checkpoint, nat.written);
+        let nat = self.nodes.nat_journal()?;
         let slots = self.store.bst_journal()?;
         let sit_journal = self.store.sit_journal()?;
         self.store.flush()?;
@@ -77,8 +71,7 @@ impl Durable {
         self.groups.checkpointed = self.groups.sequence;
         self.groups.checkpoint_time = pack.time;
         self.store.statistics_mut().checkpoints += 1;
-        self.nodes.nat_mut().release();
-        self.forget_unrecorded();
+        self.files.note_checkpoint();
         self.store.supersede(version - 1)?;
         self.store.rewrite_summaries(&pack.rewritten)?;
         if clean {
@@ -129,11 +122,5 @@ impl Durable {
         unrecorded == 0
             && self.groups.sequence == self.groups.checkpointed
             && self.store.segments().prefree_count() == 0
-    }
-
-    /// A checkpoint has everything.
-    fn forget_unrecorded(&mut self) {
-        self.nodes.forget_unrecorded();
-        self.files.unrecorded_mut().clear();
     }
 }

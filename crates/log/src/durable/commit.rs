@@ -67,7 +67,7 @@ impl Durable {
         self.groups.sequence += 1;
         let written = self
             .finish_group(&mut packing, &stream)
-            .and_then(|()| self.note_recorded(&whole));
+            .and_then(|()| self.files.note_recorded(&whole));
         if let Err(error) = &written {
             // No group behind one that is not whole would be found.
             self.store.fail("a group could not be written", error);
@@ -206,19 +206,6 @@ impl Durable {
             }
             .append(stream);
         }
-        Ok(())
-    }
-
-    fn note_recorded(&mut self, whole: &BTreeSet<u32>) -> FsResult<()> {
-        for ino in self.files.unrecorded_mut().take_touched() {
-            self.live(ino)?.xattrs_changed = false;
-        }
-        for &ino in whole {
-            let live = self.live(ino)?;
-            live.unrecorded.clear();
-            live.content_changed = false;
-        }
-        self.files.unrecorded_mut().clear();
         Ok(())
     }
 }

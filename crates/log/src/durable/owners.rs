@@ -65,7 +65,7 @@ pub(crate) fn is_owned(state: &mut Durable, owner: Owner, block: u64) -> FsResul
     let kind = HeadKind::from_raw(state.store.segments().segment(segment).kind);
     let plain = Pointer::Plain(block);
     if kind.is_some_and(HeadKind::has_nodes) {
-        let entry = state.nodes.nat_mut().get(owner.lblk)?;
+        let entry = state.nodes.entry(owner.lblk)?;
         return Ok(entry.ino == owner.ino && entry.pointer == plain.encode());
     }
     Ok(state.pointer(owner.ino, owner.lblk)? == plain)

@@ -52,7 +52,7 @@ impl Files {
     pub(crate) fn evict(&mut self) {
         if self.store.options().evicts_always {
             self.drop_until(u64::MAX);
-            self.nodes.nat_mut().let_go();
+            self.nodes.drop_table();
         }
     }
 

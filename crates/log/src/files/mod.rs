@@ -27,6 +27,8 @@ pub(crate) mod xattr;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use anteros_core::FsResult;
+
 use crate::files::unrecorded::Unrecorded;
 use crate::layout::Block;
 use crate::packing::Packer;
@@ -79,7 +81,28 @@ impl Files {
         &self.unrecorded
     }
 
-    pub(crate) fn unrecorded_mut(&mut self) -> &mut Unrecorded {
-        &mut self.unrecorded
+    /// Notes that the attributes of an inode have changed.
+    pub(crate) fn note_attributes(&mut self, ino: u32) {
+        self.unrecorded.touch(ino);
+    }
+
+    /// Notes that a group has all changes of names and attributes, and the content of some inodes as a whole.
+    pub(crate) fn note_recorded(&mut self, whole: &BTreeSet<u32>) -> FsResult<()> {
+        for ino in self.unrecorded.take_touched() {
+            self.live(ino)?.xattrs_changed = false;
+        }
+        for &ino in whole {
+            let live = self.live(ino)?;
+            live.unrecorded.clear();
+            live.content_changed = false;
+        }
+        self.unrecorded.clear();
+        Ok(())
+    }
+
+    /// Notes that a checkpoint has everything.
+    pub(crate) fn note_checkpoint(&mut self) {
+        self.packer.nodes.note_checkpoint();
+        self.unrecorded.clear();
     }
 }

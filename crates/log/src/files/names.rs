@@ -156,7 +156,7 @@ impl Files {
             mtime: now,
             ctime: now,
             btime: now,
-            generation: self.nodes.nat_mut().get(ino)?.generation,
+            generation: self.nodes.entry(ino)?.generation,
             parent,
             rdev: birth.rdev,
         };

@@ -45,7 +45,7 @@ impl Unrecorded {
     }
 
     /// Notes that the attributes of an inode have changed.
-    pub(crate) fn touch(&mut self, ino: u32) {
+    pub(super) fn touch(&mut self, ino: u32) {
         self.touched.insert(ino);
     }
 
@@ -81,12 +81,12 @@ impl Unrecorded {
     }
 
     /// Takes the inodes whose attributes have changed: a group has them.
-    pub(crate) fn take_touched(&mut self) -> BTreeSet<u32> {
+    pub(super) fn take_touched(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.touched)
     }
 
     /// Notes that a group, or a checkpoint, has all of them.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.names.clear();
         self.xattrs = 0;
         self.touched.clear();

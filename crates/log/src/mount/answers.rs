@@ -89,7 +89,7 @@ impl State {
         let kept = perm & !SETUID & !SETGID;
         if kept != perm {
             self.live(ino)?.attributes().perm = kept;
-            self.files.unrecorded_mut().touch(ino);
+            self.files.note_attributes(ino);
         }
         if self.xattrs(ino)?.get(CAPABILITY).is_some() {
             self.remove_xattr(ino, CAPABILITY)?;
@@ -123,7 +123,7 @@ impl State {
         attributes.atime = changes.atime.map_or(attributes.atime, time);
         attributes.mtime = changes.mtime.map_or(attributes.mtime, time);
         attributes.ctime = now;
-        self.files.unrecorded_mut().touch(ino);
+        self.files.note_attributes(ino);
         Ok(())
     }
 

@@ -62,6 +62,11 @@ impl Nodes {
         }
     }
 
+    /// Lets go of blocks of the node address table that the device has.
+    pub(crate) fn drop_table(&mut self) {
+        self.nat.let_go();
+    }
+
     /// Lets go of clean blocks of directories below a level of their trees.
     pub(crate) fn drop_below(&mut self, level_kept: u16) {
         for live in self.inodes.values_mut() {

@@ -1,14 +1,15 @@
 //! Nodes: inodes, the pointers of files, and the table that says where each node lies.
 //!
-//! This floor owns the node address table ([`nat`]) and the nodes in memory ([`cache`]) with their marks ([`loaded`]).
-//! It is asked for an inode by its number, for the pointer of a logical block, and to change either ([`tree`]); dirty
-//! nodes are written at a checkpoint ([`write`](mod@write)). A block of the table that cannot be read is made again from the
-//! nodes ([`rebuild`]). It uses `store` and what lies below.
+//! This floor owns the node address table ([`nat`], asked through [`numbers`]) and the nodes in memory ([`cache`]) with
+//! their marks ([`loaded`]). It is asked for an inode by its number, for the pointer of a logical block, and to change
+//! either ([`tree`]); dirty nodes are written at a checkpoint ([`write`](mod@write)). A block of the table that cannot be
+//! read is made again from the nodes ([`rebuild`]). It uses `store` and what lies below.
 
 mod cache;
 pub(crate) mod evict;
 pub(crate) mod loaded;
 pub(crate) mod nat;
+mod numbers;
 mod ranges;
 pub(crate) mod rebuild;
 pub(crate) mod tree;
@@ -57,10 +58,6 @@ impl Nodes {
         &self.nat
     }
 
-    pub(crate) fn nat_mut(&mut self) -> &mut Nat {
-        &mut self.nat
-    }
-
     pub(crate) fn inode_count(&self) -> u32 {
         self.inode_count
     }
@@ -88,20 +85,6 @@ impl Nodes {
         let mut warnings = self.store.take_warnings();
         warnings.append(&mut self.nat.take_warnings());
         warnings
-    }
-
-    /// Has the table lie elsewhere from now on.
-    pub(crate) fn move_table(&mut self, nat: Nat) {
-        self.nat = nat;
-    }
-
-    /// Notes that a checkpoint has everything.
-    pub(crate) fn forget_unrecorded(&mut self) {
-        for live in self.inodes.values_mut() {
-            live.unrecorded.clear();
-            live.content_changed = false;
-            live.xattrs_changed = false;
-        }
     }
 
     fn tick(&mut self) -> u64 {

@@ -199,7 +199,7 @@ impl Nat {
     }
 
     /// The entry of a node; of a free number too.
-    pub(crate) fn get(&mut self, nid: u32) -> FsResult<NatEntry> {
+    pub(super) fn get(&mut self, nid: u32) -> FsResult<NatEntry> {
         if nid >= self.nids {
             return Ok(NatEntry::default());
         }
@@ -262,7 +262,7 @@ impl Nat {
     }
 
     /// Lets go of what the device has.
-    pub(crate) fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         self.cached.clear();
     }
 
@@ -272,7 +272,7 @@ impl Nat {
     }
 
     /// The numbers in use among those of a block of the table, and their entries.
-    pub(crate) fn used_in(&mut self, table_block: u32) -> FsResult<Vec<(u32, NatEntry)>> {
+    pub(super) fn used_in(&mut self, table_block: u32) -> FsResult<Vec<(u32, NatEntry)>> {
         let block = self.read_whole(table_block)?;
         let first = table_block * NAT_PER_BLOCK;
         let numbers = first.max(ROOT)..self.nids.min(first + NAT_PER_BLOCK);
@@ -298,7 +298,7 @@ impl Nat {
     }
 
     /// Says where a node lies now.
-    pub(crate) fn set(&mut self, nid: u32, entry: NatEntry) {
+    pub(super) fn set(&mut self, nid: u32, entry: NatEntry) {
         self.newer.insert(nid, entry);
     }
 
@@ -343,7 +343,7 @@ impl Nat {
     }
 
     /// Gives a number back; it is used again after the next checkpoint.
-    pub(crate) fn free(&mut self, nid: u32) -> FsResult<()> {
+    pub(super) fn free(&mut self, nid: u32) -> FsResult<()> {
         let generation = self.get(nid)?.generation.wrapping_add(1);
         self.set(
             nid,
@@ -360,12 +360,12 @@ impl Nat {
     }
 
     /// Keeps a number from being given to another node before the next checkpoint: a record will name it.
-    pub(crate) fn reserve(&mut self, nid: u32) {
+    pub(super) fn reserve(&mut self, nid: u32) {
         self.freed.insert(nid);
     }
 
     /// Counts a number that a record names as used.
-    pub(crate) fn claim(&mut self, nid: u32, ino: u32, generation: u32) -> FsResult<()> {
+    pub(super) fn claim(&mut self, nid: u32, ino: u32, generation: u32) -> FsResult<()> {
         let entry = self.get(nid)?;
         if entry.ino == 0 {
             self.used = self.used.saturating_add(1);
@@ -386,7 +386,7 @@ impl Nat {
     /// What a checkpoint has to say: the entries that are newer than the table, of which there are at most
     /// `journal_max`; others go to the table, to the copies that do not count yet. So do those of a block that cannot be
     /// read, and nothing but those stays newer of which the block cannot be written either.
-    pub(crate) fn checkpoint(&mut self, journal_max: usize) -> FsResult<Stated<(u32, NatEntry)>> {
+    pub(super) fn checkpoint(&mut self, journal_max: usize) -> FsResult<Stated<(u32, NatEntry)>> {
         let has_lost = self
             .rebuilt
             .iter()
@@ -468,7 +468,7 @@ impl Nat {
     }
 
     /// The highest number that is in use.
-    pub(crate) fn highest(&mut self) -> FsResult<u32> {
+    pub(super) fn highest(&mut self) -> FsResult<u32> {
         for index in (0..self.table.blocks()).rev() {
             let block = self.current(index)?;
             let in_use = |at: &u32| NatEntry::read(&block, *at).ino != 0;
@@ -493,7 +493,7 @@ impl Nat {
     }
 
     /// Writes the table as it is to where another superblock has it, which reads as zeros there.
-    pub(crate) fn copy_to(&mut self, superblock: &Superblock) -> FsResult<()> {
+    pub(super) fn copy_to(&mut self, superblock: &Superblock) -> FsResult<()> {
         for index in 0..self.table.blocks().min(superblock.nat_blocks) {
             let block = self.current(index)?;
             if block.iter().any(|&byte| byte != 0) {
@@ -505,7 +505,7 @@ impl Nat {
     }
 
     /// A checkpoint has been written.
-    pub(crate) fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.freed.clear();
     }
 }

@@ -210,7 +210,7 @@ impl Checker {
     /// Numbers that are in use and belong to nothing.
     fn compare_nodes(&mut self) {
         for table_block in 0..self.state.nodes.nat().table_blocks() {
-            let used = match self.state.nodes.nat_mut().used_in(table_block) {
+            let used = match self.state.nodes.used_in(table_block) {
                 Ok(used) => used,
                 // It has been told.
                 Err(_) => continue,

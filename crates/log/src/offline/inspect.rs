@@ -456,7 +456,7 @@ fn copy_of(block: u64, start: u64, blocks: u32) -> Option<(u8, u32)> {
 }
 
 fn node_view(state: &mut State, nid: u32) -> FsResult<NodeView> {
-    let entry = state.nodes.nat_mut().get(nid)?;
+    let entry = state.nodes.entry(nid)?;
     let block = Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block();
     let header = match block {
         Some(block) => NodeHeader::parse(&*read_block(state.store.device(), block)?).ok(),

@@ -10,7 +10,6 @@ use crate::files::Files;
 use crate::layout::bits::Bits;
 use crate::layout::node::{Attributes, Inode};
 use crate::layout::superblock::Shape;
-use crate::layout::table::NatEntry;
 use crate::layout::{BLOCK_BYTES, ROOT, Superblock, dir};
 use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
@@ -114,14 +113,5 @@ fn make_root(state: &mut Durable, owner: Caller) {
         parent: ROOT,
         rdev: Rdev::default(),
     };
-    let inode = Inode::empty(attributes);
-    state.nodes.nat_mut().set(
-        ROOT,
-        NatEntry {
-            pointer: 0,
-            ino: ROOT,
-            generation: 0,
-        },
-    );
-    state.insert(ROOT, inode);
+    state.nodes.make_root(Inode::empty(attributes));
 }

@@ -353,7 +353,7 @@ impl Mender {
 
     fn mend_inodes(&mut self, survey: &mut Survey) -> FsResult<()> {
         for &nid in &survey.stray {
-            self.state.nodes.nat_mut().free(nid)?;
+            self.state.nodes.free_stray(nid)?;
             self.tell(
                 format_args!("node {nid}"),
                 "was in use and belonged to nothing; the number is free",

@@ -13,9 +13,7 @@ use anteros_core::{FsError, FsResult, WritableDevice};
 use crate::cleaning::Cleaning;
 use crate::durable::recover;
 use crate::error::LogError;
-use crate::layout::bits::Bits;
-use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, ROOT, SEGMENT_CONTENT, Superblock};
-use crate::nodes::nat::Nat;
+use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, SEGMENT_CONTENT, Superblock};
 use crate::offline::mkfs::clear;
 use crate::options::Options;
 use crate::store::medium::reserve;
@@ -130,7 +128,7 @@ pub fn plan_resize(
         return Ok(old);
     }
     let nids_min = match blocks < old.blocks {
-        true => log.nodes.nat_mut().highest()? + 1,
+        true => log.nodes.highest_nid()? + 1,
         false => 0,
     };
     let used = log.store.space().used();
@@ -228,17 +226,7 @@ fn make_way(log: &mut Cleaning, blocks: usize) -> FsResult<()> {
 
 /// Writes the tables and a checkpoint to where they will lie, which reads as zeros.
 fn move_tables(log: &mut Cleaning, new: &Superblock) -> Result<(), LogError> {
-    log.nodes.nat_mut().copy_to(new)?;
-    let cursor = Some(log.nodes.nat().cursor()).filter(|&cursor| cursor < new.nids);
-    let nat = Nat::new(
-        log.store.shared_device(),
-        new,
-        Bits::new(new.nat_blocks as usize),
-        [],
-        cursor.unwrap_or(ROOT + 1),
-        log.nodes.nat().used(),
-    );
-    log.nodes.move_table(nat);
+    log.nodes.move_table(new)?;
     log.store.move_tables(new)?;
     log.checkpoint(true)?;
     Ok(())

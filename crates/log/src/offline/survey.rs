@@ -357,8 +357,7 @@ impl Survey {
                 // An inode that has never been written is none.
                 let has_block = state
                     .nodes
-                    .nat_mut()
-                    .get(ino)
+                    .entry(ino)
                     .map_or(true, |entry| entry.pointer != 0);
                 if !has_block || matches!(error, FsError::NotFound) {
                     self.dangling.push(name);
@@ -521,7 +520,7 @@ impl Survey {
     fn claim_node(&mut self, state: &mut State, ino: u32, nid: u32) -> FsResult<()> {
         self.nids.add(nid);
         self.blocks_taken += 1;
-        let entry = state.nodes.nat_mut().get(nid)?;
+        let entry = state.nodes.entry(nid)?;
         if let Some(block) =
             Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block()
         {
@@ -604,7 +603,7 @@ impl Survey {
         let (mut unnamed, mut loose) = (Vec::new(), Vec::new());
         let mut is_known_all = true;
         for table_block in 0..state.nodes.nat().table_blocks() {
-            let found = state.nodes.nat_mut().used_in(table_block);
+            let found = state.nodes.used_in(table_block);
             let found = self.tolerate("node address table", found)?;
             is_known_all &= found.is_some();
             for (nid, entry) in found.unwrap_or_default() {

@@ -73,7 +73,7 @@ impl RollForward {
         // Nodes that are made on the way must not take the numbers of inodes that are still to come.
         for record in chain.groups.iter().flat_map(|group| records(&group.stream)) {
             if let Record::Attributes { ino, .. } = record? {
-                state.nodes.nat_mut().reserve(ino);
+                state.nodes.keep_nid(ino);
             }
         }
         let known = chain
@@ -215,9 +215,7 @@ impl RollForward {
             .into());
         }
         self.touched.insert(ino);
-        if state.nodes.nat_mut().get(ino)?.ino == 0 {
-            state.nodes.nat_mut().claim(ino, ino, new.generation)?;
-            state.store.space_mut().take(1)?;
+        if state.nodes.entry(ino)?.ino == 0 {
             let attributes = Attributes {
                 size: 0,
                 blocks: 0,
@@ -226,7 +224,7 @@ impl RollForward {
                 ..*new
             };
             let inode = Inode::empty(attributes);
-            state.insert(ino, inode);
+            state.nodes.make_again(ino, new.generation, inode)?;
         }
         let old = state.live(ino)?.inode().attributes;
         if old.kind != new.kind {
@@ -392,7 +390,7 @@ impl RollForward {
     /// Looks at all inodes for those without a link, where the checkpoint does not list them.
     fn find_orphans(&mut self, state: &mut Durable) -> Result<(), LogError> {
         for ino in ROOT..=state.nodes.nat().count_max() {
-            if state.nodes.nat_mut().get(ino)?.ino != ino {
+            if state.nodes.entry(ino)?.ino != ino {
                 continue;
             }
             match state.live(ino) {
@@ -410,8 +408,7 @@ impl RollForward {
     /// Removes the inodes that have no name left.
     fn reap(&mut self, state: &mut Durable) -> Result<(), LogError> {
         for &ino in &self.touched {
-            if state.nodes.nat_mut().get(ino)?.ino == ino
-                && state.live(ino)?.inode().attributes.nlink == 0
+            if state.nodes.entry(ino)?.ino == ino && state.live(ino)?.inode().attributes.nlink == 0
             {
                 state.files.add_orphan(ino);
                 match state.reap_now(ino) {

@@ -38,7 +38,7 @@ impl Checker {
     fn inodes(&mut self) -> FsResult<Sorted<Wanted>> {
         let mut inodes = self.sorter();
         for table_block in 0..self.state.nodes.nat().table_blocks() {
-            let used = match self.state.nodes.nat_mut().used_in(table_block) {
+            let used = match self.state.nodes.used_in(table_block) {
                 Ok(used) => used,
                 Err(error) => {
                     self.note("node address table", error);
@@ -65,7 +65,7 @@ impl Checker {
         let mut located = self.sorter();
         for wanted in numbered.iter() {
             let wanted = wanted?;
-            match self.state.nodes.nat_mut().get(wanted.nid) {
+            match self.state.nodes.entry(wanted.nid) {
                 Ok(entry) => self.locate(wanted, entry, &mut located)?,
                 Err(error) => self.note_torn(wanted.ino, error)?,
             }
