@@ -6,7 +6,7 @@ use anteros_buffer::{Form, Options};
 use anteros_core::{OpenFile, Payload, Writable};
 use rustix::fs::OFlags;
 
-use crate::model::{Numbers, create, open};
+use crate::model::{APPEND, Numbers, create, open};
 use crate::{FORMS, buffered, manual, untimed};
 
 const RECORD: usize = 512 << 10;
@@ -111,6 +111,41 @@ fn what_was_written_later_stays_later() {
         assert_eq!(content.len(), 250);
         for (at, value) in [(0, 1), (55, 4), (99, 1), (100, 3), (199, 3), (200, 2)] {
             assert_eq!(content[at], value, "{form:?} {at}");
+        }
+    }
+}
+
+/// Invariant W4 of `docs/design/bfuse.md`.
+#[test]
+fn a_request_is_never_split_over_two_entries() {
+    let lens: Vec<usize> = (0..200).map(|i| 1 + i * 997 % 5000).collect();
+    for form in FORMS {
+        for flags in [OFlags::WRONLY, APPEND] {
+            let region_bytes = 16 << 10;
+            let fs = buffered(Options {
+                region_bytes,
+                ..manual(form)
+            });
+            let file = create(&fs, "file", flags);
+            let mut expected = Vec::new();
+            let mut ends = vec![0];
+            for (i, &len) in lens.iter().enumerate() {
+                let request = vec![i as u8; len];
+                let written = fs.write(file, expected.len() as u64, &request, false);
+                assert_eq!(written.unwrap(), len);
+                expected.extend(request);
+                ends.push(expected.len());
+            }
+            fs.flush(file).unwrap();
+            assert!(fs.inner().content(file.ino) == expected);
+            // Each entry goes down as a piece: from the beginning of a request to the end of one.
+            let mut end = 0;
+            for (_, len) in fs.inner().pieces() {
+                assert!(len <= region_bytes);
+                end += len;
+                assert!(ends.contains(&end), "{form:?}: a request is split at {end}");
+            }
+            assert_eq!(end, expected.len());
         }
     }
 }
