@@ -1,13 +1,14 @@
 //! Requests as bytes, against a file system in memory.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use zerocopy::IntoBytes;
 
+use super::dispatcher::FOREVER;
 use super::*;
 use crate::init::READ_LEN_MAX;
 use crate::memory::{ACL, MemoryFs, ROOT, STEP, crowd_name, pattern};
-use crate::proto::{Dirent, ROOT_ID};
+use crate::proto::{AttrOut, Dirent, LseekIn, LseekOut, ROOT_ID, SEEK_DATA, SEEK_HOLE};
 
 const CROWD: u64 = 1000;
 

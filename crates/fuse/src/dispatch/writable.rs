@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros};
 
 use super::args::{Args, put};
+use super::dispatcher::{Dispatcher, LATER};
 use super::hooks::AttributeOrder;
 use super::write_back::{self, Moment, Opening, Size, Using, WriteBack};
-use super::{Dispatcher, LATER};
 use crate::device::Request;
 use crate::proto::{
     CopyFileRangeIn, CreateIn, EXTENSION_GROUPS, EntryOut, Extension, FSYNC_DATA_ONLY, FallocateIn,
