@@ -1,5 +1,8 @@
 //! `anteros dump`
 
+mod statistics;
+mod text;
+
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -12,11 +15,10 @@ use anteros_image::{Encoding, Extent, Image, Location, Source};
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
+use self::text::row;
 use crate::args::ImageArgs;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::{linux, output};
-
-mod statistics;
 
 /// Show what an image says about itself: its superblock, an inode, where its data lies, statistics
 #[derive(Debug, clap::Args)]
@@ -424,10 +426,6 @@ fn print(dump: &Dump) -> io::Result<()> {
         statistics.print(&mut out)?;
     }
     out.flush()
-}
-
-fn row(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
-    writeln!(out, "{name:<22}{value}")
 }
 
 fn print_superblock(out: &mut impl Write, sb: &SuperblockView) -> io::Result<()> {

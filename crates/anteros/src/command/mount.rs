@@ -15,16 +15,16 @@ use clap::{Args as _, FromArgMatches};
 use rustix::mount::{MountFlags, mount};
 
 use crate::args::{ImageArgs, RequestArgs};
+use crate::daemon::Daemon;
 use crate::daemon::background::{self, Told};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
 use crate::daemon::recording::{self, ImageNames, Recording};
-use crate::daemon::{Daemon, Workers};
+use crate::daemon::workers::Workers;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::loops::Loops;
 use crate::options::{self, CommonOption, CommonOptions};
-use crate::output;
-use crate::places;
+use crate::{output, places};
 
 /// Mount an image read-only: through the kernel where it may be, else through FUSE
 #[derive(Debug, clap::Args)]

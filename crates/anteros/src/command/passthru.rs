@@ -18,11 +18,11 @@ use crate::args::{RequestArgs, seconds};
 use crate::daemon::faults::{self, Faults};
 use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
 use crate::daemon::recording::Recording;
-use crate::daemon::{self, Workers, background};
+use crate::daemon::workers::Workers;
+use crate::daemon::{self, background};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::options::{self, CommonOption, CommonOptions};
-use crate::output;
-use crate::places;
+use crate::{output, places};
 
 /// Mirror a directory through FUSE, for reading and writing
 #[derive(Debug, clap::Args)]

@@ -19,10 +19,10 @@ use anteros_log::{Cause, Class, ClassStatistics, Compacted, Log};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::Workers;
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
 use super::latencies::Latencies;
+use super::workers::Workers;
 use crate::output;
 
 /// The attribute that orders cleaning when it is set, and tells how far that is: [`Progress`].

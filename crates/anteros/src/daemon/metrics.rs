@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use anteros_image::ImageFs;
 
-use super::Workers;
 use super::exposition::Exposition;
 use super::faults::Faults;
 use super::latencies::Latencies;
 use super::recording::Recording;
+use super::workers::Workers;
 
 /// The numbers of a daemon.
 pub struct Metrics {

@@ -3,6 +3,7 @@
 //!
 //! - `background`: how it leaves the terminal.
 //! - `metrics`, `mirror`, `log`: what it tells of itself when it serves an image, a directory, or a log.
+//! - `workers`: the threads that answer.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
@@ -18,6 +19,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod neighbours;
 pub mod recording;
+pub mod workers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,32 +43,6 @@ use recording::Recording;
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const ELSEWHERE: &str = "unmounted here, but not elsewhere: another mount namespace, or another directory by a bind mount, \
                          has the mount still; the daemon serves it until it is unmounted there, too";
-
-/// The threads that answer requests.
-#[derive(Debug, Clone, Copy)]
-pub struct Workers {
-    count: usize,
-    over_io_uring: bool,
-}
-
-impl Workers {
-    /// Those of a mount.
-    pub fn of(options: &MountOptions) -> Self {
-        Self {
-            count: options.workers,
-            over_io_uring: options.over_io_uring(),
-        }
-    }
-
-    /// Returns what `anteros stat` shows of them.
-    pub fn gauges(&self) -> [(&'static str, f64); 2] {
-        let over_io_uring = if self.over_io_uring { 1.0 } else { 0.0 };
-        [
-            ("workers", self.count as f64),
-            ("over_io_uring", over_io_uring),
-        ]
-    }
-}
 
 /// Holds what serves a mount.
 pub struct Daemon {

@@ -1,6 +1,7 @@
 //! `anteros advise`
 
 mod plot;
+mod row;
 mod sample;
 mod settings;
 mod trial;
@@ -14,16 +15,14 @@ use anteros_core::parse_size;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use self::row::{Row, mark};
 use self::sample::{Sample, Scratch, Tree};
 use self::settings::{LATEST, SETTINGS};
 use self::trial::Trial;
 use crate::args::WorkerArgs;
 use crate::command::mkfs;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::{drawing, interrupt, linux, output};
-
-/// The best setting is the smallest of those that are read at least so fast, beside the fastest that compresses.
-const READ_RATE_LEAST: f64 = 0.25;
+use crate::{drawing, interrupt, output};
 
 /// Try settings of `mkfs` on a part of a directory, and tell which are worth while
 ///
@@ -68,23 +67,6 @@ fn sample_bytes(text: &str) -> Result<u64, String> {
 
 /// A setting with the options of the builder, or why the machine does not read what they make.
 type Setting = (&'static str, Result<Options, Failure>);
-
-/// A setting and what is to be expected of it.
-#[derive(Debug, Serialize)]
-struct Row {
-    /// The letter that stands for it in a drawing.
-    letter: char,
-    settings: &'static str,
-    /// The size of an image of the whole directory.
-    bytes: u64,
-    build_seconds: f64,
-    /// In bytes per second.
-    read_rate: f64,
-    linux: linux::View,
-    /// Tells whether none is both smaller and quicker to read.
-    is_front: bool,
-    is_best: bool,
-}
 
 /// A setting that was not tried.
 #[derive(Debug, Serialize)]
@@ -217,49 +199,6 @@ fn quoted(path: &Path) -> String {
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text,
         false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
-impl Row {
-    fn of(trial: Trial, sample: &Sample, index: usize) -> Self {
-        Self {
-            letter: char::from(b'a' + index as u8),
-            settings: trial.settings,
-            bytes: sample.scaled(trial.image_bytes),
-            build_seconds: trial.build_time.as_secs_f64() * sample.times,
-            read_rate: trial.read_rate,
-            linux: linux::View::new(&trial.linux),
-            is_front: false,
-            is_best: false,
-        }
-    }
-
-    fn is_compressed(&self) -> bool {
-        self.settings != "-znone"
-    }
-
-    /// Returns whether another one is as small and as quick to read, and one of the two more so.
-    fn is_beaten_by(&self, other: &Self) -> bool {
-        let is_as_good = other.bytes <= self.bytes && other.read_rate >= self.read_rate;
-        is_as_good && (other.bytes < self.bytes || other.read_rate > self.read_rate)
-    }
-}
-
-/// Marks the rows that none beats, and the best one.
-fn mark(rows: &mut [Row]) {
-    let beaten: Vec<_> = rows
-        .iter()
-        .map(|row| rows.iter().any(|other| row.is_beaten_by(other)))
-        .collect();
-    for (row, is_beaten) in rows.iter_mut().zip(beaten) {
-        row.is_front = !is_beaten;
-    }
-    let compressed = rows.iter().filter(|row| row.is_compressed());
-    let fastest = compressed.map(|row| row.read_rate).fold(0.0, f64::max);
-    let is_quick = |row: &&mut Row| row.is_front && row.read_rate >= fastest * READ_RATE_LEAST;
-    let best = rows.iter_mut().filter(is_quick).min_by_key(|row| row.bytes);
-    if let Some(best) = best {
-        best.is_best = true;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Row;
+use super::row::Row;
 
 /// A drawing in a terminal has so many columns and lines.
 const COLUMNS: usize = 60;

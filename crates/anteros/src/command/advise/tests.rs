@@ -1,6 +1,7 @@
 use anteros_format::linux::Needs;
 
 use super::*;
+use crate::linux;
 
 fn row(settings: &'static str, bytes: u64, read_rate: f64) -> Row {
     Row {

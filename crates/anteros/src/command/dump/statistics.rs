@@ -6,7 +6,7 @@ use std::io::Write;
 use anteros_image::{Error, ExtentStatistics, Image, Statistics, statistics};
 use serde::Serialize;
 
-use super::row;
+use super::text::row;
 use crate::output;
 
 /// States how many file name extensions are printed for people.

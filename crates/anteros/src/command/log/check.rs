@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anteros_core::parse_size;
 use anteros_log::{Options, Repaired, Report, check, repair, repair_going_back, system_clock};
 
+use super::open;
 use crate::failure::{Outcome, Verdict};
 use crate::output;
 
@@ -34,14 +35,14 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
-        let fail = |error| super::failure(self.device.display(), &error);
+        let fail = |error| open::failure(self.device.display(), &error);
         let options = Options {
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
             ..Options::new(system_clock)
         };
         let (device, repaired) = match self.repair {
             true => {
-                let device = super::open(&self.device)?;
+                let device = open::to_write(&self.device)?;
                 let repair = match self.go_back {
                     true => repair_going_back,
                     false => repair,
@@ -49,7 +50,7 @@ impl Args {
                 let repaired = repair(device.clone(), options.clone()).map_err(fail)?;
                 (device, Some(repaired))
             }
-            false => (super::open_unchanging(&self.device)?, None),
+            false => (open::unchanging(&self.device)?, None),
         };
         let report = check(device, options).map_err(fail)?;
         match self.json {

@@ -19,6 +19,7 @@ use anteros_log::{Content, Group, InodeView, Inspector, Options, Place, system_c
 
 use self::text::{area_text, header_text, node_text, record_text, run_text};
 use self::values::Values;
+use super::open;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -53,9 +54,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
-        let device = super::open_to_read(&self.device)?;
+        let device = open::to_read(&self.device)?;
         let opened = Inspector::open(device, &Options::new(system_clock));
-        let mut log = opened.map_err(|error| super::failure(self.device.display(), &error))?;
+        let mut log = opened.map_err(|error| open::failure(self.device.display(), &error))?;
         match self.json {
             true => output::json(&self.values(&mut log)?)?,
             false => output::text(&self.page(&mut log)?.to_string())?,
@@ -127,7 +128,7 @@ impl Args {
 
     fn find_groups(&self, log: &Inspector) -> Result<(Vec<Group>, bool), Failure> {
         log.groups()
-            .map_err(|error| super::failure(self.device.display(), &error))
+            .map_err(|error| open::failure(self.device.display(), &error))
     }
 
     fn failure(&self, place: impl Display, error: &FsError) -> Failure {

@@ -8,6 +8,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::json;
 
+use super::open;
 use crate::command::stat::attribute;
 use crate::daemon::log::{CLEAN_ALL, CLEANING, Progress};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -50,8 +51,8 @@ impl Args {
 
 /// Cleans a log that is not mounted.
 fn clean(path: &Path) -> Result<u64, Failure> {
-    let device = super::open(path)?;
-    let fail = |error: anteros_log::LogError| super::failure(path.display(), &error);
+    let device = open::to_write(path)?;
+    let fail = |error: anteros_log::LogError| open::failure(path.display(), &error);
     let log = Log::open(device, Options::new(system_clock)).map_err(fail)?;
     let cleaned = log
         .clean_all(|_| true)

@@ -11,6 +11,7 @@ use anteros_log::layout::{BLOCK_BYTES, Superblock};
 use anteros_log::{Options, Shape, system_clock};
 use rustix::process::{getegid, geteuid};
 
+use super::open;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 
 /// Make an empty log
@@ -115,7 +116,7 @@ impl Args {
         let planned = Superblock::plan(size / BLOCK_BYTES as u64, shape);
         planned
             .map(|_| ())
-            .map_err(|error| super::failure(self.device.display(), &error.into()))
+            .map_err(|error| open::failure(self.device.display(), &error.into()))
     }
 
     fn set_len(&self, device: &FileDevice, size: u64) -> Result<(), Failure> {
@@ -143,7 +144,7 @@ impl Args {
             ..Caller::default()
         };
         anteros_log::mkfs(&device, shape, owner, &Options::new(system_clock))
-            .map_err(|error| super::failure(self.device.display(), &error))?;
+            .map_err(|error| open::failure(self.device.display(), &error))?;
         Ok(Verdict::Good)
     }
 }

@@ -10,15 +10,16 @@ use anteros_fuse::MountOptions;
 use anteros_log::{Codec, Log, Mode, Options, Order, Policy, system_clock};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::open;
 use crate::args::{RequestArgs, seconds};
 use crate::daemon::faults::Faults;
 use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
-use crate::daemon::{self, Workers, background, recording};
+use crate::daemon::workers::Workers;
+use crate::daemon::{self, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::options::{self, CommonOption, CommonOptions};
-use crate::output;
-use crate::places;
+use crate::{output, places};
 
 /// Interval at which a log is looked after.
 const TEND_EVERY: Duration = Duration::from_secs(1);
@@ -281,12 +282,12 @@ impl Args {
         }
         let mut common_options = self.common_options();
         let device = match common_options.is_read_only() {
-            true => super::open_unchanging(&self.device)?,
-            false => super::open(&self.device)?,
+            true => open::unchanging(&self.device)?,
+            false => open::to_write(&self.device)?,
         };
         let options = self.log_options(common_options.is_read_only());
         let log = Log::open_as_possible(device, options)
-            .map_err(|error| super::failure(self.device.display(), &error))?;
+            .map_err(|error| open::failure(self.device.display(), &error))?;
         if log.is_read_only() {
             common_options.read_only = Some(true);
             let warnings = log.take_warnings();

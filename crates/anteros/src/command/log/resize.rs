@@ -9,6 +9,7 @@ use anteros_log::{LogError, Options, Resized, plan_resize, resize, system_clock}
 
 use serde_json::{Value, json};
 
+use super::open;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -38,10 +39,10 @@ impl Args {
                 "a log is resized while it is not mounted: unmount it, and name its file or device",
             ));
         }
-        let file = super::open_file(path)?;
+        let file = open::file(path)?;
         let device: Arc<dyn WritableDevice> = file.clone();
         let options = Options::new(system_clock);
-        let fail = |error: LogError| super::failure(path.display(), &error);
+        let fail = |error: LogError| open::failure(path.display(), &error);
         let bytes = self.size.unwrap_or(file.size());
         // What is no log, or cannot have that size, does not become longer.
         plan_resize(&device, bytes, &options).map_err(fail)?;

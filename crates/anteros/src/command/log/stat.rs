@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::figure::figure;
 use super::gc::no_log;
+use super::open;
 use crate::command::stat;
 use crate::command::stat::log::packed_line;
 use crate::daemon::log::{SEGMENTS, SEGMENTS_MAX};
-use crate::drawing;
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::output;
+use crate::{drawing, output};
 
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
@@ -58,9 +58,9 @@ impl Args {
     }
 
     fn describe(&self) -> Result<(Layout, Recovery), Failure> {
-        let device = super::open_to_read(&self.log)?;
+        let device = open::to_read(&self.log)?;
         describe(device, Options::new(system_clock))
-            .map_err(|error| super::failure(self.log.display(), &error))
+            .map_err(|error| open::failure(self.log.display(), &error))
     }
 }
 

@@ -15,7 +15,7 @@ use anteros_format::inode::{DataLayout, Inode};
 use anteros_image::{DirCursor, Error, Extent, Image, Location, Source, statistics_and_names};
 use clap::CommandFactory;
 
-use super::{number, parsed, with_status_1};
+use super::arguments::{number, parsed, with_status_1};
 use crate::args::ImageArgs;
 use crate::command::cat;
 use crate::failure::{Failure, Kind, Outcome, Verdict};

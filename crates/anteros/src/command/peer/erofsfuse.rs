@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::CommandFactory;
 
-use super::{number, parsed, with_status_1};
+use super::arguments::{number, parsed, with_status_1};
 use crate::command::mount;
 use crate::daemon::background::Told;
 use crate::failure::{Failure, Kind, Outcome, Verdict};

@@ -9,7 +9,7 @@ use anteros_image::statistics;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 
-use super::{number, parsed, with_status_1};
+use super::arguments::{number, parsed, with_status_1};
 use crate::args::ImageArgs;
 use crate::command::{check, extract};
 use crate::failure::{Failure, Kind, Outcome, Verdict};

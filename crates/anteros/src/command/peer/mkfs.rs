@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, FromArgMatches};
 
-use super::number;
+use super::arguments::number;
 use crate::command::mkfs;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;

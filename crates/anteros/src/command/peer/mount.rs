@@ -3,9 +3,11 @@
 //! The kernel mounts the image, or with `-t erofs.fuse` a daemon serves it. Before the kernel is asked, our own reader looks
 //! at the image: it can say what is wrong with it, which the kernel tells its log alone.
 //!
+//! - `driver`: who reads the image.
 //! - `options`: the words of `-o`, each with who answers it.
 //! - `kernel`: mounting a block device, or a file, by itself or through a loop device.
 
+mod driver;
 mod kernel;
 mod options;
 
@@ -14,25 +16,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-use super::number;
+use super::arguments::number;
 use crate::args::ImageArgs;
 use crate::command::{mount, umount};
 use crate::daemon::background::Told;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{output, places};
+use driver::{Driver, FAILED, INTERRUPTED, WRONG_CALL, not_supported};
 use options::Options;
 
-pub const MOUNT: &str = "mount.erofs";
+pub use driver::MOUNT;
 
 /// States what the program prints under this name for `-V`.
 const VERSION: &str = concat!("mount.erofs (anteros) ", env!("CARGO_PKG_VERSION"), "\n");
-
-/// The exit status of mount(8) for wrong arguments and missing rights.
-const WRONG_CALL: u8 = 1;
-/// The exit status of mount(8) when a user interrupts it.
-const INTERRUPTED: u8 = 8;
-/// The exit status of mount(8) for anything else.
-const FAILED: u8 = 32;
 
 /// Mount an image, as mount(8) asks for it
 ///
@@ -108,33 +104,6 @@ pub fn run(args: &[OsString]) -> Outcome {
         };
         failure.with_status(status)
     })
-}
-
-/// Side that reads the image once it is mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Driver {
-    Kernel,
-    Fuse,
-}
-
-impl Driver {
-    /// The driver of a type, as `-t` names it.
-    fn of(kind: &str) -> Result<Self, Failure> {
-        match kind {
-            "erofs" | "erofs.local" => Ok(Self::Kernel),
-            "erofs.fuse" | "fuse" | "fuse.erofs" | "fuse.erofsfuse" | "erofsfuse" => Ok(Self::Fuse),
-            _ => Err(not_supported(&format!("type -t {kind}"))
-                .hint("there are erofs, by the kernel, and erofs.fuse, by FUSE")),
-        }
-    }
-}
-
-/// The failure where something of the peer is asked for that this version does not have.
-fn not_supported(what: &str) -> Failure {
-    Failure::new(
-        Kind::Usage,
-        format_args!("{MOUNT}: {what} is not supported"),
-    )
 }
 
 impl Args {

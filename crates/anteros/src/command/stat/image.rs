@@ -74,7 +74,7 @@ pub fn table(numbers: &Numbers) -> String {
             count("decodes_stream"),
         ),
     ];
-    lines.extend(super::trace_line(numbers));
+    lines.extend(numbers.trace_line());
     lines.extend(numbers.lines());
     lines.join("\n") + "\n"
 }

@@ -71,7 +71,7 @@ pub fn table(numbers: &Numbers) -> String {
     if numbers.has("buffer_bytes") {
         lines.extend(buffer_lines(numbers));
     }
-    lines.extend(super::trace_line(numbers));
+    lines.extend(numbers.trace_line());
     lines.extend(numbers.lines());
     lines.join("\n") + "\n"
 }

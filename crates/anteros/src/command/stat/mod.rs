@@ -141,18 +141,6 @@ pub fn attribute(directory: &Path, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Returns what is recorded, if anything is.
-fn trace_line(numbers: &Numbers) -> Option<String> {
-    numbers.has("trace_bytes").then(|| {
-        format!(
-            "trace      {} accesses in {}, {} dropped; `anteros trace` tells of them",
-            output::count(numbers.count("trace_accesses")),
-            output::bytes(numbers.get("trace_bytes") as u64),
-            output::count(numbers.count("trace_dropped")),
-        )
-    })
-}
-
 fn no_mount(directory: &Path) -> Failure {
     let message = format!("{}: no FUSE mount of anteros", directory.display());
     let hint = "name the directory itself that `anteros mount --fuse`, `anteros passthru` or `anteros log mount` was \

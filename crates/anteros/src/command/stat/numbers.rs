@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::daemon::latencies::OPERATIONS;
+use crate::output;
 
 /// The numbers of a daemon by name, and its last faults.
 pub struct Numbers {
@@ -46,6 +47,18 @@ impl Numbers {
             _ => " over io_uring",
         };
         format!("{} workers{over}", self.get("workers"))
+    }
+
+    /// Returns what is recorded, if anything is.
+    pub fn trace_line(&self) -> Option<String> {
+        self.has("trace_bytes").then(|| {
+            format!(
+                "trace      {} accesses in {}, {} dropped; `anteros trace` tells of them",
+                output::count(self.count("trace_accesses")),
+                output::bytes(self.get("trace_bytes") as u64),
+                output::count(self.count("trace_dropped")),
+            )
+        })
     }
 
     /// The labels of the number of this name that has some, with their values.

@@ -12,8 +12,8 @@ use rustix::mount::{
     FsOpenFlags, fsconfig_set_flag, fsconfig_set_string, fsopen, mount as mount_2, mount_remount,
 };
 
+use super::driver::{Driver, WRONG_CALL, not_supported};
 use super::options::Options;
-use super::{Driver, WRONG_CALL, not_supported};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::loops::Loops;
 

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use rustix::mount::MountFlags;
 
+use super::super::arguments::number;
 use super::super::erofsfuse::IGNORED as IGNORED_BY_FUSE;
-use super::super::number;
-use super::not_supported;
+use super::driver::not_supported;
 use crate::failure::{Failure, Kind};
 use crate::options::CommonOption;
 
