@@ -10,7 +10,7 @@ use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
 use anteros_image::{CheckOptions, Finding, FindingKind, Image, ImageFs, Place, Severity, check};
 
-use super::Args;
+use super::arguments::Args;
 use crate::args::ImageArgs;
 use crate::failure::{Failure, Kind};
 

@@ -11,7 +11,7 @@ use anteros_format::inode::DataLayout;
 use anteros_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, Superblock};
 use anteros_image::{Extent, Image, ImageFs, Location, OpenOptions, Source};
 
-use super::Args;
+use super::arguments::Args;
 use crate::args::ImageArgs;
 use crate::failure::Failure;
 use crate::output;

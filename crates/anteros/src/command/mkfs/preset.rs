@@ -22,7 +22,7 @@
 use anteros_build::{Codec, Effort, Fragments, Order};
 
 use super::compressor::{Compressor, LEVEL_9};
-use super::options::Extended;
+use super::values::Extended;
 
 /// Settings that go together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

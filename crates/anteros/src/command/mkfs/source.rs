@@ -9,14 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::slice::Iter;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anteros_build::{Archive, Input, Layer, Manifest, ManifestFormat};
 use anteros_core::{FileDevice, Occupant};
 
-use super::{Args, oci};
+use super::arguments::Args;
+use super::oci;
+use super::values::Tar;
 use crate::args::swapped;
 use crate::command::log;
 use crate::failure::{Failure, Kind};
@@ -33,31 +34,6 @@ const MANIFESTS: [(&[u8], ManifestFormat); 2] = [
     (b"mtree:", ManifestFormat::Mtree),
     (b"composefs-dump:", ManifestFormat::ComposefsDump),
 ];
-
-/// `--tar`: the source is an archive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tar {
-    /// A full image is made of it.
-    Full,
-    /// It keeps the content of files, and is the extra device of the image.
-    Index,
-    /// It has no content of files, which are zeros in the image.
-    Headers,
-}
-
-impl FromStr for Tar {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "f" => Ok(Self::Full),
-            "i" => Ok(Self::Index),
-            "headers" | "headerball" => Ok(Self::Headers),
-            _ if text.contains(',') => Err("maps of the source are not supported yet".into()),
-            _ => Err("`f`, `i` and `headers` are the values".into()),
-        }
-    }
-}
 
 impl Args {
     /// Opens the sources, as far as they are archives. They lie over the image that is appended to.

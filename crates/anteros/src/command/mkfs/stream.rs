@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anteros_build::Error;
 
-use super::{Args, Before};
+use super::arguments::Args;
+use super::failure::{Before, failure};
 use crate::failure::{Failure, Kind};
 
 /// Stands for standard output.
@@ -91,7 +92,7 @@ impl Stream {
         match (error, &self.path) {
             (Error::Image { cause, .. }, None) => cause.into(),
             (Error::Image { cause, .. }, Some(path)) => Failure::system(path, &cause),
-            (error, _) => super::failure(Path::new(&self.name()), Before::Nothing, &error),
+            (error, _) => failure(Path::new(&self.name()), Before::Nothing, &error),
         }
     }
 }

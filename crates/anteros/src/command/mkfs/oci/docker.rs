@@ -5,8 +5,9 @@
 use anteros_build::{Archive, Layer};
 use serde::Deserialize;
 
+use super::blob::document;
+use super::place::{Place, Platform, missing, of_no_platform};
 use super::store::Store;
-use super::{Place, Platform, document, missing, of_no_platform};
 use crate::failure::{Failure, Kind};
 
 /// The file that lists images.
