@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use anteros_core::{AtomicStep, Changes, FsError, FsResult, Ino, OpenFile, Writable};
-use anteros_log::{Log, Options, Policy};
+use anteros_log::{Options, Policy};
 use anteros_tests::crash::{Plan, Recorder};
 use rustix::io::Errno;
 use support::*;
@@ -123,7 +123,7 @@ fn what_else_would_change_the_file_is_refused_meanwhile() {
 #[test]
 fn there_is_a_most_that_waits_and_more_is_refused_at_once() {
     let device = device(64 * MIB);
-    let tree = Tree(Log::open(device, options_with(4 << 20)).unwrap());
+    let tree = open_with(device, options_with(4 << 20));
     tree.create("f").unwrap();
     let file = reopen(&tree);
     step(&tree, file, AtomicStep::Begin);
@@ -202,7 +202,7 @@ fn after_a_crash_each_batch_is_there_as_a_whole_or_not_at_all() {
             policy,
             ..options_with(512 << 10)
         };
-        let tree = Tree(Log::open(recorder.clone(), options).unwrap());
+        let tree = open_with(recorder.clone(), options);
         tree.create("f").unwrap();
         // To be compressed, it has to be a database.
         tree.create("f-journal").unwrap();

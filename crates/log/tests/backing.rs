@@ -123,7 +123,7 @@ fn ways() -> [Options; 3] {
 }
 
 fn mounted(device: &Arc<Sparse>, options: &Options) -> Tree {
-    let tree = Tree(Log::open(device.clone(), options.clone()).unwrap());
+    let tree = open_with(device.clone(), options.clone());
     assert_eq!(tree.0.take_warnings(), Vec::<String>::new());
     tree
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use anteros_core::{Device, MemoryDevice, WritableDevice};
-use anteros_log::{Log, Options, check};
+use anteros_log::Options;
 use support::*;
 
 const MEMORY: usize = 8 << 20;
@@ -95,7 +95,7 @@ impl WritableDevice for Slow {
 
 fn mounted() -> (Arc<Slow>, Tree) {
     let device = Slow::new(device(64 * MIB).to_vec());
-    let tree = Tree(Log::open(device.clone(), behind()).unwrap());
+    let tree = open_with(device.clone(), behind());
     (device, tree)
 }
 
@@ -129,7 +129,7 @@ fn others_go_on_and_find_everything_while_the_device_stands_still() {
     tree.fsync("f").unwrap();
     drop(tree);
     let device: Arc<dyn WritableDevice> = device;
-    assert_eq!(check(device.clone(), options()).unwrap().faults, [""; 0]);
+    assert_sound(device.clone());
     let tree = open(device);
     assert!(tree.read("f").unwrap() == found);
     assert_eq!(tree.list("").unwrap(), ["f", "renamed"]);
@@ -197,7 +197,7 @@ fn what_the_device_did_not_take_is_told_and_never_read_as_something_else() {
         drop(tree);
         device.taken.store(usize::MAX, Ordering::SeqCst);
         let device: Arc<dyn WritableDevice> = device;
-        assert_eq!(check(device.clone(), options()).unwrap().faults, [""; 0]);
+        assert_sound(device.clone());
         assert!(open(device).read("old").unwrap() == old);
     }
 }

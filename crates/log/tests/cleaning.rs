@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anteros_core::{FileSystem, MemoryDevice, WritableDevice};
 use anteros_log::layout::SEGMENT_BLOCKS;
 use anteros_log::layout::checkpoint::HeadKind;
-use anteros_log::{Cause, Log, Mode, Options, Policy, Use, check};
-use anteros_tests::crash::{Operation, Recorder};
+use anteros_log::{Cause, Log, Mode, Options, Policy, Use};
+use anteros_tests::crash::Recorder;
 use anteros_tests::faulty::{Call, Faulty, When};
 use rustix::io::Errno;
 use support::*;
@@ -63,7 +63,7 @@ fn a_segment_that_cannot_be_cleaned_is_set_aside_and_said_once() {
 fn amplification(hot_percent: u64, mode: Mode) -> f64 {
     let device = device(160 * MIB);
     let options_of = Options { mode, ..plainly() };
-    let tree = Tree(Log::open(device.clone(), options_of).unwrap());
+    let tree = open_with(device.clone(), options_of);
     let blocks = tree.0.statfs().unwrap().blocks * 9 / 10;
     tree.put("f", &vec![1; (blocks * BLOCK) as usize]).unwrap();
     tree.fsync("f").unwrap();
@@ -82,7 +82,7 @@ fn amplification(hot_percent: u64, mode: Mode) -> f64 {
     }
     tree.0.close().unwrap();
     let after = tree.0.condition().statistics;
-    assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+    assert_sound(device);
     let written = |cause| after.blocks(cause) - before.blocks(cause);
     Cause::ALL.into_iter().map(written).sum::<u64>() as f64 / blocks as f64
 }
@@ -150,7 +150,7 @@ fn what_was_read_ahead_of_a_hole_is_not_taken_for_what_fills_it() {
     }
     assert!(tree.0.condition().statistics.threaded > 20);
     tree.0.close().unwrap();
-    assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+    assert_sound(device);
 }
 
 /// Idle times are not for moving what is nearly all valid, again and again.
@@ -161,7 +161,7 @@ fn an_idle_log_comes_to_rest() {
         mode: Mode::Adaptive,
         ..plainly()
     };
-    let tree = Tree(Log::open(device.clone(), options_of).unwrap());
+    let tree = open_with(device.clone(), options_of);
     let free = tree.0.condition().free_segments;
     let filler = u64::from(free - 9) << 21;
     tree.put("filler", &vec![7; filler as usize]).unwrap();
@@ -177,20 +177,6 @@ fn an_idle_log_comes_to_rest() {
     assert_eq!(tree.0.failure(), None);
 }
 
-/// The blocks that a device was given, and how often it was flushed, since it had seen so many operations.
-fn given_since(recorder: &Recorder, seen: usize) -> (u64, u64) {
-    let recording = recorder.recording();
-    let (mut blocks, mut flushes) = (0, 0);
-    for done in &recording.operations()[seen..] {
-        match done {
-            Operation::Write { data, .. } => blocks += data.len() as u64 / BLOCK,
-            Operation::Flush => flushes += 1,
-            Operation::Discard { .. } => {}
-        }
-    }
-    (blocks, flushes)
-}
-
 /// Tests that moved blocks, packed ones as well, are on the device when that is told, and are flushed before a sync says where
 /// they are.
 #[test]
@@ -201,7 +187,7 @@ fn what_cleaning_has_moved_is_on_the_device() {
             ..options()
         };
         let recorder = Arc::new(Recorder::new(&device(32 * MIB).to_vec()));
-        let tree = Tree(Log::open(recorder.clone(), options).unwrap());
+        let tree = open_with(recorder.clone(), options);
         let mut content: Vec<u8> = Vec::new();
         for page in 0..1300 {
             content.extend(bytes(page, 2048));
@@ -216,22 +202,17 @@ fn what_cleaning_has_moved_is_on_the_device() {
         }
         tree.fsync("file").unwrap();
         tree.0.checkpoint().unwrap();
-        let counted = || {
-            let statistics = tree.0.condition().statistics;
-            let causes = Cause::ALL.into_iter();
-            causes.map(|cause| statistics.blocks(cause)).sum::<u64>()
-        };
-        let (before, seen) = (counted(), recorder.recording().operations().len());
+        let (before, already) = (tree.blocks_written(), seen(&recorder));
         let moved = tree.0.condition().statistics.blocks(Cause::Cleaning);
         assert!(tree.0.clean().unwrap(), "{policy:?}");
         assert_eq!(tree.0.take_warnings(), [""; 0], "{policy:?}");
-        let given = given_since(&recorder, seen);
-        assert_eq!((given.0, given.1), (counted() - before, 0), "{policy:?}");
+        let given = given_since(&recorder, already);
+        assert_eq!(given, (tree.blocks_written() - before, 0), "{policy:?}");
         let moved = tree.0.condition().statistics.blocks(Cause::Cleaning) - moved;
         assert!(moved > 20, "{policy:?}: {moved}");
-        let seen = recorder.recording().operations().len();
+        let already = seen(&recorder);
         tree.fsync("file").unwrap();
-        assert_eq!(given_since(&recorder, seen).1, 2, "{policy:?}");
+        assert_eq!(given_since(&recorder, already).1, 2, "{policy:?}");
         assert!(tree.read("file").unwrap() == content, "{policy:?}");
     }
 }
@@ -256,7 +237,7 @@ fn cleaning_keeps_to_the_memory_that_it_has() {
         memory_bytes: 1 << 20,
         ..plainly()
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     for n in 0..6000 {
         tree.put(&format!("{n}"), &[7; 4096]).unwrap();
     }
@@ -272,5 +253,5 @@ fn cleaning_keeps_to_the_memory_that_it_has() {
     assert!(cleaned.unwrap() > 5);
     assert!(most < 6 << 20, "{most} bytes");
     drop(tree);
-    assert_eq!(check(device, support::options()).unwrap().faults, [""; 0]);
+    assert_sound(device);
 }

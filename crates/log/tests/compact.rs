@@ -15,10 +15,8 @@ use anteros_core::{
 };
 use anteros_log::layout::checkpoint::HeadKind;
 use anteros_log::layout::pointer::Pointer;
-use anteros_log::{
-    Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy, Run, check,
-};
-use anteros_tests::crash::{Operation, Recorder};
+use anteros_log::{Cause, Codec, Compacted, FileReads, Inspector, Log, Mark, Options, Policy, Run};
+use anteros_tests::crash::Recorder;
 use support::hooked::{Asked, Hooked};
 use support::*;
 
@@ -32,7 +30,7 @@ fn with(policy: Policy) -> Options {
 }
 
 fn mounted(device: &Arc<MemoryDevice>) -> Tree {
-    Tree(Log::open(device.clone(), with(Policy::Record)).unwrap())
+    open_with(device.clone(), with(Policy::Record))
 }
 
 /// As a program: most of it shrinks to a half, some of it not at all.
@@ -45,12 +43,6 @@ fn program(pages: usize) -> Vec<u8> {
     }
     content.truncate(pages * PAGE - 1000);
     content
-}
-
-fn assert_sound(device: &Arc<MemoryDevice>) {
-    let device: Arc<dyn WritableDevice> = device.clone();
-    let report = check(device, with(Policy::Record)).unwrap();
-    assert!(report.faults.is_empty(), "{:#?}", report.faults);
 }
 
 /// A log with a program, and something else.
@@ -76,7 +68,7 @@ fn programs_take_less_room_and_read_as_they_did() {
     let won = before - tree.0.condition().used_blocks;
     assert!((850..1000).contains(&won), "{won} blocks of 2000");
     assert!(tree.read("lib.so").unwrap() == content);
-    assert_sound(&device);
+    assert_sound(device.clone());
     let written = tree.0.condition().statistics.blocks(Cause::Background);
     assert!(written < 1200, "{written} blocks written");
     // All is done already, but for what launches read.
@@ -94,12 +86,12 @@ fn programs_take_less_room_and_read_as_they_did() {
     changed[100 * PAGE..103 * PAGE].fill(7);
     assert!(tree.read("lib.so").unwrap() == changed);
     tree.0.close().unwrap();
-    assert_sound(&device);
+    assert_sound(device.clone());
     tree.unlink("lib.so").unwrap();
     tree.unlink("text").unwrap();
     tree.0.close().unwrap();
     assert_eq!(tree.0.condition().used_blocks, 1);
-    assert_sound(&device);
+    assert_sound(device.clone());
 }
 
 #[test]
@@ -112,7 +104,7 @@ fn every_codec_compresses_in_the_background() {
             background_codec: codec,
             ..with(Policy::Record)
         };
-        let tree = Tree(Log::open(device.clone(), options).unwrap());
+        let tree = open_with(device.clone(), options);
         let copy = format!("{name}.so");
         tree.put(&copy, &content).unwrap();
         tree.0.checkpoint().unwrap();
@@ -126,7 +118,7 @@ fn every_codec_compresses_in_the_background() {
         let found = tree.read(&format!("{name}.so")).unwrap();
         assert!(found == content, "{name}");
     }
-    assert_sound(&device);
+    assert_sound(device.clone());
 }
 
 /// Returns where the logical blocks of a file lie.
@@ -196,7 +188,7 @@ fn what_launches_read_of_other_files_comes_along() {
         program[30] <= after[30] && after[30] < program[0],
         "{program:?}"
     );
-    assert_sound(&device);
+    assert_sound(device.clone());
     let tree = mounted(&device);
     for path in ["lib.so", "text", "read-once"] {
         assert!(tree.read(path).unwrap() == content, "{path}");
@@ -244,7 +236,7 @@ fn inodes_that_launches_look_up_lie_together() {
     let steps: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     // The other directory comes before the first file in it.
     assert_eq!(steps, [1, 2, 1, 1, 1, 1], "{places:?}");
-    assert_sound(&device);
+    assert_sound(device.clone());
 }
 
 /// Tests that what gains nothing takes a little more than it did, wherever it begins in a block.
@@ -271,7 +263,7 @@ fn content_that_does_not_shrink_comes_along_as_it_is() {
         assert!(tree.read("lib.so").unwrap() == content, "{lead}");
     }
     tree.0.close().unwrap();
-    assert_sound(&device);
+    assert_sound(device.clone());
 }
 
 #[test]
@@ -287,7 +279,7 @@ fn it_may_be_stopped_at_any_time() {
     assert!((300..500).contains(&stopped.seen), "{stopped:?}");
     assert!(tree.read("lib.so").unwrap() == content);
     tree.0.close().unwrap();
-    assert_sound(&device);
+    assert_sound(device.clone());
     assert_eq!(
         tree.compact(&["lib.so"]).unwrap().seen,
         1000 - stopped.seen + 13
@@ -314,13 +306,13 @@ fn a_file_that_goes_away_meanwhile_stops_nothing() {
     assert!(tree.read("other.so").unwrap() == content);
     assert_eq!(tree.0.compact(&inos, |_| None, |_| true).unwrap().others, 1);
     tree.0.close().unwrap();
-    assert_sound(&device);
+    assert_sound(device.clone());
 }
 
 #[test]
 fn nothing_is_compressed_where_nothing_may_be() {
     let device = device(256 * MIB);
-    let tree = Tree(Log::open(device, with(Policy::None)).unwrap());
+    let tree = open_with(device, with(Policy::None));
     tree.put("lib.so", &program(10)).unwrap();
     assert!(matches!(
         tree.compact(&["lib.so"]),
@@ -346,7 +338,7 @@ fn a_full_log_stays_as_it_is() {
     assert!(tree.read("lib.so").unwrap() == content);
     tree.0.close().unwrap();
     assert_eq!(tree.0.failure(), None);
-    assert_sound(&device);
+    assert_sound(device.clone());
 }
 
 #[test]
@@ -699,52 +691,33 @@ fn a_checkpoint_waits_for_what_is_being_read_ahead() {
     assert!(waits_for(&is_there, &may_go, checkpoint));
 }
 
-fn recorded(pages: usize) -> (Arc<Recorder>, Tree) {
+fn installed_and_recorded(pages: usize) -> (Arc<Recorder>, Tree) {
     let (device, tree, _) = installed(pages);
     tree.0.close().unwrap();
     drop(tree);
     let recorder = Arc::new(Recorder::new(&device.to_vec()));
-    let tree = Tree(Log::open(recorder.clone(), with(Policy::Record)).unwrap());
+    let tree = open_with(recorder.clone(), with(Policy::Record));
     tree.0.checkpoint().unwrap();
     (recorder, tree)
-}
-
-/// The blocks that a device was given, and how often it was flushed, since it had seen so many operations.
-fn given_since(recorder: &Recorder, seen: usize) -> (u64, u64) {
-    let recording = recorder.recording();
-    let (mut blocks, mut flushes) = (0, 0);
-    for done in &recording.operations()[seen..] {
-        match done {
-            Operation::Write { data, .. } => blocks += data.len().div_ceil(PAGE) as u64,
-            Operation::Flush => flushes += 1,
-            Operation::Discard { .. } => {}
-        }
-    }
-    (blocks, flushes)
 }
 
 /// What compaction has moved is in no group with its checksum: it has to be on the device before records say where it is.
 #[test]
 fn what_was_moved_is_flushed_before_a_sync_says_where_it_is() {
-    let (recorder, tree) = recorded(300);
+    let (recorder, tree) = installed_and_recorded(300);
     let compacted = tree.compact(&["lib.so"]).unwrap();
     assert_eq!(compacted.seen, 300);
-    let seen = recorder.recording().operations().len();
+    let already = seen(&recorder);
     tree.fsync("lib.so").unwrap();
-    assert_eq!(given_since(&recorder, seen).1, 2);
+    assert_eq!(given_since(&recorder, already).1, 2);
 }
 
 /// Nothing waits in memory for somebody else to write it.
 #[test]
 fn each_step_of_compaction_brings_what_it_moves_to_the_device() {
-    let (recorder, tree) = recorded(3000);
-    let counted = || {
-        let statistics = tree.0.condition().statistics;
-        let causes = Cause::ALL.into_iter();
-        causes.map(|cause| statistics.blocks(cause)).sum::<u64>()
-    };
-    let (before, seen) = (counted(), recorder.recording().operations().len());
-    let given = || counted() - before == given_since(&recorder, seen).0;
+    let (recorder, tree) = installed_and_recorded(3000);
+    let (before, already) = (tree.blocks_written(), seen(&recorder));
+    let given = || tree.blocks_written() - before == given_since(&recorder, already).0;
     let ino = tree.ino("lib.so").unwrap();
     let (mut steps, mut behind) = (0, 0);
     let goes_on = |_: &Compacted| {
@@ -763,7 +736,7 @@ fn each_step_of_compaction_brings_what_it_moves_to_the_device() {
     done.unwrap();
     assert!(steps > 5 && behind == 0, "{behind} of {steps}");
     assert!(given());
-    assert!(counted() > before + 1000);
+    assert!(tree.blocks_written() > before + 1000);
 }
 
 /// Nodes that lead to what launches read lie together, with the inodes.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::{FsResult, WritableDevice};
-use anteros_log::{Log, Options, check};
+use anteros_log::{Options, check};
 use support::history::Snapshot;
 use support::*;
 
@@ -203,7 +203,7 @@ fn run(seed: u64) {
         writes_behind: seed % 3 != 1,
         ..options_with(2 << 20)
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     for which in 0..SHARED {
         tree.create(&format!("shared{which}")).unwrap();
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anteros_log::{Log, Options};
+use anteros_log::Options;
 use support::hooked::{Asked, Hooked};
 use support::*;
 
@@ -95,7 +95,7 @@ fn mounted(options: Options) -> (Arc<Seen>, Arc<Hooked>, Tree) {
     let hears = seen.clone();
     let device = Hooked::new(device(32 * MIB).to_vec(), move |asked| hears.hear(asked));
     let device = Arc::new(device);
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     tree.0.checkpoint().unwrap();
     (seen, device, tree)
 }
@@ -192,7 +192,7 @@ fn a_checkpoint_has_its_nodes_written_while_it_writes_the_tables() {
         ..plainly()
     };
     let device = Arc::new(Hooked::new(device(32 * MIB).to_vec(), hook));
-    let tree = Tree(Log::open(device, options).unwrap());
+    let tree = open_with(device, options);
     is_armed.store(true, Ordering::SeqCst);
     // Of so many numbers a journal has no room to tell, and there are few nodes.
     for number in 0..850 {

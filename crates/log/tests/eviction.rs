@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anteros_core::MemoryDevice;
-use anteros_log::{Log, Options, check};
+use anteros_log::Options;
 use support::*;
 
 const BLOCK: u64 = 4096;
@@ -24,12 +24,7 @@ fn evicting() -> Options {
 }
 
 fn mount(device: &Arc<MemoryDevice>, options: Options) -> Tree {
-    Tree(Log::open(device.clone(), options).unwrap())
-}
-
-fn judge(device: &Arc<MemoryDevice>) {
-    let report = check(device.clone(), options()).unwrap();
-    assert_eq!(report.faults, [""; 0]);
+    open_with(device.clone(), options)
 }
 
 /// Two pages at the end of one node with pointers and the beginning of the next.
@@ -76,7 +71,7 @@ fn pages_behind_the_boundary_of_a_node_are_there_after_the_next_mount() {
         tree.0.close().unwrap();
         drop(tree);
 
-        judge(&device);
+        assert_sound(device.clone());
         let tree = mount(&device, options());
         for number in 0..PAIRS {
             read(&tree, pair(number), &mut buf);
@@ -198,7 +193,7 @@ fn steps_that_nobody_planned_lose_nothing_where_memory_holds_nothing() {
     }
     twin.tree.0.close().unwrap();
     drop(twin);
-    judge(&device);
+    assert_sound(device.clone());
 }
 
 #[test]
@@ -216,7 +211,7 @@ fn names_in_many_blocks_lose_nothing_where_memory_holds_nothing() {
     }
     tree.0.close().unwrap();
     drop(tree);
-    judge(&device);
+    assert_sound(device.clone());
     let tree = mount(&device, evicting());
     assert_eq!(tree.list("d").unwrap().len(), 300);
     for n in 0..600 {

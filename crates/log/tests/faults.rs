@@ -109,7 +109,7 @@ fn device_of(base: &Base) -> Arc<Device> {
 
 /// Returns what there is after each step, beginning with what was there before.
 fn snapshots(base: &Base) -> Vec<Snapshot> {
-    let tree = Tree(Log::open(device_of(base), small()).unwrap());
+    let tree = open_with(device_of(base), small());
     let mut snapshots = vec![Snapshot::of(&tree).unwrap()];
     for (number, (_, step)) in PROGRAM.iter().enumerate() {
         step(&tree).unwrap_or_else(|error| panic!("step {number}: {error}"));
@@ -121,7 +121,7 @@ fn snapshots(base: &Base) -> Vec<Snapshot> {
 /// Returns how often each kind of call is made by the program; the mount is not counted.
 fn calls(base: &Base) -> [(Call, u64); 4] {
     let device = Arc::new(Counted::new(Overlay::new(base, u64::MAX)));
-    let tree = Tree(Log::open(device.clone(), small()).unwrap());
+    let tree = open_with(device.clone(), small());
     let before = device.counts();
     for (_, step) in PROGRAM {
         step(&tree).unwrap();
@@ -259,7 +259,7 @@ fn whatever_call_fails_what_was_acknowledged_stays() {
         assert!(count > 0, "no {call:?} can fail");
         for when in (0..count).flat_map(|n| [When::Nth(n), When::From(n)]) {
             let device = device_of(&base);
-            let tree = Tree(Log::open(device.clone(), small()).unwrap());
+            let tree = open_with(device.clone(), small());
             device.inject(call, when.clone(), Errno::IO);
             let done = run(&tree);
             let place = format!("{call:?} {when:?}, {done} steps");
@@ -285,7 +285,7 @@ fn a_failed_discard_does_no_harm() {
     let base = base();
     for (errno, told) in [(Errno::IO, true), (Errno::OPNOTSUPP, false)] {
         let device = Arc::new(Faulty::new(Counted::new(Overlay::new(&base, u64::MAX))));
-        let tree = Tree(Log::open(device.clone(), small()).unwrap());
+        let tree = open_with(device.clone(), small());
         let mut arrived = Vec::new();
         for round in 0..ROUNDS {
             tree.put("new", &bytes(round, 3_000_000)).unwrap();
@@ -308,7 +308,7 @@ fn a_failed_discard_does_no_harm() {
         tree.put("kept", &bytes(1, 100_000)).unwrap();
         tree.0.close().unwrap();
         drop(tree);
-        assert_eq!(check(device.clone(), options()).unwrap().faults, [""; 0]);
+        assert_sound(device.clone());
         assert_eq!(open(device).read("kept").unwrap(), bytes(1, 100_000));
     }
 }
@@ -336,7 +336,7 @@ fn what_could_not_be_read_once_does_no_harm() {
     let (mut repeated, mut failed) = (0, 0);
     for nth in 0..count {
         let device = device_of(&base);
-        let tree = Tree(Log::open(device.clone(), small()).unwrap());
+        let tree = open_with(device.clone(), small());
         device.inject(Call::Read, When::Nth(nth), Errno::IO);
         let mut done = 0;
         for (_, step) in PROGRAM {

@@ -39,11 +39,6 @@ fn superblock(device: &MemoryDevice) -> Superblock {
     Superblock::parse(&bytes).unwrap()
 }
 
-fn assert_clean(device: &Arc<MemoryDevice>) {
-    let report = check(device.clone(), options()).unwrap();
-    assert_eq!(report.faults, [""; 0]);
-}
-
 #[test]
 fn values_of_every_length_come_back_and_give_back_their_room() {
     let device = device(64 * MIB);
@@ -73,7 +68,7 @@ fn values_of_every_length_come_back_and_give_back_their_room() {
             let found = open(cut.clone());
             assert!(get(&found, "f", NAME).unwrap() == value, "{len} bytes");
             found.0.close().unwrap();
-            assert_clean(&cut);
+            assert_sound(cut.clone());
         }
     }
     set(&tree, "f", NAME, b"short").unwrap();
@@ -86,7 +81,7 @@ fn values_of_every_length_come_back_and_give_back_their_room() {
     tree.unlink("f").unwrap();
     assert!(used() < before);
     tree.0.close().unwrap();
-    assert_clean(&device);
+    assert_sound(device.clone());
 }
 
 #[test]
@@ -125,7 +120,7 @@ fn what_does_not_fit_changes_nothing() {
     ));
     assert_eq!(get(&tree, "g", NAME).unwrap(), [5; 20_000]);
     tree.0.close().unwrap();
-    assert_clean(&device);
+    assert_sound(device.clone());
 }
 
 /// Attributes of a few files, set and removed by dice, against a map; with checkpoints, cuts of the power and cleaning.
@@ -186,7 +181,7 @@ fn a_model_agrees() {
         assert!(names.iter().eq(wanted.map(|(_, name)| name)));
     }
     tree.0.close().unwrap();
-    assert_clean(&device);
+    assert_sound(device.clone());
 }
 
 /// The attributes are those of before or of after, and after a sync those of after.
@@ -207,7 +202,7 @@ fn a_cut_of_the_power_finds_one_set_or_the_other() {
             ..options()
         };
         let recorder = Arc::new(Recorder::new(&empty.to_vec()));
-        let tree = Tree(Log::open(recorder.clone(), options()).unwrap());
+        let tree = open_with(recorder.clone(), options());
         tree.put("f", b"content").unwrap();
         tree.fsync("f").unwrap();
         recorder.mark("there");
@@ -299,14 +294,14 @@ fn assert_repaired(device: &Arc<MemoryDevice>, what: &str) {
     let said = repaired.repairs.join(", ");
     assert!(said.contains("attributes are lost"), "{what}: {said}");
     assert_eq!(repaired.left, [""; 0], "{what}: {faults}");
-    assert_clean(device);
+    assert_sound(device.clone());
     let tree = open(device.clone());
     assert!(is(get(&tree, "f", NAME), FsError::NoData), "{what}");
     assert!(tree.read("f").unwrap() == bytes(1, 50_000), "{what}");
     assert!(get(&tree, "g", NAME).unwrap() == bytes(8, 3000), "{what}");
     set(&tree, "f", NAME, &[1; 20_000]).unwrap();
     tree.0.close().unwrap();
-    assert_clean(device);
+    assert_sound(device.clone());
 }
 
 #[test]
@@ -373,7 +368,7 @@ fn they_go_along_with_a_new_size_and_with_cleaning() {
     let count = nodes(&device, ino).len();
     let shrunk: Arc<dyn WritableDevice> = device.clone();
     resize(&shrunk, 40 * MIB, &options()).unwrap();
-    assert_clean(&device);
+    assert_sound(device.clone());
     assert_eq!(nodes(&device, ino).len(), count);
     let tree = open(device.clone());
     for round in 0..30 {
@@ -383,6 +378,6 @@ fn they_go_along_with_a_new_size_and_with_cleaning() {
     }
     assert!(get(&tree, "f", NAME).unwrap() == bytes(7, 30_000));
     tree.0.close().unwrap();
-    assert_clean(&device);
+    assert_sound(device.clone());
     assert!(superblock(&device).incompat & INCOMPAT_LARGE_XATTRS != 0);
 }

@@ -16,7 +16,7 @@ use anteros_core::{
     Attr, Changes, Device, FileKind, FileSystem, FsResult, MemoryDevice, OpenFile, Timestamp,
     Writable, WritableDevice,
 };
-use anteros_log::{Cause, Log, Mode, Options, Policy, check};
+use anteros_log::{Mode, Options, Policy, check};
 use anteros_tests::crash::{Operation, Recorder};
 use anteros_tests::faulty::{Call, Faulty, When};
 use rustix::io::Errno;
@@ -261,7 +261,7 @@ fn what_was_changed_is_there_as_it_was_when_it_is_mounted_again() {
             evicts_always,
             ..options()
         };
-        let tree = Tree(Log::open(device.clone(), options).unwrap());
+        let tree = open_with(device.clone(), options);
         for (number, (what, step)) in STEPS.iter().chain(MORE_STEPS).enumerate() {
             step(&tree).unwrap_or_else(|error| panic!("{what}: {error}"));
             match checkpoints {
@@ -294,11 +294,6 @@ fn names(tree: &Tree) -> Vec<String> {
     of("").into_iter().chain(below).collect()
 }
 
-/// Tells how many operations the device has seen.
-fn seen(recorder: &Recorder) -> usize {
-    recorder.recording().operations().len()
-}
-
 #[test]
 fn what_is_durable_is_not_written_again() {
     for policy in [Policy::None, Policy::Paper] {
@@ -307,7 +302,7 @@ fn what_is_durable_is_not_written_again() {
             policy,
             ..options_with(64 << 20)
         };
-        let tree = Tree(Log::open(recorder.clone(), options).unwrap());
+        let tree = open_with(recorder.clone(), options);
         tree.0.checkpoint().unwrap();
         for (number, (what, step)) in STEPS.iter().enumerate() {
             step(&tree).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -360,14 +355,6 @@ fn blocks_since(recorder: &Recorder, seen: usize) -> u64 {
     written.sum()
 }
 
-fn counted(tree: &Tree) -> u64 {
-    let statistics = tree.0.condition().statistics;
-    Cause::ALL
-        .iter()
-        .map(|cause| statistics.blocks(*cause))
-        .sum()
-}
-
 /// Each block that is written is counted, once, and nothing else.
 #[test]
 fn what_is_counted_is_what_the_device_is_given() {
@@ -382,11 +369,11 @@ fn what_is_counted_is_what_the_device_is_given() {
             policy,
             ..options()
         };
-        let tree = Tree(Log::open(recorder.clone(), options).unwrap());
-        let mut given = (seen(&recorder), counted(&tree));
+        let tree = open_with(recorder.clone(), options);
+        let mut given = (seen(&recorder), tree.blocks_written());
         let mut compare = |tree: &Tree, what: &str| {
             tree.0.checkpoint().unwrap();
-            let now = (seen(&recorder), counted(tree));
+            let now = (seen(&recorder), tree.blocks_written());
             let written = blocks_since(&recorder, given.0);
             assert_eq!(now.1 - given.1, written, "{mode:?}, {policy:?}: {what}");
             given = now;
@@ -488,7 +475,7 @@ fn nothing_is_changed_after_a_panic() {
         clock: now,
         ..options()
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     tree.create("before").unwrap();
     tree.fsync("before").unwrap();
     PANICS.store(true, Ordering::SeqCst);
@@ -511,7 +498,7 @@ fn content_that_memory_has_no_room_for_is_on_the_device_when_the_write_returns()
         policy: Policy::None,
         ..options_with(160 << 10)
     };
-    let tree = Tree(Log::open(recorder.clone(), options).unwrap());
+    let tree = open_with(recorder.clone(), options);
     let before = seen(&recorder);
     for n in 0..6 {
         tree.put(&format!("file{n}"), &bytes(n, 50 * 4096)).unwrap();
@@ -582,7 +569,7 @@ fn a_segment_is_not_given_back_while_somebody_reads_there() {
         prefetch_bytes: 0,
         ..plainly()
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     let data = bytes(1, 4_000_000);
     tree.put("file", &data).unwrap();
     tree.0.checkpoint().unwrap();

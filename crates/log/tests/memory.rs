@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use anteros_core::{FileDevice, WritableDevice};
-use anteros_log::{Log, check};
+use anteros_log::check;
 use support::*;
 
 const CEILING: u64 = 8 << 20;
@@ -32,7 +32,7 @@ fn neither_many_files_nor_much_content_take_more_memory_than_there_is() {
     file.as_file().set_len(1 << 30).unwrap();
     let device: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(file.path()).unwrap());
     make(device.clone());
-    let tree = Tree(Log::open(device.clone(), options_with(CEILING as usize)).unwrap());
+    let tree = open_with(device.clone(), options_with(CEILING as usize));
     let begun = resident();
     let look = |what: &str| {
         let (counted, grown) = (

@@ -32,7 +32,7 @@ fn mounted(device: &Arc<MemoryDevice>, policy: Policy) -> Tree {
 }
 
 fn mounted_with(device: &Arc<MemoryDevice>, options: &Options) -> Tree {
-    Tree(Log::open(device.clone(), options.clone()).unwrap())
+    open_with(device.clone(), options.clone())
 }
 
 /// Numbers that look like any others, and are the same each time.
@@ -329,7 +329,7 @@ fn files_are_known_by_how_they_are_used() {
             learns,
             ..with(Policy::Record)
         };
-        let tree = Tree(Log::open(device.clone(), options).unwrap());
+        let tree = open_with(device.clone(), options);
         tree.put("state", &data).unwrap();
         tree.fsync("state").unwrap();
         let blocks = || tree.0.condition().statistics.blocks(Cause::Data);

@@ -90,7 +90,7 @@ fn others_have_a_turn_while_a_large_file_comes_and_goes() {
     tree.rename("small", "large", 0).unwrap();
     assert_eq!(used(), empty);
     tree.0.close().unwrap();
-    assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+    assert_sound(device);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_crash_between_the_pieces_loses_no_space() {
     };
     let recorder = Arc::new(Recorder::new(&base));
     // A piece is a mebibyte then.
-    let tree = Tree(Log::open(recorder.clone(), options_with(128 << 10)).unwrap());
+    let tree = open_with(recorder.clone(), options_with(128 << 10));
     let held = tree.0.lookup(tree.0.root(), b"held").unwrap().ino;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn a_large_file_that_cannot_be_given_back_is_left_alone() {
         memory_bytes: 1 << 20,
         ..plainly()
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     tree.ino("file").unwrap();
     let before = tree.0.condition().used_blocks;
     device.inject(Call::Read, When::From(0), Errno::IO);
@@ -199,7 +199,7 @@ fn a_large_file_that_is_gone_gives_its_room_back_at_once() {
         memory_bytes: 1 << 20,
         ..plainly()
     };
-    let tree = Tree(Log::open(device(64 * MIB), options).unwrap());
+    let tree = open_with(device(64 * MIB), options);
     tree.put("file", &bytes(1, 9_000_000)).unwrap();
     let before = tree.0.condition().used_blocks;
     tree.unlink("file").unwrap();

@@ -48,8 +48,7 @@ fn fill(tree: &Tree, round: u64, files: u64) {
 }
 
 fn whole(device: &Arc<MemoryDevice>) -> Snapshot {
-    let report = check(device.clone(), options()).unwrap();
-    assert_eq!(report.faults, [""; 0]);
+    let report = assert_sound(device.clone());
     assert!(report.recovery.was_clean);
     let tree = open(device.clone());
     let found = Snapshot::of(&tree).unwrap();

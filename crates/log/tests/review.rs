@@ -14,11 +14,6 @@ use anteros_tests::faulty::{Call, Faulty, When};
 use rustix::io::Errno;
 use support::*;
 
-fn clean(device: Arc<MemoryDevice>) {
-    let report = check(device, options()).unwrap();
-    assert_eq!(report.faults, [""; 0]);
-}
-
 /// A node that recovery made took the number of an inode that a later record brought.
 #[test]
 fn a_node_made_by_recovery_takes_no_number_that_a_record_names() {
@@ -31,7 +26,7 @@ fn a_node_made_by_recovery_takes_no_number_that_a_record_names() {
     tree.put("third", b"third").unwrap();
     tree.fsync("third").unwrap();
     drop(tree);
-    clean(device.clone());
+    assert_sound(device.clone());
     let tree = open(device);
     assert_eq!(tree.list("").unwrap(), ["large", "other", "third"]);
     assert_eq!(tree.read("large").unwrap(), bytes(1, 3 << 20));
@@ -65,7 +60,7 @@ fn a_full_log_that_was_emptied_and_filled_again_can_be_mounted() {
         "it would hide what is looked for"
     );
     drop(tree);
-    clean(device.clone());
+    assert_sound(device.clone());
     let tree = open(device);
     assert_eq!(tree.read("new").unwrap(), bytes(2, 3 << 20));
 }
@@ -78,7 +73,7 @@ fn pieces_of_a_block_survive_when_memory_is_short() {
         memory_bytes: 2 << 20,
         ..options()
     };
-    let tree = Tree(Log::open(device.clone(), small).unwrap());
+    let tree = open_with(device.clone(), small);
     let data = bytes(1, 4 << 20);
     tree.create("f").unwrap();
     for (number, piece) in data.chunks(1000).enumerate() {
@@ -87,7 +82,7 @@ fn pieces_of_a_block_survive_when_memory_is_short() {
     assert!(tree.read("f").unwrap() == data);
     tree.fsync("f").unwrap();
     drop(tree);
-    clean(device.clone());
+    assert_sound(device.clone());
     assert!(open(device).read("f").unwrap() == data);
 }
 
@@ -221,7 +216,7 @@ fn content_that_left_early_is_part_of_the_group_or_on_the_device() {
         ..options()
     };
     let recorder = Arc::new(Recorder::new(&base));
-    let tree = Tree(Log::open(recorder.clone(), old).unwrap());
+    let tree = open_with(recorder.clone(), old);
     let data = bytes(1, 2 << 20);
     tree.create("f").unwrap();
     tree.fsync("f").unwrap();
@@ -317,7 +312,7 @@ fn looking_takes_no_more_memory_than_there_is() {
             read_only,
             ..options()
         };
-        let tree = Tree(Log::open(device.clone(), options).unwrap());
+        let tree = open_with(device.clone(), options);
         for n in 0..6000 {
             let path = format!("d{}/f{n}", n / 100);
             assert_eq!(tree.read(&path).unwrap(), b"");
@@ -403,7 +398,7 @@ fn crash_when_full(policy: Policy) {
     tree.put("f0", b"new").unwrap();
     tree.fsync("f0").unwrap();
     drop(tree);
-    clean(device);
+    assert_sound(device);
 }
 
 /// Each crash left the segments that were open as they were, nearly empty.
@@ -416,7 +411,7 @@ fn segments_are_filled_further_after_a_crash() {
                 policy,
                 ..options()
             };
-            Tree(Log::open(device.clone(), options).unwrap())
+            open_with(device.clone(), options)
         };
         for round in 0..20 {
             let tree = open();
@@ -434,7 +429,7 @@ fn segments_are_filled_further_after_a_crash() {
         let held = segments.iter().filter(|segment| segment.valid > 0);
         assert!(held.count() <= 3, "{policy:?}: {segments:?}");
         drop(tree);
-        clean(device);
+        assert_sound(device);
     }
 }
 
@@ -482,7 +477,7 @@ fn a_damaged_checkpoint_does_not_make_an_older_one_count() {
         assert!(damaged.to_vec() == before);
         let repaired = repair_going_back(damaged.clone(), options()).unwrap();
         assert!(repaired.repairs[0].contains("counts again"), "{repaired:?}");
-        assert_eq!(check(damaged.clone(), options()).unwrap().faults, [""; 0]);
+        assert_sound(damaged.clone());
         // What was said behind the older one is there all the same, or it is not; but it can be used.
         let tree = open(damaged.clone());
         tree.put("new", &bytes(5, 100_000)).unwrap();

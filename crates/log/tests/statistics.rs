@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anteros_core::{FileSystem, MemoryDevice};
 use anteros_log::layout::packed::{self, SlotKind};
-use anteros_log::{Class, ClassStatistics, Log, Options, Policy};
+use anteros_log::{Class, ClassStatistics, Options, Policy};
 use support::surgeon::Surgeon;
 use support::*;
 
@@ -20,7 +20,7 @@ fn mounted(device: &Arc<MemoryDevice>, policy: Policy) -> Tree {
         evicts_always: false,
         ..options()
     };
-    Tree(Log::open(device.clone(), options).unwrap())
+    open_with(device.clone(), options)
 }
 
 /// Pages that shrink to little more than so many random bytes.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use anteros_core::{
     Changes, FileSystem, MemoryDevice, OpenFile, Timestamp, Writable, WritableDevice,
 };
-use anteros_log::{Log, Options, Order, Policy, check};
+use anteros_log::{Options, Order, Policy};
 use anteros_tests::crash::{Operation, Recorder};
 use anteros_tests::faulty::{Call, Faulty, When};
 use rustix::io::Errno;
@@ -123,17 +123,6 @@ fn privileges_that_a_write_took_are_gone_after_whatever_sync() {
     assert_eq!(cut(&device).attr("file").unwrap().perm, 0o755);
 }
 
-fn recorded(options: Options, bytes: u64) -> (Arc<Recorder>, Tree) {
-    let recorder = Arc::new(Recorder::new(&device(bytes).to_vec()));
-    let tree = Tree(Log::open(recorder.clone(), options).unwrap());
-    tree.0.checkpoint().unwrap();
-    (recorder, tree)
-}
-
-fn seen(recorder: &Recorder) -> usize {
-    recorder.recording().operations().len()
-}
-
 /// The operations of a device since it had seen so many: the blocks of each write, 0 for a flush.
 fn since(recorder: &Recorder, seen: usize) -> Vec<usize> {
     let recording = recorder.recording();
@@ -155,7 +144,7 @@ fn flushes(recorder: &Recorder, from: usize) -> usize {
 /// Neither a group nor another checkpoint has anything to say.
 #[test]
 fn nothing_is_said_again_that_a_checkpoint_has() {
-    let (recorder, tree) = recorded(plainly(), 64 * MIB);
+    let (recorder, tree) = recorded(64 * MIB, plainly());
     let changes = |tree: &Tree| {
         tree.put("file", &bytes(1, 60_000)).unwrap();
         tree.put("gone", &bytes(2, 60_000)).unwrap();
@@ -189,7 +178,7 @@ fn nothing_is_said_again_that_a_checkpoint_has() {
 #[test]
 fn large_attributes_are_said_once() {
     for checkpoints in [false, true] {
-        let (recorder, tree) = recorded(plainly(), 32 * MIB);
+        let (recorder, tree) = recorded(32 * MIB, plainly());
         tree.create("file").unwrap();
         tree.0
             .setxattr(tree.ino("file").unwrap(), b"user.a", &[1; 30_000], 0)
@@ -213,7 +202,7 @@ fn a_log_comes_to_rest_whatever_became_of_its_content() {
             policy,
             ..options()
         };
-        let (recorder, tree) = recorded(options, 32 * MIB);
+        let (recorder, tree) = recorded(32 * MIB, options);
         tree.put("cut", &[b'a'; 30_000]).unwrap();
         tree.truncate("cut", 5000).unwrap();
         tree.put("punched", &[b'b'; 30_000]).unwrap();
@@ -239,7 +228,7 @@ fn content_that_has_left_is_flushed_once() {
         ..plainly()
     };
     let flushes_of_sync = |between: &dyn Fn(&Tree)| {
-        let (recorder, tree) = recorded(options.clone(), 32 * MIB);
+        let (recorder, tree) = recorded(32 * MIB, options.clone());
         tree.put("large", &bytes(1, 20 * 4096)).unwrap();
         // Makes no room for anything, but what is too much leaves.
         tree.create("small").unwrap();
@@ -267,7 +256,7 @@ fn data_and_records_have_blocks_of_their_own_and_an_order_where_that_is_wanted()
             order,
             ..options()
         };
-        let (recorder, tree) = recorded(options, 32 * MIB);
+        let (recorder, tree) = recorded(32 * MIB, options);
         let mut page = vec![b'x'; 4096];
         page[..16].copy_from_slice(b"SQLite format 3\0");
         tree.put("base.db", &page).unwrap();
@@ -290,7 +279,7 @@ fn nothing_has_to_be_read_to_write_what_was_accepted() {
         prefetch_bytes: 0,
         ..plainly()
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     tree.put("file", &bytes(1, 6_000_000)).unwrap();
     tree.0.checkpoint().unwrap();
     let ino = tree.ino("file").unwrap();
@@ -320,7 +309,7 @@ fn a_change_that_was_made_by_half_is_the_last_one() {
         evicts_always: false,
         ..plainly()
     };
-    let tree = Tree(Log::open(device.clone(), options).unwrap());
+    let tree = open_with(device.clone(), options);
     tree.put("file", &bytes(1, 5 * 4096)).unwrap();
     tree.0.checkpoint().unwrap();
     // The page where a hole begins is read, and then the one where it ends.
@@ -363,7 +352,7 @@ fn whoever_tends_a_log_has_its_changes_in_a_checkpoint_after_a_while() {
         clock: set_clock,
         ..plainly()
     };
-    let tree = Tree(Log::open(device(32 * MIB), options).unwrap());
+    let tree = open_with(device(32 * MIB), options);
     tree.0.checkpoint().unwrap();
     let checkpoints_after = |seconds: i64| {
         let before = tree.0.condition().statistics.checkpoints;
@@ -423,5 +412,5 @@ fn no_group_has_the_number_of_another_after_a_crash() {
         before = now;
     }
     let device: Arc<dyn WritableDevice> = device;
-    assert_eq!(check(device, options()).unwrap().faults, [""; 0]);
+    assert_sound(device);
 }

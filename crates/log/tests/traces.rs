@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use anteros_core::{Counted, Device, MemoryDevice};
-use anteros_log::{Cause, Log, Options, Policy};
+use anteros_log::{Cause, Options, Policy};
 use anteros_tests::recorded::{Replay, Trace, Tree, path};
 use support::{make, options};
 
@@ -17,7 +17,7 @@ fn written(name: &str, policy: Policy) -> u64 {
         policy,
         ..options()
     };
-    let tree = support::Tree(Log::open(device.clone(), options).unwrap());
+    let tree = support::open_with(device.clone(), options);
     let before = device.counts();
     let mut replay = Replay::onto(Tree::new(&tree.0));
     for record in Trace::open(path(name)).unwrap() {

@@ -15,9 +15,12 @@ use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
     OpenFile, Rdev, Timestamp, Writable, WritableDevice,
 };
+use anteros_log::layout::BLOCK_BYTES;
 use anteros_log::{
-    BlockReads, Codec, Compacted, FileReads, Log, Mark, Mode, Options, Policy, Shape, mkfs,
+    BlockReads, Cause, Codec, Compacted, FileReads, Log, Mark, Mode, Options, Policy, Report,
+    Shape, check, mkfs,
 };
+use anteros_tests::crash::{Operation, Recorder};
 
 /// A clock that is the same in each run: every look moves it on.
 pub fn clock() -> Timestamp {
@@ -99,12 +102,51 @@ pub fn make(device: Arc<dyn WritableDevice>) {
 }
 
 pub fn open(device: Arc<dyn WritableDevice>) -> Tree {
-    Tree(Log::open(device, options()).unwrap())
+    open_with(device, options())
 }
 
 /// The same, where a test is about blocks as they are.
 pub fn open_plainly(device: Arc<dyn WritableDevice>) -> Tree {
-    Tree(Log::open(device, plainly()).unwrap())
+    open_with(device, plainly())
+}
+
+pub fn open_with(device: Arc<dyn WritableDevice>, options: Options) -> Tree {
+    Tree(Log::open(device, options).unwrap())
+}
+
+/// Checks a log in which nothing may be wrong, and returns what else is said of it.
+#[track_caller]
+pub fn assert_sound(device: Arc<dyn WritableDevice>) -> Report {
+    let report = check(device, options()).unwrap();
+    assert_eq!(report.faults, [""; 0]);
+    report
+}
+
+/// A log on a device that records what it is asked for, after a first checkpoint.
+pub fn recorded(bytes: u64, options: Options) -> (Arc<Recorder>, Tree) {
+    let recorder = Arc::new(Recorder::new(&device(bytes).to_vec()));
+    let tree = open_with(recorder.clone(), options);
+    tree.0.checkpoint().unwrap();
+    (recorder, tree)
+}
+
+/// Operations that a device has seen.
+pub fn seen(recorder: &Recorder) -> usize {
+    recorder.recording().operations().len()
+}
+
+/// Blocks that a device was given, and how often it was flushed, since it had seen so many operations.
+pub fn given_since(recorder: &Recorder, seen: usize) -> (u64, u64) {
+    let recording = recorder.recording();
+    let (mut blocks, mut flushes) = (0, 0);
+    for done in &recording.operations()[seen..] {
+        match done {
+            Operation::Write { data, .. } => blocks += data.len().div_ceil(BLOCK_BYTES) as u64,
+            Operation::Flush => flushes += 1,
+            Operation::Discard { .. } => {}
+        }
+    }
+    (blocks, flushes)
 }
 
 /// Without a write.
@@ -113,7 +155,7 @@ pub fn open_to_read(device: Arc<dyn WritableDevice>) -> Tree {
         read_only: true,
         ..options()
     };
-    Tree(Log::open(device, options).unwrap())
+    open_with(device, options)
 }
 
 /// Returns what launches read of a file: something that is not in order, something that only some did.
@@ -253,6 +295,13 @@ impl Tree {
         }
         data.truncate(done);
         Ok(data)
+    }
+
+    /// Blocks that the log says it has written, for whatever cause.
+    pub fn blocks_written(&self) -> u64 {
+        let statistics = self.0.condition().statistics;
+        let causes = Cause::ALL.into_iter();
+        causes.map(|cause| statistics.blocks(cause)).sum()
     }
 
     /// Compresses all files in the background, if that may be.
