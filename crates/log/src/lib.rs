@@ -55,8 +55,8 @@
 //! layout      bytes of each structure on disk; no I/O
 //! ```
 //!
-//! What a floor keeps in memory has one *owner*, which holds the owner of the floor below. A floor has nothing to call up
-//! with, and the compiler refuses it (`floors.rs`):
+//! What a floor keeps in memory has one *owner*, which holds the owner of the floor below, and has its methods on its own
+//! floor. So a floor has nothing to call up with, and the compiler refuses it (`floors.rs`):
 //!
 //! ```text
 //! mount           cleaning        durable         files           packing         nodes           store

@@ -4,10 +4,18 @@ use std::fmt::Write;
 
 use super::cycles::{Graph, Knot, graph, knots, way};
 use super::modules::{Files, Import, Imports};
+use super::source::{Token, production, starts_with};
 
 /// A floor: its name, and the files and folders on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Floor(pub(super) &'static str, pub(super) &'static [&'static str]);
+
+/// An owner of what a floor keeps in memory: the name of its type, and the folder where it has all of its methods.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    pub(super) name: &'static str,
+    pub(super) home: &'static str,
+}
 
 /// Imports that may close a cycle.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +33,7 @@ pub(super) struct Exception {
 pub(super) struct Rules<'a> {
     /// From the bottom to the top; none if the crate has no floors.
     pub(super) floors: &'a [Floor],
+    pub(super) owners: &'a [Owner],
     pub(super) allowed: &'a [Exception],
     /// The text of ARCHITECTURE.md.
     pub(super) architecture: &'a str,
@@ -64,6 +73,7 @@ impl Rules<'_> {
         if !self.floors.is_empty() {
             faults.extend(self.unplaced(name, files));
             faults.extend(self.upwards(name, imports));
+            faults.extend(self.lent_methods(name, files));
         }
         faults
     }
@@ -158,6 +168,25 @@ impl Rules<'_> {
         faults
     }
 
+    /// Finds methods that are given to an owner on another floor than its own: whoever holds the owner could call up by
+    /// them, and no import would show it.
+    fn lent_methods(&self, name: &str, files: &Files) -> Vec<String> {
+        let mut faults = Vec::new();
+        for Owner { name: owner, home } in self.owners {
+            for (file, text) in files.iter().filter(|(file, _)| !contains(home, file)) {
+                let lines = inherent(&production(text), owner);
+                faults.extend(lines.into_iter().map(|line| {
+                    format!(
+                        "methods from elsewhere: {owner} is given methods outside of its floor\n    \
+                         crates/{name}/src/{file}:{line}\n  \
+                         move them to {home}, or make them functions"
+                    )
+                }));
+            }
+        }
+        faults
+    }
+
     /// Returns the number of the floor that a file is on. A file that is named is not where its folder is.
     fn floor(&self, file: &str) -> Option<usize> {
         let named = |Floor(_, places): &Floor| places.contains(&file);
@@ -170,6 +199,13 @@ impl Rules<'_> {
 fn is_needed(exception: &Exception, all: &Graph, imports: &Imports) -> bool {
     let mut pairs = imports.keys().filter(|pair| exception.is_for(pair));
     pairs.any(|(from, to)| way(all, to, from).is_some())
+}
+
+/// Returns the lines where a type is given methods that are not those of a trait.
+fn inherent(tokens: &[Token], owner: &str) -> Vec<usize> {
+    let begins = tokens.windows(3);
+    let begins = begins.filter(|three| starts_with(three, &["impl", owner, "{"]));
+    begins.map(|three| three[0].line).collect()
 }
 
 /// Tells of a cycle, import by import.

@@ -1,7 +1,7 @@
 //! Small trees that were made up, and what is said of them.
 
 use super::modules::{self, Files, Imports};
-use super::rules::{Exception, Floor, Rules};
+use super::rules::{Exception, Floor, Owner, Rules};
 
 fn tree(files: &[(&str, &str)]) -> Files {
     files
@@ -21,6 +21,7 @@ fn edges(files: &[(&str, &str)]) -> Vec<String> {
 
 const NONE: Rules<'_> = Rules {
     floors: &[],
+    owners: &[],
     allowed: &[],
     architecture: "",
 };
@@ -202,6 +203,38 @@ fn floors_import_downwards() {
             "upward import: the floor low imports from the floor high, which is above it
     crates/made/src/low/a.rs:3 imports high.rs (crate::high::High)
   move what it needs down to low or below, or hand it in from above"
+        ]
+    );
+}
+
+#[test]
+fn an_owner_has_its_methods_on_its_floor() {
+    let floors = [Floor("low", &["low/"]), Floor("high", &["high.rs"])];
+    let owners = [Owner {
+        name: "Low",
+        home: "low/",
+    }];
+    let rules = Rules {
+        floors: &floors,
+        owners: &owners,
+        ..NONE
+    };
+    let high = "use crate::low::Low;\nimpl From<Low> for u8 {}\nimpl High {}\nimpl Low {\n}";
+    let found = faults(
+        &rules,
+        &[
+            ("lib.rs", "mod low;\nmod high;"),
+            ("low/mod.rs", "mod a;\npub struct Low;\nimpl Low {}"),
+            ("low/a.rs", "use super::Low;\nimpl Low {}"),
+            ("high.rs", high),
+        ],
+    );
+    assert_eq!(
+        found,
+        [
+            "methods from elsewhere: Low is given methods outside of its floor
+    crates/made/src/high.rs:4
+  move them to low/, or make them functions"
         ]
     );
 }
