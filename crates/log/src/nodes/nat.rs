@@ -286,6 +286,15 @@ impl Nat {
         Ok(entries.filter(|(_, entry)| entry.ino != 0).collect())
     }
 
+    /// The numbers in use among those of a block of the table that cannot be read, as far as they were found elsewhere.
+    pub(crate) fn found_in(&self, table_block: u32) -> Vec<(u32, NatEntry)> {
+        let first = table_block * NAT_PER_BLOCK;
+        let numbers = first.max(ROOT)..self.nids.min(first + NAT_PER_BLOCK);
+        let found = self.newer.range(numbers);
+        let used = found.filter(|(_, entry)| entry.ino != 0);
+        used.map(|(&nid, &entry)| (nid, entry)).collect()
+    }
+
     /// A block of the table from the device; if it cannot be read, whatever where all its entries are newer.
     fn read_whole(&mut self, table_block: u32) -> FsResult<Box<Block>> {
         medium::read_block(&*self.device, self.table.place(table_block)).or_else(|error| {

@@ -1,7 +1,7 @@
 //! Tools for a log that nobody has mounted.
 //!
-//! This floor makes a log ([`mkfs`]), checks it ([`check`]), repairs it ([`repair`], which goes by what [`survey`]
-//! finds), changes its size ([`resize`]) and shows what is in it ([`inspect`], [`describe`]). It uses every floor
+//! This floor makes a log ([`mkfs`]), checks it ([`check`]) and repairs it ([`repair`]), both by the findings of one
+//! [`walk`], changes its size ([`resize`]) and shows what is in it ([`inspect`], [`describe`]). It uses every floor
 //! below.
 
 pub(crate) mod check;
@@ -10,4 +10,4 @@ pub(crate) mod inspect;
 pub(crate) mod mkfs;
 pub(crate) mod repair;
 pub(crate) mod resize;
-mod survey;
+mod walk;

@@ -1,10 +1,10 @@
-//! Names and what they refer to, held against each other: kinds, counts, and whether a way leads there from the root.
+//! Names compared with what they refer to: kinds, counts, and whether a way leads there from the root.
 
-use anteros_core::{FileKind, FsResult, Sorted};
+use anteros_core::{FileKind, FsResult, Sorted, Sorter};
 
-use super::finding::Place;
+use super::finding::{Fault, Place};
 use super::records::{About, Child, Edge, Number};
-use super::{Checker, Numbers};
+use super::{Sink, Walk};
 use crate::files::dir::kind_of;
 use crate::layout::ROOT;
 
@@ -21,50 +21,65 @@ struct Met {
     is_at_home: bool,
 }
 
-impl Checker {
-    /// Finds what no way leads to from the root.
+impl<S: Sink> Walk<'_, S> {
+    /// Goes from directories that are reached to all that their names lead to. `visit` gets the first name that leads to a
+    /// directory.
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
-    pub(super) fn reach(&mut self) -> FsResult<()> {
-        let children = self.sorter();
-        let children = std::mem::replace(&mut self.children, children).finish()?;
-        let mut reached = Numbers::new(self.state.nodes.nat().count_max());
-        reached.add(ROOT);
-        let mut next = self.sorter();
-        next.push(Number { nid: ROOT })?;
-        loop {
-            let level = next.finish()?;
-            next = self.sorter();
-            if level.is_empty() {
-                self.reached = reached;
-                return Ok(());
-            }
+    /// Those of the temporary file, and of `visit`.
+    pub(in crate::offline) fn reach(
+        &mut self,
+        from: Sorter<Number>,
+        children: &Sorted<Child>,
+        visit: &mut dyn FnMut(&Child) -> FsResult<()>,
+    ) -> FsResult<()> {
+        let mut level = from.finish()?;
+        while !level.is_empty() {
+            let mut next = self.sorter();
             let mut meet = |child: Child| {
-                let is_new = !reached.add(child.ino);
-                match is_new && self.directories.has(child.ino) {
-                    true => next.push(Number { nid: child.ino }),
-                    false => Ok(()),
+                let is_new = !self.reached.add(child.ino);
+                if is_new && self.directories.has(child.ino) {
+                    visit(&child)?;
+                    next.push(Number { nid: child.ino })?;
                 }
+                Ok(())
             };
             match level.len().saturating_mul(FEW) < children.len() {
-                true => look_up(&level, &children, &mut meet)?,
-                false => go_along(&level, &children, &mut meet)?,
+                true => look_up(&level, children, &mut meet)?,
+                false => go_along(&level, children, &mut meet)?,
             }
+            level = next.finish()?;
         }
+        Ok(())
     }
 
-    /// Holds inodes and names against each other.
+    /// Finds what a way leads to from the root, as [`reach`](Self::reach).
+    ///
+    /// # Errors
+    ///
+    /// Those of the temporary file, and of `visit`.
+    pub(in crate::offline) fn reach_from_root(
+        &mut self,
+        children: &Sorted<Child>,
+        visit: &mut dyn FnMut(&Child) -> FsResult<()>,
+    ) -> FsResult<()> {
+        let mut root = self.sorter();
+        root.push(Number { nid: ROOT })?;
+        self.reached.add(ROOT);
+        self.reach(root, children, visit)
+    }
+
+    /// Compares inodes with names.
     ///
     /// # Errors
     ///
     /// Those of the temporary file.
-    pub(super) fn compare_links(&mut self) -> FsResult<()> {
-        let abouts = self.sorter();
-        let abouts = std::mem::replace(&mut self.abouts, abouts).finish()?;
-        let edges = self.sorter();
-        let edges = std::mem::replace(&mut self.edges, edges).finish()?;
+    pub(in crate::offline) fn compare_links(
+        &mut self,
+        abouts: &Sorted<About>,
+        edges: &Sorted<Edge>,
+    ) -> FsResult<()> {
         let mut names = edges.iter().peekable();
         for about in abouts.iter() {
             let about = about?;
@@ -81,89 +96,86 @@ impl Checker {
         for edge in names {
             self.note_dangling(edge?);
         }
-        self.names = Some(edges);
         Ok(())
     }
 
     fn note_dangling(&mut self, edge: Edge) {
-        let ino = edge.ino;
-        let text = format!("names inode {ino}, which is not there");
-        self.note_at(Place::Position(edge.parent, edge.position), text);
+        let fault = Fault::Dangling { ino: edge.ino };
+        self.sink.find(edge.place(), fault);
     }
 
     fn meet_name(&mut self, about: &About, edge: Edge, met: &mut Met) {
         met.names += 1;
         met.is_at_home |= edge.parent == about.parent;
         if about.is_known() && edge.kind != about.kind {
-            let (named, is) = (kind_of(edge.kind).name(), kind_of(about.kind).name());
-            let ino = about.ino;
-            self.note_at(
-                Place::Position(edge.parent, edge.position),
-                format_args!("inode {ino} is named as a {named}, but is a {is}"),
-            );
+            let fault = Fault::Misnamed {
+                ino: about.ino,
+                named: edge.kind,
+                is: about.kind,
+            };
+            self.sink.find(edge.place(), fault);
         } else if about.is_nothing() {
             self.note_dangling(edge);
         }
     }
 
     fn compare_inode(&mut self, about: &About, met: &Met) {
-        let ino = about.ino;
-        let place = || Place::Inode(ino);
+        let (ino, names) = (about.ino, met.names);
         if about.is_nothing() {
             return;
         }
         if !self.reached.has(ino) {
-            let text = match met.names {
-                0 => "no name leads to it",
-                _ => "only names that nothing leads to lead to it",
-            };
-            self.note_at(place(), text);
+            self.find_in(ino, Fault::Unreached { names });
         }
         if !about.is_known() {
             return;
         }
         if kind_of(about.kind) == FileKind::Directory {
             self.compare_directory(about, met);
-        } else if u64::from(about.nlink) != met.names && met.names > 0 {
-            self.note_links(about, met.names);
+        } else if u64::from(about.nlink) != names && names > 0 {
+            self.note_links(about, names, false);
         }
         let (stated, counted) = (about.blocks, about.counted);
         if stated != counted && about.marks & About::TORN == 0 {
-            let text = format!("says that it takes {stated} blocks, but takes {counted}");
-            self.note_at(place(), text);
+            self.find_in(ino, Fault::Blocks { stated, counted });
         }
     }
 
-    fn note_links(&mut self, about: &About, counted: u64) {
-        let stated = about.nlink;
-        let text = format!("says that it has {stated} links, but has {counted}");
-        self.note_at(Place::Inode(about.ino), text);
+    fn note_links(&mut self, about: &About, counted: u64, is_directory: bool) {
+        let fault = Fault::Links {
+            stated: about.nlink,
+            counted,
+            is_directory,
+        };
+        self.find_in(about.ino, fault);
     }
 
     fn compare_directory(&mut self, about: &About, met: &Met) {
-        let place = || Place::Inode(about.ino);
         let names = met.names + u64::from(about.ino == ROOT);
         if names > 1 {
-            self.note_at(place(), format_args!("is a directory with {names} names"));
+            self.find_in(about.ino, Fault::Names(names));
         } else if u64::from(about.nlink) != 2 + about.below && about.is_listed() {
-            self.note_links(about, 2 + about.below);
+            self.note_links(about, 2 + about.below, true);
         }
         if met.names == 1 && !met.is_at_home && about.ino != ROOT {
-            let parent = about.parent;
-            let text = format!("says that it lies in directory {parent}, but does not");
-            self.note_at(place(), text);
+            self.find_in(about.ino, Fault::Parent(about.parent));
         }
         let (stated, counted) = (about.entries, about.names);
         if u64::from(stated) != counted && about.is_listed() {
-            let text = format!("says that it has {stated} names, but has {counted}");
-            self.note_at(place(), text);
+            self.find_in(about.ino, Fault::Entries { stated, counted });
         }
+    }
+}
+
+impl Edge {
+    fn place(&self) -> Place {
+        Place::Position(self.parent, self.position)
     }
 }
 
 impl About {
     /// Tells whether its node could be read.
-    fn is_known(&self) -> bool {
+    pub(in crate::offline) fn is_known(&self) -> bool {
         self.rank == 0 && self.marks & Self::BROKEN == 0
     }
 
@@ -185,7 +197,7 @@ fn is_before(edge: &std::io::Result<Edge>, ino: u32) -> bool {
 fn look_up(
     level: &Sorted<Number>,
     children: &Sorted<Child>,
-    meet: &mut dyn FnMut(Child) -> std::io::Result<()>,
+    meet: &mut dyn FnMut(Child) -> FsResult<()>,
 ) -> FsResult<()> {
     for directory in level.iter() {
         let parent = directory?.nid;
@@ -205,7 +217,7 @@ fn look_up(
 fn go_along(
     level: &Sorted<Number>,
     children: &Sorted<Child>,
-    meet: &mut dyn FnMut(Child) -> std::io::Result<()>,
+    meet: &mut dyn FnMut(Child) -> FsResult<()>,
 ) -> FsResult<()> {
     let mut directories = level.iter().peekable();
     for child in children.iter() {

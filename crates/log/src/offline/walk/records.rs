@@ -1,4 +1,4 @@
-//! Facts that a check gathers in the order of the device, and brings together in another one: records of fixed size
+//! Facts that a walk gathers in the order of the device, and brings together in another one: records of fixed size
 //! that can be sorted and spilled.
 
 use anteros_core::Record;
@@ -18,8 +18,8 @@ macro_rules! record {
     ) => {
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-        pub(super) struct $name {
-            $( $(#[$of])* pub(super) $field: $type, )*
+        pub(in crate::offline) struct $name {
+            $( $(#[$of])* pub(in crate::offline) $field: $type, )*
         }
 
         impl Record for $name {
@@ -67,6 +67,8 @@ record! {
         /// Of the inode: bytes of content.
         size: u64,
         is_directory: u8,
+        /// 1: nothing else claims the node.
+        is_owned: u8,
     }
 }
 
@@ -103,13 +105,13 @@ record! {
 
 impl About {
     /// Not all of its nodes can be read.
-    pub(super) const TORN: u8 = 1;
+    pub(in crate::offline) const TORN: u8 = 1;
     /// Not all of its names can be read.
     pub(super) const UNLISTED: u8 = 2;
     /// Its node cannot be read.
     pub(super) const BROKEN: u8 = 4;
 
-    pub(super) fn of(ino: u32) -> Self {
+    pub(in crate::offline) fn of(ino: u32) -> Self {
         Self {
             ino,
             rank: 1,
@@ -126,6 +128,14 @@ impl About {
         self.below += next.below;
         self.counted += next.counted;
         true
+    }
+}
+
+record! {
+    /// A node that holds extended attributes, by its inode.
+    Attached, absorbs by never {
+        ino: u32,
+        nid: u32,
     }
 }
 
@@ -243,11 +253,12 @@ mod tests {
             first: 11,
             size: u64::MAX - 5,
             is_directory: 1,
+            is_owned: 0,
         };
         let mut bytes = vec![0; Wanted::BYTES];
         wanted.store(&mut bytes);
         assert_eq!(Wanted::load(&bytes), wanted);
-        assert_eq!(Wanted::BYTES, 34);
+        assert_eq!(Wanted::BYTES, 35);
     }
 
     #[test]

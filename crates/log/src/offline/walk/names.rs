@@ -1,35 +1,33 @@
 //! The names in all directories: those in the inodes, and those in blocks, level by level of the trees that the blocks
 //! make, each level in the order of the device.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use anteros_core::{FileKind, FsError, FsResult, Sorted};
 
-use super::Checker;
-use super::finding::Place;
+use super::finding::{Fault, Place};
 use super::records::{About, Child, DirBlock, Edge, WantedDir};
+use super::{Sink, Walk};
 use crate::files::dir::kind_of;
 use crate::layout::dir::{self, Entry, Index};
 use crate::layout::{Block, Corrupt};
 
-impl Checker {
+impl<S: Sink> Walk<'_, S> {
     /// Looks at all blocks of directories that their roots lead to.
     ///
     /// # Errors
     ///
     /// Those of the temporary file.
-    pub(super) fn read_directories(&mut self) -> FsResult<()> {
-        let dir_blocks = self.sorter();
-        let dir_blocks = std::mem::replace(&mut self.dir_blocks, dir_blocks).finish()?;
+    pub(in crate::offline) fn read_directories(&mut self) -> FsResult<()> {
+        let dir_blocks = self.sorted(|walk| &mut walk.dir_blocks)?;
         loop {
-            let indexed = self.sorter();
-            let indexed = std::mem::replace(&mut self.indexed, indexed).finish()?;
+            let indexed = self.sorted(|walk| &mut walk.indexed)?;
             if indexed.is_empty() {
                 return Ok(());
             }
             let located = self.find_blocks(&indexed, &dir_blocks)?;
-            self.sweep(&located, &mut |checker, wanted, block| {
-                checker.visit_block(wanted, block)
+            self.sweep(&located, &mut |walk, wanted, block| {
+                walk.visit_block(wanted, block)
             })?;
         }
     }
@@ -78,13 +76,8 @@ impl Checker {
     }
 
     fn note_unlisted(&mut self, wanted: &WantedDir, fault: impl Into<FsError>) -> FsResult<()> {
-        let place = Place::Inode(wanted.ino);
-        match (wanted.place, fault.into()) {
-            (block, FsError::Corrupt(fault)) if block != 0 => {
-                self.note_at(place, format_args!("block {block}: {fault}"));
-            }
-            (_, error) => self.note_at(place, error),
-        }
+        let (block, error) = (wanted.place, fault.into());
+        self.find_in(wanted.ino, Fault::Unlisted { block, error });
         self.mark(wanted.ino, About::UNLISTED)
     }
 
@@ -165,7 +158,8 @@ impl Checker {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(fault) => {
-                    self.note_at(Place::Inode(parent), fault);
+                    let error = fault.into();
+                    self.find_in(parent, Fault::Unlisted { block: 0, error });
                     about.marks |= About::UNLISTED;
                     break;
                 }
@@ -177,7 +171,7 @@ impl Checker {
             hash = entry.hash;
             if hash != dir::hash(entry.name, &seed) || !hashes.contains(&hash) {
                 let place = Place::Name(parent, entry.name.to_vec());
-                self.note_at(place, "lies where its hash does not lead");
+                self.sink.find(place, Fault::Misplaced);
             }
             about.names += 1;
             about.below += u64::from(kind_of(entry.kind) == FileKind::Directory);
@@ -191,5 +185,19 @@ impl Checker {
             self.children.push(Child { parent, ino })?;
         }
         Ok(self.abouts.push(about)?)
+    }
+
+    /// The name at a position of a directory, if it can be read.
+    pub(in crate::offline) fn name_at(&mut self, parent: u32, position: u64) -> Option<Vec<u8>> {
+        let mut found = None;
+        let mut visit = |entry: &Entry<'_>, at: u64| {
+            if at == position {
+                found = Some(entry.name.to_vec());
+            }
+            ControlFlow::Break(())
+        };
+        let before = position.checked_sub(1)?;
+        let listed = self.state.list(parent, before, &mut visit);
+        listed.ok().and(found)
     }
 }

@@ -1,35 +1,46 @@
 //! The nodes of all inodes, level by level: first the inodes, then what they name, then what that names. Those of one
 //! level are read in the order of the device.
 
-use anteros_core::{FileKind, FsError, FsResult, Record, Sorted, Sorter};
+use anteros_core::{FileKind, FsError, FsResult, Sorted, Sorter};
 
-use super::Checker;
-use super::finding::Place;
-use super::records::{About, Chunk, DirBlock, Extent, Wanted, WantedDir};
+use super::finding::{Fault, Part, Place};
+use super::records::{About, Attached, Extent, Wanted, WantedDir};
+use super::{Sink, Walk};
 use crate::files::dir::type_of;
 use crate::files::xattr::{check_admitted, positions};
-use crate::layout::node::{self, DIRECT_POINTERS, INODE_POINTERS, Inode, NodeHeader, NodeKind};
-use crate::layout::pointer::{Pointer, Slotted};
+use crate::layout::node::{Inode, NodeHeader, NodeKind};
+use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
 use crate::layout::xattr::{Stored, Xattrs, further_bytes};
-use crate::layout::{BLOCK_BYTES, Block, Corrupt, dir};
+use crate::layout::{Block, Corrupt, dir};
 use crate::nodes::tree::Subtree;
 use crate::store::medium::zeroed;
 
-impl Checker {
+impl<S: Sink> Walk<'_, S> {
     /// Looks at all nodes.
     ///
     /// # Errors
     ///
     /// Those of the temporary file.
-    pub(super) fn read_nodes(&mut self) -> FsResult<()> {
+    pub(in crate::offline) fn read_nodes(&mut self) -> FsResult<()> {
         let mut wanted = self.inodes()?;
         while !wanted.is_empty() {
             let mut below = self.sorter();
-            self.sweep(&wanted, &mut |checker, wanted, block| {
-                checker.meet(wanted, block, &mut below)
+            self.sweep(&wanted, &mut |walk, wanted, block| {
+                walk.meet(wanted, block, &mut below)
             })?;
             wanted = self.located(&below.finish()?)?;
+        }
+        let attached = self.sorted(|walk| &mut walk.attached)?;
+        for attached in attached.iter() {
+            let Attached { ino, nid } = attached?;
+            match self.sink.has_attributes(ino) {
+                true => self.count_blocks(ino, 1)?,
+                false => {
+                    self.disown(nid);
+                    self.sink.find(Place::Node(nid), Fault::Stray { ino });
+                }
+            }
         }
         Ok(())
     }
@@ -41,10 +52,11 @@ impl Checker {
             let used = match self.state.nodes.used_in(table_block) {
                 Ok(used) => used,
                 Err(error) => {
-                    self.note("node address table", error);
-                    continue;
+                    self.sink.find(Place::Table, Fault::Table(error));
+                    self.state.nodes.nat().found_in(table_block)
                 }
             };
+            self.counts.numbers += used.len() as u64;
             for (nid, entry) in used {
                 if entry.ino == nid {
                     let inode = Wanted {
@@ -64,10 +76,14 @@ impl Checker {
     fn located(&mut self, numbered: &Sorted<Wanted>) -> FsResult<Sorted<Wanted>> {
         let mut located = self.sorter();
         for wanted in numbered.iter() {
-            let wanted = wanted?;
+            let wanted = Wanted {
+                key: 0,
+                is_owned: 0,
+                ..wanted?
+            };
             match self.state.nodes.entry(wanted.nid) {
                 Ok(entry) => self.locate(wanted, entry, &mut located)?,
-                Err(error) => self.note_torn(wanted.ino, error)?,
+                Err(error) => self.note_node(&wanted, error)?,
             }
         }
         Ok(located.finish()?)
@@ -80,32 +96,25 @@ impl Checker {
         located: &mut Sorter<Wanted>,
     ) -> FsResult<()> {
         let Wanted { nid, ino, .. } = wanted;
-        let pointer = Pointer::decode(entry.pointer, self.state.store.superblock(), nid, 0);
-        let is_loaded = self.is_loaded(&wanted);
         let fault = |rule, found| Corrupt::Node { nid, rule, found };
+        if entry.ino != ino {
+            let rule = "the node address table has another inode for it";
+            return self.note_node(&wanted, fault(rule, entry.ino.into()).into());
+        }
+        let pointer = Pointer::decode(entry.pointer, self.state.store.superblock(), nid, 0);
+        let key = match pointer {
+            Ok(Pointer::Plain(place)) => place,
+            _ => 0,
+        };
+        let wanted = self.claim_node(Wanted { key, ..wanted })?;
         match pointer {
-            _ if entry.ino != ino => {
-                let rule = "the node address table has another inode for it";
-                self.note_torn(ino, fault(rule, entry.ino.into()))
-            }
-            Ok(Pointer::Plain(key)) => {
-                self.claim_node(&wanted, key)?;
-                Ok(located.push(Wanted { key, ..wanted })?)
-            }
-            Ok(_) if is_loaded => {
-                self.claim_node(&wanted, 0)?;
-                Ok(located.push(Wanted { key: 0, ..wanted })?)
-            }
+            Ok(Pointer::Plain(_)) => Ok(located.push(wanted)?),
+            Ok(_) if self.is_loaded(&wanted) => Ok(located.push(wanted)?),
             Ok(_) => {
-                self.claim_node(&wanted, 0)?;
                 let rule = "the node address table has no block for it";
-                let nowhere = Wanted { key: 0, ..wanted };
-                self.note_node(&nowhere, fault(rule, entry.pointer).into())
+                self.note_node(&wanted, fault(rule, entry.pointer).into())
             }
-            Err(error) => {
-                self.claim_node(&wanted, 0)?;
-                self.note_node(&Wanted { key: 0, ..wanted }, error.into())
-            }
+            Err(error) => self.note_node(&wanted, error.into()),
         }
     }
 
@@ -117,32 +126,34 @@ impl Checker {
     }
 
     /// A node belongs to an inode, and so does the block that it lies in, if it has one.
-    fn claim_node(&mut self, wanted: &Wanted, block: u64) -> FsResult<()> {
-        let Wanted { nid, ino, .. } = *wanted;
-        self.report.nodes += 1;
+    fn claim_node(&mut self, wanted: Wanted) -> FsResult<Wanted> {
+        let Wanted { nid, ino, .. } = wanted;
+        self.counts.nodes += 1;
         if self.nids.add(nid) {
-            let text = format!("node {nid} belongs to something else as well");
-            self.note_inode(ino, text);
-            return Ok(());
+            self.find_in(ino, Fault::SharedNode { nid });
+            return Ok(wanted);
         }
-        if wanted.level == Wanted::INODE {
-            self.inodes += 1;
-        } else {
-            self.count_blocks(ino, 1)?;
+        match wanted.part() {
+            Part::Inode => self.counts.inodes += 1,
+            Part::Attributes => self.attached.push(Attached { ino, nid })?,
+            Part::Tree => self.count_blocks(ino, 1)?,
         }
-        if block != 0 {
+        if wanted.key != 0 {
             self.extents.push(Extent {
-                block,
+                block: wanted.key,
                 blocks: 1,
                 ino,
                 lblk: nid,
                 is_node: 1,
             })?;
         }
-        Ok(())
+        Ok(Wanted {
+            is_owned: 1,
+            ..wanted
+        })
     }
 
-    fn count_blocks(&mut self, ino: u32, counted: u64) -> FsResult<()> {
+    pub(super) fn count_blocks(&mut self, ino: u32, counted: u64) -> FsResult<()> {
         let about = About {
             counted,
             ..About::of(ino)
@@ -158,19 +169,22 @@ impl Checker {
         Ok(self.abouts.push(about)?)
     }
 
-    /// Notes why what lies below a node of an inode is not known.
-    fn note_torn(&mut self, ino: u32, fault: impl std::fmt::Display) -> FsResult<()> {
-        self.note_inode(ino, fault);
+    /// Finds that something below an inode is not known.
+    pub(super) fn note_torn(&mut self, ino: u32, fault: Fault) -> FsResult<()> {
+        self.find_in(ino, fault);
         self.mark(ino, About::TORN | About::UNLISTED)
     }
 
-    /// Notes why a node is not known.
+    /// Finds that a node is not known.
     fn note_node(&mut self, wanted: &Wanted, error: FsError) -> FsResult<()> {
-        match (wanted.key, error) {
-            (block, FsError::Corrupt(fault)) if block != 0 => {
-                self.note_inode(wanted.ino, format_args!("block {block}: {fault}"));
-            }
-            (_, error) => self.note_inode(wanted.ino, error),
+        let fault = Fault::Node {
+            part: wanted.part(),
+            block: wanted.key,
+            error,
+        };
+        self.find_in(wanted.ino, fault);
+        if wanted.is_owned != 0 && !S::TRUSTS_UNREAD {
+            self.disown(wanted.nid);
         }
         self.mark(wanted.ino, wanted.mark())
     }
@@ -201,7 +215,7 @@ impl Checker {
             Wanted::ATTRIBUTES => {
                 let visited = self.visit_xattrs(wanted, &block, below)?;
                 if let Err(fault) = visited {
-                    self.note_inode(wanted.ino, format_args!("extended attributes: {fault}"));
+                    self.find_in(wanted.ino, Fault::Attributes(fault));
                 }
                 Ok(())
             }
@@ -280,9 +294,9 @@ impl Checker {
         let attributes = inode.attributes;
         let is_directory = attributes.kind == FileKind::Directory;
         match attributes.kind {
-            FileKind::Regular => self.report.files += 1,
-            FileKind::Directory => self.report.directories += 1,
-            _ => self.report.others += 1,
+            FileKind::Regular => self.counts.files += 1,
+            FileKind::Directory => self.counts.directories += 1,
+            _ => self.counts.others += 1,
         }
         self.abouts.push(About {
             rank: 0,
@@ -308,7 +322,7 @@ impl Checker {
                 ..of
             })?;
         } else if let Err(fault) = Xattrs::parse(&inode.xattrs) {
-            self.note_inode(ino, format_args!("extended attributes: {fault}"));
+            self.find_in(ino, Fault::Attributes(fault));
         }
         for subtree in Subtree::of(inode.nids) {
             below.push(of.child(subtree))?;
@@ -334,104 +348,6 @@ impl Checker {
             high: u64::MAX,
             ..WantedDir::default()
         })?)
-    }
-
-    /// Counts the blocks of directories that a mount would write, and has them looked at.
-    fn count_unplaced(&mut self, ino: u32) -> FsResult<()> {
-        let Some(live) = self.state.loaded(ino) else {
-            return Ok(());
-        };
-        if live.kind() == FileKind::Directory {
-            for &lblk in live.pages.keys() {
-                let place = 0;
-                self.dir_blocks.push(DirBlock { ino, lblk, place })?;
-            }
-        }
-        if live.dirty_pages == 0 {
-            return Ok(());
-        }
-        match self.state.unplaced(ino) {
-            Ok(unplaced) => {
-                self.report.data_blocks += unplaced;
-                self.count_blocks(ino, unplaced)
-            }
-            Err(error) => self.note_torn(ino, error),
-        }
-    }
-
-    /// Looks at the pointers of a node.
-    fn visit_pointers(&mut self, of: &Wanted, block: &Block, kind: NodeKind) -> FsResult<()> {
-        let count = match kind {
-            NodeKind::Inode => INODE_POINTERS,
-            _ => DIRECT_POINTERS,
-        };
-        let (mut extent, mut chunk) = (Extent::default(), Chunk::default());
-        let mut counted = 0;
-        for (index, lblk) in (0..count as u16).zip(of.first..) {
-            let raw = node::pointer(block, kind, index);
-            if raw == 0 {
-                continue;
-            }
-            counted += 1;
-            let pointer = match Pointer::decode(raw, self.state.store.superblock(), of.nid, index) {
-                Ok(pointer) => pointer,
-                Err(fault) => {
-                    self.note_torn(of.ino, format_args!("logical block {lblk}: {fault}"))?;
-                    continue;
-                }
-            };
-            match pointer {
-                Pointer::Plain(block) => {
-                    self.report.data_blocks += 1;
-                    let next = Extent {
-                        block,
-                        blocks: 1,
-                        ino: of.ino,
-                        lblk,
-                        is_node: 0,
-                    };
-                    if !extent.goes_on(&next) {
-                        push_unless_empty(&mut self.extents, extent, extent.blocks)?;
-                        extent = next;
-                    }
-                    if of.is_directory != 0 {
-                        let (ino, place) = (of.ino, block);
-                        self.dir_blocks.push(DirBlock { ino, lblk, place })?;
-                    }
-                }
-                Pointer::Packed(at) => {
-                    let next = Chunk::of(of.ino, lblk, at);
-                    if !chunk.add(&next) {
-                        push_unless_empty(&mut self.chunks, chunk, chunk.sequences)?;
-                        chunk = next;
-                    }
-                }
-                Pointer::Preallocated => self.preallocated += 1,
-                Pointer::Hole => {}
-            }
-            if let Some(block) = pointer.block() {
-                let size = of.size;
-                if u64::from(lblk) * BLOCK_BYTES as u64 >= size {
-                    let text =
-                        format!("has a block {lblk} behind its end at {size}, in block {block}");
-                    self.note_inode(of.ino, text);
-                }
-            }
-        }
-        push_unless_empty(&mut self.extents, extent, extent.blocks)?;
-        push_unless_empty(&mut self.chunks, chunk, chunk.sequences)?;
-        self.count_blocks(of.ino, counted)
-    }
-
-    fn note_inode(&mut self, ino: u32, fault: impl std::fmt::Display) {
-        self.note_at(Place::Inode(ino), fault);
-    }
-}
-
-fn push_unless_empty<R: Record>(sorter: &mut Sorter<R>, record: R, size: u32) -> FsResult<()> {
-    match size {
-        0 => Ok(()),
-        _ => Ok(sorter.push(record)?),
     }
 }
 
@@ -476,11 +392,19 @@ impl Wanted {
         }
     }
 
-    fn mark(&self) -> u8 {
+    fn part(&self) -> Part {
         match self.level {
-            Self::INODE => About::BROKEN,
-            Self::ATTRIBUTES | Self::FURTHER => 0,
-            _ => About::TORN | About::UNLISTED,
+            Self::INODE => Part::Inode,
+            Self::ATTRIBUTES | Self::FURTHER => Part::Attributes,
+            _ => Part::Tree,
+        }
+    }
+
+    fn mark(&self) -> u8 {
+        match self.part() {
+            Part::Inode => About::BROKEN,
+            Part::Attributes => 0,
+            Part::Tree => About::TORN | About::UNLISTED,
         }
     }
 
@@ -488,9 +412,9 @@ impl Wanted {
     fn check(&self, header: &NodeHeader) -> Result<(), Corrupt> {
         let nid = self.nid;
         let fault = |rule, found| Corrupt::Node { nid, rule, found };
-        let kind = match self.level {
-            Self::ATTRIBUTES | Self::FURTHER => NodeKind::Attributes,
-            0 => NodeKind::Direct,
+        let kind = match (self.part(), self.level) {
+            (Part::Attributes, _) => NodeKind::Attributes,
+            (_, 0) => NodeKind::Direct,
             _ => NodeKind::Indirect,
         };
         if header.ino != self.ino {
@@ -502,29 +426,5 @@ impl Wanted {
             return Err(fault(rule, header.position.into()));
         }
         Ok(())
-    }
-}
-
-impl Extent {
-    /// Takes in what comes right behind.
-    fn goes_on(&mut self, next: &Self) -> bool {
-        let is_behind = self.blocks > 0
-            && next.block == self.block + u64::from(self.blocks)
-            && next.lblk == self.lblk + self.blocks;
-        self.blocks += u32::from(is_behind);
-        is_behind
-    }
-}
-
-impl Chunk {
-    fn of(ino: u32, lblk: u32, at: Slotted) -> Self {
-        Self {
-            block: at.block,
-            slot: at.slot,
-            behind: at.behind,
-            ino,
-            first: lblk.wrapping_sub(at.sequence.into()),
-            sequences: 1 << at.sequence,
-        }
     }
 }

@@ -2,8 +2,8 @@
 
 use anteros_core::{FsResult, Record, Sorted};
 
-use super::Checker;
 use super::records::{Wanted, WantedDir};
+use super::{Sink, Walk};
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::state::State;
 use crate::store::medium::{self, zeroed};
@@ -67,9 +67,10 @@ impl Window {
 }
 
 /// Hears of what lies in a block, and of the block.
-pub(super) type Visit<'a, R> = dyn FnMut(&mut Checker, &R, FsResult<&Block>) -> FsResult<()> + 'a;
+pub(super) type Visit<'a, 'w, S, R> =
+    dyn FnMut(&mut Walk<'w, S>, &R, FsResult<&Block>) -> FsResult<()> + 'a;
 
-impl Checker {
+impl<'w, S: Sink> Walk<'w, S> {
     /// Calls `visit` for each of what is sorted by its place, with the block there; what lies in none gets zeros.
     ///
     /// # Errors
@@ -78,7 +79,7 @@ impl Checker {
     pub(super) fn sweep<R: Placed>(
         &mut self,
         sorted: &Sorted<R>,
-        visit: &mut Visit<'_, R>,
+        visit: &mut Visit<'_, 'w, S, R>,
     ) -> FsResult<()> {
         let mut records = sorted.iter().peekable();
         while let Some(first) = records.next().transpose()? {
@@ -105,7 +106,7 @@ impl Checker {
         start: u64,
         last: u64,
         waiting: &[R],
-        visit: &mut Visit<'_, R>,
+        visit: &mut Visit<'_, 'w, S, R>,
     ) -> FsResult<()> {
         if start == 0 {
             let nothing = zeroed();
@@ -113,7 +114,7 @@ impl Checker {
                 .iter()
                 .try_for_each(|record| visit(self, record, Ok(&nothing)));
         }
-        let window = Window::read(&self.state, start, last);
+        let window = Window::read(self.state, start, last);
         for record in waiting {
             let place = record.place();
             match window.as_ref().ok().and_then(|window| window.get(place)) {
@@ -129,7 +130,7 @@ impl Checker {
     }
 
     fn read_alone(&self, place: u64) -> FsResult<Box<Block>> {
-        let window = Window::read(&self.state, place, place);
+        let window = Window::read(self.state, place, place);
         let block = window.as_ref().ok().and_then(|window| window.get(place));
         match block {
             Some(block) => Ok(Box::new(*block)),
@@ -140,7 +141,7 @@ impl Checker {
     /// Blocks of packed content from one on, as many as are read at once.
     pub(super) fn read_ahead(&self, place: u64, end: u64) -> FsResult<Vec<u8>> {
         let last = (place + WINDOW_BLOCKS).min(end).max(place + 1) - 1;
-        match Window::read(&self.state, place, last) {
+        match Window::read(self.state, place, last) {
             Ok(window) => Ok(window.bytes),
             Err(_) => Ok(self.read_alone(place)?.to_vec()),
         }
