@@ -279,6 +279,14 @@ impl WorkerArgs {
     }
 }
 
+/// Describes the form of a report.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Describes how requests of a mount are answered.
 #[derive(Debug, Args)]
 pub struct RequestArgs {

@@ -47,7 +47,7 @@ impl CommonOption {
 }
 
 /// Reads an option of a mount that has only the common ones.
-pub fn common_option(name: &str) -> Result<CommonOption, String> {
+fn common_option(name: &str) -> Result<CommonOption, String> {
     CommonOption::named(name).ok_or_else(|| unknown(name, &[]))
 }
 
@@ -56,6 +56,21 @@ pub fn unknown(name: &str, others: &[&str]) -> String {
     let known = COMMON_OPTIONS.iter().map(|(known, _)| *known);
     let known: Vec<&str> = others.iter().copied().chain(known).collect();
     format!("there is no option {name}; there are {}", known.join(", "))
+}
+
+/// Describes the options of a mount that has only the common ones.
+#[derive(Debug, clap::Args)]
+pub struct OptionArgs {
+    /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …
+    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = common_option)]
+    options: Vec<CommonOption>,
+}
+
+impl OptionArgs {
+    /// Returns what is asked for in all.
+    pub fn sum(&self) -> CommonOptions {
+        CommonOptions::of(self.options.iter().copied())
+    }
 }
 
 /// The sum of all options.

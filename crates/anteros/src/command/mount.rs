@@ -16,6 +16,7 @@ use rustix::mount::{MountFlags, mount};
 
 use crate::args::{ImageArgs, RequestArgs};
 use crate::daemon::Daemon;
+use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::background::{self, Told};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::neighbours::{self, Neighbours};
@@ -23,8 +24,8 @@ use crate::daemon::recording::{self, ImageNames, Recording};
 use crate::daemon::workers::Workers;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::loops::Loops;
-use crate::options::{self, CommonOption, CommonOptions};
-use crate::{output, places};
+use crate::options::OptionArgs;
+use crate::output;
 
 /// Mount an image read-only: through the kernel where it may be, else through FUSE
 #[derive(Debug, clap::Args)]
@@ -51,9 +52,8 @@ pub struct Args {
     #[arg(long)]
     allow_other: bool,
 
-    /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …
-    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::common_option)]
-    options: Vec<CommonOption>,
+    #[command(flatten)]
+    options: OptionArgs,
 
     #[command(flatten)]
     requests: RequestArgs,
@@ -82,17 +82,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
     strategy: Strategy,
 
-    /// Mount also where an image, a log or a mirror is mounted already, which it hides
-    #[arg(long)]
-    stack: bool,
-
     /// Mount also if the root is broken: who looks at it gets the error
     #[arg(long, hide = true, requires = "fuse")]
     any_root: bool,
 
-    /// Report on standard output that the mount stands, then detach from the terminal
-    #[arg(long, hide = true)]
-    detach: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
 
     /// The arguments of this program, if it was called by another name with others.
     #[arg(skip)]
@@ -136,7 +131,7 @@ impl Args {
     pub fn run(mut self) -> Outcome {
         self.image
             .check_order(&self.directory, "mount IMAGE DIRECTORY")?;
-        let common_options = self.common_options();
+        let common_options = self.options.sum();
         if common_options.read_only == Some(false) {
             let message = "-o rw: an image can only be read";
             return Err(Failure::new(Kind::Usage, message)
@@ -148,7 +143,7 @@ impl Args {
         }
         // Whoever mounts it, the image is one that we can read.
         let image = self.open()?;
-        if !self.detach {
+        if !self.daemon.detach {
             self.image.warn_if_cut_off(&image);
         }
         // Neither the kernel nor a daemon could say as well what is wrong with it.
@@ -159,10 +154,10 @@ impl Args {
             let message = format!("{}: not a directory to mount on", self.directory.display());
             return Err(Failure::new(Kind::System, message));
         }
-        places::check_free(&self.directory, self.stack)?;
+        self.daemon.check_free(&self.directory)?;
         // The kernel has dm-verity for that, of a device.
         let needs_fuse = self.fuse || self.image.verity.is_some();
-        if !needs_fuse && !self.detach {
+        if !needs_fuse && !self.daemon.detach {
             match self.mount_by_kernel() {
                 Ok(()) => return Ok(Verdict::Good),
                 Err(failure) if self.kernel => return Err(failure),
@@ -172,7 +167,7 @@ impl Args {
         if let Some(path) = &self.trace {
             recording::check_place(path, &absolute(&self.directory)?)?;
         }
-        if self.foreground || self.detach {
+        if self.foreground || self.daemon.detach {
             self.serve(ImageFs::new(image))
         } else {
             background::start(&self.image.image, self.told)
@@ -184,15 +179,10 @@ impl Args {
         if !self.any_root {
             return Err(failure);
         }
-        if !self.detach {
+        if !self.daemon.detach {
             output::complain("warning", failure.message());
         }
         Ok(())
-    }
-
-    /// Returns what `-o` asks for.
-    fn common_options(&self) -> CommonOptions {
-        CommonOptions::of(self.options.iter().copied())
     }
 
     /// Opens the image for a daemon, with more memory than usual where that is wanted.
@@ -254,7 +244,7 @@ impl Args {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let options = std::ffi::CString::new(device_options(devices).join(","))?;
-        let attributes = self.common_options().attributes();
+        let attributes = self.options.sum().attributes();
         let each = [
             (!attributes.suid, MountFlags::NOSUID),
             (!attributes.dev, MountFlags::NODEV),
@@ -275,7 +265,7 @@ impl Args {
     fn mount_loop(&self, image: &Path, devices: &[PathBuf]) -> Result<(), String> {
         let attributes = anteros_fuse::Attributes {
             read_only: true,
-            ..self.common_options().attributes()
+            ..self.options.sum().attributes()
         };
         let words = attributes.words();
         let mut options = vec![format!("{words},loop,offset={}", self.image.offset)];
@@ -307,7 +297,7 @@ impl Args {
             readahead: usize::try_from(self.readahead).ok(),
             ..defaults
         };
-        let options = self.common_options().apply(options);
+        let options = self.options.sum().apply(options);
         self.pin(&mut fs)?;
         let metrics = Metrics::new(self.image.memory(), Workers::of(&options));
         let fs = Arc::new(fs);
@@ -319,13 +309,7 @@ impl Args {
         Daemon::new(fs, metrics, self.neighbours, recording).serve(
             &self.directory,
             &options,
-            |metrics| {
-                if self.detach {
-                    background::detach().map_err(Failure::os)?;
-                    metrics.faults.go_to_background();
-                }
-                Ok(())
-            },
+            |metrics| self.daemon.stands(&metrics.faults),
         )
     }
 

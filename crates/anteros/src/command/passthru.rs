@@ -15,14 +15,15 @@ use anteros_passthru::{Crowd, HostFs, Options};
 use rustix::io::Errno;
 
 use crate::args::{RequestArgs, seconds};
+use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::faults::{self, Faults};
 use crate::daemon::mirror::{Mirror, MirrorDaemon, Serving};
 use crate::daemon::recording::Recording;
 use crate::daemon::workers::Workers;
 use crate::daemon::{self, background};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::options::{self, CommonOption, CommonOptions};
-use crate::{output, places};
+use crate::options::OptionArgs;
+use crate::output;
 
 /// Mirror a directory through FUSE, for reading and writing
 #[derive(Debug, clap::Args)]
@@ -41,9 +42,8 @@ pub struct Args {
     #[arg(long)]
     allow_other: bool,
 
-    /// As mount(8) takes it: ro, nosuid (the default) or suid, nodev (the default) or dev, noexec, noatime, allow_other, …
-    #[arg(short, value_name = "OPTION,...", value_delimiter = ',', value_parser = options::common_option)]
-    options: Vec<CommonOption>,
+    #[command(flatten)]
+    options: OptionArgs,
 
     #[command(flatten)]
     requests: RequestArgs,
@@ -80,13 +80,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Mount also where an image, a log or a mirror is mounted already, which it hides
-    #[arg(long)]
-    stack: bool,
-
-    /// Report on standard output that the mount stands, then detach from the terminal
-    #[arg(long, hide = true)]
-    detach: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
 }
 
 /// Data path of file content.
@@ -108,7 +103,7 @@ impl Args {
     pub fn run(self) -> Outcome {
         let source = directory(&self.source)?;
         let target = directory(&self.directory)?;
-        places::check_free(&self.directory, self.stack)?;
+        self.daemon.check_free(&self.directory)?;
         if target != source && target.starts_with(&source) {
             let message = format!(
                 "{}: lies in {}, so the mount would be a part of what it shows",
@@ -127,7 +122,7 @@ impl Args {
         if let Some(path) = &self.trace {
             daemon::recording::check_place(path, &target)?;
         }
-        if self.foreground || self.detach {
+        if self.foreground || self.daemon.detach {
             self.serve(&source)
         } else {
             background::start(&self.source, None)
@@ -194,7 +189,7 @@ impl Args {
             },
             ..defaults
         };
-        let options = CommonOptions::of(self.options.iter().copied()).apply(options);
+        let options = self.options.sum().apply(options);
         let (session, signals) = daemon::mount(mirror.fs(), &self.directory, &options)?;
         if let Some(crowd) = crowd {
             thin_out(crowd, session.notifier());
@@ -214,11 +209,7 @@ impl Args {
             .on_attribute(move |asked| teller.attribute(asked))
             .on_order(move |order| taker.order(order));
         let served = daemon::run(session, signals, faults.clone(), || {
-            if self.detach {
-                background::detach().map_err(Failure::os)?;
-                faults.go_to_background();
-            }
-            Ok(())
+            self.daemon.stands(faults)
         });
         daemon.finish();
         served

@@ -12,10 +12,10 @@ use anteros_trace::{
 use serde_json::{Value, json};
 
 use super::stat::attribute;
+use crate::args::ReportArgs;
 use crate::daemon::recording::ATTRIBUTE;
-use crate::drawing;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::output;
+use crate::{drawing, output};
 
 /// Tell what a record of reads and writes says: their sizes, how many are in order, how many are buffered
 ///
@@ -25,9 +25,8 @@ pub struct Args {
     /// A record, or where something is mounted that is being recorded
     record: PathBuf,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 
     /// Also draw it, as SVG
     #[arg(long, value_name = "FILE")]
@@ -59,7 +58,7 @@ impl Args {
             let title = format!("reads and writes in {}", told.name());
             drawing::write(path, &figure(&told.report, &title))?;
         }
-        match self.json {
+        match self.report.json {
             true => output::json(&self.as_json(&told))?,
             false => output::text(&self.as_text(&told))?,
         }

@@ -1,6 +1,7 @@
 //! The process behind a FUSE mount: it serves an image until it is unmounted, within its memory, or
 //! a directory, or a log.
 //!
+//! - `arguments`: what all of them are told.
 //! - `background`: how it leaves the terminal.
 //! - `metrics`, `mirror`, `log`: what it tells of itself when it serves an image, a directory, or a log.
 //! - `workers`: the threads that answer.
@@ -9,6 +10,7 @@
 //! - `faults`: what it says of a broken image or a failing medium, and where.
 //! - `neighbours`: what it hands the kernel unasked.
 
+pub mod arguments;
 pub mod background;
 pub mod exposition;
 pub mod faults;

@@ -19,7 +19,7 @@ use self::row::{Row, mark};
 use self::sample::{Sample, Scratch, Tree};
 use self::settings::{LATEST, SETTINGS};
 use self::trial::Trial;
-use crate::args::WorkerArgs;
+use crate::args::{ReportArgs, WorkerArgs};
 use crate::command::mkfs;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{drawing, interrupt, output};
@@ -49,9 +49,8 @@ pub struct Args {
     #[command(flatten)]
     workers: WorkerArgs,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Less than this says nothing.
@@ -105,7 +104,7 @@ impl Args {
             let title = format!("images of {}", self.source.display());
             drawing::write(path, &plot::svg(&advice.rows, &title))?;
         }
-        match self.json {
+        match self.report.json {
             true => output::json(&advice)?,
             false => output::text(&advice.as_text())?,
         }
@@ -178,7 +177,7 @@ impl Args {
     }
 
     fn progress(&self, count: usize) -> ProgressBar {
-        let bar = output::steps(self.json, count as u64);
+        let bar = output::steps(self.report.json, count as u64);
         bar.set_message("copying samples");
         bar
     }

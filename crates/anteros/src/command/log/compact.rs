@@ -11,6 +11,7 @@ use anteros_core::parse_size;
 use serde_json::json;
 
 use super::gc::{tell, wait};
+use crate::args::ReportArgs;
 use crate::command::stat::attribute;
 use crate::daemon::log::COMPACTION;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -36,9 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     rate: Option<u64>,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 impl Args {
@@ -94,7 +94,7 @@ impl Args {
         }
         let [files, others, seen, blocks, bytes, faults] =
             [0, 1, 2, 3, 4, 5].map(|at| done.count(at));
-        match self.json {
+        match self.report.json {
             true => output::json(&json!({
                 "executables": files,
                 "other_files": others,

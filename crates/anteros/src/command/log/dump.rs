@@ -20,6 +20,7 @@ use anteros_log::{Content, Group, InodeView, Inspector, Options, Place, system_c
 use self::text::{area_text, header_text, node_text, record_text, run_text};
 use self::values::Values;
 use super::open;
+use crate::args::ReportArgs;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -47,9 +48,8 @@ pub struct Args {
     #[arg(long)]
     groups: bool,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 impl Args {
@@ -57,7 +57,7 @@ impl Args {
         let device = open::to_read(&self.device)?;
         let opened = Inspector::open(device, &Options::new(system_clock));
         let mut log = opened.map_err(|error| open::failure(self.device.display(), &error))?;
-        match self.json {
+        match self.report.json {
             true => output::json(&self.values(&mut log)?)?,
             false => output::text(&self.page(&mut log)?.to_string())?,
         }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::open;
+use crate::args::ReportArgs;
 use crate::command::stat::attribute;
 use crate::daemon::log::{CLEAN_ALL, CLEANING, Progress};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -25,9 +26,8 @@ pub struct Args {
     /// The directory where it is mounted; or the file or block device, if it is not
     log: PathBuf,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 impl Args {
@@ -36,7 +36,7 @@ impl Args {
             true => order(&self.log)?,
             false => clean(&self.log)?,
         };
-        if self.json {
+        if self.report.json {
             output::json(&json!({ "cleaned_segments": cleaned }))?;
             return Ok(Verdict::Good);
         }

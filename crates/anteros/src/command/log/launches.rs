@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anteros_log::{FileReads, Launches};
 use serde_json::{Value, json};
 
+use crate::args::ReportArgs;
 use crate::daemon::launches::load;
 use crate::failure::{Outcome, Verdict};
 use crate::output;
@@ -17,9 +18,8 @@ pub struct Args {
     /// The record
     record: PathBuf,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Files with what their launches read.
@@ -30,7 +30,7 @@ impl Args {
         let launches = load(&self.record)?;
         let reads = |(ino, version)| Some((ino, launches.reads(ino, version)?));
         let files: Rows = launches.files().filter_map(reads).collect();
-        match self.json {
+        match self.report.json {
             true => output::json(&self.as_json(&launches, &files))?,
             false => output::text(&self.as_text(&launches, &files))?,
         }

@@ -12,6 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::open;
 use crate::args::{RequestArgs, seconds};
+use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::faults::Faults;
 use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
@@ -19,7 +20,7 @@ use crate::daemon::workers::Workers;
 use crate::daemon::{self, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::options::{self, CommonOption, CommonOptions};
-use crate::{output, places};
+use crate::output;
 
 /// Interval at which a log is looked after.
 const TEND_EVERY: Duration = Duration::from_secs(1);
@@ -116,13 +117,8 @@ pub struct Args {
     #[arg(long, hide = true)]
     evicts_always: bool,
 
-    /// Mount also where an image, a log or a mirror is mounted already, which it hides
-    #[arg(long)]
-    stack: bool,
-
-    /// Report on standard output that the mount stands, then detach from the terminal
-    #[arg(long, hide = true)]
-    detach: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
 }
 
 /// Order of data and records.
@@ -201,8 +197,8 @@ impl Args {
             let hint = "the log comes first: anteros log mount LOG DIRECTORY";
             return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
-        places::check_free(&self.directory, self.stack)?;
-        if self.foreground || self.detach {
+        self.daemon.check_free(&self.directory)?;
+        if self.foreground || self.daemon.detach {
             self.serve()
         } else {
             background::start(&self.device, None)
@@ -332,11 +328,7 @@ impl Args {
             move || keep(&log, &watch, &faults, (*launches).as_ref(), &stopped)
         });
         let served = daemon::run(session, signals, faults.clone(), || {
-            if self.detach {
-                background::detach().map_err(Failure::os)?;
-                faults.go_to_background();
-            }
-            Ok(())
+            self.daemon.stands(&faults)
         });
         drop(stop);
         let _ = keeper.join();
@@ -344,7 +336,7 @@ impl Args {
         launches.iter().for_each(|file| file.save(&log, &faults));
         log.close().map_err(|error| {
             let message = format!("{}: {error}", self.device.display());
-            if self.detach {
+            if self.daemon.detach {
                 faults.tell(format!("not all was written: {message}"));
             }
             Failure::new(Kind::System, message)

@@ -10,6 +10,7 @@ use anteros_log::{LogError, Options, Resized, plan_resize, resize, system_clock}
 use serde_json::{Value, json};
 
 use super::open;
+use crate::args::ReportArgs;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 
@@ -25,9 +26,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 impl Args {
@@ -67,7 +67,7 @@ impl Args {
             }
         }
         let resized = resized.map_err(fail)?;
-        match self.json {
+        match self.report.json {
             true => output::json(&report(&resized))?,
             false => tell(path, &resized)?,
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::figure::figure;
 use super::gc::no_log;
 use super::open;
+use crate::args::ReportArgs;
 use crate::command::stat;
 use crate::command::stat::log::packed_line;
 use crate::daemon::log::{SEGMENTS, SEGMENTS_MAX};
@@ -24,9 +25,8 @@ pub struct Args {
     /// The directory where it is mounted; or the file or block device, if it is not
     log: PathBuf,
 
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 
     /// Draw its segments into a file, as SVG, and show nothing
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
@@ -47,10 +47,10 @@ impl Args {
             return Ok(Verdict::Good);
         }
         if is_mounted {
-            return stat::Args::of(self.log, self.json).run();
+            return stat::Args::of(self.log, self.report.json).run();
         }
         let (layout, recovery) = self.describe()?;
-        match self.json {
+        match self.report.json {
             true => output::json(&as_json(&layout, recovery))?,
             false => output::text(&table(&layout, recovery))?,
         }
