@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use anteros_format::features::Incompat;
 use anteros_image::{CheckOptions, Image, ImageFs, OpenOptions, check};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use machine::{Machine, Verdict};
 use mutate::{Mutant, Original, Part};
 

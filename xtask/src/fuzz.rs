@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{cargo, output, run};
 
 /// States where the targets lie.

@@ -17,7 +17,7 @@ mod tests;
 use std::fs;
 use std::path::Path;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use modules::Files;
 use rules::{Exception, Floor, Owner, Rules};
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::Outcome;
 use crate::metadata::{dependencies, manifests};
+use crate::outcome::Outcome;
 
 /// Refuses dependencies whose licence is not allowed.
 ///

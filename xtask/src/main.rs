@@ -11,17 +11,16 @@ mod licenses;
 mod metadata;
 mod msrv;
 mod mutants;
+mod outcome;
 mod peers;
 mod record;
 mod run;
 mod traces;
 
 use std::env;
-use std::error::Error;
 use std::process::ExitCode;
 
-/// Holds what a chore gives back: nothing, or what went wrong in words for a person.
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+use outcome::Outcome;
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{cargo, output};
 
 /// The manifests whose dependencies are ours: of the workspace, and of the fuzz targets once they exist.

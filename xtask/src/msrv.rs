@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use std::fs;
 use std::process::Command;
 
-use crate::Outcome;
 use crate::metadata::{dependencies, manifests};
+use crate::outcome::Outcome;
 use crate::run::run;
 
 /// Refuses dependencies that need a newer Rust, then compiles the workspace with the oldest.

@@ -20,12 +20,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use self::judges::{Judge, Verdict};
+use self::judges::{Judge, PLACE, Verdict};
 use self::statements::Statement;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::output;
-
-const PLACE: &str = "target/mutants";
 
 /// Has what was noticed last, and by whom.
 const NOTICED: &str = "noticed";

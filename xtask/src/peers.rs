@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{run, words};
 
 /// Makes the tree, unless it is there.

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// The top of the checkout.
 pub(crate) fn root() -> PathBuf {

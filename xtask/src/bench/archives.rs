@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::image::{Bench, FIXED};
+use super::images::{Bench, FIXED};
 use super::report::Comparison;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers;
 use crate::run::run;
 

@@ -5,14 +5,15 @@
 
 use super::archives::archives;
 use super::callers::callers_lines;
+use super::findings::Findings;
 use super::growth::growth;
-use super::image::{Bench, FIXED};
+use super::images::{Bench, FIXED};
 use super::metadata::metadata;
+use super::options::Options;
 use super::part;
 use super::report::Comparison;
 use super::verity::verity;
-use super::{Findings, Options};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers;
 
 /// The options of the images, ours and the peer's.

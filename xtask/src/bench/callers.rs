@@ -12,9 +12,9 @@ use std::process::Command;
 use anteros_tests::callers::{Caller, callers};
 
 use super::archives::{archive, through};
-use super::image::Bench;
+use super::images::Bench;
 use super::report::Comparison;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers;
 
 /// Hints of a caller.

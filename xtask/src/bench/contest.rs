@@ -1,7 +1,7 @@
 //! Contenders that take turns, so that whatever else the machine does falls on all.
 
 use super::report::{Comparison, Side, Unit, Yardstick};
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// Describes who takes part in a contest.
 pub(super) trait Contender {

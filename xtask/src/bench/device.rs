@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::mount::MountFlags;
 
 use super::mounted::{Mounted, mount};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{output, run};
 
 /// The unit in which the kernel counts what a device reads.

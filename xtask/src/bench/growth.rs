@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::image::{Bench, clear};
+use super::images::{Bench, clear};
 use super::report::Comparison;
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// The numbers of files in one directory.
 const FILES: [u64; 5] = [10_000, 31_623, 100_000, 316_228, 1_000_000];

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::mounted::bind;
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// States what programs write to that nobody reads.
 const NULL: &str = "/dev/null";

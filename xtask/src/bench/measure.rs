@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use wait4::Wait4;
 
 use super::report::{Comparison, Side, Unit};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::words;
 
 /// Holds what one run of a command cost.

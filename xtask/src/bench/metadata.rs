@@ -5,13 +5,13 @@ use std::process::Command;
 
 use rustix::mount::MountFlags;
 
+use super::caches::drop_caches;
 use super::device::LoopDevice;
-use super::image::{Bench, clear};
+use super::images::{Bench, clear};
 use super::measure::take_turns;
 use super::mounted::{Mounted, mount};
-use super::read::drop_caches;
 use super::report::{Comparison, Unit};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::run;
 
 /// The options of the images.

@@ -7,14 +7,18 @@
 
 mod archives;
 mod build;
+mod caches;
 mod callers;
 mod contest;
+mod corpora;
 mod device;
+mod findings;
 mod fpc;
 mod goal;
 mod growth;
 mod html;
 mod image;
+mod images;
 mod io_uring;
 mod launch;
 mod log;
@@ -23,6 +27,7 @@ mod measure;
 mod metadata;
 mod mounted;
 mod names;
+mod options;
 mod part;
 mod place;
 pub(crate) mod random;
@@ -32,44 +37,16 @@ pub(crate) mod tree;
 mod verity;
 mod write;
 
-use std::env;
-use std::path::{self, Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::fs;
+use std::path::Path;
 
-use crate::Outcome;
-use crate::peers;
-use crate::run::{cargo, output, run};
-use goal::Goal;
+use crate::outcome::Outcome;
 use io_uring::IoUring;
 use machine::Machine;
-use report::{Comparison, Report};
+use options::Options;
+use report::Report;
 
-/// Holds what a benchmark found out.
-struct Findings {
-    /// Programs and their versions.
-    versions: Vec<String>,
-    notes: Vec<String>,
-    comparisons: Vec<Comparison>,
-    goals: Vec<Goal>,
-}
-
-/// Holds what the command line asks for; where it asks for nothing, the lists are empty.
-struct Options {
-    corpora: Vec<String>,
-    /// Native file systems.
-    filesystems: Vec<String>,
-    runs: usize,
-    /// Parts of the benchmark.
-    only: Vec<String>,
-    /// Words of which a contender's name must contain one.
-    contenders: Vec<String>,
-    /// Arguments of our daemon; for each, it takes part once more.
-    with: Vec<String>,
-    /// Tells whether the kernel is to offer FUSE over io_uring, `on` or `off`; else it is left as it is.
-    io_uring: Option<String>,
-    /// The tool that is measured; else it is built.
-    anteros: Option<PathBuf>,
-}
+pub(crate) use corpora::{corpus, print_corpus};
 
 /// Runs a benchmark and writes its report.
 ///
@@ -100,7 +77,7 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
         goals: findings.goals,
     };
     report.print();
-    report.write(Path::new("target/bench"))
+    write(&report, Path::new("target/bench"))
 }
 
 /// Makes a log for the benchmark of names.
@@ -111,97 +88,16 @@ pub(crate) fn log_of_names(words: &[&str]) -> Outcome {
     log::names::make(words)
 }
 
-/// Makes a corpus, unless it is there, and prints where it is.
+/// Writes `NAME.json` and `NAME.html` into a directory.
 ///
 /// # Errors
-/// When it is not there and cannot be made.
-pub(crate) fn print_corpus(name: &str) -> Outcome {
-    println!("{}", corpus(name)?.display());
+/// When they cannot be written.
+fn write(report: &Report, directory: &Path) -> Outcome {
+    fs::create_dir_all(directory)?;
+    let json = directory.join(&report.name).with_extension("json");
+    let html = directory.join(&report.name).with_extension("html");
+    fs::write(&json, serde_json::to_string_pretty(&report.json())?)?;
+    fs::write(&html, html::page(report))?;
+    println!("\nwritten: {} and {}", json.display(), html.display());
     Ok(())
-}
-
-/// Makes a corpus, unless it is there, and tells where it is.
-pub(crate) fn corpus(name: &str) -> Outcome<PathBuf> {
-    let path = output(
-        Command::new("scripts/corpus.sh")
-            .arg(name)
-            .stderr(Stdio::inherit()),
-    )?;
-    Ok(PathBuf::from(path.trim_end()))
-}
-
-/// The versions of our tool and of the peers' builder.
-fn versions(anteros: &Path) -> Outcome<Vec<String>> {
-    let ours = output(Command::new(anteros).arg("--version"))?;
-    let peer = output(peers::command("mkfs.erofs")?.arg("--version"))?;
-    Ok([ours, peer]
-        .iter()
-        .filter_map(|text| text.lines().next().map(str::to_owned))
-        .collect())
-}
-
-impl Options {
-    fn of(words: &[&str]) -> Outcome<Self> {
-        let mut options = Self {
-            corpora: Vec::new(),
-            filesystems: Vec::new(),
-            runs: 3,
-            only: Vec::new(),
-            contenders: Vec::new(),
-            with: Vec::new(),
-            io_uring: None,
-            anteros: None,
-        };
-        for pair in words.chunks(2) {
-            let [option, value] = *pair else {
-                return Err(format!("bench: {} needs a value", pair[0]).into());
-            };
-            let value = value.to_owned();
-            match option {
-                "--corpus" => options.corpora.push(value),
-                "--filesystem" => options.filesystems.push(value),
-                "--runs" => options.runs = value.parse::<usize>()?.max(1),
-                "--only" => options.only.push(value),
-                "--contender" => options.contenders.push(value),
-                "--anteros" => options.anteros = Some(path::absolute(&value)?),
-                "--io-uring" => options.io_uring = Some(value),
-                "--with" => options.with.push(value),
-                _ => return Err(format!("bench: unknown option {option}").into()),
-            }
-        }
-        Ok(options)
-    }
-
-    /// Returns where the tool is; unless it was named, it is built as it is shipped.
-    fn anteros(&self) -> Outcome<PathBuf> {
-        if let Some(anteros) = &self.anteros {
-            return Ok(anteros.clone());
-        }
-        run(cargo().args(["build", "--release", "--locked", "--package", "anteros"]))?;
-        let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-        Ok(path::absolute(Path::new(&target).join("release/anteros"))?)
-    }
-
-    /// The corpora asked for, or those that the benchmark takes otherwise.
-    fn corpora_or(&self, otherwise: &[&str]) -> Vec<String> {
-        match self.corpora.is_empty() {
-            true => otherwise.iter().map(|name| (*name).to_owned()).collect(),
-            false => self.corpora.clone(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_pairs() {
-        let options = Options::of(&["--corpus", "a", "--runs", "0", "--corpus", "b"]).unwrap();
-        assert_eq!(options.corpora, ["a", "b"]);
-        assert_eq!(options.runs, 1);
-        assert_eq!(options.corpora_or(&["c"]), ["a", "b"]);
-        assert!(Options::of(&["--corpus"]).is_err());
-        assert!(Options::of(&["--speed", "2"]).is_err());
-    }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::words;
 
 /// States how long a daemon may take until its mount stands, and until it has ended.

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anteros_tests::names::{Shape, write};
 
-use super::image::{clear, joined};
+use super::images::{clear, joined};
 use super::measure::take_turns;
 use super::report::Comparison;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers;
 
 /// The numbers of inodes.

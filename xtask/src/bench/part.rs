@@ -1,6 +1,6 @@
 //! The parts of a benchmark: all of them run, unless some are asked for.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// The parts that are asked for, or all, in their own order.
 ///

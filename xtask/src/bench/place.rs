@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::mounted::{clear, sweep};
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// States where all benchmarks keep what they make.
 const HOME: &str = "target/bench";

@@ -1,14 +1,9 @@
 //! Reports of benchmarks: figures beside figures, as a table, as JSON and as a page.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::goal::{self, Goal};
-use super::html;
 use super::machine::Machine;
-use crate::Outcome;
 
 /// Tells what a figure counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -297,21 +292,7 @@ impl Report {
         goal::print(&self.goals);
     }
 
-    /// Writes `NAME.json` and `NAME.html` into a directory.
-    ///
-    /// # Errors
-    /// When they cannot be written.
-    pub(super) fn write(&self, directory: &Path) -> Outcome {
-        fs::create_dir_all(directory)?;
-        let json = directory.join(&self.name).with_extension("json");
-        let html = directory.join(&self.name).with_extension("html");
-        fs::write(&json, serde_json::to_string_pretty(&self.json())?)?;
-        fs::write(&html, html::page(self))?;
-        println!("\nwritten: {} and {}", json.display(), html.display());
-        Ok(())
-    }
-
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         json!({
             "benchmark": self.name,
             "machine": self.machine.json(),
@@ -326,6 +307,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::html;
 
     fn side(name: &str, figures: &[f64]) -> Side {
         Side {

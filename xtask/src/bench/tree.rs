@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// States what an inode takes in ext4, at the most.
 const INODE_BYTES: u64 = 4096;

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::image::{Bench, FIXED};
+use super::caches::drop_caches;
+use super::images::{Bench, FIXED};
 use super::measure::take_turns;
 use super::mounted::Daemon;
-use super::read::drop_caches;
 use super::report::Comparison;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 /// The options of the images.

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::guest::{BEGUN, END, FIRST, MAGIC, MODULES};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers;
 use crate::run::output;
 

@@ -11,7 +11,7 @@ use anteros_format::inode::Inode;
 use anteros_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, checksum, checksum_len};
 use anteros_image::{Image, Location, OpenOptions, Source};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// Tells what a field belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::PLACE;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{cargo, output, words};
+
+pub(super) const PLACE: &str = "target/mutants";
 
 /// Time that a judge may take beside a multiple of its own: others may be at work on the machine.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// The source of the crate.
 pub(super) const SOURCE: &str = "crates/log/src";

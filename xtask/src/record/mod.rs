@@ -17,7 +17,7 @@ use anteros_fuse::{MountOptions, Session, Unmounter};
 use anteros_tests::recorded::{Content, Trace};
 use tempfile::TempDir;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::run;
 pub(crate) use layer::Count;
 use layer::Recording;

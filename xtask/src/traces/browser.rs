@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::pictures;
+use super::pictures::pictures;
 use super::text::Text;
-use crate::Outcome;
 use crate::bench::random::Random;
+use crate::outcome::Outcome;
 use crate::record::Recorder;
 use crate::run::run;
 

@@ -5,18 +5,18 @@
 //! the next, so each recording of one is another one.
 
 mod browser;
+mod pictures;
 mod sqlite;
 mod text;
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::record::Recorder;
-use crate::run::output;
 use browser::{CHROMIUM, FIREFOX};
+use pictures::pictures;
 use text::Text;
 
 /// An application: its name, and what it does in the directory of a recorder.
@@ -107,22 +107,4 @@ fn cache() -> Outcome<PathBuf> {
 
 fn messages(recorder: &Recorder, journal: &str) -> Outcome {
     sqlite::run(recorder, &sqlite::messages(&Text::read()?, journal))
-}
-
-/// Pictures, as files.
-fn pictures() -> Outcome<Vec<PathBuf>> {
-    let tree = output(
-        Command::new("scripts/corpus.sh")
-            .arg("pictures")
-            .stderr(Stdio::inherit()),
-    )?;
-    let mut pictures = Vec::new();
-    for entry in fs::read_dir(tree.trim_end())? {
-        pictures.push(entry?.path());
-    }
-    pictures.sort();
-    match pictures.is_empty() {
-        true => Err("the corpus pictures is empty".into()),
-        false => Ok(pictures),
-    }
 }

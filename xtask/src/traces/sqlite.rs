@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::text::Text;
-use crate::Outcome;
 use crate::bench::random::Random;
+use crate::outcome::Outcome;
 use crate::record::Recorder;
 use crate::run;
 

@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
-use crate::bench::corpus;
 use crate::bench::random::Random;
-use crate::bench::tree;
+use crate::bench::{corpus, tree};
+use crate::outcome::Outcome;
 
 /// States where the languages lie in the source of Linux; English is all else.
 const TRANSLATIONS: &str = "Documentation/translations";

@@ -8,13 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::Outcome;
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
 use crate::bench::log::traces::DEVICE_BYTES;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 const FILE: &str = "data.db";
 const FILE_BYTES: usize = 100 << 20;

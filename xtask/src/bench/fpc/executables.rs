@@ -14,15 +14,14 @@ use serde_json::Value;
 use super::programs::{
     CORPORA, DEVICE_BYTES, LAUNCHES, Reading, compact, install, launch, new_record,
 };
-use crate::Outcome;
-use crate::bench::corpus;
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
 use crate::bench::log::turn::Turn;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
-use crate::bench::tree;
 use crate::bench::write::native::Memory;
+use crate::bench::{corpus, tree};
+use crate::outcome::Outcome;
 
 const CODECS: [&str; 3] = ["lz4", "lzo", "zstd"];
 

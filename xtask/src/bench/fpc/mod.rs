@@ -17,12 +17,13 @@ mod steady;
 mod traces;
 mod workloads;
 
+use super::findings::Findings;
+use super::log::harness::{Bench, Part, Plan, run};
 use super::log::system::{EXT4, OURS, System};
-use super::log::{Bench, Part, Plan, run};
+use super::options::Options;
 use super::report::Yardstick;
 use super::write::native::{KINDS, Kind};
-use super::{Findings, Options};
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// Arguments of our mounts: one for each policy. The first one compresses nothing.
 const POLICIES: [&str; 5] = [

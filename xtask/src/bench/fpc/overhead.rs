@@ -1,11 +1,11 @@
 //! Part `overhead`: what a log of 16 GiB takes for itself, of the device and of memory (section 4.6 of the paper).
 //! Compression adds nothing that is not there without it: the table of slots is part of every log.
 
-use crate::Outcome;
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 const DEVICE_BYTES: u64 = 16 << 30;
 

@@ -4,12 +4,12 @@
 use serde_json::Value;
 
 use super::workloads::applications;
-use crate::Outcome;
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
 use crate::bench::log::traces::{DEVICE_BYTES, redo};
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 /// The goals look for it.
 pub(super) const AMPLIFIED: &str = "packing: blocks for each that would do";

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use anteros_codec::{Effort, Lz4Encoder};
 use anteros_tests::recorded::{Action, Content, Record, Trace};
 
-use crate::Outcome;
 use crate::bench::log::traces::{Filter, Recorded};
+use crate::outcome::Outcome;
 
 const PAGE: usize = 4096;
 /// States what the paper calls small, in pages.

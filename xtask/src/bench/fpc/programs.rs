@@ -9,14 +9,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::Outcome;
 use crate::bench::corpus;
 use crate::bench::launch::{LARGE_PROGRAMS, PROGRAMS, Program, seconds};
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::system::System;
 use crate::bench::log::turn::Turn;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 pub(super) const DEVICE_BYTES: u64 = 3 << 30;

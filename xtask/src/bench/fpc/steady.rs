@@ -2,10 +2,10 @@
 //!
 //! As `bench log --only ageing` has it, but that a compressor makes of a page what it mostly makes of those of recorded databases.
 
-use crate::Outcome;
-use crate::bench::log::Bench;
 use crate::bench::log::ageing::{DEVICE_BYTES, Kind, METRICS, Pattern, SHARES, turn};
+use crate::bench::log::harness::Bench;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 /// A third of a page is noise.
 const DATABASES: Kind = Kind {

@@ -2,10 +2,10 @@
 //! (figure 11 of the paper).
 
 use super::workloads::applications;
-use crate::Outcome;
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::traces::{DEVICE_BYTES, contest};
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 /// Runs the part.
 ///

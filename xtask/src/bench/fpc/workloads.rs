@@ -3,10 +3,10 @@
 //! The paper's writes are pages of one file that a sync brought to the device: here they are called batches.
 
 use super::portrait::Portrait;
-use crate::Outcome;
-use crate::bench::log::Bench;
+use crate::bench::log::harness::Bench;
 use crate::bench::log::traces::{RECORDED, Recorded, Source};
 use crate::bench::report::{Comparison, Side, Unit};
+use crate::outcome::Outcome;
 use crate::traces::NAMES;
 
 /// All that are there to be done again: those of the repository, and those that are recorded here.

@@ -10,12 +10,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::System;
-use crate::Outcome;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 pub(in crate::bench) const DEVICE_BYTES: u64 = 1 << 30;
 /// Shares that are filled, in percent.

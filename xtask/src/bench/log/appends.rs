@@ -6,12 +6,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::{EXT4, MIRROR, OURS, System};
 use super::workload::check;
-use crate::Outcome;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 const DEVICE_BYTES: u64 = 1 << 30;
 const APPENDS: u64 = 200_000;

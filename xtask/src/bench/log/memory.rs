@@ -4,14 +4,14 @@
 
 use std::process::Command;
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::System;
 use super::turn::Turn;
-use crate::Outcome;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 use crate::bench::write::workload::in_turns;
 use crate::bench::{corpus, tree};
+use crate::outcome::Outcome;
 use crate::run::run;
 
 const DEVICE_BYTES: u64 = 4 << 30;

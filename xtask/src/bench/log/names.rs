@@ -12,9 +12,9 @@ use anteros_core::{
 use anteros_log::{Log, Options, Shape, mkfs, system_clock};
 use rustix::fs::{Advice, fadvise};
 
-use super::Bench;
-use crate::Outcome;
+use super::harness::Bench;
 use crate::bench::measure::take_turns;
+use crate::outcome::Outcome;
 use crate::run::run;
 
 /// Holds what a log is filled with: how many of what, and how many lie in one directory.

@@ -7,12 +7,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::System;
-use crate::Outcome;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 use crate::bench::write::workload::content;
+use crate::outcome::Outcome;
 use crate::run::run;
 
 const DEVICE_BYTES: u64 = 4 << 30;

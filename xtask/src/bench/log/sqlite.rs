@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::Bench;
-use crate::Outcome;
+use super::harness::Bench;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
 use crate::bench::write::sqlite::{JOURNALS, seconds, text};
+use crate::outcome::Outcome;
 use crate::peers;
 use crate::run::output;
 

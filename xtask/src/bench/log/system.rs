@@ -7,12 +7,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::Outcome;
 use crate::bench::contest::Contender;
 use crate::bench::mounted::{Daemon, Mounted};
 use crate::bench::place::Place;
 use crate::bench::write::native::Kind;
 use crate::bench::write::way::Way;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 pub(in crate::bench) const OURS: &str = "anteros log";

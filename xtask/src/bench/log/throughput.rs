@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::System;
 use super::workload::{WORKLOADS, Workload, check};
-use crate::Outcome;
 use crate::bench::write::native::Memory;
 use crate::bench::write::workload::get_ready;
+use crate::outcome::Outcome;
 
 const DEVICE_BYTES: u64 = 3 << 30;
 

@@ -11,11 +11,11 @@ use anteros_tests::recorded::{
     self, Action, Content, HostDirectory, Record, Replay, Target, Trace,
 };
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::System;
-use crate::Outcome;
 use crate::bench::report::Unit;
 use crate::bench::write::native::Memory;
+use crate::outcome::Outcome;
 
 /// Something recorded.
 pub(in crate::bench) struct Recorded {

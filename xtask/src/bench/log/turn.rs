@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::Bench;
+use super::harness::Bench;
 use super::system::{Stand, System};
-use crate::Outcome;
+use crate::bench::caches::drop_caches;
 use crate::bench::device::LoopDevice;
 use crate::bench::place::Place;
-use crate::bench::read::drop_caches;
 use crate::bench::write::tally::{Tally, Tracing};
+use crate::outcome::Outcome;
 
 /// States what the log discards at once, in sectors: a segment.
 const DISCARD_SECTORS: u64 = 4096;

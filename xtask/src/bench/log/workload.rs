@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::Outcome;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::write::workload::{content, in_turns};
+use crate::outcome::Outcome;
 
 /// Something to do in a directory.
 pub(super) struct Workload {

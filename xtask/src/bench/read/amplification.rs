@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Bench;
 use super::contender::Contender;
+use super::harness::Bench;
 use super::pattern::{self, Pattern};
-use crate::Outcome;
 use crate::bench::report::Unit;
 use crate::bench::tree;
+use crate::outcome::Outcome;
 
 /// States what is asked for.
 const REQUESTED_BYTES: u64 = 16 << 20;

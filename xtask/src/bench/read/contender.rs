@@ -8,10 +8,10 @@ use std::process::Command;
 use rustix::mount::MountFlags;
 
 use super::format::Format;
-use crate::Outcome;
 use crate::bench::contest;
 use crate::bench::device::LoopDevice;
 use crate::bench::mounted::{Daemon, Mounted, mount};
+use crate::outcome::Outcome;
 use crate::peers;
 
 /// A way to read a corpus.

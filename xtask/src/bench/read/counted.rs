@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::contender::{Contender, How};
-use super::{Bench, State};
-use crate::Outcome;
+use super::harness::{Bench, State};
 use crate::bench::device::Store;
+use crate::outcome::Outcome;
 
 /// States how long we wait for what the kernel reads ahead after the last read.
 const SETTLED: Duration = Duration::from_millis(100);

@@ -6,11 +6,11 @@ use std::path::Path;
 use super::background::Background;
 use super::contender::Contender;
 use super::format::EROFS_4K;
+use super::harness::{Bench, State};
 use super::memory_limit::MemoryLimit;
-use super::{Bench, State};
-use crate::Outcome;
 use crate::bench::launch::{PROGRAMS, seconds};
 use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 /// Runs the part.
 ///

@@ -3,10 +3,10 @@
 use std::env;
 use std::path::Path;
 
-use super::Bench;
 use super::contender::{Contender, How};
 use super::format::{EROFS_4K, Format};
-use crate::Outcome;
+use super::harness::Bench;
+use crate::outcome::Outcome;
 
 impl Bench<'_> {
     /// Anteros as it is, and once more for every `--with`, on an image of a format.

@@ -3,10 +3,10 @@
 
 use super::contender::Contender;
 use super::format::{EROFS_4K, EROFS_LZMA_1M};
+use super::harness::{Bench, State};
 use super::pattern;
-use super::{Bench, State};
-use crate::Outcome;
 use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 /// Runs the part on each corpus that is one file.
 ///

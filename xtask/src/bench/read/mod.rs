@@ -15,6 +15,7 @@ mod background;
 mod contender;
 mod counted;
 mod format;
+mod harness;
 mod launch;
 mod lineup;
 mod memory;
@@ -26,17 +27,13 @@ mod savings;
 mod strategies;
 mod walk;
 
-use std::fs::{self, File};
-use std::io;
-use std::path::{self, Path, PathBuf};
-
-use super::contest::Contest;
+use super::findings::{Findings, versions};
+use super::options::Options;
+use super::part;
 use super::place::Place;
-use super::report::{Comparison, Unit};
-use super::{Findings, Options, part};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers;
-use contender::{Contender, Served};
+use harness::Bench;
 
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
@@ -51,23 +48,6 @@ const PARTS: [Part; 8] = [
     ("launch", launch::launch),
     ("walk", walk::walk),
 ];
-
-/// Tells what of the image is in the page cache when reading begins.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Cold,
-    Warm,
-}
-
-/// A benchmark that runs.
-struct Bench<'a> {
-    options: &'a Options,
-    anteros: PathBuf,
-    images: PathBuf,
-    scratch: PathBuf,
-    notes: Vec<String>,
-    comparisons: Vec<Comparison>,
-}
 
 /// Runs the benchmark.
 ///
@@ -86,119 +66,9 @@ pub(super) fn read(options: &Options) -> Outcome<Findings> {
     }
     place.leave()?;
     Ok(Findings {
-        versions: super::versions(&bench.anteros)?,
+        versions: versions(&bench.anteros)?,
         notes: bench.notes,
         comparisons: bench.comparisons,
         goals: Vec::new(),
     })
-}
-
-impl<'a> Bench<'a> {
-    fn new(options: &'a Options, place: &Place) -> Outcome<Self> {
-        let bench = Self {
-            options,
-            anteros: options.anteros()?,
-            images: path::absolute("target/bench/images")?,
-            scratch: place.scratch().to_owned(),
-            notes: Vec::new(),
-            comparisons: Vec::new(),
-        };
-        fs::create_dir_all(&bench.images)?;
-        Ok(bench)
-    }
-
-    /// Says something that one must know to read the figures, once.
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            eprintln!("bench read: {note}");
-            self.notes.push(note);
-        }
-    }
-
-    /// The directory that everything is mounted on.
-    fn mount_point(&self) -> PathBuf {
-        self.scratch.join("mount")
-    }
-
-    /// The image of a contender, made now if need be.
-    fn image(&self, contender: &Contender, corpus: &Path) -> Outcome<PathBuf> {
-        contender.format.image(&self.images, corpus)
-    }
-
-    /// Makes the images of contenders before their turns. What cannot be made is told in the turn that wants it.
-    fn prepare(&self, contenders: &[Contender], corpus: &Path) {
-        for contender in contenders {
-            let _ = self.image(contender, corpus);
-        }
-    }
-
-    /// Measures something of a contender's fresh mount.
-    fn fresh<T>(
-        &self,
-        contender: &Contender,
-        corpus: &Path,
-        state: State,
-        measure: impl FnOnce(&Served) -> Outcome<T>,
-    ) -> Outcome<T> {
-        self.fresh_image(contender, &self.image(contender, corpus)?, state, measure)
-    }
-
-    /// The same, of an image that lies anywhere.
-    fn fresh_image<T>(
-        &self,
-        contender: &Contender,
-        image: &Path,
-        state: State,
-        measure: impl FnOnce(&Served) -> Outcome<T>,
-    ) -> Outcome<T> {
-        drop_caches()?;
-        if state == State::Warm {
-            File::open(image)
-                .and_then(|mut file| io::copy(&mut file, &mut io::sink()))
-                .map_err(|error| format!("{}: {error}", image.display()))?;
-        }
-        let served = contender.mount(image, &self.mount_point(), state == State::Cold)?;
-        if state == State::Cold {
-            drop_caches()?;
-        }
-        measure(&served)
-    }
-
-    /// Lets contenders take turns, each as often as asked for. A turn yields one figure per metric.
-    fn contest(
-        &mut self,
-        metrics: &[(String, Unit)],
-        subject: &str,
-        contenders: &[Contender],
-        mut turn: impl FnMut(&Self, &Contender) -> Outcome<Vec<f64>>,
-    ) {
-        let contest = Contest {
-            metrics,
-            subject,
-            at: None,
-            yardsticks: &[],
-            runs: self.options.runs,
-        };
-        let comparisons = contest.hold(contenders, |contender| turn(self, contender));
-        self.comparisons.extend(comparisons);
-    }
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cold => "cold",
-            Self::Warm => "warm image",
-        }
-    }
-}
-
-/// Writes what is to be written, and empties the page cache and what else the kernel remembers of files.
-///
-/// # Errors
-/// When the kernel refuses.
-pub(super) fn drop_caches() -> Outcome {
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("drop_caches: {error}"))?;
-    Ok(())
 }

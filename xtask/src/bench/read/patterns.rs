@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use super::contender::Contender;
 use super::format::{EROFS_64K, EROFS_LZMA_1M, Format};
+use super::harness::{Bench, State};
 use super::pattern::{self, BLOCK, Pattern, Reading};
-use super::{Bench, State};
-use crate::Outcome;
 use crate::bench::random::Random;
 use crate::bench::report::Unit;
 use crate::bench::tree;
+use crate::outcome::Outcome;
 
 /// The most that is read one after the other.
 const SEQUENTIAL_BYTES: u64 = 512 << 20;

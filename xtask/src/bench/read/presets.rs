@@ -2,11 +2,11 @@
 
 use std::mem;
 
-use super::Bench;
 use super::contender::{Contender, How};
 use super::format::Format;
+use super::harness::Bench;
 use super::patterns::read_a_tree;
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// The presets of `anteros mkfs`.
 const PRESETS: [&str; 3] = ["--small", "--balanced", "--fast"];

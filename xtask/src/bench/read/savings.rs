@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use super::contender::{Contender, How};
 use super::format::EROFS_4K;
+use super::harness::{Bench, State};
 use super::pattern::{self, Pattern};
 use super::patterns::throughput;
-use super::{Bench, State};
-use crate::Outcome;
 use crate::bench::tree;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 /// The savings that are wanted, in percent.

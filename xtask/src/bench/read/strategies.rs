@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::contender::Contender;
 use super::format::{EROFS_4K, EROFS_64K};
+use super::harness::{Bench, State};
 use super::pattern::{self, Pattern};
 use super::patterns::throughput;
-use super::{Bench, State};
-use crate::Outcome;
 use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 /// The first is what the daemon does by itself, which the others are compared with.

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use super::Bench;
 use super::contender::Contender;
 use super::format::EROFS_4K;
-use crate::Outcome;
+use super::harness::Bench;
 use crate::bench::report::Unit;
 use crate::bench::tree;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 /// States what is run in the mount. Each tells on its output how much it found.

@@ -1,11 +1,12 @@
 //! Part `buffers`: throughput and requests to the device by the size of the buffer, of what is gathered for one write,
 //! and by the interval (figures 11 to 15 of the bFUSE paper).
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::throughput::rates;
 use super::workload::SEQUENTIAL;
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 const FORMS: [&str; 2] = ["--data buffer", "--data entries"];
 

@@ -2,13 +2,14 @@
 //! daemon, requests to the device and those of them for journal and metadata, context switches, processor time.
 
 use super::counters::Counters;
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::tally::{Tally, Tracing};
 use super::turn::timed;
 use super::way::{self, Way};
 use super::workload::{SEQUENTIAL, SEQUENTIAL_BYTES};
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 /// The largest request that the paper's device takes, in KiB.
 const REQUEST_KB_MAX: &str = "512";

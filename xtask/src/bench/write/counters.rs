@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::Outcome;
 use crate::bench::device::{LoopDevice, Traffic};
+use crate::outcome::Outcome;
 
 /// Counts so far, or between two moments.
 #[derive(Clone, Copy)]

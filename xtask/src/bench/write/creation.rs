@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anteros_fuse::{MountOptions, Session};
 
+use super::harness::{Bench, Subject};
 use super::here::Here;
 use super::idle::Idle;
 use super::native::Native;
@@ -14,8 +15,7 @@ use super::throughput::metric;
 use super::turn::REST;
 use super::way::{self, Way};
 use super::workload::{CREATION, WORKLOADS, Workload, get_ready};
-use super::{Bench, Subject};
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// Runs the part.
 ///

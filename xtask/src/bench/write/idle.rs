@@ -13,7 +13,7 @@ use anteros_core::{
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 const ROOT: Ino = Ino(1);
 const REFUSED: FsError = FsError::Unsupported;

@@ -1,16 +1,16 @@
 //! Ways and native file systems that take part.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use rustix::mount::MountFlags;
 
+use super::harness::Bench;
 use super::native::{KINDS, Kind};
+use super::turn;
 use super::way::{self, Way};
-use super::{Bench, turn};
-use crate::Outcome;
 use crate::bench::io_uring;
 use crate::bench::mounted::mount;
+use crate::outcome::Outcome;
 use crate::peers;
 
 /// The arguments of our mirror's ways, in the order in which they are told.
@@ -122,11 +122,4 @@ impl Bench<'_> {
         }
         kinds
     }
-}
-
-/// Has the kernel load a file system, if it is a module; whether it has it then is another question.
-pub(super) fn load(name: &str) {
-    let quiet = || Stdio::null();
-    let mut command = Command::new("modprobe");
-    let _ = command.arg(name).stdout(quiet()).stderr(quiet()).status();
 }

@@ -12,6 +12,7 @@ mod calls;
 mod counters;
 mod creation;
 mod goals;
+mod harness;
 mod here;
 mod idle;
 mod lineup;
@@ -29,25 +30,15 @@ mod units;
 pub(super) mod way;
 pub(super) mod workload;
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
-use super::contest::Contest;
+use super::findings::Findings;
+use super::options::Options;
+use super::part;
 use super::place::Place;
-use super::report::{Comparison, Unit, Yardstick};
-use super::{Findings, Options, part};
-use crate::Outcome;
-use crate::peers;
-use crate::run::output;
-use native::{Kind, Native};
-use way::Way;
+use crate::outcome::Outcome;
+use harness::Bench;
 
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
-
-/// Holds what makes a native file system.
-type MakeNative = fn(&Place, &'static Kind) -> Outcome<Native>;
 
 const PARTS: [Part; 10] = [
     ("throughput", throughput::throughput),
@@ -61,43 +52,6 @@ const PARTS: [Part; 10] = [
     ("sqlite", sqlite::sqlite),
     ("trees", trees::trees),
 ];
-
-/// States what every way is measured by.
-const YARDSTICKS: [Yardstick; 4] = [
-    Yardstick {
-        label: "of native",
-        side: way::NATIVE,
-    },
-    Yardstick {
-        label: "of 4K unit",
-        side: way::BASELINE,
-    },
-    Yardstick {
-        label: "of hp",
-        side: way::HP,
-    },
-    Yardstick {
-        label: "of hp w/o",
-        side: way::HP_WITHOUT,
-    },
-];
-
-/// Holds what is compared: on what, where that lies on the metrics' scale if they have one, and the metrics.
-struct Subject<'a> {
-    name: &'a str,
-    at: Option<f64>,
-    metrics: &'a [(String, Unit)],
-}
-
-/// A benchmark that runs.
-struct Bench<'a> {
-    options: &'a Options,
-    anteros: PathBuf,
-    place: &'a Place,
-    ways: Vec<Way>,
-    notes: Vec<String>,
-    comparisons: Vec<Comparison>,
-}
 
 /// Runs the benchmark.
 ///
@@ -131,69 +85,4 @@ pub(super) fn write(options: &Options) -> Outcome<Findings> {
     };
     place.leave()?;
     Ok(findings)
-}
-
-impl Bench<'_> {
-    /// Says something that one must know to read the figures, once.
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            eprintln!("bench write: {note}");
-            self.notes.push(note);
-        }
-    }
-
-    /// Tells what of the machine decides the figures, besides its processor.
-    fn machine(&mut self) {
-        let limit = fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit");
-        let limit = limit.unwrap_or_else(|_| "unknown".to_owned());
-        self.note(format!(
-            "fs.fuse.max_pages_limit is {} (256 pages make requests of 1 MiB)",
-            limit.trim()
-        ));
-        self.note("a round trip through FUSE takes some 10 µs where daemon and writer share a core, else 30 to 50 µs; \
-                   which of the two a turn meets is chance".to_owned());
-    }
-
-    fn versions(&self) -> Outcome<Vec<String>> {
-        let ours = output(Command::new(&self.anteros).arg("--version"))?;
-        let peers = peers::libfuse_version().into_iter();
-        Ok(std::iter::once(ours.trim().to_owned())
-            .chain(peers)
-            .collect())
-    }
-
-    /// Lets ways take turns on a native file system, each as often as asked for.
-    fn contest(
-        &mut self,
-        subject: &Subject,
-        ways: &[Way],
-        mut turn: impl FnMut(&Self, &Way) -> Outcome<Vec<f64>>,
-    ) {
-        let (metric, name) = (&subject.metrics[0].0, subject.name);
-        eprintln!("bench write: {name}: {metric}");
-        let contest = Contest {
-            metrics: subject.metrics,
-            subject: name,
-            at: subject.at,
-            yardsticks: &YARDSTICKS,
-            runs: self.options.runs,
-        };
-        let comparisons = contest.hold(ways, |way| turn(self, way));
-        self.comparisons.extend(comparisons);
-    }
-
-    /// Does something with each native file system on a fresh device.
-    fn on_each(
-        &mut self,
-        device: MakeNative,
-        mut part: impl FnMut(&mut Self, &Native) -> Outcome,
-    ) -> Outcome {
-        for kind in self.kinds() {
-            match device(self.place, kind) {
-                Ok(native) => part(self, &native)?,
-                Err(error) => self.note(format!("{} takes no part: {error}", kind.name)),
-            }
-        }
-        Ok(())
-    }
 }

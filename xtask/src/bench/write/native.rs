@@ -8,12 +8,11 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::MountFlags;
 
-use super::lineup::load;
 use super::throttle::{PAPER_RATE, Throttle};
-use crate::Outcome;
 use crate::bench::device::LoopDevice;
 use crate::bench::mounted::{Mounted, mount};
 use crate::bench::place::Place;
+use crate::outcome::Outcome;
 use crate::run::output;
 
 /// The size of the device.
@@ -243,4 +242,11 @@ impl Memory {
         let file = File::options().write(true).open(&self.file)?;
         Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
     }
+}
+
+/// Has the kernel load a file system, if it is a module; whether it has it then is another question.
+fn load(name: &str) {
+    let quiet = || Stdio::null();
+    let mut command = Command::new("modprobe");
+    let _ = command.arg(name).stdout(quiet()).stderr(quiet()).status();
 }

@@ -1,11 +1,12 @@
 //! Part `schedulers`: each scheduler that the device may have, on a device no faster than the paper's (figures 13 and
 //! 16 of the bFUSE paper).
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::way::{self, Way};
 use super::workload::{Workload, in_turns, one_file};
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 const NAME: &str = "one file of 128 MiB in records of 512 KiB";
 const WORKLOAD: Workload = one_file(NAME, 128 << 20, |directory| {

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 use crate::run::{output, run};
 
 /// Journals, with how many transactions take long enough.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use crate::Outcome;
 use crate::bench::mounted::{Mounted, mount};
 use crate::bench::place::Place;
+use crate::outcome::Outcome;
 
 /// The tracing of the kernel, until dropped.
 pub(in crate::bench) struct Tracing {

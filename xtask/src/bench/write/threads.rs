@@ -1,11 +1,11 @@
 //! Part `threads`: the buffer with a thread that flushes, and with writers that flush (figure 10 of the bFUSE paper).
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::throughput::rates;
 use super::way::Way;
 use super::workload::{PAPER, SEQUENTIAL};
-use super::{Bench, Subject};
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// With the paper's unit: the name and the arguments; the first is what the others are compared with.
 const WAYS: [(&str, &str); 5] = [

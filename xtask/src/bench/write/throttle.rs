@@ -12,8 +12,8 @@ use anteros_fuse::{MountOptions, Operation, Session};
 use anteros_passthru::HostFs;
 
 use super::here::Here;
-use crate::Outcome;
 use crate::bench::place::Place;
+use crate::outcome::Outcome;
 
 /// States what the paper's device writes, in bytes per second.
 pub(super) const PAPER_RATE: f64 = 40e6;

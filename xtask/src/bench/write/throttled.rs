@@ -4,12 +4,13 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use super::harness::{Bench, Subject};
 use super::native::{FILE, Memory, Native};
 use super::throttle::{PAPER_RATE, Throttle};
 use super::workload::{Workload, in_turns, one_file};
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
 use crate::bench::device::LoopDevice;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 use crate::run::run;
 
 const NAME: &str = "one file of 256 MiB in records of 512 KiB";

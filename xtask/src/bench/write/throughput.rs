@@ -1,10 +1,11 @@
 //! Part `throughput`: how fast each way writes, in patterns from large records to a sync after each small one: to the
 //! page cache, when the last file is closed, and to the device, when all is synced as well.
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::workload::WORKLOADS;
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 /// The two figures of a turn.
 pub(super) const STATES: [&str; 2] = ["to the page cache", "to the device"];

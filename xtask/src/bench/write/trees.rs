@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::throughput::STATES;
 use super::turn::Served;
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
 use crate::bench::{corpus, tree};
+use crate::outcome::Outcome;
 use crate::run::{output, root, run};
 
 /// The tree that is copied.

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Bench;
 use super::counters::Counters;
+use super::harness::Bench;
 use super::native::Native;
 use super::way::Way;
 use super::workload::{Workload, get_ready, in_turns};
-use crate::Outcome;
 use crate::bench::mounted::Daemon;
 use crate::bench::place::Place;
+use crate::outcome::Outcome;
 
 /// States how long nothing is done before the time is taken: daemons go on starting when the mount stands, and those of
 /// the turn before go on ending.

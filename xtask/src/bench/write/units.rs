@@ -1,12 +1,13 @@
 //! Part `units`: throughput and context switches by the size of the largest request (figures 6 and 7 of the bFUSE
 //! paper).
 
+use super::harness::{Bench, Subject};
 use super::native::Native;
 use super::throughput::rates;
 use super::way::Way;
 use super::workload::SEQUENTIAL;
-use super::{Bench, Subject, Unit};
-use crate::Outcome;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 /// The smallest unit is 4 KiB, the largest 1 MiB: powers of two in KiB.
 const POWERS: std::ops::RangeInclusive<u32> = 2..=10;

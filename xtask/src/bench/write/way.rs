@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Outcome;
 use crate::bench::contest::Contender;
+use crate::outcome::Outcome;
 use crate::peers;
 
 /// Ways that others are measured by.

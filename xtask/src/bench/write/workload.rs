@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::thread;
 
-use super::Unit;
-use crate::Outcome;
 use crate::bench::random::Random;
+use crate::bench::report::Unit;
+use crate::outcome::Outcome;
 
 /// Something to write.
 pub(super) struct Workload {
