@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    ALIGNED, Falloc, Operation, Persistence, Place, Program, ROOT, Step, is_directory, is_within,
-    parent,
-};
+use super::operation::{Operation, Persistence, Place, is_directory, is_within, parent};
+use super::step::{ALIGNED, Falloc, Program, ROOT, Step};
 
 /// States how much content a file must have to be overwritten.
 const OVERWRITTEN: u64 = 8 << 10;

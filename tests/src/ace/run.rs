@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 
-use super::{ALIGNED, Falloc, Step};
+use super::step::{ALIGNED, Falloc, Step};
 
 const XATTR: &str = "user.ace";
 
