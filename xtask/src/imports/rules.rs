@@ -20,7 +20,7 @@ pub(super) struct Owner {
 /// Imports that may close a cycle.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exception {
-    /// The crate.
+    /// The folder of the crate.
     pub(super) name: &'static str,
     /// The file that imports; a folder with a slash at its end stands for all files in it, nothing for all of a crate.
     pub(super) from: &'static str,
@@ -47,7 +47,7 @@ impl Exception {
     /// Returns the file or folder that imports, for a person.
     fn from(&self) -> String {
         let Self { name, from, .. } = self;
-        format!("crates/{name}/src/{from}")
+        format!("{name}/src/{from}")
     }
 
     /// Returns the line of ARCHITECTURE.md that repeats this.
@@ -129,7 +129,7 @@ impl Rules<'_> {
         let mut faults: Vec<_> = unplaced
             .map(|file| {
                 format!(
-                    "no floor: crates/{name}/src/{file} is on none\n  \
+                    "no floor: {name}/src/{file} is on none\n  \
                      move it into the folder of one, or add it to FLOORS in xtask/src/imports.rs"
                 )
             })
@@ -140,7 +140,7 @@ impl Rules<'_> {
                 .filter(|place| !files.keys().any(|file| contains(place, file)))
             {
                 faults.push(format!(
-                    "empty floor: crates/{name}/src/{place} of the floor {floor} is not there\n  \
+                    "empty floor: {name}/src/{place} of the floor {floor} is not there\n  \
                      remove it from FLOORS in xtask/src/imports.rs"
                 ));
             }
@@ -160,7 +160,7 @@ impl Rules<'_> {
                 let Import { line, path } = import;
                 faults.push(format!(
                     "upward import: the floor {low} imports from the floor {high}, which is above it\n    \
-                     crates/{name}/src/{from}:{line} imports {to} ({path})\n  \
+                     {name}/src/{from}:{line} imports {to} ({path})\n  \
                      move what it needs down to {low} or below, or hand it in from above"
                 ));
             }
@@ -210,14 +210,11 @@ fn inherent(tokens: &[Token], owner: &str) -> Vec<usize> {
 
 /// Tells of a cycle, import by import.
 fn cycle(name: &str, knot: &Knot, imports: &Imports) -> String {
-    let mut text = format!("cycle: files of crates/{name}/src import each other in a circle");
+    let mut text = format!("cycle: files of {name}/src import each other in a circle");
     let around = knot.shortest.iter().cycle().skip(1);
     for (from, to) in knot.shortest.iter().zip(around) {
         if let Some(Import { line, path }) = imports.get(&(from.clone(), to.clone())) {
-            let _ = write!(
-                text,
-                "\n    crates/{name}/src/{from}:{line} imports {to} ({path})"
-            );
+            let _ = write!(text, "\n    {name}/src/{from}:{line} imports {to} ({path})");
         }
     }
     let others = knot.files.len() - knot.shortest.len();

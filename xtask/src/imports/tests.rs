@@ -28,7 +28,7 @@ const NONE: Rules<'_> = Rules {
 
 fn faults(rules: &Rules<'_>, files: &[(&str, &str)]) -> Vec<String> {
     let files = tree(files);
-    rules.faults("made", &files, &modules::imports(&files))
+    rules.faults("crates/made", &files, &modules::imports(&files))
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_cycle_is_told_with_its_lines() {
 }
 
 const EXCEPTION: Exception = Exception {
-    name: "made",
+    name: "crates/made",
     from: "c.rs",
     to: "a.rs",
     reason: "they are one",
