@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use anteros_core::WritableDevice;
 
+use crate::durable::Durable;
 use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::{SEGMENT_CONTENT, Superblock};
 use crate::mount::log::Log;
 use crate::options::Options;
-use crate::state::State;
 use crate::store::segments::Use;
 
 /// Classes of a [`Layout::histogram`].
@@ -89,7 +89,7 @@ impl SegmentState {
 }
 
 impl Layout {
-    fn of(state: &State) -> Self {
+    fn of(state: &Durable) -> Self {
         let segments = (0..state.store.segments().count()).map(|segment| {
             let found = state.store.segments().segment(segment);
             // The kind was checked when the table was read.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
+use crate::durable::Durable;
 use crate::durable::owners;
 use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
@@ -25,7 +26,6 @@ use crate::layout::{
     Block, Corrupt, Fault, ROOT, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock, dir,
 };
 use crate::options::Options;
-use crate::state::State;
 use crate::store::medium::read_block;
 use crate::store::segments::Use;
 use crate::store::{packs, superblock};
@@ -40,7 +40,7 @@ pub struct Inspector {
     copies: [Result<Superblock, Fault>; 2],
     packs: [Result<Checkpoint, Corrupt>; 2],
     /// There if a checkpoint is whole.
-    state: Option<State>,
+    state: Option<Durable>,
     recovery: Result<Recovery, LogError>,
 }
 
@@ -254,7 +254,7 @@ impl Inspector {
         Ok((groups.collect(), is_broken))
     }
 
-    fn state(&mut self) -> FsResult<&mut State> {
+    fn state(&mut self) -> FsResult<&mut Durable> {
         self.state.as_mut().ok_or_else(no_checkpoint)
     }
 
@@ -455,7 +455,7 @@ fn copy_of(block: u64, start: u64, blocks: u32) -> Option<(u8, u32)> {
     ))
 }
 
-fn node_view(state: &mut State, nid: u32) -> FsResult<NodeView> {
+fn node_view(state: &mut Durable, nid: u32) -> FsResult<NodeView> {
     let entry = state.nodes.entry(nid)?;
     let block = Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block();
     let header = match block {
@@ -470,7 +470,7 @@ fn node_view(state: &mut State, nid: u32) -> FsResult<NodeView> {
 }
 
 /// Collects where the content of an inode lies; what is below a node that cannot be read is left out.
-fn find_runs(state: &mut State, ino: u32, view: &mut InodeView) {
+fn find_runs(state: &mut Durable, ino: u32, view: &mut InodeView) {
     let mut at = 0;
     while at < FILE_BLOCKS && view.faults.len() < FAULTS_MAX {
         let runs = &mut view.runs;
