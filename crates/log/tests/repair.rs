@@ -460,6 +460,16 @@ fn blocks_behind_the_end_of_a_file_are_freed() {
     assert!(after == before, "{told:?}");
 }
 
+/// They would be lost with the blocks that they lie in.
+#[test]
+fn names_behind_the_end_of_a_directory_are_written_anew() {
+    heals(&["400 names that can be read"], |surgeon, numbers| {
+        surgeon.change_inode(numbers.of("many"), |inode| {
+            inode.attributes.size = BLOCK_BYTES as u64
+        });
+    });
+}
+
 #[test]
 fn a_summary_that_is_broken_is_written_anew() {
     heals(&["its summary was broken"], |surgeon, numbers| {

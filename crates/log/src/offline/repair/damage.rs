@@ -78,7 +78,7 @@ impl Owners {
 /// Reasons to put the names of a directory into new blocks.
 #[derive(Default)]
 pub(super) struct Scattered {
-    error: Option<String>,
+    pub(super) error: Option<String>,
     /// Names that lie where their hashes do not lead.
     misplaced: u32,
 }
@@ -258,7 +258,7 @@ impl Damage {
         }
     }
 
-    fn note_scattered(&mut self, directory: u32, note: impl FnOnce(&mut Scattered)) {
+    pub(super) fn note_scattered(&mut self, directory: u32, note: impl FnOnce(&mut Scattered)) {
         let bytes = match self.scattered.contains_key(&directory) {
             true => 0,
             false => TEXT_BYTES,

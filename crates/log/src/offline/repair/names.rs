@@ -94,12 +94,28 @@ impl Walk<'_, Damage> {
         torn.chain(self.sink.scattered.keys().copied()).collect()
     }
 
+    /// Keeps blocks of directories that lie behind their end, as they hold names: these are written anew.
+    fn keep_blocks(&mut self) {
+        for (ino, change) in std::mem::take(&mut self.sink.changes) {
+            match change {
+                Change::Beyond(_) if self.directories.has(ino) => {
+                    self.sink.note_scattered(ino, |scattered| {
+                        let text = || "names lie behind its end".to_owned();
+                        scattered.error.get_or_insert_with(text);
+                    });
+                }
+                change => self.sink.changes.push((ino, change)),
+            }
+        }
+    }
+
     /// Takes the names of damaged directories from whatever block can be read, instead of those that were met.
     ///
     /// # Errors
     ///
     /// Those of [`salvage`], and of the temporary file.
     pub(super) fn salvage_names(&mut self) -> Result<(), LogError> {
+        self.keep_blocks();
         let torn = &self.sink.torn;
         self.sink.scattered.retain(|ino, _| !torn.contains(ino));
         let damaged = self.damaged_directories();
