@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anteros_core::{Attr, FileKind, FileSystem, FsError, FsResult, Ino, OpenFile, Seek, Writable};
 use anteros_log::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, Superblock};
-use anteros_log::{Log, LogError, Options, check};
+use anteros_log::{Log, LogError, Options, Repaired, check, repair};
 use support::overlay::{BLOCK, Base, Overlay};
 use support::*;
 
@@ -542,6 +542,12 @@ fn try_one(tree: &Tree, (parent, name, ino): (Ino, &[u8], Ino), which: usize) ->
     }
 }
 
+/// Checks that a repair which says that nothing is left has left nothing.
+fn assert_sound_after(device: Arc<Overlay>, repaired: &Repaired) {
+    let report = check(device, options()).unwrap_or_else(|error| panic!("repaired: {error}"));
+    assert_eq!(report.faults, [""; 0], "{repaired:?}");
+}
+
 /// Does all that can be done to a log, on copies.
 fn use_log(base: &Base, random: &mut Random) {
     let device = Arc::new(Overlay::new(base, READS_MAX));
@@ -550,6 +556,13 @@ fn use_log(base: &Base, random: &mut Random) {
         Err(error) => judge(&error),
     }
     assert!(!device.is_exhausted(), "a check reads without end");
+    let device = Arc::new(Overlay::new(base, READS_MAX));
+    match repair(device.clone(), options()) {
+        Ok(repaired) if repaired.left.is_empty() => assert_sound_after(device.clone(), &repaired),
+        Ok(_) => {}
+        Err(error) => judge(&error),
+    }
+    assert!(!device.is_exhausted(), "a repair reads without end");
     for read_only in [true, false] {
         let device = Arc::new(Overlay::new(base, READS_MAX));
         let options = Options {
