@@ -62,6 +62,23 @@
 //! | `hash_tree` | the tree behind it by which each block is verified |
 //! | `linux` | which kernels mount the image |
 //!
+//! Files import others on their floor and on those below it, never on one above:
+//!
+//! ```text
+//! stages      stages, android
+//! metadata    layout, packed, emit, superblock, block_list
+//! data        data, fragments
+//! decisions   attributes, digests, kept, order, devices, same, parts
+//! plan        plan, with the cuts of parts and the chunks of devices
+//! scan        scan, tar, manifest, seam, layers, input
+//! source      source, look
+//! output      output, outbox, special, hash_tree, observer
+//! coding      compress, early, index, records, tail, body
+//! tree        tree, xattr, directory, times, hints
+//! options     options, prefixes, linux
+//! words       extent, sparse, segments, kinds, ordered, stream, places, base, error; the lists of attributes
+//! ```
+//!
 //! File content comes first and metadata last, so one pass over the source suffices, without
 //! temporary files, but for the content of an archive that can be read but once; with [`Options::dedupe`] there is one
 //! more before, which looks for what is equal. What can be relied on:
