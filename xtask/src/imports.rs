@@ -246,7 +246,7 @@ pub(crate) fn imports() -> Outcome {
         let rules = Rules {
             floors: floors.map_or(&[], |(_, floors)| floors),
             owners: match name.as_str() {
-                "log" => &OWNERS_OF_LOG,
+                "crates/log" => &OWNERS_OF_LOG,
                 _ => &[],
             },
             allowed: &ALLOWED,

@@ -178,7 +178,7 @@ impl Rules<'_> {
                 faults.extend(lines.into_iter().map(|line| {
                     format!(
                         "methods from elsewhere: {owner} is given methods outside of its floor\n    \
-                         crates/{name}/src/{file}:{line}\n  \
+                         {name}/src/{file}:{line}\n  \
                          move them to {home}, or make them functions"
                     )
                 }));
