@@ -28,8 +28,8 @@ pub(crate) struct Renewed {
 #[derive(Debug, Default)]
 struct Numbers {
     given: u64,
-    /// The numbers that the kernel knows, and how often it was told of each.
-    told: HashMap<u64, (Ino, u64)>,
+    /// The numbers that the kernel knows, and the lookup count of each.
+    lookups: HashMap<u64, (Ino, u64)>,
     /// The newest number of each inode that was renewed.
     current: HashMap<Ino, u64>,
 }
@@ -40,7 +40,7 @@ impl Renewed {
         let mut numbers = self.write();
         let node = FIRST + numbers.given;
         numbers.given += 1;
-        numbers.told.insert(node, (ino, 0));
+        numbers.lookups.insert(node, (ino, 0));
         if let Some(old) = numbers.current.insert(ino, node) {
             numbers.drop_unknown(old);
         }
@@ -57,13 +57,13 @@ impl Renewed {
         self.current(ino)?;
         let mut numbers = self.write();
         let node = *numbers.current.get(&ino)?;
-        numbers.told.entry(node).or_insert((ino, 0)).1 += 1;
+        numbers.lookups.entry(node).or_insert((ino, 0)).1 += 1;
         Some(node)
     }
 
     /// The inode of a further number.
     pub fn ino(&self, node: u64) -> Option<Ino> {
-        self.look(|numbers| numbers.told.get(&node).map(|(ino, _)| *ino))
+        self.look(|numbers| numbers.lookups.get(&node).map(|(ino, _)| *ino))
     }
 
     /// Returns whether a number of an inode, its first or a further one, is not its newest.
@@ -71,14 +71,14 @@ impl Renewed {
         self.current(ino).is_some_and(|current| current != node)
     }
 
-    /// Takes back so many of the times that the kernel was told of a number.
+    /// Takes so many from the lookup count of a number.
     pub fn forget(&self, node: u64, times: u64) {
         if self.ino(node).is_none() {
             return;
         }
         let mut numbers = self.write();
-        if let Some((_, told)) = numbers.told.get_mut(&node) {
-            *told = told.saturating_sub(times);
+        if let Some((_, count)) = numbers.lookups.get_mut(&node) {
+            *count = count.saturating_sub(times);
         }
         numbers.drop_unknown(node);
     }
@@ -110,9 +110,9 @@ impl Renewed {
 impl Numbers {
     /// Drops a number that the kernel does not know, unless it is the newest of its inode.
     fn drop_unknown(&mut self, node: u64) {
-        if let Some(&(ino, 0)) = self.told.get(&node) {
+        if let Some(&(ino, 0)) = self.lookups.get(&node) {
             if self.current.get(&ino) != Some(&node) {
-                self.told.remove(&node);
+                self.lookups.remove(&node);
             }
         }
     }
@@ -158,14 +158,14 @@ mod tests {
         assert!(!renewed.is_old(SEVEN, 7));
         assert_eq!(renewed.ino(FIRST + 1), None);
         let numbers = renewed.read();
-        assert!(numbers.told.is_empty() && numbers.current.is_empty());
+        assert!(numbers.lookups.is_empty() && numbers.current.is_empty());
     }
 
     #[test]
     fn numbers_that_the_kernel_was_never_told_of_are_not_kept() {
         let renewed = Renewed::default();
         (0..100).for_each(|_| renewed.renew(SEVEN));
-        assert_eq!(renewed.read().told.len(), 1);
+        assert_eq!(renewed.read().lookups.len(), 1);
         assert_eq!(renewed.current(SEVEN), Some(FIRST + 99));
     }
 }
