@@ -76,7 +76,7 @@ fn directories(inodes: u64) -> u64 {
 ///
 /// # Errors
 ///
-/// Those of the file.
+/// Errors of the file.
 pub fn write(path: &Path, shape: Shape, inodes: u64) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     let first_block = ((FIRST_NID + inodes) * INODE_BYTES).div_ceil(BLOCK_BYTES);

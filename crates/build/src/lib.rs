@@ -246,7 +246,7 @@ pub fn build<'a>(
 ///
 /// # Errors
 ///
-/// Those of [`build`].
+/// Errors of [`build`].
 pub fn build_into<'a, W: Write + Seek + Send>(
     sink: &mut W,
     source: impl Into<Input<'a>>,
@@ -269,7 +269,7 @@ pub fn build_into<'a, W: Write + Seek + Send>(
 ///
 /// # Errors
 ///
-/// Those of [`build`]; [`Error::SpoolImage`] if there is no room.
+/// Errors of [`build`]; [`Error::SpoolImage`] if there is no room.
 pub fn build_stream<'a>(
     out: &mut dyn Write,
     source: impl Into<Input<'a>>,

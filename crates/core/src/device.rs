@@ -168,7 +168,7 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// That of the operating system: a block device has the size that it has. The device is as it was.
+    /// The error of the operating system: a block device has the size that it has. The device is as it was.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)?;
         self.size.store(bytes, Ordering::Relaxed);

@@ -169,7 +169,7 @@ const PORTION: u64 = 1 << 20;
 ///
 /// # Errors
 ///
-/// That of the medium.
+/// The error of the medium.
 pub fn marked(device: &dyn Device) -> io::Result<Option<Occupant>> {
     if let Some(name) = at_end(device)? {
         return Ok(Some(Occupant::Other(name)));
@@ -204,7 +204,7 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// That of the medium.
+    /// The error of the medium.
     pub fn occupant(&self) -> io::Result<Option<Occupant>> {
         self.occupant_from(0)
     }
@@ -213,7 +213,7 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// That of the medium.
+    /// The error of the medium.
     pub fn occupant_from(&self, start: u64) -> io::Result<Option<Occupant>> {
         let found = marked(&Window::new(self, start))?;
         if found.is_some() {

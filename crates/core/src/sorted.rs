@@ -70,7 +70,7 @@ impl<R: Record> Sorter<R> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn push(&mut self, record: R) -> io::Result<()> {
         if self.records.len() >= self.records_max() {
             self.make_room()?;
@@ -83,7 +83,7 @@ impl<R: Record> Sorter<R> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn finish(mut self) -> io::Result<Sorted<R>> {
         self.sort();
         let memory = self.memory;
@@ -353,7 +353,7 @@ impl<R: Record + Clone> Sorted<R> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn get(&self, index: u64) -> io::Result<Option<R>> {
         if index >= self.len() {
             return Ok(None);
@@ -370,7 +370,7 @@ impl<R: Record + Clone> Sorted<R> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn first_from(&self, is_before: impl Fn(&R) -> bool) -> io::Result<Option<R>> {
         self.get(self.partition_point(is_before)?)
     }
@@ -379,7 +379,7 @@ impl<R: Record + Clone> Sorted<R> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn partition_point(&self, is_before: impl Fn(&R) -> bool) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.len());
         while low < high {

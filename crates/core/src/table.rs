@@ -53,7 +53,7 @@ impl<const BYTES: usize> Table<BYTES> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn get(&mut self, index: u64) -> io::Result<[u8; BYTES]> {
         let number = index / Self::VALUES;
         if !self.places.contains_key(&number) {
@@ -71,7 +71,7 @@ impl<const BYTES: usize> Table<BYTES> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn set(&mut self, index: u64, value: [u8; BYTES]) -> io::Result<()> {
         let number = index / Self::VALUES;
         let page = self.page(number)?;
@@ -87,7 +87,7 @@ impl<const BYTES: usize> Table<BYTES> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn next(&mut self, from: u64) -> io::Result<Option<(u64, [u8; BYTES])>> {
         let mut from = from;
         while let Some((&number, _)) = self.places.range(from / Self::VALUES..).next() {

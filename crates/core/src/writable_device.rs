@@ -49,7 +49,7 @@ pub trait WritableDevice: Device {
     ///
     /// # Errors
     ///
-    /// That of the medium. Nobody knows then which of the writes will survive, and a second flush
+    /// The error of the medium. Nobody knows then which of the writes will survive, and a second flush
     /// that succeeds does not say that they do.
     fn flush(&self) -> io::Result<()>;
 

@@ -22,7 +22,7 @@ impl NidSet {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn contains(&mut self, Nid(nid): Nid) -> io::Result<bool> {
         let [bits] = self.0.get(nid / 8)?;
         Ok(bits >> (nid % 8) & 1 == 1)
@@ -32,7 +32,7 @@ impl NidSet {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub fn insert(&mut self, Nid(nid): Nid) -> io::Result<bool> {
         let (at, bit) = (nid / 8, 1 << (nid % 8));
         let [bits] = self.0.get(at)?;

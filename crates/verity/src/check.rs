@@ -14,7 +14,7 @@ use crate::{Mismatch, Verified};
 ///
 /// # Errors
 ///
-/// Those of the device.
+/// Errors of the device.
 pub fn check<D: Device>(
     device: &Verified<D>,
     workers: usize,

@@ -21,7 +21,7 @@ pub type Write<'a> = &'a (dyn Fn(u64, &[u8]) -> io::Result<()> + Sync);
 ///
 /// # Errors
 ///
-/// Those of the device and of `write`; `Interrupted` if `cancel` became true.
+/// Errors of the device and of `write`; `Interrupted` if `cancel` became true.
 pub fn make(
     device: &dyn Device,
     superblock: &Superblock,

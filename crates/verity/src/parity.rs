@@ -116,7 +116,7 @@ impl Parity {
     ///
     /// # Errors
     ///
-    /// Those of the device and of `write`; `Interrupted` if `cancel` became true.
+    /// Errors of the device and of `write`; `Interrupted` if `cancel` became true.
     pub fn make(
         &self,
         device: &dyn Device,

@@ -50,7 +50,7 @@ impl<D: Device> Verified<D> {
     ///
     /// # Errors
     ///
-    /// Those of the device; `InvalidData` if there is no such tree.
+    /// Errors of the device; `InvalidData` if there is no such tree.
     pub fn open(inner: D, start: u64, root: Digest) -> io::Result<Self> {
         let invalid = |text: &dyn fmt::Display| {
             io::Error::new(

@@ -68,7 +68,7 @@ pub fn repair(device: Arc<dyn WritableDevice>, options: Options) -> Result<Repai
 ///
 /// # Errors
 ///
-/// As those of [`repair`].
+/// Errors of [`repair`].
 pub fn repair_going_back(
     device: Arc<dyn WritableDevice>,
     options: Options,

@@ -141,7 +141,7 @@ impl<'a, S: Sink> Walk<'a, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub(super) fn sorted<R: Record>(
         &mut self,
         of: impl Fn(&mut Self) -> &mut Sorter<R>,

@@ -16,7 +16,7 @@ impl Walk<'_, Words> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file, and when the checkpoint cannot be read.
+    /// Errors of the temporary file, and when the checkpoint cannot be read.
     pub(super) fn compare_segments(&mut self) -> Result<(), LogError> {
         let (device, superblock) = (self.state.store.device(), self.state.store.superblock());
         let checkpoint = packs::newest_checkpoint(device, superblock)?;

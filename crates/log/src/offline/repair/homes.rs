@@ -83,7 +83,7 @@ impl Walk<'_, Damage> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub(super) fn find_homes(
         &mut self,
         abouts: &Sorted<About>,
@@ -151,7 +151,7 @@ impl Walk<'_, Damage> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file, and when the device cannot be read.
+    /// Errors of the temporary file, and when the device cannot be read.
     pub(super) fn choose_names(&mut self, edges: &Sorted<Edge>, homes: &mut Homes) -> FsResult<()> {
         let lost = self.sink.lost.iter().copied();
         let lost = lost.filter(|&ino| self.directories.has(ino));
@@ -204,7 +204,7 @@ impl Walk<'_, Damage> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub(super) fn compare_homes(
         &mut self,
         abouts: &Sorted<About>,
@@ -232,7 +232,7 @@ impl Walk<'_, Damage> {
     ///
     /// # Errors
     ///
-    /// Those of [`read_names`](Self::read_names).
+    /// Errors of [`read_names`](Self::read_names).
     pub(super) fn judge_names(
         &mut self,
         edges: &Sorted<Edge>,

@@ -113,7 +113,7 @@ impl Walk<'_, Damage> {
     ///
     /// # Errors
     ///
-    /// Those of [`salvage`], and of the temporary file.
+    /// Errors of [`salvage`], and of the temporary file.
     pub(super) fn salvage_names(&mut self) -> Result<(), LogError> {
         self.keep_blocks();
         let torn = &self.sink.torn;
@@ -155,7 +155,7 @@ impl Walk<'_, Damage> {
     ///
     /// # Errors
     ///
-    /// Those of [`salvage`].
+    /// Errors of [`salvage`].
     pub(super) fn read_names<T>(
         &mut self,
         mut found: Vec<(T, Found)>,

@@ -88,7 +88,7 @@ impl<S: Sink> Walk<'_, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file, and of `visit`.
+    /// Errors of the temporary file, and of `visit`.
     pub(in crate::offline) fn visit_segments(
         &mut self,
         visit: &mut dyn FnMut(&mut Self, &Claims) -> FsResult<()>,

@@ -27,7 +27,7 @@ impl<S: Sink> Walk<'_, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file, and of `visit`.
+    /// Errors of the temporary file, and of `visit`.
     pub(in crate::offline) fn reach(
         &mut self,
         from: Sorter<Number>,
@@ -58,7 +58,7 @@ impl<S: Sink> Walk<'_, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file, and of `visit`.
+    /// Errors of the temporary file, and of `visit`.
     pub(in crate::offline) fn reach_from_root(
         &mut self,
         children: &Sorted<Child>,
@@ -74,7 +74,7 @@ impl<S: Sink> Walk<'_, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub(in crate::offline) fn compare_links(
         &mut self,
         abouts: &Sorted<About>,

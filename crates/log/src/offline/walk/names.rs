@@ -17,7 +17,7 @@ impl<S: Sink> Walk<'_, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub(in crate::offline) fn read_directories(&mut self) -> FsResult<()> {
         let dir_blocks = self.sorted(|walk| &mut walk.dir_blocks)?;
         loop {

@@ -21,7 +21,7 @@ impl<S: Sink> Walk<'_, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file.
+    /// Errors of the temporary file.
     pub(in crate::offline) fn read_nodes(&mut self) -> FsResult<()> {
         let mut wanted = self.inodes()?;
         while !wanted.is_empty() {

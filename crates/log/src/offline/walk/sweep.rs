@@ -75,7 +75,7 @@ impl<'w, S: Sink> Walk<'w, S> {
     ///
     /// # Errors
     ///
-    /// Those of the temporary file, and of `visit`.
+    /// Errors of the temporary file, and of `visit`.
     pub(super) fn sweep<R: Placed>(
         &mut self,
         sorted: &Sorted<R>,
