@@ -59,7 +59,7 @@ pub fn log_offline(input: &[u8]) {
     ended(&cleaned, "cleaning");
 }
 
-/// As `check`, `stat` and `dump` do.
+/// Looks at a log as `check`, `stat` and `dump` do.
 fn look(device: &Arc<Overlay>, options: &Options) {
     let _ = check(device.clone(), options.clone());
     let _ = describe(device.clone(), options.clone());

@@ -374,7 +374,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// That of a directory, by the calls of the kernel.
+    /// Model of a directory, by the calls of the kernel.
     pub fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),

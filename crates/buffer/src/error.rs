@@ -66,7 +66,7 @@ impl Errors {
     }
 }
 
-/// The same error once more. A number of the operating system stays what it is.
+/// Copies an error. A number of the operating system stays what it is.
 pub(crate) fn duplicate(error: &FsError) -> FsError {
     match error {
         FsError::NotFound => FsError::NotFound,

@@ -56,7 +56,7 @@ impl Extent {
 /// An open file.
 #[derive(Clone, Copy)]
 pub(crate) struct Open {
-    /// The same, as the file system below calls it.
+    /// Open file, as the file system below calls it.
     pub(crate) below: OpenFile,
     pub(crate) append: bool,
     /// Tells whether its writes may be buffered.

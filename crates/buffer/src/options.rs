@@ -12,7 +12,7 @@ pub const BUFFER_BYTES_MIN: usize = ROOM_BYTES_MIN + PAGE_BYTES;
 /// Organisation of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// That of the paper: fixed entries of [`Options::region_bytes`], flushed all together at each
+    /// Buffer of the paper: fixed entries of [`Options::region_bytes`], flushed all together at each
     /// [`Options::interval`], or when a writer finds none free.
     Entries,
     /// A queue of extents for each inode. Small requests are gathered up to [`Options::region_bytes`],

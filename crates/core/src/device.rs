@@ -67,9 +67,9 @@ pub(crate) const BUFFERS_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
-    /// The same, past the cache of the kernel.
+    /// The file, opened past the cache of the kernel.
     direct: Option<File>,
-    /// The same, without its readahead.
+    /// The file, opened without the readahead of the kernel.
     alone: Option<File>,
     path: PathBuf,
     size: AtomicU64,
@@ -128,7 +128,7 @@ impl FileDevice {
         self
     }
 
-    /// The same file, opened for reading once more, if that can be.
+    /// Opens the file for reading once more, if that can be.
     fn open_again(&self, flags: OFlags) -> Option<File> {
         // What lies at the path may be something else by now.
         let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());

@@ -37,7 +37,7 @@ impl Request {
         &self.buffer[self.start..]
     }
 
-    /// The same request, in a buffer no larger than it.
+    /// Copies the request into a buffer no larger than it.
     pub fn copy(&self) -> Self {
         Self {
             buffer: self.bytes().to_vec(),

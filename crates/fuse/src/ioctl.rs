@@ -67,7 +67,7 @@ pub fn close_beyond_streams() -> io::Result<()> {
     let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let numbers: Vec<i32> = numbers.filter(|number| *number > 2).collect();
     for number in numbers {
-        // That of the listing is closed already.
+        // The descriptor of the listing is closed already.
         if listing.join(number.to_string()).symlink_metadata().is_ok() {
             // SAFETY: the descriptor is open, and nothing in this process owns it, for it was inherited by number alone.
             unsafe { rustix::io::close(number) };

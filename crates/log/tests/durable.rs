@@ -124,7 +124,7 @@ fn whoever_syncs_while_another_flushes_writes_then_and_waits() {
         let begins_meanwhile = seen.has_begun(3, 1);
         seen.first_flush.set(false);
         first.join().unwrap();
-        // That of the second one would be for a group of the third that is not there.
+        // The flush of the second one would be for a group of the third that is not there.
         thread::sleep(Duration::from_millis(150));
         let early = seen.flushes.load(Ordering::SeqCst);
         seen.write.set(false);

@@ -85,7 +85,7 @@ const NAMES: [&str; 6] = [
     "lib.so",
 ];
 
-/// Does so many things to some files, and to their images in memory.
+/// Makes so many changes to some files, and to their images in memory.
 fn churn(device: &Arc<MemoryDevice>, options: &Options, seed: u64, steps: usize) {
     let (policy, codec) = (options.policy, options.codec);
     let mut dice = Dice(seed);

@@ -130,7 +130,7 @@ fn mended(damage: impl FnOnce(&mut Surgeon, &Numbers)) -> (Content, Repaired, Co
     (before, told, after)
 }
 
-/// The same repair, whose notes have to go to temporary files.
+/// Repairs once more, with notes that have to go to temporary files.
 fn mends_alike_in_little_memory(damaged: Vec<u8>, told: &Repaired, repaired: &Arc<MemoryDevice>) {
     let device = Arc::new(MemoryDevice::new(damaged));
     assert_eq!(
@@ -514,7 +514,7 @@ fn a_summary_that_names_others_than_the_owners_is_written_anew() {
     });
 }
 
-/// That of a segment which is still being filled lies in the checkpoint, and is written when it is closed.
+/// The summary of a segment that is still being filled lies in the checkpoint, and is written when it is closed.
 #[test]
 fn owners_in_the_checkpoint_are_held_against_the_pointers() {
     for of_nodes in [true, false] {

@@ -37,7 +37,7 @@ fn of(tree: &Tree, class: Class) -> ClassStatistics {
     *tree.0.condition().statistics.class(class)
 }
 
-/// The same without what a clock measured.
+/// Statistics of a class, without what a clock measured.
 fn counted(tree: &Tree, class: Class) -> ClassStatistics {
     ClassStatistics {
         compressing: Duration::ZERO,

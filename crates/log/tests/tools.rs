@@ -37,7 +37,7 @@ fn segments_and_blocks_are_counted() {
     assert_eq!(layout.valid_blocks(HeadKind::WarmData), 1280);
     assert_eq!(layout.count(HeadKind::WarmData, Use::Full), 2);
     assert_eq!(layout.count(HeadKind::WarmData, Use::Open), 1);
-    // That of the packed log, and the one where it goes on.
+    // The segment of the packed log, and the one where it goes on.
     assert_eq!(layout.count(HeadKind::Packed, Use::Open), 2);
     assert_eq!(layout.histogram(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
     let states = Use::ALL.map(|state| layout.count_of(state));

@@ -36,7 +36,7 @@ impl Scratched {
         })
     }
 
-    /// The same, but it cannot be read ever.
+    /// A device with a block that cannot be read ever.
     fn for_good(base: &Base, block: u64) -> Arc<Self> {
         let mut device = Arc::into_inner(Self::new(base, block)).unwrap();
         device.is_mended = false;

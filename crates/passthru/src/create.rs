@@ -64,7 +64,7 @@ fn open_existing(
     opened
 }
 
-/// As `O_TMPFILE` does; with `O_EXCL`, it never gets a name.
+/// Creates a file without a name, as `O_TMPFILE` does; with `O_EXCL`, it never gets one.
 pub(crate) fn create_unnamed(fs: &HostFs, new: &New<'_>, flags: u32) -> FsResult<(Attr, HostFile)> {
     let parent = fs.table.get(new.parent)?;
     let never_named = OFlags::from_bits_retain(flags) & OFlags::EXCL;

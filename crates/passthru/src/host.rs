@@ -108,7 +108,7 @@ pub(crate) fn entry(fd: BorrowedFd<'_>) -> DecInt {
     DecInt::from_fd(fd)
 }
 
-/// The same as a path, for the calls that know no directories.
+/// Path of a descriptor, for the calls that know no directories.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

@@ -45,7 +45,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// That of this thread and those it will start; from now on they respect quotas, and are in no group but one: who acts as
+    /// Identity of this thread and those it will start; from now on they respect quotas, and are in no group but one: who acts as
     /// somebody else must not be in groups that they are not in.
     pub fn of_process() -> io::Result<Self> {
         let mut capabilities = capabilities(None)?;

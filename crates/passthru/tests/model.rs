@@ -57,7 +57,7 @@ impl Through {
         result
     }
 
-    /// As `with`, for the directory and the last name.
+    /// Calls `act` with the directory of a path and its last name.
     fn with_parent<T>(
         &self,
         path: &[&'static str],

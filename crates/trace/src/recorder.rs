@@ -190,7 +190,7 @@ struct Writer<N> {
     files: HashMap<u64, Known>,
     processes: HashSet<u32>,
     next_number: u64,
-    /// The same, as who reads the record will see it.
+    /// Next number, as who reads the record will see it.
     next_number_written: u64,
     is_failing: bool,
 }

@@ -111,7 +111,7 @@ impl FileDigest {
 mod tests {
     use super::*;
 
-    /// The same by the definition: all levels, one after the other.
+    /// Digest of a file by the definition: all levels, one after the other.
     fn plain(algorithm: Algorithm, content: &[u8]) -> Digest {
         let mut level: Vec<u8> = content.to_vec();
         let root = loop {

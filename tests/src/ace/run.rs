@@ -79,7 +79,7 @@ impl Step {
 }
 
 impl Falloc {
-    /// Those of the call.
+    /// Flags of the call.
     pub const fn flags(self) -> FallocateFlags {
         let keep_size = FallocateFlags::KEEP_SIZE;
         match self {

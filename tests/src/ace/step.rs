@@ -59,14 +59,14 @@ pub enum Step {
         len: u64,
         fill: u8,
     },
-    /// The same past the page cache.
+    /// Writes past the page cache.
     DirectWrite {
         path: String,
         offset: u64,
         len: u64,
         fill: u8,
     },
-    /// The same through a mapping. The file is long enough.
+    /// Writes through a mapping. The file is long enough.
     MmapWrite {
         path: String,
         offset: u64,

@@ -35,13 +35,13 @@ impl StateId {
         }
     }
 
-    /// The same, without these operations.
+    /// Takes these operations from the state.
     pub fn without(mut self, lost: impl IntoIterator<Item = usize>) -> Self {
         self.lost.extend(lost);
         self
     }
 
-    /// The same, with one operation torn.
+    /// Tears one operation of the state.
     pub fn with_torn(mut self, operation: usize, arrived: Sectors) -> Self {
         self.torn.push((operation, arrived));
         self

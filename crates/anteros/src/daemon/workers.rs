@@ -10,7 +10,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Those of a mount.
+    /// Workers of a mount.
     pub fn of(options: &MountOptions) -> Self {
         Self {
             count: options.workers,

@@ -303,7 +303,7 @@ fn guardians(mount: &Path) -> usize {
     guardians_of(&mount.canonicalize().unwrap())
 }
 
-/// The same, of a mount with this canonical path.
+/// Counts the guardians of a mount with this canonical path.
 fn guardians_of(mount: &Path) -> usize {
     let ends = format!("{}\0", mount.display());
     let processes = fs::read_dir("/proc")

@@ -25,7 +25,7 @@ pub fn shop(size: &str) -> Workshop {
     shop
 }
 
-/// The same, mounted.
+/// A workshop with a log that is mounted.
 pub fn mounted(size: &str) -> (Workshop, Child) {
     let shop = shop(size);
     let daemon = mount(&shop, "");
@@ -368,7 +368,7 @@ fn a_database_in_a_log_outlives_a_daemon_that_is_killed() {
     }
 }
 
-/// The same, of a database without a journal, because SQLite writes to it atomically.
+/// Kills the daemon below a database without a journal, to which SQLite writes atomically.
 #[test]
 fn a_database_that_is_written_atomically_outlives_a_daemon_that_is_killed() {
     if !judge::has_fuse() || !judge::has_program("sqlite3") {

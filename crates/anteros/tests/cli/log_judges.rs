@@ -13,7 +13,7 @@ use crate::log::{mount, mounted, shop, unmount};
 use crate::trees::stress;
 use crate::{NOBODY, Workshop, run};
 
-/// Those of SQLite's tests that ask most of a file system, but for the longest: some half a minute.
+/// SQLite's tests that ask most of a file system, but for the longest: some half a minute.
 const SQLITE_TESTS: [&str; 18] = [
     "backup.test",
     "exclusive.test",
@@ -130,7 +130,7 @@ fn sqlite_s_tests_find_nothing_in_a_log() {
     assert!(plain.tests > 3000, "{plain:?}");
     assert_eq!(here, plain);
     unmount(&shop, daemon);
-    // Those of atomic writes, which do nothing where there are none.
+    // Tests of atomic writes, which do nothing where there are none.
     let daemon = mount(&shop, "");
     let atomic = some_of(&tests, "veryquick", &["atomic.test", "atomic2.test"]);
     let atomic = judged_by_sqlite(&tests, &shop.path("mnt/atomic"), &atomic);

@@ -28,7 +28,7 @@ const FIRST: &str = "
     truncate -s 3 below/cut
 ";
 
-/// The same after both have been mounted anew.
+/// Changes after both have been mounted anew.
 const SECOND: &str = "
     echo back > below/gone
     rm elsewhere another

@@ -27,9 +27,9 @@ const EXPRESSION_BYTES_MAX: usize = 1 << 20;
 /// Labels by path and kind.
 #[derive(Debug, Default)]
 pub struct FileContexts {
-    /// Those of single paths.
+    /// Labels of single paths.
     literals: HashMap<Box<[u8]>, Vec<Label>>,
-    /// Those of expressions, in the order of their lines.
+    /// Labels of expressions, in the order of their lines.
     patterns: Vec<Pattern>,
 }
 

@@ -196,7 +196,7 @@ fn archives_follow_each_other_compressed_or_not() {
     ]
     .concat();
     assert_eq!(listing(&all), expected(&["a", "b", "c", "d", "e"]));
-    // The same in a file, which is read in place if that is possible.
+    // Archives in a file, which is read in place if that is possible.
     for bytes in [plain, early, all] {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123").unwrap();

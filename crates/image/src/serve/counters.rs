@@ -81,7 +81,7 @@ counters! {
     fanned_out,
     /// Extents wanted whole: candidates for decoding in place.
     whole_extents,
-    /// Those of them that a kernel could decode in place: the margin is left in their last page.
+    /// Whole extents that a kernel could decode in place: the margin is left in their last page.
     whole_extents_with_page_margin,
     /// Reads of pinned content.
     pinned_hits,

@@ -186,7 +186,7 @@ impl Buffer {
         }
     }
 
-    /// The same memory with another length, for which it has room.
+    /// Gives the memory another length, for which it has room.
     fn of_len(self, len: usize) -> Self {
         match self {
             Self::Mapped { bytes, .. } => Self::Mapped { bytes, len },

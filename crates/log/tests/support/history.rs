@@ -115,7 +115,7 @@ impl History {
         })
     }
 
-    /// The same through something that stands before the device.
+    /// Runs a history through something that stands before the device.
     pub fn run_through(
         base: &[u8],
         options: Options,
@@ -155,7 +155,7 @@ impl History {
             .explore(plan, |state| self.judge(state, Arc::new(state.device())))
     }
 
-    /// The same of the states that a second crash could leave, while the first one is repaired.
+    /// Explores the states that a second crash could leave, while the first one is repaired.
     pub fn explore_again(&self, first: &State, plan: &Plan) -> Explored {
         let recorder = Arc::new(first.recorder());
         if let Err(error) = Log::open(recorder.clone(), options()) {

@@ -55,7 +55,7 @@ pub fn options() -> Options {
     }
 }
 
-/// The same, where a test is about blocks as they are.
+/// Options without compression, where a test is about blocks as they are.
 pub fn plainly() -> Options {
     Options {
         policy: Policy::None,
@@ -105,7 +105,7 @@ pub fn open(device: Arc<dyn WritableDevice>) -> Tree {
     open_with(device, options())
 }
 
-/// The same, where a test is about blocks as they are.
+/// Opens a log without compression, where a test is about blocks as they are.
 pub fn open_plainly(device: Arc<dyn WritableDevice>) -> Tree {
     open_with(device, plainly())
 }

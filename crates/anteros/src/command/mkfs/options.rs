@@ -66,7 +66,7 @@ impl Args {
             }
             match target.check(&options) {
                 Ok(()) => return Ok(options),
-                // That of the most modest one is left.
+                // The refusal of the most modest one is left.
                 Err(failure) => refused = Some(failure),
             }
         }
