@@ -27,8 +27,7 @@ const MOVING: Option<&str> = None;
 /// Folders of crates that are not in `crates`.
 const BESIDE: [&str; 2] = ["tests", "xtask"];
 
-/// Floors of a crate, from the bottom to the top. A folder has a slash at its end. `lib.rs` stands on top of all, and
-/// `state.rs` beside them.
+/// Floors of a crate, from the bottom to the top. A folder has a slash at its end. `lib.rs` stands on top of all.
 const FLOORS: [(&str, &[Floor]); 3] = [
     (
         "crates/build",

@@ -86,7 +86,6 @@ mod nodes;
 mod offline;
 mod options;
 mod packing;
-mod state;
 mod statistics;
 mod store;
 

@@ -121,8 +121,7 @@ impl Rules<'_> {
 
     /// Finds files that are on no floor, and floors without files.
     fn unplaced(&self, name: &str, files: &Files) -> Vec<String> {
-        // The state has an owner for each floor, and stands beside them.
-        let is_root = |file: &&String| matches!(file.as_str(), "lib.rs" | "main.rs" | "state.rs");
+        let is_root = |file: &&String| matches!(file.as_str(), "lib.rs" | "main.rs");
         let unplaced = files
             .keys()
             .filter(|file| !is_root(file) && self.floor(file).is_none());

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use anteros_core::WritableDevice;
 use words::Words;
 
+use crate::durable::Durable;
 use crate::durable::recover::{self, Recovery};
 use crate::error::LogError;
 use crate::layout::Corrupt;
 use crate::offline::walk::Walk;
 use crate::options::Options;
-use crate::state::State;
 use crate::store::packs::{self, UNREADABLE};
 use crate::store::superblock;
 
@@ -101,7 +101,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
 
 /// Notes copies that do not count now and cannot be read: the next checkpoint writes there, and a mount would have
 /// nothing else.
-fn note_copies(state: &State, words: &mut Words) {
+fn note_copies(state: &Durable, words: &mut Words) {
     let (device, superblock) = (state.store.device(), state.store.superblock());
     for copy in superblock::superblock_copies(device) {
         words.note_all("superblock", copy.err());

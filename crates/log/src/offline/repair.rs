@@ -18,6 +18,7 @@ use anteros_core::{FsResult, WritableDevice};
 use memory::Memory;
 use survey::Survey;
 
+use crate::durable::Durable;
 use crate::durable::owners;
 use crate::durable::recover::{self, Patient, Recovery};
 use crate::error::LogError;
@@ -26,7 +27,6 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::offline::check::check;
 use crate::offline::walk::finding::Claim;
 use crate::options::Options;
-use crate::state::State;
 
 mod blocks;
 mod damage;
@@ -141,7 +141,7 @@ fn mend(
 }
 
 struct Mender {
-    state: State,
+    state: Durable,
     checkpoint: Checkpoint,
     told: Repaired,
     /// Memory of notes.

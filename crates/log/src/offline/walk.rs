@@ -13,11 +13,11 @@
 
 use anteros_core::{FsResult, Record, Sorted, Sorter};
 
+use crate::durable::Durable;
 use crate::offline::walk::finding::{Fault, Place};
 use crate::offline::walk::records::{
     About, Attached, Child, Chunk, DirBlock, Edge, Extent, WantedDir,
 };
-use crate::state::State;
 
 pub(super) mod claims;
 pub(super) mod finding;
@@ -85,7 +85,7 @@ pub(super) struct Counts {
 
 /// A walk, and what it gathered so far.
 pub(super) struct Walk<'a, S> {
-    pub(super) state: &'a mut State,
+    pub(super) state: &'a mut Durable,
     pub(super) sink: S,
     pub(super) counts: Counts,
     /// Inodes that are directories.
@@ -111,7 +111,7 @@ pub(super) struct Walk<'a, S> {
 
 impl<'a, S: Sink> Walk<'a, S> {
     /// A walk with so many bytes of memory for the records of one kind.
-    pub(super) fn new(state: &'a mut State, sink: S, memory: usize) -> Self {
+    pub(super) fn new(state: &'a mut Durable, sink: S, memory: usize) -> Self {
         let numbers = || Numbers::new(state.nodes.nat().count_max());
         Self {
             counts: Counts::default(),

@@ -136,11 +136,6 @@ impl Store {
         &self.slots
     }
 
-    /// Valid slots, for a repair.
-    pub(crate) fn slots_mut(&mut self) -> &mut Slots {
-        &mut self.slots
-    }
-
     pub(crate) fn space(&self) -> &Space {
         &self.space
     }

@@ -39,6 +39,11 @@ impl Store {
         Ok(stated)
     }
 
+    /// Says which slots of a block are valid, whatever was said before: a repair knows better.
+    pub(crate) fn correct_slots(&mut self, block: u64, valid: u32) {
+        self.slots.set(block, valid);
+    }
+
     /// Returns whether a slot is valid.
     pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
         self.slots.valid(block) >> slot & 1 == 1

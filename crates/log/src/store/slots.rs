@@ -104,7 +104,7 @@ impl Slots {
     }
 
     /// Says that the slots of a block are these.
-    pub(crate) fn set(&mut self, block: u64, valid: u32) {
+    pub(super) fn set(&mut self, block: u64, valid: u32) {
         *self.entry(block) = valid;
         self.newer.insert(block);
     }

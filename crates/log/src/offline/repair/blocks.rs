@@ -68,7 +68,7 @@ impl Mender {
             valid |= stated;
         }
         if valid != stated {
-            self.state.store.slots_mut().set(block, valid);
+            self.state.store.correct_slots(block, valid);
         }
         Ok((valid ^ stated).count_ones())
     }

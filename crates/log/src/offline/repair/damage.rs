@@ -9,6 +9,7 @@ use std::fmt::Display;
 use anteros_core::{FsError, Table};
 
 use super::memory::Memory;
+use crate::durable::Durable;
 use crate::durable::owners;
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::Checkpoint;
@@ -16,7 +17,6 @@ use crate::layout::summary::Owner;
 use crate::offline::walk::Sink;
 use crate::offline::walk::finding::{Claim, Fault, Part, Place};
 use crate::offline::walk::records::Edge;
-use crate::state::State;
 
 /// Bytes that notes take, about.
 pub(super) const NAME_BYTES: usize = 320;
@@ -56,7 +56,7 @@ pub(super) struct Owners {
 
 impl Owners {
     /// Owners that the summary names, as far as it can be used: there may be blocks of what cannot be read.
-    pub(super) fn named(state: &State, checkpoint: &Checkpoint, segment: u32) -> Self {
+    pub(super) fn named(state: &Durable, checkpoint: &Checkpoint, segment: u32) -> Self {
         let mut owners = owners::named(state, Some(checkpoint), segment).unwrap_or_default();
         owners.resize(SEGMENT_CONTENT as usize, Owner::default());
         Self {

@@ -6,12 +6,12 @@ use anteros_core::{FsResult, Record, Sorter};
 
 use super::damage::{Change, Damage, Found};
 use super::memory::Memory;
+use crate::durable::Durable;
 use crate::error::LogError;
 use crate::files::dir::Named;
 use crate::layout::{Corrupt, dir};
 use crate::offline::walk::Walk;
 use crate::offline::walk::records::{Child, Edge};
-use crate::state::State;
 use crate::store::medium::is_damage;
 
 /// Bytes that a name takes in memory, about.
@@ -53,7 +53,7 @@ fn add_all<'a>(
 ///
 /// When they would take more memory than a directory may, and when the device cannot be read.
 pub(super) fn salvage(
-    state: &mut State,
+    state: &mut Durable,
     parent: u32,
     memory: Memory,
 ) -> Result<Vec<(Vec<u8>, Named)>, LogError> {

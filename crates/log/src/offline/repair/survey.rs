@@ -7,6 +7,7 @@ use anteros_core::FsResult;
 use super::damage::{Damage, Fate, Owners};
 use super::memory::Memory;
 use super::names::Name;
+use crate::durable::Durable;
 use crate::durable::owners;
 use crate::error::LogError;
 use crate::layout::SEGMENT_CONTENT;
@@ -14,7 +15,6 @@ use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::summary::Owner;
 use crate::offline::walk::Walk;
 use crate::offline::walk::claims::Claims;
-use crate::state::State;
 use crate::store::medium::is_damage;
 
 /// Everything that a repair goes by.
@@ -38,7 +38,7 @@ impl Survey {
     ///
     /// When the temporary file cannot be written, and when notes of damage would take more memory than they may.
     pub(super) fn take(
-        state: &mut State,
+        state: &mut Durable,
         checkpoint: &Checkpoint,
         memory: Memory,
     ) -> Result<Self, LogError> {

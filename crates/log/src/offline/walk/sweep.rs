@@ -4,8 +4,8 @@ use anteros_core::{FsResult, Record, Sorted};
 
 use super::records::{Wanted, WantedDir};
 use super::{Sink, Walk};
+use crate::durable::Durable;
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::state::State;
 use crate::store::medium::{self, zeroed};
 
 /// The most blocks that are read at once.
@@ -40,7 +40,7 @@ struct Window {
 }
 
 impl Window {
-    fn read(state: &State, first: u64, last: u64) -> FsResult<Self> {
+    fn read(state: &Durable, first: u64, last: u64) -> FsResult<Self> {
         let mut bytes = vec![0; (last - first + 1) as usize * BLOCK_BYTES];
         state
             .store
