@@ -52,8 +52,11 @@ pub(crate) struct NodePlan {
     pub extended: bool,
     pub icount: u16,
     pub intent: Intent,
-    /// Most bytes of content that may lie behind the inode, because there is no more room behind others that are the same.
+    /// Most bytes of content that may lie behind the inode, because there is no more room behind others that are the same, or
+    /// all of them together would take more than a block for it.
     pub behind: Behind,
+    /// Later files with the same content.
+    pub copies: u32,
 }
 
 /// Bytes of content that may lie behind an inode.
@@ -71,6 +74,15 @@ impl Behind {
         flat: u32::MAX,
         tail: u32::MAX,
     };
+
+    /// Bytes that may lie behind each of so many inodes, if all of them are to take no more than a block for it.
+    fn of_all(self, inodes: u32, block_bytes: u64) -> Self {
+        let most = (block_bytes / u64::from(inodes)) as u32; // blocks have 64 KiB at most
+        self.min(Self {
+            flat: most,
+            tail: most,
+        })
+    }
 
     /// Bytes for which there is room behind both of two inodes.
     pub fn min(self, other: Self) -> Self {
@@ -145,6 +157,7 @@ impl Plan {
                 icount: plan.icount(source, tree, id)?,
                 intent: plan.intent(source, tree, id, options)?,
                 behind: Behind::ANY,
+                copies: 0,
             };
             plan.nodes.push(node);
             // It is compressed there with what lies around it.
@@ -294,7 +307,8 @@ impl Plan {
         }
     }
 
-    /// Sees to it that what the first one of files that are the same has behind its inode the others have room for, too.
+    /// Sees to it that what the first one of files that are the same has behind its inode the others have room for, too, and
+    /// that it takes no more there, time and again, than a block that all of them share.
     pub fn agree(&mut self, tree: &Tree) {
         let first = |id: NodeId| match self.node(id).intent {
             Intent::Same(first) => Some((first, id)),
@@ -303,7 +317,13 @@ impl Plan {
         let pairs: Vec<_> = tree.ids().filter_map(first).collect();
         for &(first, id) in &pairs {
             let [one, other] = [first, id].map(|id| self.behind(id, tree.node(id)));
-            self.nodes[first as usize].behind = one.min(other);
+            let first = &mut self.nodes[first as usize];
+            first.behind = one.min(other);
+            first.copies += 1;
+        }
+        for &(first, _) in &pairs {
+            let first = &mut self.nodes[first as usize];
+            first.behind = first.behind.of_all(1 + first.copies, self.block_bytes);
         }
         for (first, id) in pairs {
             self.nodes[id as usize].behind = self.nodes[first as usize].behind;

@@ -209,7 +209,7 @@ impl Job<'_> {
             })
         };
         let (_, stored) = own(extents);
-        let mut compressed = stored + self.plan.index_bytes(id, node, extents, tail);
+        let mut compressed = stored;
         if let (Tail::Fragment(_), Some((last, others))) = (tail, extents.split_last()) {
             // It will shrink as the rest did, or not at all.
             let (taken, _) = own(others);
@@ -219,13 +219,21 @@ impl Job<'_> {
                 false => last.len.into(),
             };
         }
-        let mut flat = self.plan.flat_bytes(id, node);
+        let index = self.plan.index_bytes(id, node, extents, tail);
+        let mut behind = [
+            index + tail.inline_bytes(),
+            self.plan.inline_bytes(id, node),
+        ];
+        let mut all = [compressed + behind[0], self.plan.flat_bytes(id, node)];
         if tail != Tail::Blocks || self.options.has_encoded_extents() {
             // Inodes begin at slots, and what is behind one in its last slot costs nothing.
             let head = self.plan.head_bytes(id);
-            compressed = (head + compressed + tail.inline_bytes()).next_multiple_of(SLOT_BYTES);
-            flat = (head + flat).next_multiple_of(SLOT_BYTES);
+            let with_head = |bytes: u64| (head + bytes).next_multiple_of(SLOT_BYTES);
+            (behind, all) = (behind.map(with_head), all.map(with_head));
         }
+        // Each copy of the file has an inode of its own.
+        let copies = u64::from(self.plan.node(id).copies);
+        let [compressed, flat] = [0, 1].map(|form| all[form] + copies * behind[form]);
         let gain = self.options.compression.map_or(0, |c| c.min_gain_percent);
         let enough = u128::from(flat) * u128::from(100 - gain) / 100;
         compressed < flat && u128::from(compressed) <= enough
