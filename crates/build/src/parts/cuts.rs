@@ -168,13 +168,22 @@ impl Planner {
         };
         let start = found.at + (from - found.from);
         let end = self.end(found, start, from)?;
-        let is_enough = start < end && end - start >= self.least;
+        let least = match self.has_cut(found.source, from) {
+            true => self.block_bytes,
+            false => self.least,
+        };
+        let is_enough = start < end && end - start >= least;
         is_enough.then_some(Shared {
             start,
             end,
             source: found.source,
             from,
         })
+    }
+
+    /// Returns whether a pcluster of a file begins at a byte in any case.
+    fn has_cut(&self, node: NodeId, at: u64) -> bool {
+        at == 0 || self.cuts(node, |cuts| cuts.begins.contains(&at))
     }
 
     /// Returns where a shared part ends that begins at byte `start` of a file and `from` of the source.
@@ -276,9 +285,16 @@ mod tests {
         assert_eq!(files[&1].begins, BTreeSet::from([8192]));
         let files = planned(&[found(2, 0, 1, 0, 1_000_000), found(2, 0, 1, 0, 8000)]);
         assert_eq!(files[&2].shared, [shared(0, 1_000_000, 1, 0)]);
+        // A cut costs nothing where the source begins, or has one already.
+        let files = planned(&[found(2, 0, 1, 0, BLOCK + 7)]);
+        assert_eq!(files[&2].shared, [shared(0, BLOCK, 1, 0)]);
+        let short = found(3, 0, 1, 8192, 2 * BLOCK);
+        let files = planned(&[found(2, 0, 1, 8192, LEAST), short]);
+        assert_eq!(files[&3].shared, [shared(0, 2 * BLOCK, 1, 8192)]);
+        assert!(planned(&[short]).is_empty());
         // Too short; too close to the front of its own file; no more than there is in front.
-        assert!(planned(&[found(2, 0, 1, 0, LEAST - 1)]).is_empty());
-        assert!(planned(&[found(2, 1, 1, 0, LEAST + BLOCK)]).is_empty());
+        assert!(planned(&[found(2, 0, 1, BLOCK, LEAST - 1)]).is_empty());
+        assert!(planned(&[found(2, 1, 1, BLOCK, LEAST + BLOCK)]).is_empty());
         let files = planned(&[found(1, 100_000, 1, 0, 500_000)]);
         assert_eq!(files[&1].shared, [shared(100_000, 196_608, 1, 0)]);
     }
@@ -329,7 +345,7 @@ mod tests {
                 );
                 continue;
             };
-            assert!(part.end - part.start >= LEAST && (is_last || part.end % BLOCK == 0));
+            assert!(part.end - part.start >= BLOCK && (is_last || part.end % BLOCK == 0));
             let until = shared.from + (part.end - part.start);
             assert!(shared.from % BLOCK == 0 && (shared.source != node || until <= part.start));
             let source = files[&shared.source].parts(1_000_000);

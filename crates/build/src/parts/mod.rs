@@ -34,10 +34,10 @@ use crate::plan::Plan;
 /// The longest average of chunks. Of more content than there are chunks of this length only the front is known.
 const AVERAGE_MAX: u64 = 512 << 10;
 
-/// Parts of so many bytes are shared with the longest pclusters as well.
-const LEAST_MAX: u64 = 128 << 10;
+/// Parts of so many bytes are worth a cut with the longest pclusters as well.
+const LEAST_MAX: u64 = 64 << 10;
 
-/// The shortest part that is shared has so many chunks of average length, or more.
+/// The shortest part that is worth a cut has so many chunks of average length, or more.
 const CHUNKS_LEAST: u64 = 4;
 
 /// Finds what files have in common, and has the plan say where they are cut.
@@ -48,7 +48,7 @@ pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
     };
     let block_bytes = u64::from(options.block_bytes());
     let least = least(block_bytes, compression.pcluster_bytes.into());
-    let files = Files::new(look, plan, least);
+    let files = Files::new(look, plan, block_bytes);
     let average = average(files.bytes, least);
     let chunker = Chunker::new(average as usize);
     let mut matches = Matches::default();
@@ -78,7 +78,7 @@ pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
 
 /// Bytes that are worth a cut, which takes half a block on average, and a pcluster that begins with nothing to refer to.
 fn least(block_bytes: u64, pcluster_bytes: u64) -> u64 {
-    (3 * block_bytes).max((pcluster_bytes / 2).min(LEAST_MAX))
+    (3 * block_bytes).max((pcluster_bytes / 4).min(LEAST_MAX))
 }
 
 /// The average length of chunks of so much content.
