@@ -67,7 +67,7 @@
 //!
 //! An fsync takes the stairs once: `mount/vfs` and `mount/log` take the lock, `cleaning/clean` makes room,
 //! `durable/commit` writes the group, `files/write_back` takes what is dirty of a file, `packing/pack` compresses it,
-//! `nodes/tree` notes where it lies, `store/place` gives it a place and `store/leaving` sends it there. Then
+//! `nodes/tree` notes where it lies, `store/place` gives it a place and `store/writeback` sends it there. Then
 //! `mount/log` gives the lock away, and waits for `store/writer` and the flush.
 //!
 //! `docs/design/log.md` has the reasons, `docs/format/log.md` every bit.

@@ -161,7 +161,7 @@ impl Files {
         let mut taken = Vec::new();
         for run in &*runs {
             let places = run.offset / BLOCK..(run.offset + run.part.len() as u64).div_ceil(BLOCK);
-            self.store.visit_leaving(places, |place, block| {
+            self.store.visit_writeback(places, |place, block| {
                 let start = run.offset.max(place * BLOCK);
                 let end = (run.offset + run.part.len() as u64).min((place + 1) * BLOCK);
                 let at = run.part.start + (start - run.offset) as usize;
@@ -179,11 +179,13 @@ impl Files {
     fn take_leaving_packed(&mut self, runs: &mut Vec<PackedRun>, buf: &mut [u8]) -> FsResult<()> {
         let mut rest = Vec::new();
         for run in runs.drain(..) {
-            let mut is_leaving = false;
+            let mut is_under_writeback = false;
             let places = run.at.blocks();
             self.store
-                .visit_leaving(*places.start()..places.end() + 1, |_, _| is_leaving = true)?;
-            if is_leaving {
+                .visit_writeback(*places.start()..places.end() + 1, |_, _| {
+                    is_under_writeback = true
+                })?;
+            if is_under_writeback {
                 let chunk = self.read_chunk(run.owner.ino, run.owner.lblk, run.at)?;
                 run.fill(&chunk, buf);
             } else {

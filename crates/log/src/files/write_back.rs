@@ -113,12 +113,12 @@ impl Files {
         }
         self.set_pointers(ino, lblks[0], &pointers, |_| ())?;
         let live = self.live(ino)?;
-        let mut leaving = Vec::with_capacity(lblks.len());
+        let mut placed = Vec::with_capacity(lblks.len());
         for (&lblk, pointer) in lblks.iter().zip(&pointers) {
-            leaving.extend(pointer.block().zip(live.placed(lblk)));
+            placed.extend(pointer.block().zip(live.placed(lblk)));
         }
-        self.store.drop_dirty_pages(leaving.len());
-        for (block, data) in leaving {
+        self.store.drop_dirty_pages(placed.len());
+        for (block, data) in placed {
             sum(block, &data);
             self.store.push(block, data);
         }

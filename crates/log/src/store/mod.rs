@@ -2,7 +2,7 @@
 //!
 //! This floor owns what [`blocks`] lists: the segments ([`segments`]) and their table ([`sit`]), the valid slots of packed
 //! blocks ([`slots`], [`occupy`]), the account of used blocks ([`space`]), the room that a sparse file has for them
-//! ([`room`], [`reserved`]), what is on its way to the device ([`leaving`], [`writer`]), and what was read from it before
+//! ([`room`], [`reserved`]), what is on its way to the device ([`writeback`], [`writer`]), and what was read from it before
 //! anyone asked ([`near`], [`ahead`], [`asked`]).
 //!
 //! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to
@@ -18,7 +18,6 @@ mod blocks;
 mod by_kind;
 mod health;
 pub(crate) mod holes;
-mod leaving;
 pub(crate) mod medium;
 mod near;
 pub(crate) mod need;
@@ -35,6 +34,7 @@ pub(crate) mod space;
 pub(crate) mod superblock;
 pub(crate) mod table;
 pub(crate) mod victim;
+mod writeback;
 pub(crate) mod writer;
 
 pub(crate) use blocks::{Parts, Store};

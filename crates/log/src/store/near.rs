@@ -53,9 +53,9 @@ impl Store {
             .rev()
             .find(|&index| entry.is_valid(index));
         let mut near = start + u64::from(first)..start + u64::from(last.unwrap_or(index)) + 1;
-        self.visit_leaving(near.clone(), |leaving, _| match leaving < place {
+        self.visit_writeback(near.clone(), |dirty, _| match dirty < place {
             true => near.start = place,
-            false => near.end = near.end.min(leaving),
+            false => near.end = near.end.min(dirty),
         })?;
         Ok(near)
     }
@@ -88,11 +88,11 @@ impl Store {
         }
         let start = self.segments.start(segment);
         let range = start..start + u64::from(SEGMENT_CONTENT);
-        let mut is_leaving = false;
-        self.visit_leaving(range.clone(), |_, _| is_leaving = true)?;
+        let mut is_under_writeback = false;
+        self.visit_writeback(range.clone(), |_, _| is_under_writeback = true)?;
         let last = range.rev().find(|&block| self.slots.valid(block) != 0);
         Ok(match last {
-            Some(last) if !is_leaving => start..last + 1,
+            Some(last) if !is_under_writeback => start..last + 1,
             _ => 0..0,
         })
     }

@@ -6,8 +6,8 @@ use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
 use crate::statistics::Cause;
 use crate::store::blocks::Store;
-use crate::store::leaving::BATCH_MAX;
 use crate::store::segments::{Moment, Placed};
+use crate::store::writeback::BATCH_MAX;
 
 impl Store {
     /// A block from a head, and the summary of its segment if that is full now.

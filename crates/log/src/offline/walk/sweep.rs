@@ -47,12 +47,14 @@ impl Window {
             .device()
             .read_at(first * BLOCK_BYTES as u64, &mut bytes)?;
         // What the device has not got yet.
-        state.store.visit_leaving(first..last + 1, |place, block| {
-            let mut blocks = bytes.chunks_exact_mut(BLOCK_BYTES);
-            if let Some(old) = blocks.nth((place - first) as usize) {
-                old.copy_from_slice(&block[..]);
-            }
-        })?;
+        state
+            .store
+            .visit_writeback(first..last + 1, |place, block| {
+                let mut blocks = bytes.chunks_exact_mut(BLOCK_BYTES);
+                if let Some(old) = blocks.nth((place - first) as usize) {
+                    old.copy_from_slice(&block[..]);
+                }
+            })?;
         Ok(Self { first, bytes })
     }
 

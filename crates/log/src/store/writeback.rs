@@ -1,4 +1,4 @@
-//! Blocks on their way: each has its place, and leaves for the device with others.
+//! Blocks under writeback: each has its place, and is written to the device together with others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ impl Store {
     /// A block of the main area, as it was written last.
     pub(crate) fn fetch(&mut self, place: u64) -> FsResult<Box<Block>> {
         let mut found = None;
-        self.visit_leaving(place..place + 1, |_, block| found = Some(Box::new(**block)))?;
+        self.visit_writeback(place..place + 1, |_, block| found = Some(Box::new(**block)))?;
         match found {
             Some(block) => Ok(block),
             None => read_block(&*self.device, place),
         }
     }
 
-    /// Calls `visit` for each block of these places that the device has not yet got.
+    /// Calls `visit` for each block of these places that is under writeback.
     ///
     /// # Errors
     ///
     /// When it did not take one of them.
-    pub(crate) fn visit_leaving(
+    pub(crate) fn visit_writeback(
         &self,
         places: Range<u64>,
         mut visit: impl FnMut(u64, &Arc<Block>),
