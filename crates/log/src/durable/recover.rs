@@ -109,7 +109,7 @@ fn open_either(
     }
     let mut state = state_of(device, superblock, &checkpoint, segments, options)?;
     if !state.store.options().read_only {
-        state.store.slots().check_readable()?;
+        state.store.bst().check_readable()?;
     }
     let mut recovery = Recovery {
         was_clean: checkpoint.clean,

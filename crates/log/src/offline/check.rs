@@ -68,7 +68,7 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     let notes = state.store.take_notes();
     let mut words = Words::default();
     words.note_all("device", state.take_warnings());
-    words.note_all("device", state.store.slots().check_readable().err());
+    words.note_all("device", state.store.bst().check_readable().err());
     note_copies(&state, &mut words);
     let mut walk = Walk::new(&mut state, words, memory);
     walk.read_nodes()?;

@@ -100,7 +100,7 @@ impl Layout {
                 valid: found.valid,
             }
         });
-        let (packed_blocks, packed_slots) = state.store.slots().occupancy();
+        let (packed_blocks, packed_slots) = state.store.bst().occupancy();
         let mut layout = Self {
             packed_blocks,
             packed_slots,

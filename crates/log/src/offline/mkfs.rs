@@ -15,8 +15,8 @@ use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
 use crate::packing::Packer;
+use crate::store::bst::BlockStateTable;
 use crate::store::segments::Segments;
-use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock::write_superblock;
 use crate::store::table::{CopiedTable, SIT_JOURNAL_MAX, SegmentTable};
@@ -66,7 +66,7 @@ fn empty(device: &Arc<dyn WritableDevice>, superblock: Superblock, options: Opti
     let store = Store::new(Parts {
         device: device.clone(),
         segments: Segments::new(&superblock, &entries, 0),
-        slots: Slots::new(
+        bst: BlockStateTable::new(
             device.clone(),
             &superblock,
             Bits::new(superblock.bst_blocks as usize),

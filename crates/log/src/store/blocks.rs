@@ -11,9 +11,9 @@ use crate::layout::Superblock;
 use crate::options::Options;
 use crate::statistics::Statistics;
 use crate::store::ahead::Ahead;
+use crate::store::bst::BlockStateTable;
 use crate::store::reserved::Room;
 use crate::store::segments::Segments;
-use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::superblock;
 use crate::store::table::{CopiedTable, SegmentTable};
@@ -25,8 +25,8 @@ pub(crate) struct Store {
     pub(super) superblock: Superblock,
     pub(super) options: Options,
     pub(super) segments: Segments,
-    /// Valid slots of packed blocks.
-    pub(super) slots: Slots,
+    /// Block state table: the valid slots of packed blocks.
+    pub(super) bst: BlockStateTable,
     pub(super) space: Space,
     /// Blocks that were given places; see [`push`](Self::push).
     pub(super) batch: Batch,
@@ -70,7 +70,7 @@ pub(crate) struct Parts {
     pub(crate) superblock: Superblock,
     pub(crate) options: Options,
     pub(crate) segments: Segments,
-    pub(crate) slots: Slots,
+    pub(crate) bst: BlockStateTable,
     pub(crate) space: Space,
     pub(crate) sit: SegmentTable,
     pub(crate) version: u64,
@@ -85,7 +85,7 @@ impl Store {
             superblock: parts.superblock,
             options: parts.options,
             segments: parts.segments,
-            slots: parts.slots,
+            bst: parts.bst,
             space: parts.space,
             batch: Batch::default(),
             statistics: Statistics::default(),
@@ -132,8 +132,8 @@ impl Store {
         &mut self.segments
     }
 
-    pub(crate) fn slots(&self) -> &Slots {
-        &self.slots
+    pub(crate) fn bst(&self) -> &BlockStateTable {
+        &self.bst
     }
 
     pub(crate) fn space(&self) -> &Space {
@@ -200,7 +200,7 @@ impl Store {
         let mut segments = Segments::new(new, &entries, self.segments.serial());
         segments.open_heads(&heads, &owners)?;
         self.segments = segments;
-        self.slots.move_to(new);
+        self.bst.move_to(new);
         self.sit = SegmentTable {
             table: CopiedTable::first(new.sit_start, new.sit_blocks),
             newer: (0..new.segments).collect(),

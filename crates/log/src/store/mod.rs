@@ -1,7 +1,7 @@
 //! Blocks of the device: which are in use, which come next, and the way that a block takes to the device and back.
 //!
 //! This floor owns what [`blocks`] lists: the segments ([`segments`]) and their table ([`sit`]), the valid slots of packed
-//! blocks ([`slots`], [`occupy`]), the account of used blocks ([`space`]), the room that a sparse file has for them
+//! blocks ([`bst`], [`occupy`]), the account of used blocks ([`space`]), the room that a sparse file has for them
 //! ([`room`], [`reserved`]), what is on its way to the device ([`writeback`], [`writer`]), and what was read from it before
 //! anyone asked ([`near`], [`ahead`], [`asked`]).
 //!
@@ -15,6 +15,7 @@
 pub(crate) mod ahead;
 mod asked;
 mod blocks;
+pub(crate) mod bst;
 mod by_kind;
 mod health;
 pub(crate) mod holes;
@@ -29,7 +30,6 @@ mod reserved;
 pub(crate) mod room;
 pub(crate) mod segments;
 mod sit;
-pub(crate) mod slots;
 pub(crate) mod space;
 pub(crate) mod superblock;
 pub(crate) mod table;

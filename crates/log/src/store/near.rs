@@ -90,7 +90,7 @@ impl Store {
         let range = start..start + u64::from(SEGMENT_CONTENT);
         let mut is_under_writeback = false;
         self.visit_writeback(range.clone(), |_, _| is_under_writeback = true)?;
-        let last = range.rev().find(|&block| self.slots.valid(block) != 0);
+        let last = range.rev().find(|&block| self.bst.valid(block) != 0);
         Ok(match last {
             Some(last) if !is_under_writeback => start..last + 1,
             _ => 0..0,

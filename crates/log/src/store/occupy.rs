@@ -9,22 +9,22 @@ use crate::store::table::Stated;
 impl Store {
     /// A slot of a packed block is valid from now on.
     pub(crate) fn occupy(&mut self, block: u64, slot: u8) {
-        let valid = self.slots.valid(block);
+        let valid = self.bst.valid(block);
         if valid == 0 {
             self.mark(block);
             self.space.charge(1);
         }
-        self.slots.set(block, valid | 1 << slot);
+        self.bst.set(block, valid | 1 << slot);
     }
 
     /// A slot is not valid any more.
     pub(crate) fn vacate(&mut self, block: u64, slot: u8) {
-        let before = self.slots.valid(block);
+        let before = self.bst.valid(block);
         let valid = before & !(1 << slot);
         if valid == before {
             return;
         }
-        self.slots.set(block, valid);
+        self.bst.set(block, valid);
         if valid == 0 {
             self.invalidate(block);
             self.space.give(1);
@@ -33,7 +33,7 @@ impl Store {
 
     /// What a checkpoint says of valid slots; where that is too much, the table is written.
     pub(crate) fn bst_journal(&mut self) -> FsResult<Stated<(u64, u32)>> {
-        let stated = self.slots.checkpoint()?;
+        let stated = self.bst.checkpoint()?;
         self.statistics
             .wrote_blocks(Cause::Checkpoint, stated.written);
         Ok(stated)
@@ -41,11 +41,11 @@ impl Store {
 
     /// Says which slots of a block are valid, whatever was said before: a repair knows better.
     pub(crate) fn correct_slots(&mut self, block: u64, valid: u32) {
-        self.slots.set(block, valid);
+        self.bst.set(block, valid);
     }
 
     /// Returns whether a slot is valid.
     pub(crate) fn is_occupied(&self, block: u64, slot: u8) -> bool {
-        self.slots.valid(block) >> slot & 1 == 1
+        self.bst.valid(block) >> slot & 1 == 1
     }
 }

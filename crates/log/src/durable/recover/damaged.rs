@@ -113,7 +113,7 @@ pub(crate) fn open_to_repair(
     lost.extend(
         state
             .store
-            .slots()
+            .bst()
             .check_readable()
             .err()
             .map(|error| error.to_string()),

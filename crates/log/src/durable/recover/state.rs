@@ -14,8 +14,8 @@ use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
 use crate::options::Options;
 use crate::packing::Packer;
+use crate::store::bst::BlockStateTable;
 use crate::store::segments::Segments;
-use crate::store::slots::Slots;
 use crate::store::space::Space;
 use crate::store::table::{CopiedTable, SIT_JOURNAL_MAX, SegmentTable};
 use crate::store::{Parts, Store};
@@ -49,7 +49,7 @@ pub(super) fn state_of(
         checkpoint.nodes,
     );
     let store = Store::new(Parts {
-        slots: Slots::load(
+        bst: BlockStateTable::load(
             device.clone(),
             &superblock,
             checkpoint.bst_bits.clone(),

@@ -38,12 +38,12 @@ impl Walk<'_, Words> {
     fn compare_slots(&mut self, claims: &Claims) {
         let segment = claims.segment;
         let entry = self.state.store.segments().segment(segment).clone();
-        if !entry.is_packed() && !self.state.store.slots().has(segment) {
+        if !entry.is_packed() && !self.state.store.bst().has(segment) {
             return;
         }
         for (index, block) in (0..SEGMENT_CONTENT as u16).zip(claims.start..) {
             let claimed = claims.slots(index);
-            let valid = self.state.store.slots().valid(block);
+            let valid = self.state.store.bst().valid(block);
             let lost = (valid & !claimed).count_ones();
             let is_valid = entry.is_packed() && entry.is_valid(index);
             let place = format!("block {block}");

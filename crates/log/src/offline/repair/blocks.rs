@@ -62,7 +62,7 @@ impl Mender {
 
     /// Makes exactly those slots of a block valid that belong to something, and says how many were not, or were.
     fn settle_slots(&mut self, survey: &mut Survey, block: u64) -> FsResult<u32> {
-        let stated = self.state.store.slots().valid(block);
+        let stated = self.state.store.bst().valid(block);
         let mut valid = u32::from_le_bytes(survey.damage.slots.get(block)?);
         if !survey.damage.is_whole() {
             valid |= stated;

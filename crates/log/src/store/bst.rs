@@ -20,7 +20,7 @@ const JOURNAL_MAX: usize = 512;
 
 type Entries = Box<[u32; SEGMENT_BLOCKS as usize]>;
 
-pub(crate) struct Slots {
+pub(crate) struct BlockStateTable {
     device: Arc<dyn WritableDevice>,
     table: CopiedTable,
     main_start: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Slots {
     unreadable: BTreeMap<u32, FsError>,
 }
 
-impl Slots {
+impl BlockStateTable {
     /// None at all.
     pub(crate) fn new(
         device: Arc<dyn WritableDevice>,
