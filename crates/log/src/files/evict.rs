@@ -9,7 +9,7 @@ const ENTRY_BYTES: usize = 20;
 impl Files {
     /// Bytes of what is in memory and could be elsewhere, or is on its way there.
     pub(crate) fn cached_bytes(&self) -> usize {
-        let pages = self.staged_pages() + self.store.writer().blocks();
+        let pages = self.atomic_pages() + self.store.writer().blocks();
         self.nodes.bytes() + pages * PAGE_BYTES + self.table_bytes()
     }
 

@@ -2,13 +2,14 @@
 //!
 //! This floor owns the dirty pages of files: they are written to in memory ([`write`](mod@write) to [`content`];
 //! those of large files go in [`pieces`], for which [`large`] says which are), read from there and from the device
-//! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`staged`]), and what
+//! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`atomic`]), and what
 //! memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the operations that change names
 //! ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access control lists ([`acl`]).
 //! It keeps the changes that no group has ([`unrecorded`]) and knows which inodes somebody holds ([`held`]). All of
 //! it happens in memory; `durable` says when it is written. It uses `packing` and what lies below.
 
 pub(crate) mod acl;
+pub(crate) mod atomic;
 pub(crate) mod content;
 pub(crate) mod dir;
 mod evict;
@@ -18,7 +19,6 @@ pub(crate) mod layers;
 pub(crate) mod names;
 pub(crate) mod pieces;
 pub(crate) mod read;
-pub(crate) mod staged;
 mod unrecorded;
 mod write;
 mod write_back;
@@ -33,8 +33,8 @@ use crate::files::unrecorded::Unrecorded;
 use crate::layout::Block;
 use crate::packing::Packer;
 
-/// Content staged by atomic writes to a file, not committed yet.
-pub(crate) struct Staged {
+/// Atomic write to a file, not committed yet.
+pub(crate) struct AtomicWrite {
     /// The handle of the open file that began.
     by: u64,
     pub(crate) pages: BTreeMap<u32, Arc<Block>>,
@@ -56,8 +56,8 @@ pub(crate) struct Files {
     orphans: BTreeSet<u32>,
     /// Those of them that are given back in pieces, and up to which block they still have content.
     doomed: BTreeMap<u32, u32>,
-    /// Atomic writes that are staged, not committed.
-    staged: BTreeMap<u32, Staged>,
+    /// Atomic writes that are not committed.
+    atomic_writes: BTreeMap<u32, AtomicWrite>,
 }
 
 stands_on!(Files { packer: Packer });
@@ -73,7 +73,7 @@ impl Files {
             opened: 0,
             orphans: BTreeSet::new(),
             doomed: BTreeMap::new(),
-            staged: BTreeMap::new(),
+            atomic_writes: BTreeMap::new(),
         }
     }
 

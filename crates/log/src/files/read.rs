@@ -139,8 +139,8 @@ impl Files {
         for (&lblk, page) in self.live(ino)?.pages.range(blocks(&range)) {
             lay_over(lblk, &page.data);
         }
-        if let Some(staged) = self.staged.get(&ino) {
-            let pages = staged.pages.range(blocks(&range));
+        if let Some(write) = self.atomic_writes.get(&ino) {
+            let pages = write.pages.range(blocks(&range));
             pages.for_each(|(&lblk, data)| lay_over(lblk, data));
         }
         let class = match packed.is_empty() {

@@ -15,8 +15,8 @@ impl Files {
         let room = room.ok_or(FsError::TooLarge)?;
         let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let end = offset + data.len() as u64;
-        if self.staged.contains_key(&ino) {
-            return self.stage(ino, offset, data);
+        if self.atomic_writes.contains_key(&ino) {
+            return self.write_atomic(ino, offset, data);
         }
         let written = if self.stays_inline(ino, end)? {
             let inline = &mut self.live(ino)?.inode_mut().inline;

@@ -13,11 +13,11 @@ use crate::mount::state::State;
 impl State {
     /// Makes what waits the content of the file, and writes a group that has it. Returns its number.
     fn commit_atomic(&mut self, ino: u32, by: u64) -> FsResult<u64> {
-        if self.is_staged_by(ino, by) {
-            let staged = self.staged_pages();
-            self.make_room(staged)?;
+        if self.is_atomic_by(ino, by) {
+            let pages = self.atomic_pages();
+            self.make_room(pages)?;
             self.secure_room(ino)?;
-            self.unstage(ino)?;
+            self.take_atomic(ino)?;
         }
         self.commit(&[ino])
     }

@@ -23,7 +23,7 @@ impl Log {
     pub(crate) fn shorten(&self, ino: u32, size: u64) -> FsResult<()> {
         let (piece, is_worth_it) = {
             let mut state = self.lock();
-            state.refuse_staged(ino)?;
+            state.refuse_atomic(ino)?;
             let attributes = state.live(ino)?.inode().attributes;
             let kept = size.div_ceil(BLOCK).min(FILE_BLOCKS.into()) as u32;
             let is_shorter = size <= attributes.size && attributes.kind == FileKind::Regular;
@@ -54,7 +54,7 @@ impl Log {
         let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX);
         let (piece, is_large) = {
             let mut state = self.lock();
-            state.refuse_staged(ino)?;
+            state.refuse_atomic(ino)?;
             (state.piece(), state.is_large(ino)?)
         };
         // What cannot be is refused as a whole.
