@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::compress::kind::FileKind;
+use crate::compress::kind::ContentKind;
 use crate::layout::BLOCK_BYTES;
 use crate::layout::packed::SLOT_BYTES;
 
@@ -148,14 +148,14 @@ impl Class {
     }
 }
 
-impl From<FileKind> for Class {
-    fn from(kind: FileKind) -> Self {
+impl From<ContentKind> for Class {
+    fn from(kind: ContentKind) -> Self {
         match kind {
-            FileKind::Database => Self::Database,
-            FileKind::RollbackJournal | FileKind::WriteAheadLog => Self::Journal,
-            FileKind::Executable => Self::Executable,
-            FileKind::Compressed => Self::Media,
-            FileKind::Other => Self::Other,
+            ContentKind::Database => Self::Database,
+            ContentKind::RollbackJournal | ContentKind::WriteAheadLog => Self::Journal,
+            ContentKind::Executable => Self::Executable,
+            ContentKind::Compressed => Self::Media,
+            ContentKind::Other => Self::Other,
         }
     }
 }

@@ -5,12 +5,12 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anteros_core::{FileKind as Type, FsError, FsResult};
+use anteros_core::{FileKind, FsError, FsResult};
 
 use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows};
 use crate::compress::chunks::{CHUNK_BYTES_MAX, Compressor};
-use crate::compress::kind::FileKind;
+use crate::compress::kind::ContentKind;
 use crate::compress::policy::{Policy, Rules};
 use crate::files::content::blocks;
 use crate::layout::checkpoint::HeadKind;
@@ -55,11 +55,11 @@ impl Cleaning {
         if policy == Policy::None {
             return Err(FsError::Unsupported);
         }
-        if self.live(ino)?.kind() != Type::Regular {
+        if self.live(ino)?.kind() != FileKind::Regular {
             return Ok(Suits::NoFile);
         }
         self.recall_name(ino)?;
-        let is_executable = self.file_kind(ino)? == FileKind::Executable;
+        let is_executable = self.content_kind(ino)? == ContentKind::Executable;
         Ok(match is_executable || policy == Policy::Force {
             true => Suits::Yes,
             false => Suits::No,
@@ -69,7 +69,7 @@ impl Cleaning {
     /// Finds out what kind of file the name says that it is, if that was forgotten.
     fn recall_name(&mut self, ino: u32) -> FsResult<()> {
         let live = self.live(ino)?;
-        if live.named != FileKind::Other || live.inode().attributes.nlink == 0 {
+        if live.named != ContentKind::Other || live.inode().attributes.nlink == 0 {
             return Ok(());
         }
         let parent = live.inode().attributes.parent;

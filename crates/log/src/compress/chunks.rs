@@ -221,7 +221,7 @@ pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compress::kind::FileKind;
+    use crate::compress::kind::ContentKind;
     use crate::compress::policy::Policy;
 
     /// Pages of noise (`n`) and of text (`t`).
@@ -242,7 +242,7 @@ mod tests {
     /// The first page and the number of pages of each chunk, all of which hold what they should.
     fn chunks(kinds: &str) -> Vec<(u32, u8)> {
         let pages = pages(kinds);
-        let rules = Policy::Record.rules(FileKind::RollbackJournal).unwrap();
+        let rules = Policy::Record.rules(ContentKind::RollbackJournal).unwrap();
         let room = CHUNK_BYTES_MAX;
         let chunks = Compressor::default().compress(3, &pages, &rules, Codec::Lz4, room);
         for chunk in &chunks {

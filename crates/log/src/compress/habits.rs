@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::compress::kind::FileKind;
+use crate::compress::kind::ContentKind;
 
 /// From so many syncs on something can be said.
 const SYNCS_MIN: u32 = 8;
@@ -47,13 +47,13 @@ impl Habits {
 
     /// Returns what file it is like: one that is written in small pieces and hardly read is a database, or a journal if
     /// it only grows.
-    pub(crate) fn kind(&self) -> FileKind {
+    pub(crate) fn kind(&self) -> ContentKind {
         let is_known = self.syncs >= SYNCS_MIN;
         let is_small = self.written <= BATCH_MAX * u64::from(self.syncs);
         match is_known && is_small && self.read < self.written {
-            true if self.appends * 4 >= self.syncs * 3 => FileKind::WriteAheadLog,
-            true => FileKind::Database,
-            false => FileKind::Other,
+            true if self.appends * 4 >= self.syncs * 3 => ContentKind::WriteAheadLog,
+            true => ContentKind::Database,
+            false => ContentKind::Other,
         }
     }
 }
@@ -62,7 +62,7 @@ impl Habits {
 mod tests {
     use super::*;
 
-    fn after(syncs: &[(u64, Range<u32>)], read: u64) -> FileKind {
+    fn after(syncs: &[(u64, Range<u32>)], read: u64) -> ContentKind {
         let mut habits = Habits::default();
         habits.note_read(read);
         for (pages, range) in syncs.iter().cycle().take(20) {
@@ -74,19 +74,19 @@ mod tests {
     #[test]
     fn who_is_written_in_small_pieces_and_hardly_read_is_taken_for_a_database() {
         let random = [(1, 7..8), (2, 100..190), (1, 50..51)];
-        assert_eq!(after(&random, 3), FileKind::Database);
-        assert_eq!(after(&random, 1000), FileKind::Other);
-        assert_eq!(after(&[(200, 0..200)], 0), FileKind::Other);
+        assert_eq!(after(&random, 3), ContentKind::Database);
+        assert_eq!(after(&random, 1000), ContentKind::Other);
+        assert_eq!(after(&[(200, 0..200)], 0), ContentKind::Other);
     }
 
     #[test]
     fn who_only_grows_is_taken_for_a_journal() {
         let mut habits = Habits::default();
         for at in 0..SYNCS_MIN {
-            assert_eq!(habits.kind(), FileKind::Other, "too early");
+            assert_eq!(habits.kind(), ContentKind::Other, "too early");
             // Records that end within a page.
             habits.note_synced(2, at..at + 2);
         }
-        assert_eq!(habits.kind(), FileKind::WriteAheadLog);
+        assert_eq!(habits.kind(), ContentKind::WriteAheadLog);
     }
 }

@@ -10,7 +10,7 @@
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub(crate) enum ContentKind {
     /// A database of SQLite.
     Database,
     /// Content that SQLite writes before it changes a database: its old content. Read after a crash, if ever.
@@ -25,7 +25,7 @@ pub(crate) enum FileKind {
     Other,
 }
 
-impl FileKind {
+impl ContentKind {
     /// Returns whether what is read of it now will soon be something else.
     pub(crate) const fn is_rewritten(self) -> bool {
         matches!(
@@ -42,56 +42,56 @@ pub(crate) const START_BYTES: usize = 18;
 struct Magic {
     at: usize,
     bytes: &'static [u8],
-    kind: FileKind,
+    kind: ContentKind,
 }
 
-const fn magic(at: usize, bytes: &'static [u8], kind: FileKind) -> Magic {
+const fn magic(at: usize, bytes: &'static [u8], kind: ContentKind) -> Magic {
     Magic { at, bytes, kind }
 }
 
 /// Those that suffice. All are long enough, or odd enough, not to be met in text.
 const MAGICS: [Magic; 27] = [
-    magic(0, b"SQLite format 3\0", FileKind::Database),
+    magic(0, b"SQLite format 3\0", ContentKind::Database),
     magic(
         0,
         b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",
-        FileKind::RollbackJournal,
+        ContentKind::RollbackJournal,
     ),
     // With the version behind it, 3007000. The two differ in the byte order of the sums.
     magic(
         0,
         b"\x37\x7f\x06\x82\x00\x2d\xe2\x18",
-        FileKind::WriteAheadLog,
+        ContentKind::WriteAheadLog,
     ),
     magic(
         0,
         b"\x37\x7f\x06\x83\x00\x2d\xe2\x18",
-        FileKind::WriteAheadLog,
+        ContentKind::WriteAheadLog,
     ),
-    magic(0, b"dex\n0", FileKind::Executable),
-    magic(0, b"dey\n0", FileKind::Executable),
-    magic(0, b"\0asm\x01\0\0\0", FileKind::Executable),
+    magic(0, b"dex\n0", ContentKind::Executable),
+    magic(0, b"dey\n0", ContentKind::Executable),
+    magic(0, b"\0asm\x01\0\0\0", ContentKind::Executable),
     // A Java class; the run-time image of Java, in either byte order.
-    magic(0, b"\xca\xfe\xba\xbe", FileKind::Executable),
-    magic(0, b"\xda\xda\xfe\xca", FileKind::Executable),
-    magic(0, b"\xca\xfe\xda\xda", FileKind::Executable),
-    magic(0, b"\xff\xd8\xff", FileKind::Compressed), // JPEG
-    magic(0, b"\x89PNG\r\n\x1a\n", FileKind::Compressed),
-    magic(0, b"GIF87a", FileKind::Compressed),
-    magic(0, b"GIF89a", FileKind::Compressed),
-    magic(8, b"WEBPVP8", FileKind::Compressed),
-    magic(4, b"ftyp", FileKind::Compressed), // MP4, HEIC, AVIF
-    magic(0, b"\x1a\x45\xdf\xa3", FileKind::Compressed), // Matroska, WebM
-    magic(0, b"OggS\0", FileKind::Compressed),
-    magic(0, b"fLaC", FileKind::Compressed),
-    magic(0, b"ID3", FileKind::Compressed), // MP3
-    magic(0, b"wOF2", FileKind::Compressed),
-    magic(0, b"\x1f\x8b\x08", FileKind::Compressed), // gzip
-    magic(0, b"\xfd7zXZ\0", FileKind::Compressed),
-    magic(0, b"\x28\xb5\x2f\xfd", FileKind::Compressed), // Zstandard
-    magic(0, b"\x04\x22\x4d\x18", FileKind::Compressed), // LZ4
-    magic(0, b"7z\xbc\xaf\x27\x1c", FileKind::Compressed),
-    magic(0, b"Rar!\x1a\x07", FileKind::Compressed),
+    magic(0, b"\xca\xfe\xba\xbe", ContentKind::Executable),
+    magic(0, b"\xda\xda\xfe\xca", ContentKind::Executable),
+    magic(0, b"\xca\xfe\xda\xda", ContentKind::Executable),
+    magic(0, b"\xff\xd8\xff", ContentKind::Compressed), // JPEG
+    magic(0, b"\x89PNG\r\n\x1a\n", ContentKind::Compressed),
+    magic(0, b"GIF87a", ContentKind::Compressed),
+    magic(0, b"GIF89a", ContentKind::Compressed),
+    magic(8, b"WEBPVP8", ContentKind::Compressed),
+    magic(4, b"ftyp", ContentKind::Compressed), // MP4, HEIC, AVIF
+    magic(0, b"\x1a\x45\xdf\xa3", ContentKind::Compressed), // Matroska, WebM
+    magic(0, b"OggS\0", ContentKind::Compressed),
+    magic(0, b"fLaC", ContentKind::Compressed),
+    magic(0, b"ID3", ContentKind::Compressed), // MP3
+    magic(0, b"wOF2", ContentKind::Compressed),
+    magic(0, b"\x1f\x8b\x08", ContentKind::Compressed), // gzip
+    magic(0, b"\xfd7zXZ\0", ContentKind::Compressed),
+    magic(0, b"\x28\xb5\x2f\xfd", ContentKind::Compressed), // Zstandard
+    magic(0, b"\x04\x22\x4d\x18", ContentKind::Compressed), // LZ4
+    magic(0, b"7z\xbc\xaf\x27\x1c", ContentKind::Compressed),
+    magic(0, b"Rar!\x1a\x07", ContentKind::Compressed),
 ];
 
 /// A zip: an executable of Java or Android, a book, or an archive.
@@ -102,20 +102,20 @@ const ELF: &[u8] = b"\x7fELF";
 const ELF_EXECUTABLE: [u16; 2] = [2, 3];
 
 /// States what SQLite calls the journals of `NAME`.
-const JOURNALS: [(&[u8], FileKind); 2] = [
-    (b"-journal", FileKind::RollbackJournal),
-    (b"-wal", FileKind::WriteAheadLog),
+const JOURNALS: [(&[u8], ContentKind); 2] = [
+    (b"-journal", ContentKind::RollbackJournal),
+    (b"-wal", ContentKind::WriteAheadLog),
 ];
 
 /// States what comes behind the last dot of a name, in lower case.
-const SUFFIXES: [(&[&str], FileKind); 3] = [
-    (&["db", "db3", "sqlite", "sqlite3"], FileKind::Database),
+const SUFFIXES: [(&[&str], ContentKind); 3] = [
+    (&["db", "db3", "sqlite", "sqlite3"], ContentKind::Database),
     (
         &[
             "so", "ko", "pyc", "class", "jar", "jmod", "jsa", "ja", "apk", "apex", "dex", "odex",
             "vdex", "oat", "art", "wasm", "exe", "dll",
         ],
-        FileKind::Executable,
+        ContentKind::Executable,
     ),
     (
         &[
@@ -124,11 +124,11 @@ const SUFFIXES: [(&[&str], FileKind); 3] = [
             "mpeg", "woff", "woff2", "gz", "tgz", "bz2", "xz", "zst", "lz4", "lzma", "br", "7z",
             "rar", "zip", "docx", "xlsx", "pptx", "odt", "ods", "odp", "epub",
         ],
-        FileKind::Compressed,
+        ContentKind::Compressed,
     ),
 ];
 
-impl FileKind {
+impl ContentKind {
     /// Returns what a file is that has this name, and begins with these bytes: none if it is empty, or not known how.
     pub(crate) fn of(name: &[u8], start: &[u8]) -> Self {
         if start.starts_with(ZIP) {
@@ -217,8 +217,8 @@ fn suffix(name: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn named(name: &str) -> FileKind {
-        FileKind::of(name.as_bytes(), b"")
+    fn named(name: &str) -> ContentKind {
+        ContentKind::of(name.as_bytes(), b"")
     }
 
     fn elf(order: u8, kind: [u8; 2]) -> Vec<u8> {
@@ -232,30 +232,30 @@ mod tests {
     #[test]
     fn names_say_what_a_file_will_be() {
         let cases = [
-            ("mmssms.db", FileKind::Database),
-            ("places.sqlite", FileKind::Database),
-            ("mmssms.db-journal", FileKind::RollbackJournal),
-            ("History-journal", FileKind::RollbackJournal),
-            ("places.sqlite-wal", FileKind::WriteAheadLog),
-            ("places.sqlite-shm", FileKind::Other),
-            ("base.apk", FileKind::Executable),
-            ("classes.DEX", FileKind::Executable),
-            ("libc.so", FileKind::Executable),
-            ("libstdc++.so.6.0.30", FileKind::Executable),
-            ("libm-2.36.so", FileKind::Executable),
-            ("zipfile.cpython-311.pyc", FileKind::Executable),
-            ("IMG_0001.JPG", FileKind::Compressed),
-            ("a.tar.gz", FileKind::Compressed),
-            ("notes.txt", FileKind::Other),
-            ("journal", FileKind::Other),
-            ("so", FileKind::Other),
-            (".so", FileKind::Other),
-            (".png", FileKind::Other),
-            ("manual.db.1", FileKind::Other),
-            ("so.1", FileKind::Other),
-            ("1.2.3", FileKind::Other),
-            ("...", FileKind::Other),
-            ("", FileKind::Other),
+            ("mmssms.db", ContentKind::Database),
+            ("places.sqlite", ContentKind::Database),
+            ("mmssms.db-journal", ContentKind::RollbackJournal),
+            ("History-journal", ContentKind::RollbackJournal),
+            ("places.sqlite-wal", ContentKind::WriteAheadLog),
+            ("places.sqlite-shm", ContentKind::Other),
+            ("base.apk", ContentKind::Executable),
+            ("classes.DEX", ContentKind::Executable),
+            ("libc.so", ContentKind::Executable),
+            ("libstdc++.so.6.0.30", ContentKind::Executable),
+            ("libm-2.36.so", ContentKind::Executable),
+            ("zipfile.cpython-311.pyc", ContentKind::Executable),
+            ("IMG_0001.JPG", ContentKind::Compressed),
+            ("a.tar.gz", ContentKind::Compressed),
+            ("notes.txt", ContentKind::Other),
+            ("journal", ContentKind::Other),
+            ("so", ContentKind::Other),
+            (".so", ContentKind::Other),
+            (".png", ContentKind::Other),
+            ("manual.db.1", ContentKind::Other),
+            ("so.1", ContentKind::Other),
+            ("1.2.3", ContentKind::Other),
+            ("...", ContentKind::Other),
+            ("", ContentKind::Other),
         ];
         for (name, kind) in cases {
             assert_eq!(named(name), kind, "{name}");
@@ -264,33 +264,42 @@ mod tests {
 
     #[test]
     fn a_name_need_not_be_text() {
-        assert_eq!(FileKind::of(b"\xff\xfe\0.db", b""), FileKind::Database);
-        assert_eq!(FileKind::of(b"x.d\xff", b""), FileKind::Other);
+        assert_eq!(
+            ContentKind::of(b"\xff\xfe\0.db", b""),
+            ContentKind::Database
+        );
+        assert_eq!(ContentKind::of(b"x.d\xff", b""), ContentKind::Other);
     }
 
     #[test]
     fn content_counts_for_more_than_a_name() {
         let database = b"SQLite format 3\0\x10\0";
-        assert_eq!(FileKind::of(b"History", database), FileKind::Database);
-        assert_eq!(FileKind::of(b"photo.jpg", database), FileKind::Database);
+        assert_eq!(ContentKind::of(b"History", database), ContentKind::Database);
+        assert_eq!(
+            ContentKind::of(b"photo.jpg", database),
+            ContentKind::Database
+        );
         let picture = b"\xff\xd8\xff\xe0\0\x10JFIF\0";
-        assert_eq!(FileKind::of(b"tile.db", picture), FileKind::Compressed);
+        assert_eq!(
+            ContentKind::of(b"tile.db", picture),
+            ContentKind::Compressed
+        );
         let text = b"GROUP ( /lib/libc.so.6 )";
-        assert_eq!(FileKind::of(b"libc.so", text), FileKind::Executable);
-        assert_eq!(FileKind::of(b"notes", text), FileKind::Other);
+        assert_eq!(ContentKind::of(b"libc.so", text), ContentKind::Executable);
+        assert_eq!(ContentKind::of(b"notes", text), ContentKind::Other);
     }
 
     /// SQLite leaves zeros where the header was, to use the journal again.
     #[test]
     fn journals_are_known_by_either() {
         let header = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7\0\0\0\x01";
-        assert_eq!(FileKind::of(b"x", header), FileKind::RollbackJournal);
+        assert_eq!(ContentKind::of(b"x", header), ContentKind::RollbackJournal);
         let zeros = [0; START_BYTES];
-        let named = FileKind::of(b"x-journal", &zeros);
-        assert_eq!(named, FileKind::RollbackJournal);
+        let named = ContentKind::of(b"x-journal", &zeros);
+        assert_eq!(named, ContentKind::RollbackJournal);
         for last in [0x82, 0x83] {
             let header = [0x37, 0x7f, 6, last, 0, 0x2d, 0xe2, 0x18];
-            assert_eq!(FileKind::of(b"x", &header), FileKind::WriteAheadLog);
+            assert_eq!(ContentKind::of(b"x", &header), ContentKind::WriteAheadLog);
         }
     }
 
@@ -299,11 +308,11 @@ mod tests {
         for order_and_kind in [(1, [2, 0]), (1, [3, 0]), (2, [0, 2]), (2, [0, 3])] {
             let start = elf(order_and_kind.0, order_and_kind.1);
             assert_eq!(start.len(), START_BYTES);
-            assert_eq!(FileKind::of(b"tool", &start), FileKind::Executable);
+            assert_eq!(ContentKind::of(b"tool", &start), ContentKind::Executable);
         }
         for (order, kind) in [(1, [1, 0]), (1, [4, 0]), (1, [0, 3]), (2, [3, 0])] {
             let start = elf(order, kind);
-            assert_eq!(FileKind::of(b"core", &start), FileKind::Other);
+            assert_eq!(ContentKind::of(b"core", &start), ContentKind::Other);
         }
     }
 
@@ -314,25 +323,31 @@ mod tests {
         let mut by_hash = *by_time;
         by_hash[4] = 3;
         for start in [by_time, &by_hash] {
-            let kind = FileKind::of(b"zipfile.cpython-311.pyc.140737", start);
-            assert_eq!(kind, FileKind::Executable);
-            assert_eq!(FileKind::of(b"x", &start[..16]), FileKind::Other);
+            let kind = ContentKind::of(b"zipfile.cpython-311.pyc.140737", start);
+            assert_eq!(kind, ContentKind::Executable);
+            assert_eq!(ContentKind::of(b"x", &start[..16]), ContentKind::Other);
         }
         for (at, byte) in [(2, b' '), (4, 2), (7, 1), (16, b's')] {
             let mut other = *by_time;
             other[at] = byte;
-            assert_eq!(FileKind::of(b"x", &other), FileKind::Other, "at {at}");
+            assert_eq!(ContentKind::of(b"x", &other), ContentKind::Other, "at {at}");
         }
-        assert_eq!(FileKind::of(b"x", b"a\n\r\nand then some"), FileKind::Other);
+        assert_eq!(
+            ContentKind::of(b"x", b"a\n\r\nand then some"),
+            ContentKind::Other
+        );
     }
 
     #[test]
     fn the_name_tells_archives_from_programs() {
         let zip = b"PK\x03\x04\x14\0\0\0\x08\0";
-        assert_eq!(FileKind::of(b"base.apk", zip), FileKind::Executable);
-        assert_eq!(FileKind::of(b"omni.ja", zip), FileKind::Executable);
-        assert_eq!(FileKind::of(b"letters.zip", zip), FileKind::Compressed);
-        assert_eq!(FileKind::of(b"letters.db", zip), FileKind::Compressed);
+        assert_eq!(ContentKind::of(b"base.apk", zip), ContentKind::Executable);
+        assert_eq!(ContentKind::of(b"omni.ja", zip), ContentKind::Executable);
+        assert_eq!(
+            ContentKind::of(b"letters.zip", zip),
+            ContentKind::Compressed
+        );
+        assert_eq!(ContentKind::of(b"letters.db", zip), ContentKind::Compressed);
     }
 
     #[test]
@@ -347,14 +362,14 @@ mod tests {
     fn short_starts_are_no_trouble() {
         for magic in &MAGICS {
             let whole = [&vec![b' '; magic.at], magic.bytes].concat();
-            assert_eq!(FileKind::of(b"x", &whole), magic.kind);
+            assert_eq!(ContentKind::of(b"x", &whole), magic.kind);
             for len in 0..whole.len() {
-                assert_eq!(FileKind::of(b"x", &whole[..len]), FileKind::Other);
+                assert_eq!(ContentKind::of(b"x", &whole[..len]), ContentKind::Other);
             }
         }
         let program = elf(1, [2, 0]);
         for len in 0..program.len() {
-            assert_eq!(FileKind::of(b"x", &program[..len]), FileKind::Other);
+            assert_eq!(ContentKind::of(b"x", &program[..len]), ContentKind::Other);
         }
     }
 }

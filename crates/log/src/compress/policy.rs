@@ -1,6 +1,6 @@
 //! Policies of what is compressed when it is written, and how.
 
-use crate::compress::kind::FileKind;
+use crate::compress::kind::ContentKind;
 use crate::layout::superblock::SLOTS_MAX;
 
 /// Tells which of the complete ways to compress in the foreground a mount follows.
@@ -41,10 +41,10 @@ impl Policy {
     }
 
     /// Returns how a file of this kind is compressed, if it is.
-    pub(crate) fn rules(self, kind: FileKind) -> Option<Rules> {
+    pub(crate) fn rules(self, kind: ContentKind) -> Option<Rules> {
         let is_journal = kind.is_journal();
         let window = if is_journal { WINDOW_MAX } else { 1 };
-        let is_chosen = is_journal || kind == FileKind::Database;
+        let is_chosen = is_journal || kind == ContentKind::Database;
         let paper = Rules {
             window,
             sample: Sample::First,
@@ -72,7 +72,7 @@ impl Policy {
             }),
             Self::FpcN => is_chosen.then_some(paper),
             Self::Paper => is_chosen.then_some(Rules {
-                mixed: kind == FileKind::RollbackJournal,
+                mixed: kind == ContentKind::RollbackJournal,
                 ..paper
             }),
             Self::Record => is_chosen.then_some(record),

@@ -79,7 +79,7 @@ impl Files {
 
     /// Someone has come to an inode by this name, which says something of its content.
     pub(crate) fn called(&mut self, ino: u32, name: &[u8]) -> FsResult<()> {
-        self.live(ino)?.named = kind::FileKind::of(name, b"");
+        self.live(ino)?.named = kind::ContentKind::of(name, b"");
         Ok(())
     }
 

@@ -74,7 +74,7 @@ impl Files {
     fn is_for_background(&mut self, ino: u32) -> FsResult<bool> {
         Ok(self.store.options().policy != Policy::None
             && self.live(ino)?.kind() == FileKind::Regular
-            && self.file_kind(ino)? == crate::compress::kind::FileKind::Executable)
+            && self.content_kind(ino)? == crate::compress::kind::ContentKind::Executable)
     }
 
     /// Returns where other content goes that is written now: what belongs to a directory, has replaced something young

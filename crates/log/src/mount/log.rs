@@ -567,7 +567,7 @@ impl Log {
             let mut state = self.lock();
             (
                 state.content_version(ino)?,
-                state.file_kind(ino)?,
+                state.content_kind(ino)?,
                 state.store.now(),
             )
         };

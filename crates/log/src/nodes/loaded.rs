@@ -128,9 +128,9 @@ pub(crate) struct CachedInode {
     /// Tells how many of the pages are dirty.
     pub(crate) dirty_pages: usize,
     /// Holds what kind of file its name says that it is.
-    pub(crate) named: crate::compress::kind::FileKind,
+    pub(crate) named: crate::compress::kind::ContentKind,
     /// Holds what its content says.
-    pub(crate) recognized: Option<crate::compress::kind::FileKind>,
+    pub(crate) recognized: Option<crate::compress::kind::ContentKind>,
     /// Holds what is done to it.
     pub(crate) habits: Habits,
     /// Logical blocks whose pointers neither the checkpoint nor a group has.
@@ -154,7 +154,7 @@ impl CachedInode {
             dirty: DirtyMark::clean(count),
             pages: BTreeMap::new(),
             dirty_pages: 0,
-            named: crate::compress::kind::FileKind::Other,
+            named: crate::compress::kind::ContentKind::Other,
             recognized: None,
             habits: Habits::default(),
             unrecorded: Ranges::default(),
@@ -240,9 +240,9 @@ impl CachedInode {
     }
 
     /// Sees what kind of file it is from its first block, and keeps that in mind unless nothing is there yet.
-    pub(crate) fn recognize(&mut self, start: &Block) -> crate::compress::kind::FileKind {
+    pub(crate) fn recognize(&mut self, start: &Block) -> crate::compress::kind::ContentKind {
         let start = &start[..START_BYTES];
-        let kind = crate::compress::kind::FileKind::of(b"", start);
+        let kind = crate::compress::kind::ContentKind::of(b"", start);
         if start.iter().any(|&byte| byte != 0) {
             self.recognized = Some(kind);
         }

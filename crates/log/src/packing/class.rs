@@ -2,7 +2,7 @@
 
 use anteros_core::FsResult;
 
-use crate::compress::kind::FileKind;
+use crate::compress::kind::ContentKind;
 use crate::packing::Packer;
 use crate::statistics::Class;
 
@@ -11,7 +11,7 @@ impl Packer {
     pub(crate) fn class(&mut self, ino: u32) -> FsResult<Class> {
         let live = self.live(ino)?;
         let start = live.pages.get(&0).map(|page| page.data.clone());
-        let is_unknown = live.recognized.is_none() && live.named == FileKind::Other;
+        let is_unknown = live.recognized.is_none() && live.named == ContentKind::Other;
         let kind = match start {
             Some(start) if is_unknown => live.recognize(&start),
             _ => live.recognized.unwrap_or(live.named),
