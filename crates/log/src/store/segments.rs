@@ -32,9 +32,9 @@ pub(crate) use segment::{Moment, Segment};
 /// With fewer segments than these, what is compressed in the background has none of its own.
 const SEGMENTS_VERY_FEW: u32 = 64;
 
-/// A segment that is being filled.
+/// Head of the log: a segment that is being filled.
 #[derive(Debug)]
-struct Open {
+struct OpenHead {
     segment: u32,
     next: u16,
     /// Of the blocks before `next`; of all if it is threaded.
@@ -45,7 +45,7 @@ struct Open {
     threaded: bool,
 }
 
-impl Open {
+impl OpenHead {
     /// Takes over what is known of whose the blocks are.
     fn learn(&mut self, owner: impl Fn(u16) -> Option<Owner>) {
         for (index, known) in (0..).zip(&mut self.owners) {
@@ -94,7 +94,7 @@ pub(crate) struct Segments {
     /// Segments below this may be opened.
     usable: u32,
     table: Vec<Segment>,
-    heads: ByKind<Option<Open>>,
+    heads: ByKind<Option<OpenHead>>,
     /// Segment reserved for the packed log, where it could not continue yet.
     next_packed: Option<u32>,
     /// Segments that may be opened.
@@ -318,7 +318,7 @@ impl Segments {
     }
 
     /// Returns whether a head has a block left.
-    fn has_room(&self, head: &Open) -> bool {
+    fn has_room(&self, head: &OpenHead) -> bool {
         match head.threaded {
             true => self.next_hole(head.segment, head.next).is_some(),
             false => u32::from(head.next) < SEGMENT_CONTENT,
@@ -332,7 +332,7 @@ impl Segments {
     }
 
     /// Opens a segment, a given one or one that is free.
-    fn open(&mut self, kind: HeadKind, given: Option<u32>) -> Option<Open> {
+    fn open(&mut self, kind: HeadKind, given: Option<u32>) -> Option<OpenHead> {
         let segment = match given {
             Some(segment) => segment,
             None => self.take_free()?,
@@ -346,7 +346,7 @@ impl Segments {
         }
         self.renew(segment, kind);
         self.segment_mut(segment).changed = self.clock;
-        Some(Open {
+        Some(OpenHead {
             segment,
             next: 0,
             owners: Vec::new(),
@@ -376,7 +376,7 @@ impl Segments {
 
     /// Closes a segment: its summary, and where it belongs. Packed blocks say themselves whose they are, and over another summary none
     /// is written before a checkpoint has it.
-    fn seal(&mut self, head: Open) -> Option<(u64, Box<Block>)> {
+    fn seal(&mut self, head: OpenHead) -> Option<(u64, Box<Block>)> {
         self.segment_mut(head.segment).state = Use::Full;
         self.note_prefree(head.segment);
         if self.segment(head.segment).is_packed() {

@@ -3,7 +3,7 @@
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::summary::Owner;
-use crate::store::segments::{Bitmap, Open, Segments, Use};
+use crate::store::segments::{Bitmap, OpenHead, Segments, Use};
 
 impl Segments {
     /// The holes of a segment, from a block of it on.
@@ -73,7 +73,7 @@ impl Segments {
         self.claim(segment);
         self.rewritten.remove(&segment);
         let kind = self.share(kind);
-        self.heads[kind] = Some(Open {
+        self.heads[kind] = Some(OpenHead {
             segment,
             next: 0,
             owners,

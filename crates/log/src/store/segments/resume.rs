@@ -3,7 +3,7 @@
 use crate::layout::checkpoint::{Head, HeadKind};
 use crate::layout::summary::{self, Owner};
 use crate::layout::{Block, Corrupt, SEGMENT_CONTENT};
-use crate::store::segments::{Open, Place, Segments, Use};
+use crate::store::segments::{OpenHead, Place, Segments, Use};
 
 impl Segments {
     /// Goes on where a checkpoint left the heads.
@@ -51,7 +51,7 @@ impl Segments {
             }
             self.claim(head.segment);
             next.into_iter().for_each(|next| self.claim(next));
-            self.heads[head.kind] = Some(Open {
+            self.heads[head.kind] = Some(OpenHead {
                 segment: head.segment,
                 next: head.next,
                 owners: owners.clone(),
@@ -120,7 +120,7 @@ impl Segments {
             && self.is_left(segment, next, kind);
         if goes_on {
             self.reopen(segment, kind);
-            self.heads[kind] = Some(Open {
+            self.heads[kind] = Some(OpenHead {
                 segment,
                 next,
                 owners: owners.to_vec(),
