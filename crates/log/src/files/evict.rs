@@ -16,7 +16,7 @@ impl Files {
     /// Bytes of what else grows with the files in use. Should that be most of what there is room for, the rest
     /// still has some.
     fn table_bytes(&self) -> usize {
-        let entries = self.known.capacity() + self.nodes.nat().newer_count();
+        let entries = self.lookups.capacity() + self.nodes.nat().newer_count();
         let bytes = self.unrecorded.names().capacity() + entries * ENTRY_BYTES;
         bytes.min(self.store.options().memory_bytes / 4)
     }

@@ -5,7 +5,7 @@
 //! ([`read`]), and leave for it ([`write_back`]). Content of an atomic write waits beside them ([`atomic`]), and what
 //! memory has no room for goes ([`evict`]). Above that lie directories ([`dir`]), the operations that change names
 //! ([`names`]), extended attributes ([`xattr`], some of overlayfs in [`layers`]) and access control lists ([`acl`]).
-//! It keeps the changes that no group has ([`unrecorded`]) and knows which inodes somebody holds ([`held`]). All of
+//! It keeps the changes that no group has ([`unrecorded`]) and counts the lookups of inodes ([`lookups`]). All of
 //! it happens in memory; `durable` says when it is written. It uses `packing` and what lies below.
 
 pub(crate) mod acl;
@@ -13,9 +13,9 @@ pub(crate) mod atomic;
 pub(crate) mod content;
 pub(crate) mod dir;
 mod evict;
-mod held;
 mod large;
 pub(crate) mod layers;
+mod lookups;
 pub(crate) mod names;
 pub(crate) mod pieces;
 pub(crate) mod read;
@@ -47,15 +47,15 @@ pub(crate) struct Files {
     pub(crate) packer: Packer,
     unrecorded: Unrecorded,
     /// Lookup count of each inode: by name or open.
-    known: HashMap<u32, u64>,
+    lookups: HashMap<u32, u64>,
     /// Number of open handles of each inode that can write.
     writers: HashMap<u32, u64>,
     /// Number of files that were opened for writing.
     opened: u64,
-    /// Inodes without a name that are still held.
+    /// Inodes without a name that a lookup still keeps.
     orphans: BTreeSet<u32>,
     /// Those of them that are given back in pieces, and up to which block they still have content.
-    doomed: BTreeMap<u32, u32>,
+    evicting: BTreeMap<u32, u32>,
     /// Atomic writes that are not committed.
     atomic_writes: BTreeMap<u32, AtomicWrite>,
 }
@@ -68,11 +68,11 @@ impl Files {
         Self {
             packer,
             unrecorded: Unrecorded::default(),
-            known: HashMap::new(),
+            lookups: HashMap::new(),
             writers: HashMap::new(),
             opened: 0,
             orphans: BTreeSet::new(),
-            doomed: BTreeMap::new(),
+            evicting: BTreeMap::new(),
             atomic_writes: BTreeMap::new(),
         }
     }

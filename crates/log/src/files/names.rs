@@ -121,7 +121,7 @@ impl Files {
         if done.is_err() && self.loaded(ino).is_some() {
             self.live(ino)?.attributes().nlink = 0;
             self.orphans.insert(ino);
-            self.reap_now(ino)?;
+            self.evict_orphan_now(ino)?;
             // No record has ever named it.
             self.unrecorded.forget_inode(ino);
         }
@@ -291,7 +291,7 @@ impl Files {
         self.touch_inode(ino)?;
         if is_gone {
             self.orphans.insert(ino);
-            self.try_reap(ino)?;
+            self.try_evict_orphan(ino)?;
         }
         Ok(())
     }

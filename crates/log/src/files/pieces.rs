@@ -28,12 +28,12 @@ impl Files {
     pub(crate) fn reclaim(&mut self, ino: u32, end: u32) -> FsResult<()> {
         let from = end.saturating_sub(self.piece());
         if from == 0 || !self.is_large(ino)? {
-            self.doomed.remove(&ino);
-            return self.reap_now(ino);
+            self.evicting.remove(&ino);
+            return self.evict_orphan_now(ino);
         }
         self.drop_pages(ino, from..u32::MAX)?;
         self.clear_pointers(ino, from..FILE_BLOCKS)?;
-        self.doomed.insert(ino, from);
+        self.evicting.insert(ino, from);
         Ok(())
     }
 

@@ -51,7 +51,7 @@ impl State {
     /// An inode that was looked for by its number alone. What has no name any more only those have who hold it already.
     pub(crate) fn found_again(&mut self, ino: u32) -> FsResult<u32> {
         let is_gone = self.live(ino)?.inode().attributes.nlink == 0;
-        match is_gone && !self.files.is_known(ino) {
+        match is_gone && !self.files.is_looked_up(ino) {
             true => Err(FsError::NotFound),
             false => Ok(ino),
         }
@@ -60,7 +60,7 @@ impl State {
     /// The attributes of an inode that becomes known.
     pub(crate) fn introduce(&mut self, ino: u32) -> FsResult<Attr> {
         let attr = self.attr(ino)?;
-        self.hold(ino);
+        self.add_lookup(ino);
         Ok(attr)
     }
 

@@ -194,13 +194,13 @@ impl Log {
 
     /// Runs something that changes the file system, and what it leaves to be given back.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> FsResult<T>) -> FsResult<T> {
-        let mut has_doomed = false;
+        let mut has_evicting = false;
         let changed = self.change_alone(|state| {
             let changed = change(state);
-            has_doomed = state.files.has_doomed();
+            has_evicting = state.files.has_evicting();
             changed
         });
-        if has_doomed {
+        if has_evicting {
             // That fails by itself is no fault of what was asked.
             let _ = self.reclaim();
         }

@@ -114,14 +114,14 @@ impl Log {
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         loop {
-            let next = self.lock().files.next_doomed();
+            let next = self.lock().files.next_evicting();
             let Some((ino, end)) = next else {
                 return Ok(());
             };
             let done = self.take_turns(|state| state.reclaim(ino, end));
             if let Err(error) = done {
                 // It stays an orphan: the next mount or a repair will see.
-                self.lock().files.spare_doomed(ino);
+                self.lock().files.keep_orphan(ino);
                 if !matches!(error, FsError::Corrupt(_)) {
                     return Err(error);
                 }

@@ -154,7 +154,7 @@ impl State {
         block: u64,
         number: u8,
     ) -> FsResult<Option<(Slotted, u64)>> {
-        let is_used = self.files.is_known(slot.ino) && !self.files.is_written(slot.ino);
+        let is_used = self.files.is_looked_up(slot.ino) && !self.files.is_written(slot.ino);
         if !is_used || !self.store.is_occupied(block, number) {
             return Ok(None);
         }

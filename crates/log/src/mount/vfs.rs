@@ -239,10 +239,10 @@ impl Writable for Log {
         };
         // What could not be removed now is an orphan of the next checkpoint.
         let mut state = self.lock();
-        let _ = state.let_go(ino, times);
-        let has_doomed = state.files.has_doomed();
+        let _ = state.forget(ino, times);
+        let has_evicting = state.files.has_evicting();
         drop(state);
-        if has_doomed {
+        if has_evicting {
             let _ = self.reclaim();
         }
     }
@@ -251,7 +251,7 @@ impl Writable for Log {
         let ino = number(ino)?;
         let mut state = self.lock();
         state.live(ino)?;
-        state.hold(ino);
+        state.add_lookup(ino);
         if self.prefetches.load(Ordering::Relaxed) {
             self.ahead.note_opened(ino);
         }
@@ -498,7 +498,7 @@ impl Writable for Log {
         let ino = number(ino)?;
         let mut state = self.lock();
         state.live(ino)?;
-        state.hold(ino);
+        state.add_lookup(ino);
         Ok(0)
     }
 

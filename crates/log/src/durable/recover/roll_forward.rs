@@ -98,7 +98,7 @@ impl RollForward {
         if checkpoint.orphans_left_out {
             self.find_orphans(state)?;
         }
-        self.reap(state)
+        self.evict_orphans(state)
     }
 
     fn apply(&mut self, state: &mut Durable, group: &Group) -> Result<(), LogError> {
@@ -406,15 +406,15 @@ impl RollForward {
     }
 
     /// Removes the inodes that have no name left.
-    fn reap(&mut self, state: &mut Durable) -> Result<(), LogError> {
+    fn evict_orphans(&mut self, state: &mut Durable) -> Result<(), LogError> {
         for &ino in &self.touched {
             if state.nodes.entry(ino)?.ino == ino && state.live(ino)?.inode().attributes.nlink == 0
             {
                 state.files.add_orphan(ino);
-                match state.reap_now(ino) {
+                match state.evict_orphan_now(ino) {
                     // What is damaged stays an orphan, for a repair to find.
                     Err(error) if is_damage(&error) => {}
-                    reaped => reaped?,
+                    evicted => evicted?,
                 }
             }
             state.shrink();

@@ -1,4 +1,4 @@
-//! Inodes that somebody holds: by name, by an open file, or without a name until the last one lets go.
+//! Lookup counts of inodes, and the eviction of orphans that no lookup keeps any more.
 
 use anteros_core::FsResult;
 
@@ -7,9 +7,9 @@ use crate::layout::node::FILE_BLOCKS;
 use crate::store::medium::is_damage;
 
 impl Files {
-    /// Returns whether the user of the file system holds an inode.
-    pub(crate) fn is_known(&self, ino: u32) -> bool {
-        self.known.contains_key(&ino)
+    /// Returns whether the lookup count of an inode is more than zero.
+    pub(crate) fn is_looked_up(&self, ino: u32) -> bool {
+        self.lookups.contains_key(&ino)
     }
 
     /// Returns whether somebody has a file open for writing.
@@ -24,7 +24,7 @@ impl Files {
         self.opened
     }
 
-    /// Inodes without a name that are still held.
+    /// Inodes without a name that a lookup still keeps.
     pub(crate) fn orphans(&self) -> Vec<u32> {
         self.orphans.iter().copied().collect()
     }
@@ -35,18 +35,20 @@ impl Files {
     }
 
     /// Returns whether there are inodes to be given back in pieces.
-    pub(crate) fn has_doomed(&self) -> bool {
-        !self.doomed.is_empty()
+    pub(crate) fn has_evicting(&self) -> bool {
+        !self.evicting.is_empty()
     }
 
     /// The next one of them, and up to which block it still has content.
-    pub(crate) fn next_doomed(&self) -> Option<(u32, u32)> {
-        self.doomed.first_key_value().map(|(&ino, &end)| (ino, end))
+    pub(crate) fn next_evicting(&self) -> Option<(u32, u32)> {
+        self.evicting
+            .first_key_value()
+            .map(|(&ino, &end)| (ino, end))
     }
 
     /// Leaves it an orphan.
-    pub(crate) fn spare_doomed(&mut self, ino: u32) {
-        self.doomed.remove(&ino);
+    pub(crate) fn keep_orphan(&mut self, ino: u32) {
+        self.evicting.remove(&ino);
     }
 
     /// One open file for writing less.
@@ -61,29 +63,29 @@ impl Files {
 }
 
 impl Files {
-    /// As [`reap`](Self::reap); what is damaged stays an orphan, for a repair to find.
-    pub(crate) fn try_reap(&mut self, ino: u32) -> FsResult<()> {
-        match self.reap(ino) {
+    /// As [`evict_orphan`](Self::evict_orphan); what is damaged stays an orphan, for a repair to find.
+    pub(crate) fn try_evict_orphan(&mut self, ino: u32) -> FsResult<()> {
+        match self.evict_orphan(ino) {
             Err(error) if is_damage(&error) => Ok(()),
-            reaped => reaped,
+            evicted => evicted,
         }
     }
 
-    /// Removes an inode that has no name and that nobody holds; or, if it is large, has that done in pieces.
-    pub(crate) fn reap(&mut self, ino: u32) -> FsResult<()> {
-        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
+    /// Removes an inode that has no name and no lookup; or, if it is large, has that done in pieces.
+    pub(crate) fn evict_orphan(&mut self, ino: u32) -> FsResult<()> {
+        if self.lookups.contains_key(&ino) || !self.orphans.contains(&ino) {
             return Ok(());
         }
         if self.is_large(ino)? {
-            self.doomed.insert(ino, FILE_BLOCKS);
+            self.evicting.insert(ino, FILE_BLOCKS);
             return Ok(());
         }
-        self.reap_now(ino)
+        self.evict_orphan_now(ino)
     }
 
-    /// As [`reap`](Self::reap), at once, however large it is.
-    pub(crate) fn reap_now(&mut self, ino: u32) -> FsResult<()> {
-        if self.known.contains_key(&ino) || !self.orphans.contains(&ino) {
+    /// As [`evict_orphan`](Self::evict_orphan), at once, however large it is.
+    pub(crate) fn evict_orphan_now(&mut self, ino: u32) -> FsResult<()> {
+        if self.lookups.contains_key(&ino) || !self.orphans.contains(&ino) {
             return Ok(());
         }
         self.drop_content(ino)?;
@@ -96,20 +98,20 @@ impl Files {
         Ok(())
     }
 
-    /// The user of the file system holds an inode.
-    pub(crate) fn hold(&mut self, ino: u32) {
-        *self.known.entry(ino).or_default() += 1;
+    /// Adds one to the lookup count of an inode.
+    pub(crate) fn add_lookup(&mut self, ino: u32) {
+        *self.lookups.entry(ino).or_default() += 1;
     }
 
-    /// The user of the file system lets go of an inode, so many times.
-    pub(crate) fn let_go(&mut self, ino: u32, times: u64) -> FsResult<()> {
-        let Some(count) = self.known.get_mut(&ino) else {
+    /// Takes so many from the lookup count of an inode; with the last one an orphan is evicted.
+    pub(crate) fn forget(&mut self, ino: u32, times: u64) -> FsResult<()> {
+        let Some(count) = self.lookups.get_mut(&ino) else {
             return Ok(());
         };
         *count = count.saturating_sub(times);
         if *count == 0 {
-            self.known.remove(&ino);
-            self.reap(ino)?;
+            self.lookups.remove(&ino);
+            self.evict_orphan(ino)?;
         }
         Ok(())
     }
