@@ -608,7 +608,7 @@ impl Log {
             prefree_segments: state.store.segments().prefree_count(),
             inodes: state.nodes.inode_count(),
             prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
-            given_bytes: self.ahead.told_bytes.load(Ordering::Relaxed),
+            given_bytes: self.ahead.pushed_bytes.load(Ordering::Relaxed),
             memory_bytes: state.cached_bytes() as u64,
             syncs: self.syncs.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),

@@ -40,7 +40,7 @@ impl Log {
                 // What cannot be read now is read, and told of, when it is asked for.
                 let _ = match job {
                     Job::Read(all, rest) => log.prefetch_blocks(all, rest, &store),
-                    Job::Opened(ino) => log.give_here(0..u64::MAX, Some(ino), &store).map(drop),
+                    Job::Opened(ino) => log.push_here(0..u64::MAX, Some(ino), &store).map(drop),
                 };
             }
         };
@@ -58,7 +58,7 @@ impl Log {
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
     ) -> FsResult<()> {
         let rest = self.read_ahead(rest)?;
-        let (given, not) = self.give_here(all.start..rest.end.max(all.start), None, store)?;
+        let (given, not) = self.push_here(all.start..rest.end.max(all.start), None, store)?;
         if given > not && !rest.is_empty() {
             self.ahead.go_on(&rest);
         }
@@ -66,7 +66,7 @@ impl Log {
     }
 
     /// Gives what is here of these blocks to the cache, of all files or one. Says how many pages it took, and how many not.
-    fn give_here(
+    fn push_here(
         &self,
         range: Range<u64>,
         of: Option<u32>,
@@ -74,9 +74,9 @@ impl Log {
     ) -> FsResult<(u64, u64)> {
         let (mut given, mut not) = (0, 0);
         for (place, kept) in self.ahead.range(range) {
-            for (number, slot) in kept.untold() {
+            for (number, slot) in kept.unpushed() {
                 if of.is_none_or(|ino| ino == slot.ino) {
-                    match self.give((place, number), slot, store)? {
+                    match self.push((place, number), slot, store)? {
                         true => given += u64::from(slot.blocks),
                         false => not += u64::from(slot.blocks),
                     }
@@ -98,7 +98,7 @@ impl Log {
     }
 
     /// Gives the pages of a chunk to the cache that nobody has asked for, if they are what the file holds, and all of it is here.
-    fn give(
+    fn push(
         &self,
         (block, number): (u64, u8),
         slot: &Slot,
@@ -110,7 +110,7 @@ impl Log {
         };
         let unasked = self.ahead.unasked(slot);
         if unasked.is_empty() {
-            self.ahead.tell(at.blocks(), number, 0);
+            self.ahead.note_pushed(at.blocks(), number, 0);
             return Ok(true);
         }
         let blocks: Option<Vec<_>> = at.blocks().map(|block| self.ahead.get(block)).collect();
@@ -136,12 +136,12 @@ impl Log {
             }
             bytes += part.len();
         }
-        self.ahead.tell(at.blocks(), number, bytes);
+        self.ahead.note_pushed(at.blocks(), number, bytes);
         Ok(true)
     }
 
     /// Waits for content of files that is being given away: what is given from here on is what they hold now.
-    pub(crate) fn settle_given(&self) {
+    pub(crate) fn settle_pushed(&self) {
         drop(unpoisoned(self.giving.lock()));
     }
 }

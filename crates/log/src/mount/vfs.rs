@@ -261,7 +261,7 @@ impl Writable for Log {
         }
         let handle = state.files.writes_more(ino) << HANDLE_BITS | appends | WRITES;
         drop(state);
-        self.settle_given();
+        self.settle_pushed();
         Ok(handle)
     }
 
@@ -384,7 +384,7 @@ impl Writable for Log {
         })
         .inspect(|_| {
             if changes.size.is_some() {
-                self.settle_given();
+                self.settle_pushed();
             }
         })
     }

@@ -60,7 +60,7 @@ pub(crate) struct Kept {
     /// Logical blocks that launches want from here on, if that is known.
     left: Option<u64>,
     /// Those whose pages the users have been given.
-    told: u32,
+    pushed: u32,
 }
 
 impl Kept {
@@ -70,20 +70,20 @@ impl Kept {
             block: Arc::new(*block),
             slots: slots.into(),
             left: Some(header.left.into()).filter(|&left| left > 0),
-            told: 0,
+            pushed: 0,
         }
     }
 
     /// The chunks that begin here and that no user has been given, with the numbers of their slots.
-    pub(crate) fn untold(&self) -> impl Iterator<Item = (u8, &Slot)> {
+    pub(crate) fn unpushed(&self) -> impl Iterator<Item = (u8, &Slot)> {
         let slots = (0..).zip(self.slots.iter());
         slots.filter(|(number, slot)| {
-            slot.kind == SlotKind::Data && !slot.continued && self.told >> number & 1 == 0
+            slot.kind == SlotKind::Data && !slot.continued && self.pushed >> number & 1 == 0
         })
     }
 
     fn is_spent(&self) -> bool {
-        self.untold().next().is_none()
+        self.unpushed().next().is_none()
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Ahead {
     /// Blocks that were read before anyone asked.
     pub(crate) blocks: AtomicU64,
     /// Bytes of content that users were given unasked.
-    pub(crate) told_bytes: AtomicU64,
+    pub(crate) pushed_bytes: AtomicU64,
 }
 
 impl Ahead {
@@ -176,7 +176,7 @@ impl Ahead {
             has_work: Condvar::new(),
             has_read: Condvar::new(),
             blocks: AtomicU64::new(0),
-            told_bytes: AtomicU64::new(0),
+            pushed_bytes: AtomicU64::new(0),
         }
     }
 
@@ -319,15 +319,15 @@ impl Ahead {
     }
 
     /// The pages of a chunk in these blocks, the first one in a slot, were given to the users.
-    pub(crate) fn tell(&self, blocks: RangeInclusive<u64>, slot: u8, bytes: usize) {
+    pub(crate) fn note_pushed(&self, blocks: RangeInclusive<u64>, slot: u8, bytes: usize) {
         let mut guard = self.lock();
         let inner = &mut *guard;
         if let Some(kept) = inner.kept.get_mut(blocks.start()) {
-            kept.told |= 1 << slot;
+            kept.pushed |= 1 << slot;
         }
         let is_spent = |block: &u64| inner.kept.get(block).is_some_and(Kept::is_spent);
         inner.spent.extend(blocks.filter(is_spent));
-        self.told_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.pushed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Users have asked for these pages.
@@ -376,7 +376,7 @@ impl Ahead {
     /// Somebody has opened a file.
     pub(crate) fn note_opened(&self, ino: u32) {
         let mut inner = self.lock();
-        let has = |kept: &Kept| kept.untold().any(|(_, slot)| slot.ino == ino);
+        let has = |kept: &Kept| kept.unpushed().any(|(_, slot)| slot.ino == ino);
         if inner.kept.values().any(has) {
             inner.ask(Job::Opened(ino));
             self.has_work.notify_one();

@@ -139,8 +139,8 @@ fn only_so_many_blocks_are_kept_and_none_that_is_given_up() {
     assert_eq!(here(0..100), [11, 12, 20, 21]);
     ahead.forget(12..21);
     assert_eq!(here(0..100), [11, 21]);
-    ahead.tell(21..=21, 3, 4096);
-    assert_eq!(ahead.range(21..22)[&21].told, 8);
+    ahead.note_pushed(21..=21, 3, 4096);
+    assert_eq!(ahead.range(21..22)[&21].pushed, 8);
     // What is here already stays.
     ahead.keep(21, &[3; BLOCK_BYTES]);
     ahead.keep(30, &[4; 2 * BLOCK_BYTES]);
