@@ -376,7 +376,7 @@ impl Log {
     /// Has that read ahead which will be wanted behind these.
     fn note_read(&self, runs: &[PackedRun], blocks: &BTreeMap<u64, Arc<Block>>) {
         let runs: Vec<_> = runs.iter().filter(|run| !run.near.is_empty()).collect();
-        self.ahead.note_asked(runs.iter().map(|run| run.owner));
+        self.ahead.note_read(runs.iter().map(|run| run.owner));
         // Not those that were read with them: they may not have been written yet.
         let places: BTreeSet<u64> = runs.iter().flat_map(|run| run.at.blocks()).collect();
         for place in places {

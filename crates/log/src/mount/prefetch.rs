@@ -97,7 +97,7 @@ impl Log {
         Ok(range)
     }
 
-    /// Gives the pages of a chunk to the cache that nobody has asked for, if they are what the file holds, and all of it is here.
+    /// Pushes the pages of a chunk that nobody has read to the page cache, if they are what the file holds, and all of it is here.
     fn push(
         &self,
         (block, number): (u64, u8),
@@ -108,8 +108,8 @@ impl Log {
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
             return Ok(false);
         };
-        let unasked = self.ahead.unasked(slot);
-        if unasked.is_empty() {
+        let pages = self.ahead.not_read(slot);
+        if pages.is_empty() {
             self.ahead.note_pushed(at.blocks(), number, 0);
             return Ok(true);
         }
@@ -127,7 +127,7 @@ impl Log {
         let offset = u64::from(slot.lblk) * BLOCK;
         let end = size.saturating_sub(offset).min(content.len() as u64) as usize;
         let mut bytes = 0;
-        for lblks in unasked {
+        for lblks in pages {
             let [from, until] = [lblks.start, lblks.end]
                 .map(|lblk| end.min((lblk - slot.lblk) as usize * BLOCK_BYTES));
             let part = &content[from..until];

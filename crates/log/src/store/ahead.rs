@@ -16,7 +16,7 @@ use anteros_core::unpoisoned;
 use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
-use crate::store::asked::Asked;
+use crate::store::recent_reads::RecentReads;
 
 /// Packed blocks that are read ahead at once, at first where reads go on, and at most: 1 MiB.
 const PACKED: Windows = Windows {
@@ -140,7 +140,7 @@ struct Inner {
     under_way: Vec<Range<u64>>,
     /// Holds what was read last, here or not: whoever has got that does not want it again.
     lately: VecDeque<Range<u64>>,
-    asked: Asked,
+    recent: RecentReads,
     has_ended: bool,
 }
 
@@ -170,7 +170,7 @@ impl Ahead {
                 waiting: VecDeque::new(),
                 under_way: Vec::new(),
                 lately: VecDeque::new(),
-                asked: Asked::default(),
+                recent: RecentReads::default(),
                 has_ended: false,
             }),
             has_work: Condvar::new(),
@@ -330,16 +330,16 @@ impl Ahead {
         self.pushed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Users have asked for these pages.
-    pub(crate) fn note_asked(&self, pages: impl Iterator<Item = Owner>) {
+    /// Notes that these pages were read.
+    pub(crate) fn note_read(&self, pages: impl Iterator<Item = Owner>) {
         let mut inner = self.lock();
-        pages.for_each(|page| inner.asked.note(page));
+        pages.for_each(|page| inner.recent.note(page));
     }
 
-    /// The pages of a chunk that no user has asked for of late, in runs.
-    pub(crate) fn unasked(&self, slot: &Slot) -> Vec<Range<u32>> {
+    /// The pages of a chunk that nobody has read of late, in runs.
+    pub(crate) fn not_read(&self, slot: &Slot) -> Vec<Range<u32>> {
         let lblks = slot.lblk..slot.lblk + u32::from(slot.blocks);
-        self.lock().asked.others(slot.ino, lblks)
+        self.lock().recent.others(slot.ino, lblks)
     }
 
     /// Somebody has read these blocks, which are here now; behind `until` there are none to be read with them.

@@ -3,7 +3,7 @@
 //! This floor owns what [`blocks`] lists: the segments ([`segments`]) and their table ([`sit`]), the valid slots of packed
 //! blocks ([`bst`], [`occupy`]), the account of used blocks ([`space`]), the room that a sparse file has for them
 //! ([`room`], [`reserved`]), what is on its way to the device ([`writeback`], [`writer`]), and what was read from it before
-//! anyone asked ([`near`], [`ahead`], [`asked`]).
+//! anyone asked ([`near`], [`ahead`], [`recent_reads`]).
 //!
 //! It is asked for the place of a block ([`place`]), to write a block there and to wait until it is on the device, to
 //! read one, and to forget one that counts no more. It says how many free segments are needed ([`need`]), which one to
@@ -13,7 +13,6 @@
 //! block says is no matter of this floor. It uses `compress` and `layout`.
 
 pub(crate) mod ahead;
-mod asked;
 mod blocks;
 pub(crate) mod bst;
 mod by_kind;
@@ -25,6 +24,7 @@ pub(crate) mod need;
 mod occupy;
 pub(crate) mod packs;
 mod place;
+mod recent_reads;
 mod release;
 mod reserved;
 pub(crate) mod room;
