@@ -30,6 +30,7 @@ const SHARES: usize = 16;
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Faults, in words: where, what, which value. The first thousand of them.
     pub faults: Vec<String>,
@@ -124,7 +125,7 @@ impl Walk<'_, Words> {
         let counted = nodes + self.counts.data_blocks + preallocated;
         let stated = self.state.nodes.nat().used();
         if u64::from(stated) != nodes {
-            let fault = format_args!("says that there are {stated} nodes, but there are {nodes}");
+            let fault = format!("says that there are {stated} nodes, but there are {nodes}");
             self.sink.note("checkpoint", fault);
         }
         let inodes = self.state.nodes.inode_count().into();
@@ -137,13 +138,12 @@ impl Walk<'_, Words> {
             ),
         ] {
             if stated != counted {
-                let fault =
-                    format_args!("says that there are {stated} {what}, but there are {counted}");
+                let fault = format!("says that there are {stated} {what}, but there are {counted}");
                 self.sink.note("checkpoint", fault);
             }
         }
         if used != counted && self.sink.count() == 0 {
-            let fault = format_args!("{used} blocks are in use, but {counted} belong to something");
+            let fault = format!("{used} blocks are in use, but {counted} belong to something");
             self.sink.note("checkpoint", fault);
         }
     }
