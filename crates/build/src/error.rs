@@ -8,6 +8,7 @@ use anteros_core::{FsError, Occupant};
 
 /// Tells why a build failed. Nothing is left of the image then, unless it was to be written in place.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// An option has an impossible value.
     #[error("{0}")]

@@ -36,6 +36,7 @@ impl Observer for () {}
 
 /// Holds what has been built.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Summary {
     /// Regular files, hard links counted once.
     pub files: u64,

@@ -15,6 +15,7 @@ pub struct Encoded {
 
 /// Tells why an encoder gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum EncodeError {
     /// There is no memory for its tables.
     #[error("no memory for the encoder of {0}")]

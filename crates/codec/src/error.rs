@@ -22,6 +22,7 @@ pub struct DecodeError {
 
 /// The reason why a stream did not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// The bytes break a rule of the codec, in the words of the library that decodes it.
     #[error("{0}")]

@@ -18,6 +18,7 @@ pub enum Fault {
 /// Something newer, or stranger, than this code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // each message says what its fields are
+#[non_exhaustive]
 pub enum Unsupported {
     #[error("unknown incompatible features {bits:#x}: the image needs a newer reader")]
     Incompat { bits: u32 },
@@ -40,6 +41,7 @@ pub enum Unsupported {
 /// A broken rule of the format, with the value that breaks it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // each message says what its fields are
+#[non_exhaustive]
 pub enum Corrupt {
     // Superblock.
     #[error("no EROFS image: the magic is {found:#010x} instead of 0xe0f5e1e2")]

@@ -10,6 +10,7 @@ use crate::proto;
 
 /// Tells why a file system could not be mounted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MountError {
     /// The mount point cannot be reached.
     #[error("{}: {source}", path.display())]
@@ -102,6 +103,7 @@ impl MountError {
 
 /// Tells why a mount could not be taken away.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnmountError {
     /// Nothing is mounted there.
     #[error("{}: not mounted", .0.display())]

@@ -70,6 +70,7 @@ impl fmt::Display for Place {
 
 /// Tells why an image could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A rule of the format is broken.
     #[error("{place}: {fault}")]

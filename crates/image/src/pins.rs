@@ -15,6 +15,7 @@ use crate::{Error, Image, Map, Result};
 
 /// Holds what was pinned.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct PinReport {
     /// Bytes that are pinned.
     pub bytes: u64,

@@ -44,6 +44,7 @@ pub struct ProfileError {
 
 /// Tells what may be wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProfileFault {
     /// Fields are missing, or there are too many.
     #[error("{found} fields; path, offset, length and count are needed, with tabs between them")]

@@ -13,6 +13,7 @@ use crate::{Error, Image, NidSet, Place, Result};
 
 /// Holds what an image holds, in numbers. An inode counts once, however many names it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Inodes by kind.
     pub kinds: BTreeMap<FileKind, u64>,

@@ -25,6 +25,7 @@ pub(crate) const NOTES_BYTES: usize = 1 << 20;
 
 /// Tells why a walk ended before its tree did.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WalkProblem {
     /// The image could not be read.
     #[error(transparent)]

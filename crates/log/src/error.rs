@@ -9,6 +9,7 @@ use crate::layout::{Corrupt, Fault, Unsupported};
 
 /// Why a log cannot be made or mounted. The device is named by whoever asked.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LogError {
     /// The device could not be read or written.
     #[error(transparent)]

@@ -54,6 +54,7 @@ impl Cause {
 
 /// Counters since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     blocks: [u64; Cause::ALL.len()],
     classes: [ClassStatistics; Class::ALL.len()],

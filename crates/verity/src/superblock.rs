@@ -63,6 +63,7 @@ pub struct Superblock {
 
 /// Tells why bytes are no superblock that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The signature is another: there is no hash tree.
     Signature,

@@ -22,6 +22,7 @@ const ASIDE_BYTES: usize = 128 << 10;
 
 /// Tells which block is not the one that the root hash stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[non_exhaustive]
 pub enum Mismatch {
     /// A block of data.
     #[error("block {0} is not the one that was hashed")]

@@ -33,6 +33,7 @@ pub struct Finding {
 /// Tells what was found.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // each message says what its fields are
+#[non_exhaustive]
 pub enum FindingKind {
     /// It cannot be read.
     #[error("{}", Reason(.0))]

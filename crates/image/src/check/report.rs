@@ -61,6 +61,7 @@ impl CheckObserver for () {
 
 /// Holds what a check found.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// By place; at most [`CheckOptions::findings_max`].
     pub findings: Vec<Finding>,

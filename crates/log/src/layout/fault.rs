@@ -15,6 +15,7 @@ pub enum Fault {
 
 /// Something newer than this code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Unsupported {
     /// Features that a reader must know.
     #[error("unknown incompatible features {0:#x}: the log needs a newer version of anteros")]
@@ -33,6 +34,7 @@ pub enum Unsupported {
 /// A broken rule of the format, with its place and the value that breaks it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // each message says what its fields are
+#[non_exhaustive]
 pub enum Corrupt {
     #[error("no log: the magic number is {found:#018x}")]
     Magic { found: u64 },

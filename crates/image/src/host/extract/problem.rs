@@ -21,6 +21,7 @@ pub struct ExtractError {
 
 /// Tells what can go wrong with a file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExtractProblem {
     /// The image could not be read.
     #[error(transparent)]

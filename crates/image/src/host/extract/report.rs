@@ -42,6 +42,7 @@ pub struct Warning {
 
 /// Tells what may be left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Omitted {
     /// A device.
     Device,

@@ -17,6 +17,7 @@ pub struct Difference {
 /// Tells how an image and its source differ at a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the fields are the two sides
+#[non_exhaustive]
 pub enum Mismatch {
     /// The source has no such name, or it was to be excluded.
     OnlyInImage,

@@ -21,6 +21,7 @@ impl VerifyObserver for () {}
 
 /// Holds what a comparison found.
 #[derive(Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Names that both have, the root included.
     pub names: u64,

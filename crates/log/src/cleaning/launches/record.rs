@@ -106,6 +106,7 @@ const _: () = assert!(size_of::<RawBlock>() == 16);
 
 /// Tells why bytes are no record of launches.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordFault {
     /// It is something else.
     #[error("no record of launches: it begins with \"{}\"", .0.escape_ascii())]
