@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use anteros_codec::right_align;
+use anteros_codec::{right_align, strip_zero_padding};
 use anteros_core::unpoisoned;
 
 use crate::Options;
@@ -117,7 +117,13 @@ impl Compressor {
                 None => return Ok(None),
             },
         };
-        let Some(inline) = self.inline(&end[front.len..], room)? else {
+        let is_made =
+            front.len == 0 && !last.plain && !last.quick && self.encoder().is_same_alone();
+        let inline = match is_made {
+            true => made_inline(&out[out.len() - stored..], end, room),
+            false => self.inline(&end[front.len..], room)?,
+        };
+        let Some(inline) = inline else {
             return Ok(None);
         };
         extents.pop();
@@ -160,6 +166,16 @@ impl Compressor {
     }
 }
 
+/// The end of a file of which the stream is in a block, if it fits into `room` bytes.
+fn made_inline(block: &[u8], end: &[u8], room: usize) -> Option<Inline> {
+    let stream = strip_zero_padding(block, block.len())?;
+    let is_short = stream.len() <= room.min(end.len());
+    is_short.then(|| Inline {
+        bytes: stream.to_vec(),
+        plain: false,
+    })
+}
+
 /// The part of an end that stays in blocks.
 #[derive(Default)]
 struct Front {
@@ -170,6 +186,8 @@ struct Front {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use anteros_codec::{Codec, Effort};
 
     use super::*;
@@ -230,6 +248,29 @@ mod tests {
             other.inline(b"as it was the end of a file", 4000).unwrap();
             let again = other.inline(&text(), 4000).unwrap();
             assert!(again.as_ref() == Some(&first), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_made_already_is_the_one_that_would_be_made() {
+        let lzma = Codec::Lzma {
+            level: 6,
+            extreme: true,
+            dict_bytes: 32 << 10,
+        };
+        let compressor = || Compressor::new(&Compression::new(lzma), 4096);
+        let never = AtomicBool::new(false);
+        for len in (4200..90_000).step_by(1777) {
+            let content = text().repeat(24)[..len].to_vec();
+            let (mut out, mut extents) = (Vec::new(), Vec::new());
+            let mut first = compressor();
+            let end = first.segment(&content, false, &mut out, &mut extents, &never);
+            assert_eq!(end.unwrap(), len);
+            let last = extents.last().unwrap().len as usize;
+            let moved = first.move_inline(&content, 4000, &mut out, &mut extents);
+            let again = compressor().inline(&content[len - last..], 4000);
+            let (moved, again) = (moved.unwrap(), again.unwrap());
+            assert!(moved.is_some() && moved == again, "{len}");
         }
     }
 

@@ -268,6 +268,12 @@ impl Encoder {
         Ok(Some(encoded).filter(|encoded| encoded.written < encoded.consumed))
     }
 
+    /// Returns whether [`encode_next`](Self::encode_next) makes the stream of [`encode_all`](Self::encode_all) of an input
+    /// that fits as a whole.
+    pub const fn is_same_alone(&self) -> bool {
+        matches!(self.kind, Kind::Lzma(_))
+    }
+
     /// Compresses all of `input` to the front of `out`, as [`encode_next`](Self::encode_next) does after a restart, and
     /// says how long that is; `None` when it is longer than `out`, or no shorter than the input.
     ///
