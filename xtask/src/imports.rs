@@ -141,7 +141,10 @@ const FLOORS: [(&str, &[Floor]); 3] = [
             ),
             Floor("image", &["image.rs", "image/"]),
             Floor("map", &["map/"]),
-            Floor("data", &["ahead.rs", "content.rs", "parts.rs", "serve/"]),
+            Floor(
+                "data",
+                &["content.rs", "parts.rs", "read_ahead.rs", "serve/"],
+            ),
             Floor("tree", &["dir.rs", "find.rs", "walk.rs", "xattr.rs"]),
             Floor(
                 "jobs",

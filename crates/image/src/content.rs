@@ -4,8 +4,8 @@ use anteros_codec::strip_zero_padding;
 use anteros_format::Corrupt;
 use anteros_format::inode::Inode;
 
-use crate::ahead::ReadAhead;
 use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
+use crate::read_ahead::ReadAhead;
 use crate::serve::counters::add;
 use crate::serve::part::Part;
 use crate::serve::run::Run;

@@ -28,7 +28,6 @@
 //! is bounded by [`OpenOptions::cache_bytes`] and, for each thread, by the largest extent (12 MiB),
 //! and every error says which rule was broken, where, by which value.
 
-mod ahead;
 mod cache;
 mod check;
 mod content;
@@ -43,6 +42,7 @@ mod nids;
 mod parts;
 mod pins;
 mod profile;
+mod read_ahead;
 mod serve;
 mod stats;
 mod tar;

@@ -19,12 +19,11 @@
 //! [`FsError::Later`](anteros_core::FsError::Later). `docs/passthru.md` lists the calls that may.
 //!
 //! What it costs: a descriptor for each known inode. The limit of the process is raised as far as it
-//! goes; when most of that is taken, a [`Crowd`] says which names the kernel may drop. Beyond it, lookups
+//! goes; when most of that is taken, a [`Shrinker`] says which names the kernel may drop. Beyond it, lookups
 //! fail with EMFILE.
 
 mod attr;
 mod create;
-mod crowd;
 mod dir;
 mod file;
 mod host;
@@ -32,10 +31,11 @@ mod identity;
 mod mirror;
 mod names;
 mod open;
+mod shrinker;
 mod slab;
 mod table;
 mod vfs;
 mod xattr;
 
-pub use crowd::{Crowd, Name};
 pub use mirror::{Held, HostFs, Options};
+pub use shrinker::{Name, Shrinker};

@@ -13,11 +13,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
-use crate::crowd::Crowd;
 use crate::dir::OpenDir;
 use crate::file::HostFile;
 use crate::host::{self, ProcFds};
 use crate::identity::Identity;
+use crate::shrinker::Shrinker;
 use crate::slab::Slab;
 use crate::table::Table;
 
@@ -49,7 +49,7 @@ pub struct HostFs {
     pub(crate) proc_fds: Arc<ProcFds>,
     pub(crate) identity: Identity,
     pub(crate) options: Options,
-    crowd: Mutex<Option<Crowd>>,
+    shrinker: Mutex<Option<Shrinker>>,
 }
 
 /// Holds what is held of the host.
@@ -85,7 +85,7 @@ impl HostFs {
         let proc_fds = Arc::new(ProcFds::open()?);
         umask(Mode::empty());
         Ok(Self {
-            crowd: Mutex::new(Some(Crowd::new(&table, &proc_fds, called))),
+            shrinker: Mutex::new(Some(Shrinker::new(&table, &proc_fds, called))),
             table,
             files: Slab::default(),
             dirs: Slab::default(),
@@ -96,9 +96,9 @@ impl HostFs {
     }
 
     /// Returns what tells when too many inodes are known; the first who asks gets it.
-    pub fn crowd(&self) -> Option<Crowd> {
-        let mut crowd = unpoisoned(self.crowd.lock());
-        crowd.take()
+    pub fn shrinker(&self) -> Option<Shrinker> {
+        let mut shrinker = unpoisoned(self.shrinker.lock());
+        shrinker.take()
     }
 }
 
@@ -121,10 +121,10 @@ impl HostFs {
         call()
     }
 
-    /// Returns whether someone has taken the [`Crowd`].
+    /// Returns whether someone has taken the [`Shrinker`].
     fn is_thinned(&self) -> bool {
-        let crowd = unpoisoned(self.crowd.lock());
-        crowd.is_none()
+        let shrinker = unpoisoned(self.shrinker.lock());
+        shrinker.is_none()
     }
 }
 

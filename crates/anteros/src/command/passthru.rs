@@ -11,7 +11,7 @@ use std::time::Duration;
 use anteros_buffer::{BUFFER_BYTES_MIN, Buffered, Form, ROOM_BYTES_MIN, Unreported};
 use anteros_core::{Ino, parse_size};
 use anteros_fuse::{MountOptions, Notifier, Passthrough, Session, request_len_limit};
-use anteros_passthru::{Crowd, HostFs, Options};
+use anteros_passthru::{HostFs, Options, Shrinker};
 use rustix::io::Errno;
 
 use crate::args::{RequestArgs, seconds};
@@ -137,11 +137,11 @@ impl Args {
         };
         let host =
             HostFs::with_options(source, options).map_err(|e| Failure::system(source, &e))?;
-        let crowd = host.crowd();
+        let shrinker = host.shrinker();
         let form = match self.data {
             Data::Auto | Data::Cache | Data::Daemon => {
                 let mirror = Mirror::Plain(Arc::new(host));
-                return self.mount(source, mirror, crowd, &Arc::default());
+                return self.mount(source, mirror, shrinker, &Arc::default());
             }
             Data::Buffer => Form::Queues,
             Data::Entries => Form::Entries,
@@ -159,7 +159,7 @@ impl Args {
         buffered.name_by(HostFs::path_of_open);
         let faults = Arc::default();
         let mirror = Mirror::Buffered(buffered.clone());
-        let served = self.mount(source, mirror.clone(), crowd, &faults);
+        let served = self.mount(source, mirror.clone(), shrinker, &faults);
         for error in buffered.shutdown() {
             faults.note(lost(&mirror, source, &error));
         }
@@ -170,7 +170,7 @@ impl Args {
         &self,
         source: &Path,
         mirror: Mirror,
-        crowd: Option<Crowd>,
+        shrinker: Option<Shrinker>,
         faults: &Arc<Faults>,
     ) -> Outcome {
         let recording = self.record(mirror.clone(), faults.clone())?;
@@ -191,8 +191,8 @@ impl Args {
         };
         let options = self.options.sum().apply(options);
         let (session, signals) = daemon::mount(mirror.fs(), &self.directory, &options)?;
-        if let Some(crowd) = crowd {
-            thin_out(crowd, session.notifier());
+        if let Some(shrinker) = shrinker {
+            thin_out(shrinker, session.notifier());
         }
         let serving = self.serving(&session);
         let terms = self.terms(Workers::of(&options));
@@ -284,13 +284,13 @@ impl Args {
 }
 
 /// Has the kernel forget files when too many are known, from a thread that serves nobody.
-fn thin_out(crowd: Crowd, notifier: Notifier) {
+fn thin_out(shrinker: Shrinker, notifier: Notifier) {
     // Without the thread, there is a limit.
     let _ = std::thread::Builder::new()
-        .name("crowd".into())
+        .name("shrinker".into())
         .spawn(move || {
-            while crowd.wait() {
-                crowd.thin(
+            while shrinker.wait() {
+                shrinker.thin(
                     |inodes| notifier.prune(inodes).is_ok(),
                     |name| {
                         // What the kernel knows by another name, or no more, it keeps or has forgotten.

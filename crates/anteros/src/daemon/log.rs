@@ -413,7 +413,7 @@ impl LogDaemon {
             ("log_threaded_segments", statistics.threaded),
             ("log_quarantined_segments", statistics.quarantined),
             ("log_prefetched_bytes", condition.prefetched_blocks * BLOCK),
-            ("log_given_bytes", condition.given_bytes),
+            ("log_pushed_bytes", condition.pushed_bytes),
         ] {
             text.counter(name, value);
         }

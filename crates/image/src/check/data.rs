@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use anteros_core::unpoisoned;
 
-use crate::ahead::ReadAhead;
 use crate::map::{Location, Pcluster};
+use crate::read_ahead::ReadAhead;
 use crate::{Image, Place, Result};
 
 use super::part::{Encoded, Part, Parts, What};

@@ -29,14 +29,14 @@ impl<G: FnMut(&Compacted) -> bool> Work<G> {
 
 /// Files to compress, and their use by launches.
 #[derive(Default)]
-struct Asked {
+struct Wanted {
     executables: Vec<(u32, FileReads)>,
     /// Other files that launches read.
     data: Vec<(u32, FileReads)>,
     trail: Vec<Stop>,
 }
 
-impl Asked {
+impl Wanted {
     /// The windows that launches read, those that only one did last. The trail leads to all of them.
     fn launched(&mut self) -> Vec<Window> {
         let files = || self.executables.iter().chain(&self.data);
@@ -68,20 +68,20 @@ impl Log {
             done: Compacted::default(),
             goes_on,
         };
-        let mut asked = self.sort(files, reads, &mut work.done)?;
-        let first = asked.launched();
+        let mut wanted = self.sort(files, reads, &mut work.done)?;
+        let first = wanted.launched();
         if !self.compact_windows(&first, &mut work)? {
             return Ok(work.done);
         }
-        for (ino, reads) in asked.executables {
+        for (ino, reads) in wanted.executables {
             let read = reads.core.iter().chain(&reads.other);
             let read = read.map(|read| read.lblk).collect();
             if !self.compact_rest(ino, read, &mut work)? {
                 return Ok(work.done);
             }
         }
-        asked.trail.sort_unstable();
-        self.gather_nodes(&asked.trail, &mut work)?;
+        wanted.trail.sort_unstable();
+        self.gather_nodes(&wanted.trail, &mut work)?;
         Ok(work.done)
     }
 
@@ -91,8 +91,8 @@ impl Log {
         files: &[Ino],
         reads: impl Fn(Ino) -> Option<FileReads>,
         done: &mut Compacted,
-    ) -> FsResult<Asked> {
-        let mut asked = Asked::default();
+    ) -> FsResult<Wanted> {
+        let mut wanted = Wanted::default();
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
             // The lock is not to be held while somebody is asked what was read.
@@ -104,21 +104,21 @@ impl Log {
             };
             let reads = reads(file).unwrap_or_default();
             let looked_up = reads.looked_up.map(|mark| (mark.into(), ino, None));
-            asked.trail.extend(looked_up);
+            wanted.trail.extend(looked_up);
             match suits {
-                Suits::Yes => asked.executables.push((ino, reads)),
+                Suits::Yes => wanted.executables.push((ino, reads)),
                 Suits::No => {
                     done.others += 1;
                     // Whoever reads all files once is no program that starts.
                     if reads.rounds > 1 {
-                        asked.data.push((ino, reads));
+                        wanted.data.push((ino, reads));
                     }
                 }
                 Suits::NoFile => {}
             }
         }
-        done.files = asked.executables.len() as u64;
-        Ok(asked)
+        done.files = wanted.executables.len() as u64;
+        Ok(wanted)
     }
 
     /// Compresses what no launch has read of an executable. Says whether it came to its end.

@@ -3,7 +3,7 @@
 //! One lock, that of the state, covers all that changes. What may take long happens outside of it: reading content from
 //! the device, under a second lock that keeps segments from being filled anew meanwhile; writing, see [`Writer`]; and
 //! flushing, which whoever comes first does for all who wait. Locks are taken in this order: that of
-//! giving, that of the flush, the state, that of the readers, the writer's, that of what is read ahead. That of the
+//! pushing, that of the flush, the state, that of the readers, the writer's, that of what is read ahead. That of the
 //! launches is taken alone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ pub struct Log {
     /// Tells whether there is a consumer of blocks read ahead.
     pub(crate) prefetches: AtomicBool,
     /// Held while content is given to who has not asked for it.
-    pub(crate) giving: Mutex<()>,
+    pub(crate) pushing: Mutex<()>,
     /// Held by whoever flushes.
     flushing: Mutex<()>,
     /// Held by whoever gives back what large inodes held that are gone.
@@ -99,7 +99,7 @@ pub struct Condition {
     /// Blocks that were read before anyone asked for them.
     pub prefetched_blocks: u64,
     /// Bytes of content that were given to whoever caches them, unasked.
-    pub given_bytes: u64,
+    pub pushed_bytes: u64,
     /// Bytes of memory for what could be elsewhere.
     pub memory_bytes: u64,
     /// Calls that asked for durability.
@@ -151,7 +151,7 @@ impl Log {
             reading: state.store.reading(),
             ahead: state.store.ahead().clone(),
             prefetches: AtomicBool::new(false),
-            giving: Mutex::default(),
+            pushing: Mutex::default(),
             flushing: Mutex::new(()),
             leaving_max: state.store.leaving_max(),
             state: Mutex::new(State::new(state)),
@@ -608,7 +608,7 @@ impl Log {
             prefree_segments: state.store.segments().prefree_count(),
             inodes: state.nodes.inode_count(),
             prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
-            given_bytes: self.ahead.pushed_bytes.load(Ordering::Relaxed),
+            pushed_bytes: self.ahead.pushed_bytes.load(Ordering::Relaxed),
             memory_bytes: state.cached_bytes() as u64,
             syncs: self.syncs.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),

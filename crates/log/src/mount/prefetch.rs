@@ -104,7 +104,7 @@ impl Log {
         slot: &Slot,
         store: &impl Fn(Ino, u64, &[u8]) -> bool,
     ) -> FsResult<bool> {
-        let _giving = unpoisoned(self.giving.lock());
+        let _pushing = unpoisoned(self.pushing.lock());
         let Some((at, size)) = self.lock().as_cached(slot, block, number)? else {
             return Ok(false);
         };
@@ -142,7 +142,7 @@ impl Log {
 
     /// Waits for content of files that is being given away: what is given from here on is what they hold now.
     pub(crate) fn settle_pushed(&self) {
-        drop(unpoisoned(self.giving.lock()));
+        drop(unpoisoned(self.pushing.lock()));
     }
 }
 

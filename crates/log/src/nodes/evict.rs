@@ -64,7 +64,7 @@ impl Nodes {
 
     /// Lets go of blocks of the node address table that the device has.
     pub(crate) fn drop_table(&mut self) {
-        self.nat.let_go();
+        self.nat.evict();
     }
 
     /// Lets go of clean blocks of directories below a level of their trees.

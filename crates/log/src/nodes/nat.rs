@@ -2,6 +2,8 @@
 //!
 //! The table lies on the device; what was changed since it was written there is kept here, and in the journal
 //! of each checkpoint until it has grown too long for that.
+//!
+//! Invariant L6 of `docs/design/log.md`: a node number is not given again before a checkpoint.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -261,8 +263,8 @@ impl Nat {
         last.map(String::as_str)
     }
 
-    /// Lets go of what the device has.
-    pub(super) fn let_go(&mut self) {
+    /// Evicts what is cached of the table: the device has it.
+    pub(super) fn evict(&mut self) {
         self.cached.clear();
     }
 

@@ -37,8 +37,8 @@ mod memory;
 mod names;
 mod survey;
 
-/// Repairs that are told in words, and likewise of what is left.
-const TOLD_MAX: usize = 10_000;
+/// Repairs that are shown, and likewise of what is left.
+const SHOWN_MAX: usize = 10_000;
 
 /// Result of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ fn mend(
         faults,
     } = recover::open_to_repair(device, options, goes_back)?;
     state.live(ROOT)?;
-    let told = Repaired {
+    let repaired = Repaired {
         recovery,
         left: state.take_warnings(),
         ..Repaired::default()
@@ -109,7 +109,7 @@ fn mend(
     let mut mender = Mender {
         state,
         checkpoint,
-        told,
+        repaired,
         memory: Memory(memory),
     };
     for fault in &faults {
@@ -131,19 +131,19 @@ fn mend(
     mender.mend_inodes(&survey.damage)?;
     mender.mend_directories(&survey)?;
     mender.house_lost(&survey)?;
-    mender.told.left.extend(survey.damage.unreadable);
+    mender.repaired.left.extend(survey.damage.unreadable);
     mender.state.checkpoint(true)?;
     mender
-        .told
+        .repaired
         .left
         .extend(mender.state.nodes.nat().unwritten());
-    Ok(mender.told)
+    Ok(mender.repaired)
 }
 
 struct Mender {
     state: Durable,
     checkpoint: Checkpoint,
-    told: Repaired,
+    repaired: Repaired,
     /// Memory of notes.
     memory: Memory,
 }
@@ -154,9 +154,9 @@ impl Mender {
     }
 
     fn tell_of(&mut self, repair: String) {
-        self.told.repair_count += 1;
-        if self.told.repairs.len() < TOLD_MAX {
-            self.told.repairs.push(repair);
+        self.repaired.repair_count += 1;
+        if self.repaired.repairs.len() < SHOWN_MAX {
+            self.repaired.repairs.push(repair);
         }
     }
 
@@ -167,7 +167,7 @@ impl Mender {
             if !self.separate(&survey)? {
                 for block in std::mem::take(&mut survey.damage.shared).into_keys() {
                     let text = "belongs to more than one, and nothing says to which";
-                    self.told.left.push(format!("block {block}: {text}"));
+                    self.repaired.left.push(format!("block {block}: {text}"));
                 }
                 return Ok(survey);
             }

@@ -140,7 +140,7 @@ fn turn(
             .ok_or("no classes are told")?;
         let asked = classes.values().map(|class| number(class, "read_pages"));
         let asked = asked.sum::<Outcome<f64>>()?;
-        let given = number(&told, "log_given_bytes_total")? / BLOCK as f64;
+        let given = number(&told, "log_pushed_bytes_total")? / BLOCK as f64;
         figures.push((asked + given) / wanted);
     }
     turn.end()?;

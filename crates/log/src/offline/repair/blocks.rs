@@ -52,7 +52,7 @@ impl Mender {
             }
         }
         if kept > 0 {
-            self.told.left.push(format!(
+            self.repaired.left.push(format!(
                 "{kept} valid blocks belong to nothing that can be read"
             ));
         }
@@ -110,12 +110,12 @@ impl Mender {
 
     /// Writes the summaries that are missing, or that do not name the owners.
     pub(super) fn write_summaries(&mut self, survey: &Survey) {
-        let was_settled = self.told.recovery.was_clean && self.told.recovery.groups == 0;
+        let was_settled = self.repaired.recovery.was_clean && self.repaired.recovery.groups == 0;
         for (segment, owners) in &survey.damage.unsummarized {
             let place = format!("segment {segment}");
             if owners.has_nodes && owners.has_data {
                 let text = "holds nodes and content, and cannot be cleaned";
-                self.told.left.push(format!("{place}: {text}"));
+                self.repaired.left.push(format!("{place}: {text}"));
             }
             let entry = self.state.store.segments().segment(*segment);
             let kind =

@@ -28,7 +28,7 @@ impl Mender {
                 true => {
                     let text =
                         "names something that is not there, has another name or is of another kind";
-                    self.told.left.push(format!("{}: {text}", name.place()));
+                    self.repaired.left.push(format!("{}: {text}", name.place()));
                 }
                 false => self.mend_name(*fate, name)?,
             }
@@ -94,7 +94,7 @@ impl Mender {
         if self.state.live(home)?.kind() != FileKind::Directory {
             let count = survey.damage.lost.len();
             let text = "no name leads to them, and /lost+found is no directory";
-            self.told.left.push(format!("{count} inodes: {text}"));
+            self.repaired.left.push(format!("{count} inodes: {text}"));
             return Ok(());
         }
         for &ino in &survey.damage.lost {

@@ -1,6 +1,6 @@
 //! Survey of a log that may be damaged: what has to be changed, and what is left over.
 //!
-//! Nothing is changed here. What cannot be read is told, and whatever may belong to it counts as used.
+//! Nothing is changed here. What cannot be read is noted, and whatever may belong to it counts as used.
 
 use anteros_core::FsResult;
 
