@@ -3,6 +3,8 @@
 //! A request that continues an entry of its file is copied to its end; if it does not fit, or continues
 //! none, it takes a new entry, whose whole region it occupies. A request is never split over two entries,
 //! so that what one call wrote is never torn by another.
+//!
+//! Invariant W4 of `docs/design/bfuse.md`: a request is never split over two entries, so none is torn by another.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Errors that were met after the write they belong to was answered.
+//!
+//! Invariant W7 of `docs/design/bfuse.md`: each open file is told of an error once, and what lies behind it is still
+//! tried.
 
 use std::io;
 

@@ -1,4 +1,16 @@
 //! Flushing of the buffer: extents of an inode that continue each other are written in order, without a lock held.
+//!
+//! Invariant W2 of `docs/design/bfuse.md`: extents of one inode are written in order; what was written later stays
+//! later.
+//!
+//! Invariant W5 of `docs/design/bfuse.md`: content is written within the interval, a crash loses no more than the
+//! buffer.
+//!
+//! Invariant W7 of `docs/design/bfuse.md`: each open file is told of an error once, and what lies behind it is still
+//! tried.
+//!
+//! Invariant W10 of `docs/design/bfuse.md`: a panic below is an error to those whose data it was, and nobody waits
+//! for ever.
 
 use std::io::{self, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};

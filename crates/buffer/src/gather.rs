@@ -1,4 +1,6 @@
 //! Ways into the queue of an inode: to the end of an extent, or as a new one.
+//!
+//! Invariant W4 of `docs/design/bfuse.md`: a request is never split over two entries, so none is torn by another.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};

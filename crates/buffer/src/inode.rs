@@ -1,4 +1,7 @@
 //! Buffered content of one inode, and who has it open.
+//!
+//! Invariant W2 of `docs/design/bfuse.md`: extents of one inode are written in order; what was written later stays
+//! later.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,4 +1,11 @@
 //! The layer as a file system: what each call has to wait for.
+//!
+//! Invariant W1 of `docs/design/bfuse.md`: whoever reads, looks at attributes or changes a file through the layer
+//! finds what was written.
+//!
+//! Invariant W6 of `docs/design/bfuse.md`: fsync and `close` answer when all is below.
+//!
+//! Invariant W9 of `docs/design/bfuse.md`: a write that drops privileges takes them along with its content.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;

@@ -5,6 +5,8 @@
 //! Who finds no room waits in line, so that a large request is not overtaken for ever by small ones. The line
 //! moves when a quarter of the memory is free: if each small buffer that comes back let one writer through,
 //! many writers would get no further than one small request at a time, and nothing would be gathered.
+//!
+//! Invariant W3 of `docs/design/bfuse.md`: memory for data never exceeds the limit, and the writer waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;

@@ -1,4 +1,6 @@
 //! Space for what is accepted before anyone knows whether it can be written: no more than is free.
+//!
+//! Invariant W8 of `docs/design/bfuse.md`: no more is accepted than there is space for.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,6 +3,9 @@
 //! A stream is kept if the blocks it takes are fewer bytes than it holds. What does not shrink is
 //! stored as it is, block by block. Every extent but the last of a segment is a block or longer, and
 //! segments begin at blocks, so no two extents begin in the same logical cluster.
+//!
+//! Invariant B5 of `docs/design/building.md`: a stream takes fewer bytes of the image than it holds, and no two
+//! extents begin in one logical cluster.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -388,6 +391,7 @@ mod tests {
         data
     }
 
+    /// Invariant B5 of `docs/design/building.md`.
     #[test]
     fn segments_decode_to_themselves_and_extents_keep_the_rules() {
         let data = mixture(1 << 20);
@@ -429,6 +433,7 @@ mod tests {
         }
     }
 
+    /// Invariant B5 of `docs/design/building.md`.
     #[test]
     fn whatever_the_length_the_last_extent_can_take_a_block() {
         let data = mixture(1 << 20);

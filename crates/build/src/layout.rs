@@ -17,6 +17,11 @@
 //!
 //! Node ids count from the first inode. So they are known before it is known where in the image that lies: directories
 //! can be compressed with the end of the packed inode, which lies behind the file content.
+//!
+//! Invariant B1 of `docs/design/building.md`: the same source and options give the same bytes, whatever the workers,
+//! the memory and the order in which directories are listed.
+//!
+//! Invariant B8 of `docs/design/building.md`: inodes neither overlap nor cross a block where they must not.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -479,6 +484,7 @@ impl OpenBlocks {
 mod tests {
     use super::*;
 
+    /// Invariant B8 of `docs/design/building.md`.
     #[test]
     fn records_neither_overlap_nor_cross_blocks_if_they_must_not() {
         let mut packer = Packer::new(8192, 100, 4096);

@@ -4,6 +4,11 @@
 //! the queue of these channels is the order; a worker that panics drops its channel, and the caller
 //! does not wait for ever. How many bytes may be under way is the caller's budget: each job
 //! has a cost, from its submission until its result is taken.
+//!
+//! Invariant B1 of `docs/design/building.md`: the same source and options give the same bytes, whatever the workers,
+//! the memory and the order in which directories are listed.
+//!
+//! Invariant B7 of `docs/design/building.md`: content under way keeps to its budget.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -138,6 +143,7 @@ impl<J, R> Ordered<J, R> {
 mod tests {
     use super::*;
 
+    /// Invariant B7 of `docs/design/building.md`.
     #[test]
     fn results_come_in_order_within_the_budget() {
         for workers in 1..=4 {
@@ -221,6 +227,7 @@ mod tests {
         assert_eq!(drops.len(), 1, "the first job alone was done");
     }
 
+    /// Invariant B7 of `docs/design/building.md`.
     #[test]
     fn a_job_beyond_the_budget_runs_alone() {
         with_workers(

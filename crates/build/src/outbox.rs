@@ -3,6 +3,8 @@
 //! A segment of the packed inode belongs where its last fragment was found, but is compressed only then. What comes behind
 //! it waits here, and meanwhile has *provisional* places: those it would have if the segments took no room. When all
 //! is written, [`Places`] knows the final ones.
+//!
+//! Invariant B10 of `docs/design/building.md`: provisional places become the right ones.
 
 use std::collections::VecDeque;
 
@@ -314,6 +316,7 @@ impl<'a, T> Outbox<'a, T> {
 mod tests {
     use super::*;
 
+    /// Invariant B10 of `docs/design/building.md`.
     #[test]
     fn blocks_move_by_the_segments_in_front_of_them() {
         let places = Places {

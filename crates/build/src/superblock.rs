@@ -1,4 +1,6 @@
 //! The superblock, and what decoders need to know behind it.
+//!
+//! Invariant B4 of `docs/design/building.md`: the superblock claims the features that are used, and no others.
 
 use std::ops::Range;
 

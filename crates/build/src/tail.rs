@@ -3,6 +3,8 @@
 //! Behind the inode there is room for less than a block. What the last extent takes there is known when the file has been
 //! compressed, but written only with the metadata. It is kept until then as far as memory allows; else it is compressed again
 //! from the source, by `data::Tails`. A stream depends on its input alone, so the second one is the first one.
+//!
+//! Invariant B6 of `docs/design/building.md`: a stream depends on its input alone, not on what was compressed before.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -221,6 +223,7 @@ mod tests {
         assert_eq!(inline(&noise(900), 899), None);
     }
 
+    /// Invariant B6 of `docs/design/building.md`.
     #[test]
     fn an_end_is_the_same_again_whatever_was_compressed_before() {
         let lzma = Codec::Lzma {

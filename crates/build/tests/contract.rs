@@ -80,6 +80,7 @@ fn superblock(image: &Path) -> Superblock {
     Superblock::parse(&bytes[SUPERBLOCK_OFFSET as usize..]).unwrap()
 }
 
+/// Invariant B1 of `docs/design/building.md`.
 #[test]
 fn the_same_bytes_however_it_is_built() {
     let dir = TempDir::new().unwrap();
@@ -593,6 +594,7 @@ fn the_uuid_is_made_from_the_content() {
     assert_eq!(superblock(&image).uuid, [5; 16]);
 }
 
+/// Invariant B4 of `docs/design/building.md`.
 #[test]
 fn the_superblock_says_what_is_used_and_no_more() {
     let source = TempDir::new().unwrap();
@@ -856,6 +858,7 @@ fn meddled(len: usize, meddle: fn(&Path)) -> (Error, PathBuf) {
     (result.unwrap_err(), victim)
 }
 
+/// Invariant B3 of `docs/design/building.md`.
 #[test]
 fn a_file_that_changes_meanwhile_is_named() {
     for len in [100, 10_000, 600_000] {
@@ -876,6 +879,7 @@ fn a_file_that_changes_meanwhile_is_named() {
     }
 }
 
+/// Invariant B2 of `docs/design/building.md`.
 #[test]
 fn a_full_disk_is_told_and_left_as_it_was() {
     if !is_root() {
@@ -938,6 +942,7 @@ impl Observer for Impatient<'_> {
     }
 }
 
+/// Invariant B2 of `docs/design/building.md`.
 #[test]
 fn a_cancelled_build_leaves_nothing() {
     let source = TempDir::new().unwrap();

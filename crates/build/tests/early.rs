@@ -1,4 +1,6 @@
 //! Tests streams whose files are compressed while more of them comes: the same image as of the archive in place.
+//!
+//! Invariant B9 of `docs/design/building.md`.
 
 mod common;
 #[path = "common/tree.rs"]

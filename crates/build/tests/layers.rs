@@ -1,5 +1,7 @@
 //! Tests layers one over another. The kernel is the judge: its overlayfs writes the layers, and shows what is to be in the
 //! image of them.
+//!
+//! Invariant B9 of `docs/design/building.md`.
 
 #[expect(dead_code, reason = "other tests use more of it")]
 mod common;

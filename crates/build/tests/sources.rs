@@ -1,4 +1,6 @@
 //! Tests that the same tree gives the same image, whatever source it comes from.
+//!
+//! Invariant B9 of `docs/design/building.md`.
 
 mod common;
 #[path = "common/tree.rs"]

@@ -4,6 +4,8 @@
 //! liblz4 can do that by itself. This module adds three things: an early exit for input that LZ4
 //! cannot make smaller, where liblz4 is slow (`probe.rs`); a quick encoder that needs none
 //! (`greedy.rs`); and one that is as good as liblz4's best level in less time (`optimal/`).
+//!
+//! Invariant B6 of `docs/design/building.md`: a stream depends on its input alone, not on what was compressed before.
 
 use std::ops::{Range, RangeInclusive};
 

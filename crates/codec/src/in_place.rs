@@ -12,6 +12,9 @@
 //! literals do: one byte in 256. So a gap of that many bytes is enough between the two ends, whatever
 //! the stream. lz4.h says the same under LZ4_DECOMPRESS_INPLACE_MARGIN; the EROFS paper (section
 //! 3.3) tries each stream when the image is built instead.
+//!
+//! Invariant S5 of `docs/design/serving.md`: a stream is decoded over itself only with the margin, whatever the
+//! stream.
 
 use std::ops::Range;
 

@@ -26,6 +26,8 @@
 //!   is intact.
 //! - It writes nothing at or beyond the end of the buffer it is told of. So the last period of
 //!   bytes before that end is intact in the end, and can be copied out.
+//!
+//! Invariant S6 of `docs/design/serving.md`: what a match may refer to is intact in the rolling window.
 
 use std::io;
 

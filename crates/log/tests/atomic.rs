@@ -191,6 +191,7 @@ fn page_of(batch: u64, page: usize) -> Vec<u8> {
     .collect()
 }
 
+/// Invariant L9 of `docs/design/log.md`.
 #[test]
 fn after_a_crash_each_batch_is_there_as_a_whole_or_not_at_all() {
     const BATCHES: u64 = 12;

@@ -1,5 +1,7 @@
 //! Power cut everywhere. `ANTEROS_CRASH_STATES=100000 cargo test --release -p anteros-log --test crash` goes on until so
 //! many states have been looked at; without, there are some thousand.
+//!
+//! Invariant L3 of `docs/design/log.md`.
 
 mod support;
 
@@ -55,6 +57,7 @@ fn scarce(seed: u64) -> Options {
     }
 }
 
+/// Invariant L1 of `docs/design/log.md`.
 #[test]
 fn small_programs_survive_every_crash() {
     let base = base(32 * MIB);
@@ -74,6 +77,7 @@ fn small_programs_survive_every_crash() {
     );
 }
 
+/// Invariant L2 of `docs/design/log.md`.
 #[test]
 fn longer_programs_survive_with_checkpoints_and_cleaning_between() {
     let base = base(32 * MIB);
@@ -98,6 +102,7 @@ fn longer_programs_survive_with_checkpoints_and_cleaning_between() {
     println!("{states} states");
 }
 
+/// Invariant L4 of `docs/design/log.md`.
 #[test]
 fn a_second_crash_while_the_first_is_repaired_changes_nothing() {
     let base = base(32 * MIB);

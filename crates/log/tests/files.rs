@@ -295,6 +295,7 @@ fn a_file_without_a_name_lives_as_long_as_it_is_held() {
     assert_eq!(tree.0.condition().inodes, 1);
 }
 
+/// Invariant L10 of `docs/design/log.md`.
 #[test]
 fn a_full_log_says_so_and_can_be_emptied() {
     let device = device(40 * MIB);

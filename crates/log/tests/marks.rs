@@ -555,6 +555,8 @@ impl WritableDevice for Gate {
 }
 
 /// Whoever found out where content lies reads it there without the lock of the state.
+///
+/// Invariant L11 of `docs/design/log.md`.
 #[test]
 fn a_segment_is_not_given_back_while_somebody_reads_there() {
     let (told, tells) = channel();

@@ -185,6 +185,8 @@ fn a_sync_needs_the_group_that_has_the_name() {
 }
 
 /// Whoever waited for a flush that failed made another one, which succeeded and said nothing of what was lost.
+///
+/// Invariant L8 of `docs/design/log.md`.
 #[test]
 fn a_flush_that_failed_is_not_made_good_by_the_next() {
     let (gate, tree) = gated();
@@ -208,6 +210,8 @@ fn a_flush_that_failed_is_not_made_good_by_the_next() {
 }
 
 /// Content that left memory before the fsync had no checksum in the group, and no flush before it.
+///
+/// Invariant L7 of `docs/design/log.md`.
 #[test]
 fn content_that_left_early_is_part_of_the_group_or_on_the_device() {
     let base = device(32 * MIB).to_vec();

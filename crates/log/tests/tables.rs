@@ -73,6 +73,7 @@ fn assert_tables_take_turns(bytes: u64, options: Options, name: &str, change: &d
     assert_sound(device);
 }
 
+/// Invariant L5 of `docs/design/log.md`.
 #[test]
 fn blocks_of_the_node_address_table_take_turns() {
     let change = |tree: &Tree, round| {
@@ -272,6 +273,8 @@ fn a_repair_that_goes_back_leaves_versions_out() {
 }
 
 /// Records behind the checkpoint may name an inode that is gone by its number.
+///
+/// Invariant L6 of `docs/design/log.md`.
 #[test]
 fn a_number_is_not_given_again_before_a_checkpoint() {
     let tree = open_plainly(device(32 * MIB));

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use crate::model::{APPEND, Numbers, create, open};
 use crate::{FORMS, buffered, manual, untimed, wait_until};
 
+/// Invariant W3 of `docs/design/bfuse.md`.
 #[test]
 fn memory_is_bounded_while_nothing_can_be_written() {
     for form in FORMS {
@@ -135,6 +136,7 @@ fn many_small_writers_are_gathered_also_when_memory_runs_out() {
     assert!(counts.waits < counts.writes_in / 2, "{counts:?}");
 }
 
+/// Invariant W4 of `docs/design/bfuse.md`.
 #[test]
 fn appenders_side_by_side() {
     const RECORD: usize = 1000;

@@ -25,6 +25,7 @@ fn failed(form: Form) -> (Buffered<Model>, OpenFile, OpenFile) {
     (fs, first, second)
 }
 
+/// Invariant W7 of `docs/design/bfuse.md`.
 #[test]
 fn each_open_file_is_told_once() {
     type Call = fn(&Buffered<Model>, OpenFile) -> Result<(), FsError>;
@@ -97,6 +98,7 @@ fn the_error_of_the_call_that_drains_is_told_by_it() {
     }
 }
 
+/// Invariant W7 of `docs/design/bfuse.md`.
 #[test]
 fn what_is_behind_a_failure_is_still_written() {
     for form in FORMS {
@@ -190,6 +192,7 @@ fn shutting_down_returns_errors() {
     }
 }
 
+/// Invariant W8 of `docs/design/bfuse.md`.
 #[test]
 fn a_full_file_system_is_told_at_the_write_itself() {
     for form in FORMS {
@@ -229,6 +232,7 @@ fn scattered_bytes_are_counted_in_blocks() {
     }
 }
 
+/// Invariant W10 of `docs/design/bfuse.md`.
 #[test]
 fn a_panic_below_leaves_nobody_waiting() {
     for form in FORMS {

@@ -96,6 +96,7 @@ fn streams_into_one_file_are_gathered_each() {
     }
 }
 
+/// Invariant W2 of `docs/design/bfuse.md`.
 #[test]
 fn what_was_written_later_stays_later() {
     for form in FORMS {
@@ -150,6 +151,7 @@ fn a_request_is_never_split_over_two_entries() {
     }
 }
 
+/// Invariant W5 of `docs/design/bfuse.md`.
 #[test]
 fn time_flushes_everything() {
     for form in FORMS {
@@ -172,6 +174,7 @@ fn time_flushes_everything() {
     }
 }
 
+/// Invariant W5 of `docs/design/bfuse.md`.
 #[test]
 fn the_thread_keeps_the_time() {
     for form in FORMS {

@@ -1,4 +1,6 @@
 //! Random calls on a buffered model and on a plain one, whose answers must be the same.
+//!
+//! Invariant W1 of `docs/design/bfuse.md`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! Tests what others see of data that is buffered.
+//!
+//! Invariant W1 of `docs/design/bfuse.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,6 +81,7 @@ fn attributes_are_those_after_the_write() {
     });
 }
 
+/// Invariant W6 of `docs/design/bfuse.md`.
 #[test]
 fn syncing_and_closing_write_first() {
     with_buffered(|fs, file| {
@@ -226,6 +229,7 @@ fn synchronous_and_direct_writes_are_not_buffered() {
     }
 }
 
+/// Invariant W9 of `docs/design/bfuse.md`.
 #[test]
 fn privileges_go_with_the_data() {
     for form in FORMS {

@@ -10,6 +10,9 @@
 //!
 //! A part that is stored as an earlier one takes no work. When it is its turn the writer knows where that lies, and takes
 //! over its extents; what has none that could be taken over is compressed then, aside.
+//!
+//! Invariant B1 of `docs/design/building.md`: the same source and options give the same bytes, whatever the workers,
+//! the memory and the order in which directories are listed.
 
 mod job;
 mod piece;

@@ -9,6 +9,8 @@
 //!
 //! They are those that a file of another source is cut into, so the image is the same. Content that is wanted as it
 //! was, because compression did not save enough, is decoded.
+//!
+//! Invariant B9 of `docs/design/building.md`: an archive, a stream of one and a list give the image of the directory.
 
 mod record;
 

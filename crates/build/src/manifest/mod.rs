@@ -8,6 +8,8 @@
 //! Owners, devices and attributes are what the manifest says, so nobody needs the rights to make them.
 //! The content of files lies below a directory, and is opened there without following symbolic links.
 //! Every byte is hostile: lines are bounded, numbers are checked, and each fault is told with its line.
+//!
+//! Invariant B9 of `docs/design/building.md`: an archive, a stream of one and a list give the image of the directory.
 
 mod dump;
 mod entry;

@@ -10,6 +10,9 @@
 //! no file, but can be written to at any place; it has a thread of its own.
 //!
 //! All bytes pass through a hash, from which the image's UUID is made.
+//!
+//! Invariant B2 of `docs/design/building.md`: an image under its final name is complete; a build that fails leaves
+//! nothing.
 
 mod place;
 mod sink;

@@ -1,5 +1,7 @@
 //! The source of an image, as the builder sees it once the tree is known: content of regular files,
 //! read by any worker at any place.
+//!
+//! Invariant B3 of `docs/design/building.md`: a file that changes while it is read is an error, with its name.
 
 pub(crate) mod archive;
 pub(crate) mod directory;

@@ -17,6 +17,8 @@
 //!
 //! Formats are those of V7, POSIX (ustar and PAX) and GNU tar, with sparse files of the latter, and
 //! those of cpio that Linux reads as an initramfs.
+//!
+//! Invariant B9 of `docs/design/building.md`: an archive, a stream of one and a list give the image of the directory.
 
 pub(crate) mod acl;
 pub(crate) mod attributes;

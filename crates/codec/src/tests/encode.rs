@@ -183,6 +183,7 @@ fn the_probe_changes_no_block_that_gains() {
     }
 }
 
+/// Invariant B6 of `docs/design/building.md`.
 #[test]
 fn a_block_does_not_depend_on_the_blocks_before() {
     let (text, mixed) = (text(50_000), mixed());

@@ -1,3 +1,5 @@
+//! Invariant S5 of `docs/design/serving.md`.
+
 use std::ops::Range;
 
 use super::decode::{decode, fault, samples};

@@ -1,3 +1,5 @@
+//! Invariant S6 of `docs/design/serving.md`.
+
 use super::decode::{decode, fault, samples};
 use super::{Lz4Block, Random, compress, damage, text, wild_lz4};
 use crate::{Algorithm, Decoder, Fault, Length, RollingWindow};

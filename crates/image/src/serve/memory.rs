@@ -4,6 +4,11 @@
 //! entries, the oldest first. If it has none left, the caller waits until others give theirs back.
 //! Each wait ends: a thread that holds a lease outside of the cache while it works never waits for
 //! another one, and each lease that is given back, or put into the cache to be given up, wakes all.
+//!
+//! Invariant S2 of `docs/design/serving.md`: the account never lends more than its limit.
+//!
+//! Invariant S3 of `docs/design/serving.md`: whoever holds a lease outside of the cache asks for no other one, so
+//! nobody waits for ever.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -252,6 +257,7 @@ mod tests {
 
     use super::*;
 
+    /// Invariant S2 of `docs/design/serving.md`.
     #[test]
     fn no_more_is_taken_than_there_is() {
         let memory = Memory::new(100);
@@ -292,6 +298,7 @@ mod tests {
         assert!(memory.try_lease(40).is_some());
     }
 
+    /// Invariant S3 of `docs/design/serving.md`.
     #[test]
     fn whoever_waits_hears_of_what_can_be_given_up() {
         let memory = Memory::new(10);

@@ -20,6 +20,9 @@
 //! The worker that took the request decodes. It borrows a [`Workbench`](serving::Workbench) for
 //! that. [`Reader`](crate::Reader) is the plain way to the same bytes, for jobs that read
 //! everything once; tests compare the two.
+//!
+//! Invariant S8 of `docs/design/serving.md`: a broken stream or a block that cannot be read fails the reads of its
+//! extent, and no others.
 
 pub(crate) mod ahead;
 mod bench;

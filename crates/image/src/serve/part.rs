@@ -6,6 +6,14 @@
 //! - A short LZ4 extent stays encoded: a few pages are decoded in less time than their memory is worth.
 //! - Another extent is decoded whole when readers come back to it, and stays so.
 //! - Of an extent that is too long for that, a suspended decoder stays.
+//!
+//! Invariant S1 of `docs/design/serving.md`: each strategy, with each size of the cache, hands out the bytes that the
+//! plain reader does.
+//!
+//! Invariant S3 of `docs/design/serving.md`: whoever holds a lease outside of the cache asks for no other one, so
+//! nobody waits for ever.
+//!
+//! Invariant S7 of `docs/design/serving.md`: what is handed on unasked are whole pages of the right bytes.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -4,6 +4,10 @@
 //! One reader makes an entry, and the others that want it wait (cohort decompression in the paper).
 //! It stays in the form that is cheapest to serve from. It goes when all of it was handed out, or
 //! when memory is wanted and nobody has asked for it since it last came up.
+//!
+//! Invariant S4 of `docs/design/serving.md`: an extent has one maker at a time; if it fails, the next one tries.
+//!
+//! Invariant S9 of `docs/design/serving.md`: what is used up leaves nothing behind in the cache.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -346,6 +350,7 @@ mod tests {
         }
     }
 
+    /// Invariant S4 of `docs/design/serving.md`.
     #[test]
     fn many_readers_have_one_maker() {
         let memory = Memory::new(100);
@@ -370,6 +375,7 @@ mod tests {
         assert!(cache.waits() > 0);
     }
 
+    /// Invariant S4 of `docs/design/serving.md`.
     #[test]
     fn a_maker_that_fails_is_followed_by_the_next() {
         let cache = Pclusters::new(Memory::new(0));
@@ -386,6 +392,7 @@ mod tests {
         assert!(cache.lock().slots.is_empty());
     }
 
+    /// Invariant S9 of `docs/design/serving.md`.
     #[test]
     fn what_is_used_up_goes_and_leaves_nothing_behind() {
         let memory = Memory::new(1000);

@@ -12,6 +12,9 @@
 //!
 //! So the only memory is the reader's own. What does not fit so (another codec, or no margin at the
 //! end of the buffer) is fetched by the same read into a buffer of the worker.
+//!
+//! Invariant S1 of `docs/design/serving.md`: each strategy, with each size of the cache, hands out the bytes that the
+//! plain reader does.
 
 use std::io::IoSliceMut;
 use std::ops::Range;

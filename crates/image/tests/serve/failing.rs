@@ -1,4 +1,6 @@
 //! Failing media and broken data: an error where they are, and right bytes everywhere else.
+//!
+//! Invariant S8 of `docs/design/serving.md`.
 
 use anteros_core::Algorithm;
 use anteros_image::{Encoding, Error, Extent, Image, ImageFs, OpenOptions, Source, Strategy};

@@ -1,4 +1,6 @@
 //! Tests what is decoded beyond what was asked for: whole pages, of the right bytes.
+//!
+//! Invariant S7 of `docs/design/serving.md`.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,6 @@
 //! Each strategy, each cache, each fixture: the same bytes.
+//!
+//! Invariant S1 of `docs/design/serving.md`.
 
 use anteros_image::{OpenOptions, Strategy};
 use anteros_tests::trees::Random;

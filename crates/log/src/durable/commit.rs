@@ -3,6 +3,11 @@
 //! A group has every change of names and attributes since the one before, in the order in which they
 //! were made, and the content of the files that were asked for. It is written behind the last one in the packed log;
 //! after a crash it counts whole or not at all. `docs/format/log.md`, sections 12 and 13.
+//!
+//! Invariant L1 of `docs/design/log.md`: what an fsync was answered for survives each cut of the power that a device
+//! may show.
+//!
+//! Invariant L7 of `docs/design/log.md`: content that left before its fsync is part of the group, or on the device.
 
 use std::collections::BTreeSet;
 

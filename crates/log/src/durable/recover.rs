@@ -1,4 +1,6 @@
 //! From a device to a mounted log: the newest checkpoint, and the groups behind it.
+//!
+//! Invariant L4 of `docs/design/log.md`: a crash while a mount recovers changes nothing.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -1,5 +1,7 @@
 //! Content of an atomic write: it lies over what the file holds, where readers find it, until it is
 //! committed or dropped.
+//!
+//! Invariant L9 of `docs/design/log.md`: an atomic write is there as a whole, or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,6 +8,9 @@
 //! the holes of a segment that is in use. A hole is a block that was not valid at the last checkpoint and not since: neither that nor
 //! a group behind it names it. The summary of such a segment is written over the one that is there; until that is on the device,
 //! a checkpoint has it.
+//!
+//! Invariant L2 of `docs/design/log.md`: a block that the last checkpoint names, or a group behind it, is not written
+//! over before the next one.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -3,6 +3,8 @@
 //! Every logical block counts from the moment that it is written, preallocated or made as a node, long before it has a
 //! place: who is refused is refused then, and a write that was accepted finds its room. When it has been compressed it
 //! counts no more, but the packed block does that it lies in with others.
+//!
+//! Invariant L10 of `docs/design/log.md`: a write that was accepted finds room.
 
 use anteros_core::{FsError, FsResult};
 

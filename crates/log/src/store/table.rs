@@ -2,6 +2,9 @@
 //!
 //! A block of such a table is never written over: the new one goes to its other copy, and the next checkpoint says by a
 //! bit which copy counts. Entries that changed lately are in a journal of the checkpoint, until that is too long.
+//!
+//! Invariant L5 of `docs/design/log.md`: of a block of the NAT, SIT and BST, the copy that counts is never written
+//! over.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -5,6 +5,8 @@
 //! by whoever has to wait for them. A job is found by readers until the device has taken it.
 //!
 //! The lock in here is the innermost one: nothing else is locked, and nothing is written, while it is held.
+//!
+//! Invariant L8 of `docs/design/log.md`: after a flush that failed, no later one is taken for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};

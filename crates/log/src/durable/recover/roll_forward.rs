@@ -1,4 +1,6 @@
 //! RollForward of groups: what their records say is done again, in memory.
+//!
+//! Invariant L3 of `docs/design/log.md`: a group counts with all of its blocks, or not at all.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -1,4 +1,6 @@
 //! Free segments: which are, which of them have room on the device, and which is opened next.
+//!
+//! Invariant L11 of `docs/design/log.md`: a segment is not given back while somebody reads there.
 
 use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::HeadKind;
