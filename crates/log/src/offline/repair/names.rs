@@ -11,7 +11,7 @@ use crate::error::LogError;
 use crate::files::dir::Named;
 use crate::layout::{Corrupt, dir};
 use crate::offline::walk::Walk;
-use crate::offline::walk::records::{Child, Edge};
+use crate::offline::walk::records::Edge;
 use crate::store::medium::is_damage;
 
 /// Bytes that a name takes in memory, about.
@@ -138,13 +138,12 @@ impl Walk<'_, Damage> {
                 self.sink.note_change(parent, counted);
             }
             for (position, (_, Named { ino, kind })) in (0..).zip(names) {
-                self.edges.push(Edge {
+                self.note_name(Edge {
                     ino,
                     parent,
                     position,
                     kind,
                 })?;
-                self.children.push(Child { parent, ino })?;
             }
             self.state.shrink();
         }

@@ -176,15 +176,21 @@ impl<S: Sink> Walk<'_, S> {
             about.names += 1;
             about.below += u64::from(kind_of(entry.kind) == FileKind::Directory);
             let (ino, kind) = (entry.ino, entry.kind);
-            self.edges.push(Edge {
+            self.note_name(Edge {
                 ino,
                 parent,
                 position,
                 kind,
             })?;
-            self.children.push(Child { parent, ino })?;
         }
         Ok(self.abouts.push(about)?)
+    }
+
+    /// Notes a name of a directory.
+    pub(in crate::offline) fn note_name(&mut self, edge: Edge) -> FsResult<()> {
+        let Edge { parent, ino, .. } = edge;
+        self.edges.push(edge)?;
+        Ok(self.children.push(Child { parent, ino })?)
     }
 
     /// The name at a position of a directory, if it can be read.
