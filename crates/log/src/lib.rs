@@ -55,7 +55,7 @@
 //! layout      bytes of each structure on disk; no I/O
 //! ```
 //!
-//! What a floor keeps in memory has one *owner*, which holds the owner of the floor below, and has its methods on its own
+//! Each floor keeps its memory in one *owner*, which holds the owner of the floor below, and has its methods on its own
 //! floor. So a floor has nothing to call up with, and the compiler refuses it (`floors.rs`):
 //!
 //! ```text

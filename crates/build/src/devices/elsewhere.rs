@@ -1,4 +1,4 @@
-//! Where the chunks of a file lie on an extra device.
+//! Places of the chunks of a file on an extra device.
 
 use anteros_format::chunk::ChunkFormat;
 

@@ -14,7 +14,7 @@ use anteros_core::Timestamp;
 
 use crate::files::Files;
 
-/// What survives a crash of a mounted log: its groups and checkpoints, and the files of which they are.
+/// State of a mounted log that survives a crash: its groups and checkpoints, and the files of which they are.
 pub(crate) struct Durable {
     pub(crate) files: Files,
     pub(crate) groups: Groups,

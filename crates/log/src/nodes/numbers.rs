@@ -16,7 +16,7 @@ use crate::store::table::Stated;
 const JOURNAL_MAX: usize = 800;
 
 impl Nodes {
-    /// What the table says of a node; of a free number too.
+    /// Entry of a node in the table; of a free number too.
     pub(crate) fn entry(&mut self, nid: u32) -> FsResult<NatEntry> {
         self.nat.get(nid)
     }
@@ -60,7 +60,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// What a checkpoint says of the table; where that is too much, the table is written.
+    /// Journal of the table for a checkpoint; if it is too long for that, the table is written.
     pub(crate) fn nat_journal(&mut self) -> FsResult<Stated<(u32, NatEntry)>> {
         let stated = self.nat.checkpoint(JOURNAL_MAX)?;
         self.store

@@ -31,7 +31,7 @@ impl Store {
         }
     }
 
-    /// What a checkpoint says of valid slots; where that is too much, the table is written.
+    /// Journal of valid slots for a checkpoint; if it is too long for that, the table is written.
     pub(crate) fn bst_journal(&mut self) -> FsResult<Stated<(u64, u32)>> {
         let stated = self.bst.checkpoint()?;
         self.statistics

@@ -157,7 +157,7 @@ impl Bench<'_> {
         self.contest_at((subject, None), metrics, systems, turn);
     }
 
-    /// The same, of a subject that may have a place on a scale.
+    /// Measures a subject that may have a place on a scale.
     pub(in crate::bench) fn contest_at(
         &mut self,
         (subject, at): (&str, Option<f64>),

@@ -88,7 +88,7 @@ impl<'a> Bench<'a> {
         self.fresh_image(contender, &self.image(contender, corpus)?, state, measure)
     }
 
-    /// The same, of an image that lies anywhere.
+    /// Measures something of a fresh mount of an image that lies anywhere.
     pub(super) fn fresh_image<T>(
         &self,
         contender: &Contender,

@@ -205,7 +205,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) order_list: Option<PathBuf>,
 
-    /// What becomes of holes: keep them in uncompressed chunks, compress them like zeros, or (auto)
+    /// Treatment of holes: keep them in uncompressed chunks, compress them like zeros, or (auto)
     /// keep those of files that are at least seven eighths hole, or of all if files are not compressed. Auto is the
     /// default, but compress with -Elegacy-compress: chunks need Linux 5.15
     #[arg(long, value_enum, value_name = "WHICH")]

@@ -1,4 +1,4 @@
-//! What inodes say of themselves: attributes and counts.
+//! Attributes and counts in inodes.
 
 use anteros_core::FsResult;
 
