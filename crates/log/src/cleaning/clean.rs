@@ -16,7 +16,7 @@ use crate::store::victim::VictimPolicy;
 const FREE_MIN: u32 = 2;
 
 /// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
-const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
+pub(crate) const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
 
 impl Cleaning {
     /// Makes sure that all that is dirty, and so many blocks besides, will find their places.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::cleaning::Cleaning;
+use crate::cleaning::clean::MOVED_MAX;
 use crate::durable::recover;
 use crate::error::LogError;
 use crate::layout::{BLOCK_BYTES, BLOCKS_MAX, SEGMENT_CONTENT, Superblock};
@@ -19,9 +20,6 @@ use crate::options::Options;
 use crate::store::medium::reserve;
 use crate::store::segments::Use;
 use crate::store::superblock::write_superblock;
-
-/// Blocks that have to find a place when a segment is cleaned: what is moved, and a node for each of that.
-const MOVED_MAX: usize = 2 * SEGMENT_CONTENT as usize;
 
 /// Segments that must be free among those that stay before the others are closed, in small logs and in others.
 const FREE_OF_FEW: u32 = 8;
