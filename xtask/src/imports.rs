@@ -149,15 +149,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
             Floor(
                 "jobs",
                 &[
-                    "check/",
-                    "host/",
-                    "lists/",
-                    "pins.rs",
-                    "profile.rs",
-                    "stats.rs",
-                    "tar.rs",
-                    "tar/",
-                    "vfs.rs",
+                    "check/", "host/", "lists/", "pins.rs", "stats.rs", "tar.rs", "tar/", "vfs.rs",
                 ],
             ),
         ],

@@ -3,8 +3,8 @@
 //! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
 //! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
-//! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`interrupt`] (Ctrl-C), [`volume`] (how much
-//! there is to read).
+//! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`profiles`] (access profiles in files),
+//! [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read).
 
 mod args;
 mod command;
@@ -17,6 +17,7 @@ mod loops;
 mod options;
 mod output;
 mod places;
+mod profiles;
 mod volume;
 
 use std::process::ExitCode;

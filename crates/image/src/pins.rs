@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use anteros_core::{FileKind, Ino};
 use anteros_format::inode::Inode;
+use anteros_trace::profile::{Profile, Range};
 
-use crate::profile::{HotRange, Profile};
 use crate::serve::memory::{Buffer, Lease};
 use crate::serve::sizes::PAGE_BYTES;
 use crate::{Error, Image, Map, Result};
@@ -142,7 +142,7 @@ pub(crate) fn pin(
         bytes_max: bytes_max.min(spare) as u64,
         ..PinReport::default()
     };
-    let mut ranges: Vec<&HotRange> = profile.ranges.iter().collect();
+    let mut ranges: Vec<&Range> = profile.ranges.iter().collect();
     ranges.sort_by_key(|range| (std::cmp::Reverse(range.count), range.len));
     for range in ranges {
         let found = find(image, &range.path)
@@ -171,13 +171,13 @@ fn pin_range(
     image: &Image,
     ino: Ino,
     inode: &Inode,
-    range: &HotRange,
+    range: &Range,
     pins: &mut Pins,
     report: &mut PinReport,
 ) -> Result<bool> {
     let map = image.map(inode)?;
     let start = range.offset / PAGE_BYTES * PAGE_BYTES;
-    let end = range.offset.saturating_add(range.len);
+    let end = range.end();
     let end = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end);
     let end = end.min(inode.size);
     let room = |report: &PinReport| report.bytes_max - report.bytes;

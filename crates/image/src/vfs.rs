@@ -12,12 +12,13 @@ use anteros_core::{
 };
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
+use anteros_trace::profile::Profile;
 
 use crate::dir::DirCursor;
 use crate::pins::{self, Pinned, Pins};
 use crate::serve::ahead::Strides;
 use crate::serve::serving::NeighbourHook;
-use crate::{Error, Image, ImagePath, Map, PinReport, Profile, Source};
+use crate::{Error, Image, ImagePath, Map, PinReport, Source};
 
 /// The position behind a `.` that no block holds; a directory has fewer blocks.
 const END: u64 = 1 << 62;

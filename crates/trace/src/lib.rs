@@ -1,4 +1,4 @@
-//! Records of what is read from and written to a mount, and what they say.
+//! Records of what is read from and written to a mount, and what they say; access profiles.
 //!
 //! ```text
 //! requests ──▶ Recorder: queue ──▶ thread: names, blocks ──▶ file
@@ -14,9 +14,11 @@
 //! - `recorder`: the thread that writes one.
 //! - `analysis`: the characteristics that section 3.1 of the bFUSE paper (Jeong and Won, IJES 2014) is about.
 //! - `figure`: they as a drawing.
+//! - [`profile`]: which parts of which files are read, as text.
 
 mod analysis;
 mod figure;
+pub mod profile;
 mod record;
 mod recorder;
 mod report;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anteros_core::{FileDevice, parse_size};
 use anteros_fuse::MountOptions;
-use anteros_image::{Image, ImageFs, OpenOptions, Profile, Strategy};
+use anteros_image::{Image, ImageFs, OpenOptions, Strategy};
 use clap::{Args as _, FromArgMatches};
 use rustix::mount::{MountFlags, mount};
 
@@ -25,7 +25,7 @@ use crate::daemon::workers::Workers;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::loops::Loops;
 use crate::options::OptionArgs;
-use crate::output;
+use crate::{output, profiles};
 
 /// Mount an image read-only: through the kernel where it may be, else through FUSE
 #[derive(Debug, clap::Args)]
@@ -318,10 +318,7 @@ impl Args {
         let Some(path) = &self.profile else {
             return Ok(());
         };
-        let text = std::fs::read(path).map_err(|error| Failure::system(path, &error))?;
-        let profile = Profile::parse(&text).map_err(|error| {
-            Failure::new(Kind::Usage, format_args!("{}: {error}", path.display()))
-        })?;
+        let profile = profiles::load(path)?;
         let budget = self.pin.unwrap_or(self.image.memory() / 2);
         let report = fs.pin(&profile, usize::try_from(budget).unwrap_or(usize::MAX));
         for (name, reason) in &report.missing {

@@ -4,26 +4,29 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 
 use anteros_core::FileSystem;
-use anteros_image::{HotRange, ImageFs, OpenOptions, PinReport, Profile};
+use anteros_image::{ImageFs, OpenOptions, PinReport};
 use anteros_tests::trees::Random;
+use anteros_trace::profile::{Profile, Range};
 
 use crate::medium::Medium;
 use crate::samples::{Sample, large, named, read, without_hanging};
 
 const FILE: &str = "/data/words";
 
-fn hot(path: &str, offset: u64, len: u64, count: u64) -> HotRange {
-    HotRange {
+fn hot(path: &str, offset: u64, len: u64, count: u64) -> Range {
+    Range {
         path: path.into(),
         offset,
         len,
         count,
+        digest: None,
     }
 }
 
-fn pinned(sample: &Sample, ranges: &[HotRange], bytes_max: usize) -> (ImageFs, PinReport) {
+fn pinned(sample: &Sample, ranges: &[Range], bytes_max: usize) -> (ImageFs, PinReport) {
     let mut fs = sample.open(OpenOptions::default());
     let profile = Profile {
+        rounds: 1,
         ranges: ranges.to_vec(),
     };
     let report = fs.pin(&profile, bytes_max);
@@ -136,7 +139,7 @@ fn pins_leave_memory_to_read_with() {
             cache_bytes: 6 << 20,
             ..OpenOptions::default()
         });
-        fs.pin(&Profile { ranges }, usize::MAX);
+        fs.pin(&Profile { rounds: 1, ranges }, usize::MAX);
         let mut random = Random(3);
         without_hanging(&sample.name, || {
             for _ in 0..10 {
@@ -196,6 +199,7 @@ fn a_pin_of_what_cannot_be_read_is_told_and_not_kept() {
     let place = crate::cohort::place(&sample.extents(FILE)[0]);
     medium.change(|state| state.bad = place);
     let profile = Profile {
+        rounds: 1,
         ranges: vec![hot(FILE, 0, 4096, 1), hot(FILE, 0, u64::MAX, 1)],
     };
     let report = fs.pin(&profile, 1 << 20);
