@@ -13,6 +13,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod passthru;
 pub mod peer;
+pub mod profile;
 pub mod stat;
 pub mod tar;
 pub mod trace;

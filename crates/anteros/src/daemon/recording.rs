@@ -205,8 +205,8 @@ impl Names for ImageNames {
     }
 }
 
-/// A path of each file that is no directory.
-fn walk(fs: &dyn FileSystem) -> HashMap<u64, Vec<u8>> {
+/// A path of each file that is no directory, by inode number, as far as names are looked at.
+pub fn walk(fs: &dyn FileSystem) -> HashMap<u64, Vec<u8>> {
     let mut pending = vec![(fs.root(), Vec::new())];
     let mut directories = HashSet::from([fs.root()]);
     let mut paths = HashMap::new();

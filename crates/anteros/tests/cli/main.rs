@@ -51,6 +51,7 @@ mod peer_names;
 mod places;
 mod prefixes;
 mod presets;
+mod profile;
 mod quick;
 mod rebuilds;
 mod refusals;

@@ -1,8 +1,9 @@
 //! Access profiles: which parts of which files are read, in which order, and how often.
 //!
 //! ```text
-//! text ──▶ parse: lines, checked ──▶ Profile ──▶ write: text
-//!                        rounds of a program ──▶ merge ──▶ Profile
+//!    text ──▶ parse: lines, checked ──▶ Profile ──▶ write: text
+//!   reads of one round of a program ──▶ Round ──▶ Profile
+//!                            several profiles ──▶ merge ──▶ Profile
 //! ```
 //!
 //! A profile is text that people read, compare and edit; `docs/profile.md` describes it. Whoever reads one trusts
@@ -12,14 +13,17 @@
 //! - `range`: a profile in memory.
 //! - `digest`: the digest of the content of a range.
 //! - `text`: lines to ranges and back.
+//! - `round`: reads of one round, as they come.
 //! - `merge`: several profiles to one.
 
 mod digest;
 mod merge;
 mod range;
+mod round;
 mod text;
 
 pub use digest::{Digest, Hasher};
 pub use merge::merge;
 pub use range::{Profile, Range};
+pub use round::Round;
 pub use text::{PATH_BYTES_MAX, ProfileError, ProfileFault, RANGES_MAX, TEXT_BYTES_MAX};

@@ -1,0 +1,36 @@
+//! `anteros profile`: which parts of which files programs read.
+//!
+//! `tree` has the files that a profile names, `fit` says which ranges of a profile they still have, `arguments` has what
+//! several commands take. Each command is a module beside them; `lists` reads the lists of other programs.
+
+mod arguments;
+mod convert;
+mod fit;
+mod lists;
+mod merge;
+mod tree;
+mod walk;
+
+use crate::failure::Outcome;
+
+/// Make and use access profiles: which parts of which files a program reads
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Merge(merge::Args),
+    Convert(convert::Args),
+}
+
+impl Args {
+    pub fn run(self) -> Outcome {
+        match self.command {
+            Command::Merge(args) => args.run(),
+            Command::Convert(args) => args.run(),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Files that a profile names: those of an image, of a log, or below a directory of the host.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use anteros_core::{FileDevice, FileKind, FileSystem, FsError, Ino, Occupant, Timestamp};
+use anteros_image::{Image, ImageFs};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use crate::args::ImageArgs;
+use crate::command::log;
+use crate::daemon::recording;
+use crate::failure::Failure;
+
+/// Files that a profile names.
+pub enum Tree {
+    /// Those of an image or log, as it answers.
+    Answers(Arc<dyn FileSystem + Send + Sync>),
+    /// Those below a directory of the host.
+    Directory(OwnedFd),
+}
+
+/// A regular file of a tree.
+pub struct Found {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Tells when the content was last changed.
+    pub mtime: Timestamp,
+    content: Content,
+}
+
+enum Content {
+    Inode(Ino),
+    File(File),
+}
+
+impl Tree {
+    /// Opens an image, a log that is not mounted, or a directory.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let failure = |error: io::Error| Failure::system(path, &error);
+        if std::fs::metadata(path).map_err(failure)?.is_dir() {
+            let directory = File::open(path).map_err(failure)?;
+            return Ok(Self::Directory(directory.into()));
+        }
+        let device = FileDevice::open(path).map_err(failure)?;
+        let is_log = matches!(device.occupant_from(0), Ok(Some(Occupant::Log)));
+        drop(device);
+        Ok(match is_log {
+            true => Self::Answers(Arc::new(log::as_source(path)?)),
+            false => Self::of_image(ImageArgs::usual(path).open()?),
+        })
+    }
+
+    /// The files of an image.
+    pub fn of_image(image: Arc<Image>) -> Self {
+        Self::Answers(Arc::new(ImageFs::new(image)))
+    }
+
+    /// Finds a regular file. Symbolic links are not followed: a profile has the paths of files.
+    pub fn find(&self, path: &[u8]) -> io::Result<Found> {
+        let names = path.split(|&byte| byte == b'/');
+        let names = names.filter(|name| !matches!(*name, b"" | b"."));
+        match self {
+            Self::Answers(fs) => {
+                let mut attr = fs.getattr(fs.root()).map_err(io_error)?;
+                for name in names {
+                    if name == b".." {
+                        return Err(io::ErrorKind::NotFound.into());
+                    }
+                    attr = fs.lookup(attr.ino, name).map_err(io_error)?;
+                }
+                match attr.kind {
+                    FileKind::Regular => Ok(Found {
+                        size: attr.size,
+                        mtime: attr.mtime,
+                        content: Content::Inode(attr.ino),
+                    }),
+                    _ => Err(no_file()),
+                }
+            }
+            Self::Directory(root) => find_below(root, names),
+        }
+    }
+
+    /// Fills `buf` with what a file has at `offset`; with less only if the file ends there.
+    pub fn read(&self, found: &Found, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            let at = offset.saturating_add(filled as u64);
+            let rest = &mut buf[filled..];
+            let count = match (self, &found.content) {
+                (Self::Answers(fs), Content::Inode(ino)) => {
+                    fs.read(*ino, at, rest).map_err(io_error)
+                }
+                (_, Content::File(file)) => file.read_at(rest, at),
+                (Self::Directory(_), Content::Inode(_)) => Err(io::ErrorKind::InvalidInput.into()),
+            };
+            match count {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The paths of all files, by inode number, as far as they are known.
+    pub fn paths(&self) -> HashMap<u64, Vec<u8>> {
+        match self {
+            Self::Answers(fs) => recording::walk(&**fs),
+            Self::Directory(root) => super::walk::paths(root.as_fd(), |_| true),
+        }
+    }
+}
+
+/// Finds a file below a directory: neither by a link, nor by `..`, which would lead out of it. What is no regular file is not
+/// opened: a device or a pipe would answer to that.
+fn find_below<'a>(root: &OwnedFd, names: impl Iterator<Item = &'a [u8]>) -> io::Result<Found> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut place = None;
+    for name in names {
+        if name == b".." || name.contains(&0) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let above = place.as_ref().unwrap_or(root);
+        place = Some(openat(
+            above,
+            OsStr::from_bytes(name),
+            flags,
+            Mode::empty(),
+        )?);
+    }
+    let place = place.ok_or_else(no_file)?;
+    let stat = rustix::fs::fstat(&place)?;
+    if FileKind::from_mode(stat.st_mode) != Some(FileKind::Regular) {
+        return Err(no_file());
+    }
+    let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+    let metadata = file.metadata()?;
+    Ok(Found {
+        size: metadata.len(),
+        mtime: Timestamp {
+            secs: metadata.mtime(),
+            nanos: metadata.mtime_nsec() as u32,
+        },
+        content: Content::File(file),
+    })
+}
+
+fn no_file() -> io::Error {
+    io::Error::other("no regular file")
+}
+
+fn io_error(error: FsError) -> io::Error {
+    match error {
+        FsError::NotFound | FsError::NotDirectory => Errno::NOENT.into(),
+        error => io::Error::other(error),
+    }
+}
