@@ -160,10 +160,13 @@ fn a_record_of_reads_is_converted() {
         profile.starts_with("# anteros profile, 1 round\n"),
         "{profile}"
     );
-    let lines = without_digests(&profile);
-    // The hard link may be found by its other name.
-    assert!(lines[0].ends_with(" 0 6 1"), "{profile}");
-    assert_eq!(lines[1..], [format!("/sub/text 0 {size} 1")], "{profile}");
+    let mut read = [0, 0];
+    for line in without_digests(&profile) {
+        let fields: Vec<&str> = line.split(' ').collect();
+        // The hard link may be found by its other name.
+        read[usize::from(fields[0] == "/sub/text")] += fields[2].parse::<u64>().unwrap();
+    }
+    assert_eq!(read, [6, size], "{profile}");
     fs::write(shop.path("cut"), &fs::read(shop.path("rec")).unwrap()[..40]).unwrap();
     let told = shop.run("profile convert cut --files image");
     assert_eq!(told.status, Some(6), "{told:?}");
@@ -214,4 +217,146 @@ fn a_record_of_launches_is_converted() {
         "{told:?}"
     );
     assert_eq!(without_digests(&told.out), [""; 0]);
+}
+
+/// The text of a profile that is in a file.
+fn recorded(shop: &Workshop, name: &str) -> String {
+    fs::read_to_string(shop.path(name)).unwrap()
+}
+
+#[test]
+fn a_command_is_recorded_on_an_image_without_root() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    fs::create_dir(shop.path("mnt")).unwrap();
+    let command =
+        "profile record --image image --mount mnt --rounds 2 -o p -- head -c 10 mnt/sub/text";
+    let told = shop.run(command);
+    let printed = "line 0\nlin".repeat(2);
+    assert_eq!(
+        (told.status, &told.out[..]),
+        (Some(0), &printed[..]),
+        "{told:?}"
+    );
+    assert!(told.err.contains("in each of 2 rounds"), "{told:?}");
+    let profile = recorded(&shop, "p");
+    assert!(
+        profile.starts_with("# anteros profile, 2 rounds\n"),
+        "{profile}"
+    );
+    let lines = without_digests(&profile);
+    assert!(
+        lines[0].starts_with("/sub/text 0 ") && lines[0].ends_with(" 2"),
+        "{profile}"
+    );
+    assert_eq!(lines.len(), 1, "{profile}");
+    assert_eq!(shop.left(), ["image", "mnt", "p"]);
+    // Without a file, what the command prints does not get into the profile.
+    let told = shop.run("profile record --image image --mount mnt -- cat mnt/hello");
+    assert_eq!(told.status, Some(0), "{told:?}");
+    assert!(
+        told.err.contains("hello\n") && !told.out.contains("\nhello"),
+        "{told:?}"
+    );
+    assert!(told.out.contains("\t0\t6\t1\t"), "{told:?}");
+    // A command that fails is recorded all the same; one that cannot be started is not.
+    let told = shop.run("profile record --image image --mount mnt -- cat mnt/hello mnt/none");
+    assert_eq!(told.status, Some(6), "{told:?}");
+    assert!(told.out.contains("\t0\t6\t1\t"), "{told:?}");
+    let told = shop.bad(5, "profile record --image image --mount mnt -- ./nothing");
+    assert!(told.contains("./nothing: cannot be started"), "{told}");
+    let told = shop.bad(2, "profile record --image image -- true");
+    assert!(told.contains("--mount"), "{told}");
+    assert!(!crate::is_mounted(&shop.path("mnt")));
+}
+
+#[test]
+fn a_mount_that_is_recorded_is_its_own_source() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    fs::create_dir(shop.path("mnt")).unwrap();
+    shop.good("mount --fuse --readahead 0 --trace rec image mnt");
+    fs::read(shop.path("mnt/sub/text")).unwrap();
+    let told = shop.run("profile record --mount mnt --rounds 2 -o p -- cat mnt/hello");
+    assert_eq!(
+        (told.status, &told.out[..]),
+        (Some(0), "hello\nhello\n"),
+        "{told:?}"
+    );
+    assert!(
+        told.err.contains("the source is the record of this mount"),
+        "{told:?}"
+    );
+    let profile = recorded(&shop, "p");
+    assert!(profile.contains("\t0\t6\t2\t"), "{profile}");
+    assert!(!profile.contains("text\t"), "{profile}");
+    shop.umount("mnt");
+}
+
+/// Tests that the kernel tells which pages are read, where it may be asked.
+#[test]
+fn a_command_is_recorded_on_a_mount_of_the_kernel() {
+    if !judge::has_kernel() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.good("mkfs image src -znone");
+    fs::create_dir(shop.path("mnt")).unwrap();
+    shop.good("mount --kernel image mnt");
+    let told = shop.run("profile record --mount mnt --rounds 2 -o p -- head -c 10 mnt/sub/text");
+    shop.umount("mnt");
+    if told.status == Some(4) {
+        assert!(
+            told.err.contains("nothing tells what is read here"),
+            "{told:?}"
+        );
+        return;
+    }
+    let printed = "line 0\nlin".repeat(2);
+    assert_eq!(
+        (told.status, &told.out[..]),
+        (Some(0), &printed[..]),
+        "{told:?}"
+    );
+    assert!(told.err.contains("pages that the kernel adds"), "{told:?}");
+    let lines = without_digests(&recorded(&shop, "p"));
+    assert!(
+        lines[0].starts_with("/sub/text 0 ") && lines[0].ends_with(" 2"),
+        "{lines:?}"
+    );
+    let instances = fs::read_dir("/sys/kernel/tracing/instances");
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+    for left in instances.into_iter().flatten().flatten().map(name) {
+        let process = left
+            .strip_prefix("anteros-")
+            .map(|id| format!("/proc/{id}"));
+        assert!(
+            process.is_none_or(|process| fs::exists(process).unwrap()),
+            "{left}"
+        );
+    }
+}
+
+#[test]
+fn a_record_without_a_source_says_why() {
+    let shop = Workshop::new();
+    let told = shop.run_as_nobody("profile record --mount src -- true");
+    assert_eq!(told.status, Some(4), "{told:?}");
+    for part in [
+        "nothing tells what is read here",
+        "no mount of anteros",
+        "hint: `--image IMAGE`",
+    ] {
+        assert!(told.err.contains(part), "{told:?}");
+    }
+    let told = shop.bad(2, "profile record --mount src/hello -- true");
+    assert!(told.contains("no directory"), "{told}");
+    let told = shop.bad(5, "profile record -- ./nothing");
+    assert!(told.contains("no such program"), "{told}");
 }

@@ -34,6 +34,11 @@ impl FilesArgs {
 }
 
 impl OutputArgs {
+    /// Returns whether the profile goes into a file.
+    pub fn has_file(&self) -> bool {
+        self.output.is_some()
+    }
+
     /// Writes a profile. If there are files, it has digests of them, and only what they have.
     pub fn write(&self, mut profile: Profile, tree: Option<&Tree>) -> Outcome {
         let mut verdict = Verdict::Good;

@@ -1,16 +1,17 @@
 //! `anteros profile convert`
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anteros_log::Launches;
-use anteros_trace::profile::{PATH_BYTES_MAX, Profile, RANGES_MAX, Range, Round};
-use anteros_trace::{Ending, Error, Item, MAGIC, Operation, read};
+use anteros_trace::MAGIC;
+use anteros_trace::profile::{PATH_BYTES_MAX, Profile, RANGES_MAX, Range};
 
 use super::arguments::{FilesArgs, OutputArgs};
 use super::lists::{self, LIST_BYTES_MAX};
+use super::reads::Reads;
 use super::tree::Tree;
 use crate::daemon::launches;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
@@ -146,71 +147,6 @@ fn begin(path: &Path) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut begin)
         .map_err(system)?;
     Ok(begin)
-}
-
-/// Reads of a record of a mount.
-pub struct Reads {
-    round: Round,
-    /// The paths of files, by their numbers.
-    paths: HashMap<u64, Vec<u8>>,
-    /// Tells how many accesses the record has.
-    pub accesses: u64,
-    /// Tells whether nothing is missing at its end.
-    pub is_whole: bool,
-}
-
-impl Reads {
-    /// Reads a record, but for its first `skipped` accesses. Reads count in the order of their answers.
-    pub fn of(path: &Path, skipped: u64) -> Result<Self, Failure> {
-        let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
-        let mut reads = Self {
-            round: Round::default(),
-            paths: HashMap::new(),
-            accesses: 0,
-            is_whole: true,
-        };
-        let ending = read(BufReader::new(file), &mut |item| reads.take(item, skipped));
-        let (_, ending) = ending.map_err(|error| match error {
-            Error::Io(error) => Failure::system(path, &error),
-            error => Failure::new(Kind::Corrupt, format_args!("{}: {error}", path.display())),
-        })?;
-        reads.is_whole = !matches!(ending, Ending::CutShort { .. });
-        Ok(reads)
-    }
-
-    fn take(&mut self, item: Item<'_>, skipped: u64) {
-        match item {
-            Item::Access(access) => {
-                self.accesses += 1;
-                let is_read = access.operation == Operation::Read && access.error == 0;
-                if is_read && self.accesses > skipped {
-                    self.round.note(access.file, access.offset, access.len);
-                }
-            }
-            Item::File { number, path, .. } if !path.is_empty() => {
-                self.paths.insert(number, path.to_vec());
-            }
-            _ => {}
-        }
-    }
-
-    /// A profile of the reads, of files whose names are known.
-    pub fn profile(&self) -> Profile {
-        tell_dropped(&self.round);
-        let path = |file| self.paths.get(&file).map(Vec::as_slice);
-        self.round.profile(path)
-    }
-}
-
-/// Tells of ranges that there was no room for.
-pub fn tell_dropped(round: &Round) {
-    if round.dropped() > 0 {
-        let text = format!(
-            "{} ranges more than a profile may have are left out",
-            output::count(round.dropped())
-        );
-        output::complain("warning", text);
-    }
 }
 
 /// A profile of launches of files that have not changed since. A block that all launches of its file have read counts as one that all rounds read, as fewer are

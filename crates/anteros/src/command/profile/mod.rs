@@ -1,13 +1,16 @@
 //! `anteros profile`: which parts of which files programs read.
 //!
 //! `tree` has the files that a profile names, `fit` says which ranges of a profile they still have, `arguments` has what
-//! several commands take. Each command is a module beside them; `lists` reads the lists of other programs.
+//! several commands take. Each command is a module beside them; `reads` reads records of mounts, and `lists` the lists of
+//! other programs.
 
 mod arguments;
 mod convert;
 mod fit;
 mod lists;
 mod merge;
+mod reads;
+mod record;
 mod tree;
 mod walk;
 
@@ -24,6 +27,7 @@ pub struct Args {
 enum Command {
     Merge(merge::Args),
     Convert(convert::Args),
+    Record(record::Args),
 }
 
 impl Args {
@@ -31,6 +35,7 @@ impl Args {
         match self.command {
             Command::Merge(args) => args.run(),
             Command::Convert(args) => args.run(),
+            Command::Record(args) => args.run(),
         }
     }
 }

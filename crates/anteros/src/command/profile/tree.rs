@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -117,7 +117,17 @@ impl Tree {
     pub fn paths(&self) -> HashMap<u64, Vec<u8>> {
         match self {
             Self::Answers(fs) => recording::walk(&**fs),
-            Self::Directory(root) => super::walk::paths(root.as_fd(), |_| true),
+            Self::Directory(root) => super::walk::paths(root, |_| true),
+        }
+    }
+}
+
+impl Found {
+    /// The file of the host, if it is one.
+    pub fn file(&self) -> Option<&File> {
+        match &self.content {
+            Content::File(file) => Some(file),
+            Content::Inode(_) => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Names of files below a directory.
 
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use anteros_core::FileKind;
@@ -12,8 +12,9 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// A path of each regular file below a directory, with a slash in front, by inode number, if it is `wanted`. What lies on
 /// another device is left out, and so is what cannot be read.
-pub fn paths(root: BorrowedFd<'_>, wanted: impl Fn(u64) -> bool) -> HashMap<u64, Vec<u8>> {
+pub fn paths(root: impl AsFd, wanted: impl Fn(u64) -> bool) -> HashMap<u64, Vec<u8>> {
     let mut paths = HashMap::new();
+    let root = root.as_fd();
     let Ok(device) = rustix::fs::fstat(root).map(|stat| stat.st_dev) else {
         return paths;
     };
