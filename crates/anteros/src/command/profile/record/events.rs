@@ -16,8 +16,8 @@ use anteros_trace::profile::{Profile, Round};
 use rustix::fs::{Dev, OFlags, major, minor};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::Source;
 use super::read_ahead::ReadAhead;
+use super::source::Source;
 use crate::command::profile::reads::tell_dropped;
 use crate::command::profile::tree::Tree;
 use crate::failure::{Failure, Kind};

@@ -12,6 +12,7 @@
 mod events;
 mod own;
 mod read_ahead;
+mod source;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -29,6 +30,7 @@ use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
 use events::Events;
 use own::{Mounts, Recorded};
+use source::Source;
 
 /// Record which parts of the files of a mount a command reads
 ///
@@ -58,14 +60,6 @@ pub struct Args {
     /// The command, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
-}
-
-/// Something that knows what is read.
-trait Source {
-    /// Begins to listen.
-    fn begin(&mut self) -> Result<(), Failure>;
-    /// Stops, and tells what was read since.
-    fn end(&mut self) -> Result<Profile, Failure>;
 }
 
 impl Args {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anteros_trace::profile::Profile;
 use tempfile::TempDir;
 
-use super::Source;
+use super::source::Source;
 use crate::command::profile::reads::Reads;
 use crate::command::stat::attribute;
 use crate::daemon::recording::ATTRIBUTE;

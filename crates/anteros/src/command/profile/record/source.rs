@@ -1,0 +1,13 @@
+//! Sources of what is read.
+
+use anteros_trace::profile::Profile;
+
+use crate::failure::Failure;
+
+/// Something that knows what is read.
+pub trait Source {
+    /// Begins to listen.
+    fn begin(&mut self) -> Result<(), Failure>;
+    /// Stops, and tells what was read since.
+    fn end(&mut self) -> Result<Profile, Failure>;
+}
