@@ -97,7 +97,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Reads a part of a file, and compresses it if that is worth it.
+    /// Reads a part of a file, and compresses it if that is worth it. A part that is stored as an earlier one is left alone.
     fn piece(
         &mut self,
         piece: &Piece,
@@ -106,6 +106,9 @@ impl<'a> Worker<'a> {
     ) -> Result<Compressed, Error> {
         if self.job.cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
+        }
+        if piece.shared.is_some() {
+            return Ok(None); // the writer takes over extents when it is its turn
         }
         match piece.form {
             Form::Raw => {
