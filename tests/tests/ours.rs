@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anteros_build::{
     Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Order, Quick,
-    Setting, Summary, UuidChoice,
+    ReadRange, Setting, Summary, UuidChoice,
 };
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
@@ -70,6 +70,7 @@ const ATOMS: &[Atom] = &[
     ("equal", "equal parts once", |o| o.dedupe = true),
     ("hints", "hints", hints),
     ("order", "by name", |o| o.order = Order::Name),
+    ("sweep", "a profile", |o| sweep(o, DATA)),
     ("quick", "as it is within 30", |o| quick(o, false, 30)),
     ("quick", "a quick codec within 60", |o| quick(o, true, 60)),
     ("gain", "gain 40", |o| compression(o).min_gain_percent = 40),
@@ -162,6 +163,35 @@ fn pcluster(options: &mut Options, bytes: u32) {
 fn quick(options: &mut Options, by_codec: bool, percent: u8) {
     let codec = by_codec.then_some(Effort::Fast.into());
     compression(options).quick = Some(Quick { codec, percent });
+}
+
+/// Files of the tree of everything that are larger than a few blocks.
+const DATA: &[&str] = &[
+    "data/mixed",
+    "data/text",
+    "data/zeros-70000",
+    "parts/tar",
+    "data/most-of-text",
+    "data/sparse",
+    "data/words-65537",
+    "parts/text-with-gap",
+    "data/words-8192",
+    "data/compressible",
+    "data/words-511",
+];
+
+/// A few ranges of each file, here and there, as if a program read them by turns.
+fn sweep(options: &mut Options, files: &[&str]) {
+    let ranges = |round: u64| {
+        let ranges = files.iter().rev().zip(round..);
+        ranges.map(move |(path, n)| ReadRange {
+            path: path.as_bytes().to_vec(),
+            offset: (round * 90_000 + n * 17_001) % 200_000,
+            len: 100 + n % 3 * 12_000,
+        })
+    };
+    options.hot = (0..4).flat_map(ranges).collect();
+    options.hot_cuts_permille = 1000; // wherever it may be
 }
 
 fn metabox(options: &mut Options, codec: impl Into<Codec>, bytes: u32) {
@@ -409,6 +439,57 @@ fn equal_parts_wherever_they_lie() {
         };
         assert!(summary.shared_bytes >= least, "{name}: {summary:?}");
     }
+}
+
+/// Parts of files in front of all other content, with equal parts among them, in every form.
+#[test]
+fn what_is_read_lies_in_front() {
+    let tree = Tree::new();
+    tree.add_equal_parts(500_000);
+    tree.add_copies();
+    for n in 0..5 {
+        tree.write(format!("large/{n}"), &mixed(n, 700_000 + 1234 * n as usize));
+        tree.write(format!("small/{n}"), &words(n, 3000 * n as usize));
+    }
+    let read = [
+        "large/3",
+        "parts/text",
+        "parts/tar",
+        "large/1",
+        "small/4",
+        "parts/text-with-gap",
+        "parts/twice",
+        "small/1",
+        "parts/tar-of-others",
+        "large/0",
+        "parts/hiss-aside",
+        "parts/front",
+        "large/none",
+    ];
+    let lzma = Codec::Lzma {
+        level: 1,
+        extreme: false,
+        dict_bytes: 32 << 10,
+    };
+    let mut all = Vec::new();
+    for case in 0..96 {
+        let has = |bit: u32| case >> bit & 1 == 1;
+        let mut form = options(&[]);
+        form.wide = has(0);
+        form.dedupe = has(1);
+        form.block_bits = if has(2) { 9 } else { 12 };
+        pcluster(&mut form, if has(3) { 64 << 10 } else { 8 << 10 });
+        compression(&mut form).codec = if has(4) { lzma } else { Effort::Fast.into() };
+        compression(&mut form).segment_bytes = if has(1) != has(3) { 64 << 10 } else { 4 << 20 };
+        form.inline_tails = has(2) != has(4);
+        match case / 32 {
+            0 => form.compress_directories = has(3),
+            packs => fragments(&mut form, packs == 2, None),
+        }
+        sweep(&mut form, &read);
+        all.push((format!("{form:?}"), form));
+    }
+    judge_all("what is read", tree.path(), &all);
 }
 
 /// Streams whose ends lie at each byte of a page, for Linux sees the end of some codecs' only in the page where their last

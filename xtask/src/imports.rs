@@ -94,7 +94,12 @@ const FLOORS: [(&str, &[Floor]); 3] = [
             ),
             Floor(
                 "plan",
-                &["devices/elsewhere.rs", "parts/cuts.rs", "plan.rs"],
+                &[
+                    "devices/elsewhere.rs",
+                    "parts/cuts.rs",
+                    "plan.rs",
+                    "sweep/steps.rs",
+                ],
             ),
             Floor(
                 "decisions",
@@ -106,6 +111,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "order.rs",
                     "parts/",
                     "same.rs",
+                    "sweep/",
                 ],
             ),
             Floor("data", &["data/", "fragments.rs"]),

@@ -14,6 +14,9 @@ pub(crate) struct Body {
     next: u64,
 }
 
+/// No extent lies behind the last one.
+const NOWHERE: u64 = u64::MAX;
+
 /// An extent of a file: its number, and the byte of the image at which it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -51,9 +54,28 @@ impl Body {
         self.next = part.next;
     }
 
+    /// Appends extents that lie apart from all others of the file, whatever their places are now.
+    pub fn append_apart(&mut self, part: &Self) {
+        match (self.extents.is_empty(), part.extents.is_empty()) {
+            (_, true) => return,
+            (true, false) => *self = part.clone(),
+            (false, false) => {
+                self.jumps.push((self.extents.len() as u32, part.start));
+                self.extents.extend_from_slice(&part.extents);
+            }
+        }
+        self.next = NOWHERE;
+    }
+
     /// All extents.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        let lens = self.extents.iter().map(|extent| u64::from(extent.len));
+        lens.sum()
     }
 
     /// Bytes of the file that lie in extents of another part of the tree.
@@ -171,5 +193,10 @@ mod tests {
         moved.relocate(|at| at * 2);
         assert_eq!(moved.runs()[2].0, 30);
         assert_eq!(body.from(body.next(7)).count(), 0);
+        let mut apart = Body::new(10, own.to_vec());
+        apart.append_apart(&Body::default());
+        apart.append_apart(&Body::new(13, own.to_vec()));
+        apart.append(&Body::new(16, own.to_vec()));
+        assert_eq!(apart.runs().len(), 3);
     }
 }

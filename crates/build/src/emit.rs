@@ -52,7 +52,7 @@ impl Emitter<'_> {
         observer: &dyn Observer,
         progress: Progress,
     ) -> Result<Places, Error> {
-        for id in self.job.tree.ids() {
+        for id in self.job.plan.inodes(self.job.tree) {
             self.blocks(id, output)?;
         }
         let plan = self.job.plan;

@@ -95,6 +95,11 @@ impl Fragments {
         self.content.take(is_end)
     }
 
+    /// Takes all that is left out, and has what follows lie in other segments.
+    pub fn cut(&mut self) -> Option<Vec<u8>> {
+        self.content.cut()
+    }
+
     /// The content of the packed inode that no segment has yet.
     pub fn into_content(self) -> Segments {
         self.content

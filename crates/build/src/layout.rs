@@ -11,9 +11,9 @@
 //!
 //! Few inodes lie in the block of the superblock, if there is room for all of them.
 //!
-//! Inodes come in the order of the tree, as far as room allows: each goes where it leaves the least
-//! room, among the blocks that are still open. Those with inline data must lie in one block with it;
-//! the others may cross into the next one.
+//! Inodes that are known to be read come first, then all others, both in the order of the tree, as far as room allows:
+//! each goes where it leaves the least room, among the blocks that are still open. Those with inline data must lie in one
+//! block with it; the others may cross into the next one.
 //!
 //! Node ids count from the first inode. So they are known before it is known where in the image that lies: directories
 //! can be compressed with the end of the packed inode, which lies behind the file content.
@@ -127,8 +127,11 @@ impl Layout {
             let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
             packer.place(bytes, whole)
         };
-        let inodes = tree.ids().map(|id| Some(place(id)).filter(|at| *at < end));
-        let inodes = inodes.collect::<Option<Vec<u64>>>()?;
+        let mut inodes = vec![0; tree.nodes.len()];
+        for id in plan.inodes(tree) {
+            let at = Some(place(id)).filter(|at| *at < end)?;
+            inodes[id as usize] = at;
+        }
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);
         (packer.end() <= end).then_some(Self {
@@ -225,7 +228,7 @@ impl Layout {
 /// Decides how directories and links are stored: the compressed ones behind each other, behind so many bytes of the packed
 /// inode. Returns how many it has then.
 fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) -> u64 {
-    for id in job.tree.ids() {
+    for id in job.plan.inodes(job.tree) {
         let node = job.tree.node(id);
         if matches!(node.kind, FileKind::Regular) || node.size == 0 {
             continue;
@@ -253,7 +256,7 @@ pub(crate) fn place_blocks(
     output: &Output,
 ) -> Result<(), Error> {
     let mut at = output.position();
-    for id in job.tree.ids() {
+    for id in job.plan.inodes(job.tree) {
         let node = job.tree.node(id);
         match &mut stored[id as usize] {
             Stored::Flat {

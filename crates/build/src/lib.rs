@@ -46,6 +46,7 @@
 //! | `plan`, `sparse`, `times` | how each inode is stored, as far as that is known before reading |
 //! | `hints` | files that are compressed in another way than the rest |
 //! | `order`, `kinds` | files in the order in which they are read and stored |
+//! | `sweep` | content that is known to be read, in front of all other |
 //! | `look`, `same` | files with the same content, of which only the first is stored |
 //! | `parts`, `body` | parts of files with the same content, of which only the first is stored |
 //! | `data`, `compress`, `ordered` | file content, by all cores, in that order |
@@ -68,8 +69,8 @@
 //! stages      stages, android
 //! metadata    layout, packed, emit, superblock, block_list
 //! data        data, fragments
-//! decisions   attributes, digests, kept, order, devices, same, parts
-//! plan        plan, with the cuts of parts and the chunks of devices
+//! decisions   attributes, digests, kept, sweep, order, devices, same, parts
+//! plan        plan, with the cuts of parts, the steps of the sweep and the chunks of devices
 //! scan        scan, tar, manifest, seam, layers, input
 //! source      source, look
 //! output      output, outbox, special, hash_tree, observer
@@ -138,6 +139,7 @@ mod special;
 mod stages;
 mod stream;
 mod superblock;
+mod sweep;
 mod tail;
 mod tar;
 mod times;
@@ -159,7 +161,7 @@ pub use manifest::{Manifest, ManifestFormat};
 pub use observer::{Observer, Progress, Summary};
 pub use options::{
     Compression, Content, Exclude, Fragments, HashTree, Hint, Holes, IdRange, InodeForm,
-    LABEL_BYTES_MAX, Options, Order, PCLUSTER_BLOCKS_MAX, Quick, Setting, UuidChoice,
+    LABEL_BYTES_MAX, Options, Order, PCLUSTER_BLOCKS_MAX, Quick, ReadRange, Setting, UuidChoice,
 };
 pub use places::{Placed, PlacedPart, Places, SourceDevice};
 pub use tar::{Archive, ArchivedFile, Entry, EntryKind};

@@ -59,7 +59,7 @@ pub(crate) fn directories(
 
 /// The directories that belong there, in the order in which they lie there.
 fn of<'a>(job: &'a Job<'_>, stored: &'a [Stored]) -> impl Iterator<Item = NodeId> + 'a {
-    job.tree.ids().filter(|&id| {
+    job.plan.inodes(job.tree).filter(|&id| {
         let is_packed = matches!(stored[id as usize], Stored::Packed { .. });
         is_packed && job.tree.node(id).kind == FileKind::Directory
     })

@@ -17,6 +17,7 @@ use crate::parts::Cuts;
 use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
+use crate::sweep::Sweep;
 use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
 use crate::xattr::SharedXattrs;
@@ -104,6 +105,8 @@ pub(crate) struct Plan {
     pub order: Vec<NodeId>,
     /// The files that have parts in common with others or in themselves.
     pub cuts: HashMap<NodeId, Cuts>,
+    /// Content that is stored in front of all other.
+    pub sweep: Sweep,
     index: IndexKind,
     metabox_index: IndexKind,
     pub ways: Ways,
@@ -117,7 +120,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// Bytes of memory that what is planned for nodes takes.
     pub fn memory_bytes(&self) -> u64 {
-        (size_of_val(&*self.nodes) + size_of_val(&*self.order)) as u64
+        let nodes = (size_of_val(&*self.nodes) + size_of_val(&*self.order)) as u64;
+        nodes + self.sweep.memory_bytes()
     }
 
     pub fn new(
@@ -143,6 +147,7 @@ impl Plan {
             nodes: Vec::with_capacity(tree.nodes.len()),
             order: Vec::new(),
             cuts: HashMap::new(),
+            sweep: Sweep::default(),
             index: usual_index(options),
             metabox_index: metabox_index(options),
             ways,
@@ -173,6 +178,13 @@ impl Plan {
 
     pub fn node(&self, id: NodeId) -> &NodePlan {
         &self.nodes[id as usize]
+    }
+
+    /// All inodes in the order in which they, and the blocks of directories, are stored: those that are read come first.
+    pub fn inodes<'a>(&'a self, tree: &Tree) -> impl Iterator<Item = NodeId> + use<'a> {
+        let all = || tree.ids();
+        let read = all().filter(|&id| self.sweep.has_inode(id));
+        read.chain(all().filter(|&id| !self.sweep.has_inode(id)))
     }
 
     /// Returns whether a regular file has content that is to be stored in the image.
@@ -301,7 +313,8 @@ impl Plan {
             Some(setting) => self.index.of(setting),
             None => self.index,
         };
-        match self.cuts.get(&first).is_some_and(Cuts::is_sharing) {
+        let shares = self.cuts.get(&first).is_some_and(Cuts::is_sharing);
+        match shares || self.sweep.cuts(first) {
             true => index.full(),
             false => index,
         }

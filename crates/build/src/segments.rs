@@ -45,14 +45,33 @@ impl Segments {
         self.rest.resize((end - self.before) as usize, 0);
     }
 
+    /// Bytes in front of the first whole pack.
+    fn first_packs(&self) -> usize {
+        match self.before {
+            0 => FIRST_PACKS * self.block_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Takes out all that is left, with zeros behind it up to where the next segment may begin.
+    pub fn cut(&mut self) -> Option<Vec<u8>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let first = self.first_packs();
+        let packs = self.rest.len().saturating_sub(first);
+        let bytes = first + packs.next_multiple_of(PACK * self.block_bytes);
+        let mut segment = std::mem::take(&mut self.rest);
+        segment.resize(bytes, 0);
+        self.before += bytes as u64;
+        Some(segment)
+    }
+
     /// Takes a segment out, if one is full, or if there will be no more: then whatever is left.
     ///
     /// Packed indexes have one block address for each pack. Where a segment begins, a pack does.
     pub fn take(&mut self, is_end: bool) -> Option<Vec<u8>> {
-        let bytes = match self.before {
-            0 => self.segment_bytes + FIRST_PACKS * self.block_bytes,
-            _ => self.segment_bytes,
-        };
+        let bytes = self.first_packs() + self.segment_bytes;
         let is_due = self.rest.len() >= bytes || is_end && !self.rest.is_empty();
         if !is_due {
             return None;
@@ -81,5 +100,17 @@ mod tests {
         let rest = segments.take(true).unwrap();
         assert_eq!(rest.len(), 500_000 - (38 + 32 + 32) * 4096);
         assert_eq!((segments.size(), segments.take(true)), (500_000, None));
+    }
+
+    #[test]
+    fn a_cut_lies_where_a_pack_begins() {
+        let mut segments = Segments::new(20 * 4096, 4096);
+        assert_eq!(segments.cut(), None);
+        segments.append(&[1; 5000]);
+        assert_eq!(segments.cut().unwrap().len(), 6 * 4096);
+        assert_eq!(segments.append(&[2; 70_000]), 6 * 4096);
+        let cut = segments.cut().unwrap();
+        assert_eq!((cut.len(), cut[70_000]), (32 * 4096, 0));
+        assert_eq!((segments.size(), segments.cut()), (38 * 4096, None));
     }
 }

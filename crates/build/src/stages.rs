@@ -20,7 +20,7 @@ use crate::tar::direct::Direct;
 use crate::tree::Tree;
 use crate::{
     Content, Error, Input, Observer, Options, Summary, attributes, digests, hash_tree, kept, order,
-    packed, parts, same, superblock,
+    packed, parts, same, superblock, sweep,
 };
 
 /// Everything that an image is built from.
@@ -93,10 +93,16 @@ impl<'a, 'b> Build<'a, 'b> {
             cancel,
         };
         kept::find(&look, &mut plan)?;
+        if let Some(text) = sweep::find(&look, &mut plan) {
+            observer.warn(source.path(), &text);
+            warnings += 1;
+        }
         plan.order = order::of(&look)?;
+        sweep::put_first(&mut plan.order, &plan.sweep);
         let devices = devices::store(&look, &mut plan)?;
         same::find(&look, &mut plan)?;
         parts::find(&look, &mut plan)?;
+        sweep::settle(&tree, &mut plan, options.block_bytes().into());
         plan.agree(&tree);
         let options = &options.beside(tree_bytes(&tree, &plan));
         let mut output = match (begun, &options.append) {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_build::{
     Codec, Compression, Effort, Error, Exclude, Fragments, Holes, InodeForm, Observer, Options,
-    Order, Progress, Setting, UuidChoice,
+    Order, Progress, ReadRange, Setting, UuidChoice,
 };
 use anteros_format::features::{Compat, Incompat};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, Superblock, checksum, checksum_len};
@@ -65,6 +65,17 @@ fn add_equal_parts(dir: &Path) {
         let parts = [&own[..], &text[n as usize * 30_000..], &own].concat();
         fs::write(dir.join(format!("{}/parts-{n}", n % 3)), parts).unwrap();
     }
+}
+
+/// Ranges of files of the tree, and of one that is not there.
+fn hot() -> Vec<ReadRange> {
+    let file = |n: u64| format!("/{}/{}/file-{n}", n % 3, n % 5).into_bytes();
+    let range = |n: u64| ReadRange {
+        path: file(n % 62),
+        offset: n * 7000 % 90_000,
+        len: 5000 + n * 100,
+    };
+    (0..200).rev().map(range).collect()
 }
 
 /// The names in a directory.
@@ -127,6 +138,17 @@ fn the_same_bytes_however_it_is_built() {
             metabox: Some(DEFLATE),
             inline_tails: true,
             ..lz4(16 << 10)
+        },
+        Options {
+            dedupe: true,
+            hot: hot(),
+            ..lz4(64 << 10)
+        },
+        Options {
+            fragments: Some(all),
+            hot: hot(),
+            hot_cuts_permille: 1000,
+            ..lz4(64 << 10)
         },
         Options {
             compress_directories: true,

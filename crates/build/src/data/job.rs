@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use anteros_core::FileKind;
 use anteros_format::SLOT_BYTES;
 
-use super::piece::{Form, Piece};
+use super::piece::{Form, Piece, Turn};
 use super::stored::Stored;
 use crate::compress::{Compressor, Stopped};
 use crate::extent::{Extent, Share, Tail};
@@ -15,6 +15,7 @@ use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
 use crate::source::Source;
+use crate::sweep::Step;
 use crate::tail::KeptEnds;
 use crate::tree::{NodeId, Tree};
 use crate::{Error, Options, Progress};
@@ -82,48 +83,67 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the parts of all files in the order that was asked for, as many together as workers are given at once.
+    /// Returns the parts of the sweep, as many together as workers are given at once.
+    pub(super) fn swept(&self) -> impl Iterator<Item = Vec<Piece>> {
+        let steps = self.plan.sweep.steps().iter();
+        batches(steps.flat_map(|step| self.pieces_of_step(step)))
+    }
+
+    /// Returns the parts of all other files in the order that was asked for, likewise.
     pub(super) fn batches(&self) -> impl Iterator<Item = Vec<Piece>> {
-        let mut pieces = self.pieces();
-        std::iter::from_fn(move || {
-            let (mut batch, mut bytes) = (Vec::new(), 0);
-            while bytes < BATCH_BYTES && batch.len() < BATCH_PIECES {
-                let Some(piece) = pieces.next() else {
-                    break;
-                };
-                bytes += piece.cost();
-                batch.push(piece);
+        let files = self.plan.order.iter();
+        let files = files.skip(self.plan.sweep.files().count());
+        batches(files.flat_map(|&id| self.pieces_of_file(id)))
+    }
+
+    /// The pieces of a file, or of a part of it that is stored ahead of the rest.
+    fn pieces_of_step(&self, step: &Step) -> impl Iterator<Item = Piece> {
+        let range = match step {
+            Step::File(_) => None,
+            Step::Part(_, range) => Some(range.clone()),
+        };
+        let pieces = self.pieces_of_file(step.node());
+        pieces.filter_map(move |piece| match &range {
+            None => Some(piece),
+            Some(range) if piece.turn == Turn::Before && range.contains(&piece.offset) => {
+                let turn = Turn::Ahead;
+                Some(Piece { turn, ..piece })
             }
-            (!batch.is_empty()).then_some(batch)
+            Some(_) => None,
         })
     }
 
-    fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.plan.order.iter().flat_map(move |&id| {
-            let size = self.tree.node(id).size;
-            let (form, parts) = self.parts(id);
-            let segment = self.segment_bytes(form, size);
-            let file_end = parts.last().map_or(0, |part| part.end);
-            parts
-                .into_iter()
-                .flat_map(move |Part { start, end, shared }| {
-                    let segment = match shared {
-                        Some(_) => end - start,
-                        None => segment,
-                    };
-                    (start..end).step_by(segment as usize).map(move |offset| {
-                        let len = segment.min(end - offset);
-                        Piece {
-                            node: id,
-                            offset,
-                            len,
-                            form,
-                            is_last: offset + len == file_end,
-                            is_whole: len == size && shared.is_none(),
-                            shared,
-                        }
-                    })
-                })
+    fn pieces_of_file(&self, id: NodeId) -> impl Iterator<Item = Piece> {
+        let size = self.tree.node(id).size;
+        let (form, parts) = self.parts(id);
+        let segment = self.segment_bytes(form, size);
+        let file_end = parts.last().map_or(0, |part| part.end);
+        let sweep = &self.plan.sweep;
+        let parts = parts
+            .into_iter()
+            .flat_map(move |part| sweep.split(id, part));
+        parts.flat_map(move |(part, is_swept)| {
+            let Part { start, end, shared } = part;
+            let segment = match shared {
+                Some(_) => end - start,
+                None => segment,
+            };
+            (start..end).step_by(segment as usize).map(move |offset| {
+                let len = segment.min(end - offset);
+                Piece {
+                    node: id,
+                    offset,
+                    len,
+                    form,
+                    is_last: offset + len == file_end,
+                    is_whole: len == size && shared.is_none(),
+                    shared,
+                    turn: match is_swept {
+                        true => Turn::Before,
+                        false => Turn::Usual,
+                    },
+                }
+            })
         })
     }
 
@@ -286,4 +306,19 @@ impl Job<'_> {
         let bytes = (out.len() - start).next_multiple_of(block_bytes);
         out.resize(start + bytes, 0);
     }
+}
+
+/// Pieces, as many together as workers are given at once.
+fn batches(mut pieces: impl Iterator<Item = Piece>) -> impl Iterator<Item = Vec<Piece>> {
+    std::iter::from_fn(move || {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH_BYTES && batch.len() < BATCH_PIECES {
+            let Some(piece) = pieces.next() else {
+                break;
+            };
+            bytes += piece.cost();
+            batch.push(piece);
+        }
+        (!batch.is_empty()).then_some(batch)
+    })
 }

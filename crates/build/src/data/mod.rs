@@ -8,6 +8,9 @@
 //! its end whether compression has saved enough; if it has not, the writer goes back to where the
 //! file began and writes it as it is.
 //!
+//! The sweep comes first. Of a file that is cut it has a part or several, and when it is the turn of that file the writer
+//! knows where these lie.
+//!
 //! A part that is stored as an earlier one takes no work. When it is its turn the writer knows where that lies, and takes
 //! over its extents; what has none that could be taken over is compressed then, aside.
 //!
@@ -51,6 +54,12 @@ pub(crate) fn write(
         job.options.content_bytes(),
         new_worker,
         |pool: &mut Pool| {
+            for batch in job.swept() {
+                writer.submit(pool, batch)?;
+            }
+            if job.plan.sweep.cuts_packed() {
+                writer.cut_packed(pool)?;
+            }
             for batch in job.batches() {
                 writer.submit(pool, batch)?;
             }

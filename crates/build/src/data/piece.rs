@@ -14,6 +14,17 @@ pub(super) enum Form {
     Packed,
 }
 
+/// Tells when a part is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// When it is its file's turn.
+    Usual,
+    /// In the sweep, while the rest of its file waits.
+    Ahead,
+    /// In the sweep, and now it is its file's turn.
+    Before,
+}
+
 /// A part of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
@@ -27,14 +38,20 @@ pub(super) struct Piece {
     pub is_whole: bool,
     /// It is stored as another part, as far as that can be.
     pub shared: Option<Shared>,
+    pub turn: Turn,
 }
 
 impl Piece {
+    /// Returns whether its content is in the image when it is its turn.
+    pub fn is_stored(&self) -> bool {
+        self.shared.is_some() || self.turn == Turn::Before
+    }
+
     /// Bytes that are read.
     pub fn cost(&self) -> u64 {
-        match self.shared {
-            Some(_) => 0,
-            None => self.len,
+        match self.is_stored() {
+            true => 0,
+            false => self.len,
         }
     }
 }

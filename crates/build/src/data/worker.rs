@@ -97,7 +97,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Reads a part of a file, and compresses it if that is worth it. A part that is stored as an earlier one is left alone.
+    /// Reads a part of a file, and compresses it if that is worth it. One that is stored already is left alone.
     fn piece(
         &mut self,
         piece: &Piece,
@@ -107,7 +107,7 @@ impl<'a> Worker<'a> {
         if self.job.cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
-        if piece.shared.is_some() {
+        if piece.is_stored() {
             return Ok(None); // the writer takes over extents when it is its turn
         }
         match piece.form {

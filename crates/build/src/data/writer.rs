@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::job::Job;
-use super::piece::{Form, Piece};
+use super::piece::{Form, Piece, Turn};
 use super::sharing::Target;
 use super::stored::Stored;
 use super::work::{Done, PackedBatch, PackedPiece, Pool, Work};
@@ -44,9 +44,13 @@ struct Growing {
 
 impl Growing {
     fn append(&mut self, part: &Body) {
-        let lens = part.extents().iter().map(|extent| u64::from(extent.len));
-        self.at += lens.sum::<u64>();
+        self.at += part.bytes();
         self.body.append(part);
+    }
+
+    fn append_apart(&mut self, part: &Body) {
+        self.at += part.bytes();
+        self.body.append_apart(part);
     }
 }
 
@@ -69,6 +73,8 @@ pub(super) struct Writer<'a> {
     observer: &'a dyn Observer,
     stored: Vec<Stored>,
     growing: Option<Growing>,
+    /// Parts of files that have been stored ahead of the rest, by the byte at which they begin.
+    ahead: HashMap<(NodeId, u64), (Body, Tail)>,
     /// The extents at which parts begin that others may share.
     marks: HashMap<(NodeId, u64), Mark>,
     progress: Progress,
@@ -92,6 +98,7 @@ impl<'a> Writer<'a> {
             observer,
             stored: stored.collect(),
             growing: None,
+            ahead: HashMap::new(),
             marks: HashMap::new(),
             progress,
             counted: 0,
@@ -123,6 +130,17 @@ impl<'a> Writer<'a> {
         }
         pool.submit(Work::Part(batch), cost);
         Ok(())
+    }
+
+    /// Writes what the workers have not given back yet, and has what comes next lie in another segment of the packed inode.
+    pub fn cut_packed(&mut self, pool: &mut Pool) -> Result<(), Error> {
+        while let Some(packed) = pool.take() {
+            self.batch(pool, packed)?;
+        }
+        match self.fragments.cut() {
+            Some(content) => self.segment(pool, content),
+            None => Ok(()),
+        }
     }
 
     /// Writes what the workers have not given back yet, and what is left for the packed inode unless directories follow.
@@ -157,14 +175,20 @@ impl<'a> Writer<'a> {
     /// Has full segments of the packed inode compressed, at the end the last one as well.
     fn segments(&mut self, pool: &mut Pool, is_end: bool) -> Result<(), Error> {
         while let Some(content) = self.fragments.take_segment(is_end) {
-            let cost = 2 * content.len() as u64;
-            // Two may be under way in any case, or all but one worker would be idle.
-            let room = self.job.options.content_bytes().saturating_sub(cost);
-            self.outbox.make_room(room.max(cost))?;
-            self.outbox.align()?;
-            let segment = pool.submit_aside(Work::Segment(content));
-            self.outbox.push(segment, cost);
+            self.segment(pool, content)?;
         }
+        Ok(())
+    }
+
+    /// Has a segment of the packed inode compressed.
+    fn segment(&mut self, pool: &mut Pool, content: Vec<u8>) -> Result<(), Error> {
+        let cost = 2 * content.len() as u64;
+        // Two may be under way in any case, or all but one worker would be idle.
+        let room = self.job.options.content_bytes().saturating_sub(cost);
+        self.outbox.make_room(room.max(cost))?;
+        self.outbox.align()?;
+        let segment = pool.submit_aside(Work::Segment(content));
+        self.outbox.push(segment, cost);
         Ok(())
     }
 
@@ -184,12 +208,18 @@ impl<'a> Writer<'a> {
             is_last,
             ..
         } = piece;
+        if piece.turn == Turn::Ahead {
+            return self.ahead(packed, blocks, fragment);
+        }
         let in_parts = form == Form::Compressed && !piece.is_whole;
         if in_parts && self.growing.is_none() {
             self.grow(node)?;
         }
         if let Some(shared) = &piece.shared {
             return self.shared(pool, &piece, shared);
+        }
+        if piece.turn == Turn::Before {
+            return self.before(&piece);
         }
         let is_raw = form == Form::Raw || form == Form::Compressed && packed.extents.is_none();
         if is_raw {
@@ -250,6 +280,58 @@ impl<'a> Writer<'a> {
             at: 0,
             tail: Tail::Blocks,
         });
+        Ok(())
+    }
+
+    /// Stores a part of a file ahead of the rest.
+    fn ahead(&mut self, packed: PackedPiece, blocks: &[u8], fragment: &[u8]) -> Result<(), Error> {
+        let Piece {
+            node, offset, len, ..
+        } = packed.piece;
+        let place = self.outbox.place()?;
+        self.outbox.write(blocks)?;
+        let end = End {
+            node,
+            at: offset + len - fragment.len() as u64,
+            key: packed.key,
+            content: fragment,
+        };
+        let tail = self.tail(packed.tail, &end)?;
+        let extents = packed.extents.expect("a part alone is stored compressed");
+        let body = Body::new(place, extents);
+        self.ahead.insert((node, offset), (body, tail));
+        Ok(())
+    }
+
+    /// Gives a file the extents of a part that has been stored ahead of it.
+    fn before(&mut self, piece: &Piece) -> Result<(), Error> {
+        let Piece {
+            node,
+            offset,
+            is_last,
+            ..
+        } = *piece;
+        let ahead = self.ahead.remove(&(node, offset));
+        let (body, tail) = ahead.expect("the sweep comes first");
+        let growing = self.growing.as_mut().expect("it has begun");
+        if self.job.plan.cuts.contains_key(&node) {
+            let mark = growing.body.next(body.first().at);
+            self.marks.insert((node, offset), mark);
+        }
+        growing.append_apart(&body);
+        growing.tail = tail;
+        // Its end may have been left out.
+        let done = growing.at - offset;
+        if is_last {
+            let nothing = End {
+                node,
+                at: offset + done,
+                key: None,
+                content: &[],
+            };
+            self.grown(&nothing)?;
+        }
+        self.count(node, done, is_last);
         Ok(())
     }
 
@@ -324,6 +406,7 @@ impl<'a> Writer<'a> {
                 is_last: is_last && end == range.end,
                 is_whole: false,
                 shared: None,
+                turn: Turn::Usual,
             };
             let done = pool.submit_aside(Work::Part(vec![piece])).take();
             self.batch(pool, done)?;
@@ -395,7 +478,9 @@ impl<'a> Writer<'a> {
             ..
         } = growing;
         let extents = body.extents();
-        self.stored[node as usize] = if self.job.is_worth_it(node, extents, tail) {
+        // Some of a file that is cut lies elsewhere already, and would lie there for nothing.
+        let is_kept = self.job.plan.sweep.cuts(node);
+        self.stored[node as usize] = if is_kept || self.job.is_worth_it(node, extents, tail) {
             let tail = self.tail(tail, end)?;
             let body = Box::new(body);
             Stored::Compressed { body, tail }

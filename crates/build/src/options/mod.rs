@@ -3,6 +3,7 @@
 //! - `compression`: how files are compressed; `hint`: files of some paths.
 //! - `hash_tree`: the hash tree behind the image.
 //! - `choices`: choices of other kinds.
+//! - `read_range`: ranges of files that are known to be read.
 //! - `owner`: owners that become others.
 //! - `derived`: what follows from all that.
 //! - `check`: the checks that make a build sound; `appending`: those of an image that is appended to.
@@ -15,6 +16,7 @@ mod derived;
 mod hash_tree;
 mod hint;
 mod owner;
+mod read_range;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub use compression::{Compression, Fragments, Quick, Setting};
 pub use hash_tree::HashTree;
 pub use hint::Hint;
 pub use owner::IdRange;
+pub use read_range::ReadRange;
 
 /// Longest label in bytes: the field has 16, and older kernels want a NUL in it.
 pub const LABEL_BYTES_MAX: usize = 15;
@@ -63,6 +66,12 @@ pub struct Options {
     /// Paths of files and directories, relative to the source, whose content is stored in front of all other, in this order. Of
     /// a directory that is everything in it that is not listed by itself.
     pub first: Vec<Vec<u8>>,
+    /// Ranges that are known to be read, in the order of first access: they are stored in front of all other content, also of
+    /// [`Self::first`], and their inodes in front of all others. Large compressed files are cut for that. Ranges that are not
+    /// there are told, and change nothing.
+    pub hot: Vec<ReadRange>,
+    /// Thousandths of what is compressed, as it was before, that the room for these cuts may take, by an estimate.
+    pub hot_cuts_permille: u32,
     /// Holds what becomes of holes.
     pub holes: Holes,
     /// Stores every regular file larger than a block in uncompressed chunks of so many bytes: a
@@ -210,6 +219,8 @@ impl Default for Options {
             dedupe: false,
             order: Order::Path,
             first: Vec::new(),
+            hot: Vec::new(),
+            hot_cuts_permille: 4,
             holes: Holes::Auto,
             chunk_bytes: None,
             blob_device: None,

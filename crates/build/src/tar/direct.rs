@@ -20,7 +20,7 @@ impl<'a> Direct<'a> {
         let is_whole = options.chunk_bytes.is_none() && options.exclude.is_empty();
         let is_alone =
             options.append.is_none() && options.content == Content::Copy && !options.has_devices();
-        let looks = options.digest_xattr.is_some() || options.dedupe;
+        let looks = options.digest_xattr.is_some() || options.dedupe || !options.hot.is_empty();
         options.order == Order::Stream && is_plain && is_whole && is_alone && !looks
     }
 

@@ -1,0 +1,191 @@
+//! The choice of files that are cut.
+//!
+//! ```text
+//! read         |      ███      █        ██                 |
+//! gaps         |  a    |   b   |    c    |        d        |
+//! in the sweep |      ██████████        ██                 |   b is too short, a and d cost one border each, c two
+//! ```
+//!
+//! At a border, half a block is lost on average, and a stream that would have been longer: one cluster that holds less. A
+//! gap is worth its borders if it is so long that what they cost is less than what is not read any more. All borders
+//! together may take a certain share of the image; the longest gaps come first.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::hot::{Hot, HotFile, HotPart};
+use super::steps::{Step, Sweep};
+use crate::Options;
+use crate::plan::{Intent, Plan};
+use crate::tree::{NodeId, Tree};
+
+/// A border costs this share of a cluster beside half a block, as measured.
+const BORDER_SHARE: u64 = 8;
+
+/// Content is taken to shrink to this share of itself: its first part.
+const SHRINKS_TO: u64 = 2;
+
+/// Bytes by which full entries of an index are longer than those of packs, for each block of a file.
+const FULL_ENTRY_MORE: u64 = 6;
+
+/// A run of a file that is not read.
+struct Gap {
+    /// The place of the file.
+    file: usize,
+    range: Range<u64>,
+    /// Bytes that its borders cost.
+    cost: u64,
+}
+
+impl Gap {
+    /// Bytes of the file.
+    const fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+/// Bytes that may still be spent.
+struct Budget(u64);
+
+impl Budget {
+    /// Spends so many bytes, if there are as many.
+    fn take(&mut self, bytes: u64) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// Decides which files are cut, and which belong to the sweep as a whole.
+pub(super) fn sweep(hot: Hot, tree: &Tree, plan: &mut Plan, options: &Options) -> Sweep {
+    let content = content_bytes(tree, plan) / 1000;
+    let mut budget = Budget(content.saturating_mul(options.hot_cuts_permille.into()));
+    let packed = options.fragments.and(options.packed_pcluster_bytes());
+    let cuts_packed = packed.is_some_and(|bytes| budget.take(border(bytes.into(), options)));
+    let Hot { files, inodes, .. } = hot;
+    let mut gaps = Vec::new();
+    for (place, file) in files.iter().enumerate() {
+        gaps.extend(gaps_of(place, file, tree, plan, options));
+    }
+    gaps.sort_by_key(|gap| (Reverse(gap.bytes()), gap.file, gap.range.start));
+    let mut taken: Vec<Vec<Range<u64>>> = vec![Vec::new(); files.len()];
+    for gap in gaps {
+        let is_first = taken[gap.file].is_empty();
+        let of_index = match is_first && !options.has_encoded_extents() {
+            true => index_more(tree.node(files[gap.file].id).size, options),
+            false => 0,
+        };
+        if budget.take(gap.cost + of_index) {
+            taken[gap.file].push(gap.range);
+        }
+    }
+    let mut steps = Vec::new();
+    for (file, mut gaps) in files.into_iter().zip(taken) {
+        let first = file.parts.iter().map(|part| part.first).min();
+        if gaps.is_empty() {
+            steps.push((first.unwrap_or_default(), Step::File(file.id)));
+            continue;
+        }
+        // What is packed cannot be cut.
+        plan.nodes[file.id as usize].intent = Intent::Compress;
+        gaps.sort_by_key(|gap| gap.start);
+        let parts = between(&gaps, tree.node(file.id).size, &file.parts);
+        steps.extend(
+            parts
+                .into_iter()
+                .map(|part| (part.first, Step::Part(file.id, part.range))),
+        );
+    }
+    steps.sort_by_key(|(first, _)| *first);
+    let steps = steps.into_iter().map(|(_, step)| step).collect();
+    Sweep::new(steps, inodes, cuts_packed)
+}
+
+/// The gaps of a file that are worth their borders.
+fn gaps_of(place: usize, file: &HotFile, tree: &Tree, plan: &Plan, options: &Options) -> Vec<Gap> {
+    let Some(pcluster_bytes) = cuttable(file.id, tree, plan, options) else {
+        return Vec::new();
+    };
+    let size = tree.node(file.id).size;
+    let border = border(pcluster_bytes, options);
+    let starts = [0]
+        .into_iter()
+        .chain(file.parts.iter().map(|part| part.range.end));
+    let ends = file.parts.iter().map(|part| part.range.start).chain([size]);
+    let gaps = starts.zip(ends).filter(|(start, end)| start < end);
+    let gaps = gaps.map(|(start, end)| {
+        let borders = u64::from(start > 0) + u64::from(end < size);
+        Gap {
+            file: place,
+            range: start..end,
+            cost: borders * border,
+        }
+    });
+    gaps.filter(|gap| gap.bytes() / SHRINKS_TO >= gap.cost)
+        .collect()
+}
+
+/// The length of the clusters of a file that may be cut.
+fn cuttable(id: NodeId, tree: &Tree, plan: &Plan, options: &Options) -> Option<u64> {
+    let pcluster_bytes = u64::from(plan.ways.setting(id)?.pcluster_bytes);
+    let is_one_piece = options.data_align_blocks > 1;
+    let is_long = tree.node(id).size > SHRINKS_TO * pcluster_bytes;
+    let may_be = matches!(plan.node(id).intent, Intent::Compress | Intent::Pack);
+    (may_be && is_long && !is_one_piece).then_some(pcluster_bytes)
+}
+
+/// Bytes that a border between clusters of so many bytes costs.
+fn border(pcluster_bytes: u64, options: &Options) -> u64 {
+    u64::from(options.block_bytes()) / 2 + pcluster_bytes / BORDER_SHARE
+}
+
+/// Bytes by which the index of a file that is cut is longer.
+fn index_more(size: u64, options: &Options) -> u64 {
+    size.div_ceil(options.block_bytes().into()) * FULL_ENTRY_MORE
+}
+
+/// Bytes of all files that are compressed.
+fn content_bytes(tree: &Tree, plan: &Plan) -> u64 {
+    let is_compressed =
+        |id: &NodeId| matches!(plan.node(*id).intent, Intent::Compress | Intent::Pack);
+    let files = tree.ids().filter(is_compressed);
+    files.map(|id| tree.node(id).size).sum()
+}
+
+/// The parts of a file between gaps, each as early as the first of those that are read in it.
+fn between(gaps: &[Range<u64>], size: u64, read: &[HotPart]) -> Vec<HotPart> {
+    let starts = [0].into_iter().chain(gaps.iter().map(|gap| gap.end));
+    let ends = gaps.iter().map(|gap| gap.start).chain([size]);
+    let parts = starts.zip(ends).filter(|(start, end)| start < end);
+    parts
+        .map(|(start, end)| {
+            let inside = read
+                .iter()
+                .filter(|part| part.range.start < end && start < part.range.end);
+            HotPart {
+                range: start..end,
+                first: inside.map(|part| part.first).min().unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_between_gaps_are_as_early_as_what_is_read_in_them() {
+        let read =
+            [(100, 200, 7), (300, 400, 3), (800, 900, 5)].map(|(start, end, first)| HotPart {
+                range: start..end,
+                first,
+            });
+        let parts = between(&[0..100, 400..800], 900, &read);
+        let parts: Vec<_> = parts
+            .into_iter()
+            .map(|part| (part.range, part.first))
+            .collect();
+        assert_eq!(parts, [(100..400, 3), (800..900, 5)]);
+    }
+}
