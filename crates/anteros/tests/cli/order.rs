@@ -92,6 +92,106 @@ fn paths_that_are_not_there_are_told() {
 }
 
 #[test]
+fn files_of_a_profile_are_stored_first() {
+    let shop = shop();
+    fs::write(
+        shop.path("profile"),
+        "/z\t0\t10\t1\n/sub/d\t0\t4096\t1\n/a\t5000\t1\t1\n",
+    )
+    .unwrap();
+    fs::write(shop.path("list"), "sub\n").unwrap();
+    for options in [
+        "-znone -Enoinline_data",
+        "-zlz4 -C4K",
+        "-zlzma -C1M -Eall-fragments",
+        "-E48bit",
+    ] {
+        shop.good(&format!(
+            "mkfs image src {options} --profile profile --order-list list --verify"
+        ));
+        assert_eq!(
+            stored(&shop, "image", &FILES),
+            ["z", "sub/d", "a", "sub/c", "sub/deep/e", "b"],
+            "{options}"
+        );
+        shop.good("check image");
+    }
+}
+
+/// The offsets and addresses of the extents of a file that have blocks.
+fn addresses(shop: &Workshop, image: &str, path: &str) -> Vec<(u64, u64)> {
+    let dumped = shop.good(&format!("dump {image} --path {path} --extents --json"));
+    let dumped: Value = serde_json::from_str(&dumped).unwrap();
+    let extents = dumped["extents"].as_array().unwrap().iter();
+    extents
+        .filter_map(|extent| Some((extent["offset"].as_u64()?, extent["address"].as_u64()?)))
+        .collect()
+}
+
+#[test]
+fn a_large_file_is_cut_around_what_is_read() {
+    let shop = shop();
+    let mut text = String::new();
+    (0..1_000_000u32).for_each(|n| text += &format!("{:x} ", n.wrapping_mul(2_654_435_761)));
+    fs::write(shop.path("src/large"), &text).unwrap();
+    fs::write(
+        shop.path("profile"),
+        "/large\t1000000\t50000\t1\n/b\t0\t1\t1\n/large\t300000\t1\t1\n",
+    )
+    .unwrap();
+    for options in [
+        "-zlz4 -C4K",
+        "-zlz4 -C16K",
+        "-zlzma -C8K -E48bit",
+        "-zlz4 -C16K -Efragments",
+    ] {
+        shop.good(&format!(
+            "mkfs image src {options} --profile profile --verify"
+        ));
+        let all = addresses(&shop, "image", "large");
+        let place = |at: u64| {
+            all.iter()
+                .find(|extent| extent.0 == at)
+                .unwrap_or_else(|| panic!("{options}: no extent begins at {at}: {all:?}"))
+                .1
+        };
+        let (first, second) = (place(999_424), place(299_008));
+        assert!(first < second, "{options}: {all:?}");
+        let others = all
+            .iter()
+            .filter(|(at, _)| *at < 299_008 || *at >= 1_052_672);
+        assert!(others.clone().count() > 10);
+        for other in others {
+            assert!(
+                second < other.1,
+                "{options}: {other:?} lies in front of what is read"
+            );
+        }
+    }
+}
+
+#[test]
+fn ranges_that_are_not_there_are_told_and_a_bad_profile_is_refused() {
+    let shop = shop();
+    fs::write(
+        shop.path("profile"),
+        "/none\t0\t1\t1\n/a\t1000000\t1\t1\n/b\t0\t1\t1\n/none\t5\t1\t1\n",
+    )
+    .unwrap();
+    let made = shop.run("mkfs image src --profile profile");
+    assert_eq!(made.status, Some(0), "{made:?}");
+    assert!(
+        made.err.contains("3 of the 4 ranges") && made.err.contains("/none, /a"),
+        "{}",
+        made.err
+    );
+    fs::write(shop.path("profile"), "/a\t0\t1\t1\n/b\tx\t1\t1\n").unwrap();
+    let told = shop.bad(2, "mkfs other src --profile profile");
+    assert!(told.contains("profile: line 2"), "{told}");
+    assert!(!shop.path("other").exists());
+}
+
+#[test]
 fn packed_files_of_one_name_lie_together_unless_told_otherwise() {
     let shop = Workshop::new();
     let files = ["de/a", "de/b", "en/a", "en/b"];

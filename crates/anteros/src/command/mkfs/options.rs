@@ -4,7 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anteros_build::{
-    Compression, Exclude, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick, Setting, UuidChoice,
+    Compression, Exclude, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick, ReadRange, Setting,
+    UuidChoice,
 };
 use anteros_image::Image;
 
@@ -16,6 +17,7 @@ use super::preset::{self, Preset};
 use super::target::Target;
 use super::values::{Content, Extended, Holes, Order, Uuid};
 use crate::failure::{Failure, Kind};
+use crate::profiles;
 
 /// Blocks have two to this bytes unless told otherwise.
 const BLOCK_BITS: u8 = 12;
@@ -92,6 +94,7 @@ impl Args {
                 Some(Holes::Compress) => anteros_build::Holes::Ignore,
             },
             first: self.first()?,
+            hot: self.hot()?,
             chunk_bytes: self.chunksize,
             blob_device: self.blobdev.clone(),
             tar_index: self.is_index(),
@@ -260,6 +263,22 @@ impl Args {
         let lines = text.split(|byte| *byte == b'\n');
         let paths = lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec);
         Ok(paths.collect())
+    }
+
+    /// The ranges of the profile.
+    fn hot(&self) -> Result<Vec<ReadRange>, Failure> {
+        let Some(path) = &self.profile else {
+            return Ok(Vec::new());
+        };
+        let ranges = profiles::load(path)?
+            .ranges
+            .into_iter()
+            .map(|range| ReadRange {
+                path: range.path,
+                offset: range.offset,
+                len: range.len,
+            });
+        Ok(ranges.collect())
     }
 
     /// Returns what compresses, and whether that was asked for.
