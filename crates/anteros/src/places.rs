@@ -25,6 +25,8 @@ pub struct Place {
     pub point: PathBuf,
     /// The kind of file system.
     pub kind: String,
+    /// The device or file that is mounted, or whatever stands for one.
+    pub source: PathBuf,
 }
 
 impl Place {
@@ -75,6 +77,7 @@ fn parse(mountinfo: &[u8]) -> Vec<Place> {
             parent: number(1)?,
             point: unescaped(words.get(4)?),
             kind: String::from_utf8_lossy(words.get(kind)?).into_owned(),
+            source: unescaped(words.get(kind + 1)?),
         })
     };
     lines.filter_map(place).collect()
@@ -160,6 +163,8 @@ mod tests {
         assert_eq!(kind("/a b"), Some("fuse.anteros-log"));
         assert_eq!(kind("/a b/c"), Some("erofs"));
         assert_eq!(kind("/"), Some("ext4"));
+        let source = top(&places, Path::new("/a b")).map(|place| place.source.as_path());
+        assert_eq!(source, Some(Path::new("/x")));
         assert_eq!(kind("/nowhere"), None);
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::process::Command;
 
 use anteros_tests::judge;
+use serde_json::{Value, json};
 
 use crate::{Workshop, log, run, wait_until};
 
@@ -359,4 +360,68 @@ fn a_record_without_a_source_says_why() {
     assert!(told.contains("no directory"), "{told}");
     let told = shop.bad(5, "profile record -- ./nothing");
     assert!(told.contains("no such program"), "{told}");
+}
+
+/// A profile of which the core are the second half of a file and all of another, and the digest of one range is wrong.
+const CORE: &str = "# anteros profile, 2 rounds\n/sub/text\t102400\t999999\t2\n/hello\t0\t6\t2\t6bba86c7e069f56d5a10b435f1c8e49c\n\
+    /sub/text\t0\t4096\t2\t6bba86c7e069f56d5a10b435f1c8e49c\n/none\t0\t1\t2\n/sub/text\t4096\t4096\t1\n";
+
+fn warmed(shop: &Workshop, arguments: &str) -> Value {
+    let told = shop.run(&format!("profile warm --profile p --json {arguments}"));
+    assert_eq!(told.status, Some(6), "{told:?}");
+    assert!(told.err.contains("warning: /none: "), "{told:?}");
+    let mut value: Value = serde_json::from_str(&told.out).unwrap();
+    value.as_object_mut().unwrap().remove("seconds");
+    value
+}
+
+#[test]
+fn the_core_of_a_profile_is_read_ahead_of_those_who_need_it() {
+    let shop = Workshop::new();
+    fs::write(shop.path("p"), CORE).unwrap();
+    let size = fs::metadata(shop.path("src/sub/text")).unwrap().len();
+    let core = size - 102_400 + 6 + 4096;
+    let expected = json!({
+        "directory": "src", "profile": "p", "order": "files", "ranges": 3, "bytes": core, "requests": 3,
+        "missing_ranges": 1, "changed_ranges": 1, "failed_ranges": 0, "bytes_left_out": 0,
+    });
+    assert_eq!(warmed(&shop, "src"), expected);
+    let all = warmed(&shop, "src --all");
+    // What was read in one round only continues what all have read.
+    assert_eq!(
+        (&all["bytes"], &all["requests"]),
+        (&json!(core + 4096), &json!(3))
+    );
+    let little = warmed(&shop, "src --limit 8K");
+    assert_eq!(little["bytes"], 4102, "{little}");
+    assert_eq!(little["bytes_left_out"], size - 102_400, "{little}");
+    let told = shop.run("profile warm src --profile p");
+    assert!(
+        told.out.starts_with("src: ") && told.out.contains("3 requests for 3 ranges"),
+        "{told:?}"
+    );
+    assert!(told.err.contains("1 ranges have other content"), "{told:?}");
+    let told = shop.bad(2, "profile warm src/hello --profile p");
+    assert!(told.contains("src/hello"), "{told}");
+
+    if !judge::has_fuse() {
+        return;
+    }
+    shop.good("mkfs image src");
+    fs::create_dir(shop.path("mnt")).unwrap();
+    shop.good("mount --fuse image mnt");
+    let mounted = warmed(&shop, "mnt");
+    assert_eq!(
+        (&mounted["order"], &mounted["bytes"]),
+        (&json!("image"), &json!(core))
+    );
+    let named = warmed(&shop, "src --image image");
+    assert_eq!(named["order"], "image");
+    let wrong = shop.run("profile warm src --profile p --image src/hello");
+    assert!(wrong.out.contains("in the order of the files"), "{wrong:?}");
+    assert!(
+        wrong.err.contains("ranges are read file by file"),
+        "{wrong:?}"
+    );
+    shop.umount("mnt");
 }

@@ -22,8 +22,6 @@ pub struct Fit<'a> {
     named: Vec<(Range, Misfit)>,
     /// How many do not fit.
     misfits: u64,
-    /// How many of these have another content.
-    changed: u64,
     piece: Vec<u8>,
 }
 
@@ -46,7 +44,6 @@ impl<'a> Fit<'a> {
             last: None,
             named: Vec::new(),
             misfits: 0,
-            changed: 0,
             piece: Vec::new(),
         }
     }
@@ -56,6 +53,17 @@ impl<'a> Fit<'a> {
     pub fn with_digests(&mut self, ranges: Vec<Range>) -> Vec<Range> {
         let ranges = ranges.into_iter();
         ranges.filter_map(|range| self.with_digest(range)).collect()
+    }
+
+    /// Returns as much of a range as its file has, whatever its content.
+    pub fn cut_one(&mut self, range: Range) -> Option<Range> {
+        let cut = self.cut(&range).map(|(_, cut)| cut);
+        self.note(range, cut)
+    }
+
+    /// Returns how many ranges the files do not have.
+    pub fn misfits(&self) -> u64 {
+        self.misfits
     }
 
     fn with_digest(&mut self, range: Range) -> Option<Range> {
@@ -110,7 +118,6 @@ impl<'a> Fit<'a> {
             Ok(fit) => Some(fit),
             Err(misfit) => {
                 self.misfits += 1;
-                self.changed += u64::from(misfit == Misfit::Changed);
                 if self.named.len() < NAMED_MAX {
                     self.named.push((range, misfit));
                 }

@@ -1,11 +1,12 @@
 //! `anteros profile`: which parts of which files programs read.
 //!
-//! `tree` has the files that a profile names, `fit` says which ranges of a profile they still have, `arguments` has what
+//! `tree` has the files that a profile names, `fit` says which ranges of a profile they still have, `extents` where they lie in an image, `arguments` has what
 //! several commands take. Each command is a module beside them; `reads` reads records of mounts, and `lists` the lists of
 //! other programs.
 
 mod arguments;
 mod convert;
+mod extents;
 mod fit;
 mod lists;
 mod merge;
@@ -13,6 +14,7 @@ mod reads;
 mod record;
 mod tree;
 mod walk;
+mod warm;
 
 use crate::failure::Outcome;
 
@@ -28,6 +30,7 @@ enum Command {
     Merge(merge::Args),
     Convert(convert::Args),
     Record(record::Args),
+    Warm(warm::Args),
 }
 
 impl Args {
@@ -36,6 +39,7 @@ impl Args {
             Command::Merge(args) => args.run(),
             Command::Convert(args) => args.run(),
             Command::Record(args) => args.run(),
+            Command::Warm(args) => args.run(),
         }
     }
 }
