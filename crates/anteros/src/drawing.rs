@@ -10,8 +10,27 @@ use rustix::fs::{Access, access};
 use crate::failure::{Failure, Kind};
 use crate::places;
 
-/// The first bytes of a drawing.
-const BEGIN: &[u8] = b"<svg ";
+/// A form of what is drawn.
+struct Form {
+    /// The first bytes of such a file.
+    begin: &'static [u8],
+    /// What people call it.
+    name: &'static str,
+    /// What may be overwritten.
+    overwritten: &'static str,
+}
+
+const DRAWING: Form = Form {
+    begin: b"<svg ",
+    name: "drawing",
+    overwritten: "an SVG",
+};
+
+const PAGE: Form = Form {
+    begin: b"<!DOCTYPE html>",
+    name: "page",
+    overwritten: "a page of HTML",
+};
 
 /// Writes a drawing into a file: one that is not there yet, is empty, or holds a drawing already; or into a pipe or terminal. Whatever
 /// goes wrong, what was there is there.
@@ -20,6 +39,19 @@ const BEGIN: &[u8] = b"<svg ";
 ///
 /// When something else is there; else what the system says.
 pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
+    write_as(&DRAWING, path, svg)
+}
+
+/// Writes a page of HTML likewise.
+///
+/// # Errors
+///
+/// Those of [`write`].
+pub fn write_page(path: &Path, html: &str) -> Result<(), Failure> {
+    write_as(&PAGE, path, html)
+}
+
+fn write_as(form: &Form, path: &Path, svg: &str) -> Result<(), Failure> {
     let fail = |error: io::Error| Failure::system(path, &error);
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -32,16 +64,18 @@ pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
         }
         Some(found) if !found.is_file() => {
             let message = format!("{}: is no regular file", path.display());
-            return Err(Failure::new(Kind::Usage, message).hint("name a file for the drawing"));
+            let hint = format_args!("name a file for the {}", form.name);
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
         Some(_) => {
             access(path, Access::WRITE_OK).map_err(|errno| fail(errno.into()))?;
-            if !may_be_replaced(path).map_err(fail)? {
+            if !may_be_replaced(form, path).map_err(fail)? {
                 let message = format!(
-                    "{}: exists and is no drawing; it is not overwritten",
-                    path.display()
+                    "{}: exists and is no {}; it is not overwritten",
+                    path.display(),
+                    form.name
                 );
-                let hint = "name a file that does not exist, or an SVG";
+                let hint = format_args!("name a file that does not exist, or {}", form.overwritten);
                 return Err(Failure::new(Kind::Usage, message).hint(hint));
             }
         }
@@ -50,12 +84,12 @@ pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
     replace(path, svg).map_err(fail)
 }
 
-fn may_be_replaced(path: &Path) -> io::Result<bool> {
+fn may_be_replaced(form: &Form, path: &Path) -> io::Result<bool> {
     let mut begin = Vec::new();
     File::open(path)?
-        .take(BEGIN.len() as u64)
+        .take(form.begin.len() as u64)
         .read_to_end(&mut begin)?;
-    Ok(begin.is_empty() || begin == BEGIN)
+    Ok(begin.is_empty() || begin == form.begin)
 }
 
 /// Writes a file beside, which then takes the place; a symbolic link stays one.

@@ -425,3 +425,106 @@ fn the_core_of_a_profile_is_read_ahead_of_those_who_need_it() {
     );
     shop.umount("mnt");
 }
+
+fn shown(shop: &Workshop, arguments: &str) -> Value {
+    let told = shop.run(&format!("profile show --json {arguments}"));
+    assert!(matches!(told.status, Some(0 | 6)), "{told:?}");
+    serde_json::from_str(&told.out).unwrap()
+}
+
+#[test]
+fn costs_of_a_profile_are_told_of_each_image() {
+    let shop = Workshop::new();
+    shop.good("mkfs plain src -znone");
+    shop.good("mkfs small src -zlz4 -C4096");
+    shop.good("mkfs large src -zlz4 -C65536");
+    // Pages 2 and 30, in this order back to front.
+    let profile =
+        "# anteros profile, 2 rounds\n/sub/text\t122880\t4096\t1\n/sub/text\t8192\t4096\t2\n";
+    fs::write(shop.path("p"), profile).unwrap();
+    let all = shown(&shop, "plain small large --profile p");
+    let [plain, small, large] = &all["images"].as_array().unwrap()[..] else {
+        panic!("{all}");
+    };
+    for image in [plain, small, large] {
+        let told = ["ranges", "missing_ranges", "bytes", "pages"].map(|name| &image[name]);
+        assert_eq!(told, [2, 0, 8192, 2].map(Value::from).each_ref(), "{image}");
+    }
+    assert_eq!(
+        (&plain["device_bytes"], &plain["runs"], &plain["requests"]),
+        (&json!(8192), &json!(2), &json!(2))
+    );
+    assert_eq!(plain["dar"], Value::Null);
+    let extents = small["extents"].as_u64().unwrap();
+    // A page may lie in two of them.
+    assert!((2..=4).contains(&extents), "{small}");
+    assert_eq!(small["device_bytes"], 4096 * extents);
+    let dar = |image: &Value| image["dar"].as_f64().unwrap();
+    // An extent of a few pages comes along with one of them, or an extent of more.
+    assert!(1.0 < dar(small) && dar(small) < dar(large), "{all}");
+    assert!(
+        large["device_bytes"].as_u64() > small["device_bytes"].as_u64(),
+        "{all}"
+    );
+    let core = shown(&shop, "small --core --profile p");
+    assert!(
+        core["images"][0]["extents"].as_u64().unwrap() < extents,
+        "{core}"
+    );
+
+    // A profile with all of a file wants all that is decoded.
+    fs::write(shop.path("p"), "/sub/text\t0\t999999999\t1\n").unwrap();
+    let whole = shown(&shop, "large --profile p");
+    assert_eq!(
+        (&whole["images"][0]["dar"], &whole["images"][0]["runs"]),
+        (&json!(1.0), &json!(1))
+    );
+    let text = shop.good("profile show small large --profile p");
+    let dar = text.lines().last().unwrap().split_whitespace();
+    assert_eq!(dar.collect::<Vec<_>>(), ["DAR", "1.00", "1.00"], "{text}");
+}
+
+#[test]
+fn a_profile_is_drawn_on_a_map_of_its_image() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    shop.good("mkfs packed src -Eall-fragments -zlz4 -C65536");
+    let profile = "/hello\t0\t6\t1\t00000000000000000000000000000000\n/a<b\t0\t1\t1\n/sub/text\t0\t18446744073709551615\t1\n\
+        /sub/text\t18446744073709551615\t18446744073709551615\t1\n";
+    fs::write(shop.path("p"), profile).unwrap();
+    let told = shop.run("profile show image packed --profile p --html map.html");
+    assert_eq!(told.status, Some(6), "{told:?}");
+    assert!(
+        told.err
+            .contains("/hello: 6 bytes at 0 are not those of the profile"),
+        "{told:?}"
+    );
+    let page = fs::read_to_string(shop.path("map.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>\n") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<svg ").count(), 2, "{page}");
+    assert!(page.contains("fetch 1 of "), "{page}");
+    assert!(
+        !page.contains("http://") || page.matches("http").count() == 2,
+        "{page}"
+    );
+    // Of the packed inode, as of a file.
+    let packed = shown(&shop, "packed --profile p");
+    assert_eq!(
+        (
+            &packed["images"][0]["missing_ranges"],
+            &packed["images"][0]["changed_ranges"]
+        ),
+        (&json!(2), &json!(1))
+    );
+    assert!(
+        packed["images"][0]["extents"].as_u64().unwrap() > 0,
+        "{packed}"
+    );
+    // A page is written anew, and nothing else.
+    shop.run("profile show image --profile p --html map.html");
+    assert!(fs::read_to_string(shop.path("map.html")).unwrap().len() < page.len());
+    let told = shop.bad(2, "profile show image --profile p --html src/hello");
+    assert!(told.contains("exists and is no page"), "{told}");
+    let told = shop.bad(3, "profile show src/hello --profile p");
+    assert!(told.contains("src/hello"), "{told}");
+}

@@ -22,6 +22,8 @@ pub struct Fit<'a> {
     named: Vec<(Range, Misfit)>,
     /// How many do not fit.
     misfits: u64,
+    /// How many of these have another content.
+    changed: u64,
     piece: Vec<u8>,
 }
 
@@ -44,6 +46,7 @@ impl<'a> Fit<'a> {
             last: None,
             named: Vec::new(),
             misfits: 0,
+            changed: 0,
             piece: Vec::new(),
         }
     }
@@ -59,6 +62,19 @@ impl<'a> Fit<'a> {
     pub fn cut_one(&mut self, range: Range) -> Option<Range> {
         let cut = self.cut(&range).map(|(_, cut)| cut);
         self.note(range, cut)
+    }
+
+    /// Returns as much of a range as its file has. If it has a digest, it is left out where the content is another one.
+    pub fn verified(&mut self, range: Range) -> Option<Range> {
+        match range.digest {
+            Some(_) => self.with_digest(range),
+            None => self.cut_one(range),
+        }
+    }
+
+    /// Returns how many ranges have another content.
+    pub fn changed(&self) -> u64 {
+        self.changed
     }
 
     /// Returns how many ranges the files do not have.
@@ -118,6 +134,7 @@ impl<'a> Fit<'a> {
             Ok(fit) => Some(fit),
             Err(misfit) => {
                 self.misfits += 1;
+                self.changed += u64::from(misfit == Misfit::Changed);
                 if self.named.len() < NAMED_MAX {
                     self.named.push((range, misfit));
                 }

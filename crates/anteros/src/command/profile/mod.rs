@@ -12,6 +12,7 @@ mod lists;
 mod merge;
 mod reads;
 mod record;
+mod show;
 mod tree;
 mod walk;
 mod warm;
@@ -31,6 +32,7 @@ enum Command {
     Convert(convert::Args),
     Record(record::Args),
     Warm(warm::Args),
+    Show(show::Args),
 }
 
 impl Args {
@@ -40,6 +42,7 @@ impl Args {
             Command::Convert(args) => args.run(),
             Command::Record(args) => args.run(),
             Command::Warm(args) => args.run(),
+            Command::Show(args) => args.run(),
         }
     }
 }
