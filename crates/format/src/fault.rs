@@ -86,6 +86,10 @@ pub enum Corrupt {
     #[error("the address of {what} overflows")]
     AddressOverflow { what: &'static str },
 
+    // Records of patches.
+    #[error("the record of a patch has an impossible {what}: {found:#x}")]
+    PatchRecord { what: &'static str, found: u64 },
+
     // Inodes.
     #[error("mode {mode:#o} is of no known kind of file")]
     Mode { mode: u16 },

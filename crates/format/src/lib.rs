@@ -30,6 +30,7 @@
 //! | [`zmap`] | map header of compressed inodes |
 //! | [`lcluster`] | full and compact indexes |
 //! | [`extent`] | encoded extents |
+//! | [`patch`] | the record of a patch, which is ours alone |
 //! | [`linux`] | which Linux mounts an image, and the memory of its decoders |
 //!
 //! All integers are little endian. The prose, with pictures and sources, is `docs/format/erofs.md`.
@@ -42,6 +43,7 @@ pub mod features;
 pub mod inode;
 pub mod lcluster;
 pub mod linux;
+pub mod patch;
 pub mod superblock;
 pub mod xattr;
 pub mod zmap;
