@@ -54,6 +54,7 @@ mod walk;
 use std::sync::atomic::AtomicBool;
 
 pub use finding::{Finding, FindingKind, Severity};
+use report::Unused;
 pub use report::{CheckObserver, CheckOptions, CheckProgress, CheckReport};
 
 use crate::{Image, Place};
@@ -73,8 +74,8 @@ pub fn check(
     }
     run.take_parts(&mut header::check(&run));
     let names = walk::walk(&run);
-    let unreachable_bytes = check_space(&run);
-    let mut report = run.finish(unreachable_bytes);
+    let unused = check_space(&run);
+    let mut report = run.finish(unused);
     if let Some(names) = names {
         // Findings without paths are better than none.
         let _ = paths::fill_in(image, &names, &mut report.findings);
@@ -83,13 +84,13 @@ pub fn check(
 }
 
 /// Checks the map of the image, and the data on it.
-fn check_space(run: &Run<'_>) -> u64 {
+fn check_space(run: &Run<'_>) -> Unused {
     let Some(parts) = run.all_parts() else {
-        return 0;
+        return Unused::default();
     };
-    let unreachable_bytes = space::check(run, &parts);
+    let unused = space::check(run, &parts);
     if run.options.data {
         data::check(run, &parts);
     }
-    unreachable_bytes
+    unused
 }

@@ -1,5 +1,7 @@
 //! Words about a check: what is wanted, how far it has come, what it found.
 
+use std::ops::Range;
+
 use super::finding::{Finding, Severity};
 
 /// Holds what to check, and how hard to work.
@@ -19,6 +21,8 @@ pub struct CheckOptions {
     pub work_bytes_max: u64,
     /// Tells how many bytes of notes are kept in memory; more are written to a temporary file.
     pub memory_bytes: usize,
+    /// Ranges of bytes of the primary device in which to look for gaps that nothing refers to.
+    pub gaps_in: Vec<Range<u64>>,
 }
 
 impl Default for CheckOptions {
@@ -31,6 +35,7 @@ impl Default for CheckOptions {
             findings_max: 10_000,
             work_bytes_max: u64::MAX,
             memory_bytes: 8 << 20,
+            gaps_in: Vec::new(),
         }
     }
 }
@@ -79,6 +84,9 @@ pub struct CheckReport {
     pub data_bytes: u64,
     /// Bytes in blocks of the primary device that nothing refers to.
     pub unreachable_bytes: u64,
+    /// Ranges of bytes of the primary device that nothing refers to, as far as [`CheckOptions::gaps_in`] asks for them, and the
+    /// check found no fault. The last block of plain or encoded data counts as used to its end.
+    pub gaps: Vec<Range<u64>>,
 }
 
 impl CheckReport {
@@ -86,4 +94,13 @@ impl CheckReport {
     pub fn is_clean(&self) -> bool {
         !self.cancelled && self.worst.is_none_or(|worst| worst == Severity::Note)
     }
+}
+
+/// Bytes that nothing refers to.
+#[derive(Debug, Default)]
+pub(super) struct Unused {
+    /// Bytes in blocks of which no byte is used.
+    pub(super) block_bytes: u64,
+    /// Ranges of bytes, as far as they were asked for.
+    pub(super) gaps: Vec<Range<u64>>,
 }

@@ -8,7 +8,7 @@ use anteros_core::{Sorter, unpoisoned};
 
 use super::finding::{Finding, FindingKind, Severity};
 use super::part::{Part, Parts};
-use super::report::{CheckObserver, CheckOptions, CheckProgress, CheckReport};
+use super::report::{CheckObserver, CheckOptions, CheckProgress, CheckReport, Unused};
 use crate::{Error, Image, Place};
 
 /// State of one check.
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    pub(super) fn finish(self, unreachable_bytes: u64) -> CheckReport {
+    pub(super) fn finish(self, unused: Unused) -> CheckReport {
         let findings = unpoisoned(self.findings.into_inner());
         let mut kept = findings.kept;
         // The same fault may have been met on two ways.
@@ -179,7 +179,8 @@ impl<'a> Run<'a> {
             inodes: self.inodes.into_inner(),
             extents: self.extents.into_inner(),
             data_bytes: self.data_bytes.into_inner(),
-            unreachable_bytes,
+            unreachable_bytes: unused.block_bytes,
+            gaps: unused.gaps,
         }
     }
 }
