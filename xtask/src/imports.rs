@@ -97,6 +97,8 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                 &[
                     "devices/elsewhere.rs",
                     "parts/cuts.rs",
+                    "patch/copied.rs",
+                    "patch/home.rs",
                     "plan.rs",
                     "sweep/steps.rs",
                 ],
@@ -110,6 +112,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "kept.rs",
                     "order.rs",
                     "parts/",
+                    "patch/",
                     "same.rs",
                     "sweep/",
                 ],
@@ -155,7 +158,15 @@ const FLOORS: [(&str, &[Floor]); 3] = [
             Floor(
                 "jobs",
                 &[
-                    "check/", "host/", "lists/", "pins.rs", "stats.rs", "tar.rs", "tar/", "vfs.rs",
+                    "check/",
+                    "host/",
+                    "lists/",
+                    "patches.rs",
+                    "pins.rs",
+                    "stats.rs",
+                    "tar.rs",
+                    "tar/",
+                    "vfs.rs",
                 ],
             ),
         ],

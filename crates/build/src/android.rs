@@ -82,6 +82,7 @@ pub(crate) fn build_file(image: &Path, job: Build<'_, '_>) -> Result<Summary, Er
         return Err(Error::Option(text.into()));
     }
     let (summary, output) = job.run(image, || spool(options, parent(image)))?;
+    let output = output.expect("a patch of a sparse image was refused");
     let fail = |cause| Fault::Write(cause).at(image, &output);
     let beside = Beside::create(image).map_err(fail)?;
     let stream = Stream {

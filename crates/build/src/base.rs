@@ -1,7 +1,8 @@
 //! An image that is appended to: what is known of it, and who tells of its inodes.
 
-use anteros_core::{FsResult, Ino};
+use anteros_core::{FsResult, Ino, Timestamp};
 use anteros_format::compr_cfg::ComprCfgs;
+use anteros_format::patch::Slots;
 use anteros_format::superblock::Superblock;
 
 use crate::Error;
@@ -45,6 +46,21 @@ pub struct Appended {
     pub end: u64,
     /// The inode of what is packed.
     pub packed: Option<(Record, Vec<u8>)>,
+}
+
+/// A patch: what is appended beside inodes that stay where they are.
+#[derive(Debug, Clone)]
+pub struct Patch {
+    /// The number of the state that it makes, from 1 on.
+    pub number: u32,
+    /// The time that is recorded.
+    pub time: Timestamp,
+    /// The byte at which the record of the state before begins; `None` for the first patch.
+    pub previous: Option<u64>,
+    /// Slots in which nothing but zeros lie and that no state refers to, outside of the first block; ascending.
+    pub free: Vec<Slots>,
+    /// Tells whether changes are only told.
+    pub dry_run: bool,
 }
 
 impl Appended {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use anteros_core::{FileKind, Timestamp};
 use anteros_format::inode::{
-    DataLayout, FORMAT_DOT_OMITTED, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, RawCompactInode,
-    RawExtendedInode,
+    DataLayout, FORMAT_DOT_OMITTED, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, FORMAT_NLINK_1,
+    RawCompactInode, RawExtendedInode,
 };
 use anteros_format::superblock::SUPERBLOCK_OFFSET;
 use anteros_format::zmap::WHOLE_FRAGMENT;
@@ -24,7 +24,7 @@ use crate::segments::Segments;
 use crate::special::{Content, Growing, SpecialInode};
 use crate::times::Times;
 use crate::tree::NodeId;
-use crate::{Error, Observer, Progress, directory, kept};
+use crate::{Error, Observer, Progress, directory, kept, patch};
 
 /// Inodes whose inline data is read as one job.
 const BATCH_INODES: usize = 256;
@@ -68,6 +68,9 @@ impl Emitter<'_> {
         };
         let kept = self.job.options.append.as_ref();
         let kept = kept.and_then(|append| append.packed.as_ref());
+        let patched = plan.patched.as_ref();
+        let kept =
+            kept.filter(|(record, _)| !patched.is_some_and(|home| home.stays(record.address)));
         if let (Some(at), Some((_, record))) = (places.packed, kept) {
             output.pad_to(at)?;
             output.write(record)?;
@@ -84,8 +87,19 @@ impl Emitter<'_> {
                 output.write(&self.special_inode(inode, index, number))?;
             }
         }
-        output.pad_to(places.end)?;
+        // The record of a patch comes last.
+        output.pad_to(places.end - patch::record_bytes(self.job.options))?;
         Ok(places)
+    }
+
+    /// The root inode of a patch, if it lies apart from the others, and the byte of the image at which it does.
+    pub fn root_apart(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        let Some(at) = self.job.plan.patched.as_ref().and_then(|home| home.root) else {
+            return Ok(None);
+        };
+        let mut inode = Vec::new();
+        self.record(0, &mut Tails::new(self.job), &mut inode)?;
+        Ok(Some((at, inode)))
     }
 
     /// Blocks that hold so many bytes of the image.
@@ -301,8 +315,14 @@ impl Emitter<'_> {
         let head_end = out.len() + plan.head_bytes(id) as usize;
         self.inode(id, out);
         let form = (options.xattr_filter, self.layout.first_shared_id());
-        plan.shared.encode(&tree.xattrs, &node.xattrs, form, out);
-        out.resize(head_end, 0); // the root may have more room than it needs
+        match plan.regions.get(&id) {
+            Some(region) => out.extend_from_slice(region),
+            None => plan.shared.encode(&tree.xattrs, &node.xattrs, form, out),
+        }
+        out.resize(head_end, 0); // the root, and copied inodes, may have more room than they need
+        if let Intent::Copied(copied) = &plan.node(id).intent {
+            return patch::append_rest((&self.job.look(), self.job.former), id, copied, out);
+        }
         match (&self.stored[id as usize], &plan.node(id).intent) {
             (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),
             (Stored::Compressed { body, tail }, _) => {
@@ -351,20 +371,27 @@ impl Emitter<'_> {
     fn inode(&self, id: NodeId, out: &mut Vec<u8>) {
         let node = self.job.tree.node(id);
         let plan = self.job.plan.node(id);
-        let (layout, i_u) = self.layout_and_value(id);
+        let (layout, i_u) = match &plan.intent {
+            Intent::Copied(copied) => (DataLayout::FlatPlain, copied.i_u), // its layout follows
+            _ => self.layout_and_value(id),
+        };
         let mut format = (layout as u16) << FORMAT_LAYOUT_SHIFT;
         if node.kind == FileKind::Directory && self.job.options.dot_omitted {
             format |= FORMAT_DOT_OMITTED;
         }
         let mode = (node.kind.mode_bits() as u16 | node.perm).into();
+        let (copied_layout, address_hi) = match &plan.intent {
+            Intent::Copied(copied) => (copied.layout, copied.address_hi.unwrap_or(0)),
+            _ => (0, 0),
+        };
         let raw = RawExtendedInode {
-            i_format: format.into(),
+            i_format: (format | copied_layout).into(),
             i_xattr_icount: plan.icount.into(),
             i_mode: mode,
-            i_nb: 0.into(),
+            i_nb: address_hi.into(),
             i_size: node.size.into(),
             i_u: i_u.into(),
-            i_ino: (id + 1).into(),
+            i_ino: self.job.plan.serial.wrapping_add(id + 1).into(),
             i_uid: node.uid.into(),
             i_gid: node.gid.into(),
             i_mtime: (node.mtime.secs as u64).into(),
@@ -454,12 +481,20 @@ fn append_inode(mut raw: RawExtendedInode, extended: bool, times: &Times, out: &
         secs: raw.i_mtime.get() as i64,
         nanos: raw.i_mtime_nsec.get(),
     };
-    // The plan has seen to it that everything fits.
+    // The plan has seen to it that everything fits. A copied inode with the high part of an address has one link.
+    let address_hi = raw.i_nb.get();
+    if address_hi > 0 {
+        raw.i_format = (raw.i_format.get() | FORMAT_NLINK_1).into();
+    }
     let raw = RawCompactInode {
         i_format: raw.i_format,
         i_xattr_icount: raw.i_xattr_icount,
         i_mode: raw.i_mode,
-        i_nb: (raw.i_nlink.get() as u16).into(),
+        i_nb: match address_hi {
+            0 => raw.i_nlink.get() as u16,
+            hi => hi,
+        }
+        .into(),
         i_size: (raw.i_size.get() as u32).into(),
         i_mtime: times.compact(time).into(),
         i_u: raw.i_u,

@@ -21,6 +21,13 @@ pub enum Input<'a> {
     /// Layers, the lowest first. Whiteouts of overlayfs, and in archives those of AUFS, remove what is
     /// below; none of them is in the image.
     Layers(Vec<Layer<'a>>),
+    /// A source whose tree takes the place of that of the image which is patched ([`Options::patch`]).
+    Replaced {
+        /// The image, a [`Layer::Base`].
+        former: Layer<'a>,
+        /// The source.
+        source: Layer<'a>,
+    },
 }
 
 /// A directory, an archive, a manifest or a file system.
@@ -82,6 +89,29 @@ impl Input<'_> {
         matches!(self, Self::One(Layer::Tar(_)))
     }
 
+    /// The tree of the image that is patched; `None` if none is.
+    pub(crate) fn former(
+        &self,
+        options: &Options,
+        observer: &dyn Observer,
+        cancel: &AtomicBool,
+    ) -> Result<Option<Scanned>, Error> {
+        if options.patch.is_none() {
+            return Ok(None);
+        }
+        let former = match self {
+            Self::Replaced { former, .. } => Some(former),
+            Self::Layers(layers) => layers.first(),
+            Self::One(_) => None,
+        };
+        let Some(Layer::Base(fs, base, path)) = former else {
+            return Err(Error::Option("there is no image to patch".into()));
+        };
+        let options = &Options::default();
+        let scanned = seam::scan(fs.clone(), path.clone(), options, observer, cancel)?;
+        Ok(Some(scanned.based_on(base.clone())))
+    }
+
     pub(crate) fn scan(
         self,
         image: &Path,
@@ -91,6 +121,9 @@ impl Input<'_> {
         output: Option<&mut Output>,
     ) -> Result<Scanned, Error> {
         let layers = match self {
+            Self::Replaced { source, .. } => {
+                return Self::One(source).scan(image, options, observer, cancel, output);
+            }
             Self::One(Layer::Directory(path)) => {
                 return scan::scan(path, image, options, observer, cancel);
             }

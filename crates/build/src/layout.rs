@@ -33,6 +33,7 @@ use crate::Error;
 use crate::base::Record;
 use crate::data::{Job, Stored};
 use crate::output::Output;
+use crate::patch::{self, Patched};
 use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
 use crate::special::SpecialInode;
 use crate::tree::{NodeId, Tree};
@@ -58,6 +59,8 @@ pub(crate) struct Layout {
     /// The block of the first inode, counted as `inodes` are.
     first_block: u64,
     home: Home,
+    /// Node ids in an image that is patched, some of whose inodes are not among these.
+    nids: Vec<u64>,
 }
 
 /// Tells where the inodes of an image lie.
@@ -70,6 +73,10 @@ enum Home {
     /// Behind all content.
     End,
     Metabox,
+    /// Behind all content that a patch appends, from this byte of the image on; node ids count from where they did before.
+    Patched {
+        start: u64,
+    },
 }
 
 /// Tells where in the image lies what the superblock names.
@@ -93,9 +100,18 @@ pub(crate) struct Places {
 impl Layout {
     /// Lays out the inodes. Directories and links learn how they are stored; those that are compressed, where in the packed
     /// inode, which has so many bytes without them. Behind the superblock there is `room`.
-    pub fn new(job: &Job<'_>, stored: &mut [Stored], packed_bytes: u64, room: &Range<u64>) -> Self {
+    pub fn new(
+        job: &Job<'_>,
+        stored: &mut [Stored],
+        packed_bytes: u64,
+        room: &Range<u64>,
+        output: &Output,
+    ) -> Self {
         let packed_bytes = store(job, stored, packed_bytes);
         let options = job.options;
+        if let Some(home) = &job.plan.patched {
+            return Self::patched(job, stored, home, output);
+        }
         if options.metabox.is_some() {
             return Self::laid(job, stored, Home::Metabox, 0, u64::MAX).expect("it has no end");
         }
@@ -118,19 +134,12 @@ impl Layout {
         let first_block = match home {
             // Node ids count from the beginning of the image.
             Home::Superblock { .. } => packer.block_bytes,
-            Home::End | Home::Metabox => packer.frontier,
-        };
-        let mut place = |id| {
-            if let Intent::Kept(record) = &plan.node(id).intent {
-                return packer.place_kept(record);
-            }
-            let (bytes, whole) = record_bytes(tree, plan, id, &stored[id as usize]);
-            packer.place(bytes, whole)
+            Home::End | Home::Metabox | Home::Patched { .. } => packer.frontier,
         };
         let mut inodes = vec![0; tree.nodes.len()];
         for id in plan.inodes(tree) {
-            let at = Some(place(id)).filter(|at| *at < end)?;
-            inodes[id as usize] = at;
+            let at = packer.place_node(tree, plan, id, &stored[id as usize]);
+            inodes[id as usize] = Some(at).filter(|at| *at < end)?;
         }
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);
@@ -140,13 +149,54 @@ impl Layout {
             packer,
             first_block,
             home,
+            nids: Vec::new(),
         })
+    }
+
+    /// Lays out the inodes of a patch that do not stay where they are.
+    fn patched(job: &Job<'_>, stored: &[Stored], home: &Patched, output: &Output) -> Self {
+        let Job { tree, plan, .. } = *job;
+        let block_bytes = u64::from(job.options.block_bytes());
+        let blocks = tree.ids().map(|id| match stored[id as usize] {
+            Stored::Flat { inline, .. } if tree.node(id).kind != FileKind::Regular => {
+                (tree.node(id).size - inline).next_multiple_of(block_bytes)
+            }
+            _ => 0,
+        });
+        let start = output.position() + blocks.sum::<u64>();
+        let nid_at = |at: u64| (at - home.origin) / SLOT_BYTES;
+        let mut packer = Packer::new(0, 0, block_bytes);
+        let mut inodes = vec![0; tree.nodes.len()];
+        let mut nids = vec![0; tree.nodes.len()];
+        let mut order = Vec::new();
+        for id in tree.ids() {
+            let slot = match plan.node(id).intent {
+                Intent::Stays(at) => Some(nid_at(at)),
+                _ => home.root.filter(|_| id == 0).map(nid_at),
+            };
+            nids[id as usize] = slot.unwrap_or_else(|| {
+                order.push(id);
+                let at = packer.place_node(tree, plan, id, &stored[id as usize]);
+                inodes[id as usize] = at;
+                nid_at(start + at)
+            });
+        }
+        order.sort_unstable_by_key(|&id| inodes[id as usize]);
+        Self {
+            inodes,
+            order,
+            first_block: 0,
+            packer,
+            home: Home::Patched { start },
+            nids,
+        }
     }
 
     /// The node id of a node.
     pub fn nid(&self, id: NodeId) -> u64 {
         let at = self.inodes[id as usize];
         match self.home {
+            Home::Patched { .. } => self.nids[id as usize],
             Home::Metabox => Nid::of_metabox(at / SLOT_BYTES).0,
             Home::Superblock { .. } | Home::End => {
                 (at + self.packer.block_bytes - self.first_block) / SLOT_BYTES
@@ -158,7 +208,7 @@ impl Layout {
     pub fn beside_superblock(&self) -> Option<u64> {
         match self.home {
             Home::Superblock { shared_at } => Some(shared_at),
-            Home::End | Home::Metabox => None,
+            Home::End | Home::Metabox | Home::Patched { .. } => None,
         }
     }
 
@@ -183,6 +233,10 @@ impl Layout {
         let start = output.position();
         let mut packer = self.packer.clone();
         let append = job.options.append.as_ref();
+        if let (Home::Patched { start: laid }, Some(home)) = (self.home, &job.plan.patched) {
+            debug_assert_eq!(start, laid);
+            return self.places_patched(job, home, output);
+        }
         let packed = match append.and_then(|append| append.packed.as_ref()) {
             Some((record, _)) => Some(start + packer.place_kept_at_end(record)),
             None => packed.map(|inode| {
@@ -201,6 +255,37 @@ impl Layout {
             area: Vec::new(),
             end: start + packer.end(),
             block_bytes: packer.block_bytes,
+        }
+        .aligned(job, output)
+    }
+
+    /// Tells what lies where in an image that is patched, in which new inodes begin where the output is now.
+    fn places_patched(
+        &self,
+        job: &Job<'_>,
+        home: &Patched,
+        output: &Output,
+    ) -> Result<Places, Error> {
+        let append = patch::appended(job.options)?;
+        let start = output.position();
+        let mut packer = self.packer.clone();
+        let packed = append
+            .packed
+            .as_ref()
+            .map(|(record, _)| match home.stays(record.address) {
+                true => record.address,
+                false => start + packer.place_kept_at_end(record),
+            });
+        let has_inodes = !self.order.is_empty() || packed.is_some_and(|at| at >= start);
+        let inodes = if has_inodes { packer.end() } else { 0 };
+        Places {
+            meta_block: output.block_of(home.origin)?,
+            xattr_block: append.parsed()?.xattr_block,
+            packed,
+            metabox: None,
+            area: Vec::new(),
+            end: start + inodes + patch::record_bytes(job.options),
+            block_bytes: self.packer.block_bytes,
         }
         .aligned(job, output)
     }
@@ -235,7 +320,7 @@ fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) -> u64 {
         }
         let offset = packed_bytes;
         stored[id as usize] = match job.plan.node(id).intent {
-            Intent::Kept(_) => Stored::Kept,
+            Intent::Kept(_) | Intent::Stays(_) | Intent::Copied(_) => Stored::Kept,
             Intent::Pack => {
                 packed_bytes += node.size;
                 Stored::Packed { offset }
@@ -396,6 +481,29 @@ impl Packer {
                 far.1 + self.block_bytes - far.0
             }
             (_, None) => self.place_at_end(bytes, whole),
+        }
+    }
+
+    /// Returns where the inode of a node goes, with all that lies behind it.
+    fn place_node(&mut self, tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> u64 {
+        match &plan.node(id).intent {
+            Intent::Kept(record) => self.place_kept(record),
+            Intent::Copied(copied) => {
+                let head = plan.head_bytes(id);
+                let bytes = head + copied.rest_bytes();
+                match copied.place_in_block(head, self.block_bytes) {
+                    Some(at) => {
+                        let start = self.frontier + self.block_bytes + at;
+                        self.end_at(start, bytes);
+                        start
+                    }
+                    None => self.place(bytes, copied.record.is_inline),
+                }
+            }
+            _ => {
+                let (bytes, whole) = record_bytes(tree, plan, id, stored);
+                self.place(bytes, whole)
+            }
         }
     }
 

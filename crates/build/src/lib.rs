@@ -39,6 +39,7 @@
 //! | `seam` | what there is in anything that answers as a file system, such as an image |
 //! | `base`, `kept` | inodes of an image that is appended to, which stay as they are |
 //! | `input`, `layers` | layers one over another, merged into one tree |
+//! | `patch` | inodes of an image that is patched: those that stay, those that are copied, the record |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
 //! | `devices`, `places` | content on extra devices: a blob of chunks, or an archive or images that stay where they are |
@@ -69,8 +70,8 @@
 //! stages      stages, android
 //! metadata    layout, packed, emit, superblock, block_list
 //! data        data, fragments
-//! decisions   attributes, digests, kept, sweep, order, devices, same, parts
-//! plan        plan, with the cuts of parts, the steps of the sweep and the chunks of devices
+//! decisions   attributes, digests, kept, sweep, order, devices, same, parts, patch
+//! plan        plan, with the cuts of parts, the steps of the sweep, the chunks of devices and the places of a patch
 //! scan        scan, tar, manifest, seam, layers, input
 //! source      source, look
 //! output      output, outbox, special, hash_tree, observer
@@ -125,6 +126,7 @@ mod outbox;
 mod output;
 mod packed;
 mod parts;
+mod patch;
 mod places;
 mod plan;
 mod prefixes;
@@ -148,17 +150,20 @@ mod xattr;
 
 use std::io::{Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use anteros_core::WritableDevice;
 
 pub use anteros_codec::{Codec, Effort};
 pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
 pub use attributes::{FileContexts, FsConfig};
-pub use base::{Appended, Base, Record};
+pub use base::{Appended, Base, Patch, Record};
 pub use error::Error;
 pub use hash_tree::Verity;
 pub use input::{Input, Layer};
 pub use manifest::{Manifest, ManifestFormat};
-pub use observer::{Observer, Progress, Summary};
+pub use observer::{Changed, Observer, PatchSummary, Progress, Summary};
 pub use options::{
     Compression, Content, Exclude, Fragments, HashTree, Hint, Holes, IdRange, InodeForm,
     LABEL_BYTES_MAX, Options, Order, PCLUSTER_BLOCKS_MAX, Quick, ReadRange, Setting, UuidChoice,
@@ -214,7 +219,7 @@ pub fn build<'a>(
         return android::build_file(image, job);
     }
     let (summary, output) = job.run(image, || Store::open(image, options))?;
-    output.finish(options.sync)?;
+    output.map_or(Ok(()), |output| output.finish(options.sync))?;
     Ok(summary)
 }
 
@@ -260,10 +265,31 @@ pub fn build_into<'a, W: Write + Seek + Send>(
     options.check_stream(false)?;
     output::write_into(sink, |store| {
         let (summary, output) = job.run(NO_FILE.as_ref(), || Ok(store))?;
+        let output = output.expect("patches were refused");
         let end = options.offset + output.position();
         output.finish(false)?;
         Ok((end, summary))
     })
+}
+
+/// Patches the image at the beginning of a device ([`Options::patch`]), behind which there is room. Without
+/// [`Options::sync`], the device may still lose it with the power, and has the old image then.
+///
+/// # Errors
+///
+/// Errors of [`build`]; nothing that the image refers to was changed.
+pub fn patch_device<'a>(
+    device: Arc<dyn WritableDevice>,
+    source: impl Into<Input<'a>>,
+    options: &Options,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<Summary, Error> {
+    let job = Build::new(source, options, observer, cancel)?;
+    let append = patch::appended(options)?;
+    let (summary, output) = job.run(NO_FILE.as_ref(), || Store::on(device, append))?;
+    output.map_or(Ok(()), |output| output.finish(options.sync))?;
+    Ok(summary)
 }
 
 /// Builds an image for what takes bytes one after the other, such as a pipe. As the superblock comes first, and is known
@@ -282,6 +308,7 @@ pub fn build_stream<'a>(
     let job = Build::new(source, options, observer, cancel)?;
     options.check_stream(true)?;
     let (summary, output) = job.run(NO_FILE.as_ref(), || spool(options, tar::SPOOL_OF_DEVICES))?;
+    let output = output.expect("patches were refused");
     let stream = android::Stream {
         output: &output,
         options,

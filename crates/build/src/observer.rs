@@ -27,8 +27,52 @@ pub trait Observer {
     /// Some content has been stored.
     fn progressed(&self, _progress: &Progress) {}
 
+    /// A patch changes this path.
+    fn changed(&self, _path: &[u8], _how: Changed) {}
+
     /// Something of this file is not in the image.
     fn warn(&self, _path: &Path, _text: &str) {}
+}
+
+/// A change that a patch makes to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Changed {
+    /// It was not there.
+    Added,
+    /// Its content, or what kind of file it is.
+    Replaced,
+    /// Its owner, permissions, time, attributes or number of names.
+    Edited,
+    /// It is gone.
+    Removed,
+}
+
+/// Holds what a patch has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PatchSummary {
+    /// Paths that were not there.
+    pub added: u64,
+    /// Paths with other content.
+    pub replaced: u64,
+    /// Paths with the same content and other properties.
+    pub edited: u64,
+    /// Paths that are gone.
+    pub removed: u64,
+    /// Inodes that stay where they are.
+    pub stay: u64,
+    /// Inodes that are copied as they are: there is no free slot for the root, and they lie more than 2 MiB in front of its
+    /// place.
+    pub copied: u64,
+    /// Bytes that were appended.
+    pub bytes: u64,
+}
+
+impl PatchSummary {
+    /// Returns whether nothing changes.
+    pub const fn is_empty(&self) -> bool {
+        self.added + self.replaced + self.edited + self.removed == 0
+    }
 }
 
 /// Hears nothing.
@@ -80,4 +124,6 @@ pub struct Summary {
     pub linux: Needs,
     /// Warnings that the observer heard.
     pub warnings: u64,
+    /// The changes of a patch.
+    pub patch: Option<PatchSummary>,
 }

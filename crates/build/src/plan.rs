@@ -14,6 +14,8 @@ use crate::hints::Ways;
 use crate::index::IndexKind;
 use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
+use crate::patch::copied::Copied;
+use crate::patch::home::Patched;
 use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
@@ -45,6 +47,10 @@ pub(crate) enum Intent {
     Elsewhere(Box<Elsewhere>),
     /// Inode of the image before, with all that follows it.
     Kept(Record),
+    /// Inode of the image that is patched, which stays where it is, at this byte.
+    Stays(u64),
+    /// Inode of the image that is patched, with other properties: what lies behind it is copied, its data stays.
+    Copied(Box<Copied>),
 }
 
 /// Holds what is decided of an inode.
@@ -115,6 +121,12 @@ pub(crate) struct Plan {
     inline_tails: bool,
     /// Room for the attributes of the root at least.
     root_icount: u16,
+    /// Regions of attributes that are taken over as they are.
+    pub regions: HashMap<NodeId, Box<[u8]>>,
+    /// Added to the serial numbers of inodes.
+    pub serial: u32,
+    /// The place of inodes in an image that is patched.
+    pub patched: Option<Patched>,
 }
 
 impl Plan {
@@ -155,6 +167,9 @@ impl Plan {
             inline_data: options.inline_data,
             inline_tails: options.has_inline_tails(),
             root_icount: root_icount(options),
+            regions: HashMap::new(),
+            serial: 0,
+            patched: None,
         };
         for id in tree.ids() {
             let node = NodePlan {
@@ -217,6 +232,14 @@ impl Plan {
     /// Of a flat inode: bytes of its last part that lie behind it, 0 if it is kept in blocks alone.
     /// Such a part lies in one block with all of its inode.
     pub fn inline_bytes(&self, id: NodeId, node: &Node) -> u64 {
+        if id == 0
+            && self
+                .patched
+                .as_ref()
+                .is_some_and(|home| home.root.is_some())
+        {
+            return 0; // there is room for the inode alone
+        }
         let tail = node.size % self.block_bytes;
         let allowed = self.inline_data || node.kind != FileKind::Regular;
         match allowed && tail <= self.behind(id, node).flat.into() {

@@ -4,23 +4,25 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::FileKind;
+use anteros_format::superblock::SUPERBLOCK_OFFSET;
 
 use crate::block_list::Known;
 use crate::data::{self, Job, Stored, Written};
 use crate::devices::{self, Devices};
 use crate::emit::Emitter;
 use crate::hints::Ways;
-use crate::layout::{self, Layout};
+use crate::layout::{self, Layout, Places};
 use crate::look::Look;
 use crate::output::{self, Output, Store};
+use crate::patch;
 use crate::plan::Plan;
 use crate::source::Scanned;
 use crate::tail::KeptEnds;
 use crate::tar::direct::Direct;
 use crate::tree::Tree;
 use crate::{
-    Content, Error, Input, Observer, Options, Summary, attributes, digests, hash_tree, kept, order,
-    packed, parts, same, superblock, sweep,
+    Content, Error, Input, Observer, Options, PatchSummary, Summary, attributes, digests,
+    hash_tree, kept, order, packed, parts, same, superblock, sweep,
 };
 
 /// Everything that an image is built from.
@@ -48,12 +50,13 @@ impl<'a, 'b> Build<'a, 'b> {
         })
     }
 
-    /// Builds an image, which is to have this name, in a store that is opened when the source is known.
+    /// Builds an image, which is to have this name, in a store that is opened when the source is known. A patch that changes
+    /// nothing, or is but to be told, opens none.
     pub fn run(
         self,
         image: &Path,
         store: impl FnOnce() -> Result<Store, Error>,
-    ) -> Result<(Summary, Output), Error> {
+    ) -> Result<(Summary, Option<Output>), Error> {
         let Self {
             source,
             options,
@@ -64,6 +67,7 @@ impl<'a, 'b> Build<'a, 'b> {
         let mut store = Some(store);
         let mut open = || store.take().expect("an image is opened once")();
         let is_direct = source.is_archive() && Direct::is_allowed(options);
+        let former = source.former(options, observer, cancel)?;
         let mut begun = match is_direct && !output::is_written_in_place(image, options) {
             true => Some(begin(open()?, options, &Devices::default())?),
             false => None,
@@ -92,7 +96,22 @@ impl<'a, 'b> Build<'a, 'b> {
             options,
             cancel,
         };
-        kept::find(&look, &mut plan)?;
+        let patched = match &former {
+            Some(former) => Some(patch::find(&look, former, &mut plan, observer)?),
+            None => None,
+        };
+        if let (Some(summary), Some(patch)) = (&patched, &options.patch) {
+            if patch.dry_run || summary.is_empty() {
+                let summary = Summary {
+                    warnings,
+                    patch: patched,
+                    ..Summary::default()
+                };
+                return Ok((summary, None));
+            }
+        } else {
+            kept::find(&look, &mut plan)?;
+        }
         if let Some(text) = sweep::find(&look, &mut plan) {
             observer.warn(source.path(), &text);
             warnings += 1;
@@ -110,21 +129,28 @@ impl<'a, 'b> Build<'a, 'b> {
             (None, Some(append)) => Output::append(open()?, options, append.end),
             (None, None) => begin(open()?, options, &devices)?,
         };
+        if let Some(home) = &plan.patched {
+            output.pad_to(home.start)?;
+        }
         let job = Job {
             source: &source,
             tree: &tree,
             plan: &plan,
             options,
             cancel,
+            former: former.as_ref(),
             ends: KeptEnds::new(options),
         };
         let summary = write(&job, devices, &mut output, observer)?;
+        let bytes = options.append.as_ref().map_or(0, |append| append.end);
+        let bytes = summary.image_bytes.saturating_sub(bytes);
         Ok((
             Summary {
                 warnings,
+                patch: patched.map(|patched| PatchSummary { bytes, ..patched }),
                 ..summary
             },
-            output,
+            Some(output),
         ))
     }
 }
@@ -149,7 +175,7 @@ fn write(
     } = data::write(job, output, observer)?;
     let data_end = output.position();
     let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
-    let layout = Layout::new(job, &mut stored, packed.size(), &room);
+    let layout = Layout::new(job, &mut stored, packed.size(), &room, output);
     let packed = packed::directories(job, &stored, &layout, packed, output)?.into_inode();
     layout::place_blocks(job, &mut stored, output)?;
     let emitter = Emitter {
@@ -168,7 +194,11 @@ fn write(
     };
     known.write_list()?;
     let (superblock, uuid) = emitter.superblock(&places, output);
-    output.complete(anteros_format::superblock::SUPERBLOCK_OFFSET, &superblock)?;
+    let root = match options.patch {
+        Some(_) => finish_patch(&emitter, &places, &superblock, output)?,
+        None => None,
+    };
+    output.complete(SUPERBLOCK_OFFSET, &superblock, root)?;
     let verity = hash_tree::append(options, uuid, output, job.cancel)?;
     let devices = devices.place(options)?;
     Ok(Summary {
@@ -182,6 +212,21 @@ fn write(
         linux: options.linux_of(&superblock),
         ..count(job.tree, &stored)
     })
+}
+
+/// Writes the record of a patch; answers where a root inode belongs that lies apart from the others, and its bytes.
+fn finish_patch(
+    emitter: &Emitter<'_>,
+    places: &Places,
+    superblock: &[u8],
+    output: &mut Output,
+) -> Result<Option<(u64, Vec<u8>)>, Error> {
+    let Job { plan, options, .. } = emitter.job;
+    let root = emitter.root_apart()?;
+    if let Some(home) = &plan.patched {
+        patch::append_record(options, home, superblock, places.end, output)?;
+    }
+    Ok(root)
 }
 
 /// Begins an image, with room for its superblock and what follows that.

@@ -14,7 +14,7 @@ use crate::options::{RAW_SEGMENT_BYTES, Setting};
 use crate::outbox::Segment;
 use crate::parts::Part;
 use crate::plan::{Intent, Plan};
-use crate::source::Source;
+use crate::source::{Scanned, Source};
 use crate::sweep::Step;
 use crate::tail::KeptEnds;
 use crate::tree::{NodeId, Tree};
@@ -31,6 +31,8 @@ pub(crate) struct Job<'a> {
     pub plan: &'a Plan,
     pub options: &'a Options,
     pub cancel: &'a AtomicBool,
+    /// The tree of the image that is patched.
+    pub former: Option<&'a Scanned>,
     /// Ends of files that are kept until they are written.
     pub ends: KeptEnds,
 }
@@ -72,7 +74,7 @@ impl Job<'_> {
                 Stored::Chunked { first_block: 0 }
             }
             Intent::Elsewhere(_) => Stored::Elsewhere,
-            Intent::Kept(_) => Stored::Kept,
+            Intent::Kept(_) | Intent::Stays(_) | Intent::Copied(_) => Stored::Kept,
             Intent::Flat if node.kind == FileKind::Regular && self.flat_end(id) == 0 => {
                 Stored::Flat {
                     first_block: 0,

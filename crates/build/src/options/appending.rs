@@ -10,10 +10,18 @@ use crate::Error;
 /// Refuses options with which nothing can be appended.
 pub(super) fn check(options: &Options) -> Result<(), Error> {
     let Some(append) = &options.append else {
-        return Ok(());
+        let text = "a patch needs an image that it is of";
+        return match options.patch {
+            Some(_) => Err(Error::Option(text.into())),
+            None => Ok(()),
+        };
     };
     let sb = append.parsed()?;
-    let refuse = |why: String| Err(Error::Option(format!("to append to an image: {why}")));
+    let action = match options.patch {
+        Some(_) => "to patch an image",
+        None => "to append to an image",
+    };
+    let refuse = |why: String| Err(Error::Option(format!("{action}: {why}")));
     let cannot = [
         (
             sb.metabox.is_some() || options.metabox.is_some(),
@@ -25,6 +33,10 @@ pub(super) fn check(options: &Options) -> Result<(), Error> {
         (options.hash_tree.is_some(), "a hash tree"),
         (options.offset > 0, "an offset"),
         (options.android_sparse, "the sparse form of Android"),
+        (
+            options.patch.is_some() && sb.digest_prefix.is_some(),
+            "digests of content in attributes",
+        ),
         (options.has_devices(), "extra devices"),
         (options.has_prefixes(), "prefixes or digests as attributes"),
         (

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anteros_core::Timestamp;
 
 use crate::attributes::{FileContexts, FsConfig};
-use crate::base::Appended;
+use crate::base::{Appended, Patch};
 
 pub(crate) use choices::join;
 pub use choices::{Content, Exclude, Holes, InodeForm, Order, UuidChoice};
@@ -198,6 +198,8 @@ pub struct Options {
     /// An image that is appended to: the lowest layer is a [`Layer::Base`](crate::Layer::Base) of it, whose files stay where
     /// they are. Its superblock is written last, over the old one. An attribute is stored in each inode that has it.
     pub append: Option<Appended>,
+    /// A patch of that image: only what is new or changed is appended, with all directories.
+    pub patch: Option<Patch>,
     /// Tells what becomes of the content of files.
     pub content: Content,
     /// Takes an [`Archive`](crate::Archive) for one of headers alone: no regular file has content behind its header.
@@ -270,6 +272,7 @@ impl Default for Options {
             strip_overlay: false,
             keep_overlay: false,
             append: None,
+            patch: None,
             content: Content::Copy,
             bare_headers: false,
             spool: None,

@@ -160,10 +160,24 @@ impl Output {
         hash.digest128()
     }
 
-    /// Writes the superblock at byte `at` of the image, which is complete then.
-    pub fn complete(&mut self, at: u64, superblock: &[u8]) -> Result<(), Error> {
+    /// Writes the superblock at byte `at` of the image, which is complete then. The root of a patch, if it is not among what was
+    /// written, is before that, where there are zeros.
+    pub fn complete(
+        &mut self,
+        at: u64,
+        superblock: &[u8],
+        root: Option<(u64, Vec<u8>)>,
+    ) -> Result<(), Error> {
         self.flush()?;
-        self.store.prepare(self.offset + self.flushed)?;
+        if let Some((root_at, root)) = &root {
+            self.write_at(*root_at, root)?;
+        }
+        let prepared = self.store.prepare(self.offset + self.flushed);
+        if let (Err(_), Some((root_at, root))) = (&prepared, &root) {
+            // There is an error already; if this fails as well, a slot is lost.
+            let _ = self.write_at(*root_at, &vec![0; root.len()]);
+        }
+        prepared?;
         self.write_at(at, superblock)
     }
 

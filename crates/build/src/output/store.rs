@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use anteros_core::FileDevice;
+use anteros_core::{FileDevice, WritableDevice};
 use anteros_format::superblock::SUPERBLOCK_OFFSET;
 
 use super::place::{Beside, Place, refuse_occupied};
@@ -27,6 +28,11 @@ pub(crate) enum Store {
     },
     /// An image that is appended to.
     Grown(Grown),
+    /// An image on a device that has room behind it, which is appended to.
+    Medium {
+        device: Arc<dyn WritableDevice>,
+        path: PathBuf,
+    },
     /// A file without a name, in a directory.
     Spool { file: File, directory: PathBuf },
     /// A thread that writes.
@@ -99,6 +105,25 @@ impl Store {
         })
     }
 
+    /// Takes a device with an image that is appended to.
+    pub fn on(device: Arc<dyn WritableDevice>, append: &Appended) -> Result<Self, Error> {
+        let path = PathBuf::from(device.name());
+        let mut found = vec![0; append.superblock.len()];
+        let read = device.read_at(SUPERBLOCK_OFFSET, &mut found);
+        let same = read.and_then(|()| match found == append.superblock {
+            true => Ok(()),
+            false => Err(io::Error::other("another image is there meanwhile")),
+        });
+        match same {
+            Ok(()) => Ok(Self::Medium { device, path }),
+            Err(cause) => Err(Error::Image {
+                path,
+                action: "open",
+                cause,
+            }),
+        }
+    }
+
     /// Makes a file without a name.
     pub fn spool(directory: &Path) -> Result<Self, Error> {
         let fail = |cause| Error::SpoolImage {
@@ -122,6 +147,7 @@ impl Store {
             Self::New(beside) => beside.path(),
             Self::InPlace { path, .. } => path,
             Self::Grown(grown) => &grown.path,
+            Self::Medium { path, .. } => path,
             Self::Spool { .. } | Self::Sink(_) => Path::new("the image"),
         }
     }
@@ -132,7 +158,7 @@ impl Store {
             Self::InPlace { device, .. } => Some(device.file()),
             Self::Grown(grown) => Some(grown.device.file()),
             Self::Spool { file, .. } => Some(file),
-            Self::Sink(_) => None,
+            Self::Medium { .. } | Self::Sink(_) => None,
         }
     }
 
@@ -142,6 +168,7 @@ impl Store {
             Self::Sink(sender) => sender
                 .send((at, bytes.to_vec()))
                 .map_err(|_| io::ErrorKind::BrokenPipe.into()),
+            Self::Medium { device, .. } => device.write_at(at, bytes),
             _ => self
                 .file()
                 .map_or(Ok(()), |file| file.write_all_at(bytes, at)),
@@ -150,17 +177,23 @@ impl Store {
 
     /// Reads what was written; a sink does not give it back.
     pub fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        if let Self::Medium { device, .. } = self {
+            return device.read_at(at, bytes);
+        }
         let file = self.file().ok_or(io::ErrorKind::Unsupported)?;
         file.read_exact_at(bytes, at)
     }
 
     /// Has all be on the medium that the superblock of an image that is appended to will speak of, up to this byte.
     pub fn prepare(&self, end: u64) -> Result<(), Error> {
-        let Self::Grown(grown) = self else {
-            return Ok(());
+        let synced = match self {
+            Self::Grown(grown) => {
+                let file = grown.device.file();
+                file.set_len(end).and_then(|()| file.sync_all())
+            }
+            Self::Medium { device, .. } => device.flush(),
+            _ => return Ok(()),
         };
-        let file = grown.device.file();
-        let synced = file.set_len(end).and_then(|()| file.sync_all());
         synced.map_err(|e| self.error("sync", end, e))
     }
 
@@ -182,6 +215,10 @@ impl Store {
         }
         match self {
             Self::New(beside) => beside.place(sync),
+            Self::Medium { ref device, .. } if sync => {
+                let flushed = device.flush();
+                flushed.map_err(|e| self.error("sync", end, e))
+            }
             Self::InPlace { .. } | Self::Grown(_) if sync => {
                 let synced = self.file().map_or(Ok(()), File::sync_all);
                 synced.map_err(|e| self.error("sync", end, e))

@@ -1,0 +1,98 @@
+//! Patches of an image: what changes is appended, and inodes of other files stay where they are.
+//!
+//! ```text
+//! | superblock | image as it is, with a free slot … | new data | new directories | new inodes | record |
+//!       │                                      │                           ▲
+//!       │                                      └ the root inode ───────────┘
+//!       └ written last, in one sector, when all else is on the medium
+//! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | `matching` | which files of the new tree are those of the image |
+//! | `copied` | inodes with other properties, whose data stays |
+//! | `home` | the place of inodes, the root among them |
+//! | `record` | the record behind the patch |
+//!
+//! Each directory names its parent's node id in its entry `..`, so that all of them are new when the root is. A file is not: its
+//! inode is named by directories alone.
+//!
+//! Nothing that a state refers to is written over. A free slot is none of that: nothing but zeros lie there.
+
+pub(crate) mod copied;
+pub(crate) mod home;
+mod matching;
+mod record;
+
+use anteros_core::FsError;
+use anteros_format::patch::STATES_MAX;
+
+use crate::look::Look;
+use crate::plan::Plan;
+use crate::source::Scanned;
+use crate::tree::NodeId;
+use crate::{Error, Observer, Options, PatchSummary};
+
+use copied::Copied;
+pub(crate) use home::Patched;
+use matching::Origin;
+pub(crate) use record::{append_record, record_bytes};
+
+/// Decides which files of the image that is patched stay where they are. Tells the changes.
+pub(crate) fn find(
+    look: &Look<'_>,
+    former: &Scanned,
+    plan: &mut Plan,
+    observer: &dyn Observer,
+) -> Result<PatchSummary, Error> {
+    let patch = look.options.patch.as_ref();
+    let patch = patch.expect("it was scanned for one");
+    if patch.number > STATES_MAX {
+        let text = format!("the image was patched {STATES_MAX} times, which is the most");
+        return Err(Error::Option(text));
+    }
+    let append = appended(look.options)?;
+    let sb = append.parsed()?;
+    plan.serial = sb.inodes as u32; // they are unique as far as 32 bits suffice
+    let origin = Origin::new(look, former)?;
+    origin.keep_attributes_of_root(plan)?;
+    let first = u64::from(sb.meta_block) << sb.block_bits;
+    let block_bytes = sb.block_bytes().into();
+    let home = match look.options.is_wide() {
+        true => Patched::anywhere(first, append.end),
+        false => {
+            let bytes = plan.head_bytes(0);
+            Patched::with_root(first, append.end, &patch.free, bytes, block_bytes)
+        }
+    };
+    let summary = matching::find(&origin, &home, plan, observer)?;
+    plan.patched = Some(home);
+    Ok(summary)
+}
+
+/// Appends what lies behind the attributes of an inode that is copied.
+pub(crate) fn append_rest(
+    (look, former): (&Look<'_>, Option<&Scanned>),
+    id: NodeId,
+    copied: &Copied,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let base = former.and_then(|former| former.source.bases().into_iter().flatten().next());
+    let start = out.len();
+    out.resize(start + copied.rest_bytes() as usize, 0);
+    let at = copied.record.address + copied.head_bytes();
+    let read = base.map_or(Err(FsError::NotFound), |base| {
+        base.read(at, &mut out[start..])
+    });
+    read.map_err(|cause| Error::FileSystem {
+        path: look.source.full_path(look.tree, id),
+        action: "read the inode",
+        cause,
+    })
+}
+
+/// The image that is patched.
+pub(crate) fn appended(options: &Options) -> Result<&crate::Appended, Error> {
+    let append = options.append.as_ref();
+    append.ok_or_else(|| Error::Option("a patch needs an image that it is of".into()))
+}
