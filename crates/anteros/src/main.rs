@@ -45,6 +45,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Mkfs(Box<command::mkfs::Args>),
+    Patch(command::patch::Args),
     Advise(command::advise::Args),
     Mount(command::mount::Args),
     Passthru(command::passthru::Args),
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome {
     match command {
         Command::Mkfs(args) => args.run(),
+        Command::Patch(args) => args.run(),
         Command::Advise(args) => args.run(),
         Command::Mount(args) => args.run(),
         Command::Passthru(args) => args.run(),

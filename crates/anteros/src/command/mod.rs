@@ -12,6 +12,7 @@ pub mod manual;
 pub mod mkfs;
 pub mod mount;
 pub mod passthru;
+pub mod patch;
 pub mod peer;
 pub mod profile;
 pub mod stat;

@@ -8,7 +8,9 @@ use anteros_core::{FsError, FsResult, Ino};
 use anteros_format::features::Incompat;
 use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
-use anteros_image::{CheckOptions, Finding, FindingKind, Image, ImageFs, Place, Severity, check};
+use anteros_image::{
+    CheckOptions, CheckReport, Finding, FindingKind, Image, ImageFs, Place, Severity, check,
+};
 
 use super::arguments::Args;
 use crate::args::ImageArgs;
@@ -49,6 +51,57 @@ fn matters(finding: &Finding) -> bool {
     finding.severity() == Severity::Fault && !is_count
 }
 
+/// Returns who tells of the inodes of an image.
+pub fn base_of(fs: Arc<ImageFs>) -> Arc<dyn Base> {
+    Arc::new(Inodes(fs))
+}
+
+/// Makes sure that all metadata of an image can be read. `what` is done to no broken one.
+pub fn check_metadata(
+    image: &Image,
+    options: &CheckOptions,
+    what: &str,
+    cancel: &AtomicBool,
+) -> Result<CheckReport, Failure> {
+    let report = check(image, options, &(), cancel);
+    let fault = report.findings.iter().find(|finding| matters(finding));
+    if fault.is_none() && report.findings_omitted == 0 {
+        return Ok(report);
+    }
+    let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+    let name = image.name();
+    let message = format!("{name}: {what} a broken image{fault}");
+    let hint = format!("`anteros check {name}` lists every fault in the image");
+    Err(Failure::new(Kind::Corrupt, message).hint(hint))
+}
+
+/// An image as a build knows it that appends to it.
+pub fn appended(image: &Image) -> Result<Appended, Failure> {
+    let fail = |error: anteros_image::Error| Failure::image(image.name(), &error);
+    let sb = image.superblock();
+    let mut superblock = vec![0; checksum_len(sb.block_bits)];
+    image
+        .read_primary(Place::Superblock, SUPERBLOCK_OFFSET, &mut superblock)
+        .map_err(fail)?;
+    let packed = sb.packed.map(|nid| {
+        let record = record(image, &image.inode(nid).map_err(fail)?);
+        let record = record.map_err(|e| Failure::new(Kind::Corrupt, e))?;
+        let mut bytes = vec![0; usize::try_from(record.bytes).unwrap_or(usize::MAX)];
+        let place = Place::Inode(nid);
+        image
+            .read_primary(place, record.address, &mut bytes)
+            .map_err(fail)?;
+        Ok::<_, Failure>((record, bytes))
+    });
+    let end = image.recorded_bytes().max(image.primary_size());
+    Ok(Appended {
+        superblock,
+        cfgs: *image.compr_cfgs(),
+        end: end.next_multiple_of(sb.block_bytes().into()),
+        packed: packed.transpose()?,
+    })
+}
+
 impl Args {
     /// Opens the image that is to be appended to, if there is to be one.
     pub(super) fn base(&self) -> Result<Option<Arc<Image>>, Failure> {
@@ -64,7 +117,7 @@ impl Args {
     ) -> Result<Layer<'static>, Failure> {
         self.check_base(&image, cancel)?;
         let fs = Arc::new(ImageFs::new(image));
-        let base = Arc::new(Inodes(fs.clone()));
+        let base = base_of(fs.clone());
         Ok(Layer::Base(fs, base, self.image.clone()))
     }
 
@@ -75,47 +128,17 @@ impl Args {
             workers: self.workers.count(),
             ..CheckOptions::default()
         };
-        let report = check(image, &options, &(), cancel);
-        let fault = report.findings.iter().find(|finding| matters(finding));
-        if fault.is_none() && report.findings_omitted == 0 {
-            return Ok(());
-        }
-        let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
-        let name = self.image.display();
-        let message = format!("{name}: nothing is appended to a broken image{fault}");
-        let hint = format!("`anteros check {name}` lists every fault in the image");
-        Err(Failure::new(Kind::Corrupt, message).hint(hint))
+        check_metadata(image, &options, "nothing is appended to", cancel).map(drop)
     }
 
     /// The options of a build that appends to an image, which has the form that it has.
     pub(super) fn options_over(image: &Image, options: Options) -> Result<Options, Failure> {
-        let fail = |error: anteros_image::Error| Failure::image(image.name(), &error);
         let sb = image.superblock();
-        let mut superblock = vec![0; checksum_len(sb.block_bits)];
-        image
-            .read_primary(Place::Superblock, SUPERBLOCK_OFFSET, &mut superblock)
-            .map_err(fail)?;
-        let packed = sb.packed.map(|nid| {
-            let record = record(image, &image.inode(nid).map_err(fail)?);
-            let record = record.map_err(|e| Failure::new(Kind::Corrupt, e))?;
-            let mut bytes = vec![0; usize::try_from(record.bytes).unwrap_or(usize::MAX)];
-            let place = Place::Inode(nid);
-            image
-                .read_primary(place, record.address, &mut bytes)
-                .map_err(fail)?;
-            Ok::<_, Failure>((record, bytes))
-        });
-        let end = image.recorded_bytes().max(image.primary_size());
         Ok(Options {
             block_bits: sb.block_bits,
             wide: options.wide || sb.incompat.contains(Incompat::FORTY_EIGHT_BIT),
             xattr_filter: sb.xattr_filter,
-            append: Some(Appended {
-                superblock,
-                cfgs: *image.compr_cfgs(),
-                end: end.next_multiple_of(sb.block_bytes().into()),
-                packed: packed.transpose()?,
-            }),
+            append: Some(appended(image)?),
             ..options
         })
     }

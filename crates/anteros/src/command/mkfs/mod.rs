@@ -27,7 +27,9 @@ use std::path::{Path, PathBuf};
 use anteros_build::{Observer, Progress, Summary, build, build_stream};
 use indicatif::ProgressBar;
 
+pub use self::append::{appended, base_of, check_metadata};
 pub use self::arguments::Args;
+pub use self::compressor::{Compressor, LEVEL_9};
 pub use self::failure::{Before, failure};
 pub use self::target::Target;
 pub use self::values::Content;

@@ -54,6 +54,7 @@ impl Args {
         let layers = match input {
             Input::One(layer) => vec![layer],
             Input::Layers(layers) => layers,
+            Input::Replaced { source, .. } => vec![source],
         };
         let layers = [base].into_iter().chain(layers);
         Ok(Input::Layers(layers.collect()))

@@ -1,0 +1,151 @@
+//! Words about a patch: for scripts, and for people.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Write};
+use std::path::Path;
+
+use anteros_build::{Changed, Observer, Progress, Summary};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::output;
+
+/// Hears what changes, shows progress, and warns.
+pub struct Watch {
+    pub bar: ProgressBar,
+    shown: Cell<u64>,
+    /// Tells whether paths are noted.
+    names: bool,
+    changes: RefCell<Vec<(Vec<u8>, Changed)>>,
+}
+
+impl Watch {
+    pub fn new(quiet: bool, names: bool) -> Self {
+        Self {
+            bar: output::progress(quiet, "patching"),
+            shown: Cell::new(0),
+            names,
+            changes: RefCell::default(),
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn scanned(&self, progress: &Progress) {
+        self.bar.set_length(progress.bytes);
+    }
+
+    fn progressed(&self, progress: &Progress) {
+        self.bar
+            .inc(progress.bytes_done - self.shown.replace(progress.bytes_done));
+    }
+
+    fn changed(&self, path: &[u8], how: Changed) {
+        if self.names {
+            self.changes.borrow_mut().push((path.to_vec(), how));
+        }
+    }
+
+    fn warn(&self, path: &Path, text: &str) {
+        self.bar
+            .suspend(|| output::complain("warning", format_args!("{}: {text}", path.display())));
+    }
+}
+
+/// The summary as scripts see it.
+#[derive(Serialize)]
+struct Report {
+    image: String,
+    changed: bool,
+    written: bool,
+    added: u64,
+    replaced: u64,
+    edited: u64,
+    removed: u64,
+    stay: u64,
+    copied: u64,
+    patch_bytes: u64,
+    image_bytes: u64,
+    warnings: u64,
+    seconds: f64,
+}
+
+/// The image that is told of, and in which form.
+pub struct Words<'a> {
+    pub image: &'a Path,
+    pub dry_run: bool,
+    pub quiet: bool,
+    pub json: bool,
+}
+
+impl Words<'_> {
+    /// Tells what was done.
+    pub fn print(&self, watch: &Watch, summary: &Summary, seconds: f64) -> io::Result<()> {
+        let patch = summary.patch.clone().unwrap_or_default();
+        let written = !self.dry_run && !patch.is_empty();
+        if self.json {
+            return output::json(&Report {
+                image: self.image.display().to_string(),
+                changed: !patch.is_empty(),
+                written,
+                added: patch.added,
+                replaced: patch.replaced,
+                edited: patch.edited,
+                removed: patch.removed,
+                stay: patch.stay,
+                copied: patch.copied,
+                patch_bytes: patch.bytes,
+                image_bytes: summary.image_bytes,
+                warnings: summary.warnings,
+                seconds,
+            });
+        }
+        if self.quiet {
+            return Ok(());
+        }
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut changes = watch.changes.borrow_mut();
+        changes.sort_unstable();
+        for (path, how) in changes.iter() {
+            writeln!(out, "{} /{}", letter(*how), output::name(path))?;
+        }
+        let image = self.image.display();
+        if patch.is_empty() {
+            writeln!(out, "{image}: nothing to change")?;
+            return out.flush();
+        }
+        let count = output::count;
+        let counts = format!(
+            "{} added, {} replaced, {} edited, {} removed",
+            count(patch.added),
+            count(patch.replaced),
+            count(patch.edited),
+            count(patch.removed)
+        );
+        match written {
+            false => writeln!(out, "{image}: would change: {counts}")?,
+            true => writeln!(
+                out,
+                "{image}: {} appended, {} in all, in {seconds:.2} s\n  {counts}",
+                output::bytes(patch.bytes),
+                output::bytes(summary.image_bytes),
+            )?,
+        }
+        if patch.copied > 0 {
+            let copied = count(patch.copied);
+            let text = "inodes are copied, for there is no free slot for the root near them";
+            writeln!(out, "  {copied} {text}")?;
+        }
+        out.flush()
+    }
+}
+
+/// The letter in front of a path.
+const fn letter(how: Changed) -> char {
+    match how {
+        Changed::Added => 'A',
+        Changed::Replaced => 'M',
+        Changed::Edited => 'm',
+        Changed::Removed => 'D',
+    }
+}

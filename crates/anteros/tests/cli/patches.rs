@@ -1,0 +1,419 @@
+//! Tests images that are patched. Judges are the kernel, erofs-utils, which makes images to patch as well, and `verify`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anteros_tests::judge;
+use anteros_tests::mount::KernelMount;
+use anteros_tests::peers::Peers;
+use anteros_tests::trees::{Random, words};
+
+use crate::{Run, Workshop, run};
+
+const BASE: &str = r#"
+mkdir -p base/d/s base/kept base/gone/deep
+cp text base/text; head -c 70001 text >base/d/part; ln base/text base/d/again; ln -s d/part base/link; mkfifo base/pipe
+for n in 1 2 3 4 5 6 7 8 9; do echo $n >base/kept/$n; head -c ${n}001 text >base/d/s/$n; done
+truncate -s 1M base/sparse; echo end >>base/sparse; : >base/empty; echo old >base/d/both; echo x >base/gone/deep/x
+setfattr -n user.same -v same base/kept/* base/d/s/*; setfattr -n user.one -v one base/d; touch -d @7 base/text base/kept
+cp -a base tree
+"#;
+
+/// Changes of all kinds.
+const CHANGES: &str = r#"
+echo new >tree/d/both; tail -c 50000 text >tree/d/s/1; mkdir tree/new; echo n >tree/new/n; ln tree/new/n tree/linked
+chmod 700 tree/d; chmod 600 tree/d/part; touch -d @1234567 tree/d/s/2; setfattr -n user.more -v "a longer value" tree/d/s/3 tree/d/s/4
+setfattr -x user.same tree/d/s/5; setfattr -x user.same tree/kept/5; rm tree/d/again tree/kept/9; rm -r tree/gone
+ln tree/kept/1 tree/new/one; mv tree/kept/2 tree/new/two; rm tree/link; ln -s elsewhere tree/link; rm tree/pipe; echo file >tree/pipe
+printf x | dd of=tree/sparse bs=1 seek=500000 conv=notrunc 2>/dev/null
+"#;
+
+/// A workshop with a tree to pack, a copy of it that is changed, and such images.
+fn shop() -> Workshop {
+    let shop = Workshop::new();
+    symlink(&shop.program, shop.path("mkfs.erofs")).unwrap();
+    fs::write(shop.path("text"), words(6, 300_000)).unwrap();
+    shop.good_script(BASE);
+    shop
+}
+
+fn peer(shop: &Workshop, peers: &Peers, tool: &str, arguments: &str) -> Run {
+    let mut tool = peers.command(tool);
+    run(tool
+        .args(arguments.split_whitespace())
+        .current_dir(shop.dir.path()))
+}
+
+/// Prints everything of a tree.
+fn listed(tree: &Path) -> String {
+    let text = "find . | LC_ALL=C sort | xargs stat -c '%n %F %a %h %u %t:%T %Y'
+        find . -type f | LC_ALL=C sort | xargs sha256sum
+        find . | LC_ALL=C sort | xargs getfattr -h -d -m -";
+    let mut shell = Command::new("sh");
+    let told = run(shell.args(["-c", text]).current_dir(tree));
+    assert_eq!(told.status, Some(0), "{told:?}");
+    told.out
+}
+
+/// Has all judges look at an image that is to be as a tree.
+fn judge_image(shop: &Workshop, peers: Option<&Peers>, tree: &str, what: &str) {
+    shop.good("check image");
+    shop.good(&format!("verify image {tree}"));
+    if judge::has_kernel() {
+        let mount = KernelMount::new(&shop.path("image"), &[]).unwrap();
+        assert_eq!(listed(mount.path()), listed(&shop.path(tree)), "{what}");
+    }
+    if let Some(peers) = peers {
+        let told = peer(shop, peers, "fsck.erofs", "--extract image");
+        assert_eq!(told.status, Some(0), "{what}: {told:?}");
+    }
+}
+
+/// Returns whether all bytes of an image are in another one but for its superblock, and zeros.
+fn stays(before: &[u8], after: &[u8]) -> bool {
+    let is_superblock = |at: usize| (1024..1152).contains(&at);
+    let mut bytes = before.iter().zip(after).enumerate();
+    before.len() <= after.len()
+        && bytes.all(|(at, (old, new))| old == new || *old == 0 || is_superblock(at))
+}
+
+/// Images of all forms, of both tools: what is there stays where it is, and the tree is the new one.
+#[test]
+fn an_image_becomes_another_tree() {
+    let shop = shop();
+    let peers = Peers::find();
+    shop.good_script(CHANGES);
+    for options in [
+        "",
+        "-zlz4",
+        "-zlz4hc -C65536",
+        "-zlz4hc -C65536 -Eztailpacking",
+        "-zlz4hc -C65536 -Efragments",
+        "-zlzma -C65536 -Eall-fragments,ztailpacking",
+        "-zzstd -C32768 -Ededupe",
+        "-zlz4 -C16384 -E48bit",
+        "-zlz4 -Elegacy-compress",
+        "-zdeflate -C8192 -b1024",
+        "-b512",
+        "-E^inline_data",
+        "--chunksize=4096",
+        "--chunksize=8192 -Eforce-chunk-indexes",
+        "-Eforce-inode-extended",
+        "-Enosbcrc -x1",
+    ] {
+        for theirs in [false, true] {
+            let made = format!("--quiet {options} image base");
+            match (&peers, theirs) {
+                (None, true) => continue,
+                (Some(peers), true) => {
+                    let made = peer(&shop, peers, "mkfs.erofs", &made);
+                    assert_eq!(made.status, Some(0), "{options}: {made:?}");
+                }
+                (_, false) => shop.good_script(&format!("./mkfs.erofs {made}")),
+            }
+            let what = format!("{options} {theirs}");
+            let before = fs::read(shop.path("image")).unwrap();
+            let told = shop.good("patch image --from tree --dry-run");
+            assert!(fs::read(shop.path("image")).unwrap() == before, "{what}");
+            assert!(
+                told.contains("D /gone\n") && told.contains("M /d/both\n"),
+                "{told}"
+            );
+            shop.good("patch image --from tree --quiet");
+            judge_image(&shop, peers.as_ref(), "tree", &what);
+            let after = fs::read(shop.path("image")).unwrap();
+            assert!(stays(&before, &after), "{what}");
+            // Nothing is left to do; and back again.
+            let told = shop.good("patch image --from tree");
+            assert_eq!(told, "image: nothing to change\n", "{what}");
+            assert!(fs::read(shop.path("image")).unwrap() == after, "{what}");
+            shop.good("patch image --from base --quiet");
+            judge_image(&shop, peers.as_ref(), "base", &what);
+            let last = fs::read(shop.path("image")).unwrap();
+            assert!(stays(&after, &last), "{what}");
+        }
+    }
+}
+
+/// Each change by its letter, and in numbers; a file that stays is in none of them.
+#[test]
+fn changes_are_told() {
+    let shop = shop();
+    shop.good_script(CHANGES);
+    shop.good("mkfs image base --quiet");
+    let told = shop.good("patch image --from tree -n");
+    let lines: Vec<&str> = told.lines().collect();
+    let (summary, paths) = lines.split_last().unwrap();
+    let expected = [
+        "m /",
+        "m /d",
+        "D /d/again",
+        "M /d/both",
+        "m /d/part",
+        "M /d/s/1",
+        "m /d/s/2",
+        "m /d/s/3",
+        "m /d/s/4",
+        "m /d/s/5",
+        "D /gone",
+        "m /kept",
+        "m /kept/1",
+        "D /kept/2",
+        "m /kept/5",
+        "D /kept/9",
+        "M /link",
+        "A /linked",
+        "A /new",
+        "A /new/n",
+        "A /new/one",
+        "A /new/two",
+        "M /pipe",
+        "M /sparse",
+        "m /text",
+    ];
+    assert_eq!(paths, expected);
+    assert_eq!(
+        *summary,
+        "image: would change: 5 added, 5 replaced, 11 edited, 4 removed"
+    );
+    let json = shop.good("patch image --from tree --json");
+    for field in ["\"written\": true", "\"added\": 5", "\"stay\": "] {
+        assert!(json.contains(field), "{json}");
+    }
+}
+
+/// Random changes, one after the other: after each the image is as the tree, and grows by little.
+#[test]
+fn random_patches_follow_a_tree() {
+    for (seed, options) in [
+        (1, "-zlz4hc -C65536"),
+        (2, "-zlz4 -E48bit"),
+        (3, "-zzstd -C16384 -Efragments -b1024"),
+        (4, "-znone -Eforce-inode-extended"),
+    ] {
+        let shop = shop();
+        let mut random = Random(seed);
+        shop.good(&format!("mkfs image tree --quiet {options}"));
+        for round in 0..12 {
+            for _ in 0..=random.below(6) {
+                change(&shop, &mut random);
+            }
+            let before = fs::read(shop.path("image")).unwrap();
+            shop.good("patch image --from tree --quiet");
+            shop.good("check image");
+            let told = shop.run("verify image tree");
+            assert_eq!(told.status, Some(0), "{options} {round}: {told:?}");
+            let after = fs::read(shop.path("image")).unwrap();
+            assert!(stays(&before, &after), "{options} {round}");
+        }
+        judge_image(&shop, Peers::find().as_ref(), "tree", options);
+    }
+}
+
+/// Changes something of the tree, or nothing.
+fn change(shop: &Workshop, random: &mut Random) {
+    let [one, other] = [(); 2].map(|()| {
+        let directory = ["d", "d/s", "kept", "more", "."][random.below(5) as usize];
+        format!("tree/{directory}/{}", random.below(9))
+    });
+    let number = random.below(1 << 20);
+    let bits = 1 + random.below(18);
+    let len = 1 + random.below(1 << bits);
+    let text = match random.below(11) {
+        0 | 1 => format!("head -c {len} text >{one}"),
+        2 => format!("printf {number} | dd of={one} bs=1 seek={len} conv=notrunc 2>/dev/null"),
+        3 => format!("rm -rf {one}"),
+        4 => format!("chmod {} {one}", 600 + 10 * random.below(8)),
+        5 => format!("touch -d @{number}.5 {one}"),
+        6 => format!("setfattr -n user.{} -v {number} {one}", random.below(3)),
+        7 => format!("ln -f {one} {other}"),
+        8 => format!("mv -f {one} {other}"),
+        9 => "mkdir tree/more".into(),
+        _ => format!("ln -sfn {number} {one}"),
+    };
+    // What is not there, or something else, stays as it is.
+    shop.script(&format!("{{ {text}; }} 2>/dev/null || true"));
+}
+
+/// Whenever it is killed, the image is the old one or the new one.
+#[test]
+fn a_patch_that_is_killed_leaves_an_image() {
+    let shop = shop();
+    shop.good("mkfs base.img base --quiet");
+    fs::write(shop.path("tree/large"), vec![7; 20 << 20]).unwrap();
+    shop.good_script(CHANGES);
+    let patch = "patch image --from tree --quiet";
+    let mut left = [0, 0];
+    for delay in 0..30 {
+        fs::copy(shop.path("base.img"), shop.path("image")).unwrap();
+        let mut child = shop.command(patch).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(6 * delay));
+        let _ = child.kill();
+        child.wait().unwrap();
+        shop.good("check image");
+        let is_new = shop.good("cat image d/both") == "new\n";
+        left[usize::from(is_new)] += 1;
+        let tree = if is_new { "tree" } else { "base" };
+        shop.good(&format!("verify image {tree}"));
+    }
+    assert!(left[0] > 0, "{left:?}");
+    // What was left behind is no hindrance.
+    shop.good(patch);
+    judge_image(&shop, None, "tree", "after a kill");
+}
+
+#[test]
+fn what_cannot_be_patched_is_told_and_stays() {
+    let shop = shop();
+    shop.good_script(CHANGES);
+    shop.good("mkfs image base --quiet -zlz4");
+    shop.good("mkfs metabox base --quiet -m4096:lz4");
+    shop.good("mkfs devices base --quiet --chunksize=4096 --blobdev=blob");
+    shop.good("mkfs digests base --quiet --xattr-inode-digest=trusted.digest");
+    shop.good("mkfs verity base --quiet --verity");
+    fs::write(shop.path("other"), "no image").unwrap();
+    let names = ["image", "metabox", "devices", "digests", "verity", "other"];
+    let read = || names.map(|name| fs::read(shop.path(name)).unwrap());
+    let before = read();
+    for (status, arguments, said) in [
+        (
+            4,
+            "metabox --from tree",
+            "compressed metadata cannot be patched",
+        ),
+        (2, "devices --from tree", "1 extra devices, 0 were given"),
+        (
+            4,
+            "digests --from tree",
+            "digests of content in attributes cannot be patched",
+        ),
+        (
+            4,
+            "verity --from tree",
+            "a hash tree, which would not match any more, cannot be patched",
+        ),
+        (3, "other --from tree", "other: "),
+        (5, "none --from tree", "none: "),
+        (5, "image --from none", "none"),
+        (
+            2,
+            "image --from tree -zzstd",
+            "says nothing of that compression",
+        ),
+        (
+            2,
+            "image --from tree -C1M",
+            "clusters or windows that large",
+        ),
+        (2, "image --from .", "the image lies inside the source"),
+        (2, "image", "--from"),
+    ] {
+        let told = shop.run(&format!("patch {arguments}"));
+        assert_eq!(told.status, Some(status), "{arguments}: {told:?}");
+        assert!(told.err.contains(said), "{arguments}: {told:?}");
+        assert!(read() == before, "{arguments}");
+    }
+    // What was written until there was no more room is taken away again.
+    fs::write(shop.path("tree/large"), words(7, 20 << 20)).unwrap();
+    let told = shop.script("trap '' XFSZ; ulimit -f 4096; ./anteros patch image --from tree");
+    assert!(
+        told.status == Some(5) && told.err.contains("image"),
+        "{told:?}"
+    );
+    assert!(read() == before);
+}
+
+/// An image is refused and stays as it is, or has the new tree.
+#[test]
+fn a_hostile_image_is_refused_or_patched() {
+    let shop = shop();
+    shop.good("mkfs base.img base --quiet -Enosbcrc -zlz4 -C16384");
+    shop.good("patch base.img --from tree --quiet -z lz4");
+    shop.good_script(CHANGES);
+    fs::copy(shop.path("base.img"), shop.path("image")).unwrap();
+    shop.good_script("cp -a base first; echo first >first/first");
+    shop.good("patch image --from first --quiet");
+    let good = fs::read(shop.path("image")).unwrap();
+    let mut random = Random(11);
+    let mut outcomes = [0, 0];
+    for number in 0..200 {
+        let mut image = good.clone();
+        // The superblock, metadata, or the record at the end.
+        let (from, len) = match number % 3 {
+            0 => (1024, 128),
+            1 => (image.len() - 4096, 1024),
+            _ => (4096, image.len() as u64 - 8192),
+        };
+        for _ in 0..=random.below(3) {
+            let at = from + random.below(len) as usize;
+            image[at] ^= 1 << random.below(8);
+        }
+        fs::write(shop.path("image"), &image).unwrap();
+        let told = shop.run("patch image --from tree --quiet");
+        let is_refused = told.status != Some(0);
+        outcomes[usize::from(is_refused)] += 1;
+        match is_refused {
+            true => {
+                assert!(matches!(told.status, Some(2..=5)), "{number}: {told:?}");
+                let left = fs::read(shop.path("image")).unwrap();
+                assert!(left == image, "{number}: {told:?}");
+            }
+            false => {
+                let read = shop.run("cat image new/n");
+                let is_there = (read.status, &read.out[..]) == (Some(0), "n\n");
+                assert!(is_there, "{number}: {read:?}");
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
+}
+
+/// A file whose bytes are those of a record at the end of an image is no record.
+#[test]
+fn a_file_that_ends_as_a_record_is_none() {
+    let shop = shop();
+    shop.good("mkfs image base --quiet");
+    shop.good_script("echo more >tree/more");
+    shop.good("patch image --from tree --quiet");
+    let image = fs::read(shop.path("image")).unwrap();
+    let record = &image[image.len() - 4096..];
+    assert!(record.starts_with(b"anterosP"));
+    // Of one file in blocks of its own, whose inode lies beside the superblock, the data comes last.
+    fs::create_dir(shop.path("one")).unwrap();
+    fs::write(shop.path("one/file"), record).unwrap();
+    shop.good("mkfs fake one --quiet -znone");
+    let fake = fs::read(shop.path("fake")).unwrap();
+    assert!(fake[fake.len() - 4096..] == *record);
+    let told = shop.run("patch fake --from base");
+    assert_eq!(told.status, Some(3), "{told:?}");
+    assert!(fs::read(shop.path("fake")).unwrap() == fake);
+}
+
+/// An image on a block device goes on behind its end, as far as there is room.
+#[test]
+fn a_device_is_patched_if_it_has_room() {
+    if !judge::is_root() || !judge::has_kernel() {
+        return;
+    }
+    let shop = shop();
+    shop.good_script(CHANGES);
+    shop.good("mkfs image base --quiet");
+    let len = fs::metadata(shop.path("image")).unwrap().len();
+    for (room, status) in [(8 << 20, 0), (4096, 5)] {
+        shop.good("mkfs disk base --quiet");
+        let disk = fs::File::options()
+            .write(true)
+            .open(shop.path("disk"))
+            .unwrap();
+        disk.set_len(len + room).unwrap();
+        let script = "dev=$(losetup --show -f disk); ./anteros patch $dev --from tree --quiet; s=$?
+            losetup -d $dev; exit $s";
+        let told = shop.script(&format!("set +e; {script}"));
+        assert_eq!(told.status, Some(status), "{told:?}");
+        let tree = if status == 0 { "tree" } else { "base" };
+        shop.good(&format!("verify disk {tree}"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Tests whether a patch survives the loss of power everywhere: the image is the old one or the new one, whole.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anteros_build::{
+    Appended, Base, Compression, Input, Layer, Options, Patch, Record, build_into, patch_device,
+};
+use anteros_codec::Effort;
+use anteros_core::{Device, FsError, FsResult, Ino, Timestamp, WritableDevice};
+use anteros_format::patch::{ROOT_SLOTS, Slots};
+use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
+use anteros_image::{CheckOptions, Image, ImageFs, OpenOptions, Place, check};
+use anteros_tests::crash::{Plan, Recorder, Recording, SECTOR_BYTES, StateId};
+use anteros_tests::manifest::manifest;
+use anteros_tests::trees::{Tree, words};
+
+/// Room behind the image.
+const ROOM: usize = 3 << 20;
+
+/// An image that is patched.
+struct Former(Arc<ImageFs>);
+
+impl Base for Former {
+    fn record(&self, ino: Ino) -> FsResult<Record> {
+        let image = self.0.image();
+        let inode = self.0.inode(ino)?;
+        let (address, bytes) = image.record(&inode)?.ok_or(FsError::Unsupported)?;
+        Ok(Record {
+            address,
+            bytes,
+            is_inline: true,
+        })
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()> {
+        Ok(self.0.image().read_primary(Place::Image, address, buf)?)
+    }
+}
+
+fn open(device: Arc<dyn Device>) -> Image {
+    Image::open(device, Vec::new(), OpenOptions::default()).unwrap()
+}
+
+/// Free slots within the first 2 MiB behind the origin, in which there are zeros.
+fn free_slots(image: &Image) -> Vec<Slots> {
+    let sb = image.superblock();
+    let origin = u64::from(sb.meta_block) << sb.block_bits;
+    let start = origin.max(4096);
+    let end = (origin + ROOT_SLOTS * 32).min(image.recorded_bytes());
+    let options = CheckOptions {
+        gaps_in: std::iter::once(start..end).collect(),
+        ..CheckOptions::default()
+    };
+    let report = check(image, &options, &(), &AtomicBool::new(false));
+    assert!(report.is_clean(), "{report:?}");
+    let slots = report.gaps.iter().map(|gap| {
+        let first = (gap.start - origin).div_ceil(32);
+        let end = (gap.end - origin) / 32;
+        Slots {
+            first: first as u16,
+            count: end.saturating_sub(first) as u16,
+        }
+    });
+    slots.filter(|slots| slots.count > 0).collect()
+}
+
+/// Patches the image on a device; `takes_slots` gives the root a slot of the image.
+fn patch(device: Arc<dyn WritableDevice>, tree: &Tree, options: Options, takes_slots: bool) {
+    let image = Arc::new(open(Arc::new(device.clone())));
+    let sb = image.superblock();
+    let mut superblock = vec![0; checksum_len(sb.block_bits)];
+    device.read_at(SUPERBLOCK_OFFSET, &mut superblock).unwrap();
+    let state = image.patched().unwrap();
+    let options = Options {
+        append: Some(Appended {
+            superblock,
+            cfgs: *image.compr_cfgs(),
+            end: image.recorded_bytes(),
+            packed: None,
+        }),
+        patch: Some(Patch {
+            number: state.as_ref().map_or(0, |state| state.record.number) + 1,
+            time: Timestamp::default(),
+            previous: state.map(|state| state.at),
+            free: if takes_slots {
+                free_slots(&image)
+            } else {
+                Vec::new()
+            },
+            dry_run: false,
+        }),
+        ..options
+    };
+    let fs = Arc::new(ImageFs::new(image));
+    let former = Arc::new(Former(fs.clone()));
+    let input = Input::Replaced {
+        former: Layer::Base(fs, former, PathBuf::from("former")),
+        source: Layer::Directory(tree.path()),
+    };
+    let summary = patch_device(device, input, &options, &(), &AtomicBool::new(false)).unwrap();
+    assert!(summary.patch.unwrap().stay > 0);
+}
+
+fn shown(image: Vec<u8>) -> String {
+    let image = Arc::new(open(Arc::new(image)));
+    let report = check(
+        &image,
+        &CheckOptions::default(),
+        &(),
+        &AtomicBool::new(false),
+    );
+    assert!(report.is_clean(), "{report:?}");
+    manifest(&ImageFs::new(image)).unwrap()
+}
+
+/// The bytes of a device when all was written.
+fn last(recording: &Recording) -> Vec<u8> {
+    let all = StateId::prefix(recording.operations().len());
+    recording.state(&all).unwrap().image()
+}
+
+/// Options of images that are patched: with a root of 16 bits, and one that lies anywhere.
+fn forms() -> [Options; 3] {
+    let lz4 = Options {
+        compression: Some(Compression::new(Effort::Fast)),
+        workers: 2,
+        ..Options::default()
+    };
+    let wide = Options {
+        wide: true,
+        ..lz4.clone()
+    };
+    [Options::default(), lz4, wide]
+}
+
+#[test]
+fn an_image_is_the_old_or_the_new_one_wherever_the_power_fails() {
+    for (number, options) in forms().into_iter().enumerate() {
+        let tree = Tree::new();
+        for name in 0..60 {
+            tree.write(
+                format!("file{name}"),
+                &words(name, 100 + 300 * name as usize),
+            );
+        }
+        let mut image = std::io::Cursor::new(Vec::new());
+        let cancel = AtomicBool::new(false);
+        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
+        let mut bytes = image.into_inner();
+        bytes.resize(bytes.len() + ROOM, 0);
+        // A slot that is free for sure, twice over, is left by a patch that had none.
+        for (round, takes_slots) in [false, true, true].into_iter().enumerate() {
+            let old = shown(bytes.clone());
+            tree.write("file7", &words(round as u64, 70_000));
+            tree.write(format!("new{round}"), &words(9, 1_300_000 / (round + 1)));
+            std::fs::remove_file(tree.path().join(format!("file{}", 20 + round))).unwrap();
+            let recorder = Arc::new(Recorder::new(&bytes));
+            patch(recorder.clone(), &tree, options.clone(), takes_slots);
+            recorder.mark("done");
+            let recording = recorder.recording();
+            let new = shown(last(&recording));
+            assert_ne!(old, new);
+            let plan = Plan {
+                samples: 16,
+                ..Plan::default()
+            };
+            let explored = recording.explore(&plan, |state| {
+                let found = shown(state.image());
+                let is_allowed = found == new || found == old && !state.has_mark("done");
+                is_allowed.then_some(()).ok_or_else(|| "neither".into())
+            });
+            let states = explored.expect_none_failed_in(format!("form {number}, round {round}"));
+            assert!(states > 10, "{states}");
+            bytes = last(&recording);
+        }
+    }
+}
+
+/// Tests that no byte is written over that the image refers to, but for those of the superblock, which are one sector.
+#[test]
+fn what_is_there_is_not_written_over() {
+    for options in forms() {
+        let tree = Tree::everything();
+        let mut image = std::io::Cursor::new(Vec::new());
+        let cancel = AtomicBool::new(false);
+        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
+        let mut bytes = image.into_inner();
+        let len = bytes.len();
+        bytes.resize(len + ROOM, 0);
+        tree.write("patched", b"new");
+        let recorder = Arc::new(Recorder::new(&bytes));
+        patch(recorder.clone(), &tree, options, true);
+        let after = last(&recorder.recording());
+        let changed = (0..len).filter(|at| bytes[*at] != after[*at]);
+        let (front, behind): (Vec<_>, Vec<_>) = changed.partition(|at| *at < 4096);
+        let sector = SUPERBLOCK_OFFSET as usize / SECTOR_BYTES as usize;
+        assert!(front.iter().all(|at| at / SECTOR_BYTES as usize == sector));
+        assert!(!front.is_empty());
+        assert!(behind.iter().all(|at| bytes[*at] == 0));
+    }
+}
