@@ -16,12 +16,16 @@ pub struct Round {
 }
 
 impl Round {
-    /// Notes a read of a file, which `file` names.
+    /// Notes a read of a file, which `file` names. When there is no room for another range, nothing more is noted.
     pub fn note(&mut self, file: u64, offset: u64, len: u64) {
+        if self.ranges.len() >= RANGES_MAX {
+            self.dropped += 1;
+            return;
+        }
         let covered = self.files.entry(file).or_default();
         let end = offset.saturating_add(len);
         for (start, end) in cover(covered, offset, end) {
-            let is_full = self.ranges.len() == RANGES_MAX;
+            let is_full = self.ranges.len() >= RANGES_MAX;
             match self.ranges.last_mut() {
                 Some(last) if (last.0, last.2) == (file, start) => last.2 = end,
                 _ if is_full => self.dropped += 1,
@@ -30,7 +34,7 @@ impl Round {
         }
     }
 
-    /// Returns how many ranges there was no room for.
+    /// Returns how many reads came when there was no room any more.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

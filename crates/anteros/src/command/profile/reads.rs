@@ -96,11 +96,11 @@ impl Reads {
     }
 }
 
-/// Tells of ranges that there was no room for.
+/// Tells of reads that there was no room for.
 pub fn tell_dropped(round: &Round) {
     if round.dropped() > 0 {
         let text = format!(
-            "{} ranges more than a profile may have are left out",
+            "{} reads are left out, for which a profile has no room",
             output::count(round.dropped())
         );
         output::complain("warning", text);
