@@ -2,9 +2,9 @@
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
 //! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`manifest`], [`lists`],
-//! [`trace`], [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image. The work of each
-//! is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in any number of
-//! files.
+//! [`trace`], [`profile`], [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image.
+//! The work of each is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in
+//! any number of files.
 //!
 //! A fuzz target calls one of these with what libFuzzer makes up; the workspace's tests call them with the committed
 //! inputs.
@@ -23,6 +23,7 @@ mod log_offline;
 mod log_open;
 mod manifest;
 mod open;
+mod profile;
 mod read;
 mod tar;
 mod trace;
@@ -39,6 +40,7 @@ pub use log_offline::log_offline;
 pub use log_open::log_open;
 pub use manifest::manifest;
 pub use open::open;
+pub use profile::profile;
 pub use read::read;
 pub use tar::tar;
 pub use trace::trace;

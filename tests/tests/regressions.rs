@@ -70,6 +70,11 @@ fn tar() {
 }
 
 #[test]
+fn profile() {
+    replay("profile", targets::profile);
+}
+
+#[test]
 fn trace() {
     replay("trace", targets::trace);
 }
