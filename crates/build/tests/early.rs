@@ -11,7 +11,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anteros_build::{Archive, Codec, Compression, Effort, Error, Input, Layer, Options, Quick};
+use anteros_build::{
+    Archive, Codec, Compression, Effort, Error, Input, Layer, Options, Quick, ReadRange,
+};
 use tempfile::TempDir;
 
 use common::{Random, build, missing_judge};
@@ -87,6 +89,15 @@ fn gaining(percent: u8, mut options: Options) -> Options {
     options
 }
 
+/// A part of a file.
+fn read(path: &str) -> ReadRange {
+    ReadRange {
+        path: path.into(),
+        offset: 500_000 % (100_000 * path.len() as u64),
+        len: 70_000,
+    }
+}
+
 /// Options under which extents become content again in each way that there is.
 fn option_sets() -> Vec<Options> {
     let lz4 = |pcluster_bytes| compressed(Effort::Fast, pcluster_bytes);
@@ -141,6 +152,13 @@ fn option_sets() -> Vec<Options> {
         Options {
             block_bits: 9,
             ..lz4(4096)
+        },
+        Options {
+            hot: ["more", "text", "both", "noise", "0/same"]
+                .map(read)
+                .to_vec(),
+            hot_cuts_permille: 1000,
+            ..lz4(65536)
         },
     ]
 }
