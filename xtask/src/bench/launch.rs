@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::mounted::bind;
+use super::mounted::{Mounted, bind};
 use crate::outcome::Outcome;
 
 /// States what programs write to that nobody reads.
@@ -66,6 +66,15 @@ pub(super) const PROGRAMS: [Program; 4] = [
     ),
 ];
 
+/// Shows a tree what its programs must find there: a daemon may be told to show no devices.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(super) fn bound(root: &Path) -> Outcome<Vec<Mounted>> {
+    let bind = |path: &str| bind(Path::new(path), &root.join(path.trim_start_matches('/')));
+    BOUND.map(bind).into_iter().collect()
+}
+
 /// Returns how long a program takes, whose root is the mount.
 ///
 /// With a limit, it is one of those that the limit holds for: their numbers go into the file `members`.
@@ -73,9 +82,7 @@ pub(super) const PROGRAMS: [Program; 4] = [
 /// # Errors
 /// When it fails.
 pub(super) fn seconds(root: &Path, program: &[&str], members: Option<PathBuf>) -> Outcome<f64> {
-    // A daemon may be told to show no devices.
-    let bind = |path: &str| bind(Path::new(path), &root.join(path.trim_start_matches('/')));
-    let _bound = BOUND.map(bind).into_iter().collect::<Outcome<Vec<_>>>()?;
+    let _bound = bound(root)?;
     let members = members.unwrap_or_else(|| NULL.into());
     let mut command = Command::new("sh");
     command

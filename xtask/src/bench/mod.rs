@@ -30,6 +30,7 @@ mod names;
 mod options;
 mod part;
 mod place;
+mod profile;
 pub(crate) mod random;
 mod read;
 mod report;
@@ -61,10 +62,11 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
         "fpc" => fpc::fpc(&options)?,
         "image" => image::image(&options)?,
         "log" => log::log(&options)?,
+        "profile" => profile::profile(&options)?,
         "read" => read::read(&options)?,
         "write" => write::write(&options)?,
         _ => {
-            let names = "build, fpc, image, log, read, write";
+            let names = "build, fpc, image, log, profile, read, write";
             return Err(format!("no benchmark {name}; there are: {names}").into());
         }
     };
