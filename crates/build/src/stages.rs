@@ -21,8 +21,8 @@ use crate::tail::KeptEnds;
 use crate::tar::direct::Direct;
 use crate::tree::Tree;
 use crate::{
-    Content, Error, Input, Observer, Options, PatchSummary, Summary, attributes, digests,
-    hash_tree, kept, order, packed, parts, same, superblock, sweep,
+    Content, Error, Input, Observer, Options, PatchSummary, ReadRange, Summary, attributes,
+    digests, hash_tree, kept, order, packed, parts, same, superblock, sweep,
 };
 
 /// Everything that an image is built from.
@@ -123,7 +123,9 @@ impl<'a, 'b> Build<'a, 'b> {
         parts::find(&look, &mut plan)?;
         sweep::settle(&tree, &mut plan, options.block_bytes().into());
         plan.agree(&tree);
-        let options = &options.beside(tree_bytes(&tree, &plan));
+        let ranges = options.hot.iter().map(ReadRange::memory_bytes);
+        let held = tree_bytes(&tree, &plan) + ranges.sum::<u64>();
+        let options = &options.beside(held);
         let mut output = match (begun, &options.append) {
             (Some(output), _) => output,
             (None, Some(append)) => Output::append(open()?, options, append.end),

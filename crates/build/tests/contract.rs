@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_build::{
@@ -68,7 +69,7 @@ fn add_equal_parts(dir: &Path) {
 }
 
 /// Ranges of files of the tree, and of one that is not there.
-fn hot() -> Vec<ReadRange> {
+fn hot() -> Arc<[ReadRange]> {
     let file = |n: u64| format!("/{}/{}/file-{n}", n % 3, n % 5).into_bytes();
     let range = |n: u64| ReadRange {
         path: file(n % 62),

@@ -154,9 +154,7 @@ fn option_sets() -> Vec<Options> {
             ..lz4(4096)
         },
         Options {
-            hot: ["more", "text", "both", "noise", "0/same"]
-                .map(read)
-                .to_vec(),
+            hot: ["more", "text", "both", "noise", "0/same"].map(read).into(),
             hot_cuts_permille: 1000,
             ..lz4(65536)
         },

@@ -69,7 +69,7 @@ pub struct Options {
     /// Ranges that are known to be read, in the order of first access: they are stored in front of all other content, also of
     /// [`Self::first`], and their inodes in front of all others. Large compressed files are cut for that. Ranges that are not
     /// there are told, and change nothing.
-    pub hot: Vec<ReadRange>,
+    pub hot: Arc<[ReadRange]>,
     /// Thousandths of what is compressed, as it was before, that the room for these cuts may take, by an estimate.
     pub hot_cuts_permille: u32,
     /// Holds what becomes of holes.
@@ -153,7 +153,7 @@ pub struct Options {
     pub hard_dereference: bool,
     /// Threads that read and compress, at least one. Fewer compress where their encoders do not fit the memory.
     pub workers: usize,
-    /// Bytes of the tree (some two hundred for each file), of the encoders of all workers, and of file content in
+    /// Bytes of the tree (some two hundred for each file), of [`Self::hot`], of the encoders of all workers, and of file content in
     /// flight between reading and writing. Encoders and content have half of it at least, and content an eighth; a
     /// single segment is always allowed, and so is one of the packed inode. The extents of compressed files, 12 bytes
     /// each, come on top. Knowledge of chunks, while equal parts are looked for, is gone before content is written, and
@@ -221,7 +221,7 @@ impl Default for Options {
             dedupe: false,
             order: Order::Path,
             first: Vec::new(),
-            hot: Vec::new(),
+            hot: Arc::default(),
             hot_cuts_permille: 4,
             holes: Holes::Auto,
             chunk_bytes: None,

@@ -10,3 +10,10 @@ pub struct ReadRange {
     /// Bytes of the range. What lies beyond the end of the file does not count; none stand for a look at the inode alone.
     pub len: u64,
 }
+
+impl ReadRange {
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (size_of::<Self>() + self.path.len()) as u64
+    }
+}

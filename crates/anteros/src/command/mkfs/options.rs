@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anteros_build::{
     Compression, Exclude, Hint, InodeForm, Options, PCLUSTER_BLOCKS_MAX, Quick, ReadRange, Setting,
@@ -266,9 +267,9 @@ impl Args {
     }
 
     /// The ranges of the profile.
-    fn hot(&self) -> Result<Vec<ReadRange>, Failure> {
+    fn hot(&self) -> Result<Arc<[ReadRange]>, Failure> {
         let Some(path) = &self.profile else {
-            return Ok(Vec::new());
+            return Ok(Arc::default());
         };
         let ranges = profiles::load(path)?
             .ranges
