@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anteros_tests::judge;
 use serde_json::{Value, json};
@@ -272,6 +272,25 @@ fn a_command_is_recorded_on_an_image_without_root() {
     let told = shop.bad(2, "profile record --image image -- true");
     assert!(told.contains("--mount"), "{told}");
     assert!(!crate::is_mounted(&shop.path("mnt")));
+}
+
+#[test]
+fn a_recorder_that_is_asked_to_stop_asks_its_command() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    fs::create_dir(shop.path("mnt")).unwrap();
+    let arguments = "profile record --image image --mount mnt -o p -- sleep 100";
+    let mut recorder = shop.heeding(arguments);
+    let mut recorder = recorder.stderr(Stdio::null()).spawn().unwrap();
+    crate::wait_until_served(&shop.path("mnt"));
+    crate::wait_until_heeding(&recorder);
+    crate::kill(&recorder, rustix::process::Signal::TERM);
+    assert_eq!(recorder.wait().unwrap().code(), Some(130));
+    wait_until(|| !crate::is_mounted(&shop.path("mnt")));
+    assert_eq!(shop.left(), ["image", "mnt"]);
 }
 
 #[test]

@@ -16,13 +16,16 @@ mod source;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anteros_trace::profile::{Profile, merge};
 use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::arguments::OutputArgs;
 use super::tree::Tree;
@@ -31,6 +34,9 @@ use crate::{interrupt, output};
 use events::Events;
 use own::{Mounts, Recorded};
 use source::Source;
+
+/// Time between two looks at a command.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Record which parts of the files of a mount a command reads
 ///
@@ -114,17 +120,17 @@ impl Args {
         let mut command = Command::new(self.program());
         command.args(&self.command[1..]);
         if !self.output.has_file() {
-            command.stdout(Stdio::from(std::io::stderr()));
+            command.stdout(Stdio::from(io::stderr()));
         }
         let name = Path::new(self.program()).display();
-        let status = command.status();
+        let status = command.spawn().and_then(|child| wait(child, stop));
         let status = status.map_err(|error| {
             Failure::new(
                 Kind::System,
                 format_args!("{name}: cannot be started: {error}"),
             )
         })?;
-        let was_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
+        let was_stopped = stop.load(Ordering::Relaxed);
         if status.success() || was_stopped {
             return Ok(Verdict::Good);
         }
@@ -178,6 +184,22 @@ impl Args {
             let message = format!("{}: no such program", given.display());
             Failure::new(Kind::System, message)
         })
+    }
+}
+
+/// Waits for a command. If somebody asks us to stop, we ask the command to.
+fn wait(mut child: Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut is_asked = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if stop.load(Ordering::Relaxed) && !is_asked {
+            is_asked = true;
+            // It may have ended by now.
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 
