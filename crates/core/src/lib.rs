@@ -28,6 +28,7 @@ mod escape;
 mod fs;
 mod lock;
 mod occupant;
+mod overlaid;
 mod page;
 mod poison;
 mod size;
@@ -44,6 +45,7 @@ pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
 pub use occupant::{Occupant, marked};
+pub use overlaid::Overlaid;
 pub use page::{PAGE_BYTES, begin_on_page};
 pub use poison::unpoisoned;
 pub use size::{ParseSizeError, parse_size};
