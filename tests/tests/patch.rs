@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anteros_build::{
-    Appended, Base, Compression, Input, Layer, Options, Patch, Record, build_into, patch_device,
+    Appended, Base, Compression, Input, Layer, Options, Patch, Record, Rollback, build_into,
+    patch_device, roll_back_device,
 };
 use anteros_codec::Effort;
 use anteros_core::{Device, FsError, FsResult, Ino, Timestamp, WritableDevice};
@@ -66,20 +67,25 @@ fn free_slots(image: &Image) -> Vec<Slots> {
     slots.filter(|slots| slots.count > 0).collect()
 }
 
+/// An image without anything packed, as a build knows it.
+fn appended(image: &Image) -> Appended {
+    let mut superblock = vec![0; checksum_len(image.superblock().block_bits)];
+    let read = image.read_primary(Place::Superblock, SUPERBLOCK_OFFSET, &mut superblock);
+    read.unwrap();
+    Appended {
+        superblock,
+        cfgs: *image.compr_cfgs(),
+        end: image.recorded_bytes(),
+        packed: None,
+    }
+}
+
 /// Patches the image on a device; `takes_slots` gives the root a slot of the image.
 fn patch(device: Arc<dyn WritableDevice>, tree: &Tree, options: Options, takes_slots: bool) {
     let image = Arc::new(open(Arc::new(device.clone())));
-    let sb = image.superblock();
-    let mut superblock = vec![0; checksum_len(sb.block_bits)];
-    device.read_at(SUPERBLOCK_OFFSET, &mut superblock).unwrap();
     let state = image.patched().unwrap();
     let options = Options {
-        append: Some(Appended {
-            superblock,
-            cfgs: *image.compr_cfgs(),
-            end: image.recorded_bytes(),
-            packed: None,
-        }),
+        append: Some(appended(&image)),
         patch: Some(Patch {
             number: state.as_ref().map_or(0, |state| state.record.number) + 1,
             time: Timestamp::default(),
@@ -176,6 +182,61 @@ fn an_image_is_the_old_or_the_new_one_wherever_the_power_fails() {
             bytes = last(&recording);
         }
     }
+}
+
+/// A rollback is there or not, as well, and brings back what the image was before its patch.
+#[test]
+fn a_rollback_is_there_or_not_wherever_the_power_fails() {
+    for options in forms() {
+        let tree = Tree::new();
+        for name in 0..20 {
+            tree.write(format!("file{name}"), &words(name, 3000));
+        }
+        let mut image = std::io::Cursor::new(Vec::new());
+        let cancel = AtomicBool::new(false);
+        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
+        let mut bytes = image.into_inner();
+        bytes.resize(bytes.len() + ROOM, 0);
+        let built = shown(bytes.clone());
+        tree.write("file7", b"patched");
+        let recorder = Arc::new(Recorder::new(&bytes));
+        patch(recorder.clone(), &tree, options.clone(), false);
+        let patched = last(&recorder.recording());
+        let recorder = Arc::new(Recorder::new(&patched));
+        roll_back(recorder.clone(), options.clone());
+        recorder.mark("done");
+        let recording = recorder.recording();
+        assert_eq!(shown(last(&recording)), built);
+        let patched = shown(patched);
+        let explored = recording.explore(&Plan::default(), |state| {
+            let found = shown(state.image());
+            let is_allowed = found == built || found == patched && !state.has_mark("done");
+            is_allowed.then_some(()).ok_or_else(|| "neither".into())
+        });
+        assert!(explored.expect_none_failed_in("the rollback") > 3);
+    }
+}
+
+/// Gives the image on a device the state before its last patch again.
+fn roll_back(device: Arc<dyn WritableDevice>, options: Options) {
+    let image = open(Arc::new(device.clone()));
+    let state = image.patched().unwrap().unwrap();
+    let options = Options {
+        append: Some(appended(&image)),
+        patch: Some(Patch {
+            number: state.record.number + 1,
+            time: Timestamp::default(),
+            previous: Some(state.at),
+            free: Vec::new(),
+            dry_run: false,
+        }),
+        ..options
+    };
+    let rollback = Rollback {
+        number: state.record.number - 1,
+        superblock: state.record.former,
+    };
+    roll_back_device(device, &rollback, &options).unwrap();
 }
 
 /// Tests that no byte is written over that the image refers to, but for those of the superblock, which are one sector.

@@ -124,7 +124,9 @@ impl<'a, 'b> Build<'a, 'b> {
         sweep::settle(&tree, &mut plan, options.block_bytes().into());
         plan.agree(&tree);
         let ranges = options.hot.iter().map(ReadRange::memory_bytes);
-        let held = tree_bytes(&tree, &plan) + ranges.sum::<u64>();
+        let former_tree = former.as_ref();
+        let former_bytes = former_tree.map_or(0, |former| former.tree.memory_bytes());
+        let held = tree_bytes(&tree, &plan) + ranges.sum::<u64>() + former_bytes;
         let options = &options.beside(held);
         let mut output = match (begun, &options.append) {
             (Some(output), _) => output,

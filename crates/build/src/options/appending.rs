@@ -47,7 +47,10 @@ pub(super) fn check(options: &Options) -> Result<(), Error> {
             options.is_wide() != sb.incompat.contains(Incompat::FORTY_EIGHT_BIT),
             "another form of addresses (-E48bit)",
         ),
-        (!options.exclude.is_empty(), "leaving paths out"),
+        (
+            !options.exclude.is_empty() && options.patch.is_none(),
+            "leaving paths out",
+        ),
         (
             options.fs_config.is_some() || options.file_contexts.is_some(),
             "lists of owners or labels",

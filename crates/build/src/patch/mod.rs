@@ -13,6 +13,7 @@
 //! | `copied` | inodes with other properties, whose data stays |
 //! | `home` | the place of inodes, the root among them |
 //! | `record` | the record behind the patch |
+//! | `rollback` | a former state that becomes the current one again |
 //!
 //! Each directory names its parent's node id in its entry `..`, so that all of them are new when the root is. A file is not: its
 //! inode is named by directories alone.
@@ -23,6 +24,7 @@ pub(crate) mod copied;
 pub(crate) mod home;
 mod matching;
 mod record;
+mod rollback;
 
 use anteros_core::FsError;
 use anteros_format::patch::STATES_MAX;
@@ -37,6 +39,7 @@ use copied::Copied;
 pub(crate) use home::Patched;
 use matching::Origin;
 pub(crate) use record::{append_record, record_bytes};
+pub use rollback::{Rollback, roll_back, roll_back_device};
 
 /// Decides which files of the image that is patched stay where they are. Tells the changes.
 pub(crate) fn find(
@@ -48,8 +51,7 @@ pub(crate) fn find(
     let patch = look.options.patch.as_ref();
     let patch = patch.expect("it was scanned for one");
     if patch.number > STATES_MAX {
-        let text = format!("the image was patched {STATES_MAX} times, which is the most");
-        return Err(Error::Option(text));
+        return Err(too_many());
     }
     let append = appended(look.options)?;
     let sb = append.parsed()?;
@@ -68,6 +70,12 @@ pub(crate) fn find(
     let summary = matching::find(&origin, &home, plan, observer)?;
     plan.patched = Some(home);
     Ok(summary)
+}
+
+/// The error of one state more than there may be.
+fn too_many() -> Error {
+    let text = format!("the image was patched {STATES_MAX} times, which is the most");
+    Error::Option(text)
 }
 
 /// Appends what lies behind the attributes of an inode that is copied.
