@@ -309,7 +309,6 @@ fn what_cannot_be_patched_is_told_and_stays() {
             "clusters or windows that large",
         ),
         (2, "image --from .", "the image lies inside the source"),
-        (2, "image", "--from"),
     ] {
         let told = shop.run(&format!("patch {arguments}"));
         assert_eq!(told.status, Some(status), "{arguments}: {told:?}");
@@ -390,6 +389,180 @@ fn a_file_that_ends_as_a_record_is_none() {
     let told = shop.run("patch fake --from base");
     assert_eq!(told.status, Some(3), "{told:?}");
     assert!(fs::read(shop.path("fake")).unwrap() == fake);
+}
+
+/// The states of an image, the oldest first: number, whether it is the current one, what made it.
+fn states(shop: &Workshop) -> Vec<String> {
+    let listed = shop.good("patch image --list");
+    let columns = |line: &str| {
+        let is_current = line.starts_with('*');
+        let words: Vec<&str> = line[2..].split_whitespace().collect();
+        let is_rollback = words[1] == "rollback";
+        let change = if is_rollback {
+            words[1..4].join(" ")
+        } else {
+            words[1].into()
+        };
+        format!("{}{} {change}", words[0], if is_current { "*" } else { "" })
+    };
+    listed.lines().map(columns).collect()
+}
+
+/// Every state comes back, in any order, and none is lost. Slots of the root move with some of these images.
+#[test]
+fn former_states_come_back() {
+    let shop = shop();
+    let peers = Peers::find();
+    shop.good_script(CHANGES);
+    shop.good_script("cp -a tree last; echo last >last/d/both; rm last/d/part");
+    for options in [
+        "-zlz4hc -C65536 -Efragments",
+        "-znone",
+        "-zlz4 -E48bit",
+        "-zdeflate -b1024 -Enosbcrc",
+    ] {
+        shop.good(&format!("mkfs image base --quiet {options}"));
+        assert_eq!(states(&shop), ["0* built"]);
+        let told = shop.bad(2, "patch image --rollback 0");
+        assert!(told.contains("was never patched"), "{told}");
+        shop.good("patch image --from tree --quiet");
+        shop.good("patch image --from last --quiet");
+        assert_eq!(states(&shop), ["0 built", "1 patch", "2* patch"]);
+        for (number, tree) in [(0, "base"), (2, "last"), (1, "tree"), (3, "base")] {
+            let before = fs::read(shop.path("image")).unwrap();
+            shop.good(&format!("patch image --rollback {number}"));
+            judge_image(&shop, peers.as_ref(), tree, options);
+            let after = fs::read(shop.path("image")).unwrap();
+            assert!(stays(&before, &after), "{options} {number}");
+        }
+        shop.good("patch image --from tree --quiet");
+        judge_image(&shop, peers.as_ref(), "tree", options);
+        let expected = [
+            "0 built",
+            "1 patch",
+            "2 patch",
+            "3 rollback to 0",
+            "4 rollback to 2",
+            "5 rollback to 1",
+            "6 rollback to 3",
+            "7* patch",
+        ];
+        assert_eq!(states(&shop), expected, "{options}");
+        for (number, said) in [
+            (7, "state 7 is the current one"),
+            (8, "there is no state 8"),
+        ] {
+            let told = shop.bad(2, &format!("patch image --rollback {number}"));
+            assert!(told.contains(said), "{told}");
+        }
+        let json = shop.good("patch image --list --json");
+        assert_eq!(json.matches("\"number\"").count(), 8);
+        // Whoever appends otherwise knows nothing of states.
+        shop.good("mkfs image last --append --quiet");
+        assert_eq!(states(&shop), ["0* built"]);
+    }
+}
+
+/// Records that were changed are refused, by `--list` and by `--rollback`, and nothing is written.
+#[test]
+fn hostile_records_are_refused() {
+    let shop = shop();
+    shop.good_script(CHANGES);
+    shop.good("mkfs image base --quiet -zlz4");
+    shop.good("patch image --from tree --quiet");
+    let first = fs::metadata(shop.path("image")).unwrap().len() as usize;
+    shop.good("patch image --from base --quiet");
+    let good = fs::read(shop.path("image")).unwrap();
+    let mut random = Random(5);
+    for number in 0..80 {
+        let mut image = good.clone();
+        let end = if number % 2 == 0 { good.len() } else { first };
+        // The magic of the last one is left: without it, there is none.
+        let at = end - 4096 + 8 + random.below(1016) as usize;
+        image[at] ^= 1 << random.below(8);
+        fs::write(shop.path("image"), &image).unwrap();
+        for arguments in ["--list", "--rollback 0"] {
+            let told = shop.run(&format!("patch image {arguments}"));
+            assert_eq!(told.status, Some(3), "{number}: {told:?}");
+            assert!(told.err.contains("the record of a patch"), "{told:?}");
+        }
+        assert!(fs::read(shop.path("image")).unwrap() == image);
+    }
+}
+
+/// An archive lies over the tree of the image, and paths are removed, in one patch.
+#[test]
+fn archives_are_laid_over_and_paths_removed() {
+    let shop = shop();
+    let peers = Peers::find();
+    shop.good_script(
+        "mkdir -p layer/d layer/new; echo new >layer/d/both; echo n >layer/new/n; : >layer/.wh.empty
+        chmod --reference=base/d layer/d; touch -r base/d layer/d; touch -r base layer; setfattr -n user.one -v one layer/d
+        tar -C layer --xattrs -cf layer.tar d new .wh.empty; gzip -k layer.tar
+        echo new >tree/d/both; mkdir tree/new; cp -a layer/new/n tree/new/; rm -r tree/empty tree/gone tree/kept/9
+        touch -r layer/new tree/new; cp -p layer/d/both tree/d/both
+        touch -r base/d tree/d; touch -r base tree; touch -r base/kept tree/kept",
+    );
+    for options in ["-zlz4 -C16384", "-zlz4 -E48bit -Efragments"] {
+        for way in ["--tar layer.tar.gz", "--tar -"] {
+            shop.good(&format!("mkfs image base --quiet {options}"));
+            let told = shop.script(&format!(
+                "./anteros patch image {way} --delete gone --delete /kept/9 --quiet <layer.tar"
+            ));
+            assert_eq!((told.status, &told.err[..]), (Some(0), ""), "{told:?}");
+            judge_image(&shop, peers.as_ref(), "tree", options);
+        }
+    }
+    let before = fs::read(shop.path("image")).unwrap();
+    for (status, arguments, said) in [
+        (5, "--delete none", "none"),
+        (2, "--delete /", "the root directory cannot be removed"),
+        (2, "--from base --delete d", "cannot be used with"),
+        (2, "--from base --list", "cannot be used with"),
+        (3, "--tar text", "text"),
+        (2, "", "nothing says what to change"),
+    ] {
+        let told = shop.run(&format!("patch image {arguments}"));
+        assert_eq!(told.status, Some(status), "{arguments}: {told:?}");
+        assert!(told.err.contains(said), "{arguments}: {told:?}");
+    }
+    assert!(fs::read(shop.path("image")).unwrap() == before);
+}
+
+/// Files of the host are put at paths of the image, one by one and whole directories, and what is there is replaced.
+#[test]
+fn files_are_added() {
+    let shop = shop();
+    let peers = Peers::find();
+    shop.good_script(
+        "mkdir -p put/deep; cp -a base/d/s put/deep/; echo put >put/text; ln -s text put/link; setfattr -n user.put -v 1 put/text
+        cp -a put/. tree/d/; cp -a put/text tree/text; cp -a put/text tree/kept/text; rm -r tree/gone
+        touch -r put tree/d; chmod --reference=put tree/d; setfattr -x user.one tree/d; touch -r base/kept tree/kept
+        touch -r base tree",
+    );
+    for options in ["-zlz4 -C16384", "-znone"] {
+        shop.good(&format!("mkfs image base --quiet {options}"));
+        let added = "--add put d --add put/text /text --add put/text kept/";
+        shop.good(&format!("patch image {added} --delete gone --quiet"));
+        judge_image(&shop, peers.as_ref(), "tree", options);
+    }
+    let before = fs::read(shop.path("image")).unwrap();
+    for (status, arguments, said) in [
+        (2, "--add put/text", "--add"),
+        (5, "--add none there", "none"),
+        (
+            2,
+            "--add put/text d/new --delete d",
+            "d: is to be removed, and added",
+        ),
+        (2, "--from base --add put put", "cannot be used with"),
+        (2, "--add / /", "has no name"),
+    ] {
+        let told = shop.run(&format!("patch image {arguments}"));
+        assert_eq!(told.status, Some(status), "{arguments}: {told:?}");
+        assert!(told.err.contains(said), "{arguments}: {told:?}");
+    }
+    assert!(fs::read(shop.path("image")).unwrap() == before);
 }
 
 /// An image on a block device goes on behind its end, as far as there is room.

@@ -31,6 +31,7 @@ pub use self::append::{appended, base_of, check_metadata};
 pub use self::arguments::Args;
 pub use self::compressor::{Compressor, LEVEL_9};
 pub use self::failure::{Before, failure};
+pub use self::source::stdin;
 pub use self::target::Target;
 pub use self::values::Content;
 use crate::command::verify;

@@ -308,7 +308,8 @@ pub(super) fn may_hold(metadata: &Metadata) -> bool {
     metadata.is_file() || metadata.file_type().is_block_device()
 }
 
-fn stdin() -> Result<Archive<'static>, Failure> {
+/// The archive on standard input.
+pub fn stdin() -> Result<Archive<'static>, Failure> {
     let file = stdin_file("archive")?;
     Ok(Archive::from_file("standard input", file))
 }

@@ -60,7 +60,7 @@ pub fn patch(
 }
 
 /// Refuses forms of images that cannot be patched, by name.
-fn refuse(image: &Image) -> Result<(), Failure> {
+pub fn refuse(image: &Image) -> Result<(), Failure> {
     let sb = image.superblock();
     let cannot = [
         (sb.metabox.is_some(), "an image with compressed metadata"),
@@ -113,7 +113,11 @@ pub fn appended(image: &Image, path: &Path) -> Result<Appended, Failure> {
 }
 
 /// Makes sure that no file has the bytes of the record: what an image is made of may hold anything.
-fn check_record(image: &Image, record: &Range<u64>, gaps: &[Range<u64>]) -> Result<(), Failure> {
+pub fn check_record(
+    image: &Image,
+    record: &Range<u64>,
+    gaps: &[Range<u64>],
+) -> Result<(), Failure> {
     let is_free = |gap: &Range<u64>| gap.start <= record.start && gap.end >= record.end;
     if gaps.iter().any(is_free) {
         return Ok(());

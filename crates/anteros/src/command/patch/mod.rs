@@ -1,22 +1,27 @@
 //! `anteros patch`
 
+mod added;
 mod base;
+mod names;
 mod report;
 mod settings;
+mod states;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anteros_build::{Input, Layer, Options, Summary, build, patch_device};
+use anteros_build::{Archive, Exclude, Input, Layer, Options, Summary, build, patch_device};
 use anteros_core::{FileDevice, Timestamp, parse_size};
 use anteros_image::{Image, ImageFs};
 
 use crate::args::{ImageArgs, WorkerArgs};
 use crate::command::mkfs::{self, Before, Compressor};
-use crate::failure::{Failure, Outcome, Verdict};
-use crate::interrupt;
+use crate::failure::{Failure, Kind, Outcome, Verdict};
+use crate::{interrupt, output};
+use names::{is_within, plain};
 use report::{Watch, Words};
 
 /// Change files of an image by appending to it
@@ -32,8 +37,37 @@ pub struct Args {
     image: PathBuf,
 
     /// The directory with the tree that the image is to have: what is not in it is removed
-    #[arg(long, value_name = "DIR")]
-    from: PathBuf,
+    #[arg(long, value_name = "DIR", group = "what")]
+    from: Option<PathBuf>,
+
+    /// An archive of tar or cpio to lay over the tree of the image, also a compressed one; `-` is one on standard input. Its
+    /// whiteouts, of AUFS and of overlayfs, remove what they name
+    #[arg(long, value_name = "ARCHIVE", conflicts_with = "what")]
+    tar: Option<PathBuf>,
+
+    /// A file of this machine to put at a path of the image, with its owner, permissions, time and attributes; a directory with
+    /// all that is in it. What is there is replaced, directories are merged. Behind a slash it keeps its name. Repeat it
+    /// for each
+    #[arg(
+        long = "add",
+        value_names = ["FILE", "PATH"],
+        num_args = 2,
+        action = clap::ArgAction::Append,
+        conflicts_with = "what"
+    )]
+    added: Vec<OsString>,
+
+    /// A path of the image to remove, with all that is in it; repeat it for each
+    #[arg(long = "delete", value_name = "PATH", conflicts_with = "what")]
+    deleted: Vec<OsString>,
+
+    /// Tell of the states that the image had, the oldest first. `*` is the current one
+    #[arg(long, group = "what", conflicts_with_all = ["dry_run", "verbose"])]
+    list: bool,
+
+    /// Make a former state the current one again, by appending a record of it. No state is lost by that
+    #[arg(long, value_name = "STATE", group = "what", conflicts_with_all = ["dry_run", "verbose"])]
+    rollback: Option<u32>,
 
     /// Tell what would change, and write nothing
     #[arg(short = 'n', long)]
@@ -69,14 +103,42 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        let is_changed = !self.deleted.is_empty() || !self.added.is_empty();
+        let is_told = self.from.is_some() || self.tar.is_some() || is_changed;
+        if !is_told && !self.list && self.rollback.is_none() {
+            let message = "nothing says what to change";
+            let hint = "--from, --tar, --add, --delete, --rollback or --list does";
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
+        }
         let image = ImageArgs::usual(&self.image).open()?;
         let cancel = interrupt::flag()?;
+        if self.list {
+            states::list(&image, self.json, self.workers.count(), &cancel)?;
+            return Ok(Verdict::Good);
+        }
+        if let Some(number) = self.rollback {
+            let work = (self.workers.count(), &*cancel);
+            let made = states::restore(&self.image, &image, number, now(), work)?;
+            report::restored(&self.words(), number, made)?;
+            return Ok(Verdict::Good);
+        }
+        let added = added::pairs(&self.added)?;
+        self.check_deleted(&image, &added)?;
         let options = self.options(&image, &cancel)?;
         let fs = Arc::new(ImageFs::new(image));
         let base = mkfs::base_of(fs.clone());
-        let input = Input::Replaced {
-            former: Layer::Base(fs, base, self.image.clone()),
-            source: Layer::Directory(&self.from),
+        let former = Layer::Base(fs, base, self.image.clone());
+        let input = match (&self.from, &self.tar) {
+            (Some(from), _) => Input::Replaced {
+                former,
+                source: Layer::Directory(from),
+            },
+            (None, tar) => {
+                let tar = tar.as_deref().map(archive).transpose()?;
+                let added = (!added.is_empty()).then(|| Layer::Tar(added::layer(&added)));
+                let layers = [Some(former), tar, added].into_iter().flatten();
+                Input::Layers(layers.collect())
+            }
         };
         let names = (self.verbose || self.dry_run) && !self.json && !self.quiet;
         let observer = Watch::new(self.quiet || self.json, names);
@@ -85,13 +147,7 @@ impl Args {
         observer.bar.finish_and_clear();
         let summary = summary?;
         let seconds = start.elapsed().as_secs_f64();
-        let words = Words {
-            image: &self.image,
-            dry_run: self.dry_run,
-            quiet: self.quiet,
-            json: self.json,
-        };
-        words.print(&observer, &summary, seconds)?;
+        self.words().print(&observer, &summary, seconds)?;
         Ok(Verdict::Good)
     }
 
@@ -114,6 +170,16 @@ impl Args {
         built.map_err(|e| mkfs::failure(&self.image, Before::File, &e))
     }
 
+    /// The form of what is told.
+    fn words(&self) -> Words<'_> {
+        Words {
+            image: &self.image,
+            dry_run: self.dry_run,
+            quiet: self.quiet,
+            json: self.json,
+        }
+    }
+
     /// The options of a build that patches the image, which keeps the form that it has.
     fn options(&self, image: &Image, cancel: &AtomicBool) -> Result<Options, Failure> {
         let patch = base::patch(image, self.dry_run, now(), self.workers.count(), cancel)?;
@@ -127,9 +193,49 @@ impl Args {
         Ok(Options {
             append: Some(append),
             patch: Some(patch),
+            exclude: self.exclusions(),
+            spool: std::env::var_os("TMPDIR")
+                .filter(|directory| !directory.is_empty())
+                .map(PathBuf::from),
+            // Marks of an image that is a layer itself stay, unless there are others to heed.
+            keep_overlay: self.tar.is_none(),
             ..options
         })
     }
+
+    /// The paths to remove, as the tree of the image has them.
+    fn exclusions(&self) -> Vec<Exclude> {
+        let deleted = self.deleted.iter();
+        deleted.map(|path| Exclude::Path(plain(path))).collect()
+    }
+
+    /// Makes sure that there is what is to be removed.
+    fn check_deleted(&self, image: &Image, added: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
+        for path in self.deleted.iter().map(|path| plain(path)) {
+            if path.is_empty() {
+                let message = "the root directory cannot be removed";
+                return Err(Failure::new(Kind::Usage, message));
+            }
+            if added.iter().any(|(_, put)| is_within(put, &path)) {
+                let message = format!("{}: is to be removed, and added", output::name(&path));
+                return Err(Failure::new(Kind::Usage, message));
+            }
+            image.find(&path).map_err(|error| {
+                let name = format!("{}: {}", image.name(), output::name(&path));
+                Failure::image(name, &error)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// An archive in a file, or on standard input.
+fn archive(path: &Path) -> Result<Layer<'static>, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Layer::Tar(mkfs::stdin()?));
+    }
+    let archive = Archive::open(path).map_err(|e| Failure::new(Kind::System, e))?;
+    Ok(Layer::Tar(archive))
 }
 
 /// The time of day, or the one that `SOURCE_DATE_EPOCH` has builds take for it.

@@ -149,3 +149,29 @@ const fn letter(how: Changed) -> char {
         Changed::Removed => 'D',
     }
 }
+
+/// Tells that a former state is the current one again.
+pub fn restored(words: &Words<'_>, number: u32, made: u32) -> io::Result<()> {
+    let image = words.image.display().to_string();
+    if words.json {
+        return output::json(&Restored {
+            image,
+            restored: number,
+            state: made,
+        });
+    }
+    match words.quiet {
+        true => Ok(()),
+        false => output::text(&format!(
+            "{image}: state {number} is back, as state {made}\n"
+        )),
+    }
+}
+
+/// A rollback as scripts see it.
+#[derive(Serialize)]
+struct Restored {
+    image: String,
+    restored: u32,
+    state: u32,
+}
