@@ -1,5 +1,6 @@
 //! The tree, the plan and the options, as reading and compressing need them.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use anteros_core::FileKind;
@@ -127,12 +128,11 @@ impl Job<'_> {
         parts.flat_map(move |(part, is_swept)| {
             let Part { start, end, shared } = part;
             let segment = match shared {
-                Some(_) => end - start,
+                Some(_) => u64::MAX,
                 None => segment,
             };
-            (start..end).step_by(segment as usize).map(move |offset| {
-                let len = segment.min(end - offset);
-                Piece {
+            self.pieces_of(start..end, segment)
+                .map(move |(offset, len)| Piece {
                     node: id,
                     offset,
                     len,
@@ -144,8 +144,23 @@ impl Job<'_> {
                         true => Turn::Before,
                         false => Turn::Usual,
                     },
-                }
-            })
+                })
+        })
+    }
+
+    /// Returns where pieces of a part of a file begin, and their lengths. All but the last one end where a block of the file does.
+    pub(super) fn pieces_of(
+        &self,
+        part: Range<u64>,
+        segment: u64,
+    ) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let block_bytes = u64::from(self.options.block_bytes());
+        let mut start = part.start;
+        std::iter::from_fn(move || {
+            let end = start.saturating_add(segment) / block_bytes * block_bytes;
+            let piece = (start, end.min(part.end) - start);
+            start += piece.1;
+            (piece.1 > 0).then_some(piece)
         })
     }
 

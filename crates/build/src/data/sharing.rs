@@ -1,5 +1,7 @@
 //! The extents of an earlier part of the tree, as another part can have them.
 
+use std::ops::Range;
+
 use crate::Options;
 use crate::body::Body;
 use crate::compress::UNIT_BYTES;
@@ -11,7 +13,6 @@ const PLAIN_BYTES: u32 = 64 << 10;
 
 /// The part of a file that shares extents.
 pub(super) struct Target {
-    start: u64,
     end: u64,
     /// Bytes of the file.
     size: u64,
@@ -23,7 +24,6 @@ pub(super) struct Target {
 impl Target {
     pub fn new(shared: &Shared, size: u64, options: &Options) -> Self {
         Self {
-            start: shared.start,
             end: shared.end,
             size,
             block_bits: options.block_bits,
@@ -31,15 +31,13 @@ impl Target {
         }
     }
 
-    /// The front of some extents that lie behind each other, each with the byte at which it lies, as far as the part is long
-    /// and the index of the file has room for them.
-    pub fn compressed(&self, extents: impl Iterator<Item = (Extent, u64)>) -> Body {
-        let mut at = self.start;
-        let mut first = None;
+    /// The front of some extents that lie behind each other, each with the byte at which it lies, from byte `at` of the file on:
+    /// as far as the part is long and the index of the file has room for them.
+    pub fn compressed(&self, mut at: u64, extents: &[(Extent, u64)]) -> Body {
         let mut taken = Vec::new();
-        for (extent, place) in extents {
+        for (extent, _) in extents {
             let end = self.end.min(at + u64::from(extent.len));
-            if at == end || !self.has_room(&extent, at, end) {
+            if at == end || !self.has_room(extent, at, end) {
                 break;
             }
             let len = (end - at) as u32; // no more than the extent has
@@ -48,33 +46,12 @@ impl Target {
             taken.push(Extent {
                 len,
                 share,
-                ..extent
+                ..*extent
             });
-            first.get_or_insert(place);
             at = end;
         }
-        first.map_or_else(Body::default, |place| Body::new(place, taken))
-    }
-
-    /// Blocks of a flat file from byte `from` to byte `end` of it.
-    pub fn flat(&self, first_block: u32, from: u64, end: u64) -> Body {
-        let (step, unit) = match self.anywhere {
-            true => (PLAIN_BYTES, UNIT_BYTES),
-            false => (1 << self.block_bits, 1 << self.block_bits),
-        };
-        let start = u64::from(first_block) << self.block_bits;
-        let blocks = (from..end).step_by(step as usize).map(|at| {
-            let len = u64::from(step).min(end - at) as u32;
-            let extent = Extent {
-                len,
-                stored: len.next_multiple_of(unit),
-                plain: true,
-                quick: false,
-                share: Share::None,
-            };
-            (extent, start + at)
-        });
-        self.compressed(blocks)
+        let place = extents.first().map(|(_, place)| *place);
+        place.map_or_else(Body::default, |place| Body::new(place, taken))
     }
 
     /// Returns whether an extent from one byte to another has entries of its own in the index: one for where it begins,
@@ -93,13 +70,34 @@ impl Target {
     }
 }
 
+/// Bytes of a flat file that begin in its `first_block`, as extents.
+pub(super) fn flat(first_block: u32, bytes: Range<u64>, options: &Options) -> Vec<(Extent, u64)> {
+    let (step, unit) = match options.has_encoded_extents() {
+        true => (PLAIN_BYTES, UNIT_BYTES),
+        false => (options.block_bytes(), options.block_bytes()),
+    };
+    let start = u64::from(first_block) << options.block_bits;
+    let end = bytes.end;
+    let extents = bytes.step_by(step as usize).map(|at| {
+        let len = u64::from(step).min(end - at) as u32;
+        let extent = Extent {
+            len,
+            stored: len.next_multiple_of(unit),
+            plain: true,
+            quick: false,
+            share: Share::None,
+        };
+        (extent, start + at)
+    });
+    extents.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn target(start: u64, end: u64) -> Target {
+    fn target(end: u64) -> Target {
         Target {
-            start,
             end,
             size: 1_000_000,
             block_bits: 12,
@@ -129,7 +127,7 @@ mod tests {
             (extent(30_000, 3), 9 << 12),
             (extent(500, 0), 12 << 12),
         ];
-        let share = |start, end| target(start, end).compressed(source.into_iter());
+        let share = |start, end| target(end).compressed(start, &source);
         let whole = (20_000, Share::Whole);
         assert_eq!(lens(&share(100, 50_100)), [whole, (30_000, Share::Whole)]);
         assert_eq!(lens(&share(100, 40_960)), [whole, (20_860, Share::Front)]);
@@ -142,7 +140,8 @@ mod tests {
 
     #[test]
     fn blocks_of_flat_files_are_shared_as_they_are() {
-        let body = target(5000, 20_480).flat(3, 8192, 50_000);
+        let options = Options::default();
+        let body = target(20_480).compressed(5000, &flat(3, 8192..50_000, &options));
         let plain: Vec<_> = lens(&body).into_iter().map(|(len, _)| len).collect();
         assert_eq!(
             (plain, body.runs()[0].0),
@@ -153,6 +152,6 @@ mod tests {
                 .iter()
                 .all(|extent| extent.plain && extent.share == Share::Whole)
         );
-        assert!(lens(&target(0, 4096).flat(3, 8192, 8192)).is_empty());
+        assert!(flat(3, 8192..8192, &options).is_empty());
     }
 }

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::job::Job;
 use super::piece::{Form, Piece, Turn};
-use super::sharing::Target;
+use super::sharing::{self, Target};
 use super::stored::Stored;
 use super::work::{Done, PackedBatch, PackedPiece, Pool, Work};
 use crate::body::{Body, Mark};
-use crate::extent::Tail;
+use crate::extent::{Extent, Tail};
 use crate::fragments::{Fragments, Key};
 use crate::options::RAW_SEGMENT_BYTES;
 use crate::outbox::Outbox;
@@ -195,32 +195,42 @@ impl<'a> Writer<'a> {
     fn piece(
         &mut self,
         pool: &mut Pool,
-        packed: PackedPiece,
+        mut packed: PackedPiece,
         blocks: &[u8],
         fragment: &[u8],
     ) -> Result<(), Error> {
-        let piece = packed.piece;
-        let Piece {
-            node,
-            offset,
-            len,
-            form,
-            is_last,
-            ..
-        } = piece;
-        if piece.turn == Turn::Ahead {
+        if packed.piece.turn == Turn::Ahead {
             return self.ahead(packed, blocks, fragment);
         }
-        let in_parts = form == Form::Compressed && !piece.is_whole;
+        let Piece { node, form, .. } = packed.piece;
+        let in_parts = form == Form::Compressed && !packed.piece.is_whole;
         if in_parts && self.growing.is_none() {
             self.grow(node)?;
         }
-        if let Some(shared) = &piece.shared {
-            return self.shared(pool, &piece, shared);
+        if let Some(shared) = &packed.piece.shared {
+            return self.shared(pool, &packed.piece, shared);
         }
-        if piece.turn == Turn::Before {
-            return self.before(&piece);
+        if packed.piece.turn == Turn::Before {
+            return self.before(pool, &packed.piece);
         }
+        let mut blocks = blocks;
+        if let Some(extents) = packed.extents.as_mut().filter(|_| in_parts) {
+            let Some(count) = self.follow(pool, &packed.piece, extents)? else {
+                return Ok(());
+            };
+            for extent in extents.drain(..count) {
+                packed.piece.offset += u64::from(extent.len);
+                packed.piece.len -= u64::from(extent.len);
+                blocks = &blocks[extent.stored as usize..];
+            }
+        }
+        let piece = packed.piece;
+        let Piece {
+            offset,
+            len,
+            is_last,
+            ..
+        } = piece;
         let is_raw = form == Form::Raw || form == Form::Compressed && packed.extents.is_none();
         if is_raw {
             self.outbox.align()?;
@@ -304,7 +314,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Gives a file the extents of a part that has been stored ahead of it.
-    fn before(&mut self, piece: &Piece) -> Result<(), Error> {
+    fn before(&mut self, pool: &mut Pool, piece: &Piece) -> Result<(), Error> {
         let Piece {
             node,
             offset,
@@ -313,19 +323,24 @@ impl<'a> Writer<'a> {
         } = *piece;
         let ahead = self.ahead.remove(&(node, offset));
         let (body, tail) = ahead.expect("the sweep comes first");
+        let Some(count) = self.follow(pool, piece, body.extents())? else {
+            return Ok(());
+        };
+        let body = body.behind(count);
         let growing = self.growing.as_mut().expect("it has begun");
         if self.job.plan.cuts.contains_key(&node) {
             let mark = growing.body.next(body.first().at);
-            self.marks.insert((node, offset), mark);
+            self.marks.insert((node, growing.at), mark);
         }
+        let before = growing.at;
         growing.append_apart(&body);
         growing.tail = tail;
         // Its end may have been left out.
-        let done = growing.at - offset;
+        let (at, done) = (growing.at, growing.at - before);
         if is_last {
             let nothing = End {
                 node,
-                at: offset + done,
+                at,
                 key: None,
                 content: &[],
             };
@@ -335,37 +350,62 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Gives a file the extents of an earlier part, and compresses what has none that it can share.
+    /// Gives a file the extents of an earlier part, and compresses what can have none of them.
     fn shared(&mut self, pool: &mut Pool, piece: &Piece, shared: &Shared) -> Result<(), Error> {
         let Piece { node, is_last, .. } = *piece;
-        let end = piece.offset + piece.len;
-        let part = self.part(node, shared);
-        let growing = self.growing.as_mut().expect("it has begun");
-        let before = growing.at;
-        // What is in front may have been left out.
-        if before == shared.start {
-            growing.append(&part);
-        }
-        let at = growing.at;
-        let is_done = at == end && is_last;
-        if is_done {
-            let nothing = End {
-                node,
-                at: end,
-                key: None,
-                content: &[],
+        let target = Target::new(shared, self.job.tree.node(node).size, self.job.options);
+        let extents = self.extents_of(shared);
+        let (mut rest, mut at) = (&extents[..], shared.start);
+        while at < shared.end {
+            if self.grown_to(at) == at {
+                let part = target.compressed(at, rest);
+                rest = &rest[part.extents().len()..];
+                self.extend(node, &part);
+                at = self.grown_to(at);
+            }
+            // There is no room for the next one, or the end of what lies in front of it was left out.
+            let Some(((extent, _), behind)) = rest.split_first() else {
+                break;
             };
-            self.grown(&nothing)?;
+            (rest, at) = (behind, at + u64::from(extent.len));
+            if at < shared.end {
+                self.aside(pool, node, self.grown_to(at)..at, false)?;
+            }
         }
-        self.count(node, at - before, is_done);
-        self.aside(pool, node, at..end, is_last)
+        let at = self.grown_to(shared.end);
+        if at < shared.end || !is_last {
+            return self.aside(pool, node, at..shared.end, is_last);
+        }
+        let nothing = End {
+            node,
+            at,
+            key: None,
+            content: &[],
+        };
+        self.grown(&nothing)?;
+        self.count(node, 0, true);
+        Ok(())
     }
 
-    /// The extents of an earlier part that another can share.
-    fn part(&self, node: NodeId, shared: &Shared) -> Body {
-        let size = self.job.tree.node(node).size;
-        let target = Target::new(shared, size, self.job.options);
+    /// The byte up to which the growing file has extents; `all` if it is complete.
+    fn grown_to(&self, all: u64) -> u64 {
+        self.growing.as_ref().map_or(all, |growing| growing.at)
+    }
+
+    /// Appends extents that are shared to the growing file.
+    fn extend(&mut self, node: NodeId, part: &Body) {
+        if let Some(growing) = &mut self.growing {
+            let before = growing.at;
+            growing.append(part);
+            let len = growing.at - before;
+            self.count(node, len, false);
+        }
+    }
+
+    /// The extents of an earlier part that another can share, each with the byte of the image at which it lies.
+    fn extents_of(&self, shared: &Shared) -> Vec<(Extent, u64)> {
         let Shared { source, from, .. } = *shared;
+        let end = from + (shared.end - shared.start);
         let growing = self
             .growing
             .as_ref()
@@ -374,13 +414,22 @@ impl<'a> Writer<'a> {
             (Some(growing), _) => &growing.body,
             (None, Stored::Compressed { body, .. }) => body,
             (None, Stored::Flat { first_block, .. }) => {
-                return target.flat(*first_block, from, self.job.flat_end(source));
+                let end = end.min(self.job.flat_end(source));
+                return sharing::flat(*first_block, from..end, self.job.options);
             }
-            _ => return Body::default(),
+            _ => return Vec::new(),
         };
         let first = (from == 0).then(|| body.first());
-        let mark = self.marks.get(&(source, from)).copied().or(first);
-        mark.map_or_else(Body::default, |mark| target.compressed(body.from(mark)))
+        let Some(mark) = self.marks.get(&(source, from)).copied().or(first) else {
+            return Vec::new();
+        };
+        let mut at = from;
+        let extents = body.from(mark).take_while(|(extent, _)| {
+            let begin = at;
+            at += u64::from(extent.len);
+            begin < end
+        });
+        extents.collect()
     }
 
     /// Has a part of a file compressed for which there is nothing to share, and waits for it.
@@ -393,26 +442,44 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Error> {
         let form = Form::Compressed;
         let segment = self.job.segment_bytes(form, self.job.tree.node(node).size);
-        let block_bytes = u64::from(self.job.options.block_bytes());
-        let mut offset = range.start;
-        while offset < range.end {
-            let end = (offset + segment) / block_bytes * block_bytes;
-            let end = end.min(range.end);
+        for (offset, len) in self.job.pieces_of(range.clone(), segment) {
             let piece = Piece {
                 node,
                 offset,
-                len: end - offset,
+                len,
                 form,
-                is_last: is_last && end == range.end,
+                is_last: is_last && offset + len == range.end,
                 is_whole: false,
                 shared: None,
                 turn: Turn::Usual,
             };
             let done = pool.submit_aside(Work::Part(vec![piece])).take();
             self.batch(pool, done)?;
-            offset = end;
         }
         Ok(())
+    }
+
+    /// Has a part of a file follow what lies in front of it, where the end of that was left out: compresses that together with
+    /// as many extents of the part as are needed. Returns how many; `None` if all of the part was.
+    fn follow(
+        &mut self,
+        pool: &mut Pool,
+        piece: &Piece,
+        extents: &[Extent],
+    ) -> Result<Option<usize>, Error> {
+        let end = piece.offset + piece.len;
+        let (mut at, mut count) = (piece.offset, 0);
+        while self.grown_to(at) < at {
+            // The end of a file may be a fragment, which is made with all in front of it.
+            if count + 1 >= extents.len() {
+                self.aside(pool, piece.node, self.grown_to(end)..end, piece.is_last)?;
+                return Ok(None);
+            }
+            at += u64::from(extents[count].len);
+            count += 1;
+            self.aside(pool, piece.node, self.grown_to(at)..at, false)?;
+        }
+        Ok(Some(count))
     }
 
     /// Puts a part of a file into the packed inode.

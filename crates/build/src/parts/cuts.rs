@@ -5,13 +5,12 @@
 //!                0             from (a block begins)
 //!                              |  the same content     |
 //! later file     |  own …      |  shared               |  own …  |
-//!                0             start (any byte)        end (a block begins, or the file ends)
+//!                0             start (any byte)        end (any byte)
 //! ```
 //!
 //! A pcluster can be shared from its beginning on alone, so the earlier file is cut where the shared part begins, at a
 //! block of its own; several later files that go on there need one cut. How far the last pcluster is used does not matter
-//! to the earlier file. The later file goes on at a block: only the end of what lies in front of a shared part is no
-//! multiple of blocks.
+//! to the earlier file. Where the earlier file shares parts itself, the later one shares them with whoever has them first.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -133,7 +132,7 @@ impl Cuts {
                 last if start < part.start + apart || last < part.start + apart => part.start,
                 last => start.min(last),
             };
-            let end = match end.max(start + apart) {
+            let end = match end.max(start + apart).next_multiple_of(block_bytes) {
                 end if end + apart > part.end => part.end,
                 end => end,
             };
@@ -184,6 +183,12 @@ impl Cuts {
         Ok(begin.copied().unwrap_or(0).max(behind))
     }
 
+    /// Returns whether a part begins at a byte that is stored on its own.
+    fn has_begin(&self, at: u64) -> bool {
+        let ends_there = || self.shared.binary_search_by_key(&at, |shared| shared.end);
+        at == 0 || self.begins.contains(&at) || ends_there().is_ok()
+    }
+
     /// The first shared part behind a byte.
     fn shared_behind(&self, at: u64) -> Option<Shared> {
         let index = self.shared.partition_point(|shared| shared.start <= at);
@@ -211,6 +216,50 @@ impl Planner {
 
     /// Adds a match, behind those that are already there.
     pub fn add(&mut self, found: &Match) {
+        for found in self.owned(found) {
+            self.add_owned(&found);
+        }
+    }
+
+    /// Splits a match where its source shares parts: of these the source is the one that they are stored as.
+    fn owned(&self, found: &Match) -> Vec<Match> {
+        let end = found.from + found.len;
+        let mut owned = Vec::new();
+        let mut at = found.from;
+        let mut push = |source: NodeId, first: u64, start: u64, end: u64| {
+            if start < end {
+                owned.push(Match {
+                    at: found.at + (start - found.from),
+                    source,
+                    from: first,
+                    len: end - start,
+                    ..*found
+                });
+            }
+        };
+        self.cuts(found.source, |cuts| {
+            let first = cuts.shared.partition_point(|shared| shared.end <= at);
+            for shared in &cuts.shared[first..] {
+                if shared.start >= end {
+                    break;
+                }
+                push(found.source, at, at, shared.start);
+                let start = at.max(shared.start);
+                at = shared.end.min(end);
+                push(
+                    shared.source,
+                    shared.from + (start - shared.start),
+                    start,
+                    at,
+                );
+            }
+        });
+        push(found.source, at, at, end);
+        owned
+    }
+
+    /// Adds a match whose source shares no part of it.
+    fn add_owned(&mut self, found: &Match) {
         let Some(shared) = self.fit(found) else {
             return;
         };
@@ -230,9 +279,10 @@ impl Planner {
             cuts.shared.last().map_or(0, |last| last.end)
         });
         let from_of = |start: u64| found.from + (start - found.at);
-        let is_adjacent = found.at <= before && before < found.at + found.len;
-        let from = match is_adjacent && self.begin(found.source, from_of(before)) == from_of(before)
-        {
+        let is_adjacent = found.at <= before
+            && before < found.at + found.len
+            && self.may_begin(found.source, from_of(before));
+        let from = match is_adjacent {
             true => from_of(before),
             false => {
                 let start = found.at.max(before + self.apart());
@@ -254,9 +304,14 @@ impl Planner {
         })
     }
 
+    /// Returns whether a file has a cut at a byte, or may get one.
+    fn may_begin(&self, node: NodeId, at: u64) -> bool {
+        self.has_cut(node, at) || self.begin(node, at) == at
+    }
+
     /// Returns whether a pcluster of a file begins at a byte in any case.
     fn has_cut(&self, node: NodeId, at: u64) -> bool {
-        at == 0 || self.cuts(node, |cuts| cuts.begins.contains(&at))
+        at == 0 || self.cuts(node, |cuts| cuts.has_begin(at))
     }
 
     /// Returns where a shared part ends that begins at byte `start` of a file and `from` of the source.
@@ -268,10 +323,7 @@ impl Planner {
         if found.source == found.node {
             end = end.min(start + start.checked_sub(from)?);
         }
-        Some(match end == found.size {
-            true => end,
-            false => end / self.block_bytes * self.block_bytes,
-        })
+        Some(end)
     }
 
     /// The first byte from `at` on where a file has a cut, or may get one.
@@ -356,7 +408,7 @@ mod tests {
         let mut files = planned(&[found(2, 98_304, 1, 8192, 100_000)]);
         let cuts = files.get_mut(&2).unwrap();
         let from = 8192;
-        assert_eq!(cuts.shared, [shared(98_304, 196_608, 1, from)]);
+        assert_eq!(cuts.shared, [shared(98_304, 198_304, 1, from)]);
         let owners = cuts.owners(2, &(90_112..110_592), 1_000_000);
         assert_eq!(owners, [(2, 90_112..98_304), (1, from..from + 12_288)]);
         let own = |start, end| {
@@ -369,11 +421,11 @@ mod tests {
         assert_eq!(own(40_960, 49_152), [(40_960, 49_152)]);
         assert_eq!(own(40_960, 45_056), [(40_960, 49_152)]);
         assert_eq!(own(4096, 94_208), [(0, 98_304)]);
-        assert_eq!(own(94_208, 200_704), [(90_112, 98_304), (196_608, 204_800)]);
+        assert_eq!(own(94_208, 200_704), [(90_112, 98_304), (198_304, 208_896)]);
         cuts.split_shared(|_| &[0..8192, 20_480..200_000]);
         let halves = [
             shared(98_304, 110_592, 1, from),
-            shared(110_592, 196_608, 1, 20_480),
+            shared(110_592, 198_304, 1, 20_480),
         ];
         assert_eq!(cuts.shared, halves);
         let first = files[&1].own_ranges(&(0..12_288), 1_000_000, BLOCK);
@@ -381,15 +433,15 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_cut_at_a_block_and_what_shares_it_ends_at_one() {
+    fn a_source_is_cut_at_a_block() {
         let files = planned(&[found(2, 10_000, 1, 5000, 100_000)]);
-        assert_eq!(files[&2].shared, [shared(13_192, 106_496, 1, 8192)]);
+        assert_eq!(files[&2].shared, [shared(13_192, 110_000, 1, 8192)]);
         assert_eq!(files[&1].begins, BTreeSet::from([8192]));
         let files = planned(&[found(2, 0, 1, 0, 1_000_000), found(2, 0, 1, 0, 8000)]);
         assert_eq!(files[&2].shared, [shared(0, 1_000_000, 1, 0)]);
         // A cut costs nothing where the source begins, or has one already.
         let files = planned(&[found(2, 0, 1, 0, BLOCK + 7)]);
-        assert_eq!(files[&2].shared, [shared(0, BLOCK, 1, 0)]);
+        assert_eq!(files[&2].shared, [shared(0, BLOCK + 7, 1, 0)]);
         let short = found(3, 0, 1, 8192, 2 * BLOCK);
         let files = planned(&[found(2, 0, 1, 8192, LEAST), short]);
         assert_eq!(files[&3].shared, [shared(0, 2 * BLOCK, 1, 8192)]);
@@ -398,7 +450,18 @@ mod tests {
         assert!(planned(&[found(2, 0, 1, BLOCK, LEAST - 1)]).is_empty());
         assert!(planned(&[found(2, 1, 1, BLOCK, LEAST + BLOCK)]).is_empty());
         let files = planned(&[found(1, 100_000, 1, 0, 500_000)]);
-        assert_eq!(files[&1].shared, [shared(100_000, 196_608, 1, 0)]);
+        assert_eq!(files[&1].shared, [shared(100_000, 200_000, 1, 0)]);
+    }
+
+    #[test]
+    fn what_a_source_shares_is_shared_with_whoever_has_it_first() {
+        let first = found(2, 100_000, 1, 8192, 50_000);
+        let files = planned(&[first, found(3, 90_007, 2, 90_000, 500_000)]);
+        assert_eq!(files[&2].shared, [shared(100_000, 150_000, 1, 8192)]);
+        let own = shared(150_007, 590_007, 2, 150_000);
+        assert_eq!(files[&3].shared, [shared(100_007, 150_007, 1, 8192), own]);
+        assert_eq!(files[&1].begins, BTreeSet::from([8192]));
+        assert_eq!(files[&2].begins, BTreeSet::from([150_000]));
     }
 
     #[test]
@@ -440,16 +503,15 @@ mod tests {
         for part in &parts {
             let is_last = part.end == 1_000_000;
             let Some(shared) = part.shared else {
-                assert!(part.start % BLOCK == 0);
                 assert!(
                     is_last || part.end - part.start >= APART_BLOCKS * BLOCK,
                     "{parts:?}"
                 );
                 continue;
             };
-            assert!(part.end - part.start >= BLOCK && (is_last || part.end % BLOCK == 0));
+            assert!(part.end - part.start >= BLOCK, "{parts:?}");
             let until = shared.from + (part.end - part.start);
-            assert!(shared.from % BLOCK == 0 && (shared.source != node || until <= part.start));
+            assert!(shared.source != node || until <= part.start);
             let source = files[&shared.source].parts(1_000_000);
             assert!(source.iter().any(|own| own.start == shared.from));
             let in_reach = |own: &&Part| own.start < until && shared.from < own.end;

@@ -21,8 +21,8 @@ pub(super) struct Run {
 /// Finds runs among chunks that are told in order.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
-    /// The position at which a chunk with this hash was seen first.
-    known: HashMap<u64, u64>,
+    /// The positions at which a chunk with this hash was seen first, and last.
+    known: HashMap<u64, [u64; 2]>,
     /// The end of the last chunk.
     at: u64,
     runs: Vec<Run>,
@@ -35,25 +35,35 @@ impl Matches {
         self.at += len;
         let Some(hash) = chunk.hash else { return };
         let is_full = self.known.len() >= KNOWN_MAX;
-        let from = match self.known.entry(hash) {
-            Entry::Occupied(first) => *first.get(),
+        let seen = match self.known.entry(hash) {
+            Entry::Occupied(mut seen) => {
+                let [first, last] = *seen.get();
+                seen.insert([first, at]);
+                [first, last]
+            }
             Entry::Vacant(_) if is_full => return,
             Entry::Vacant(place) => {
-                place.insert(at);
+                place.insert([at; 2]);
                 return;
             }
         };
-        self.found(Run { at, from, len });
+        self.found(at, seen, len);
     }
 
-    fn found(&mut self, found: Run) {
+    /// Has the last run go on, if it can; else a new one begins where the chunk was seen first, so that one cut there does
+    /// for all that share it.
+    fn found(&mut self, at: u64, seen: [u64; 2], len: u64) {
         let is_full = self.runs.len() >= RUNS_MAX;
         let goes_on =
-            |run: &&mut Run| run.at + run.len == found.at && run.from + run.len == found.from;
+            |run: &&mut Run| run.at + run.len == at && seen.contains(&(run.from + run.len));
         match self.runs.last_mut().filter(goes_on) {
-            Some(run) => run.len += found.len,
+            Some(run) => run.len += len,
             None if is_full => {}
-            None => self.runs.push(found),
+            None => self.runs.push(Run {
+                at,
+                from: seen[0],
+                len,
+            }),
         }
     }
 
