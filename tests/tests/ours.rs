@@ -8,6 +8,7 @@ use anteros_build::{
     Codec, Compression, Effort, Exclude, Fragments, Hint, Holes, InodeForm, Options, Order, Quick,
     ReadRange, Setting, Summary, UuidChoice,
 };
+use anteros_core::FileSystem;
 use anteros_tests::built::{Judges, Source};
 use anteros_tests::combine::{combinations, in_parallel};
 use anteros_tests::judge::say;
@@ -490,6 +491,36 @@ fn what_is_read_lies_in_front() {
         all.push((format!("{form:?}"), form));
     }
     judge_all("what is read", tree.path(), &all);
+}
+
+#[test]
+fn inodes_that_are_read_lie_in_front() {
+    let tree = Tree::new();
+    let names = (0..40).map(|n| (format!("{}", n % 4), format!("{n}")));
+    let names: Vec<_> = names.collect();
+    for (directory, name) in &names {
+        tree.write(format!("{directory}/{name}"), &words(1, 9000));
+    }
+    let mut form = options(&[]);
+    form.hot = [ReadRange {
+        path: b"/2/38".to_vec(),
+        offset: 0,
+        len: 1,
+    }]
+    .into();
+    let built = Judges::find().build(tree.path(), &form).unwrap();
+    let fs = built.fs().unwrap();
+    let ino = |parent, name: &str| fs.lookup(parent, name.as_bytes()).unwrap().ino;
+    let mut inodes = vec![(fs.root(), "root".to_owned())];
+    for (directory, name) in &names {
+        let parent = ino(fs.root(), directory);
+        inodes.push((parent, directory.clone()));
+        inodes.push((ino(parent, name), format!("{directory}/{name}")));
+    }
+    inodes.sort();
+    inodes.dedup();
+    let first: Vec<_> = inodes[..3].iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(first, ["root", "2", "2/38"]);
 }
 
 /// Streams whose ends lie at each byte of a page, for Linux sees the end of some codecs' only in the page where their last
