@@ -2,7 +2,7 @@
 //!
 //! Each function takes any bytes and panics only where a promise of the crates is broken; that nothing else panics,
 //! hangs or takes memory without bound is hunted too. All but [`decode`], [`encode`], [`tar`], [`manifest`], [`lists`],
-//! [`trace`], [`profile`], [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image.
+//! [`trace`], [`profile`], [`patch`], [`launches`], [`log_open`], [`log_offline`] and [`log_layout`] take the bytes for an image.
 //! The work of each is bounded by numbers that stand beside it, because an image of a few KiB may claim 2^60 bytes, in
 //! any number of files.
 //!
@@ -23,6 +23,7 @@ mod log_offline;
 mod log_open;
 mod manifest;
 mod open;
+mod patch;
 mod profile;
 mod read;
 mod tar;
@@ -40,6 +41,7 @@ pub use log_offline::log_offline;
 pub use log_open::log_open;
 pub use manifest::manifest;
 pub use open::open;
+pub use patch::patch;
 pub use profile::profile;
 pub use read::read;
 pub use tar::tar;

@@ -75,6 +75,11 @@ fn profile() {
 }
 
 #[test]
+fn patch() {
+    replay("patch", targets::patch);
+}
+
+#[test]
 fn trace() {
     replay("trace", targets::trace);
 }
