@@ -132,6 +132,10 @@ impl Cuts {
                 last if start < part.start + apart || last < part.start + apart => part.start,
                 last => start.min(last),
             };
+            // A part that is stored ahead of its file is there as a whole, and begins where no other extent does.
+            if start % block_bytes != 0 {
+                continue;
+            }
             let end = match end.max(start + apart).next_multiple_of(block_bytes) {
                 end if end + apart > part.end => part.end,
                 end => end,

@@ -29,8 +29,9 @@ pub(crate) fn settle(tree: &Tree, plan: &mut Plan, block_bytes: u64) {
         }
     }
     for (id, found) in parts {
-        if files.contains(&id) {
-            continue; // it is there as a whole
+        // It is there as a whole; or it shares parts, and keeps all of them in its place.
+        if files.contains(&id) || plan.cuts.contains_key(&id) {
+            continue;
         }
         let own = whole_blocks(found, tree.node(id).size, block_bytes, plan.cuts.get(&id));
         steps.extend(
