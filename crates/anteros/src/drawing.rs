@@ -64,7 +64,7 @@ fn write_as(form: &Form, path: &Path, svg: &str) -> Result<(), Failure> {
         }
         Some(found) if !found.is_file() => {
             let message = format!("{}: is no regular file", path.display());
-            let hint = format_args!("name a file for the {}", form.name);
+            let hint = format!("name a file for the {}", form.name);
             return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
         Some(_) => {
@@ -75,7 +75,7 @@ fn write_as(form: &Form, path: &Path, svg: &str) -> Result<(), Failure> {
                     path.display(),
                     form.name
                 );
-                let hint = format_args!("name a file that does not exist, or {}", form.overwritten);
+                let hint = format!("name a file that does not exist, or {}", form.overwritten);
                 return Err(Failure::new(Kind::Usage, message).hint(hint));
             }
         }

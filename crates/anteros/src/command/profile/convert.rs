@@ -128,7 +128,7 @@ impl Args {
     }
 
     fn refused(&self, reason: impl std::fmt::Display) -> Failure {
-        let message = format_args!("{}: {reason}", self.record.display());
+        let message = format!("{}: {reason}", self.record.display());
         Failure::new(Kind::Usage, message)
     }
 }
