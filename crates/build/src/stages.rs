@@ -120,10 +120,7 @@ impl<'a, 'b> Build<'a, 'b> {
         sweep::put_first(&mut plan.order, &plan.sweep);
         let devices = devices::store(&look, &mut plan)?;
         same::find(&look, &mut plan)?;
-        // Parts that files share by the order of a profile were found to get other content.
-        if options.hot.is_empty() {
-            parts::find(&look, &mut plan)?;
-        }
+        parts::find(&look, &mut plan)?;
         sweep::settle(&tree, &mut plan, options.block_bytes().into());
         plan.agree(&tree);
         let ranges = options.hot.iter().map(ReadRange::memory_bytes);
