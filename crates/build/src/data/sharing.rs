@@ -70,16 +70,16 @@ impl Target {
     }
 }
 
-/// Bytes of a flat file that begin in its `first_block`, as extents.
+/// Bytes of a flat file that begin in its `first_block`, as extents. What lies in front of the next block has no room anywhere, as
+/// an extent begins with a block.
 pub(super) fn flat(first_block: u32, bytes: Range<u64>, options: &Options) -> Vec<(Extent, u64)> {
     let (step, unit) = match options.has_encoded_extents() {
         true => (PLAIN_BYTES, UNIT_BYTES),
         false => (options.block_bytes(), options.block_bytes()),
     };
     let start = u64::from(first_block) << options.block_bits;
-    let end = bytes.end;
-    let extents = bytes.step_by(step as usize).map(|at| {
-        let len = u64::from(step).min(end - at) as u32;
+    let plain = |at: u64, end: u64, unit: u32| {
+        let len = (end - at) as u32; // at most what an extent has
         let extent = Extent {
             len,
             stored: len.next_multiple_of(unit),
@@ -88,8 +88,21 @@ pub(super) fn flat(first_block: u32, bytes: Range<u64>, options: &Options) -> Ve
             share: Share::None,
         };
         (extent, start + at)
+    };
+    let block = bytes.start.next_multiple_of(options.block_bytes().into());
+    let front = (bytes.start < block).then(|| {
+        let (extent, at) = plain(bytes.start, block, unit);
+        (
+            Extent {
+                stored: 0,
+                ..extent
+            },
+            at,
+        )
     });
-    extents.collect()
+    let blocks = (block..bytes.end).step_by(step as usize);
+    let blocks = blocks.map(|at| plain(at, bytes.end.min(at + u64::from(step)), unit));
+    front.into_iter().chain(blocks).collect()
 }
 
 #[cfg(test)]
@@ -153,5 +166,17 @@ mod tests {
                 .all(|extent| extent.plain && extent.share == Share::Whole)
         );
         assert!(flat(3, 8192..8192, &options).is_empty());
+        // A part of a file may begin at any byte, an extent of another one at a block alone.
+        let front = flat(3, 8190..12_289, &options);
+        let places: Vec<_> = front.iter().map(|(e, at)| (e.len, e.stored, *at)).collect();
+        assert_eq!(
+            places,
+            [
+                (2, 0, 12_288 + 8190),
+                (4096, 4096, 20_480),
+                (1, 4096, 24_576)
+            ]
+        );
+        assert!(lens(&target(20_480).compressed(5000, &front)).is_empty());
     }
 }
