@@ -113,13 +113,6 @@ impl Body {
         })
     }
 
-    /// Extents that lie behind each other, without the first `count` of them.
-    pub fn behind(&self, count: usize) -> Self {
-        let (front, rest) = self.extents.split_at(count);
-        let stored: u64 = front.iter().map(|extent| u64::from(extent.stored)).sum();
-        Self::new(self.start + stored, rest.to_vec())
-    }
-
     /// The mark of the first extent.
     pub const fn first(&self) -> Mark {
         Mark {

@@ -211,7 +211,7 @@ impl<'a> Writer<'a> {
             return self.shared(pool, &packed.piece, shared);
         }
         if packed.piece.turn == Turn::Before {
-            return self.before(pool, &packed.piece);
+            return self.before(&packed.piece);
         }
         let mut blocks = blocks;
         if let Some(extents) = packed.extents.as_mut().filter(|_| in_parts) {
@@ -313,8 +313,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Gives a file the extents of a part that has been stored ahead of it.
-    fn before(&mut self, pool: &mut Pool, piece: &Piece) -> Result<(), Error> {
+    /// Gives a file the extents of a part that has been stored ahead of it. Such a file has no other cuts, so its parts begin
+    /// and end where blocks do.
+    fn before(&mut self, piece: &Piece) -> Result<(), Error> {
         let Piece {
             node,
             offset,
@@ -323,20 +324,10 @@ impl<'a> Writer<'a> {
         } = *piece;
         let ahead = self.ahead.remove(&(node, offset));
         let (body, tail) = ahead.expect("the sweep comes first");
-        let Some(count) = self.follow(pool, piece, body.extents())? else {
-            return Ok(());
-        };
-        let body = body.behind(count);
         let growing = self.growing.as_mut().expect("it has begun");
-        if self.job.plan.cuts.contains_key(&node) {
-            let mark = growing.body.next(body.first().at);
-            self.marks.insert((node, growing.at), mark);
-        }
-        let before = growing.at;
         growing.append_apart(&body);
         growing.tail = tail;
-        // Its end may have been left out.
-        let (at, done) = (growing.at, growing.at - before);
+        let at = growing.at;
         if is_last {
             let nothing = End {
                 node,
@@ -346,7 +337,7 @@ impl<'a> Writer<'a> {
             };
             self.grown(&nothing)?;
         }
-        self.count(node, done, is_last);
+        self.count(node, at - offset, is_last);
         Ok(())
     }
 

@@ -118,64 +118,6 @@ impl Cuts {
         owners
     }
 
-    /// What lies in a range of a file of `size` bytes and is stored on its own, with ends that may be cuts: they are cuts
-    /// already, or no others are near.
-    pub fn own_ranges(&self, range: &Range<u64>, size: u64, block_bytes: u64) -> Vec<Range<u64>> {
-        let apart = APART_BLOCKS * block_bytes;
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for part in self.parts(size) {
-            let (start, end) = (range.start.max(part.start), range.end.min(part.end));
-            if start >= end || part.shared.is_some() {
-                continue;
-            }
-            let start = match part.end.saturating_sub(apart) / block_bytes * block_bytes {
-                last if start < part.start + apart || last < part.start + apart => part.start,
-                last => start.min(last),
-            };
-            // A part that is stored ahead of its file is there as a whole, and begins where no other extent does.
-            if start % block_bytes != 0 {
-                continue;
-            }
-            let end = match end.max(start + apart).next_multiple_of(block_bytes) {
-                end if end + apart > part.end => part.end,
-                end => end,
-            };
-            match ranges.last_mut() {
-                Some(last) if last.end == start => last.end = end,
-                _ => ranges.push(start..end),
-            }
-        }
-        ranges
-    }
-
-    /// Cuts what is shared where parts of its sources begin and end that are stored apart.
-    pub fn split_shared<'a>(&mut self, apart: impl Fn(NodeId) -> &'a [Range<u64>]) {
-        let split = |shared: Shared| {
-            let len = shared.end - shared.start;
-            let ends = apart(shared.source)
-                .iter()
-                .flat_map(|part| [part.start, part.end]);
-            let inside = ends.filter(|&at| shared.from < at && at < shared.from + len);
-            let cuts: Vec<u64> = inside.chain([shared.from + len]).collect();
-            let mut from = shared.from;
-            cuts.into_iter().map(move |cut| {
-                let at = |source: u64| shared.start + (source - shared.from);
-                let part = Shared {
-                    start: at(from),
-                    end: at(cut),
-                    from,
-                    ..shared
-                };
-                from = cut;
-                part
-            })
-        };
-        self.shared = std::mem::take(&mut self.shared)
-            .into_iter()
-            .flat_map(split)
-            .collect();
-    }
-
     /// The last cut at or in front of a byte that no shared part covers; a shared part that does.
     fn before(&self, at: u64) -> Result<u64, Shared> {
         let index = self.shared.partition_point(|shared| shared.start <= at);
@@ -408,32 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_moved_to_where_they_are_stored() {
-        let mut files = planned(&[found(2, 98_304, 1, 8192, 100_000)]);
-        let cuts = files.get_mut(&2).unwrap();
-        let from = 8192;
-        assert_eq!(cuts.shared, [shared(98_304, 198_304, 1, from)]);
-        let owners = cuts.owners(2, &(90_112..110_592), 1_000_000);
-        assert_eq!(owners, [(2, 90_112..98_304), (1, from..from + 12_288)]);
-        let own = |start, end| {
-            let ranges = cuts.own_ranges(&(start..end), 1_000_000, BLOCK);
-            ranges
-                .into_iter()
-                .map(|range| (range.start, range.end))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(own(40_960, 49_152), [(40_960, 49_152)]);
-        assert_eq!(own(40_960, 45_056), [(40_960, 49_152)]);
-        assert_eq!(own(4096, 94_208), [(0, 98_304)]);
-        assert_eq!(own(94_208, 200_704), [(90_112, 98_304), (198_304, 208_896)]);
-        cuts.split_shared(|_| &[0..8192, 20_480..200_000]);
-        let halves = [
-            shared(98_304, 110_592, 1, from),
-            shared(110_592, 198_304, 1, 20_480),
-        ];
-        assert_eq!(cuts.shared, halves);
-        let first = files[&1].own_ranges(&(0..12_288), 1_000_000, BLOCK);
-        assert_eq!((first.len(), &first[0]), (1, &(0..16_384)));
+    fn parts_have_owners() {
+        let files = planned(&[found(2, 98_304, 1, 8192, 100_000)]);
+        let owners = files[&2].owners(2, &(90_112..110_592), 1_000_000);
+        assert_eq!(owners, [(2, 90_112..98_304), (1, 8192..20_480)]);
     }
 
     #[test]

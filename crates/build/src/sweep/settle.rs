@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::hot::{HotPart, merged};
 use super::steps::Step;
-use crate::parts::Cuts;
 use crate::plan::{Intent, Plan};
 use crate::tree::{NodeId, Tree};
 
-/// Has all parts lie in files that store them, and files that share parts of these cut where they are.
+/// Has all parts lie in files that store them. A file that is cut because others share parts of it, or that shares parts itself,
+/// is not cut a second time: it keeps what it stores in its place, unless it lies in the sweep as a whole.
 pub(crate) fn settle(tree: &Tree, plan: &mut Plan, block_bytes: u64) {
     let mut files = HashSet::new();
     let mut steps = Vec::new();
@@ -29,11 +29,10 @@ pub(crate) fn settle(tree: &Tree, plan: &mut Plan, block_bytes: u64) {
         }
     }
     for (id, found) in parts {
-        // It is there as a whole; or it shares parts, and keeps all of them in its place.
         if files.contains(&id) || plan.cuts.contains_key(&id) {
             continue;
         }
-        let own = whole_blocks(found, tree.node(id).size, block_bytes, plan.cuts.get(&id));
+        let own = whole_blocks(found, tree.node(id).size, block_bytes);
         steps.extend(
             own.into_iter()
                 .map(|part| (part.first, Step::Part(id, part.range))),
@@ -46,10 +45,6 @@ pub(crate) fn settle(tree: &Tree, plan: &mut Plan, block_bytes: u64) {
     });
     let steps = steps.into_iter().map(|(_, step)| step).collect();
     plan.sweep.set_steps(steps);
-    let Plan { sweep, cuts, .. } = plan;
-    for cuts in cuts.values_mut() {
-        cuts.split_shared(|source| sweep.parts(source));
-    }
 }
 
 /// The files that store a part of one, and where.
@@ -64,13 +59,8 @@ fn owners(tree: &Tree, plan: &Plan, id: NodeId, range: &Range<u64>) -> Vec<(Node
     }
 }
 
-/// Parts in whole blocks, and no shorter than what may lie between two cuts of a file.
-fn whole_blocks(
-    found: Vec<HotPart>,
-    size: u64,
-    block_bytes: u64,
-    cuts: Option<&Cuts>,
-) -> Vec<HotPart> {
+/// Parts in whole blocks.
+fn whole_blocks(found: Vec<HotPart>, size: u64, block_bytes: u64) -> Vec<HotPart> {
     let widened = |part: HotPart| {
         let Range { start, end } = part.range;
         let start = start / block_bytes * block_bytes;
@@ -80,14 +70,5 @@ fn whole_blocks(
             ..part
         }
     };
-    let parts = merged(found.into_iter().map(widened).collect());
-    let Some(cuts) = cuts else { return parts };
-    let apart = parts.into_iter().flat_map(|part| {
-        let ranges = cuts.own_ranges(&part.range, size, block_bytes);
-        ranges.into_iter().map(move |range| HotPart {
-            range,
-            first: part.first,
-        })
-    });
-    merged(apart.collect())
+    merged(found.into_iter().map(widened).collect())
 }
