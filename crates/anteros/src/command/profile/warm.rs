@@ -6,6 +6,8 @@
 //! ```
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -27,6 +29,8 @@ use crate::{interrupt, output, profiles};
 const PIECE_BYTES: u64 = 1 << 20;
 /// The most bytes that one request asks for.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
+/// Most bytes of one call for them: the kernel fetches no more at once than the readahead of a file system, 128 KiB by default.
+const ASKED_BYTES_MAX: u64 = 128 << 10;
 /// Bytes that are asked for ahead of those that are read.
 const WINDOW_BYTES: u64 = 16 << 20;
 /// Files that are open at a time.
@@ -252,13 +256,7 @@ fn warm(
             asked += len;
             warmed.requests += 1;
             if let Some(file) = files.find(&range.path).and_then(Found::file) {
-                // What it does not fetch, is fetched when it is read.
-                let _ = fadvise(
-                    file,
-                    first.offset,
-                    std::num::NonZero::new(len),
-                    Advice::WillNeed,
-                );
+                ask_for(file, first.offset, len);
             }
         }
         read += piece.len;
@@ -286,6 +284,14 @@ fn warm(
         }
     }
     Ok(warmed)
+}
+
+/// Asks the kernel to fetch a part of a file. What it does not fetch, is fetched when it is read.
+fn ask_for(file: &File, offset: u64, len: u64) {
+    for start in (offset..offset + len).step_by(ASKED_BYTES_MAX as usize) {
+        let step = ASKED_BYTES_MAX.min(offset + len - start);
+        let _ = fadvise(file, start, NonZero::new(step), Advice::WillNeed);
+    }
 }
 
 /// The pieces of ranges, in order.
