@@ -112,21 +112,14 @@ impl<'a, 'b> Build<'a, 'b> {
         } else {
             kept::find(&look, &mut plan)?;
         }
-        if let Some(text) = sweep::find(&look, &mut plan) {
+        let (devices, missing) = arrange(&look, &mut plan)?;
+        if let Some(text) = missing {
             observer.warn(source.path(), &text);
             warnings += 1;
         }
-        plan.order = order::of(&look)?;
-        sweep::put_first(&mut plan.order, &plan.sweep);
-        let devices = devices::store(&look, &mut plan)?;
-        same::find(&look, &mut plan)?;
-        parts::find(&look, &mut plan)?;
-        sweep::settle(&tree, &mut plan, options.block_bytes().into());
-        plan.agree(&tree);
         let ranges = options.hot.iter().map(ReadRange::memory_bytes);
-        let former_tree = former.as_ref();
-        let former_bytes = former_tree.map_or(0, |former| former.tree.memory_bytes());
-        let held = tree_bytes(&tree, &plan) + ranges.sum::<u64>() + former_bytes;
+        let former_tree = former.as_ref().map(|former| former.tree.memory_bytes());
+        let held = tree_bytes(&tree, &plan) + ranges.sum::<u64>() + former_tree.unwrap_or(0);
         let options = &options.beside(held);
         let mut output = match (begun, &options.append) {
             (Some(output), _) => output,
@@ -157,6 +150,20 @@ impl<'a, 'b> Build<'a, 'b> {
             Some(output),
         ))
     }
+}
+
+/// Decides the order of content, and which parts of it files share. Returns what lies on other devices, and which ranges of a
+/// profile are missing.
+fn arrange(look: &Look<'_>, plan: &mut Plan) -> Result<(Devices, Option<String>), Error> {
+    let missing = sweep::find(look, plan);
+    plan.order = order::of(look)?;
+    sweep::put_first(&mut plan.order, &plan.sweep);
+    let devices = devices::store(look, plan)?;
+    same::find(look, plan)?;
+    parts::find(look, plan)?;
+    sweep::settle(look.tree, plan, look.options.block_bytes().into());
+    plan.agree(look.tree);
+    Ok((devices, missing))
 }
 
 /// A file without a name for an image that is not complete.
