@@ -26,6 +26,7 @@ mod counted;
 mod device;
 mod escape;
 mod fs;
+mod joined;
 mod lock;
 mod occupant;
 mod overlaid;
@@ -44,6 +45,7 @@ pub use escape::unescaped;
 pub use fs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
 };
+pub use joined::Joined;
 pub use occupant::{Occupant, marked};
 pub use overlaid::Overlaid;
 pub use page::{PAGE_BYTES, begin_on_page};
