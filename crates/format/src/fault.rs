@@ -89,6 +89,8 @@ pub enum Corrupt {
     // Records of patches.
     #[error("the record of a patch has an impossible {what}: {found:#x}")]
     PatchRecord { what: &'static str, found: u64 },
+    #[error("the patch has an impossible {what}: {found:#x}")]
+    PatchFile { what: &'static str, found: u64 },
 
     // Inodes.
     #[error("mode {mode:#o} is of no known kind of file")]

@@ -31,6 +31,7 @@
 //! | [`lcluster`] | full and compact indexes |
 //! | [`extent`] | encoded extents |
 //! | [`patch`] | the record of a patch, which is ours alone |
+//! | [`patch_file`] | a patch that is a file of its own, which is ours alone |
 //! | [`linux`] | which Linux mounts an image, and the memory of its decoders |
 //!
 //! All integers are little endian. The prose, with pictures and sources, is `docs/format/erofs.md`.
@@ -44,6 +45,7 @@ pub mod inode;
 pub mod lcluster;
 pub mod linux;
 pub mod patch;
+pub mod patch_file;
 pub mod superblock;
 pub mod xattr;
 pub mod zmap;
