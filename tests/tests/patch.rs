@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anteros_build::{
-    Appended, Base, Compression, Input, Layer, Options, Patch, Record, Rollback, build_into,
-    patch_device, roll_back_device,
+    Appended, Base, Compression, Difference, Input, Layer, Options, Patch, Record, Rollback,
+    apply_to_device, build_into, patch_device, roll_back_device,
 };
 use anteros_codec::Effort;
 use anteros_core::{Device, FsError, FsResult, Ino, Timestamp, WritableDevice};
@@ -84,17 +84,18 @@ fn appended(image: &Image) -> Appended {
 fn patch(device: Arc<dyn WritableDevice>, tree: &Tree, options: Options, takes_slots: bool) {
     let image = Arc::new(open(Arc::new(device.clone())));
     let state = image.patched().unwrap();
+    let free = match (takes_slots, &state) {
+        (true, Some(state)) => state.record.free.clone(),
+        (true, None) => free_slots(&image),
+        (false, _) => Vec::new(),
+    };
     let options = Options {
         append: Some(appended(&image)),
         patch: Some(Patch {
             number: state.as_ref().map_or(0, |state| state.record.number) + 1,
             time: Timestamp::default(),
             previous: state.map(|state| state.at),
-            free: if takes_slots {
-                free_slots(&image)
-            } else {
-                Vec::new()
-            },
+            free,
             dry_run: false,
         }),
         ..options
@@ -237,6 +238,100 @@ fn roll_back(device: Arc<dyn WritableDevice>, options: Options) {
         superblock: state.record.former,
     };
     roll_back_device(device, &rollback, &options).unwrap();
+}
+
+/// A patch that was made elsewhere is there or not, as well, also if it was begun before.
+#[test]
+fn an_applied_patch_is_there_or_not_wherever_the_power_fails() {
+    for (number, options) in forms().into_iter().enumerate() {
+        let tree = Tree::new();
+        for name in 0..20 {
+            tree.write(format!("file{name}"), &words(name, 3000));
+        }
+        let mut image = std::io::Cursor::new(Vec::new());
+        let cancel = AtomicBool::new(false);
+        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
+        let mut bytes = image.into_inner();
+        bytes.resize(bytes.len() + ROOM, 0);
+        // The first patch leaves slots, of which the second one takes one.
+        let mut roots = 0;
+        for (round, takes_slots) in [false, true].into_iter().enumerate() {
+            tree.write("file7", &words(round as u64, 50_000));
+            let recorder = Arc::new(Recorder::new(&bytes));
+            patch(recorder.clone(), &tree, options.clone(), takes_slots);
+            let patched = last(&recorder.recording());
+            let difference = difference(&bytes, &patched);
+            roots += difference.1.len();
+            let recorder = Arc::new(Recorder::new(&bytes));
+            apply(recorder.clone(), &difference, &options);
+            recorder.mark("done");
+            let recording = recorder.recording();
+            assert!(last(&recording) == patched);
+            let (old, new) = (shown(bytes.clone()), shown(patched.clone()));
+            let plan = Plan {
+                samples: 16,
+                ..Plan::default()
+            };
+            let explored = recording.explore(&plan, |state| {
+                let found = shown(state.image());
+                let is_allowed = found == new || found == old && !state.has_mark("done");
+                if found == old {
+                    let again = Arc::new(Recorder::new(&state.image()));
+                    apply(again.clone(), &difference, &options);
+                    assert!(last(&again.recording()) == patched);
+                }
+                is_allowed.then_some(()).ok_or_else(|| "neither".into())
+            });
+            let states = explored.expect_none_failed_in(format!("form {number}, round {round}"));
+            assert!(states > 4, "{states}");
+            bytes = patched;
+        }
+        assert_eq!(roots, usize::from(!options.wide));
+    }
+}
+
+/// The end of an image, roots in slots of it, and what lies behind it in the patched one.
+type Parts = (u64, Vec<(u64, Vec<u8>)>, Vec<u8>, Vec<u8>);
+
+/// Finds the bytes in which an image differs from the patched one.
+fn difference(before: &[u8], after: &[u8]) -> Parts {
+    let image = open(Arc::new(after.to_vec()));
+    let state = image.patched().unwrap().unwrap();
+    let start = state.record.start;
+    let mut roots = Vec::new();
+    if let Some(at) = state.record.root {
+        let root = image.root().unwrap();
+        let (_, bytes) = image.record(&root).unwrap().unwrap();
+        let root = &after[at as usize..][..bytes as usize];
+        assert!(
+            before[at as usize..][..bytes as usize]
+                .iter()
+                .all(|b| *b == 0)
+        );
+        roots.push((at, root.to_vec()));
+    }
+    let behind = after[start as usize..state.record.end as usize].to_vec();
+    (start, roots, behind, state.superblock.to_vec())
+}
+
+/// Applies these bytes.
+fn apply(
+    device: Arc<dyn WritableDevice>,
+    (start, roots, bytes, superblock): &Parts,
+    options: &Options,
+) {
+    let image = open(Arc::new(device.clone()));
+    let options = Options {
+        append: Some(appended(&image)),
+        ..options.clone()
+    };
+    let difference = Difference {
+        start: *start,
+        bytes,
+        roots: roots.clone(),
+        superblock: superblock[..].try_into().unwrap(),
+    };
+    apply_to_device(device, &difference, &options).unwrap();
 }
 
 /// Tests that no byte is written over that the image refers to, but for those of the superblock, which are one sector.

@@ -168,7 +168,7 @@ pub use options::{
     Compression, Content, Exclude, Fragments, HashTree, Hint, Holes, IdRange, InodeForm,
     LABEL_BYTES_MAX, Options, Order, PCLUSTER_BLOCKS_MAX, Quick, ReadRange, Setting, UuidChoice,
 };
-pub use patch::{Rollback, roll_back, roll_back_device};
+pub use patch::{Difference, Rollback, apply, apply_to_device, roll_back, roll_back_device};
 pub use places::{Placed, PlacedPart, Places, SourceDevice};
 pub use tar::{Archive, ArchivedFile, Entry, EntryKind};
 

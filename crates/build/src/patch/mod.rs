@@ -14,12 +14,14 @@
 //! | `home` | the place of inodes, the root among them |
 //! | `record` | the record behind the patch |
 //! | `rollback` | a former state that becomes the current one again |
+//! | `apply` | a patch that was made elsewhere, of the same image |
 //!
 //! Each directory names its parent's node id in its entry `..`, so that all of them are new when the root is. A file is not: its
 //! inode is named by directories alone.
 //!
 //! Nothing that a state refers to is written over. A free slot is none of that: nothing but zeros lie there.
 
+mod apply;
 pub(crate) mod copied;
 pub(crate) mod home;
 mod matching;
@@ -35,6 +37,7 @@ use crate::source::Scanned;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Options, PatchSummary};
 
+pub use apply::{Difference, apply, apply_to_device};
 use copied::Copied;
 pub(crate) use home::Patched;
 use matching::Origin;
