@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anteros_core::{Device, FileDevice, Occupant, Window, parse_size};
 use anteros_format::Corrupt;
@@ -13,6 +14,7 @@ use clap::Args;
 
 use crate::failure::{Failure, Kind};
 use crate::output;
+use crate::patch_file::PatchFile;
 
 /// An image to read.
 #[derive(Debug, Args)]
@@ -41,6 +43,10 @@ pub struct ImageArgs {
     #[arg(long, value_name = "BYTES", requires = "verity", value_parser = parse_size)]
     pub hash_offset: Option<u64>,
 
+    /// Lay a patch (`anteros patch --export`) over the image, and read what both make; nothing is written
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verity", "devices"])]
+    pub patch: Option<PathBuf>,
+
     /// Most memory that caches of the image take, and decoding pieces of it (K, M, G). The default is 16M, or 64M for an
     /// image whose files are packed together in large clusters, as by `mkfs --small`
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
@@ -65,6 +71,7 @@ impl ImageArgs {
             no_checksum: false,
             verity: None,
             hash_offset: None,
+            patch: None,
             memory: None,
         }
     }
@@ -113,7 +120,9 @@ impl ImageArgs {
 
     /// The files that the image lies in, by device and inode.
     pub fn files(&self) -> Vec<(u64, u64)> {
-        let paths = std::iter::once(&self.image).chain(&self.devices);
+        let paths = std::iter::once(&self.image)
+            .chain(&self.devices)
+            .chain(&self.patch);
         let found = paths.filter_map(|path| std::fs::metadata(path).ok());
         found.map(|found| (found.dev(), found.ino())).collect()
     }
@@ -135,6 +144,7 @@ impl ImageArgs {
             Ok::<_, Failure>(device)
         };
         let primary = self.verified(Arc::new(Window::new(device(&self.image)?, self.offset)))?;
+        let primary = self.patched(primary, options)?;
         let extra = self
             .devices
             .iter()
@@ -150,6 +160,22 @@ impl ImageArgs {
             Some(_) => Arc::new(self.hash_tree(device)?),
             None => device,
         })
+    }
+
+    /// A device that a patch lies over, if one was told.
+    fn patched(
+        &self,
+        device: Arc<dyn Device>,
+        options: OpenOptions,
+    ) -> Result<Arc<dyn Device>, Failure> {
+        let Some(patch) = &self.patch else {
+            return Ok(device);
+        };
+        // What is no image has better words for that.
+        let image = Image::open(device.clone(), Vec::new(), options);
+        image.map_err(|e| self.opening(&e))?;
+        let patch = PatchFile::open(patch, &AtomicBool::new(false))?;
+        Ok(Arc::new(patch.over_verified(device)?))
     }
 
     /// The image and the hash tree behind it.

@@ -3,7 +3,7 @@
 //! Each command is a module of [`command`]: its arguments, and what it does with the libraries.
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
 //! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
-//! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`profiles`] (access profiles in files),
+//! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`profiles`] (access profiles in files), [`patch_file`] (patches in files),
 //! [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read).
 
 mod args;
@@ -16,6 +16,7 @@ mod linux;
 mod loops;
 mod options;
 mod output;
+mod patch_file;
 mod places;
 mod profiles;
 mod volume;

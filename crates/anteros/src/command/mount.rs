@@ -141,6 +141,13 @@ impl Args {
             let message = "-o allow_other is for FUSE: what the kernel mounts, all may enter";
             return Err(Failure::new(Kind::Usage, message));
         }
+        if let Some(patch) = self.image.patch.as_ref().filter(|_| self.kernel) {
+            let message = "--patch is for FUSE: the kernel reads an image as it lies there";
+            let (image, patch) = (self.image.image.display(), patch.display());
+            return Err(Failure::new(Kind::Usage, message).hint(format_args!(
+                "`anteros patch {image} --apply {patch}` writes it to the image, or to a copy, which the kernel mounts"
+            )));
+        }
         // Whoever mounts it, the image is one that we can read.
         let image = self.open()?;
         if !self.daemon.detach {
@@ -155,8 +162,8 @@ impl Args {
             return Err(Failure::new(Kind::System, message));
         }
         self.daemon.check_free(&self.directory)?;
-        // The kernel has dm-verity for that, of a device.
-        let needs_fuse = self.fuse || self.image.verity.is_some();
+        // The kernel has dm-verity for the one, of a device, and reads no patch.
+        let needs_fuse = self.fuse || self.image.verity.is_some() || self.image.patch.is_some();
         if !needs_fuse && !self.daemon.detach {
             match self.mount_by_kernel() {
                 Ok(()) => return Ok(Verdict::Good),

@@ -23,7 +23,7 @@ cp -a base tree
 "#;
 
 /// Changes of all kinds.
-const CHANGES: &str = r#"
+pub const CHANGES: &str = r#"
 echo new >tree/d/both; tail -c 50000 text >tree/d/s/1; mkdir tree/new; echo n >tree/new/n; ln tree/new/n tree/linked
 chmod 700 tree/d; chmod 600 tree/d/part; touch -d @1234567 tree/d/s/2; setfattr -n user.more -v "a longer value" tree/d/s/3 tree/d/s/4
 setfattr -x user.same tree/d/s/5; setfattr -x user.same tree/kept/5; rm tree/d/again tree/kept/9; rm -r tree/gone
@@ -32,7 +32,7 @@ printf x | dd of=tree/sparse bs=1 seek=500000 conv=notrunc 2>/dev/null
 "#;
 
 /// A workshop with a tree to pack, a copy of it that is changed, and such images.
-fn shop() -> Workshop {
+pub fn shop() -> Workshop {
     let shop = Workshop::new();
     symlink(&shop.program, shop.path("mkfs.erofs")).unwrap();
     fs::write(shop.path("text"), words(6, 300_000)).unwrap();
@@ -48,7 +48,7 @@ fn peer(shop: &Workshop, peers: &Peers, tool: &str, arguments: &str) -> Run {
 }
 
 /// Prints everything of a tree.
-fn listed(tree: &Path) -> String {
+pub fn listed(tree: &Path) -> String {
     let text = "find . | LC_ALL=C sort | xargs stat -c '%n %F %a %h %u %t:%T %Y'
         find . -type f | LC_ALL=C sort | xargs sha256sum
         find . | LC_ALL=C sort | xargs getfattr -h -d -m -";

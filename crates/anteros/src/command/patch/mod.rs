@@ -1,7 +1,9 @@
 //! `anteros patch`
 
 mod added;
+mod apply;
 mod base;
+mod export;
 mod names;
 mod report;
 mod settings;
@@ -21,6 +23,7 @@ use crate::args::{ImageArgs, WorkerArgs};
 use crate::command::mkfs::{self, Before, Compressor};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
+use export::Source;
 use names::{is_within, plain};
 use report::{Watch, Words};
 
@@ -69,6 +72,30 @@ pub struct Args {
     #[arg(long, value_name = "STATE", group = "what", conflicts_with_all = ["dry_run", "verbose"])]
     rollback: Option<u32>,
 
+    /// Write what lies between the former state and the current one into a file, a patch that `--apply` takes elsewhere; the
+    /// image stays as it is
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "what",
+        conflicts_with_all = ["dry_run", "verbose"]
+    )]
+    export: Option<PathBuf>,
+
+    /// With --export: from this state on, instead of the one before the current one
+    #[arg(long, value_name = "STATE", requires = "export")]
+    since: Option<u32>,
+
+    /// Apply a patch that `--export` made of this image, which must be in the state that the patch goes on from. All of it is
+    /// verified first
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "what",
+        conflicts_with_all = ["dry_run", "verbose"]
+    )]
+    apply: Option<PathBuf>,
+
     /// Tell what would change, and write nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -105,9 +132,11 @@ impl Args {
     pub fn run(self) -> Outcome {
         let is_changed = !self.deleted.is_empty() || !self.added.is_empty();
         let is_told = self.from.is_some() || self.tar.is_some() || is_changed;
-        if !is_told && !self.list && self.rollback.is_none() {
+        let is_other = self.list || self.export.is_some() || self.apply.is_some();
+        if !is_told && !is_other && self.rollback.is_none() {
             let message = "nothing says what to change";
-            let hint = "--from, --tar, --add, --delete, --rollback or --list does";
+            let hint =
+                "--from, --tar, --add, --delete, --apply, --rollback, --export or --list does";
             return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
         let image = ImageArgs::usual(&self.image).open()?;
@@ -120,6 +149,22 @@ impl Args {
             let work = (self.workers.count(), &*cancel);
             let made = states::restore(&self.image, &image, number, now(), work)?;
             report::restored(&self.words(), number, made)?;
+            return Ok(Verdict::Good);
+        }
+        let source = Source {
+            path: &self.image,
+            image: &image,
+        };
+        if let Some(file) = &self.export {
+            let work = (self.workers.count(), &*cancel);
+            let exported = export::export(&source, file, self.since, work)?;
+            report::exported(&self.words(), file, &exported)?;
+            return Ok(Verdict::Good);
+        }
+        if let Some(file) = &self.apply {
+            let work = (self.workers.count(), &*cancel);
+            let applied = apply::apply(&source, file, work)?;
+            report::applied(&self.words(), file, &applied)?;
             return Ok(Verdict::Good);
         }
         let added = added::pairs(&self.added)?;

@@ -8,6 +8,8 @@ use anteros_build::{Changed, Observer, Progress, Summary};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::apply::Applied;
+use super::export::Exported;
 use crate::output;
 
 /// Hears what changes, shows progress, and warns.
@@ -174,4 +176,75 @@ struct Restored {
     image: String,
     restored: u32,
     state: u32,
+}
+
+/// Tells that a patch was written into a file.
+pub fn exported(words: &Words<'_>, file: &Path, exported: &Exported) -> io::Result<()> {
+    let (image, patch) = (words.image.display(), file.display());
+    let &Exported {
+        base,
+        number,
+        bytes,
+    } = exported;
+    if words.json {
+        return output::json(&ExportedView {
+            image: image.to_string(),
+            patch: patch.to_string(),
+            base,
+            state: number,
+            patch_bytes: bytes,
+        });
+    }
+    let size = output::bytes(bytes);
+    match words.quiet {
+        true => Ok(()),
+        false => output::text(&format!(
+            "{patch}: {size}, from state {base} of {image} to state {number}\n"
+        )),
+    }
+}
+
+/// Tells that a patch was applied, or had been before.
+pub fn applied(words: &Words<'_>, file: &Path, applied: &Applied) -> io::Result<()> {
+    let (image, patch) = (words.image.display(), file.display());
+    let number = applied.number;
+    if words.json {
+        return output::json(&AppliedView {
+            image: image.to_string(),
+            patch: patch.to_string(),
+            state: number,
+            applied: applied.bytes.is_some(),
+            appended_bytes: applied.bytes.unwrap_or(0),
+        });
+    }
+    if words.quiet {
+        return Ok(());
+    }
+    output::text(&match applied.bytes {
+        None => format!("{image}: has {patch} already, as state {number}\n"),
+        Some(bytes) => {
+            let bytes = output::bytes(bytes);
+            format!("{image}: {bytes} of {patch} appended, as state {number}\n")
+        }
+    })
+}
+
+/// A patch in a file as scripts see it.
+#[derive(Serialize)]
+struct ExportedView {
+    image: String,
+    patch: String,
+    base: u32,
+    state: u32,
+    patch_bytes: u64,
+}
+
+/// A patch that was applied as scripts see it.
+#[derive(Serialize)]
+struct AppliedView {
+    image: String,
+    patch: String,
+    state: u32,
+    applied: bool,
+    appended_bytes: u64,
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anteros_build::{Options, Patch, Rollback, roll_back, roll_back_device};
 use anteros_core::{FileDevice, Overlaid, Timestamp};
 use anteros_format::patch::Change;
-use anteros_format::superblock::{SUPERBLOCK_OFFSET, Superblock};
+use anteros_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, Superblock};
 use anteros_image::{CheckOptions, Image, OpenOptions, Patched};
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ impl State {
 
 /// Tells of all states, the oldest first.
 pub fn list(image: &Image, json: bool, workers: usize, cancel: &AtomicBool) -> Result<(), Failure> {
-    let known = states(image, workers, cancel)?;
+    let known = states(image, "nothing is told of", workers, cancel)?;
     let built_bytes = match known.last() {
         None => image.recorded_bytes(),
         Some(first) => bytes_of(image, &first.record.former)?,
@@ -94,7 +94,13 @@ pub fn list(image: &Image, json: bool, workers: usize, cancel: &AtomicBool) -> R
 }
 
 /// The states that patches made, the current one first. No file has the bytes of the record by which they are found.
-fn states(image: &Image, workers: usize, cancel: &AtomicBool) -> Result<Vec<Patched>, Failure> {
+/// `what` is done to no broken image.
+pub fn states(
+    image: &Image,
+    what: &str,
+    workers: usize,
+    cancel: &AtomicBool,
+) -> Result<Vec<Patched>, Failure> {
     let states = image.patches();
     let states = states.map_err(|e| Failure::image(image.name(), &e))?;
     if let Some(state) = states.first() {
@@ -103,11 +109,20 @@ fn states(image: &Image, workers: usize, cancel: &AtomicBool) -> Result<Vec<Patc
             gaps_in: vec![record.clone()],
             ..metadata(workers)
         };
-        let report = mkfs::check_metadata(image, &options, "nothing is told of", cancel)?;
+        let report = mkfs::check_metadata(image, &options, what, cancel)?;
         crate::interrupt::check(cancel)?;
         base::check_record(image, &record, &report.gaps)?;
     }
     Ok(states)
+}
+
+/// The superblock that a state had, or has.
+pub fn superblock_of(states: &[Patched], number: u32) -> Option<[u8; SUPERBLOCK_BYTES]> {
+    let state = states.iter().find(|state| state.record.number == number);
+    match (number, states.last()) {
+        (0, first) => first.map(|state| state.record.former),
+        _ => state.map(|state| state.superblock),
+    }
 }
 
 fn metadata(workers: usize) -> CheckOptions {
@@ -119,7 +134,7 @@ fn metadata(workers: usize) -> CheckOptions {
 }
 
 /// Bytes of the image that a superblock counts.
-fn bytes_of(image: &Image, superblock: &[u8]) -> Result<u64, Failure> {
+pub fn bytes_of(image: &Image, superblock: &[u8]) -> Result<u64, Failure> {
     let parsed = parsed(image, superblock)?;
     Ok(parsed.blocks << parsed.block_bits) // as was checked
 }
@@ -143,7 +158,7 @@ pub fn restore(
     (workers, cancel): (usize, &AtomicBool),
 ) -> Result<u32, Failure> {
     base::refuse(image)?;
-    let states = states(image, workers, cancel)?;
+    let states = states(image, "nothing is told of", workers, cancel)?;
     let name = image.name();
     let hint = format!("`anteros patch {name} --list` tells which there are");
     let usage = |text: String| Err(Failure::new(Kind::Usage, text).hint(&hint));
