@@ -46,7 +46,7 @@ pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// Those of [`write`].
+/// Those of [`write()`].
 pub fn write_page(path: &Path, html: &str) -> Result<(), Failure> {
     write_as(&PAGE, path, html)
 }
