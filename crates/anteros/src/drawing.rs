@@ -14,9 +14,9 @@ use crate::places;
 struct Form {
     /// The first bytes of such a file.
     begin: &'static [u8],
-    /// What people call it.
+    /// The name that people have for it.
     name: &'static str,
-    /// What may be overwritten.
+    /// The kind of file that may be overwritten.
     overwritten: &'static str,
 }
 

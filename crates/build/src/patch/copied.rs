@@ -34,7 +34,7 @@ pub(crate) struct Copied {
     pub icount: u16,
     /// The bits of its data layout, where they belong in the format.
     pub layout: u16,
-    /// Where its data is, or its device number.
+    /// The place of its data, or its device number.
     pub i_u: u32,
     /// The high part of an address; none in a compact inode that counts its links instead.
     pub address_hi: Option<u16>,

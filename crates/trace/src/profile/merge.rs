@@ -60,7 +60,7 @@ struct Piece<'a> {
 #[derive(Default)]
 struct Cover {
     places: BTreeSet<Place>,
-    /// How many ranges of a profile have a count.
+    /// The number of ranges of a profile with a count.
     counts: BTreeMap<usize, BTreeMap<u64, usize>>,
     /// The sum of the largest counts of all profiles.
     sum: u128,

@@ -81,7 +81,7 @@ struct Start<'a> {
     plan: Option<Plan>,
 }
 
-/// Where an image lies.
+/// The place of an image.
 enum Place {
     /// In memory, from where it goes to a device of its own.
     Device(PathBuf),

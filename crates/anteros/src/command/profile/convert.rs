@@ -46,7 +46,7 @@ enum From {
     Paths,
     /// An order of DwarFS, or what it records (`analysis_file`)
     Dwarfs,
-    /// What `ctr-remote` records to prioritize files of eStargz
+    /// The record by which `ctr-remote` prioritizes files of eStargz
     Estargz,
     /// A sort file of squashfs or ISO 9660: paths with priorities
     Sort,

@@ -20,9 +20,9 @@ pub struct Fit<'a> {
     last: Option<(Vec<u8>, Result<Found, Misfit>)>,
     /// Ranges that do not fit, with the reasons; no more than are named.
     named: Vec<(Range, Misfit)>,
-    /// How many do not fit.
+    /// Ranges that do not fit.
     misfits: u64,
-    /// How many of these have another content.
+    /// Ranges with other content.
     changed: u64,
     piece: Vec<u8>,
 }
