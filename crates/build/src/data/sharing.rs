@@ -70,15 +70,20 @@ impl Target {
     }
 }
 
-/// Bytes of a flat file that begin in its `first_block`, as extents. What lies in front of the next block has no room anywhere, as
-/// an extent begins with a block.
-pub(super) fn flat(first_block: u32, bytes: Range<u64>, options: &Options) -> Vec<(Extent, u64)> {
+/// Bytes of a flat file that begins in a block, up to its end, as extents. What lies in front of the next block has no room
+/// anywhere, as an extent begins with a block. All that share from the same byte on get the same extents, however much of the last
+/// one they use: Linux knows an extent by its place alone.
+pub(super) fn flat(
+    first_block: u32,
+    bytes: Range<u64>,
+    options: &Options,
+) -> impl Iterator<Item = (Extent, u64)> + use<> {
     let (step, unit) = match options.has_encoded_extents() {
         true => (PLAIN_BYTES, UNIT_BYTES),
         false => (options.block_bytes(), options.block_bytes()),
     };
     let start = u64::from(first_block) << options.block_bits;
-    let plain = |at: u64, end: u64, unit: u32| {
+    let plain = move |at: u64, end: u64| {
         let len = (end - at) as u32; // at most what an extent has
         let extent = Extent {
             len,
@@ -91,7 +96,7 @@ pub(super) fn flat(first_block: u32, bytes: Range<u64>, options: &Options) -> Ve
     };
     let block = bytes.start.next_multiple_of(options.block_bytes().into());
     let front = (bytes.start < block).then(|| {
-        let (extent, at) = plain(bytes.start, block, unit);
+        let (extent, at) = plain(bytes.start, block);
         (
             Extent {
                 stored: 0,
@@ -101,8 +106,22 @@ pub(super) fn flat(first_block: u32, bytes: Range<u64>, options: &Options) -> Ve
         )
     });
     let blocks = (block..bytes.end).step_by(step as usize);
-    let blocks = blocks.map(|at| plain(at, bytes.end.min(at + u64::from(step)), unit));
-    front.into_iter().chain(blocks).collect()
+    let blocks = blocks.map(move |at| plain(at, bytes.end.min(at + u64::from(step))));
+    front.into_iter().chain(blocks)
+}
+
+/// As many of some extents as hold the first `bytes` of their content.
+pub(super) fn front(
+    extents: impl Iterator<Item = (Extent, u64)>,
+    bytes: u64,
+) -> Vec<(Extent, u64)> {
+    let mut at = 0;
+    let front = extents.take_while(|(extent, _)| {
+        let begin = at;
+        at += u64::from(extent.len);
+        begin < bytes
+    });
+    front.collect()
 }
 
 #[cfg(test)]
@@ -153,8 +172,8 @@ mod tests {
 
     #[test]
     fn blocks_of_flat_files_are_shared_as_they_are() {
-        let options = Options::default();
-        let body = target(20_480).compressed(5000, &flat(3, 8192..50_000, &options));
+        let list = |bytes| flat(3, bytes, &Options::default()).collect::<Vec<_>>();
+        let body = target(20_480).compressed(5000, &list(8192..50_000));
         let plain: Vec<_> = lens(&body).into_iter().map(|(len, _)| len).collect();
         assert_eq!(
             (plain, body.runs()[0].0),
@@ -165,9 +184,9 @@ mod tests {
                 .iter()
                 .all(|extent| extent.plain && extent.share == Share::Whole)
         );
-        assert!(flat(3, 8192..8192, &options).is_empty());
+        assert!(list(8192..8192).is_empty());
         // A part of a file may begin at any byte, an extent of another one at a block alone.
-        let front = flat(3, 8190..12_289, &options);
+        let front = list(8190..12_289);
         let places: Vec<_> = front.iter().map(|(e, at)| (e.len, e.stored, *at)).collect();
         assert_eq!(
             places,

@@ -396,7 +396,7 @@ impl<'a> Writer<'a> {
     /// The extents of an earlier part that another can share, each with the byte of the image at which it lies.
     fn extents_of(&self, shared: &Shared) -> Vec<(Extent, u64)> {
         let Shared { source, from, .. } = *shared;
-        let end = from + (shared.end - shared.start);
+        let len = shared.end - shared.start;
         let growing = self
             .growing
             .as_ref()
@@ -405,8 +405,9 @@ impl<'a> Writer<'a> {
             (Some(growing), _) => &growing.body,
             (None, Stored::Compressed { body, .. }) => body,
             (None, Stored::Flat { first_block, .. }) => {
-                let end = end.min(self.job.flat_end(source));
-                return sharing::flat(*first_block, from..end, self.job.options);
+                let bytes = from..self.job.flat_end(source);
+                let extents = sharing::flat(*first_block, bytes, self.job.options);
+                return sharing::front(extents, len);
             }
             _ => return Vec::new(),
         };
@@ -414,13 +415,7 @@ impl<'a> Writer<'a> {
         let Some(mark) = self.marks.get(&(source, from)).copied().or(first) else {
             return Vec::new();
         };
-        let mut at = from;
-        let extents = body.from(mark).take_while(|(extent, _)| {
-            let begin = at;
-            at += u64::from(extent.len);
-            begin < end
-        });
-        extents.collect()
+        sharing::front(body.from(mark), len)
     }
 
     /// Has a part of a file compressed for which there is nothing to share, and waits for it.
