@@ -63,6 +63,18 @@ struct End<'a> {
     content: &'a [u8],
 }
 
+impl End<'_> {
+    /// No bytes, behind byte `at` of a file.
+    const fn none(node: NodeId, at: u64) -> Self {
+        Self {
+            node,
+            at,
+            key: None,
+            content: &[],
+        }
+    }
+}
+
 /// The one thread that writes.
 pub(super) struct Writer<'a> {
     job: &'a Job<'a>,
@@ -329,13 +341,7 @@ impl<'a> Writer<'a> {
         growing.tail = tail;
         let at = growing.at;
         if is_last {
-            let nothing = End {
-                node,
-                at,
-                key: None,
-                content: &[],
-            };
-            self.grown(&nothing)?;
+            self.grown(&End::none(node, at))?;
         }
         self.count(node, at - offset, is_last);
         Ok(())
@@ -367,13 +373,7 @@ impl<'a> Writer<'a> {
         if at < shared.end || !is_last {
             return self.aside(pool, node, at..shared.end, is_last);
         }
-        let nothing = End {
-            node,
-            at,
-            key: None,
-            content: &[],
-        };
-        self.grown(&nothing)?;
+        self.grown(&End::none(node, at))?;
         self.count(node, 0, true);
         Ok(())
     }
