@@ -152,11 +152,7 @@ fn an_image_is_the_old_or_the_new_one_wherever_the_power_fails() {
                 &words(name, 100 + 300 * name as usize),
             );
         }
-        let mut image = std::io::Cursor::new(Vec::new());
-        let cancel = AtomicBool::new(false);
-        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
-        let mut bytes = image.into_inner();
-        bytes.resize(bytes.len() + ROOM, 0);
+        let mut bytes = built(&tree, &options);
         // A slot that is free for sure, twice over, is left by a patch that had none.
         for (round, takes_slots) in [false, true, true].into_iter().enumerate() {
             let old = shown(bytes.clone());
@@ -185,19 +181,30 @@ fn an_image_is_the_old_or_the_new_one_wherever_the_power_fails() {
     }
 }
 
+/// An image of a tree, with room behind it.
+fn built(tree: &Tree, options: &Options) -> Vec<u8> {
+    let mut image = std::io::Cursor::new(Vec::new());
+    let cancel = AtomicBool::new(false);
+    build_into(&mut image, tree.path(), options, &(), &cancel).unwrap();
+    let mut bytes = image.into_inner();
+    bytes.resize(bytes.len() + ROOM, 0);
+    bytes
+}
+
+fn twenty_files() -> Tree {
+    let tree = Tree::new();
+    for name in 0..20 {
+        tree.write(format!("file{name}"), &words(name, 3000));
+    }
+    tree
+}
+
 /// A rollback is there or not, as well, and brings back what the image was before its patch.
 #[test]
 fn a_rollback_is_there_or_not_wherever_the_power_fails() {
     for options in forms() {
-        let tree = Tree::new();
-        for name in 0..20 {
-            tree.write(format!("file{name}"), &words(name, 3000));
-        }
-        let mut image = std::io::Cursor::new(Vec::new());
-        let cancel = AtomicBool::new(false);
-        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
-        let mut bytes = image.into_inner();
-        bytes.resize(bytes.len() + ROOM, 0);
+        let tree = twenty_files();
+        let bytes = built(&tree, &options);
         let built = shown(bytes.clone());
         tree.write("file7", b"patched");
         let recorder = Arc::new(Recorder::new(&bytes));
@@ -244,15 +251,8 @@ fn roll_back(device: Arc<dyn WritableDevice>, options: Options) {
 #[test]
 fn an_applied_patch_is_there_or_not_wherever_the_power_fails() {
     for (number, options) in forms().into_iter().enumerate() {
-        let tree = Tree::new();
-        for name in 0..20 {
-            tree.write(format!("file{name}"), &words(name, 3000));
-        }
-        let mut image = std::io::Cursor::new(Vec::new());
-        let cancel = AtomicBool::new(false);
-        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
-        let mut bytes = image.into_inner();
-        bytes.resize(bytes.len() + ROOM, 0);
+        let tree = twenty_files();
+        let mut bytes = built(&tree, &options);
         // The first patch leaves slots, of which the second one takes one.
         let mut roots = 0;
         for (round, takes_slots) in [false, true].into_iter().enumerate() {
@@ -339,12 +339,8 @@ fn apply(
 fn what_is_there_is_not_written_over() {
     for options in forms() {
         let tree = Tree::everything();
-        let mut image = std::io::Cursor::new(Vec::new());
-        let cancel = AtomicBool::new(false);
-        build_into(&mut image, tree.path(), &options, &(), &cancel).unwrap();
-        let mut bytes = image.into_inner();
-        let len = bytes.len();
-        bytes.resize(len + ROOM, 0);
+        let bytes = built(&tree, &options);
+        let len = bytes.len() - ROOM;
         tree.write("patched", b"new");
         let recorder = Arc::new(Recorder::new(&bytes));
         patch(recorder.clone(), &tree, options, true);
