@@ -8,6 +8,7 @@
 #   apps      the smallest Debian 12 system with python3 and git, to start programs from; needs root
 #   programs  the smallest Debian 12 system with python3 and numpy, Node.js, Java and LibreOffice, to start them from; needs root
 #   pictures  what the manual of Marble, a globe, shows in all its languages, as Debian packages it: 147 PNG files, 28 MB
+#   chromium  Chromium as the distribution packages it: one program of 250 MB, libraries and resources
 #   usr       /usr of this machine, as it is
 #
 # They lie in $ANTEROS_CORPORA, by default ~/.cache/anteros/corpora.
@@ -17,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/setup.sh
 
 corpora=${ANTEROS_CORPORA:-${XDG_CACHE_HOME:-$HOME/.cache}/anteros/corpora}
-name=${1:?usage: corpus.sh minbase|tree60k|text1g|silesia|apps|programs|pictures|usr}
+name=${1:?usage: corpus.sh minbase|tree60k|text1g|silesia|apps|programs|pictures|chromium|usr}
 mkdir -p "$corpora"
 
 # The source of Linux that the distribution packages, unpacked.
@@ -61,6 +62,16 @@ make_pictures() {
     )
     rm -r "$corpora/pictures.partial/package"
     mv "$corpora/pictures.partial" "$corpora/pictures"
+}
+
+make_chromium() {
+    mkdir "$corpora/chromium.partial"
+    (
+        cd "$corpora/chromium.partial"
+        apt-get download -qq chromium chromium-common 2>/dev/null
+        for package in *.deb; do dpkg-deb -x "$package" . && rm "$package"; done
+    )
+    mv "$corpora/chromium.partial" "$corpora/chromium"
 }
 
 make_tree60k() {
@@ -114,7 +125,7 @@ make_silesia() {
 
 case $name in
     usr) echo /usr && exit ;;
-    minbase | tree60k | text1g | silesia | apps | programs | pictures) ;;
+    minbase | tree60k | text1g | silesia | apps | programs | pictures | chromium) ;;
     *) say "no such corpus: $name" && exit 2 ;;
 esac
 if [ ! -d "$corpora/$name" ]; then
