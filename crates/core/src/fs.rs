@@ -287,6 +287,12 @@ pub trait FileSystem: Send + Sync {
     /// Finds data or a hole.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64>;
 
+    /// Returns whether it is known that no inode has an extended attribute, nor ever gets one. A session then has the kernel
+    /// ask for none any more.
+    fn has_no_xattrs(&self) -> bool {
+        false
+    }
+
     /// The value of the extended attribute with this full name (`user.mime_type`).
     fn getxattr(&self, ino: Ino, name: &[u8]) -> FsResult<Vec<u8>>;
 

@@ -9,6 +9,7 @@
 mod args;
 mod dispatcher;
 mod hooks;
+mod own_value;
 mod writable;
 mod write_back;
 
@@ -26,8 +27,10 @@ use self::writable::Writing;
 use self::write_back::Moment;
 use crate::device::Request;
 use crate::dirpage::DirPage;
+use crate::proto::own::{self, OwnIn};
 use crate::proto::{
-    EntryOut, InHeader, OpenOut, ReadIn, StatfsOut, StatxOut, XattrSize, op, open_flag, statx,
+    EntryOut, InHeader, IoctlIn, IoctlOut, OpenOut, ReadIn, StatfsOut, StatxOut, XattrSize, op,
+    open_flag, statx,
 };
 
 /// The longest name of a directory entry, in bytes.
@@ -119,6 +122,7 @@ impl Dispatcher {
             op::READDIRPLUS => self.readdirplus(ino, args, out),
             op::GETXATTR => self.getxattr(header.uid, ino, args, out),
             op::LISTXATTR => self.listxattr(ino, args, out),
+            op::IOCTL => self.ioctl(header.uid, ino, args, out),
             op::LSEEK => self.lseek(ino, &mut args, out, |wanted, what| {
                 self.fs.seek(ino, wanted.offset, what)
             }),
@@ -317,6 +321,7 @@ impl Dispatcher {
         let name = args.name()?;
         let value = match self.own_attribute(uid, ino, name) {
             Some(value) => value,
+            None if self.fs.has_no_xattrs() => return Err(Errno::NOSYS),
             None => self.ask_of_all(ino, self.fs.getxattr(ino, name))?,
         };
         put_sized(out, size, &value)
@@ -337,12 +342,33 @@ impl Dispatcher {
 
     fn listxattr(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         let XattrSize { size, .. } = args.take()?;
+        if self.fs.has_no_xattrs() {
+            return Err(Errno::NOSYS);
+        }
         let mut list = Vec::new();
         for name in self.ask_of_all(ino, self.fs.listxattr(ino))? {
             list.extend(name);
             list.push(0);
         }
         put_sized(out, size, &list)
+    }
+
+    /// Tells a piece of an attribute of the mount itself, for [`own_attribute`](crate::own_attribute).
+    fn ioctl(
+        &self,
+        uid: u32,
+        ino: Ino,
+        mut args: Args<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let asked: IoctlIn = args.take()?;
+        if asked.cmd != own::COMMAND {
+            return Err(Errno::NOTTY);
+        }
+        let piece: OwnIn = args.take()?;
+        let len = put(out, &IoctlOut::new_zeroed())?;
+        let value = || self.own_attribute(uid, ino, piece.name());
+        Ok(len + self.own_value.tell(&piece, uid, &mut out[len..], value)?)
     }
 
     fn statfs(&self, out: &mut [u8]) -> Result<usize, Errno> {

@@ -1,6 +1,6 @@
 //! The ioctls of the session: attaching another descriptor of `/dev/fuse` to the same mount, and
-//! lending the kernel files whose content it may then read without asking. And, as it takes `unsafe` too, closing
-//! descriptors that nobody here has opened.
+//! lending the kernel files whose content it may then read without asking. One more asks a mount of this crate for what it
+//! tells of itself. And, as it takes `unsafe` too, closing descriptors that nobody here has opened.
 //!
 //! The kernel keeps the requests that are being answered per descriptor, so workers with their own
 //! do not contend for that list.
@@ -8,11 +8,14 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::io::Result;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
+use zerocopy::IntoBytes;
+
+use crate::proto::own::{ARGUMENT_BYTES, COMMAND, OwnIn};
 
 /// `FUSE_DEV_IOC_CLONE` of `linux/fuse.h`: group 229, number 0. The direction says "read", but the
 /// kernel reads the number of the descriptor to join.
@@ -58,6 +61,19 @@ pub fn take_back(session: BorrowedFd<'_>, id: i32) -> Result<()> {
     // SAFETY: the kernel reads one u32 through the pointer and writes nothing; `Setter` points it at
     // a u32 that lives until the call returns. An id that is none is answered with an error.
     unsafe { ioctl(session, Setter::<BACKING_CLOSE, u32>::new(id as u32)) }
+}
+
+/// Asks the mount of a directory for a piece of an attribute of its own. Returns an answer with what follows it.
+pub fn own_piece(directory: impl AsFd, asked: &OwnIn) -> Result<[u8; ARGUMENT_BYTES]> {
+    let mut argument = [0; ARGUMENT_BYTES];
+    argument[..size_of::<OwnIn>()].copy_from_slice(asked.as_bytes());
+    // SAFETY: the command says that the kernel reads and writes `ARGUMENT_BYTES` through the pointer at the most, and `Updater`
+    // points it at as many, borrowed until the call returns. A file system that does not know the command answers with an error.
+    unsafe {
+        let updater = Updater::<{ COMMAND as Opcode }, [u8; ARGUMENT_BYTES]>::new(&mut argument);
+        ioctl(directory, updater)?;
+    }
+    Ok(argument)
 }
 
 /// Closes what this process has inherited besides its three streams. It must have opened nothing itself.

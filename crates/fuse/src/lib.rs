@@ -51,6 +51,7 @@
 //! - `readahead`: a number of the mount that the handshake cannot raise, and that an open file keeps.
 //! - `mount`: getting a mount and getting rid of it, as root or through `fusermount3`.
 //! - `guardian`: another process, that ends the connection when this one is killed.
+//! - `own_attribute`: asking a mount for what it tells of itself.
 //! - `ioctl`: the calls that need `unsafe`.
 
 mod backing;
@@ -66,6 +67,7 @@ mod ioctl;
 mod mount;
 mod node;
 mod notify;
+mod own_attribute;
 mod place;
 mod proto;
 mod readahead;
@@ -85,5 +87,6 @@ pub use guardian::{guard, is_guardian};
 pub use init::request_len_limit;
 pub use mount::{Attributes, MountOptions, unmount};
 pub use notify::Notifier;
+pub use own_attribute::own_attribute;
 pub use request::{Answered, Operation};
 pub use session::{Session, Unmounter};

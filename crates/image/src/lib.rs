@@ -50,6 +50,7 @@ mod trail;
 mod vfs;
 mod walk;
 mod xattr;
+mod xattr_search;
 
 pub use check::{
     CheckObserver, CheckOptions, CheckProgress, CheckReport, Finding, FindingKind, Severity, check,

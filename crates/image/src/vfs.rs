@@ -18,6 +18,7 @@ use crate::dir::DirCursor;
 use crate::pins::{self, Pinned, Pins};
 use crate::serve::ahead::Strides;
 use crate::serve::serving::NeighbourHook;
+use crate::xattr_search::XattrSearch;
 use crate::{Error, Image, ImagePath, Map, PinReport, Source};
 
 /// The position behind a `.` that no block holds; a directory has fewer blocks.
@@ -32,6 +33,7 @@ pub struct ImageFs {
     pinned_bytes: u64,
     /// Tells how many directories are still listed with all attributes.
     eager_lists: AtomicU32,
+    xattrs: Arc<XattrSearch>,
 }
 
 /// Whoever looks up a file is taken for one that wants the attributes of all: so many directories are
@@ -57,6 +59,7 @@ impl ImageFs {
             pins: Pins::default(),
             pinned_bytes: 0,
             eager_lists: AtomicU32::new(0),
+            xattrs: Arc::default(),
         }
     }
 
@@ -197,6 +200,15 @@ impl ImageFs {
     /// As [`Image::inode`].
     pub fn inode(&self, ino: Ino) -> FsResult<Inode> {
         Ok(self.image.inode(self.nid(ino))?)
+    }
+
+    /// An inode that is asked for its extended attributes.
+    fn inode_with_xattrs(&self, ino: Ino) -> FsResult<Inode> {
+        let inode = self.inode(ino)?;
+        if inode.xattr_bytes == 0 {
+            self.xattrs.asked_in_vain(&self.image);
+        }
+        Ok(inode)
     }
 
     fn attr(&self, inode: &Inode) -> Attr {
@@ -365,13 +377,17 @@ impl FileSystem for ImageFs {
         }
     }
 
+    fn has_no_xattrs(&self) -> bool {
+        self.xattrs.has_none()
+    }
+
     fn getxattr(&self, ino: Ino, name: &[u8]) -> FsResult<Vec<u8>> {
-        let inode = self.inode(ino)?;
+        let inode = self.inode_with_xattrs(ino)?;
         self.image.xattr(&inode, name)?.ok_or(FsError::NoData)
     }
 
     fn listxattr(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
-        let inode = self.inode(ino)?;
+        let inode = self.inode_with_xattrs(ino)?;
         Ok(self
             .image
             .xattrs(&inode)?

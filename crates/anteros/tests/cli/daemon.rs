@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anteros_tests::judge;
 use anteros_tests::trees::words;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use serde_json::Value;
 
@@ -141,7 +142,9 @@ fn files_that_are_packed_in_large_clusters_get_more_memory() {
     for (how, options, memory) in [
         ("--small", "", 64),
         ("--small", "--memory 24M", 24),
-        ("-zlzma,9 -C1M", "", 16),
+        ("-zlzma,9 -C1M", "", 64),
+        ("-zlzma,9 -C64K", "", 16),
+        ("-zzstd,3 -C1M", "", 32),
         ("-zlzma,9 -C16K -Eall-fragments", "", 16),
     ] {
         let shop = Workshop::new();
@@ -152,6 +155,45 @@ fn files_that_are_packed_in_large_clusters_get_more_memory() {
         assert!(same(&mounted.shop.path("src"), &mounted.path("")));
         let ceiling = mounted.number("memory_max_bytes");
         assert_eq!(ceiling, f64::from(memory << 20), "{how} {options}");
+        assert_eq!(mounted.unmount(), Some(0));
+    }
+}
+
+/// A walk that asks for attributes of every file makes the daemon look for them. A kernel that was told that there are none
+/// asks no more, and then numbers of the mount come by another way.
+#[test]
+fn an_image_without_attributes_is_asked_for_none() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for has_one in [false, true] {
+        let shop = Workshop::new();
+        fs::create_dir_all(shop.path("src/below")).unwrap();
+        for name in ["src/plain", "src/below/other"] {
+            fs::write(shop.path(name), name).unwrap();
+        }
+        if has_one {
+            let path = shop.path("src/below/other");
+            setxattr(path, "user.colour", b"blue", XattrFlags::empty()).unwrap();
+        }
+        shop.good("mkfs image src -x1");
+        fs::create_dir(shop.path("mnt")).unwrap();
+        let mut mounted = Mounted::new(shop, "");
+        let asked = |name: &str| getxattr(mounted.path(name), "user.colour", &mut [0; 16]);
+        for _ in 0..600 {
+            assert!(matches!(
+                asked("plain"),
+                Err(Errno::NODATA | Errno::OPNOTSUPP)
+            ));
+        }
+        if has_one {
+            assert_eq!(asked("plain"), Err(Errno::NODATA));
+            assert_eq!(asked("below/other"), Ok(4));
+        } else {
+            wait_until(|| asked("plain") == Err(Errno::OPNOTSUPP));
+        }
+        let served = mounted.number("served_bytes");
+        assert_eq!(served, 0.0, "nothing was read");
         assert_eq!(mounted.unmount(), Some(0));
     }
 }

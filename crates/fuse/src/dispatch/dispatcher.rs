@@ -10,6 +10,7 @@ use zerocopy::FromZeros;
 
 use super::args::{Args, put, raw_attr};
 use super::hooks::{AttributeHook, FaultHook, FileLender, Lender, OrderHook};
+use super::own_value::OwnValue;
 use super::write_back::{Moment, WriteBack};
 use crate::dirpage::DirPage;
 use crate::node::Nodes;
@@ -31,6 +32,7 @@ pub struct Dispatcher {
     pub(super) on_fault: FaultHook,
     pub(super) on_attribute: Option<AttributeHook>,
     pub(super) on_order: Option<OrderHook>,
+    pub(super) own_value: OwnValue,
     /// There if files may be lent. They are opened for real then, all of them: one ENOSYS and the
     /// kernel asks no more.
     pub(super) lender: Option<Lender>,
@@ -55,6 +57,7 @@ impl Dispatcher {
             on_fault: Box::new(|_, _| {}),
             on_attribute: None,
             on_order: None,
+            own_value: OwnValue::default(),
             lender: None,
             file_lender: None,
             write_back: None,

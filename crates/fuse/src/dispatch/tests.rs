@@ -1,5 +1,6 @@
 //! Requests as bytes, against a file system in memory.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use zerocopy::IntoBytes;
@@ -8,6 +9,7 @@ use super::dispatcher::FOREVER;
 use super::*;
 use crate::init::READ_LEN_MAX;
 use crate::memory::{ACL, MemoryFs, ROOT, STEP, crowd_name, pattern};
+use crate::proto::own::OwnOut;
 use crate::proto::{AttrOut, Dirent, LseekIn, LseekOut, ROOT_ID, SEEK_DATA, SEEK_HOLE};
 
 const CROWD: u64 = 1000;
@@ -527,6 +529,52 @@ fn files_are_opened_by_their_loan_or_to_be_cached() {
     }
 }
 
+fn own_request(cmd: u32, value: u32, offset: u32) -> Vec<u8> {
+    let head = IoctlIn {
+        cmd,
+        in_size: own::ARGUMENT_BYTES as u32,
+        out_size: own::ARGUMENT_BYTES as u32,
+        ..IoctlIn::new_zeroed()
+    };
+    let asked = OwnIn::new(value, offset, b"user.own").unwrap();
+    [head.as_bytes(), asked.as_bytes()].concat()
+}
+
+/// The kernel asks for no attribute of any file any more; of the mount itself it does by another way.
+#[test]
+fn without_attributes_those_of_the_mount_are_told_by_an_ioctl() {
+    let fs = Arc::new(MemoryFs::sample(CROWD));
+    fs.hides_xattrs.store(true, Ordering::Relaxed);
+    let mut dispatcher = Dispatcher::new(fs);
+    dispatcher.set_attribute_hook(Box::new(|asked| {
+        (asked.name == b"user.own" && asked.ino == ROOT).then(|| vec![5; 9000])
+    }));
+    let out = vec![0; READ_LEN_MAX];
+    let mut bench = Bench { dispatcher, out };
+    let node = bench.node(1);
+    let colour = xattr_request(9, b"user.colour\0");
+    assert_eq!(bench.ask(op::GETXATTR, node, &colour), Err(Errno::NOSYS));
+    let list = xattr_request(0, b"");
+    assert_eq!(bench.ask(op::LISTXATTR, node, &list), Err(Errno::NOSYS));
+    let own = xattr_request(10_000, b"user.own\0");
+    assert_eq!(bench.ask(op::GETXATTR, ROOT_ID, &own).unwrap(), [5; 9000]);
+
+    let head_len = size_of::<IoctlOut>() + size_of::<OwnOut>();
+    let first = own_request(own::COMMAND, 0, 0);
+    let told = bench.ask(op::IOCTL, ROOT_ID, &first).unwrap();
+    assert_eq!(told[head_len..], [5; own::PIECE_BYTES]);
+    let rest = own_request(own::COMMAND, 1, own::PIECE_BYTES as u32);
+    let told = bench.ask(op::IOCTL, ROOT_ID, &rest).unwrap();
+    assert_eq!(told[head_len..], [5; 9000 - own::PIECE_BYTES]);
+    assert_eq!(bench.ask(op::IOCTL, node, &first), Err(Errno::NODATA));
+    assert_eq!(
+        bench.ask(op::IOCTL, ROOT_ID, &first[..40]),
+        Err(Errno::INVAL)
+    );
+    let other = own_request(7, 0, 0);
+    assert_eq!(bench.ask(op::IOCTL, ROOT_ID, &other), Err(Errno::NOTTY));
+}
+
 #[test]
 fn writing_is_refused_and_the_unknown_is_unknown() {
     let mut bench = Bench::new();
@@ -541,7 +589,7 @@ fn writing_is_refused_and_the_unknown_is_unknown() {
             "opcode {opcode}"
         );
     }
-    // OPEN FSYNC FLUSH INIT OPENDIR FSYNCDIR GETLK ACCESS BMAP IOCTL POLL SYNCFS STATX
+    // OPEN FSYNC FLUSH INIT OPENDIR FSYNCDIR GETLK ACCESS BMAP POLL SYNCFS STATX
     for opcode in [
         0,
         14,
@@ -553,7 +601,6 @@ fn writing_is_refused_and_the_unknown_is_unknown() {
         31,
         34,
         37,
-        39,
         40,
         50,
         52,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use anteros_core::{
@@ -61,6 +61,8 @@ pub struct MemoryFs {
     pub gate: Gate,
     /// Holds what `big` contains, if the file system has memory files.
     lent: Option<OwnedFd>,
+    /// Has it say that there are no extended attributes.
+    pub hides_xattrs: AtomicBool,
 }
 
 /// A gate, open at first, and those who wait before it.
@@ -106,6 +108,7 @@ impl MemoryFs {
             read_len_max: AtomicUsize::new(0),
             gate: Gate::default(),
             lent: None,
+            hides_xattrs: AtomicBool::new(false),
         };
         let names = [
             ("hello", 1),
@@ -331,6 +334,10 @@ impl FileSystem for MemoryFs {
         let len = rest.len().min(buf.len());
         buf[..len].copy_from_slice(&rest[..len]);
         Ok(len)
+    }
+
+    fn has_no_xattrs(&self) -> bool {
+        self.hides_xattrs.load(Ordering::Relaxed)
     }
 
     fn has_memory_files(&self) -> bool {

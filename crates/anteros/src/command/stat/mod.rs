@@ -132,13 +132,8 @@ impl Args {
 
 /// Returns what a mount tells of itself under this name; `None` if there is no such thing.
 pub fn attribute(directory: &Path, name: &str) -> io::Result<Option<String>> {
-    // Longer than the text ever is, and the most that an attribute may have.
-    let mut value = vec![0; 64 << 10];
-    match rustix::fs::getxattr(directory, name, &mut value) {
-        Ok(len) => Ok(Some(String::from_utf8_lossy(&value[..len]).into_owned())),
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-        Err(errno) => Err(errno.into()),
-    }
+    let value = anteros_fuse::own_attribute(directory, name)?;
+    Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
 }
 
 fn no_mount(directory: &Path) -> Failure {
