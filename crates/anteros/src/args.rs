@@ -47,8 +47,9 @@ pub struct ImageArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["verity", "devices"])]
     pub patch: Option<PathBuf>,
 
-    /// Most memory that caches of the image take, and decoding pieces of it (K, M, G). The default is 16M, or 64M for an
-    /// image whose files are packed together in large clusters, as by `mkfs --small`
+    /// Most memory that caches of the image take, and decoding pieces of it (K, M, G). The default is 16M. It is 64M
+    /// for an image whose files are packed together in large clusters, as by `mkfs --small`, and up to that for one whose
+    /// decoders look back a MiB or more
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub memory: Option<u64>,
 }
@@ -58,8 +59,10 @@ const HASH_BLOCK_BYTES: u64 = 4096;
 
 /// Memory for an image, in bytes.
 const MEMORY: u64 = 16 << 20;
-/// Memory for an image whose files are packed together in large extents.
-const MEMORY_OF_LARGE_EXTENTS: u64 = 64 << 20;
+/// The most memory for an image, unless more is told. One whose files are packed together in large extents gets it.
+const MEMORY_MAX: u64 = 64 << 20;
+/// Files that are read in order at the same time, for each of which there is memory for a decoder.
+const STREAMS: u64 = 4;
 
 impl ImageArgs {
     /// An image in a file, read as usual.
@@ -93,8 +96,14 @@ impl ImageArgs {
 
     /// Returns the memory that an image needs to be read quickly, if that is more than usual and no option told it.
     pub fn memory_wanted(&self, image: &Image) -> Option<u64> {
-        let is_told = self.memory.is_some();
-        (!is_told && image.packs_large_extents()).then_some(MEMORY_OF_LARGE_EXTENTS)
+        if self.memory.is_some() {
+            return None;
+        }
+        if image.packs_large_extents() {
+            return Some(MEMORY_MAX);
+        }
+        let streams = STREAMS * image.large_stream_bytes()? as u64;
+        Some((MEMORY + streams).next_power_of_two().min(MEMORY_MAX))
     }
 
     /// Says so if the end of an image is missing: what is found of it may be enough, or not.

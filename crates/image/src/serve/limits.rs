@@ -34,6 +34,18 @@ impl Image {
         PCLUSTER_BYTES_MAX as usize + RECENT_BYTES + SPARE + decoding
     }
 
+    /// The memory of a decoder that is suspended in a long extent, in bytes, if it looks back a MiB or more. One for each file
+    /// that is read in order spares decoding its extents again and again.
+    pub fn large_stream_bytes(&self) -> Option<usize> {
+        let bytes = |algorithm| {
+            self.params()
+                .memory_bytes(algorithm, EXTENT_BYTES_MAX as usize)
+        };
+        let listed = |algorithm: &Algorithm| self.superblock().algorithms.contains(*algorithm);
+        let most = Algorithm::ALL.into_iter().filter(listed).map(bytes).max()?;
+        (most >= 1 << 20).then_some(most + RECENT_BYTES + PCLUSTER_BYTES_MAX as usize)
+    }
+
     /// Memory that no read needs, in bytes.
     pub(crate) fn spare_memory(&self) -> usize {
         self.serve.memory.limit() - self.read_memory_min()

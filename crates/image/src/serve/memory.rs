@@ -21,20 +21,17 @@ use anteros_core::unpoisoned;
 pub(crate) struct Memory {
     used: Mutex<Used>,
     freed: Condvar,
-    /// Buffers that were given up a moment ago. The entries that take their place in the cache are
-    /// mostly of the same length. A heap with a part for each thread would grow in one part while
-    /// the freed bytes lie in another.
-    spares: Mutex<Vec<Buffer>>,
 }
 
-/// The most bytes of spare buffers.
-const SPARE_BYTES_MAX: usize = 1 << 20;
+/// The share of the account that spare buffers may have: a fourth.
+const SPARES_SHARE: usize = 4;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Used {
     limit: usize,
     now: usize,
     peak: usize,
+    spares: Spares,
     /// Tells how often bytes may have become free.
     changes: u64,
     /// Tells how many wait for that: telling nobody costs a system call too.
@@ -55,28 +52,27 @@ impl Memory {
                 ..Used::default()
             }),
             freed: Condvar::new(),
-            spares: Mutex::default(),
         })
     }
 
-    /// A buffer of so many bytes, of any content.
+    /// A buffer of so many bytes, of any content, that the caller has a lease for.
     pub(crate) fn buffer(&self, len: usize) -> io::Result<Buffer> {
-        let mut spares = unpoisoned(self.spares.lock());
-        let room = Buffer::room(len);
-        match spares.iter().rposition(|spare| spare.capacity() == room) {
-            Some(index) => Ok(spares.swap_remove(index).of_len(len)),
-            None => Buffer::new(len),
-        }
+        let spare = self.lock().spares.take(Buffer::room(len));
+        spare.map_or_else(|| Buffer::new(len), |spare| Ok(spare.of_len(len)))
     }
 
-    /// Takes a buffer for later use.
+    /// Keeps a buffer for later use, if nobody wants its bytes for something else. Its lease was given back.
     pub(crate) fn reuse(&self, buffer: Buffer) {
-        let mut spares = unpoisoned(self.spares.lock());
-        spares.push(buffer);
-        let mut bytes: usize = spares.iter().map(Buffer::capacity).sum();
-        while bytes > SPARE_BYTES_MAX {
-            bytes -= spares.remove(0).capacity();
+        if buffer.is_empty() {
+            return;
         }
+        let mut used = self.lock();
+        let free = used.limit - used.now;
+        let bytes_max = free.min(used.limit / SPARES_SHARE);
+        used.spares.buffers.push(buffer);
+        let excess = used.spares.shrink_to(bytes_max);
+        drop(used);
+        drop(excess);
     }
 
     /// Returns how many bytes there are in all.
@@ -139,6 +135,7 @@ impl Memory {
             .now
             .checked_add(bytes)
             .filter(|&now| now <= used.limit)?;
+        used.spares.shrink_to(used.limit - now);
         used.now = now;
         used.peak = used.peak.max(now);
         Some(Lease {
@@ -149,6 +146,35 @@ impl Memory {
 
     fn lock(&self) -> MutexGuard<'_, Used> {
         unpoisoned(self.used.lock())
+    }
+}
+
+/// Buffers that were given up a moment ago, the oldest first. Those that take their place are mostly as long, and the pages
+/// of a mapped one are there already. A heap with a part for each thread would grow in one part while the freed bytes lie in
+/// another.
+#[derive(Default)]
+struct Spares {
+    buffers: Vec<Buffer>,
+}
+
+impl Spares {
+    /// Takes the buffer that was given up last among those of this capacity.
+    fn take(&mut self, capacity: usize) -> Option<Buffer> {
+        let is_fit = |spare: &Buffer| spare.capacity() == capacity;
+        let index = self.buffers.iter().rposition(is_fit)?;
+        Some(self.buffers.remove(index))
+    }
+
+    /// Gives up the oldest ones until the others have no more bytes than that. Returns them.
+    fn shrink_to(&mut self, bytes_max: usize) -> Vec<Buffer> {
+        let mut bytes: usize = self.buffers.iter().map(Buffer::capacity).sum();
+        let is_too_much = |spare: &&Buffer| {
+            let is = bytes > bytes_max;
+            bytes -= if is { spare.capacity() } else { 0 };
+            is
+        };
+        let count = self.buffers.iter().take_while(is_too_much).count();
+        self.buffers.drain(..count).collect()
     }
 }
 
@@ -273,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_for_what_has_room_in_it() {
-        let memory = Memory::new(0);
+        let memory = Memory::new(4 << 20);
         let mut buffer = memory.buffer(300_000).unwrap();
         assert_eq!(buffer.len(), 300_000);
         buffer[299_999] = 7;
@@ -287,6 +313,22 @@ mod tests {
         for (len, room) in [(5, 5), (64 << 10, 64 << 10), (65 << 10, 96 << 10)] {
             assert_eq!(Buffer::room(len), room);
         }
+    }
+
+    #[test]
+    fn spare_buffers_take_no_memory_that_is_wanted() {
+        let memory = Memory::new(4 << 20);
+        let spares = |memory: &Memory| memory.lock().spares.buffers.len();
+        let buffers: Vec<_> = (0..3).map(|_| memory.buffer(512 << 10).unwrap()).collect();
+        buffers.into_iter().for_each(|buffer| memory.reuse(buffer));
+        assert_eq!(spares(&memory), 2, "a fourth of the account");
+        let lease = memory.try_lease((4 << 20) - (512 << 10)).unwrap();
+        assert_eq!(spares(&memory), 1);
+        let all = memory.try_lease(512 << 10).unwrap();
+        assert_eq!(spares(&memory), 0);
+        memory.reuse(Buffer::new(512 << 10).unwrap());
+        assert_eq!(spares(&memory), 0, "the account is empty");
+        drop((lease, all));
     }
 
     #[test]

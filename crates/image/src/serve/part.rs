@@ -257,8 +257,9 @@ impl Image {
             // The kernel has all of it now.
             return Ok(());
         }
-        drop((decoder, encoded));
+        drop(decoder);
         lease.shrink_to(room + ENTRY_BYTES);
+        self.serve.memory.reuse(encoded);
         making.put(Held::Decoded(Arc::new(Bytes { data, lease })));
         Ok(())
     }

@@ -32,6 +32,7 @@ pub(crate) struct Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
+        self.lease.shrink_to(0);
         self.lease.memory.reuse(std::mem::take(&mut self.data));
     }
 }

@@ -8,17 +8,21 @@ use anteros_codec::{DecodeError, Stream};
 use anteros_format::Nid;
 
 use super::memory::{Buffer, Lease};
+use super::pclusters::ENTRY_BYTES;
 use super::sizes::PAGE_BYTES;
 
 /// The most bytes that are decoded at once by whoever decodes the rest.
 const REST_PIECE_BYTES: usize = 64 << 10;
 
-/// A suspended decoder with its input.
+/// A suspended decoder with its input, until it has come to the end.
 pub(crate) struct Suspended {
     encoded: Buffer,
     /// Tells where the stream begins in there.
     start: usize,
-    stream: Stream,
+    /// There as long as something is left to decode.
+    stream: Option<Stream>,
+    /// Bytes of the extent that were decoded.
+    position: usize,
     /// Tells where the extent begins in the file, and its length.
     offset: u64,
     len: usize,
@@ -29,7 +33,7 @@ pub(crate) struct Suspended {
     recent_from: usize,
     /// Tells whether someone was asked to decode the rest.
     pub(crate) is_offered: bool,
-    _lease: Lease,
+    lease: Lease,
 }
 
 impl Suspended {
@@ -47,19 +51,20 @@ impl Suspended {
         Self {
             encoded,
             start,
-            stream,
+            stream: Some(stream),
+            position: 0,
             offset: extent.start,
             len: (extent.end - extent.start) as usize,
             recent,
             recent_from: 0,
             is_offered: false,
-            _lease: lease,
+            lease,
         }
     }
 
     /// Bytes of the extent that were decoded.
-    pub(crate) fn position(&self) -> usize {
-        self.stream.position()
+    pub(crate) const fn position(&self) -> usize {
+        self.position
     }
 
     /// Fills `out` with the bytes from `skip` of the extent on. Returns `false` if the decoder has
@@ -74,18 +79,18 @@ impl Suspended {
         if skip < self.recent_from {
             return Ok(false);
         }
-        while self.stream.position() < skip {
-            let at = self.stream.position();
+        while self.position < skip {
+            let at = self.position;
             let piece = self.decode(skip - at)?;
             passing(at, &self.recent[piece]);
         }
         let mut at = skip;
         let end = skip + out.len();
         while at < end {
-            if at == self.stream.position() {
+            if at == self.position {
                 self.decode(end - at)?;
             }
-            let known = self.stream.position().min(end);
+            let known = self.position.min(end);
             let place = self.place(at, known - at);
             let piece = &self.recent[place];
             out[at - skip..][..piece.len()].copy_from_slice(piece);
@@ -97,7 +102,7 @@ impl Suspended {
     /// Decodes some of the rest, up to the end of a page if it has one, and says where it lies in the
     /// file; `None` when there is no more.
     fn decode_rest(&mut self) -> Result<Option<(u64, &[u8])>, DecodeError> {
-        let position = self.stream.position();
+        let position = self.position;
         if position == self.len {
             return Ok(None);
         }
@@ -109,20 +114,42 @@ impl Suspended {
 
     /// Decodes at most `len` of the next bytes, and says where they are in `recent`.
     fn decode(&mut self, len: usize) -> Result<Range<usize>, DecodeError> {
-        let place = self.place(self.stream.position(), len);
+        let place = self.place(self.position, len);
         // Should it fail, what these bytes take the place of is lost too.
         let recent_from = std::mem::replace(&mut self.recent_from, usize::MAX);
-        let stream = &self.encoded[self.start..];
-        self.stream.next(stream, &mut self.recent[place.clone()])?;
-        let oldest = self.stream.position().saturating_sub(self.recent.len());
+        let input = &self.encoded[self.start..];
+        let stream = self.stream.as_mut().expect("the extent goes on");
+        stream.next(input, &mut self.recent[place.clone()])?;
+        self.position = stream.position();
+        let oldest = self.position.saturating_sub(self.recent.len());
         self.recent_from = recent_from.max(oldest);
+        if self.position == self.len {
+            self.finish();
+        }
         Ok(place)
+    }
+
+    /// Gives up all but the bytes that were decoded last: whoever wants others needs another decoder.
+    fn finish(&mut self) {
+        self.stream = None;
+        self.lease.shrink_to(self.recent.len() + ENTRY_BYTES);
+        let encoded = std::mem::take(&mut self.encoded);
+        self.lease.memory.reuse(encoded);
     }
 
     /// Returns where the bytes from `at` in the extent on are in `recent`, as many of `len` as lie side by side.
     fn place(&self, at: usize, len: usize) -> Range<usize> {
         let start = ((self.offset + at as u64) % self.recent.len() as u64) as usize;
         start..self.recent.len().min(start + len)
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        self.lease.shrink_to(0);
+        for buffer in [&mut self.encoded, &mut self.recent] {
+            self.lease.memory.reuse(std::mem::take(buffer));
+        }
     }
 }
 
