@@ -192,7 +192,7 @@ fn an_image_without_attributes_is_asked_for_none() {
         } else {
             wait_until(|| asked("plain") == Err(Errno::OPNOTSUPP));
         }
-        let served = mounted.number("served_bytes");
+        let served = mounted.number("served_bytes_total");
         assert_eq!(served, 0.0, "nothing was read");
         assert_eq!(mounted.unmount(), Some(0));
     }
