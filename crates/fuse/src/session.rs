@@ -9,11 +9,11 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::thread::{self, Scope};
 use std::time::Instant;
 
-use anteros_core::{FileKind, FileSystem, FsError, Ino, Writable};
+use anteros_core::{FileKind, FileSystem, FsError, Ino, Writable, unpoisoned};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -53,6 +53,8 @@ pub struct Session {
     readahead: Option<u64>,
     passthrough: Passthrough,
     on_answer: Option<AnswerHook>,
+    /// Held by workers, many at once, from the moment an answer goes until the observer has been told of it.
+    telling: Arc<RwLock<()>>,
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
     blocked: BlockedRequests,
@@ -145,6 +147,7 @@ impl Session {
             queues: queues.filter(|_| agreed.rings),
             readahead,
             on_answer: None,
+            telling: Arc::default(),
             failure: OnceLock::new(),
             blocked: BlockedRequests::default(),
             mounted,
@@ -188,6 +191,13 @@ impl Session {
     pub fn on_answer(mut self, hook: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
         self.on_answer = Some(Box::new(hook));
         self
+    }
+
+    /// Returns a function that waits until the observer has been told of every answer that has gone. It may be called by
+    /// hooks, but not by the observer.
+    pub fn catch_up(&self) -> impl Fn() + Send + Sync + use<> {
+        let telling = self.telling.clone();
+        move || drop(unpoisoned(telling.write()))
     }
 
     /// Bytes the kernel reads ahead in this mount; `None` if it does not say. What
@@ -311,10 +321,9 @@ impl Session {
                 };
             }
             let at_once = self.dispatcher.goes_on_after(&reply);
-            channel.answer(reply.unique, reply.payload, at_once)?;
-            watch
-                .into_iter()
-                .for_each(|watch| self.answered(watch, &reply));
+            self.tell(watch, &reply, || {
+                channel.answer(reply.unique, reply.payload, at_once)
+            })?;
             self.dispatcher.sent(&reply);
         }
         Ok(())
@@ -338,13 +347,9 @@ impl Session {
                 written: None,
             };
             drop(blocked);
-            if let Err(error) = device.send(reply.unique, reply.payload.map(|len| &payload[..len]))
-            {
-                self.give_up(error);
-            }
-            watch
-                .into_iter()
-                .for_each(|watch| self.answered(watch, &reply));
+            let payload = reply.payload.map(|len| &payload[..len]);
+            let sent = self.tell(watch, &reply, || device.send(reply.unique, payload));
+            sent.unwrap_or_else(|error| self.give_up(error));
         };
         let thread = thread::Builder::new().name("fuse-blocked".into());
         let begun = thread.spawn_scoped(scope, answer);
@@ -383,6 +388,22 @@ impl Session {
     fn look_at(&self, request: &[u8]) -> Watch {
         let answered = Answered::new(request, self.dispatcher.nodes());
         (answered, Instant::now())
+    }
+
+    /// Sends an answer, and tells the observer of it.
+    fn tell(
+        &self,
+        watch: Option<Watch>,
+        reply: &Reply,
+        send: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(watch) = watch else {
+            return send();
+        };
+        let _telling = unpoisoned(self.telling.read());
+        let sent = send();
+        self.answered(watch, reply);
+        sent
     }
 
     /// Tells the observer of an answer, if there is one; should it panic, the worker lives on.

@@ -524,6 +524,37 @@ fn workers(workers: usize) -> MountOptions {
     }
 }
 
+/// Tests that one who asks behind a read finds it told, however long the observer takes.
+#[test]
+fn whoever_catches_up_knows_of_all_that_was_answered() {
+    if !judge() {
+        return;
+    }
+    let reads = Arc::new(AtomicUsize::new(0));
+    let (counter, counted) = (reads.clone(), reads);
+    let mount = Mounted::serving(MemoryFs::sample(10), &workers(4), move |session| {
+        let catch_up = session.catch_up();
+        let session = session.on_answer(move |answered| {
+            if answered.operation == Operation::Read {
+                thread::sleep(Duration::from_millis(100));
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        session.on_attribute(move |asked| {
+            catch_up();
+            let reads = || vec![counted.load(Ordering::Relaxed) as u8];
+            (asked.name == b"user.reads").then(reads)
+        })
+    });
+    let file = mount.direct("big");
+    for reads in 1..=3 {
+        file.read_exact_at(&mut [0; 4096], 0).unwrap();
+        let mut found = [0];
+        let len = rustix::fs::getxattr(mount.path("hello"), "user.reads", &mut found);
+        assert_eq!((len, found), (Ok(1), [reads]));
+    }
+}
+
 #[test]
 fn however_many_ask_each_request_is_answered_once() {
     if !judge() {

@@ -194,6 +194,9 @@ impl Args {
         if let Some(shrinker) = shrinker {
             thin_out(shrinker, session.notifier());
         }
+        if let Some(recording) = &recording {
+            recording.catch_up_by(session.catch_up());
+        }
         let serving = self.serving(&session);
         let terms = self.terms(Workers::of(&options));
         let (named, root) = (mirror.clone(), source.to_owned());

@@ -86,6 +86,9 @@ impl Daemon {
         } = self;
         let recording = Arc::new(recording);
         let (session, signals) = mount(fs.clone(), directory, options)?;
+        if let Some(recording) = recording.as_ref() {
+            recording.catch_up_by(session.catch_up());
+        }
         neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
         let (noted, told) = (recording.clone(), recording.clone());

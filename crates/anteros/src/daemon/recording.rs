@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use anteros_core::{FileKind, FileSystem};
@@ -28,6 +28,8 @@ pub struct Recording {
     recorder: Recorder,
     path: PathBuf,
     begun: Instant,
+    /// Waits for what was answered and is not noted yet.
+    catch_up: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Recording {
@@ -54,7 +56,13 @@ impl Recording {
             recorder,
             path,
             begun: Instant::now(),
+            catch_up: OnceLock::new(),
         })
+    }
+
+    /// Takes a function that waits until everything is noted that was answered. Only the first one counts.
+    pub fn catch_up_by(&self, wait: impl Fn() + Send + Sync + 'static) {
+        let _ = self.catch_up.set(Box::new(wait));
     }
 
     /// Records what reads, writes or syncs.
@@ -82,6 +90,7 @@ impl Recording {
 
     /// The value of [`ATTRIBUTE`].
     pub fn told(&self) -> Vec<u8> {
+        self.catch_up.get().into_iter().for_each(|wait| wait());
         // A disk that takes very long is no reason to tell nothing.
         let _ = self.recorder.flush();
         self.path.as_os_str().as_encoded_bytes().to_vec()

@@ -17,8 +17,6 @@ use crate::failure::{Failure, Kind};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at it.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// Looks at a record that does not grow, until it is taken for complete: a worker of the daemon answers first, and notes then.
-const LOOKS: u32 = 5;
 
 /// An image that is mounted for each round.
 pub struct Mounts {
@@ -125,23 +123,10 @@ impl Recorded {
 
     /// Reads the record as it is, but for its first accesses.
     fn reads(&self, skipped: u64) -> Result<Reads, Failure> {
-        let failure = |error| Failure::system(&self.mount, &error);
-        let mut known = None;
-        let mut looks = 0;
-        loop {
-            // Asking for it, everything gets into the record that was noted before.
-            let path = attribute(&self.mount, ATTRIBUTE).map_err(failure)?;
-            let path = PathBuf::from(path.unwrap_or_default());
-            let found = std::fs::metadata(&path).map_err(|e| Failure::system(&path, &e))?;
-            match known == Some(found.len()) {
-                true => looks += 1,
-                false => (known, looks) = (Some(found.len()), 0),
-            }
-            if looks == LOOKS {
-                return Reads::of(&path, skipped);
-            }
-            std::thread::sleep(ASK_EVERY);
-        }
+        // Asking for it, everything gets into the record that was answered before.
+        let path =
+            attribute(&self.mount, ATTRIBUTE).map_err(|e| Failure::system(&self.mount, &e))?;
+        Reads::of(&PathBuf::from(path.unwrap_or_default()), skipped)
     }
 }
 
