@@ -197,9 +197,8 @@ impl Plan {
 
     /// All inodes in the order in which they, and the blocks of directories, are stored: those that are read come first.
     pub fn inodes<'a>(&'a self, tree: &Tree) -> impl Iterator<Item = NodeId> + use<'a> {
-        let all = || tree.ids();
-        let read = all().filter(|&id| self.sweep.has_inode(id));
-        read.chain(all().filter(|&id| !self.sweep.has_inode(id)))
+        let others = tree.ids().filter(|&id| !self.sweep.has_inode(id));
+        self.sweep.inodes().chain(others)
     }
 
     /// Returns whether a regular file has content that is to be stored in the image.

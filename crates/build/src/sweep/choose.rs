@@ -1,16 +1,21 @@
 //! The choice of files that are cut.
 //!
 //! ```text
-//! read         |      ███      █        ██                 |
-//! gaps         |  a    |   b   |    c    |        d        |
-//! in the sweep |      ██████████        ██                 |   b is too short, a and d cost one border each, c two
+//! read         |      ███      █        ██                             |
+//! gaps         |  a    |   b   |    c    |              d              |
+//! in the sweep |      |██████████|░░░░░░|██|░░░░░░                     |   b is too short, all of c and the front of d come along
 //! ```
 //!
 //! At a border, half a block is lost on average, and a stream that would have been longer: one cluster that holds less. A
 //! gap is worth its borders if it is so long that what they cost is less than what is not read any more. All borders
 //! together may take a certain share of the image; the longest gaps come first.
+//!
+//! The kernel reads ahead, around each page that is missing. So what is near to a part that is read lies beside it in the sweep,
+//! in clusters of its own: whoever reads it anyway needs no further request, and whoever asks for what is read alone does not
+//! read it.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::hot::{Hot, HotFile, HotPart};
@@ -21,6 +26,9 @@ use crate::tree::{NodeId, Tree};
 
 /// A border costs this share of a cluster beside half a block, as measured.
 const BORDER_SHARE: u64 = 8;
+
+/// Bytes that the kernel reads ahead, by default; around a page, it begins with as many in front of it.
+const READ_AHEAD_BYTES: u64 = 128 << 10;
 
 /// Content is taken to shrink to this share of itself: its first part.
 const SHRINKS_TO: u64 = 2;
@@ -80,6 +88,7 @@ pub(super) fn sweep(hot: Hot, tree: &Tree, plan: &mut Plan, options: &Options) -
         }
     }
     let mut steps = Vec::new();
+    let mut seams = HashMap::new();
     for (file, mut gaps) in files.into_iter().zip(taken) {
         let first = file.parts.iter().map(|part| part.first).min();
         if gaps.is_empty() {
@@ -89,7 +98,13 @@ pub(super) fn sweep(hot: Hot, tree: &Tree, plan: &mut Plan, options: &Options) -
         // What is packed cannot be cut.
         plan.nodes[file.id as usize].intent = Intent::Compress;
         gaps.sort_by_key(|gap| gap.start);
-        let parts = between(&gaps, tree.node(file.id).size, &file.parts);
+        let size = tree.node(file.id).size;
+        seams.insert(
+            file.id,
+            gaps.iter().flat_map(|gap| [gap.start, gap.end]).collect(),
+        );
+        let far: Vec<_> = gaps.iter().filter_map(|gap| far(gap, size)).collect();
+        let parts = between(&far, size, &file.parts);
         steps.extend(
             parts
                 .into_iter()
@@ -98,7 +113,20 @@ pub(super) fn sweep(hot: Hot, tree: &Tree, plan: &mut Plan, options: &Options) -
     }
     steps.sort_by_key(|(first, _)| *first);
     let steps = steps.into_iter().map(|(_, step)| step).collect();
-    Sweep::new(steps, inodes, cuts_packed)
+    Sweep::new(steps, seams, &inodes, cuts_packed)
+}
+
+/// The part of a gap that the kernel does not read ahead.
+fn far(gap: &Range<u64>, size: u64) -> Option<Range<u64>> {
+    let start = match gap.start {
+        0 => 0,
+        start => start + READ_AHEAD_BYTES,
+    };
+    let end = match gap.end {
+        end if end == size => end,
+        end => end.saturating_sub(READ_AHEAD_BYTES),
+    };
+    (start < end).then_some(start..end)
 }
 
 /// The gaps of a file that are worth their borders.
@@ -149,7 +177,7 @@ fn content_bytes(tree: &Tree, plan: &Plan) -> u64 {
     let is_compressed =
         |id: &NodeId| matches!(plan.node(*id).intent, Intent::Compress | Intent::Pack);
     let files = tree.ids().filter(is_compressed);
-    files.map(|id| tree.node(id).size).sum()
+    files.fold(0, |sum, id| sum.saturating_add(tree.node(id).size))
 }
 
 /// The parts of a file between gaps, each as early as the first of those that are read in it.
@@ -173,6 +201,17 @@ fn between(gaps: &[Range<u64>], size: u64, read: &[HotPart]) -> Vec<HotPart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_near_to_a_part_comes_along() {
+        const NEAR: u64 = READ_AHEAD_BYTES;
+        let size = 10 * NEAR;
+        assert_eq!(far(&(NEAR..9 * NEAR), size), Some(2 * NEAR..8 * NEAR));
+        assert_eq!(far(&(0..9 * NEAR), size), Some(0..8 * NEAR));
+        assert_eq!(far(&(NEAR..size), size), Some(2 * NEAR..size));
+        assert_eq!(far(&(NEAR..3 * NEAR), size), None);
+        assert_eq!(far(&(0..NEAR), size), None);
+    }
 
     #[test]
     fn parts_between_gaps_are_as_early_as_what_is_read_in_them() {

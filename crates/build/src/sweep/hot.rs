@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use anteros_core::FileKind;
 
+use super::steps::NEVER;
 use crate::options::ReadRange;
 use crate::plan::Plan;
 use crate::tree::{NodeId, Tree};
@@ -36,8 +37,8 @@ pub(super) struct HotFile {
 pub(super) struct Hot {
     /// Files with content in the image, in the order of first access.
     pub files: Vec<HotFile>,
-    /// Tells of each inode whether it is read.
-    pub inodes: Vec<bool>,
+    /// The first range that leads to each inode; [`NEVER`] if none does.
+    pub inodes: Vec<u32>,
     /// Paths of ranges that are not there.
     missing: Vec<Vec<u8>>,
 }
@@ -46,7 +47,7 @@ impl Hot {
     /// Looks for some ranges, which are in the order of first access.
     pub fn find(ranges: &[ReadRange], tree: &Tree, plan: &Plan, block_bytes: u64) -> Self {
         let mut hot = Self {
-            inodes: vec![false; tree.nodes.len()],
+            inodes: vec![NEVER; tree.nodes.len()],
             ..Self::default()
         };
         let mut places = HashMap::new();
@@ -56,9 +57,9 @@ impl Hot {
                 hot.missing.push(range.path.clone());
                 continue;
             };
-            hot.inodes[id as usize] = true;
+            hot.lead_to(id, number);
             tree.ancestors(id)
-                .for_each(|directory| hot.inodes[directory as usize] = true);
+                .for_each(|directory| hot.lead_to(directory, number));
             if range.len == 0 || !plan.is_stored_file(tree, id) {
                 continue;
             }
@@ -75,29 +76,36 @@ impl Hot {
         hot.files
             .iter_mut()
             .for_each(|file| file.parts = merged(std::mem::take(&mut file.parts)));
-        if !hot.inodes.is_empty() && hot.inodes.contains(&true) {
-            hot.inodes[0] = true;
+        if hot.inodes.iter().any(|first| *first != NEVER) {
+            hot.lead_to(0, 0);
             hot.follow_links(tree);
         }
         hot
     }
 
+    /// Notes that a range leads to an inode.
+    fn lead_to(&mut self, id: NodeId, number: usize) {
+        let first = &mut self.inodes[id as usize];
+        *first = (*first).min(number as u32); // a profile has a million ranges
+    }
+
     /// Takes the links that lead to what is read for read as well: a profile has only files that they led to.
     fn follow_links(&mut self, tree: &Tree) {
         for _ in 0..LINKS_MAX {
-            let leads = |&id: &NodeId| {
-                let is_link = tree.node(id).kind == FileKind::Symlink;
-                is_link
-                    && !self.inodes[id as usize]
-                    && target(tree, id).is_some_and(|to| self.inodes[to as usize])
+            let leads = |id: NodeId| {
+                let is_new = self.inodes[id as usize] == NEVER;
+                let is_link = is_new && tree.node(id).kind == FileKind::Symlink;
+                let to = target(tree, id).filter(|_| is_link)?;
+                let first = self.inodes[to as usize];
+                (first != NEVER).then_some((id, first))
             };
-            let links: Vec<NodeId> = tree.ids().filter(leads).collect();
+            let links: Vec<_> = tree.ids().filter_map(leads).collect();
             if links.is_empty() {
                 return;
             }
-            links
-                .into_iter()
-                .for_each(|id| self.inodes[id as usize] = true);
+            for (id, first) in links {
+                self.lead_to(id, first as usize);
+            }
         }
     }
 

@@ -6,6 +6,9 @@ use std::ops::Range;
 use crate::parts::Part;
 use crate::tree::NodeId;
 
+/// The number of no range.
+pub(super) const NEVER: u32 = u32::MAX;
+
 /// A file or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -31,17 +34,33 @@ pub(crate) struct Sweep {
     steps: Vec<Step>,
     /// Parts of each file that is cut, in the order of the file.
     parts: HashMap<NodeId, Vec<Range<u64>>>,
-    /// Tells of each inode whether it is read; empty if none is.
-    inodes: Vec<bool>,
+    /// Bytes at which streams of such a file begin anew, in order, though what lies around them is stored together.
+    seams: HashMap<NodeId, Vec<u64>>,
+    /// Inodes that are read, in the order in which they are stored.
+    inodes: Vec<NodeId>,
+    /// Tells of each inode whether it is one of these; empty if there are none.
+    is_read: Vec<bool>,
     cuts_packed: bool,
 }
 
 impl Sweep {
-    pub fn new(steps: Vec<Step>, inodes: Vec<bool>, cuts_packed: bool) -> Self {
+    /// Takes the first range that leads to each inode, if one does.
+    pub fn new(
+        steps: Vec<Step>,
+        seams: HashMap<NodeId, Vec<u64>>,
+        first_ranges: &[u32],
+        cuts_packed: bool,
+    ) -> Self {
+        let is_read: Vec<bool> = first_ranges.iter().map(|first| *first != NEVER).collect();
+        let ids = (0..).zip(&is_read).filter(|(_, is_read)| **is_read);
+        let mut inodes: Vec<NodeId> = ids.map(|(id, _)| id).collect();
+        inodes.sort_by_key(|&id| first_ranges[id as usize]);
         let mut sweep = Self {
             steps: Vec::new(),
             parts: HashMap::new(),
+            seams,
             inodes,
+            is_read,
             cuts_packed,
         };
         sweep.set_steps(steps);
@@ -90,12 +109,25 @@ impl Sweep {
         self.parts.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether an inode is read.
-    pub fn has_inode(&self, id: NodeId) -> bool {
-        self.inodes.get(id as usize).copied().unwrap_or_default()
+    /// The seams inside a part of a file.
+    fn seams_in(&self, id: NodeId, part: Range<u64>) -> impl Iterator<Item = u64> + use<'_> {
+        let seams = self.seams.get(&id).map_or(&[][..], Vec::as_slice);
+        let from = seams.partition_point(|seam| *seam <= part.start);
+        let inside = seams[from..].iter().copied();
+        inside.take_while(move |seam| *seam < part.end)
     }
 
-    /// Cuts a part of a file where parts of the sweep begin and end; tells of each piece whether it belongs to the sweep.
+    /// Inodes that are read, in the order in which they are stored.
+    pub fn inodes(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.inodes.iter().copied()
+    }
+
+    /// Returns whether an inode is read.
+    pub fn has_inode(&self, id: NodeId) -> bool {
+        self.is_read.get(id as usize).copied().unwrap_or_default()
+    }
+
+    /// Cuts a part of a file where parts of the sweep begin and end, and at seams; tells of each piece whether it belongs to the sweep.
     pub fn split(&self, id: NodeId, part: Part) -> Vec<(Part, bool)> {
         let own = |start, end| Part {
             start,
@@ -115,8 +147,11 @@ impl Sweep {
             if at < start {
                 pieces.push((own(at, start), false));
             }
-            pieces.push((own(start, end), true));
-            at = end;
+            at = start;
+            for seam in self.seams_in(id, start..end).chain([end]) {
+                pieces.push((own(at, seam), true));
+                at = seam;
+            }
         }
         if at < part.end {
             pieces.push((own(at, part.end), false));
@@ -126,7 +161,8 @@ impl Sweep {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
-        (size_of_val(&*self.steps) + self.inodes.len()) as u64
+        let inodes = size_of_val(&*self.inodes) + self.is_read.len();
+        (size_of_val(&*self.steps) + inodes) as u64
     }
 }
 
@@ -135,14 +171,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_cut_where_the_sweep_begins_and_ends() {
+    fn a_part_is_cut_where_the_sweep_begins_and_ends_and_at_seams() {
         let sweep = Sweep::new(
             vec![
                 Step::Part(3, 300..400),
                 Step::File(9),
                 Step::Part(3, 0..100),
             ],
-            Vec::new(),
+            HashMap::from([(3, vec![320, 330, 400])]),
+            &[],
             false,
         );
         let split = |start, end| {
@@ -156,12 +193,20 @@ mod tests {
                 .map(|(part, swept)| (part.start, part.end, swept))
                 .collect::<Vec<_>>()
         };
-        let all = [(0, 100, true), (100, 300, false), (300, 400, true)];
-        assert_eq!(split(0, 400), all);
-        assert_eq!(split(50, 350), [(50, 100, true), all[1], (300, 350, true)]);
-        assert_eq!(split(100, 300), [all[1]]);
+        let gap = (100, 300, false);
+        let seams = [(300, 320, true), (320, 330, true), (330, 400, true)];
+        assert_eq!(split(0, 400), [&[(0, 100, true), gap], &seams[..]].concat());
+        assert_eq!(split(50, 310), [(50, 100, true), gap, (300, 310, true)]);
+        assert_eq!(split(100, 300), [gap]);
         assert_eq!(split(350, 500), [(350, 400, true), (400, 500, false)]);
         assert!(sweep.cuts(3) && !sweep.cuts(9));
         assert_eq!(sweep.files().collect::<Vec<_>>(), [9]);
+    }
+
+    #[test]
+    fn inodes_lie_in_the_order_of_first_access() {
+        let sweep = Sweep::new(Vec::new(), HashMap::new(), &[0, 7, NEVER, 3, 7], false);
+        assert_eq!(sweep.inodes().collect::<Vec<_>>(), [0, 3, 1, 4]);
+        assert!(sweep.has_inode(4) && !sweep.has_inode(2) && !sweep.has_inode(9));
     }
 }
