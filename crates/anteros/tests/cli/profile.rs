@@ -547,3 +547,68 @@ fn a_profile_is_drawn_on_a_map_of_its_image() {
     let told = shop.bad(3, "profile show src/hello --profile p");
     assert!(told.contains("src/hello"), "{told}");
 }
+
+#[test]
+fn a_profile_of_nothing_and_a_log_are_refused_by_name() {
+    let shop = Workshop::new();
+    shop.good("mkfs image src");
+    shop.good("log mkfs log --size 64M");
+    fs::write(shop.path("p"), "# anteros profile, 2 rounds\n").unwrap();
+    let told = shop.bad(2, "profile show image --profile p");
+    assert!(told.contains("profile of p is empty"), "{told}");
+    fs::write(
+        shop.path("p"),
+        "# anteros profile, 2 rounds\n/hello\t0\t6\t1\n",
+    )
+    .unwrap();
+    let told = shop.bad(2, "profile show image --core --profile p");
+    assert!(told.contains("core set of p is empty"), "{told}");
+    let told = shop.bad(2, "profile show image log --profile p");
+    assert!(told.contains("log: a log"), "{told}");
+    assert!(told.contains("hint: `anteros log launches`"), "{told}");
+}
+
+/// Tests that nobody reads a long hole for the sake of a digest.
+#[test]
+fn a_hole_of_any_length_is_not_read() {
+    let shop = Workshop::new();
+    let huge = File::create(shop.path("src/huge")).unwrap();
+    huge.set_len(1 << 42).unwrap();
+    shop.good("mkfs image src");
+    let digest = "\t00000000000000000000000000000000\n";
+    let profile = format!("/huge\t0\t18446744073709551615\t1{digest}/hello\t0\t6\t1\n");
+    fs::write(shop.path("p"), profile).unwrap();
+    let told = shop.run("profile show image --profile p --json");
+    assert_eq!(told.status, Some(6), "{told:?}");
+    assert!(told.err.contains("1 ranges have no digest"), "{told:?}");
+    let told = shop.run("profile merge p --files image");
+    assert_eq!(told.status, Some(6), "{told:?}");
+    assert!(
+        told.out.contains("/huge\t0\t4398046511104\t1\n"),
+        "{told:?}"
+    );
+    assert!(told.out.contains(HELLO), "{told:?}");
+    shop.good("mkfs laid-out src --profile p");
+}
+
+/// Tests that an image is found behind an offset, and its extra devices as well.
+#[test]
+fn a_warmer_reads_in_the_order_of_any_image() {
+    let shop = Workshop::new();
+    fs::write(shop.path("p"), "/sub/text\t0\t4096\t1\n").unwrap();
+    shop.good("mkfs --offset 8192 image src");
+    let order = |arguments: &str| {
+        let told = shop.run(&format!(
+            "profile warm src --profile p --json --image image {arguments}"
+        ));
+        assert_eq!(told.status, Some(0), "{told:?}");
+        let value: Value = serde_json::from_str(&told.out).unwrap();
+        value["order"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(order("--offset 8K"), "image");
+    assert_eq!(order(""), "files");
+    fs::remove_file(shop.path("image")).unwrap();
+    shop.good("mkfs image src --chunksize 4096 --blobdev blob");
+    assert_eq!(order("--device blob"), "image");
+    assert_eq!(order(""), "files");
+}

@@ -10,6 +10,8 @@ use crate::output;
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of which digests are made, in all: a hole of any length takes no room in an image.
+const DIGESTED_BYTES_MAX: u64 = 64 << 30;
 /// Ranges that do not fit, of which each is named.
 const NAMED_MAX: usize = 10;
 
@@ -24,6 +26,10 @@ pub struct Fit<'a> {
     misfits: u64,
     /// Ranges with other content.
     changed: u64,
+    /// Bytes of which digests may still be made.
+    room: u64,
+    /// Ranges that are longer than that.
+    unseen: u64,
     piece: Vec<u8>,
 }
 
@@ -47,12 +53,14 @@ impl<'a> Fit<'a> {
             named: Vec::new(),
             misfits: 0,
             changed: 0,
+            room: DIGESTED_BYTES_MAX,
+            unseen: 0,
             piece: Vec::new(),
         }
     }
 
     /// Returns the ranges that the files have, each as far as its file goes and with the digest of its content. One that
-    /// has another digest is left out.
+    /// has another digest is left out. Those for which it would take too long are taken as they are, without one.
     pub fn with_digests(&mut self, ranges: Vec<Range>) -> Vec<Range> {
         let ranges = ranges.into_iter();
         ranges.filter_map(|range| self.with_digest(range)).collect()
@@ -83,6 +91,15 @@ impl<'a> Fit<'a> {
     }
 
     fn with_digest(&mut self, range: Range) -> Option<Range> {
+        let bytes = self.cut(&range).map_or(0, |(_, cut)| cut.len);
+        let Some(room) = self.room.checked_sub(bytes) else {
+            self.unseen += 1;
+            return self.cut_one(Range {
+                digest: None,
+                ..range
+            });
+        };
+        self.room = room;
         let mut piece = std::mem::take(&mut self.piece);
         piece.resize(PIECE_BYTES, 0);
         let tree = self.tree;
@@ -164,7 +181,15 @@ impl<'a> Fit<'a> {
             let text = format!("{} more ranges do not fit", output::count(others));
             output::complain("warning", text);
         }
-        match self.misfits {
+        if self.unseen > 0 {
+            let text = format!(
+                "{} ranges have no digest, and were not compared: that is done for {} in all",
+                output::count(self.unseen),
+                output::bytes(DIGESTED_BYTES_MAX),
+            );
+            output::complain("warning", text);
+        }
+        match self.misfits + self.unseen {
             0 => Verdict::Good,
             _ => Verdict::Partial,
         }

@@ -50,10 +50,7 @@ impl Tree {
             let directory = File::open(path).map_err(failure)?;
             return Ok(Self::Directory(directory.into()));
         }
-        let device = FileDevice::open(path).map_err(failure)?;
-        let is_log = matches!(device.occupant_from(0), Ok(Some(Occupant::Log)));
-        drop(device);
-        Ok(match is_log {
+        Ok(match is_log(path)? {
             true => Self::Answers(Arc::new(log::as_source(path)?)),
             false => Self::of_image(ImageArgs::usual(path).open()?),
         })
@@ -130,6 +127,12 @@ impl Found {
             Content::Inode(_) => None,
         }
     }
+}
+
+/// Returns whether a file or device holds a log.
+pub fn is_log(path: &Path) -> Result<bool, Failure> {
+    let device = FileDevice::open(path).map_err(|error| Failure::system(path, &error))?;
+    Ok(matches!(device.occupant_from(0), Ok(Some(Occupant::Log))))
 }
 
 /// Finds a file below a directory: neither by a link, nor by `..`, which would lead out of it. What is no regular file is not

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anteros_core::parse_size;
@@ -54,6 +55,14 @@ pub struct Args {
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
 
+    /// An extra device of that image; repeat it for each, in order
+    #[arg(long = "device", value_name = "FILE")]
+    devices: Vec<PathBuf>,
+
+    /// Byte of its file at which that image begins (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
+    offset: u64,
+
     /// Most bytes to read (K, M, G); the default is half of the memory that is free
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     limit: Option<u64>,
@@ -90,8 +99,11 @@ impl Args {
         let wanted = profile.ranges.iter().filter(is_wanted).cloned();
         let started = Instant::now();
         let mut fit = Fit::new(&tree);
-        let (mut ranges, left_out) =
-            self.within_limit(wanted.filter_map(|range| fit.cut_one(range)));
+        let fitting = wanted
+            .take_while(|_| !stop.load(Ordering::Relaxed))
+            .filter_map(|range| fit.cut_one(range));
+        let (mut ranges, left_out) = self.within_limit(fitting);
+        interrupt::check(&stop)?;
         let is_by_image = self.sort(&mut ranges);
         let warmed = warm(&tree, &ranges, &|| interrupt::check(&stop))?;
         let seconds = started.elapsed().as_secs_f64();
@@ -180,7 +192,12 @@ impl Args {
         let Some(path) = self.image.clone().or_else(|| image_at(&self.directory)) else {
             return false;
         };
-        let sorted = ImageArgs::usual(&path).open().and_then(|image| {
+        let arguments = ImageArgs {
+            devices: self.devices.clone(),
+            offset: self.offset,
+            ..ImageArgs::usual(&path)
+        };
+        let sorted = arguments.open().and_then(|image| {
             let failure = |error| Failure::image(path.display(), &error);
             let mut extents = Extents::new(&image).map_err(failure)?;
             ranges.sort_by_cached_key(|range| place(&mut extents, range));

@@ -12,12 +12,17 @@ use anteros_trace::profile::{Profile, Range, merge};
 use serde_json::{Value, json};
 
 use super::fit::Fit;
-use super::tree::Tree;
+use super::tree::{Tree, is_log};
 use crate::args::{ImageArgs, ReportArgs};
-use crate::failure::{Failure, Outcome, Verdict};
+use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{drawing, output, profiles};
 use shown::Shown;
 use survey::Survey;
+
+/// Tells what to do with a profile without ranges.
+const EMPTY_HINT: &str = "`anteros profile record` makes a profile of what a command reads";
+/// Tells what there is for logs.
+const LOG_HINT: &str = "`anteros log launches` tells what programs read of a log, `anteros log dump --path FILE` where a file lies";
 
 /// Tell what the ranges of a profile cost in an image: blocks, extents, requests, and what is decompressed in vain
 ///
@@ -49,6 +54,14 @@ impl Args {
         let profile = profiles::load(&self.profile)?;
         // No byte is read twice.
         let profile = merge(std::slice::from_ref(&profile));
+        if !profile
+            .ranges
+            .iter()
+            .any(|range| self.wants(&profile, range))
+        {
+            let text = format!("{} is empty: there is nothing to show", self.title());
+            return Err(Failure::new(Kind::Usage, text).hint(EMPTY_HINT));
+        }
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
         for path in &self.images {
@@ -68,12 +81,21 @@ impl Args {
         Ok(verdict)
     }
 
+    /// Returns whether a range counts.
+    fn wants(&self, profile: &Profile, range: &Range) -> bool {
+        !self.core || profile.is_core(range)
+    }
+
     fn survey(&self, path: &Path, profile: &Profile) -> Result<(Shown, Verdict), Failure> {
+        if is_log(path)? {
+            let message = format!("{}: a log, and this tells of images", path.display());
+            return Err(Failure::new(Kind::Usage, message).hint(LOG_HINT));
+        }
         let image = ImageArgs::usual(path).open()?;
         let tree = Tree::of_image(image.clone());
         let mut fit = Fit::new(&tree);
-        let is_wanted = |range: &&Range| !self.core || profile.is_core(range);
-        let ranges = profile.ranges.iter().filter(is_wanted).cloned();
+        let ranges = profile.ranges.iter();
+        let ranges = ranges.filter(|range| self.wants(profile, range)).cloned();
         let ranges: Vec<Range> = ranges.filter_map(|range| fit.verified(range)).collect();
         let failure = |error| Failure::image(path.display(), &error);
         let survey = Survey::of(&image, &ranges).map_err(failure)?;
