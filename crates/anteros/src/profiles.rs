@@ -20,9 +20,9 @@ pub fn load(path: &Path) -> Result<Profile, Failure> {
     })
 }
 
-/// Writes a profile to standard output, or into a file: one that is not there yet, is empty, or holds a profile already; or into
+/// Writes a profile, with a remark of one line, to standard output, or into a file: one that is not there yet, is empty, or holds a profile already; or into
 /// a pipe or terminal. Whatever goes wrong, what was there is there.
-pub fn save(profile: &Profile, path: Option<&Path>) -> Result<(), Failure> {
+pub fn save(profile: &Profile, remark: Option<&str>, path: Option<&Path>) -> Result<(), Failure> {
     if profile.ranges.len() > RANGES_MAX {
         let message = format!(
             "{} ranges, more than the {RANGES_MAX} that a profile may have",
@@ -32,12 +32,18 @@ pub fn save(profile: &Profile, path: Option<&Path>) -> Result<(), Failure> {
     }
     let Some(path) = path else {
         let mut out = BufWriter::new(io::stdout().lock());
-        return Ok(profile.write(&mut out).and_then(|()| out.flush())?);
+        return Ok(profile
+            .write_with(remark, &mut out)
+            .and_then(|()| out.flush())?);
     };
-    write(profile, path)
+    write(path, &|mut file| {
+        profile
+            .write_with(remark, &mut file)
+            .and_then(|()| file.flush())
+    })
 }
 
-fn write(profile: &Profile, path: &Path) -> Result<(), Failure> {
+fn write(path: &Path, fill: &dyn Fn(BufWriter<File>) -> io::Result<()>) -> Result<(), Failure> {
     let system = |error| Failure::system(path, &error);
     let kind = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -46,9 +52,7 @@ fn write(profile: &Profile, path: &Path) -> Result<(), Failure> {
     match kind {
         Some(kind) if kind.is_fifo() || kind.is_char_device() => {
             let file = OpenOptions::new().write(true).open(path);
-            let mut file = BufWriter::new(file.map_err(system)?);
-            let written = profile.write(&mut file).and_then(|()| file.flush());
-            return written.map_err(system);
+            return fill(BufWriter::new(file.map_err(system)?)).map_err(system);
         }
         Some(_) if load(path).is_err() => {
             let message = format!(
@@ -60,18 +64,15 @@ fn write(profile: &Profile, path: &Path) -> Result<(), Failure> {
         }
         _ => {}
     }
-    replace(profile, path).map_err(system)
+    replace(path, fill).map_err(system)
 }
 
 /// Writes a file beside, which then takes the place; a symbolic link stays one.
-fn replace(profile: &Profile, path: &Path) -> io::Result<()> {
+fn replace(path: &Path, fill: &dyn Fn(BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let path = places::behind_links(path)?;
     let temporary = places::beside(&path)?;
-    let mut file = BufWriter::new(File::create_new(&temporary)?);
-    let written = profile
-        .write(&mut file)
-        .and_then(|()| file.flush())
-        .and_then(|()| fs::rename(&temporary, &path));
+    let file = BufWriter::new(File::create_new(&temporary)?);
+    let written = fill(file).and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }

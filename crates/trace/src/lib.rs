@@ -15,6 +15,7 @@
 //! - `analysis`: the characteristics that section 3.1 of the bFUSE paper (Jeong and Won, IJES 2014) is about.
 //! - `figure`: they as a drawing.
 //! - [`profile`]: which parts of which files are read, as text.
+//! - `resident`: which pages of a file are in memory; needs `unsafe`.
 
 mod analysis;
 mod figure;
@@ -22,6 +23,8 @@ pub mod profile;
 mod record;
 mod recorder;
 mod report;
+#[allow(unsafe_code)]
+mod resident;
 
 use std::time::Duration;
 
@@ -33,6 +36,7 @@ pub use report::{
     CLASS_NAMES, CLASSES, Class, FileReport, Flow, Latencies, ProcessReport, Report, Syncs, Tally,
     Usage, top,
 };
+pub use resident::resident;
 
 /// Tells what was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -122,9 +122,19 @@ impl Profile {
     ///
     /// Those of writing.
     pub fn write(&self, text: &mut impl Write) -> io::Result<()> {
+        self.write_with(None, text)
+    }
+
+    /// Writes a profile as text, with a remark of one line for people.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing.
+    pub fn write_with(&self, remark: Option<&str>, text: &mut impl Write) -> io::Result<()> {
         text.write_all(HEADER)?;
         let noun = if self.rounds == 1 { "round" } else { "rounds" };
         writeln!(text, "{} {noun}", self.rounds)?;
+        remark.map_or(Ok(()), |remark| writeln!(text, "# {remark}"))?;
         text.write_all(b"# path\toffset\tlength\tcount\tdigest\n")?;
         self.ranges.iter().try_for_each(|range| range.write(text))
     }

@@ -40,7 +40,17 @@ impl OutputArgs {
     }
 
     /// Writes a profile. If there are files, it has digests of them, and only what they have.
-    pub fn write(&self, mut profile: Profile, tree: Option<&Tree>) -> Outcome {
+    pub fn write(&self, profile: Profile, tree: Option<&Tree>) -> Outcome {
+        self.write_with(None, profile, tree)
+    }
+
+    /// Writes a profile likewise, with a remark of one line.
+    pub fn write_with(
+        &self,
+        remark: Option<&str>,
+        mut profile: Profile,
+        tree: Option<&Tree>,
+    ) -> Outcome {
         let mut verdict = Verdict::Good;
         if let Some(tree) = tree {
             let mut fit = Fit::new(tree);
@@ -51,7 +61,7 @@ impl OutputArgs {
             profile.ranges = fit.with_digests(profile.ranges);
             verdict = fit.tell();
         }
-        profiles::save(&profile, self.output.as_deref())?;
+        profiles::save(&profile, remark, self.output.as_deref())?;
         Ok(verdict)
     }
 }

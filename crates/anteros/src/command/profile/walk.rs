@@ -1,7 +1,7 @@
 //! Names of files below a directory.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use anteros_core::FileKind;
@@ -14,9 +14,29 @@ const PATH_BYTES_MAX: usize = 4096;
 /// another device is left out, and so is what cannot be read.
 pub fn paths(root: impl AsFd, wanted: impl Fn(u64) -> bool) -> HashMap<u64, Vec<u8>> {
     let mut paths = HashMap::new();
-    let root = root.as_fd();
+    visit(root.as_fd(), &mut |kind, ino, path| {
+        if kind == FileKind::Regular && wanted(ino) {
+            paths.entry(ino).or_insert_with(|| path.to_vec());
+        }
+    });
+    paths
+}
+
+/// The paths of all directories below one, itself included, whose path is empty.
+pub fn directories(root: impl AsFd) -> Vec<Vec<u8>> {
+    let mut paths = vec![Vec::new()];
+    visit(root.as_fd(), &mut |kind, _, path| {
+        if kind == FileKind::Directory {
+            paths.push(path.to_vec());
+        }
+    });
+    paths
+}
+
+/// Shows kind, inode and path of all regular files and directories below one.
+fn visit(root: BorrowedFd<'_>, show: &mut dyn FnMut(FileKind, u64, &[u8])) {
     let Ok(device) = rustix::fs::fstat(root).map(|stat| stat.st_dev) else {
-        return paths;
+        return;
     };
     let mut pending = vec![Vec::new()];
     while let Some(directory) = pending.pop() {
@@ -37,27 +57,23 @@ pub fn paths(root: impl AsFd, wanted: impl Fn(u64) -> bool) -> HashMap<u64, Vec<
             if matches!(name, b"." | b"..") || path.len() > PATH_BYTES_MAX {
                 continue;
             }
-            let is_file = entry.file_type() == FileType::RegularFile;
-            if is_file && wanted(entry.ino()) {
-                paths.entry(entry.ino()).or_insert(path);
-                continue;
-            }
-            if is_file {
+            if entry.file_type() == FileType::RegularFile {
+                show(FileKind::Regular, entry.ino(), &path);
                 continue;
             }
             let Ok(stat) = statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            let ino = stat.st_ino;
-            match FileKind::from_mode(stat.st_mode) {
-                _ if stat.st_dev != device => {}
-                Some(FileKind::Directory) => pending.push(path),
-                Some(FileKind::Regular) if wanted(ino) => {
-                    paths.entry(ino).or_insert(path);
-                }
-                _ => {}
+            let kind = FileKind::from_mode(stat.st_mode);
+            let Some(kind) = kind.filter(|_| stat.st_dev == device) else {
+                continue;
+            };
+            if matches!(kind, FileKind::Regular | FileKind::Directory) {
+                show(kind, stat.st_ino, &path);
+            }
+            if kind == FileKind::Directory {
+                pending.push(path);
             }
         }
     }
-    paths
 }

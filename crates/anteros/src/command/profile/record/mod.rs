@@ -5,11 +5,13 @@
 //! then:            rounds ──▶ merge ──▶ digests of what is there ──▶ profile
 //! ```
 //!
-//! There are three sources of what is read, the best first. `own` mounts an image by itself, or has the record of a mount
+//! There are four sources of what is read, the best first. `own` mounts an image by itself, or has the record of a mount
 //! that is recorded: there, each read is known to the byte. `events` has the kernel tell of each page that it adds to the
-//! page cache; `read_ahead` keeps it from adding more than was asked for.
+//! page cache; `opened`, where it does not, of files that are opened, and looks at what is in memory of them afterwards.
+//! `read_ahead` keeps the kernel from adding more than was asked for.
 
 mod events;
+mod opened;
 mod own;
 mod read_ahead;
 mod source;
@@ -32,6 +34,7 @@ use super::tree::Tree;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{interrupt, output};
 use events::Events;
+use opened::Opened;
 use own::{Mounts, Recorded};
 use source::Source;
 
@@ -99,11 +102,14 @@ impl Args {
                 verdict = Verdict::Partial;
             }
         }
+        let remark = source.remark();
         drop(source);
         let files = self.image.as_ref().unwrap_or(&mount);
         let profile = merge(&rounds);
         tell(&profile, &mount);
-        let written = self.output.write(profile, Some(&Tree::open(files)?))?;
+        let written = self
+            .output
+            .write_with(remark, profile, Some(&Tree::open(files)?))?;
         Ok(match written {
             Verdict::Good => verdict,
             written => written,
@@ -203,30 +209,33 @@ fn wait(mut child: Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
     }
 }
 
-/// The best source for a mount that is there.
+/// The best source for a mount that is there. It is told, with what is wrong with the better ones.
 fn source_of(mount: &Path) -> Result<Box<dyn Source>, Failure> {
+    let note = |text: &str| output::complain("note", format_args!("{}: {text}", mount.display()));
     let own = match Recorded::of(mount) {
         Ok(own) => {
-            let text = "the source is the record of this mount, which knows each read to the byte";
-            output::complain("note", format_args!("{}: {text}", mount.display()));
+            note("the source is the record of this mount, which knows each read to the byte");
             return Ok(Box::new(own));
         }
         Err(reason) => reason,
     };
-    match Events::of(mount) {
+    let events = match Events::of(mount) {
         Ok(events) => {
-            output::complain(
-                "note",
-                format_args!(
-                    "{}: the source are pages that the kernel adds to the page cache; a record of reads would be better, but {own}",
-                    mount.display(),
-                ),
-            );
-            Ok(Box::new(events))
+            let text = "the source are pages that the kernel adds to the page cache; a record of reads would be better, but";
+            note(&format!("{text} {own}"));
+            return Ok(Box::new(events));
         }
-        Err(reason) => {
+        Err(reason) => reason,
+    };
+    match Opened::of(mount) {
+        Ok(opened) => {
+            let text = "the source are files that are opened, and what is in memory of them; events of the page cache would be better, but";
+            note(&format!("{text} {events}"));
+            Ok(Box::new(opened))
+        }
+        Err(opened) => {
             let message = format!(
-                "{}: nothing tells what is read here: {own}; {reason}",
+                "{}: nothing tells what is read here: {own}; {events}; {opened}",
                 mount.display()
             );
             let hint = "`--image IMAGE` mounts an image for each round, without root";

@@ -10,4 +10,8 @@ pub trait Source {
     fn begin(&mut self) -> Result<(), Failure>;
     /// Stops, and tells what was read since.
     fn end(&mut self) -> Result<Profile, Failure>;
+    /// Returns what people are to know of its profiles.
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
 }
