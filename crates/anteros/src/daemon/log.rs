@@ -5,8 +5,10 @@
 //! each kernel interface; a signal cannot say when it is done.) Cleaning takes long, and the kernel locks
 //! a directory while an attribute of it is set, so the order is taken at once, and whoever gave it asks for the end.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anteros_core::{FileSystem, FsError, Ino, unpoisoned};
 use anteros_fuse::{AttributeOrder, Notifier, Session};
-use anteros_log::{Cause, Class, ClassStatistics, Compacted, Log};
+use anteros_log::{Cause, Class, ClassStatistics, Compacted, FileReads, Log, Mark};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -37,10 +39,14 @@ pub const WRITING: &str = "user.anteros.writing";
 pub const WRITE_ALL: &[u8] = b"all";
 
 /// The attribute that orders compression in the background: `add` with the numbers of inodes, then `go` with the most bytes of
-/// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`].
+/// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`]. Before `go`,
+/// `read` tells what launches read of a file, in the place of what was recorded: its inode, the number of launches, and for each
+/// range its first logical block and the one behind the last, how many launches read it, and its place in their order.
 pub const COMPACTION: &str = "user.anteros.compaction";
 /// The most files that an order has.
 const FILES_MAX: usize = 1 << 20;
+/// The most logical blocks that it says to be read: 4 GiB.
+const READ_MAX: u64 = 1 << 20;
 
 /// Begins the name of the attribute that has the states of segments: from the one on whose number ends it, each as four
 /// hexadecimal digits.
@@ -108,10 +114,17 @@ struct Work<T> {
     worker: Option<JoinHandle<()>>,
 }
 
+/// Ranges of logical blocks that launches read.
+type Ranges = Vec<(Range<u32>, Mark)>;
+
 /// Files to compress.
 #[derive(Default)]
 struct Compaction {
     files: Vec<Ino>,
+    /// The number of launches that a profile is of, and what they read of some files.
+    reads: HashMap<Ino, (u8, Ranges)>,
+    /// Logical blocks of all these.
+    read_blocks: u64,
     /// Bytes of content in a second, at most.
     rate: Option<u64>,
     /// Orders up to this one are to end now.
@@ -122,6 +135,7 @@ struct Compaction {
 #[derive(Debug, PartialEq, Eq)]
 enum CompactionOrder {
     Add(Vec<Ino>),
+    Read(Ino, u8, Ranges),
     Go(Option<u64>),
     Stop,
 }
@@ -134,6 +148,18 @@ impl CompactionOrder {
             "add" => {
                 let inos: Result<_, _> = words.by_ref().map(|word| word.parse().map(Ino)).collect();
                 Self::Add(inos.ok()?)
+            }
+            "read" => {
+                let ino = Ino(words.next()?.parse().ok()?);
+                let rounds = words.next()?.parse().ok()?;
+                let mut ranges = Vec::new();
+                while let Some(start) = words.next() {
+                    let range = start.parse().ok()?..words.next()?.parse().ok()?;
+                    let launches = words.next()?.parse().ok()?;
+                    let order = words.next()?.parse().ok()?;
+                    ranges.push((range, Mark { order, launches }));
+                }
+                Self::Read(ino, rounds, ranges)
             }
             "go" => Self::Go(words.next().map(str::parse).transpose().ok()?),
             "stop" => Self::Stop,
@@ -303,6 +329,20 @@ impl LogDaemon {
                 work.what.files.extend(files);
                 Ok(())
             }
+            CompactionOrder::Read(ino, rounds, ranges) => {
+                let blocks = ranges
+                    .iter()
+                    .map(|(range, _)| range.len() as u64)
+                    .sum::<u64>();
+                if work.what.read_blocks + blocks > READ_MAX {
+                    return Err(Errno::NOSPC);
+                }
+                work.what.read_blocks += blocks;
+                let reads = work.what.reads.entry(ino).or_default();
+                reads.0 = rounds;
+                reads.1.extend(ranges);
+                Ok(())
+            }
             CompactionOrder::Go(_) if !self.log.compresses() => Err(Errno::OPNOTSUPP),
             CompactionOrder::Go(rate) => {
                 work.what.rate = rate;
@@ -311,6 +351,8 @@ impl LogDaemon {
             }
             CompactionOrder::Stop => {
                 work.what.files.clear();
+                work.what.reads.clear();
+                work.what.read_blocks = 0;
                 work.what.stopped = work.progress.orders;
                 Ok(())
             }
@@ -336,6 +378,8 @@ impl LogDaemon {
         let mut order = work.progress.orders;
         loop {
             let files = std::mem::take(&mut work.what.files);
+            let told = std::mem::take(&mut work.what.reads);
+            work.what.read_blocks = 0;
             let rate = work.what.rate;
             drop(work);
             let start = Instant::now();
@@ -348,9 +392,11 @@ impl LogDaemon {
                 pause(start, done.seen * BLOCK, rate, is_stopped);
                 !is_stopped()
             };
-            let compacted = self
-                .log
-                .compact(&files, |ino| self.log.launch_reads(ino), goes_on);
+            let reads = |ino| match told.get(&ino) {
+                Some((rounds, ranges)) => Some(FileReads::of_profile(*rounds, ranges)),
+                None => self.log.launch_reads(ino),
+            };
+            let compacted = self.log.compact(&files, reads, goes_on);
             let compacted = compacted.and_then(|done| self.log.checkpoint().map(|()| done));
             if let Ok(done) = &compacted {
                 done.warnings
@@ -540,9 +586,36 @@ mod tests {
 
     #[test]
     fn orders_to_compress_are_read_whole_or_not_at_all() {
-        let cases: [(&[u8], _); 9] = [
+        let cases: [(&[u8], _); 14] = [
             (b"add 3 4", Some(CompactionOrder::Add(vec![Ino(3), Ino(4)]))),
             (b"add", Some(CompactionOrder::Add(vec![]))),
+            (
+                b"read 3 5 0 9 5 70 12 13 1 80",
+                Some(CompactionOrder::Read(
+                    Ino(3),
+                    5,
+                    vec![
+                        (
+                            0..9,
+                            Mark {
+                                order: 70,
+                                launches: 5,
+                            },
+                        ),
+                        (
+                            12..13,
+                            Mark {
+                                order: 80,
+                                launches: 1,
+                            },
+                        ),
+                    ],
+                )),
+            ),
+            (b"read 3", None),
+            (b"read 3 5 0 9 5", None),
+            (b"read 3 5 0 9 256 1", None),
+            (b"read 3 5 0 4294967296 5 1", None),
             (b"go", Some(CompactionOrder::Go(None))),
             (b"go 512", Some(CompactionOrder::Go(Some(512)))),
             (b"stop", Some(CompactionOrder::Stop)),

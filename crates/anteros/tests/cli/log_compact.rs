@@ -165,3 +165,31 @@ fn what_cannot_be_compressed_is_refused_with_a_reason() {
     refused(2, "log compact mnt --rate fast", "fast");
     unmount(&shop, daemon);
 }
+
+/// Tests that a profile says of a program what a record of its launches would.
+#[test]
+fn programs_are_compressed_by_a_profile() {
+    let shop = shop("2G");
+    let daemon = mount(&shop, "--policy record");
+    let program = install(&shop);
+    let ranges = "/bin/program\t0\t1000000\t3\n/none\t0\t1\t3\n/bin/program\t4000000\t5000\t1\n";
+    fs::write(
+        shop.path("p"),
+        format!("# anteros profile, 3 rounds\n{ranges}"),
+    )
+    .unwrap();
+    let told = shop.bad(2, "log compact mnt/bin --profile src/hello");
+    assert!(told.contains("hello: line 1"), "{told}");
+    let told = shop.good("log compact mnt/bin --profile p");
+    assert!(told.starts_with("1 executables, 1 other files; "), "{told}");
+    unmount(&shop, daemon);
+    shop.good("log check log");
+    let daemon = mount(&shop, "--policy record");
+    fs::File::open(&program).unwrap();
+    if judge::is_root() {
+        // Whoever opens what launches read gets no more than that.
+        assert_eq!(readahead_kib(&shop), 4);
+    }
+    assert_runs(&shop, &program);
+    unmount(&shop, daemon);
+}

@@ -30,8 +30,8 @@ fn profiles_are_merged_and_the_core_comes_first() {
     fs::write(shop.path("two"), two).unwrap();
     let merged = shop.good("profile merge one two");
     let expected = format!(
-        "# anteros profile, 3 rounds\n{HEADER}/sub/text\t4096\t4096\t3\n/rare\t0\t10\t1\n\
-         /sub/text\t0\t4096\t1\n/sub/text\t8192\t4096\t2\n/sub/link\t0\t100\t1\n"
+        "# anteros profile, 3 rounds\n{HEADER}/sub/text\t4096\t4096\t3\n/sub/text\t8192\t4096\t2\n\
+         /rare\t0\t10\t1\n/sub/text\t0\t4096\t1\n/sub/link\t0\t100\t1\n"
     );
     assert_eq!(merged, expected);
     assert_eq!(shop.good("profile merge one two -o one"), "");

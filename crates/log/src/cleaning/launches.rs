@@ -77,6 +77,34 @@ pub struct FileReads {
     pub looked_up: Option<Mark>,
 }
 
+impl FileReads {
+    /// Reads as a profile of so many launches tells them: which logical blocks, and by whom. Of ranges that overlap, the first
+    /// one counts.
+    pub fn of_profile(rounds: u8, ranges: &[(Range<u32>, Mark)]) -> Self {
+        let mut blocks = BTreeMap::new();
+        for (lblks, mark) in ranges {
+            let room = BLOCKS_MAX - blocks.len();
+            for lblk in lblks.clone().take(room) {
+                blocks.entry(lblk).or_insert(*mark);
+            }
+        }
+        let reads = blocks
+            .into_iter()
+            .map(|(lblk, mark)| BlockReads { mark, lblk });
+        let (mut core, mut other): (Vec<_>, Vec<_>) =
+            reads.partition(|read| read.mark.launches >= rounds);
+        core.sort_unstable();
+        other.sort_unstable();
+        Self {
+            rounds,
+            core,
+            other,
+            reads: 0,
+            looked_up: ranges.iter().map(|(_, mark)| *mark).min(),
+        }
+    }
+}
+
 /// Launches that did the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
@@ -431,6 +459,25 @@ mod tests {
             nanos: 5,
         },
     };
+
+    #[test]
+    fn a_profile_tells_of_blocks_once() {
+        let mark = |launches, order| Mark { order, launches };
+        let ranges = [
+            (10..12, mark(3, 5)),
+            (11..14, mark(1, 7)),
+            (2..3, mark(3, 4)),
+        ];
+        let found = FileReads::of_profile(3, &ranges);
+        let lblks = |reads: &[BlockReads]| reads.iter().map(|read| read.lblk).collect::<Vec<_>>();
+        assert_eq!(
+            (lblks(&found.core), lblks(&found.other)),
+            (vec![2, 10, 11], vec![12, 13])
+        );
+        assert_eq!((found.rounds, found.looked_up), (3, Some(mark(3, 4))));
+        let endless = FileReads::of_profile(2, &[(0..u32::MAX, mark(2, 0))]);
+        assert_eq!(endless.core.len(), BLOCKS_MAX);
+    }
 
     fn launches() -> Launches {
         Launches::new(UUID, 3)

@@ -1,7 +1,8 @@
 //! Windows of files to be compressed in the background, in the order in which launches read them.
 
-use std::cmp::Reverse;
 use std::ops::Range;
+
+use anteros_trace::profile;
 
 use crate::cleaning::launches::{BlockReads, FileReads, Mark, ORDERS_TOGETHER};
 use crate::compress::chunks::CHUNK_BLOCKS_MAX;
@@ -22,20 +23,12 @@ pub(crate) struct Window {
 /// An inode, or one of its logical blocks, with its turn in the order of launches.
 pub(crate) type Stop = (Turn, u32, Option<u32>);
 
-/// Position of something in the order of launches. Content that most launches use comes first, as it is wanted whatever
-/// is launched; then content that half as many use, and so on. Each part keeps the order of the launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
-    rareness: Reverse<u32>,
-    order: u64,
-}
+/// Position of something in the order of launches, as in a profile.
+pub(crate) type Turn = profile::Turn<u64>;
 
 impl From<Mark> for Turn {
     fn from(mark: Mark) -> Self {
-        Self {
-            rareness: Reverse(mark.launches.max(1).ilog2()),
-            order: mark.order,
-        }
+        Self::new(mark.launches.into(), mark.order)
     }
 }
 

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::digest::Digest;
 use super::range::{Profile, Range};
+use super::turn::Turn;
 
-/// Merges profiles of rounds of one program: rounds and counts are added up. What all rounds read comes first, then the
-/// rest, both in the order of the first profile that has them. A digest stays where a range is still the one that it
+/// Merges profiles of rounds, of one program or of several: rounds and counts are added up. What all rounds read comes first,
+/// then what most did, and so on ([`Turn`]), each in the order of the first profile that has it. A digest stays where a range is still the one that it
 /// was computed of and no profile has another one. Empty ranges are left out.
 pub fn merge(profiles: &[Profile]) -> Profile {
     let rounds = profiles
@@ -29,7 +30,7 @@ pub fn merge(profiles: &[Profile]) -> Profile {
         .iter()
         .flat_map(|(path, file)| file.pieces(path))
         .collect();
-    pieces.sort_unstable_by_key(|piece| (piece.count < rounds, piece.first, piece.start));
+    pieces.sort_unstable_by_key(|piece| piece.position(rounds));
     Profile {
         rounds,
         ranges: join(&pieces, &files),
@@ -54,6 +55,14 @@ struct Piece<'a> {
     end: u64,
     count: u64,
     first: Place,
+}
+
+impl Piece<'_> {
+    /// The position in a profile of so many rounds.
+    fn position(&self, rounds: u64) -> (bool, Turn<(Place, u64)>) {
+        let turn = Turn::new(self.count, (self.first, self.start));
+        (self.count < rounds, turn)
+    }
 }
 
 /// The ranges that cover one byte.
@@ -195,9 +204,9 @@ mod tests {
         let expected = [
             range("/b", 4096, 4096, 3),
             range("/a", 0, 10, 3),
+            range("/b", 8192, 4096, 2),
             range("/rare", 0, 10, 1),
             range("/b", 0, 4096, 1),
-            range("/b", 8192, 4096, 2),
             range("/z", 0, 1, 1),
         ];
         assert_eq!(merged, profile(3, &expected));

@@ -14,16 +14,18 @@
 //! - `digest`: the digest of the content of a range.
 //! - `text`: lines to ranges and back.
 //! - `round`: reads of one round, as they come.
-//! - `merge`: several profiles to one.
+//! - `merge`: several profiles to one; `turn`: the order of what many launches read and what few did.
 
 mod digest;
 mod merge;
 mod range;
 mod round;
 mod text;
+mod turn;
 
 pub use digest::{Digest, Hasher};
 pub use merge::merge;
 pub use range::{Profile, Range};
 pub use round::Round;
 pub use text::{PATH_BYTES_MAX, ProfileError, ProfileFault, RANGES_MAX, TEXT_BYTES_MAX};
+pub use turn::Turn;

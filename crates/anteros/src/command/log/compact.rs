@@ -1,6 +1,6 @@
 //! `anteros log compact`
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,19 +8,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anteros_core::parse_size;
+use anteros_trace::profile::Profile;
 use serde_json::json;
 
 use super::gc::{tell, wait};
 use crate::args::ReportArgs;
+use crate::command::profile::fit::Fit;
+use crate::command::profile::tree::Tree;
 use crate::command::stat::attribute;
 use crate::daemon::log::COMPACTION;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
-use crate::{interrupt, output};
+use crate::{interrupt, output, profiles};
 
 const PAGE: u64 = 4096;
 
 /// Numbers of inodes that fit into an attribute.
 const TOLD_AT_ONCE: usize = 2000;
+/// Ranges that fit, of at most 4 numbers.
+const RANGES_TOLD_AT_ONCE: usize = 1000;
 
 /// Compress executables of a mounted log in the background
 ///
@@ -33,6 +38,11 @@ pub struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
+    /// Take what launches read from this access profile, for the files that it names. Its paths begin where the log is
+    /// mounted
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+
     /// Bytes of content in a second, at most (K, M, G)
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     rate: Option<u64>,
@@ -43,6 +53,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Outcome {
+        let profile = self.profile.as_deref().map(profiles::load).transpose()?;
         let files = self.files.iter();
         let files: Result<Vec<_>, _> = files
             .map(|path| path.canonicalize().map_err(|e| Failure::system(path, &e)))
@@ -80,6 +91,9 @@ impl Args {
                 .fold("add".to_owned(), |words, ino| format!("{words} {ino}"));
             tell(&mount, COMPACTION, words.as_bytes())?;
         }
+        if let Some(profile) = &profile {
+            tell_reads(&mount, &seen, profile)?;
+        }
         let go = self
             .rate
             .map_or("go".to_owned(), |rate| format!("go {rate}"));
@@ -114,6 +128,34 @@ impl Args {
             _ => Ok(Verdict::Partial),
         }
     }
+}
+
+/// Tells the daemon what launches read of the files that are compressed, by a profile.
+fn tell_reads(mount: &Path, files: &HashSet<u64>, profile: &Profile) -> Result<(), Failure> {
+    let tree = Tree::open(mount)?;
+    let mut fit = Fit::new(&tree);
+    // A file of which one launch is known is taken for one that programs read again.
+    let rounds = profile.rounds.clamp(2, u8::MAX.into());
+    let mut told: HashMap<u64, Vec<String>> = HashMap::new();
+    for (order, range) in profile.ranges.iter().enumerate() {
+        let Some((ino, cut)) = fit.inode(range).filter(|(ino, _)| files.contains(ino)) else {
+            continue;
+        };
+        let launches = match profile.is_core(range) {
+            true => rounds,
+            false => range.count.clamp(1, rounds - 1),
+        };
+        let (start, end) = (cut.offset / PAGE, cut.end().div_ceil(PAGE));
+        let words = format!(" {start} {end} {launches} {order}");
+        told.entry(ino).or_default().push(words);
+    }
+    for (ino, ranges) in told {
+        for ranges in ranges.chunks(RANGES_TOLD_AT_ONCE) {
+            let words = format!("read {ino} {rounds}{}", ranges.concat());
+            tell(mount, COMPACTION, words.as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 fn tell_done(

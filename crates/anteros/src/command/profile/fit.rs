@@ -1,6 +1,7 @@
 //! Ranges of a profile that files still have.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use anteros_trace::profile::{Digest, Hasher, Range};
 
@@ -70,6 +71,13 @@ impl<'a> Fit<'a> {
     pub fn cut_one(&mut self, range: Range) -> Option<Range> {
         let cut = self.cut(&range).map(|(_, cut)| cut);
         self.note(range, cut)
+    }
+
+    /// Returns as much of a range as its file on the host has, and the file's inode. One that has not is passed over.
+    pub fn inode(&mut self, range: &Range) -> Option<(u64, Range)> {
+        let (found, cut) = self.cut(range).ok()?;
+        let metadata = found.file()?.metadata().ok()?;
+        Some((metadata.ino(), cut))
     }
 
     /// Returns as much of a range as its file has. If it has a digest, it is left out where the content is another one.

@@ -8,7 +8,7 @@ use super::arguments::{FilesArgs, OutputArgs};
 use crate::failure::{Failure, Outcome};
 use crate::profiles;
 
-/// Merge profiles of one program: what all rounds read comes first, then the rest
+/// Merge profiles of one program or several: what all rounds read comes first, then what most did, then the rest
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The profiles

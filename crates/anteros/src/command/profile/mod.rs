@@ -7,13 +7,13 @@
 mod arguments;
 mod convert;
 mod extents;
-mod fit;
+pub mod fit;
 mod lists;
 mod merge;
 mod reads;
 mod record;
 mod show;
-mod tree;
+pub mod tree;
 mod walk;
 mod warm;
 
