@@ -163,7 +163,11 @@ fn pcluster(options: &mut Options, bytes: u32) {
 /// A quick codec, whichever the first one is: see [`options`].
 fn quick(options: &mut Options, by_codec: bool, percent: u8) {
     let codec = by_codec.then_some(Effort::Fast.into());
-    compression(options).quick = Some(Quick { codec, percent });
+    compression(options).quick = Some(Quick {
+        codec,
+        percent,
+        of_hot: false,
+    });
 }
 
 /// Files of the tree of everything that are larger than a few blocks.

@@ -75,6 +75,7 @@ fn quick(codec: Codec) -> Quick {
         _ => LZ4,
     };
     Quick {
+        of_hot: false,
         codec: Some(other),
         percent: 40,
     }

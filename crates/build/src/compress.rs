@@ -117,8 +117,14 @@ impl Compressor {
         self.block_bytes
     }
 
-    /// Makes streams of this codec and length from now on.
+    /// Makes streams of this codec and length from now on, of what is not known to be read.
     pub fn set(&mut self, setting: Setting) {
+        let quick = setting.quick.filter(|quick| !quick.of_hot);
+        self.set_hot(Setting { quick, ..setting });
+    }
+
+    /// Makes streams likewise, of what is known to be read.
+    pub fn set_hot(&mut self, setting: Setting) {
         let (codec, quick) = setting.codecs();
         self.pcluster_bytes = setting.pcluster_bytes as usize;
         self.percent = setting.quick.map_or(0, |quick| quick.percent.into());

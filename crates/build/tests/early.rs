@@ -119,6 +119,7 @@ fn option_sets() -> Vec<Options> {
     };
     let mut quick = zstd(65536);
     quick.compression.as_mut().unwrap().quick = Some(Quick {
+        of_hot: false,
         codec: Some(Effort::High(9).into()),
         percent: 40,
     });

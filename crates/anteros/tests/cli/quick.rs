@@ -55,3 +55,37 @@ fn what_saves_little_is_stored_as_it_is() {
     let statistics = shop.good("dump image --statistics");
     assert!(!statistics.contains("extents, lz4 "), "{statistics}");
 }
+
+/// Tests that the quick codec is for what a profile reads, if that is asked for.
+#[test]
+fn what_a_profile_reads_is_quick_to_read() {
+    let shop = shop();
+    fs::write(
+        shop.path("p"),
+        "/mixed\t0\t500000\t1\n/mixed\t2500000\t1\t1\n",
+    )
+    .unwrap();
+    for options in [
+        "-C64K",
+        "-C16K -E48bit",
+        "-C64K -Eztailpacking",
+        "-C64K -Eall-fragments,dedupe",
+    ] {
+        let len = |more: &str| {
+            shop.good(&format!(
+                "mkfs image src -zlzma,0:lz4 {options} --profile p {more} --verify"
+            ));
+            shop.good("check image");
+            fs::metadata(shop.path("image")).unwrap().len()
+        };
+        let sizes = ["--quick 0", "--hot-quick 30", "--quick 30"].map(len);
+        assert!(
+            sizes[0] < sizes[1] && sizes[1] < sizes[2],
+            "{options}: {sizes:?}"
+        );
+    }
+    // Without a second codec, it is stored as it is.
+    shop.good("mkfs image src -zlz4 -C64K --profile p --hot-quick 100 --verify");
+    let told = shop.bad(2, "mkfs other src -zlz4 --hot-quick 5");
+    assert!(told.contains("--profile"), "{told}");
+}

@@ -107,10 +107,16 @@ impl Job<'_> {
         };
         let pieces = self.pieces_of_file(step.node());
         pieces.filter_map(move |piece| match &range {
-            None => Some(piece),
+            None => Some(Piece {
+                is_hot: true,
+                ..piece
+            }),
             Some(range) if piece.turn == Turn::Before && range.contains(&piece.offset) => {
-                let turn = Turn::Ahead;
-                Some(Piece { turn, ..piece })
+                Some(Piece {
+                    turn: Turn::Ahead,
+                    is_hot: self.plan.sweep.is_hot(piece.node, piece.offset),
+                    ..piece
+                })
             }
             Some(_) => None,
         })
@@ -140,6 +146,7 @@ impl Job<'_> {
                     is_last: offset + len == file_end,
                     is_whole: len == size && shared.is_none(),
                     shared,
+                    is_hot: false,
                     turn: match is_swept {
                         true => Turn::Before,
                         false => Turn::Usual,
@@ -216,6 +223,11 @@ impl Job<'_> {
     pub fn setting(&self, id: NodeId) -> Setting {
         let setting = self.plan.ways.setting(id);
         setting.expect("only files that are to be compressed are asked for")
+    }
+
+    /// Returns whether what is known to be read of a file is compressed in a way of its own.
+    pub(super) fn has_way_of_hot(&self, id: NodeId) -> bool {
+        self.setting(id).quick.is_some_and(|quick| quick.of_hot)
     }
 
     /// The file whose content a file has.

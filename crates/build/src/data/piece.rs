@@ -39,6 +39,8 @@ pub(super) struct Piece {
     /// It is stored as another part, as far as that can be.
     pub shared: Option<Shared>,
     pub turn: Turn,
+    /// It is known to be read.
+    pub is_hot: bool,
 }
 
 impl Piece {

@@ -178,7 +178,12 @@ impl<'a> Worker<'a> {
         let starts = (out.len(), fragments.len());
         let mut input = std::mem::take(&mut self.input);
         input.clear();
-        let packed = match self.known(piece, out)? {
+        let has_own_way = piece.is_hot && job.has_way_of_hot(piece.node);
+        let known = match has_own_way {
+            true => None,
+            false => self.known(piece, out)?,
+        };
+        let packed = match known {
             Some(packed) => packed,
             None => {
                 self.read(piece, &mut input)?;
@@ -220,7 +225,10 @@ impl<'a> Worker<'a> {
         let Some(compressor) = &mut self.compressor else {
             unreachable!("without compression no part is to be compressed");
         };
-        compressor.set(job.setting(piece.node));
+        match piece.is_hot {
+            true => compressor.set_hot(job.setting(piece.node)),
+            false => compressor.set(job.setting(piece.node)),
+        }
         let packs = job.options.fragments.is_some() && job.plan.ways.packs(piece.node);
         let leaves_end = packs && piece.is_last;
         let mut extents = Vec::new();

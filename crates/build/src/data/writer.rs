@@ -438,6 +438,7 @@ impl<'a> Writer<'a> {
                 is_whole: false,
                 shared: None,
                 turn: Turn::Usual,
+                is_hot: false,
             };
             let done = pool.submit_aside(Work::Part(vec![piece])).take();
             self.batch(pool, done)?;

@@ -74,6 +74,8 @@ pub struct Quick {
     pub codec: Option<Codec>,
     /// Percent of room that it may take beyond that of the first codec.
     pub percent: u8,
+    /// Tells whether that holds only for what is known to be read ([`Options::hot`](crate::Options::hot)).
+    pub of_hot: bool,
 }
 
 /// Describes what is packed into one inode, and how that is compressed.

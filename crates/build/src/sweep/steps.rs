@@ -117,6 +117,13 @@ impl Sweep {
         inside.take_while(move |seam| *seam < part.end)
     }
 
+    /// Returns whether a byte of a file that is cut is read, and does not only lie near to what is: it lies behind a seam where
+    /// that begins, or in a file that begins so.
+    pub fn is_hot(&self, id: NodeId, offset: u64) -> bool {
+        let seams = self.seams.get(&id).map_or(&[][..], Vec::as_slice);
+        seams.partition_point(|seam| *seam <= offset) % 2 == 0
+    }
+
     /// Inodes that are read, in the order in which they are stored.
     pub fn inodes(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.inodes.iter().copied()
@@ -199,6 +206,8 @@ mod tests {
         assert_eq!(split(50, 310), [(50, 100, true), gap, (300, 310, true)]);
         assert_eq!(split(100, 300), [gap]);
         assert_eq!(split(350, 500), [(350, 400, true), (400, 500, false)]);
+        let is_hot = [0, 319, 320, 329, 330, 399].map(|at| sweep.is_hot(3, at));
+        assert_eq!(is_hot, [true, true, false, false, true, true]);
         assert!(sweep.cuts(3) && !sweep.cuts(9));
         assert_eq!(sweep.files().collect::<Vec<_>>(), [9]);
     }

@@ -191,6 +191,10 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(super) quick: Option<u8>,
 
+    /// Do so with what the profile reads, and nothing else: 100 stores all of that as it is
+    #[arg(long, value_name = "PERCENT", requires = "profile", conflicts_with = "quick", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(super) hot_quick: Option<u8>,
+
     /// The order in which files are stored. By path: what lies in a directory lies together. By stream: as a pipe tells them, if
     /// files are not compressed (`-znone -E^inline_data`), so that they are written but once. By group: so do neighbouring
     /// directories of some 16 MiB together, and in them files of the same name, such as translations and licences. By name:

@@ -331,9 +331,10 @@ impl Args {
     fn quick(&self, cluster_bytes: u32) -> Option<Quick> {
         let told = self.compressor.as_ref().map(Compressors::all);
         let second = told.and_then(|all| all.get(1));
-        self.quick.map(|percent| Quick {
+        self.quick.or(self.hot_quick).map(|percent| Quick {
             codec: second.and_then(|second| second.codec(cluster_bytes)),
             percent,
+            of_hot: self.quick.is_none(),
         })
     }
 
