@@ -6,6 +6,7 @@
 //! image without profile and from one with it; and from both once more, after what the profile names of that program
 //! has been asked for, in the order in which it lies in the image.
 
+mod peers;
 mod replay;
 
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use anteros_trace::profile::Profile;
+use anteros_trace::profile::{Profile, Range};
 use rustix::mount::MountFlags;
 
 use super::caches::drop_caches;
@@ -23,7 +24,7 @@ use super::device::{LoopDevice, Store};
 use super::findings::Findings;
 use super::goal::{Bound, Goal};
 use super::images::{Bench, FIXED};
-use super::launch::{PROGRAMS, bound, seconds};
+use super::launch::{PROGRAMS, Program, bound, seconds};
 use super::mounted::{Mounted, mount};
 use super::options::Options;
 use super::part;
@@ -35,12 +36,27 @@ use replay::Plan;
 /// The options of the images: none are those of the preset `balanced`.
 const CONFIGURATIONS: [&[&str]; 3] = [&[], &["-Efragments"], &["-Eall-fragments", "-C256K"]];
 
+/// Ten small programs, as one would start from a script at boot.
+const BOOT: Program = (
+    "ten small programs",
+    &[
+        "/bin/sh",
+        "-ec",
+        "ls /; date; uname -a; id; cat /etc/passwd; stat /; sort /etc/group; wc /etc/group; sed q /etc/group; grep root /etc/passwd",
+    ],
+);
+
 /// The program that reads all of a large file, for which nothing can be laid out.
 const READS_ALL: &str = "git hash-object";
 
 const REPLAYED: &str = "laid out, replayed";
 const LAID_OUT: &str = "laid out";
 const UNGUIDED: &str = "unguided";
+const EROFS_UTILS: &str = "erofs-utils";
+const SQUASHFS: &str = "squashfs -sort";
+
+/// The extension of the image of the latter.
+const SQUASHFS_EXTENSION: &str = "squashfs";
 
 const BY_UNGUIDED: &[Yardstick] = &[Yardstick {
     label: "of unguided",
@@ -125,7 +141,7 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
     let bench = Bench::new(options)?;
     let corpus = corpus("apps")?;
     let programs = PROGRAMS.iter().filter(|(name, _)| *name != READS_ALL);
-    let programs: Vec<_> = programs.collect();
+    let programs: Vec<_> = programs.chain([&BOOT]).collect();
     let bare = bench.path("bare.erofs");
     build(&bench, &["-znone"], None, &bare, &corpus)?;
     let mut notes = Vec::new();
@@ -148,6 +164,7 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
     merge.arg("merge").args(rounds.iter().map(|(path, _)| path));
     run(merge.arg("-o").arg(&path))?;
     let mut comparisons = Vec::new();
+    let all = Profile::read(fs::File::open(&path)?)?.ranges;
     for configuration in CONFIGURATIONS {
         let subject = match configuration {
             [] => "apps".to_owned(),
@@ -160,10 +177,20 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
             build(&bench, configuration, None, &unguided, &corpus)?,
             build(&bench, configuration, Some(&path), &laid_out, &corpus)?,
         ];
-        comparisons.push(sizes(
-            &subject,
-            &[(&laid_out, &commands[1]), (&unguided, &commands[0])],
-        )?);
+        let others = match configuration {
+            [] => others(&bench, &corpus, &all)?,
+            _ => Vec::new(),
+        };
+        let mut built = vec![
+            (LAID_OUT, &*laid_out, &*commands[1]),
+            (UNGUIDED, &unguided, &commands[0]),
+        ];
+        built.extend(
+            others
+                .iter()
+                .map(|(name, place, command)| (*name, place.image(), &**command)),
+        );
+        comparisons.push(sizes(&subject, &built)?);
         for &(way, of) in &ways {
             let [unguided, laid_out] = [(&unguided, "plain"), (&laid_out, "swept")]
                 .map(|(image, name)| Place::new(&bench, of, image, name));
@@ -179,7 +206,7 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
                     command,
                     plan,
                 };
-                let starts = [
+                let mut starts = vec![
                     start(REPLAYED, &laid_out, &*commands[1], plan(&laid_out)?),
                     start(LAID_OUT, &laid_out, &commands[1], None),
                     start(
@@ -190,6 +217,12 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
                     ),
                     start(UNGUIDED, &unguided, &commands[0], None),
                 ];
+                if of == Way::Device {
+                    let others = others.iter();
+                    starts.extend(
+                        others.map(|(name, place, command)| start(name, place, command, None)),
+                    );
+                }
                 let contest = Contest {
                     metrics: &METRICS.map(|(metric, unit)| (metric.to_owned(), unit)),
                     subject: &subject,
@@ -208,6 +241,25 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
         goals,
         ..findings
     })
+}
+
+/// Images of others: what they are called, their places, and the commands that made them.
+fn others(
+    bench: &Bench,
+    corpus: &Path,
+    ranges: &[Range],
+) -> Outcome<Vec<(&'static str, Place, String)>> {
+    let erofs = bench.path("peer.erofs");
+    let squashfs = bench.path("peer").with_extension(SQUASHFS_EXTENSION);
+    let commands = [
+        peers::erofs(corpus, &erofs)?,
+        peers::squashfs(bench, corpus, ranges, &squashfs)?,
+    ];
+    let [erofs_command, squashfs_command] = commands;
+    Ok(vec![
+        (EROFS_UTILS, Place::Device(erofs), erofs_command),
+        (SQUASHFS, Place::Device(squashfs), squashfs_command),
+    ])
 }
 
 /// Builds an image; tells the command.
@@ -246,7 +298,12 @@ impl Image {
             Place::File(_) => None,
         };
         let source = device.as_ref().map_or(place.image(), LoopDevice::node);
-        let mounted = mount(source, &directory, "erofs", MountFlags::RDONLY, None)?;
+        let is_squashfs = place
+            .image()
+            .extension()
+            .is_some_and(|e| e == SQUASHFS_EXTENSION);
+        let kind = if is_squashfs { "squashfs" } else { "erofs" };
+        let mounted = mount(source, &directory, kind, MountFlags::RDONLY, None)?;
         Ok(Self {
             _mounted: mounted,
             device,
@@ -301,14 +358,14 @@ fn turn(bench: &Bench, start: &Start<'_>, program: &[&str]) -> Outcome<Vec<f64>>
     ])
 }
 
-/// The sizes of images, the first one ours.
-fn sizes(subject: &str, images: &[(&PathBuf, &String); 2]) -> Outcome<Comparison> {
+/// The sizes of images: names, places, commands; the first one ours.
+fn sizes(subject: &str, images: &[(&str, &Path, &str)]) -> Outcome<Comparison> {
     let mut sides = Vec::new();
-    for ((image, command), name) in images.iter().zip([LAID_OUT, UNGUIDED]) {
+    for (name, image, command) in images {
         let bytes = fs::metadata(image)?.len();
         sides.push(Side {
-            name: name.to_owned(),
-            command: (*command).clone(),
+            name: (*name).to_owned(),
+            command: (*command).to_owned(),
             figures: Ok(vec![bytes as f64]),
         });
     }
