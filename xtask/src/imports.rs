@@ -154,7 +154,16 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                 "data",
                 &["content.rs", "parts.rs", "read_ahead.rs", "serve/"],
             ),
-            Floor("tree", &["dir.rs", "find.rs", "walk.rs", "xattr.rs"]),
+            Floor(
+                "tree",
+                &[
+                    "dir.rs",
+                    "find.rs",
+                    "walk.rs",
+                    "xattr.rs",
+                    "xattr_search.rs",
+                ],
+            ),
             Floor(
                 "jobs",
                 &[

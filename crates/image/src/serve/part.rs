@@ -25,9 +25,9 @@ use anteros_format::{EXTENT_BYTES_MAX, Nid};
 
 use super::counters::add;
 use super::memory::Buffer;
-use super::pclusters::{Bytes, ENTRY_BYTES, Found, Held, Key, Making};
+use super::pclusters::{Bytes, Found, Held, Key, Making};
 use super::serving::{Strategy, Workbench};
-use super::sizes::{BUFFER_BYTES, PAGE_BYTES, RECENT_BYTES};
+use super::sizes::{BUFFER_BYTES, ENTRY_BYTES, PAGE_BYTES, RECENT_BYTES};
 use super::suspended::{Rest, Suspended};
 use crate::map::Pcluster;
 use crate::{Error, Image, Place, Result};

@@ -21,9 +21,6 @@ use crate::map::Pcluster;
 /// A pcluster and the length of the extent it is decoded to: the same one may serve several.
 pub(crate) type Key = (Pcluster, u64);
 
-/// States what an entry takes besides its bytes.
-pub(crate) const ENTRY_BYTES: usize = 384;
-
 /// Bytes that were paid for.
 pub(crate) struct Bytes {
     pub(crate) data: Buffer,

@@ -14,3 +14,6 @@ pub(crate) const RUN_BYTES: usize = 128 << 10;
 /// Bytes decoded last that a suspended decoder keeps: readers that want neighbouring parts come in any
 /// order.
 pub(crate) const RECENT_BYTES: usize = 512 << 10;
+
+/// Bytes that an entry of the cache takes besides its content.
+pub(crate) const ENTRY_BYTES: usize = 384;

@@ -8,8 +8,7 @@ use anteros_codec::{DecodeError, Stream};
 use anteros_format::Nid;
 
 use super::memory::{Buffer, Lease};
-use super::pclusters::ENTRY_BYTES;
-use super::sizes::PAGE_BYTES;
+use super::sizes::{ENTRY_BYTES, PAGE_BYTES};
 
 /// The most bytes that are decoded at once by whoever decodes the rest.
 const REST_PIECE_BYTES: usize = 64 << 10;
