@@ -67,10 +67,9 @@ impl PatchFile {
             at += root.len() as u64;
             roots.push((place.start, root));
         }
-        if at + (header.end - header.start) != device.size() {
-            let found = device.size();
-            let what = "length";
-            return Err(failure(path, &Corrupt::PatchFile { what, found }.into()));
+        let expected = at + (header.end - header.start);
+        if expected != device.size() {
+            return Err(wrong_length(path, device.size(), expected));
         }
         let zero = (DIGEST_PLACE.start as u64, vec![0; DIGEST_PLACE.len()]);
         let whole = Overlaid::new(&device, [zero]);
@@ -236,11 +235,21 @@ fn failure(path: &Path, fault: &Fault) -> Failure {
     }
 }
 
+/// The failure of a patch that is cut off, or has something behind it.
+fn wrong_length(path: &Path, found: u64, expected: u64) -> Failure {
+    let name = path.display();
+    let message = match found < expected {
+        true => {
+            format!("{name}: the patch is cut off: {found} bytes are there of {expected}, or more")
+        }
+        false => format!("{name}: the patch has {expected} bytes, and {found} are there"),
+    };
+    Failure::new(Kind::Corrupt, message).hint("copy the file again from where it was made")
+}
+
 fn read_exactly(path: &Path, device: &FileDevice, at: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
     if at.saturating_add(bytes) > device.size() {
-        let found = device.size();
-        let what = "length";
-        return Err(failure(path, &Corrupt::PatchFile { what, found }.into()));
+        return Err(wrong_length(path, device.size(), at.saturating_add(bytes)));
     }
     let mut read = vec![0; bytes as usize];
     let done = device.read_at(at, &mut read);

@@ -108,6 +108,34 @@ fn a_patch_lies_over_an_image() {
     }
 }
 
+/// A patch that goes through a pipe is the one that a file has.
+#[test]
+fn a_patch_goes_to_standard_output() {
+    let shop = patched("-zlz4 -Efragments");
+    let told = shop.command("patch image --export -").output().unwrap();
+    assert!(told.status.success() && told.stderr.is_empty(), "{told:?}");
+    assert!(told.stdout == read(&shop, "patch") && !shop.path("-").exists());
+    let told = shop.command("patch base.img --export -").output().unwrap();
+    assert!(!told.status.success() && told.stdout.is_empty());
+}
+
+/// FUSE shows a patched image as the kernel does.
+#[test]
+fn a_patched_image_is_mounted_by_fuse() {
+    if !judge::has_fuse() {
+        return;
+    }
+    for options in ["-zlz4 -C16384", "-zlz4 -Eall-fragments -E48bit"] {
+        let shop = patched(options);
+        fs::create_dir(shop.path("mnt")).unwrap();
+        shop.good("mount --fuse image mnt");
+        let mount = shop.path("mnt");
+        assert!(file_system_at(&mount).unwrap().starts_with("fuse"));
+        assert_eq!(listed(&mount), listed(&shop.path("tree")), "{options}");
+        shop.umount("mnt");
+    }
+}
+
 #[test]
 fn a_patch_is_mounted_over_an_image() {
     let shop = patched("-zlz4 -C16384");
@@ -166,8 +194,14 @@ fn hostile_patches_are_refused() {
         .enumerate()
     {
         assert!(refused(&good[..len], 100 + number as u64, false));
+        let told = shop.bad(3, "patch base.img --apply bad");
+        let said = format!("bad: the patch is cut off: {len} bytes are there of ");
+        assert!(told.contains(&said), "{told}");
     }
     assert!(refused(&[&good[..], &[0]].concat(), 200, false));
+    let told = shop.bad(3, "patch base.img --apply bad");
+    let said = format!("has {} bytes, and {} are there", good.len(), good.len() + 1);
+    assert!(told.contains(&said), "{told}");
     let mut count = 0;
     for number in 300..400 {
         let mut patch = good.clone();

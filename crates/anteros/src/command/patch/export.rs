@@ -34,7 +34,7 @@ pub struct Source<'a> {
     pub image: &'a Image,
 }
 
-/// Writes a patch into a file: from the state `since`, or the one before the current one, to the current one.
+/// Writes a patch into a file, or to standard output: from the state `since`, or the one before the current one, to the current one.
 pub fn export(
     source: &Source<'_>,
     to: &Path,
@@ -43,7 +43,9 @@ pub fn export(
 ) -> Result<Exported, Failure> {
     let image = source.image;
     base::refuse(image)?;
-    check_target(source.path, to)?;
+    if !is_stream(to) {
+        check_target(source.path, to)?;
+    }
     let known = states::states(image, "nothing is exported of", workers, cancel)?;
     let name = image.name();
     let usage = |text: String| {
@@ -93,12 +95,20 @@ pub fn export(
         roots: &roots,
         cancel,
     };
-    let bytes = patch.write_file(to)?;
+    let bytes = match is_stream(to) {
+        true => patch.write_stream(to)?,
+        false => patch.write_file(to)?,
+    };
     Ok(Exported {
         base,
         number,
         bytes,
     })
+}
+
+/// Returns whether a patch is to go to standard output.
+pub fn is_stream(to: &Path) -> bool {
+    to.as_os_str() == "-"
 }
 
 /// Makes sure that what is at a path is a patch, or nothing.
@@ -179,7 +189,7 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     /// Writes a file beside, which then takes the place of what was there. Returns its bytes.
-    fn write_file(mut self, to: &Path) -> Result<u64, Failure> {
+    fn write_file(self, to: &Path) -> Result<u64, Failure> {
         let fail = |error: io::Error| Failure::system(to, &error);
         let path = places::behind_links(to).map_err(fail)?;
         let beside = places::beside(&path).map_err(fail)?;
@@ -195,10 +205,27 @@ impl Writing<'_> {
         written
     }
 
-    fn write(&mut self, file: &mut File, to: &Path) -> Result<u64, Failure> {
+    /// Writes the patch where bytes follow each other: a first pass finds its digest.
+    fn write_stream(mut self, to: &Path) -> Result<u64, Failure> {
+        let (_, digest) = self.put(io::sink(), to)?;
+        self.header.digest = digest;
+        Ok(self.put(io::stdout().lock(), to)?.0)
+    }
+
+    fn write(&self, file: &mut File, to: &Path) -> Result<u64, Failure> {
+        let fail = |error: io::Error| Failure::system(to, &error);
+        let (bytes, digest) = self.put(&mut *file, to)?;
+        let place = SeekFrom::Start(DIGEST_PLACE.start as u64);
+        file.seek(place).map_err(fail)?;
+        file.write_all(&digest).map_err(fail)?;
+        Ok(bytes)
+    }
+
+    /// Writes all bytes; returns how many there are, and their digest.
+    fn put(&self, out: impl Write, to: &Path) -> Result<(u64, [u8; DIGEST_BYTES]), Failure> {
         let fail = |error: io::Error| Failure::system(to, &error);
         let mut out = Hashed {
-            out: BufWriter::new(&mut *file),
+            out: BufWriter::new(out),
             hash: Sha256::new(),
             bytes: 0,
         };
@@ -215,13 +242,7 @@ impl Writing<'_> {
         })
         .map_err(|stop| stop.failure(Path::new(&self.device.name())))?;
         out.out.flush().map_err(fail)?;
-        let bytes = out.bytes;
-        let digest = out.hash.clone().finalize();
-        drop(out);
-        let place = SeekFrom::Start(DIGEST_PLACE.start as u64);
-        file.seek(place).map_err(fail)?;
-        file.write_all(&digest).map_err(fail)?;
-        Ok(bytes)
+        Ok((out.bytes, out.hash.finalize().into()))
     }
 }
 

@@ -72,8 +72,8 @@ pub struct Args {
     #[arg(long, value_name = "STATE", group = "what", conflicts_with_all = ["dry_run", "verbose"])]
     rollback: Option<u32>,
 
-    /// Write what lies between the former state and the current one into a file, a patch that `--apply` takes elsewhere; the
-    /// image stays as it is
+    /// Write what lies between the former state and the current one into a file, a patch that `--apply` takes elsewhere; `-` is
+    /// standard output. The image stays as it is
     #[arg(
         long,
         value_name = "FILE",
@@ -158,7 +158,9 @@ impl Args {
         if let Some(file) = &self.export {
             let work = (self.workers.count(), &*cancel);
             let exported = export::export(&source, file, self.since, work)?;
-            report::exported(&self.words(), file, &exported)?;
+            if !export::is_stream(file) {
+                report::exported(&self.words(), file, &exported)?;
+            }
             return Ok(Verdict::Good);
         }
         if let Some(file) = &self.apply {
