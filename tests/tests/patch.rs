@@ -1,5 +1,6 @@
 //! Tests whether a patch survives the loss of power everywhere: the image is the old one or the new one, whole.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +10,7 @@ use anteros_build::{
     apply_to_device, build_into, patch_device, roll_back_device,
 };
 use anteros_codec::Effort;
-use anteros_core::{Device, FsError, FsResult, Ino, Timestamp, WritableDevice};
+use anteros_core::{Device, FsError, FsResult, Ino, StoredRun, Timestamp, WritableDevice};
 use anteros_format::patch::{ROOT_SLOTS, Slots};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
 use anteros_image::{CheckOptions, Image, ImageFs, OpenOptions, Place, check};
@@ -37,6 +38,10 @@ impl Base for Former {
 
     fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()> {
         Ok(self.0.image().read_primary(Place::Image, address, buf)?)
+    }
+
+    fn stored(&self, ino: Option<Ino>, bytes: Range<u64>) -> FsResult<Vec<StoredRun>> {
+        self.0.stored(ino, bytes)
     }
 }
 
@@ -107,7 +112,12 @@ fn patch(device: Arc<dyn WritableDevice>, tree: &Tree, options: Options, takes_s
         source: Layer::Directory(tree.path()),
     };
     let summary = patch_device(device, input, &options, &(), &AtomicBool::new(false)).unwrap();
-    assert!(summary.patch.unwrap().stay > 0);
+    let patch = summary.patch.unwrap();
+    let has_large = tree.path().join("large").exists();
+    assert!(
+        patch.stay > 0 && (!has_large || patch.kept_bytes > 90_000),
+        "{patch:?}"
+    );
 }
 
 fn shown(image: Vec<u8>) -> String {
@@ -152,11 +162,17 @@ fn an_image_is_the_old_or_the_new_one_wherever_the_power_fails() {
                 &words(name, 100 + 300 * name as usize),
             );
         }
+        let mut large = words(77, 400_000);
+        tree.write("large", &large);
         let mut bytes = built(&tree, &options);
         // A slot that is free for sure, twice over, is left by a patch that had none.
         for (round, takes_slots) in [false, true, true].into_iter().enumerate() {
             let old = shown(bytes.clone());
             tree.write("file7", &words(round as u64, 70_000));
+            // Most of it stays where it is.
+            large.splice(200_000..200_000, words(5, round));
+            large[100_000] = b'0' + round as u8;
+            tree.write("large", &large);
             tree.write(format!("new{round}"), &words(9, 1_300_000 / (round + 1)));
             std::fs::remove_file(tree.path().join(format!("file{}", 20 + round))).unwrap();
             let recorder = Arc::new(Recorder::new(&bytes));

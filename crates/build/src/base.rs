@@ -1,6 +1,8 @@
 //! An image that is appended to: what is known of it, and who tells of its inodes.
 
-use anteros_core::{FsResult, Ino, Timestamp};
+use std::ops::Range;
+
+use anteros_core::{FsResult, Ino, StoredRun, Timestamp};
 use anteros_format::compr_cfg::ComprCfgs;
 use anteros_format::patch::Slots;
 use anteros_format::superblock::Superblock;
@@ -22,6 +24,17 @@ pub trait Base: Send + Sync {
     ///
     /// If they cannot be read.
     fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()>;
+
+    /// Tells where bytes of a file lie, or of the packed inode where there is no number: all runs that have some of them, in
+    /// order. Whoever tells of none has changed files stored anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`record`](Self::record).
+    fn stored(&self, ino: Option<Ino>, bytes: Range<u64>) -> FsResult<Vec<StoredRun>> {
+        let _ = (ino, bytes);
+        Ok(Vec::new())
+    }
 }
 
 /// An inode with its attributes, its index and its inline data.

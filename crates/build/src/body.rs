@@ -80,20 +80,19 @@ impl Body {
 
     /// Bytes of the file that lie in extents of another part of the tree.
     pub fn shared_bytes(&self) -> u64 {
-        let shared = self
-            .extents
-            .iter()
-            .filter(|extent| extent.share != Share::None);
+        let shared = self.of(|share| matches!(share, Share::Whole | Share::Front));
         shared.map(|extent| u64::from(extent.len)).sum()
     }
 
     /// Bytes of the image that no earlier part has.
     pub fn own_bytes(&self) -> u64 {
-        let own = self
-            .extents
-            .iter()
-            .filter(|extent| extent.share == Share::None);
+        let own = self.of(|share| matches!(share, Share::None | Share::Kept));
         own.map(|extent| u64::from(extent.stored)).sum()
+    }
+
+    fn of(&self, is_wanted: impl Fn(Share) -> bool) -> impl Iterator<Item = &Extent> {
+        let extents = self.extents.iter();
+        extents.filter(move |extent| is_wanted(extent.share))
     }
 
     /// The extents from a mark on, each with the byte at which it lies, as far as they lie behind each other.
@@ -119,6 +118,11 @@ impl Body {
             index: 0,
             at: self.start,
         }
+    }
+
+    /// The byte of the image behind the last extent.
+    pub const fn end(&self) -> u64 {
+        self.next
     }
 
     /// The mark of an extent that is appended next, if it lies there.

@@ -15,17 +15,11 @@ use anteros_core::Algorithm;
 use anteros_format::EXTENT_BYTES_MAX;
 
 use crate::Options;
-use crate::extent::{Extent, Share};
+use crate::extent::{Extent, Share, UNIT_BYTES};
 use crate::options::{Compression, PCLUSTER_BLOCKS_MAX, Setting};
 
 /// Streams that are tried to leave whole blocks.
 const LENGTHEN_TRIES: usize = 3;
-
-/// Encoded extents begin and end at multiples of so many bytes.
-///
-/// Linux looks for the end of a DEFLATE or LZMA stream only in the page from which the last byte of content came. The last
-/// content of a stream comes from its last three bytes, so these have to lie in one page.
-pub(crate) const UNIT_BYTES: u32 = 4;
 
 /// The compressor of one thread.
 pub(crate) struct Compressor {

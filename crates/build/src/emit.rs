@@ -326,7 +326,7 @@ impl Emitter<'_> {
         match (&self.stored[id as usize], &plan.node(id).intent) {
             (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),
             (Stored::Compressed { body, tail }, _) => {
-                let index = plan.index_of(id).with(*tail);
+                let index = plan.index_with(id, node, body, *tail);
                 index.encode(&body.runs(), *tail, node.size, out);
                 match (tail, body.extents().last()) {
                     (Tail::Inline(bytes), Some(last)) => tails.append(id, last, *bytes, out),
@@ -435,7 +435,7 @@ impl Emitter<'_> {
             } => (DataLayout::FlatPlain, *first_block),
             Stored::Flat { first_block, .. } => (DataLayout::FlatInline, *first_block),
             Stored::Compressed { body, tail } => {
-                let layout = plan.index_of(id).with(*tail).layout();
+                let layout = plan.index_with(id, tree.node(id), body, *tail).layout();
                 (layout, self.blocks_of(body.own_bytes()))
             }
             Stored::Packed { .. } => (DataLayout::CompressedFull, 0),

@@ -15,12 +15,41 @@ pub(crate) struct Extent {
     pub share: Share,
 }
 
+/// Bytes of an extent that is stored as it is, where each has an entry of its own in the index.
+const PLAIN_BYTES: u32 = 64 << 10;
+
+/// Encoded extents begin and end at multiples of so many bytes.
+///
+/// Linux looks for the end of a DEFLATE or LZMA stream only in the page from which the last byte of content came. The last
+/// content of a stream comes from its last three bytes, so these have to lie in one page.
+pub(crate) const UNIT_BYTES: u32 = 4;
+
+impl Extent {
+    /// The first extent of so many bytes that lie in blocks as they are: one block, or more if extents may lie anywhere.
+    pub fn plain(bytes: u64, block_bytes: u32, anywhere: bool) -> Self {
+        let (most, unit) = match anywhere {
+            true => (PLAIN_BYTES, UNIT_BYTES),
+            false => (block_bytes, block_bytes),
+        };
+        let len = bytes.min(most.into()) as u32;
+        Self {
+            len,
+            stored: len.next_multiple_of(unit),
+            plain: true,
+            quick: false,
+            share: Share::None,
+        }
+    }
+}
+
 /// Tells how much of an earlier pcluster an extent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Share {
     /// The pcluster is its own.
     #[default]
     None,
+    /// All of it, which the file had before it was patched; no other file has it.
+    Kept,
     /// All of it.
     Whole,
     /// The front of what it decodes to.

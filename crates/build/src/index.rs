@@ -70,6 +70,14 @@ impl IndexKind {
         }
     }
 
+    /// An index in which some extents have another algorithm.
+    pub const fn with_second(self, algorithm: Algorithm) -> Self {
+        Self {
+            quick: Some(algorithm),
+            ..self
+        }
+    }
+
     /// An index that can name blocks of another file; packs cannot.
     pub const fn full(self) -> Self {
         let form = match self.form {
@@ -77,6 +85,40 @@ impl IndexKind {
             form => form,
         };
         Self { form, ..self }
+    }
+
+    /// As the usual index with packs, if it is one, and all extents that begin in the same pack lie behind each other: a pack
+    /// has one address.
+    pub fn in_packs(
+        self,
+        usual: Self,
+        head_bytes: u64,
+        runs: &[Run<'_>],
+        tail: Tail,
+        size: u64,
+    ) -> Self {
+        let packs = Self {
+            form: usual.form,
+            ..self
+        };
+        match usual.form == Form::Packs && packs.has_room(head_bytes, runs, tail, size) {
+            true => packs,
+            false => self,
+        }
+    }
+
+    /// Returns whether packs say of all extents where they lie.
+    fn has_room(self, head_bytes: u64, runs: &[Run<'_>], tail: Tail, size: u64) -> bool {
+        let entries = self.entries(runs, tail, size);
+        let header = head_bytes.next_multiple_of(8);
+        let layout = self.packs(header, entries.len() as u64);
+        let bytes = layout.encode(&entries);
+        (0..).zip(&entries).all(|(lcn, entry)| {
+            let pack = layout.pack_of(lcn);
+            let start = (pack.offset - header) as usize - HEADER_BYTES;
+            let found = || layout.parse(lcn, &pack, &bytes[start..start + pack.bytes]);
+            !matches!(entry, Lcluster::Head { .. }) || found().as_ref() == Ok(entry)
+        })
     }
 
     /// The index of a file with this tail: where that lies far behind in the packed inode, only full entries have room to
@@ -311,6 +353,31 @@ mod tests {
         };
         assert_eq!(entries[1], nonhead(1, 3, Some(3)));
         assert_eq!(entries[2], nonhead(2, 2, None));
+    }
+
+    /// Tests that packs are used where each has extents of one run, and full entries where one has those of two.
+    #[test]
+    fn packs_have_runs_that_begin_in_packs_of_their_own() {
+        let long = [extent(200_000, 16, false), extent(180_000, 16, false)];
+        let short = [extent(5000, 1, false), extent(5000, 1, false)];
+        let front = [Extent {
+            share: Share::Front,
+            ..long[0]
+        }];
+        let chosen = |runs: &[Run<'_>]| {
+            let lens = runs.iter().flat_map(|(_, extents)| *extents);
+            let size = lens.map(|extent| u64::from(extent.len)).sum();
+            let full = kind(false, true);
+            full.in_packs(kind(true, true), 32, runs, Tail::Blocks, size)
+                .form
+        };
+        assert_eq!(chosen(&[(90 << 12, &long), (7 << 12, &long)]), Form::Packs);
+        assert_eq!(chosen(&[(90 << 12, &long), (7 << 12, &short)]), Form::Packs);
+        let apart: [Run<'_>; 2] = [(90 << 12, &short[..1]), (7 << 12, &short)];
+        assert_eq!(chosen(&apart), Form::Full);
+        assert_eq!(chosen(&[(90 << 12, &long), (7 << 12, &front)]), Form::Full);
+        let other = kind(false, true).in_packs(kind(false, true), 32, &apart, Tail::Blocks, 15_000);
+        assert_eq!(other.form, Form::Full);
     }
 
     #[test]

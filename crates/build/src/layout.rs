@@ -420,7 +420,7 @@ fn record_bytes(tree: &Tree, plan: &Plan, id: NodeId, stored: &Stored) -> (u64, 
         (Stored::Flat { inline, .. }, _) => (head + inline, *inline > 0),
         (Stored::Compressed { body, tail }, _) => {
             let inline = tail.inline_bytes();
-            let index = plan.index_of(id).with(*tail);
+            let index = plan.index_with(id, node, body, *tail);
             let index = index.bytes(head, &body.runs(), *tail, node.size);
             (head + index + inline, inline > 0)
         }

@@ -64,6 +64,8 @@ pub struct PatchSummary {
     /// Inodes that are copied as they are: there is no free slot for the root, and they lie more than 2 MiB in front of its
     /// place.
     pub copied: u64,
+    /// Bytes of files with other content that stay where they are.
+    pub kept_bytes: u64,
     /// Bytes that were appended.
     pub bytes: u64,
 }

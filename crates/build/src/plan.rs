@@ -8,6 +8,7 @@ use anteros_format::inode::{COMPACT_BYTES, EXTENDED_BYTES};
 use anteros_format::xattr::{HEADER_BYTES, icount_for, region_bytes};
 
 use crate::base::Record;
+use crate::body::Body;
 use crate::devices::Elsewhere;
 use crate::extent::{Extent, Tail};
 use crate::hints::Ways;
@@ -16,6 +17,7 @@ use crate::options::{Holes, InodeForm};
 use crate::parts::Cuts;
 use crate::patch::copied::Copied;
 use crate::patch::home::Patched;
+use crate::patch::kept::{Kept, KeptFiles};
 use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
@@ -127,6 +129,8 @@ pub(crate) struct Plan {
     pub serial: u32,
     /// The place of inodes in an image that is patched.
     pub patched: Option<Patched>,
+    /// What stays of the content of files that the patch changes.
+    pub kept: KeptFiles,
 }
 
 impl Plan {
@@ -170,6 +174,7 @@ impl Plan {
             regions: HashMap::new(),
             serial: 0,
             patched: None,
+            kept: KeptFiles::new(),
         };
         for id in tree.ids() {
             let node = NodePlan {
@@ -335,9 +340,23 @@ impl Plan {
             Some(setting) => self.index.of(setting),
             None => self.index,
         };
+        let second = self.kept.get(&first).and_then(Kept::second);
+        let index = second.map_or(index, |second| index.with_second(second));
         let shares = self.cuts.get(&first).is_some_and(Cuts::is_sharing);
         match shares || self.sweep.cuts(first) {
             true => index.full(),
+            false => index,
+        }
+    }
+
+    /// The index of a compressed inode with these extents.
+    pub fn index_with(&self, id: NodeId, node: &Node, body: &Body, tail: Tail) -> IndexKind {
+        let index = self.index_of(id).with(tail);
+        match self.kept.contains_key(&id) {
+            true => {
+                let usual = self.index.with(tail);
+                index.in_packs(usual, self.head_bytes(id), &body.runs(), tail, node.size)
+            }
             false => index,
         }
     }

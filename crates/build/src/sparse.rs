@@ -30,6 +30,19 @@ impl Allocation {
 /// Chunks can have two to this blocks.
 const CHUNK_SHIFT_MAX: u32 = 31;
 
+/// Chunks that lie behind each other in the image already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeptChunks {
+    /// The first byte of the file, and the end.
+    pub start: u64,
+    pub end: u64,
+    /// The first block, or [`HOLE`] for zeros that are not stored.
+    pub block: u32,
+}
+
+/// Stands for the block of chunks that are not stored.
+pub(crate) const HOLE: u32 = u32::MAX;
+
 /// A file in chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChunkedFile {
@@ -37,6 +50,8 @@ pub(crate) struct ChunkedFile {
     /// Runs of chunks that hold data, ascending and apart, as bytes of the file from and to. They
     /// begin at chunks, and end there or with the file.
     pub runs: Vec<(u64, u64)>,
+    /// Runs of chunks that hold data of the image that is patched, apart from those.
+    pub kept: Vec<KeptChunks>,
     /// Entries are indexes of 8 bytes instead of block numbers.
     pub indexes: bool,
 }
@@ -48,6 +63,7 @@ impl ChunkedFile {
         Self {
             chunk_bits,
             runs: vec![(0, size)],
+            kept: Vec::new(),
             indexes: false,
         }
     }
@@ -59,6 +75,7 @@ impl ChunkedFile {
         Self {
             chunk_bits: wanted.clamp(block_bits, block_bits + CHUNK_SHIFT_MAX),
             runs: Vec::new(),
+            kept: Vec::new(),
             indexes: false,
         }
     }
@@ -74,6 +91,7 @@ impl ChunkedFile {
         let at = |chunk_bits| Self {
             chunk_bits,
             runs: runs(size, ranges, chunk_bits),
+            kept: Vec::new(),
             indexes: false,
         };
         let file = match chunk_bytes {
@@ -85,6 +103,67 @@ impl ChunkedFile {
             }
         };
         (file.runs != [(0, size)]).then_some(file)
+    }
+
+    /// A file of which some blocks, ascending, are in the image already, in chunks of the size with which table and new data
+    /// take the fewest bytes. Holes of this one stay.
+    pub fn patched(&self, size: u64, kept: &[KeptChunks], block_bits: u8) -> Self {
+        let sizes = block_bits.into()..=size.ilog2().max(block_bits.into());
+        let with = |chunk_bits| self.with_chunks(size, kept, chunk_bits, block_bits);
+        let best = sizes
+            .map(with)
+            .min_by_key(|file: &Self| file.stored_bytes(size));
+        best.unwrap_or_else(|| self.clone())
+    }
+
+    /// The file in chunks of a size: each is one that is there, a hole, or new.
+    fn with_chunks(&self, size: u64, kept: &[KeptChunks], chunk_bits: u32, block_bits: u8) -> Self {
+        let mut file = Self {
+            chunk_bits,
+            runs: Vec::new(),
+            kept: Vec::new(),
+            indexes: self.indexes,
+        };
+        let (mut data, mut known) = (self.runs.iter().peekable(), kept.iter().peekable());
+        for start in (0..size).step_by(1 << chunk_bits) {
+            let end = size.min(start + (1 << chunk_bits));
+            while data.next_if(|(_, data_end)| *data_end <= start).is_some() {}
+            while known.next_if(|known| known.end <= start).is_some() {}
+            if data.peek().is_none_or(|(data_start, _)| *data_start >= end) {
+                continue;
+            }
+            match known.peek() {
+                Some(known) if known.start <= start && known.end >= end => {
+                    let block = match known.block {
+                        HOLE => HOLE,
+                        block => block + ((start - known.start) >> block_bits) as u32,
+                    };
+                    file.keep(KeptChunks { start, end, block }, block_bits);
+                }
+                _ => match file.runs.last_mut() {
+                    Some(last) if last.1 == start => last.1 = end,
+                    _ => file.runs.push((start, end)),
+                },
+            }
+        }
+        file
+    }
+
+    /// Appends chunks that are there.
+    fn keep(&mut self, chunks: KeptChunks, block_bits: u8) {
+        if chunks.block == HOLE {
+            return;
+        }
+        match self.kept.last_mut() {
+            Some(last)
+                if last.end == chunks.start
+                    && last.block + ((last.end - last.start) >> block_bits) as u32
+                        == chunks.block =>
+            {
+                last.end = chunks.end;
+            }
+            _ => self.kept.push(chunks),
+        }
     }
 
     /// Entries of the table.
@@ -110,8 +189,6 @@ impl ChunkedFile {
 
     /// Appends the table; the runs lie behind each other from `first_block` on.
     pub fn encode(&self, size: u64, first_block: u32, block_bits: u8, out: &mut Vec<u8>) {
-        let mut block = first_block;
-        let mut chunk = 0;
         let indexes = self.indexes;
         out.resize(
             out.len()
@@ -125,16 +202,29 @@ impl ChunkedFile {
             }
             out.extend_from_slice(&block.to_le_bytes());
         };
-        for &(start, end) in &self.runs {
-            (chunk..start >> self.chunk_bits).for_each(|_| push(u32::MAX));
+        let mut chunk = 0;
+        for KeptChunks { start, end, block } in self.all(first_block, block_bits) {
+            (chunk..start >> self.chunk_bits).for_each(|_| push(HOLE));
             let after = end.div_ceil(1 << self.chunk_bits);
             for n in 0..after - (start >> self.chunk_bits) {
                 push(block + (n << (self.chunk_bits - u32::from(block_bits))) as u32);
             }
-            block += (end - start).div_ceil(1 << block_bits) as u32;
             chunk = after;
         }
-        (chunk..self.chunks(size)).for_each(|_| push(u32::MAX));
+        (chunk..self.chunks(size)).for_each(|_| push(HOLE));
+    }
+
+    /// All runs of chunks with data; the new ones lie behind each other from a block on.
+    fn all(&self, first_block: u32, block_bits: u8) -> Vec<KeptChunks> {
+        let mut block = first_block;
+        let new = self.runs.iter().map(|&(start, end)| {
+            let run = KeptChunks { start, end, block };
+            block += (end - start).div_ceil(1 << block_bits) as u32;
+            run
+        });
+        let mut all: Vec<KeptChunks> = new.chain(self.kept.iter().copied()).collect();
+        all.sort_unstable_by_key(|run| run.start);
+        all
     }
 
     const fn chunk_format(&self) -> ChunkFormat {
@@ -145,7 +235,8 @@ impl ChunkedFile {
         }
     }
 
-    fn stored_bytes(&self, size: u64) -> u64 {
+    /// Bytes of new data and of the table.
+    pub fn stored_bytes(&self, size: u64) -> u64 {
         let data: u64 = self.runs.iter().map(|(start, end)| end - start).sum();
         data.saturating_add(self.table_bytes(size))
     }

@@ -34,6 +34,7 @@ mod page;
 mod poison;
 mod size;
 mod sorted;
+mod stored;
 mod table;
 mod writable;
 mod writable_device;
@@ -52,6 +53,7 @@ pub use page::{PAGE_BYTES, begin_on_page};
 pub use poison::unpoisoned;
 pub use size::{ParseSizeError, parse_size};
 pub use sorted::{Record, Sorted, Sorter};
+pub use stored::{StoredPlace, StoredRun};
 pub use table::Table;
 pub use writable::{
     AtomicStep, Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable,

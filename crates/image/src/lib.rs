@@ -45,6 +45,7 @@ mod pins;
 mod read_ahead;
 mod serve;
 mod stats;
+mod stored;
 mod tar;
 mod trail;
 mod vfs;

@@ -43,6 +43,7 @@ mod mounts;
 mod options;
 mod order;
 mod passthru;
+mod patch_changes;
 mod patch_files;
 mod patches;
 mod peer_dump;

@@ -40,7 +40,8 @@ pub fn shop() -> Workshop {
     shop
 }
 
-fn peer(shop: &Workshop, peers: &Peers, tool: &str, arguments: &str) -> Run {
+/// Runs a tool of erofs-utils.
+pub fn peer(shop: &Workshop, peers: &Peers, tool: &str, arguments: &str) -> Run {
     let mut tool = peers.command(tool);
     run(tool
         .args(arguments.split_whitespace())
@@ -59,7 +60,7 @@ pub fn listed(tree: &Path) -> String {
 }
 
 /// Has all judges look at an image that is to be as a tree.
-fn judge_image(shop: &Workshop, peers: Option<&Peers>, tree: &str, what: &str) {
+pub fn judge_image(shop: &Workshop, peers: Option<&Peers>, tree: &str, what: &str) {
     shop.good("check image");
     shop.good(&format!("verify image {tree}"));
     if judge::has_kernel() {

@@ -14,6 +14,7 @@ use crate::look::Look;
 use crate::options::{RAW_SEGMENT_BYTES, Setting};
 use crate::outbox::Segment;
 use crate::parts::Part;
+use crate::patch::kept::Kept;
 use crate::plan::{Intent, Plan};
 use crate::source::{Scanned, Source};
 use crate::sweep::Step;
@@ -70,6 +71,16 @@ impl Job<'_> {
             };
         }
         let node = self.tree.node(id);
+        match self.plan.kept.get(&id) {
+            Some(Kept::Flat(first_block)) => {
+                return Stored::Flat {
+                    first_block: *first_block,
+                    inline: self.plan.inline_bytes(id, node),
+                };
+            }
+            Some(&Kept::Packed(offset)) => return Stored::Packed { offset },
+            _ => {}
+        }
         match &self.plan.node(id).intent {
             Intent::Chunks(chunked) if chunked.runs.is_empty() => {
                 Stored::Chunked { first_block: 0 }
@@ -179,6 +190,9 @@ impl Job<'_> {
             end,
             shared: None,
         };
+        if self.plan.kept.get(&id).is_some_and(Kept::is_all) {
+            return (Form::Raw, Vec::new());
+        }
         match &self.plan.node(id).intent {
             _ if self.source.stored_block(id).is_some() => (Form::Raw, Vec::new()),
             Intent::Flat if node.kind == FileKind::Regular => {

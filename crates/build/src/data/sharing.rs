@@ -4,12 +4,8 @@ use std::ops::Range;
 
 use crate::Options;
 use crate::body::Body;
-use crate::compress::UNIT_BYTES;
 use crate::extent::{Extent, Share};
 use crate::parts::Shared;
-
-/// The longest extent of a flat file where each has an entry of its own in the index.
-const PLAIN_BYTES: u32 = 64 << 10;
 
 /// The part of a file that shares extents.
 pub(super) struct Target {
@@ -42,7 +38,11 @@ impl Target {
             }
             let len = (end - at) as u32; // no more than the extent has
             let is_whole = extent.plain || len == extent.len && extent.share != Share::Front;
-            let share = if is_whole { Share::Whole } else { Share::Front };
+            let share = match (is_whole, extent.share) {
+                (true, Share::Kept) => Share::Kept,
+                (true, _) => Share::Whole,
+                (false, _) => Share::Front,
+            };
             taken.push(Extent {
                 len,
                 share,
@@ -78,35 +78,27 @@ pub(super) fn flat(
     bytes: Range<u64>,
     options: &Options,
 ) -> impl Iterator<Item = (Extent, u64)> + use<> {
-    let (step, unit) = match options.has_encoded_extents() {
-        true => (PLAIN_BYTES, UNIT_BYTES),
-        false => (options.block_bytes(), options.block_bytes()),
-    };
     let start = u64::from(first_block) << options.block_bits;
-    let plain = move |at: u64, end: u64| {
-        let len = (end - at) as u32; // at most what an extent has
-        let extent = Extent {
-            len,
-            stored: len.next_multiple_of(unit),
-            plain: true,
-            quick: false,
-            share: Share::None,
-        };
-        (extent, start + at)
-    };
-    let block = bytes.start.next_multiple_of(options.block_bytes().into());
+    let (block_bytes, anywhere) = (options.block_bytes(), options.has_encoded_extents());
+    let block = bytes.start.next_multiple_of(block_bytes.into());
     let front = (bytes.start < block).then(|| {
-        let (extent, at) = plain(bytes.start, block);
+        let extent = Extent::plain(block - bytes.start, block_bytes, false);
         (
             Extent {
                 stored: 0,
                 ..extent
             },
-            at,
+            start + bytes.start,
         )
     });
-    let blocks = (block..bytes.end).step_by(step as usize);
-    let blocks = blocks.map(move |at| plain(at, bytes.end.min(at + u64::from(step))));
+    let mut next = block;
+    let blocks = std::iter::from_fn(move || {
+        let at = next;
+        let left = bytes.end.checked_sub(at).filter(|left| *left > 0)?;
+        let extent = Extent::plain(left, block_bytes, anywhere);
+        next += u64::from(extent.len);
+        Some((extent, start + at))
+    });
     front.into_iter().chain(blocks)
 }
 

@@ -9,12 +9,13 @@ use super::sharing::{self, Target};
 use super::stored::Stored;
 use super::work::{Done, PackedBatch, PackedPiece, Pool, Work};
 use crate::body::{Body, Mark};
-use crate::extent::{Extent, Tail};
+use crate::extent::{Extent, Share, Tail};
 use crate::fragments::{Fragments, Key};
 use crate::options::RAW_SEGMENT_BYTES;
 use crate::outbox::Outbox;
 use crate::output::{Checkpoint, Output};
 use crate::parts::Shared;
+use crate::patch::kept::Kept;
 use crate::plan::Intent;
 use crate::special::Content;
 use crate::tree::NodeId;
@@ -350,6 +351,10 @@ impl<'a> Writer<'a> {
     /// Gives a file the extents of an earlier part, and compresses what can have none of them.
     fn shared(&mut self, pool: &mut Pool, piece: &Piece, shared: &Shared) -> Result<(), Error> {
         let Piece { node, is_last, .. } = *piece;
+        let kept = self.job.plan.kept.get(&node);
+        if let Some(offset) = kept.and_then(|kept| kept.fragment_at(shared.start)) {
+            return self.kept_fragment(pool, piece, shared, offset);
+        }
         let target = Target::new(shared, self.job.tree.node(node).size, self.job.options);
         let extents = self.extents_of(shared);
         let (mut rest, mut at) = (&extents[..], shared.start);
@@ -378,6 +383,40 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Gives a file the end that it has in the packed inode already. What was left out in front of it is compressed with some of
+    /// that, up to a block.
+    fn kept_fragment(
+        &mut self,
+        pool: &mut Pool,
+        piece: &Piece,
+        &Shared { start, end, .. }: &Shared,
+        offset: u64,
+    ) -> Result<(), Error> {
+        let block_bytes = u64::from(self.job.options.block_bytes());
+        let mut at = start;
+        if self.grown_to(start) < start {
+            at = (start + block_bytes).next_multiple_of(block_bytes).min(end);
+            let is_last = at == end;
+            self.aside(pool, piece.node, self.grown_to(at)..at, is_last)?;
+        }
+        if let Some(growing) = self.growing.as_mut().filter(|_| at < end) {
+            let fragment = Extent {
+                len: (end - at) as u32, // no more than an extent has
+                stored: 0,
+                plain: false,
+                quick: false,
+                share: Share::None,
+            };
+            // Packs add up blocks, also of what has none.
+            let next = growing.body.end();
+            growing.append(&Body::new(next, vec![fragment]));
+            growing.tail = Tail::Fragment(offset + (at - start));
+            self.grown(&End::none(piece.node, end))?;
+            self.count(piece.node, end - at, true);
+        }
+        Ok(())
+    }
+
     /// The byte up to which the growing file has extents; `all` if it is complete.
     fn grown_to(&self, all: u64) -> u64 {
         self.growing.as_ref().map_or(all, |growing| growing.at)
@@ -397,6 +436,9 @@ impl<'a> Writer<'a> {
     fn extents_of(&self, shared: &Shared) -> Vec<(Extent, u64)> {
         let Shared { source, from, .. } = *shared;
         let len = shared.end - shared.start;
+        if let Some(kept) = self.job.plan.kept.get(&source) {
+            return sharing::front(kept.from(shared.start), len);
+        }
         let growing = self
             .growing
             .as_ref()
@@ -533,7 +575,7 @@ impl<'a> Writer<'a> {
         } = growing;
         let extents = body.extents();
         // Some of a file that is cut lies elsewhere already, and would lie there for nothing.
-        let is_kept = self.job.plan.sweep.cuts(node);
+        let is_kept = self.job.plan.sweep.cuts(node) || self.job.plan.kept.contains_key(&node);
         self.stored[node as usize] = if is_kept || self.job.is_worth_it(node, extents, tail) {
             let tail = self.tail(tail, end)?;
             let body = Box::new(body);
@@ -591,6 +633,7 @@ impl<'a> Writer<'a> {
             match self.job.plan.node(id).intent {
                 Intent::Same(first) => stored[id as usize] = stored[first as usize].clone(),
                 _ if self.job.source.stored_block(id).is_some() => {}
+                _ if self.job.plan.kept.get(&id).is_some_and(Kept::is_all) => {}
                 _ => continue,
             }
             progress.files_done += 1;

@@ -33,7 +33,7 @@ const fn gear() -> [u64; 256] {
 
 /// A part of a file that its content delimits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     pub len: u32,
     /// A hash of the content; none where it did not end by its content. Such are the ends of what is cut, and whatever
     /// repeats itself: that takes little room in any case.
@@ -42,7 +42,7 @@ pub(super) struct Chunk {
 
 /// Cuts content into chunks of a certain length on average.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chunker {
+pub(crate) struct Chunker {
     average: usize,
 }
 

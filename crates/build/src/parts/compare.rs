@@ -25,10 +25,7 @@ pub(super) fn matches(
     };
     let open = |file: File| look.source.open_file(look.tree, file.id);
     let mut source = (file, open(file)?);
-    let mut pair = Pair {
-        file: open(file)?,
-        buffers: Default::default(),
-    };
+    let mut pair = Pair::new(open(file)?);
     let mut found: Vec<Match> = Vec::new();
     for run in runs {
         look.check_cancelled()?;
@@ -72,20 +69,37 @@ pub(super) fn matches(
         });
     }
     source.1.finish()?;
-    pair.file.finish()?;
+    pair.finish()?;
     Ok(found)
 }
 
 /// A file that is compared with others.
-struct Pair<'a> {
+pub(crate) struct Pair<'a> {
     file: OpenFile<'a>,
     /// Reused from step to step.
     buffers: [Vec<u8>; 2],
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
+    pub fn new(file: OpenFile<'a>) -> Self {
+        Self {
+            file,
+            buffers: Default::default(),
+        }
+    }
+
+    /// Makes sure that the file has not changed meanwhile.
+    pub fn finish(self) -> Result<(), Error> {
+        self.file.finish()
+    }
+
+    /// Fills `bytes` from a byte of the file on.
+    pub fn read_own(&self, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.file.read(at, bytes)
+    }
+
     /// The bytes that are the same from two places on, `limit` at most.
-    fn ahead(
+    pub fn ahead(
         &mut self,
         at: u64,
         other: &OpenFile<'_>,
@@ -113,7 +127,13 @@ impl Pair<'_> {
     }
 
     /// The bytes that are the same in front of two places, `limit` at most.
-    fn back(&mut self, at: u64, other: &OpenFile<'_>, from: u64, limit: u64) -> Result<u64, Error> {
+    pub fn back(
+        &mut self,
+        at: u64,
+        other: &OpenFile<'_>,
+        from: u64,
+        limit: u64,
+    ) -> Result<u64, Error> {
         let mut same = 0;
         while same < limit {
             let len = STEP_BYTES.min(limit - same);

@@ -38,8 +38,9 @@ pub(super) struct Match {
 pub(crate) struct Shared {
     pub start: u64,
     pub end: u64,
+    /// The file that has it; in a patch the same one, as the image has it.
     pub source: NodeId,
-    /// The byte of the source at which it begins.
+    /// The byte of the source at which it begins; in a patch that of the file as it will be.
     pub from: u64,
 }
 
@@ -62,6 +63,14 @@ pub(crate) struct Cuts {
 }
 
 impl Cuts {
+    /// The cuts of a file of which these parts, in order, are shared.
+    pub const fn sharing(shared: Vec<Shared>) -> Self {
+        Self {
+            shared,
+            begins: BTreeSet::new(),
+        }
+    }
+
     /// Returns whether a part of the file is stored as another.
     pub fn is_sharing(&self) -> bool {
         !self.shared.is_empty()

@@ -20,11 +20,13 @@ mod cuts;
 mod files;
 mod matches;
 
-use chunker::{Chunk, Chunker};
+use chunker::Chunk;
 use cuts::Planner;
 use files::{Files, Piece};
 use matches::{KNOWN_MAX, Matches};
 
+pub(crate) use chunker::Chunker;
+pub(crate) use compare::Pair;
 pub(crate) use cuts::{Cuts, Part, Shared};
 
 use crate::Error;
@@ -77,7 +79,7 @@ pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
 }
 
 /// Bytes that are worth a cut, which takes half a block on average, and a pcluster that begins with nothing to refer to.
-fn least(block_bytes: u64, pcluster_bytes: u64) -> u64 {
+pub(crate) fn least(block_bytes: u64, pcluster_bytes: u64) -> u64 {
     (3 * block_bytes).max((pcluster_bytes / 4).min(LEAST_MAX))
 }
 

@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 
 use anteros_core::{FileKind, FsError, Ino};
+use anteros_format::features::Incompat;
+use anteros_format::superblock::Superblock;
 
 use super::copied::Copied;
 use super::home::Patched;
@@ -21,28 +23,31 @@ const BUFFER_BYTES: u64 = 256 << 10;
 
 /// The inodes of the image that is patched, for nodes of the new tree.
 pub(super) struct Origin<'a> {
-    look: &'a Look<'a>,
-    base: &'a dyn Base,
-    former: &'a Scanned,
+    pub look: &'a Look<'a>,
+    pub base: &'a dyn Base,
+    pub former: &'a Scanned,
+    /// Tells whether the image has streams that several files use, and Linux knows that.
+    pub may_share: bool,
     /// For each node the one that was at its path.
     of: Vec<Option<NodeId>>,
 }
 
 /// A file of both trees at the same path.
 #[derive(Clone, Copy)]
-struct Pair {
-    id: NodeId,
-    before: NodeId,
+pub(super) struct Pair {
+    pub id: NodeId,
+    pub before: NodeId,
 }
 
 impl<'a> Origin<'a> {
-    pub fn new(look: &'a Look<'a>, former: &'a Scanned) -> Result<Self, Error> {
+    pub fn new(look: &'a Look<'a>, former: &'a Scanned, sb: &Superblock) -> Result<Self, Error> {
         let base = former.source.bases().into_iter().flatten().next();
         let base = base.ok_or_else(|| Error::Option("there is no image to patch".into()))?;
         Ok(Self {
             look,
             base,
             former,
+            may_share: sb.has_48bit() || sb.incompat.contains(Incompat::FRAGMENTS),
             of: counterparts(look.tree, &former.tree),
         })
     }
@@ -54,12 +59,12 @@ impl<'a> Origin<'a> {
         read.map_err(|cause| self.fault(id, cause))
     }
 
-    fn ino(&self, before: NodeId) -> Ino {
+    pub fn ino(&self, before: NodeId) -> Ino {
         let answers = self.former.source.answers(before);
         answers.expect("an image answers").1
     }
 
-    fn fault(&self, id: NodeId, cause: FsError) -> Error {
+    pub fn fault(&self, id: NodeId, cause: FsError) -> Error {
         Error::FileSystem {
             path: self.look.source.full_path(self.look.tree, id),
             action: "read what the image has there",
@@ -203,6 +208,7 @@ pub(super) fn find(
         .collect();
     let mut summary = PatchSummary::default();
     let mut taken = HashSet::new();
+    let mut changed = Vec::new();
     for (pair, is_same) in origin.pairs()? {
         look.check_cancelled()?;
         let id = pair.id;
@@ -232,6 +238,14 @@ pub(super) fn find(
             changes[id as usize] = Some(Changed::Edited);
             origin.copy(id, copied, plan);
         }
+        if !is_same && origin.has_content(pair) {
+            changed.push(pair);
+        }
+    }
+    let remains = look.all(&changed, |_, pair| origin.remains(*pair, plan))?;
+    for (pair, remains) in changed.into_iter().zip(remains) {
+        summary.kept_bytes += remains.bytes(look.tree.node(pair.id).size);
+        remains.put(pair.id, plan);
     }
     for (id, change) in look.tree.ids().zip(&changes) {
         let Some(how) = change else { continue };

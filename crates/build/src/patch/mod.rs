@@ -10,6 +10,11 @@
 //! | module | job |
 //! |---|---|
 //! | `matching` | which files of the new tree are those of the image |
+//! | `changed` | what stays of a file whose content changes |
+//! | `equal` | runs of bytes that two forms of a file have in common |
+//! | `content` | which extents of a file that changes stay where they are |
+//! | `chunks` | the same of files without compression |
+//! | `kept` | the extents that stay |
 //! | `copied` | inodes with other properties, whose data stays |
 //! | `home` | the place of inodes, the root among them |
 //! | `record` | the record behind the patch |
@@ -22,8 +27,13 @@
 //! Nothing that a state refers to is written over. A free slot is none of that: nothing but zeros lie there.
 
 mod apply;
+mod changed;
+mod chunks;
+mod content;
 pub(crate) mod copied;
+mod equal;
 pub(crate) mod home;
+pub(crate) mod kept;
 mod matching;
 mod record;
 mod rollback;
@@ -59,7 +69,7 @@ pub(crate) fn find(
     let append = appended(look.options)?;
     let sb = append.parsed()?;
     plan.serial = sb.inodes as u32; // they are unique as far as 32 bits suffice
-    let origin = Origin::new(look, former)?;
+    let origin = Origin::new(look, former, &sb)?;
     origin.keep_attributes_of_root(plan)?;
     let first = u64::from(sb.meta_block) << sb.block_bits;
     let block_bytes = sb.block_bytes().into();

@@ -1,10 +1,11 @@
 //! An image that sources are appended to: it is looked at first, and its files stay where they are.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anteros_build::{Appended, Base, Layer, Options, Record};
-use anteros_core::{FsError, FsResult, Ino};
+use anteros_core::{FsError, FsResult, Ino, StoredRun};
 use anteros_format::features::Incompat;
 use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
@@ -26,6 +27,10 @@ impl Base for Inodes {
 
     fn read(&self, address: u64, buf: &mut [u8]) -> FsResult<()> {
         Ok(self.0.image().read_primary(Place::Image, address, buf)?)
+    }
+
+    fn stored(&self, ino: Option<Ino>, bytes: Range<u64>) -> FsResult<Vec<StoredRun>> {
+        self.0.stored(ino, bytes)
     }
 }
 

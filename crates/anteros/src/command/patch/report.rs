@@ -66,6 +66,7 @@ struct Report {
     removed: u64,
     stay: u64,
     copied: u64,
+    kept_bytes: u64,
     patch_bytes: u64,
     image_bytes: u64,
     warnings: u64,
@@ -96,6 +97,7 @@ impl Words<'_> {
                 removed: patch.removed,
                 stay: patch.stay,
                 copied: patch.copied,
+                kept_bytes: patch.kept_bytes,
                 patch_bytes: patch.bytes,
                 image_bytes: summary.image_bytes,
                 warnings: summary.warnings,
@@ -132,6 +134,13 @@ impl Words<'_> {
                 output::bytes(patch.bytes),
                 output::bytes(summary.image_bytes),
             )?,
+        }
+        if written && patch.kept_bytes > 0 {
+            let kept = output::bytes(patch.kept_bytes);
+            writeln!(
+                out,
+                "  {kept} of files with other content stay where they are"
+            )?;
         }
         if patch.copied > 0 {
             let copied = count(patch.copied);
