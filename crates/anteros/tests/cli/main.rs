@@ -45,6 +45,7 @@ mod order;
 mod passthru;
 mod patch_changes;
 mod patch_files;
+mod patch_sequences;
 mod patches;
 mod peer_dump;
 mod peer_erofsfuse;

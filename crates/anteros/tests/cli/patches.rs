@@ -215,7 +215,7 @@ fn random_patches_follow_a_tree() {
 }
 
 /// Changes something of the tree, or nothing.
-fn change(shop: &Workshop, random: &mut Random) {
+pub fn change(shop: &Workshop, random: &mut Random) {
     let [one, other] = [(); 2].map(|()| {
         let directory = ["d", "d/s", "kept", "more", "."][random.below(5) as usize];
         format!("tree/{directory}/{}", random.below(9))
