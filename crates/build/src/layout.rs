@@ -15,6 +15,9 @@
 //! each goes where it leaves the least room, among the blocks that are still open. Those with inline data must lie in one
 //! block with it; the others may cross into the next one.
 //!
+//! Behind the root there are free slots, if the inodes take so much room that the root of a patch would find no place near it
+//! otherwise: as many as cost no block.
+//!
 //! Node ids count from the first inode. So they are known before it is known where in the image that lies: directories
 //! can be compressed with the end of the packed inode, which lies behind the file content.
 //!
@@ -27,9 +30,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use anteros_core::FileKind;
+use anteros_format::patch::ROOT_SLOTS;
 use anteros_format::{Nid, SLOT_BYTES};
 
-use crate::Error;
 use crate::base::Record;
 use crate::data::{Job, Stored};
 use crate::output::Output;
@@ -37,6 +40,10 @@ use crate::patch::{self, Patched};
 use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
 use crate::special::SpecialInode;
 use crate::tree::{NodeId, Tree};
+use crate::{Error, Options};
+
+/// Most slots for roots of later patches.
+const ROOTS_MAX: u64 = 64;
 
 /// An inode is small if it takes less than this part of a block, with all that lies behind it.
 const SMALL_SHARE: u64 = 64;
@@ -113,7 +120,7 @@ impl Layout {
             return Self::patched(job, stored, home, output);
         }
         if options.metabox.is_some() {
-            return Self::laid(job, stored, Home::Metabox, 0, u64::MAX).expect("it has no end");
+            return Self::laid(job, stored, Home::Metabox, 0..u64::MAX, 0).expect("it has no end");
         }
         // The packed inode is made later, and an image that is appended to has its superblock.
         let may_be_beside = packed_bytes == 0 && options.append.is_none();
@@ -121,14 +128,49 @@ impl Layout {
         let shared_at = room.start.next_multiple_of(SHARED_ID_BYTES);
         let start = shared_at + shared_bytes;
         let beside = may_be_beside
-            .then(|| Self::laid(job, stored, Home::Superblock { shared_at }, start, room.end))
+            .then(|| {
+                Self::laid(
+                    job,
+                    stored,
+                    Home::Superblock { shared_at },
+                    start..room.end,
+                    0,
+                )
+            })
             .flatten();
-        let at_end = || Self::laid(job, stored, Home::End, shared_bytes, u64::MAX);
-        beside.or_else(at_end).expect("there is room at the end")
+        let at_end = |slots| Self::laid(job, stored, Home::End, shared_bytes..u64::MAX, slots);
+        let laid = beside.or_else(|| at_end(0));
+        let laid = laid.expect("there is room at the end");
+        match may_be_beside && laid.needs_slots(options) {
+            true => laid.with_slots(job.plan.head_bytes(0).next_multiple_of(SLOT_BYTES), at_end),
+            false => laid,
+        }
     }
 
-    /// Lays out the inodes from a byte on; `None` if they do not end where they must.
-    fn laid(job: &Job<'_>, stored: &[Stored], home: Home, start: u64, end: u64) -> Option<Self> {
+    /// Returns whether a patch would find no place for its root within 2 MiB of the first inode, so that it had to copy inodes.
+    fn needs_slots(&self, options: &Options) -> bool {
+        let near = ROOT_SLOTS * SLOT_BYTES;
+        let end = self.packer.end() + self.packer.block_bytes;
+        self.home == Home::End && !options.is_wide() && end > near
+    }
+
+    /// The same with free slots for roots of so many bytes, which later patches will have: as many as take no block.
+    fn with_slots(self, root_bytes: u64, laid: impl Fn(u64) -> Option<Self>) -> Self {
+        let counts = (0..=ROOTS_MAX.ilog2()).rev().map(|bits| 1 << bits);
+        let mut with = counts.filter_map(|roots: u64| laid(roots * root_bytes));
+        let free = with.find(|with| with.packer.end() <= self.packer.end());
+        free.unwrap_or(self)
+    }
+
+    /// Lays out the inodes from a byte on, and behind the root so many bytes that are free; `None` if they do not end where
+    /// they must.
+    fn laid(
+        job: &Job<'_>,
+        stored: &[Stored],
+        home: Home,
+        Range { start, end }: Range<u64>,
+        free: u64,
+    ) -> Option<Self> {
         let Job { tree, plan, .. } = *job;
         let mut packer = Packer::new(0, start, job.options.block_bytes().into());
         let first_block = match home {
@@ -140,6 +182,9 @@ impl Layout {
         for id in plan.inodes(tree) {
             let at = packer.place_node(tree, plan, id, &stored[id as usize]);
             inodes[id as usize] = Some(at).filter(|at| *at < end)?;
+            if id == 0 && free > 0 {
+                packer.place(free, false);
+            }
         }
         let mut order: Vec<NodeId> = tree.ids().collect();
         order.sort_unstable_by_key(|&id| inodes[id as usize]);

@@ -566,6 +566,25 @@ fn files_are_added() {
     assert!(fs::read(shop.path("image")).unwrap() == before);
 }
 
+/// Many inodes leave room for the roots of patches, so that these copy none.
+#[test]
+fn roots_find_free_slots_among_many_inodes() {
+    let shop = Workshop::new();
+    shop.good_script("mkdir -p tree/many; cd tree/many; seq -w 1 300000 | split -a 4 -l 10");
+    shop.good("mkfs image tree --quiet");
+    for round in 0..2 {
+        fs::write(shop.path("new"), format!("{round}")).unwrap();
+        let told = shop.good("patch image --add new new --json");
+        assert!(told.contains("\"copied\": 0"), "{told}");
+        shop.good("check --quiet image");
+        assert_eq!(shop.good("cat image new"), format!("{round}"));
+    }
+    // Few inodes are near the end in any case, and all in the block of the superblock take one.
+    shop.good_script("rm -r tree/many; echo few >tree/few");
+    shop.good("mkfs image tree --quiet");
+    assert_eq!(fs::metadata(shop.path("image")).unwrap().len(), 4096);
+}
+
 /// An image on a block device goes on behind its end, as far as there is room.
 #[test]
 fn a_device_is_patched_if_it_has_room() {
