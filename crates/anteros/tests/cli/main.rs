@@ -44,6 +44,7 @@ mod options;
 mod order;
 mod passthru;
 mod patch_changes;
+mod patch_compact;
 mod patch_files;
 mod patch_sequences;
 mod patches;

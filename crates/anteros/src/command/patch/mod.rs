@@ -3,6 +3,7 @@
 mod added;
 mod apply;
 mod base;
+mod compact;
 mod export;
 mod names;
 mod report;
@@ -96,6 +97,11 @@ pub struct Args {
     )]
     apply: Option<PathBuf>,
 
+    /// Make the image anew with its current state alone, in the form that it has, and without the bytes that no file uses any more.
+    /// Former states are gone then. There must be room for both beside each other; a power cut leaves one of them
+    #[arg(long, group = "what", conflicts_with_all = ["dry_run", "verbose"])]
+    compact: bool,
+
     /// Tell what would change, and write nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -132,11 +138,10 @@ impl Args {
     pub fn run(self) -> Outcome {
         let is_changed = !self.deleted.is_empty() || !self.added.is_empty();
         let is_told = self.from.is_some() || self.tar.is_some() || is_changed;
-        let is_other = self.list || self.export.is_some() || self.apply.is_some();
+        let is_other = self.list || self.export.is_some() || self.apply.is_some() || self.compact;
         if !is_told && !is_other && self.rollback.is_none() {
             let message = "nothing says what to change";
-            let hint =
-                "--from, --tar, --add, --delete, --apply, --rollback, --export or --list does";
+            let hint = "--from, --tar, --add, --delete, --apply, --rollback, --compact, --export or --list does";
             return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
         let image = ImageArgs::usual(&self.image).open()?;
@@ -169,6 +174,9 @@ impl Args {
             report::applied(&self.words(), file, &applied)?;
             return Ok(Verdict::Good);
         }
+        if self.compact {
+            return self.compact(image, &cancel);
+        }
         let added = added::pairs(&self.added)?;
         self.check_deleted(&image, &added)?;
         let options = self.options(&image, &cancel)?;
@@ -196,6 +204,29 @@ impl Args {
         let seconds = start.elapsed().as_secs_f64();
         self.words().print(&observer, &summary, seconds)?;
         Ok(Verdict::Good)
+    }
+
+    /// Makes the image anew.
+    fn compact(&self, image: Arc<Image>, cancel: &AtomicBool) -> Outcome {
+        compact::check(&self.image, &image, (self.workers.count(), cancel))?;
+        let options = settings::of_whole(&image, self.compressor, self.cluster, self.defaults())?;
+        let observer = Watch::new(self.quiet || self.json, false);
+        let made = compact::compact(&self.image, image, &options, &observer, cancel);
+        observer.bar.finish_and_clear();
+        report::compacted(&self.words(), &made?)?;
+        Ok(Verdict::Good)
+    }
+
+    /// Options that say nothing of the form of the image.
+    fn defaults(&self) -> Options {
+        Options {
+            workers: self.workers.count(),
+            memory_bytes: self.memory,
+            spool: std::env::var_os("TMPDIR")
+                .filter(|directory| !directory.is_empty())
+                .map(PathBuf::from),
+            ..Options::default()
+        }
     }
 
     fn build(
@@ -230,20 +261,12 @@ impl Args {
     /// The options of a build that patches the image, which keeps the form that it has.
     fn options(&self, image: &Image, cancel: &AtomicBool) -> Result<Options, Failure> {
         let patch = base::patch(image, self.dry_run, now(), self.workers.count(), cancel)?;
-        let defaults = Options {
-            workers: self.workers.count(),
-            memory_bytes: self.memory,
-            ..Options::default()
-        };
-        let options = settings::of_image(image, self.compressor, self.cluster, defaults)?;
+        let options = settings::of_image(image, self.compressor, self.cluster, self.defaults())?;
         let append = base::appended(image, &self.image)?;
         Ok(Options {
             append: Some(append),
             patch: Some(patch),
             exclude: self.exclusions(),
-            spool: std::env::var_os("TMPDIR")
-                .filter(|directory| !directory.is_empty())
-                .map(PathBuf::from),
             // Marks of an image that is a layer itself stay, unless there are others to heed.
             keep_overlay: self.tar.is_none(),
             ..options

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::apply::Applied;
+use super::compact::Compacted;
 use super::export::Exported;
 use crate::output;
 
@@ -185,6 +186,34 @@ struct Restored {
     image: String,
     restored: u32,
     state: u32,
+}
+
+/// Tells that the image was made anew.
+pub fn compacted(words: &Words<'_>, made: &Compacted) -> io::Result<()> {
+    let image = words.image.display().to_string();
+    let &Compacted { before, after } = made;
+    if words.json {
+        return output::json(&CompactedView {
+            image,
+            before_bytes: before,
+            image_bytes: after,
+        });
+    }
+    let [before, after] = [before, after].map(output::bytes);
+    match words.quiet {
+        true => Ok(()),
+        false => output::text(&format!(
+            "{image}: {after} instead of {before}, without former states\n"
+        )),
+    }
+}
+
+/// An image that was made anew as scripts see it.
+#[derive(Serialize)]
+struct CompactedView {
+    image: String,
+    before_bytes: u64,
+    image_bytes: u64,
 }
 
 /// Tells that a patch was written into a file.

@@ -1,6 +1,6 @@
 //! The form of an image, which its patches have as well.
 
-use anteros_build::{Codec, Compression, Holes, Options};
+use anteros_build::{Codec, Compression, Fragments, Holes, Options};
 use anteros_core::Algorithm;
 use anteros_format::PCLUSTER_BYTES_MAX;
 use anteros_format::features::Incompat;
@@ -39,6 +39,33 @@ pub fn of_image(
             false => Holes::Ignore,
         },
         ..defaults
+    })
+}
+
+/// Options by which an image of the whole tree takes the form of this one, also in what is packed together and what files share.
+pub fn of_whole(
+    image: &Image,
+    told: Option<Compressor>,
+    cluster: Option<u64>,
+    defaults: Options,
+) -> Result<Options, Failure> {
+    let sb = image.superblock();
+    let found = statistics(image).map_err(|e| Failure::image(image.name(), &e))?;
+    let options = of_image(image, told, cluster, defaults)?;
+    let (count, bytes) = found.fragments;
+    let cluster = options.compression.map_or(0, |c| c.pcluster_bytes.into());
+    let fragments = sb
+        .packed
+        .filter(|_| count > 0 && options.compression.is_some());
+    Ok(Options {
+        fragments: fragments.map(|_| Fragments {
+            // Ends of files are shorter on average.
+            all: bytes / count > cluster,
+            pcluster_bytes: None,
+        }),
+        dedupe: sb.incompat.contains(Incompat::FRAGMENTS) && options.compression.is_some(),
+        inline_data: found.layouts.contains_key(&DataLayout::FlatInline),
+        ..options
     })
 }
 
