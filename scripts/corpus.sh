@@ -2,6 +2,7 @@
 # Makes a corpus for the benchmarks, once, and prints where it is: corpus.sh NAME
 #
 #   minbase   the smallest Debian 12 system, without the archives and lists of apt; needs root
+#   minbase-updated  the same with the updates that apt knows for its packages: their files over a copy; needs root
 #   tree60k   60,000 files: the first ones, in byte order of their paths, of Linux as Debian packages its source
 #   text1g    one file of 10^9 bytes: the files of that source one after the other, in the same order
 #   silesia   a tar of 180 MB of twelve kinds of data, mixed about as in the Silesia corpus; needs root
@@ -18,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/setup.sh
 
 corpora=${ANTEROS_CORPORA:-${XDG_CACHE_HOME:-$HOME/.cache}/anteros/corpora}
-name=${1:?usage: corpus.sh minbase|tree60k|text1g|silesia|apps|programs|pictures|chromium|usr}
+name=${1:?usage: corpus.sh minbase|minbase-updated|tree60k|text1g|silesia|apps|programs|pictures|chromium|usr}
 mkdir -p "$corpora"
 
 # The source of Linux that the distribution packages, unpacked.
@@ -41,6 +42,35 @@ linux() {
 linux_files() { find . -type f -print0 | sort -z; }
 
 make_minbase() { debian_tree bookworm '' "$corpora/minbase"; }
+
+# The packages of the tree in $1 that apt has newer ones of, as its own lists tell.
+outdated() {
+    apt-get -s -o Dir::State::status="$1/var/lib/dpkg/status" -o Dir::State::extended_states=/dev/null upgrade |
+        sed -n 's/^Inst \([^ ]*\) \[.*/\1/p' | sort
+}
+
+# The record of an updated package in the status of a tree, as dpkg has it: version NAME VERSION FILE
+version() { as_root sed -i "/^Package: $1\$/,/^\$/s/^Version: .*/Version: $2/" "$3"; }
+
+make_minbase-updated() {
+    local tree=$corpora/minbase-updated.partial/tree old deb packages
+    old=$(scripts/corpus.sh minbase)
+    as_root apt-get update -qq </dev/null
+    packages=$(outdated "$old")
+    [ -n "$packages" ] || { say "apt has no update for $old" && return 1; }
+    mkdir -p "$corpora/minbase-updated.partial/debs"
+    as_root cp -a "$old" "$tree"
+    # shellcheck disable=SC2086 # each is a word
+    (cd "$corpora/minbase-updated.partial/debs" && apt-get download -qq $packages 2>/dev/null)
+    for deb in "$corpora/minbase-updated.partial/debs"/*.deb; do
+        say "updating $(dpkg-deb -f "$deb" Package) to $(dpkg-deb -f "$deb" Version)"
+        # As tar unpacks them: directories that are links in the tree, such as /lib, stay so.
+        dpkg-deb --fsys-tarfile "$deb" | as_root tar -C "$tree" -x --keep-directory-symlink
+        version "$(dpkg-deb -f "$deb" Package)" "$(dpkg-deb -f "$deb" Version)" "$tree/var/lib/dpkg/status"
+    done
+    as_root touch -r "$old/var/lib/dpkg/status" "$tree/var/lib/dpkg/status"
+    as_root mv "$tree" "$corpora/minbase-updated" && rm -r "$corpora/minbase-updated.partial"
+}
 
 make_apps() { debian_tree bookworm python3,git "$corpora/apps"; }
 
@@ -125,7 +155,7 @@ make_silesia() {
 
 case $name in
     usr) echo /usr && exit ;;
-    minbase | tree60k | text1g | silesia | apps | programs | pictures | chromium) ;;
+    minbase | minbase-updated | tree60k | text1g | silesia | apps | programs | pictures | chromium) ;;
     *) say "no such corpus: $name" && exit 2 ;;
 esac
 if [ ! -d "$corpora/$name" ]; then

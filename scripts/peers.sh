@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Brings in the judges: a small tree of Debian unstable with erofs-utils, squashfs-tools, squashfuse and fio; with
-# the argument libfuse also the mirrors among libfuse's examples, passthrough_hp and passthrough_ll; with the argument
-# sqlite also SQLite's own tests; with the argument kernel also a Linux kernel and QEMU, for a virtual machine in which
-# a kernel may die.
+# the argument deltas also programs that make differences of files; with the argument libfuse also the mirrors among
+# libfuse's examples, passthrough_hp and passthrough_ll; with the argument sqlite also SQLite's own tests; with the
+# argument kernel also a Linux kernel and QEMU, for a virtual machine in which a kernel may die.
 #
 # The tree lies in $ANTEROS_PEERS/sid, by default ~/.cache/anteros/peers/sid. It is made once, in about a minute,
 # and takes 250 MB; delete it to be rid of it, or to have newer judges. Its programs run with its own libraries and
@@ -137,8 +137,16 @@ kernel() {
     fi
 }
 
+# Programs that make differences of files, from packages.
+deltas() {
+    have xdelta3 || add_packages 'differences of images, to measure patches beside' xdelta3 || return
+    have bsdiff || add_packages 'differences of images, to measure patches beside' bsdiff || return
+    have casync || add_packages 'images in chunks, to measure patches beside' casync
+}
+
 judges
 case ${1-} in
+deltas) deltas ;;
 kernel) kernel ;;
 libfuse) libfuse ;;
 sqlite) sqlite ;;

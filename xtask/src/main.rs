@@ -26,8 +26,8 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   bench NAME [--corpus NAME]... [--runs N]   measure beside the peers; writes target/bench/NAME.{json,html}
-                                 NAME is image, build, read, write, log or fpc, and knows [--only PART]...; the last
-                                 four run as root and know [--contender WORD]...; read, log and fpc know
+                                 NAME is image, build, patch, profile, read, write, log or fpc, and knows [--only PART]...; the
+                                 last four run as root and know [--contender WORD]...; read, log and fpc know
                                  [--with DAEMON-ARGUMENTS]..., write and log [--filesystem NAME]...; with
                                  --anteros PROGRAM that tool is measured, else it is built
   compare [--mutants N] [--seed N]  what the kernel, in a virtual machine, and check make of mutated images

@@ -29,6 +29,7 @@ mod mounted;
 mod names;
 mod options;
 mod part;
+mod patch;
 mod place;
 mod profile;
 pub(crate) mod random;
@@ -62,11 +63,12 @@ pub(crate) fn bench(name: &str, options: &[&str]) -> Outcome {
         "fpc" => fpc::fpc(&options)?,
         "image" => image::image(&options)?,
         "log" => log::log(&options)?,
+        "patch" => patch::patch(&options)?,
         "profile" => profile::profile(&options)?,
         "read" => read::read(&options)?,
         "write" => write::write(&options)?,
         _ => {
-            let names = "build, fpc, image, log, profile, read, write";
+            let names = "build, fpc, image, log, patch, profile, read, write";
             return Err(format!("no benchmark {name}; there are: {names}").into());
         }
     };
