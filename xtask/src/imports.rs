@@ -43,6 +43,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "kinds.rs",
                     "ordered.rs",
                     "places.rs",
+                    "ranges.rs",
                     "segments.rs",
                     "sparse.rs",
                     "stream.rs",
@@ -100,6 +101,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "patch/copied.rs",
                     "patch/home.rs",
                     "patch/kept.rs",
+                    "patch/renewed.rs",
                     "plan.rs",
                     "sweep/steps.rs",
                 ],
@@ -118,7 +120,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "sweep/",
                 ],
             ),
-            Floor("data", &["data/", "fragments.rs"]),
+            Floor("data", &["data/", "fragments.rs", "settle.rs"]),
             Floor(
                 "metadata",
                 &[

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anteros_core::{FsResult, Ino, StoredRun, Timestamp};
+use anteros_core::{FsError, FsResult, Ino, StoredRun, Timestamp};
 use anteros_format::compr_cfg::ComprCfgs;
 use anteros_format::patch::Slots;
 use anteros_format::superblock::Superblock;
@@ -35,6 +35,26 @@ pub trait Base: Send + Sync {
         let _ = (ino, bytes);
         Ok(Vec::new())
     }
+
+    /// Returns what the content of an inode takes beside its record. Whoever does not tell has no image built in the room of
+    /// its own ([`Options::renew`](crate::Options::renew)).
+    ///
+    /// # Errors
+    ///
+    /// If what tells that breaks a rule, or cannot be read.
+    fn taken(&self, ino: Ino) -> FsResult<Taken> {
+        let _ = ino;
+        Err(FsError::Unsupported)
+    }
+}
+
+/// The room that content of an inode takes, apart from what lies behind the inode.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// Ranges of bytes of the image; content that is stored as it is takes whole blocks.
+    pub image: Vec<Range<u64>>,
+    /// Ranges of bytes of the packed inode.
+    pub packed: Vec<Range<u64>>,
 }
 
 /// An inode with its attributes, its index and its inline data.
@@ -74,6 +94,18 @@ pub struct Patch {
     pub free: Vec<Slots>,
     /// Tells whether changes are only told.
     pub dry_run: bool,
+}
+
+/// A rebuild: a new image, in which all that the older one ([`Options::append`](crate::Options::append)) has as well lies
+/// where it does there.
+#[derive(Debug, Clone, Default)]
+pub struct Renew {
+    /// Ranges of bytes of the older image that nothing refers to, ascending.
+    pub gaps: Vec<Range<u64>>,
+    /// Bytes of the content of its packed inode.
+    pub packed_bytes: u64,
+    /// Ranges of bytes of the older image in which these lie, compressed.
+    pub packed: Vec<Range<u64>>,
 }
 
 impl Appended {

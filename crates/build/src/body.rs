@@ -72,6 +72,11 @@ impl Body {
         &self.extents
     }
 
+    /// Returns whether some extents lie apart from others.
+    pub fn is_split(&self) -> bool {
+        !self.jumps.is_empty()
+    }
+
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
         let lens = self.extents.iter().map(|extent| u64::from(extent.len));

@@ -102,6 +102,17 @@ impl Emitter<'_> {
         Ok(Some((at, inode)))
     }
 
+    /// Writes the inodes that lie in slots of an older image.
+    pub fn inodes_in_slots(&self, output: &mut Output) -> Result<(), Error> {
+        let mut tails = Tails::new(self.job);
+        for &(id, at) in &self.layout.slots {
+            let mut inode = Vec::new();
+            self.record(id, &mut tails, &mut inode)?;
+            output.write_over(at, &inode)?;
+        }
+        Ok(())
+    }
+
     /// Blocks that hold so many bytes of the image.
     fn blocks_of(&self, bytes: u64) -> u32 {
         bytes.div_ceil(self.job.options.block_bytes().into()) as u32 // no more than the image has
@@ -117,7 +128,13 @@ impl Emitter<'_> {
         if node.kind == FileKind::Regular || own == 0 {
             return Ok(());
         }
-        output.write(&self.content(id)[..own as usize])?;
+        let content = self.content(id);
+        let renewed = self.job.plan.renewed();
+        if let Some(block) = renewed.and_then(|renewed| renewed.blocks.get(&id)) {
+            let at = u64::from(*block) << self.job.options.block_bits;
+            return output.write_over(at, &content[..own as usize]);
+        }
+        output.write(&content[..own as usize])?;
         let block_bytes = u64::from(self.job.options.block_bytes());
         output.pad_to(output.position().next_multiple_of(block_bytes))
     }
@@ -391,7 +408,7 @@ impl Emitter<'_> {
             i_nb: address_hi.into(),
             i_size: node.size.into(),
             i_u: i_u.into(),
-            i_ino: self.job.plan.serial.wrapping_add(id + 1).into(),
+            i_ino: self.job.plan.serial_of(id).into(),
             i_uid: node.uid.into(),
             i_gid: node.gid.into(),
             i_mtime: (node.mtime.secs as u64).into(),

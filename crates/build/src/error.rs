@@ -143,6 +143,9 @@ pub enum Error {
         /// Holds what the encoder said.
         cause: EncodeError,
     },
+    /// A new image cannot lie in the room of an older one, or too much of it would be empty there.
+    #[error("the places of the older image cannot be kept: {0}")]
+    NotRenewed(String),
     /// The caller wanted no more of it.
     #[error("cancelled")]
     Cancelled,

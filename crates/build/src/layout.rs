@@ -36,6 +36,7 @@ use anteros_format::{Nid, SLOT_BYTES};
 use crate::base::Record;
 use crate::data::{Job, Stored};
 use crate::output::Output;
+use crate::patch::renewed::Slots;
 use crate::patch::{self, Patched};
 use crate::plan::{Intent, Plan, WHOLE_FRAGMENT_BYTES};
 use crate::special::SpecialInode;
@@ -68,6 +69,10 @@ pub(crate) struct Layout {
     home: Home,
     /// Node ids in an image that is patched, some of whose inodes are not among these.
     nids: Vec<u64>,
+    /// Inodes in slots of an older image, and the byte of the image at which each begins.
+    pub slots: Vec<(NodeId, u64)>,
+    /// Bytes of slots that are free.
+    pub free_bytes: u64,
 }
 
 /// Tells where the inodes of an image lie.
@@ -195,6 +200,8 @@ impl Layout {
             first_block,
             home,
             nids: Vec::new(),
+            slots: Vec::new(),
+            free_bytes: 0,
         })
     }
 
@@ -202,8 +209,14 @@ impl Layout {
     fn patched(job: &Job<'_>, stored: &[Stored], home: &Patched, output: &Output) -> Self {
         let Job { tree, plan, .. } = *job;
         let block_bytes = u64::from(job.options.block_bytes());
+        let in_place = |id| {
+            let renewed = home.renewed.as_ref();
+            renewed.is_some_and(|renewed| renewed.blocks.contains_key(&id))
+        };
         let blocks = tree.ids().map(|id| match stored[id as usize] {
-            Stored::Flat { inline, .. } if tree.node(id).kind != FileKind::Regular => {
+            Stored::Flat { inline, .. }
+                if tree.node(id).kind != FileKind::Regular && !in_place(id) =>
+            {
                 (tree.node(id).size - inline).next_multiple_of(block_bytes)
             }
             _ => 0,
@@ -214,11 +227,21 @@ impl Layout {
         let mut inodes = vec![0; tree.nodes.len()];
         let mut nids = vec![0; tree.nodes.len()];
         let mut order = Vec::new();
+        let mut slots = Vec::new();
+        let mut room = home
+            .renewed
+            .as_ref()
+            .map(|room| Slots::new(room, block_bytes));
         for id in tree.ids() {
             let slot = match plan.node(id).intent {
-                Intent::Stays(at) => Some(nid_at(at)),
-                _ => home.root.filter(|_| id == 0).map(nid_at),
+                Intent::Stays(at) => Some(at),
+                _ => home.root.filter(|_| id == 0).or_else(|| {
+                    let at = slot(job, room.as_mut()?, id, &stored[id as usize])?;
+                    slots.push((id, at));
+                    Some(at)
+                }),
             };
+            let slot = slot.map(nid_at);
             nids[id as usize] = slot.unwrap_or_else(|| {
                 order.push(id);
                 let at = packer.place_node(tree, plan, id, &stored[id as usize]);
@@ -234,6 +257,8 @@ impl Layout {
             packer,
             home: Home::Patched { start },
             nids,
+            slots,
+            free_bytes: room.map_or(0, |room| room.free_bytes()),
         }
     }
 
@@ -355,6 +380,26 @@ impl Layout {
     }
 }
 
+/// The slot of an older image in which an inode lies, if there is one for it.
+fn slot(job: &Job<'_>, room: &mut Slots<'_>, id: NodeId, stored: &Stored) -> Option<u64> {
+    let Job { tree, plan, .. } = *job;
+    let block_bytes = u64::from(job.options.block_bytes());
+    match &plan.node(id).intent {
+        Intent::Copied(copied) => {
+            let head = plan.head_bytes(id);
+            let place = copied.place_in_block(head, block_bytes);
+            let is_inline = copied.record.is_inline && place.is_none();
+            room.take(id, head + copied.rest_bytes(), is_inline, |at| {
+                place.is_none_or(|place| at % block_bytes == place)
+            })
+        }
+        _ => {
+            let (bytes, whole) = record_bytes(tree, plan, id, stored);
+            room.take(id, bytes, whole, |_| true)
+        }
+    }
+}
+
 /// Decides how directories and links are stored: the compressed ones behind each other, behind so many bytes of the packed
 /// inode. Returns how many it has then.
 fn store(job: &Job<'_>, stored: &mut [Stored], mut packed_bytes: u64) -> u64 {
@@ -393,6 +438,11 @@ pub(crate) fn place_blocks(
                 first_block,
                 inline,
             } if node.kind != FileKind::Regular => {
+                let renewed = job.plan.renewed();
+                if let Some(block) = renewed.and_then(|renewed| renewed.blocks.get(&id)) {
+                    *first_block = *block;
+                    continue;
+                }
                 *first_block = output.block_of(at)?;
                 at += (node.size - *inline).next_multiple_of(output.block_bytes());
             }

@@ -40,6 +40,8 @@
 //! | `base`, `kept` | inodes of an image that is appended to, which stay as they are |
 //! | `input`, `layers` | layers one over another, merged into one tree |
 //! | `patch` | inodes of an image that is patched: those that stay, those that are copied, the record |
+//! | `ranges` | sets of bytes |
+//! | `settle` | new content in the room of an older image |
 //! | `tree` | sorted by name, hard links resolved |
 //! | `attributes` | owners and labels that lists give to files |
 //! | `devices`, `places` | content on extra devices: a blob of chunks, or an archive or images that stay where they are |
@@ -69,7 +71,7 @@
 //! ```text
 //! stages      stages, android
 //! metadata    layout, packed, emit, superblock, block_list
-//! data        data, fragments
+//! data        data, fragments, settle
 //! decisions   attributes, digests, kept, sweep, order, devices, same, parts, patch
 //! plan        plan, with the cuts of parts, the steps of the sweep, the chunks of devices and the places of a patch
 //! scan        scan, tar, manifest, seam, layers, input
@@ -78,7 +80,7 @@
 //! coding      compress, early, index, records, tail, body
 //! tree        tree, xattr, directory, times, hints
 //! options     options, prefixes, linux
-//! words       extent, sparse, segments, kinds, ordered, stream, places, base, error; the lists of attributes
+//! words       extent, sparse, segments, kinds, ordered, stream, places, ranges, base, error; the lists of attributes
 //! ```
 //!
 //! File content comes first and metadata last, so one pass over the source suffices, without
@@ -130,11 +132,13 @@ mod patch;
 mod places;
 mod plan;
 mod prefixes;
+mod ranges;
 mod records;
 mod same;
 mod scan;
 mod seam;
 mod segments;
+mod settle;
 mod source;
 mod sparse;
 mod special;
@@ -158,7 +162,7 @@ use anteros_core::WritableDevice;
 pub use anteros_codec::{Codec, Effort};
 pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
 pub use attributes::{FileContexts, FsConfig};
-pub use base::{Appended, Base, Patch, Record};
+pub use base::{Appended, Base, Patch, Record, Renew, Taken};
 pub use error::Error;
 pub use hash_tree::Verity;
 pub use input::{Input, Layer};

@@ -18,6 +18,7 @@ use crate::parts::Cuts;
 use crate::patch::copied::Copied;
 use crate::patch::home::Patched;
 use crate::patch::kept::{Kept, KeptFiles};
+use crate::patch::renewed::Renewed;
 use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
@@ -200,6 +201,17 @@ impl Plan {
         &self.nodes[id as usize]
     }
 
+    /// The room of the older image in which this one lies, if it does.
+    pub fn renewed(&self) -> Option<&Renewed> {
+        self.patched.as_ref()?.renewed.as_ref()
+    }
+
+    /// The serial number of an inode.
+    pub fn serial_of(&self, id: NodeId) -> u32 {
+        let former = self.renewed().and_then(|renewed| renewed.former.get(&id));
+        former.map_or(self.serial.wrapping_add(id + 1), |former| former.serial)
+    }
+
     /// All inodes in the order in which they, and the blocks of directories, are stored: those that are read come first.
     pub fn inodes<'a>(&'a self, tree: &Tree) -> impl Iterator<Item = NodeId> + use<'a> {
         let others = tree.ids().filter(|&id| !self.sweep.has_inode(id));
@@ -352,11 +364,13 @@ impl Plan {
     /// The index of a compressed inode with these extents.
     pub fn index_with(&self, id: NodeId, node: &Node, body: &Body, tail: Tail) -> IndexKind {
         let index = self.index_of(id).with(tail);
-        match self.kept.contains_key(&id) {
-            true => {
-                let usual = self.index.with(tail);
-                index.in_packs(usual, self.head_bytes(id), &body.runs(), tail, node.size)
-            }
+        if self.kept.contains_key(&id) {
+            let usual = self.index.with(tail);
+            return index.in_packs(usual, self.head_bytes(id), &body.runs(), tail, node.size);
+        }
+        // Packs cannot tell of extents that lie apart.
+        match self.renewed().is_some() && body.is_split() {
+            true => index.full(),
             false => index,
         }
     }

@@ -22,8 +22,12 @@ use crate::tar::direct::Direct;
 use crate::tree::Tree;
 use crate::{
     Content, Error, Input, Observer, Options, PatchSummary, ReadRange, Summary, attributes,
-    digests, hash_tree, kept, order, packed, parts, same, superblock, sweep,
+    digests, hash_tree, kept, order, packed, parts, same, settle, superblock, sweep,
 };
+
+/// An image in the room of an older one is empty to one part of so many at the most, or to so many bytes.
+const WASTE_DIVISOR: u64 = 50;
+const WASTE_BYTES: u64 = 64 << 10;
 
 /// Everything that an image is built from.
 pub(crate) struct Build<'a, 'b> {
@@ -64,6 +68,10 @@ impl<'a, 'b> Build<'a, 'b> {
             cancel,
         } = self;
         let options = &options.of_content();
+        if options.renew.is_some() && output::is_written_in_place(image, options) {
+            let text = "an image in the room of an older one is a new file, and nothing is written in place";
+            return Err(Error::Option(text.into()));
+        }
         let mut store = Some(store);
         let mut open = || store.take().expect("an image is opened once")();
         let is_direct = source.is_archive() && Direct::is_allowed(options);
@@ -109,7 +117,7 @@ impl<'a, 'b> Build<'a, 'b> {
                 };
                 return Ok((summary, None));
             }
-        } else {
+        } else if patched.is_none() {
             kept::find(&look, &mut plan)?;
         }
         let (devices, missing) = arrange(&look, &mut plan)?;
@@ -123,7 +131,13 @@ impl<'a, 'b> Build<'a, 'b> {
         let options = &options.beside(held);
         let mut output = match (begun, &options.append) {
             (Some(output), _) => output,
-            (None, Some(append)) => Output::append(open()?, options, append.end),
+            (None, Some(append)) => {
+                let output = Output::append(open()?, options, append.end);
+                match &former {
+                    Some(former) => patch::begin(output, former, &plan, cancel)?,
+                    None => output,
+                }
+            }
             (None, None) => begin(open()?, options, &devices)?,
         };
         if let Some(home) = &plan.patched {
@@ -184,6 +198,7 @@ fn write(
         packed,
         progress,
     } = data::write(job, output, observer)?;
+    let free_bytes = settle::settle(job, &mut stored, output)?;
     let data_end = output.position();
     let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
     let layout = Layout::new(job, &mut stored, packed.size(), &room, output);
@@ -197,6 +212,11 @@ fn write(
         devices: &devices,
     };
     let places = emitter.metadata(output, observer, progress)?;
+    emitter.inodes_in_slots(output)?;
+    if let Some(renewed) = plan.renewed() {
+        let waste = free_bytes + layout.free_bytes + renewed.packed_waste;
+        check_renewed(options, layout.nid(0), waste, places.end)?;
+    }
     let known = Known {
         job,
         stored: &stored,
@@ -223,6 +243,18 @@ fn write(
         linux: options.linux_of(&superblock),
         ..count(job.tree, &stored)
     })
+}
+
+/// Checks that an image in the room of an older one may be so, and that not too much of it is empty.
+fn check_renewed(options: &Options, root: u64, waste: u64, end: u64) -> Result<(), Error> {
+    let refuse = |why: String| Err(Error::NotRenewed(why));
+    if !options.is_wide() && root > u64::from(u16::MAX) {
+        return refuse("there is no room for the inode of the root".into());
+    }
+    match waste > WASTE_BYTES.max(end / WASTE_DIVISOR) {
+        true => refuse(format!("{waste} of its {end} bytes would be empty")),
+        false => Ok(()),
+    }
 }
 
 /// Writes the record of a patch; answers where a root inode belongs that lies apart from the others, and its bytes.

@@ -63,7 +63,7 @@ impl Emitter<'_> {
     pub fn superblock(&self, places: &Places, output: &Output) -> (Vec<u8>, [u8; 16]) {
         let options = self.job.options;
         if let Some(append) = &options.append {
-            return self.superblock_over(&append.superblock, places);
+            return self.superblock_over(&append.superblock, places, output);
         }
         let block_bits = options.block_bits;
         let plan = self.job.plan;
@@ -135,8 +135,14 @@ impl Emitter<'_> {
         (area, raw.uuid)
     }
 
-    /// The superblock of an image that is appended to, no longer than the one that is there, and the image's UUID.
-    fn superblock_over(&self, before: &[u8], places: &Places) -> (Vec<u8>, [u8; 16]) {
+    /// The superblock of an image that is appended to, no longer than the one that is there, and the image's UUID. A new image
+    /// in the room of an older one has a UUID of its own.
+    fn superblock_over(
+        &self,
+        before: &[u8],
+        places: &Places,
+        output: &Output,
+    ) -> (Vec<u8>, [u8; 16]) {
         let options = self.job.options;
         let (mut raw, _) = RawSuperblock::read_from_prefix(before).expect("it was read");
         let incompat = raw.feature_incompat.get() | self.incompat().bits();
@@ -155,8 +161,12 @@ impl Emitter<'_> {
         raw.packed_nid = places.packed_nid().into();
         raw.blocks_lo = (blocks as u32).into();
         raw.meta_blkaddr = places.meta_block.into();
-        if let UuidChoice::Given(uuid) = options.uuid {
-            raw.uuid = uuid;
+        match options.uuid {
+            UuidChoice::Given(uuid) => raw.uuid = uuid,
+            UuidChoice::FromContent if options.renew.is_some() => {
+                raw.uuid = custom_uuid(output.hash_with(raw.as_bytes()));
+            }
+            UuidChoice::FromContent => {}
         }
         if !options.label.is_empty() {
             raw.volume_name.fill(0);

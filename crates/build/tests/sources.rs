@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use anteros_build::{
     Appended, Archive, Base, Compression, Content, Effort, Input, Layer, Manifest, ManifestFormat,
-    Options, Placed, PlacedPart, Places, Record, SourceDevice,
+    Options, Placed, PlacedPart, Places, Record, SourceDevice, Taken,
 };
 use anteros_core::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
@@ -551,6 +551,10 @@ impl Base for Inodes {
         let len = buf.len().min(self.1.len());
         buf[..len].copy_from_slice(&self.1[..len]);
         Ok(())
+    }
+
+    fn taken(&self, _: Ino) -> FsResult<Taken> {
+        Ok(Taken::default())
     }
 }
 

@@ -12,14 +12,16 @@ pub(super) fn check(options: &Options) -> Result<(), Error> {
     let Some(append) = &options.append else {
         let text = "a patch needs an image that it is of";
         return match options.patch {
-            Some(_) => Err(Error::Option(text.into())),
-            None => Ok(()),
+            None if options.renew.is_none() => Ok(()),
+            _ => Err(Error::Option(text.into())),
         };
     };
     let sb = append.parsed()?;
-    let action = match options.patch {
-        Some(_) => "to patch an image",
-        None => "to append to an image",
+    let is_patch = options.patch.is_some() || options.renew.is_some();
+    let action = match (&options.patch, &options.renew) {
+        (Some(_), _) => "to patch an image",
+        (None, Some(_)) => "to build over an older image",
+        (None, None) => "to append to an image",
     };
     let refuse = |why: String| Err(Error::Option(format!("{action}: {why}")));
     let cannot = [
@@ -34,7 +36,7 @@ pub(super) fn check(options: &Options) -> Result<(), Error> {
         (options.offset > 0, "an offset"),
         (options.android_sparse, "the sparse form of Android"),
         (
-            options.patch.is_some() && sb.digest_prefix.is_some(),
+            is_patch && sb.digest_prefix.is_some(),
             "digests of content in attributes",
         ),
         (options.has_devices(), "extra devices"),
@@ -48,7 +50,7 @@ pub(super) fn check(options: &Options) -> Result<(), Error> {
             "another form of addresses (-E48bit)",
         ),
         (
-            !options.exclude.is_empty() && options.patch.is_none(),
+            !options.exclude.is_empty() && !is_patch,
             "leaving paths out",
         ),
         (

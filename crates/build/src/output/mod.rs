@@ -42,6 +42,14 @@ pub(crate) struct Output {
     hash: Box<Xxh3>,
 }
 
+/// A move of bytes from a place in the image to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub from: u64,
+    pub to: u64,
+    pub bytes: u64,
+}
+
 /// A position to go back to.
 pub(crate) struct Checkpoint {
     position: u64,
@@ -91,6 +99,39 @@ impl Output {
         } else {
             self.buffer.extend_from_slice(bytes);
         }
+        Ok(())
+    }
+
+    /// Appends bytes of an image that stay as they are, and need no hash.
+    pub fn copy(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        debug_assert!(self.buffer.is_empty());
+        self.write_at(self.flushed, bytes)?;
+        self.flushed += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes bytes in front of the position, where there was room for them.
+    pub fn write_over(&mut self, position: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.hash.update(bytes);
+        self.write_at(position, bytes)
+    }
+
+    /// Moves bytes that were written, each move to the place that is in front of it or free, one after the other. The image
+    /// goes on at a position then.
+    pub fn rearrange(&mut self, moves: &[Move], position: u64) -> Result<(), Error> {
+        self.flush()?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        for &Move { from, to, bytes } in moves.iter().filter(|step| step.from != step.to) {
+            let mut done = 0;
+            while done < bytes {
+                let part = &mut buffer[..(bytes - done).min(BUFFER_BYTES as u64) as usize];
+                let read = self.read_back(from + done, part);
+                read.map_err(|e| self.error("read back", e))?;
+                self.write_at(to + done, part)?;
+                done += part.len() as u64;
+            }
+        }
+        self.flushed = position;
         Ok(())
     }
 

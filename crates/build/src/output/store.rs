@@ -89,7 +89,7 @@ impl Store {
             action: "create",
             cause,
         };
-        if let Some(append) = &options.append {
+        if let Some(append) = options.append.as_ref().filter(|_| options.renew.is_none()) {
             return Grown::open(path, append).map(Self::Grown).map_err(fail);
         }
         let place = Place::of(path, options);

@@ -8,11 +8,13 @@
 use anteros_format::SLOT_BYTES;
 use anteros_format::patch::{ROOT_SLOTS, Slots};
 
+use super::renewed::Renewed;
+
 /// Bytes of slots for roots, at least.
 const ROOTS_BYTES: u64 = 4096;
 
 /// The place of inodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Patched {
     /// The byte from which node ids count, where a block begins.
     pub origin: u64,
@@ -22,6 +24,8 @@ pub(crate) struct Patched {
     pub start: u64,
     /// Slots that are still free.
     pub free: Vec<Slots>,
+    /// The room of an older image, if a new one is to lie there.
+    pub renewed: Option<Renewed>,
 }
 
 impl Patched {
@@ -32,6 +36,7 @@ impl Patched {
             root: None,
             start: end,
             free: Vec::new(),
+            renewed: None,
         }
     }
 
@@ -44,6 +49,7 @@ impl Patched {
                 root: Some(origin + slot * SLOT_BYTES),
                 start: end,
                 free: without(free, slot, bytes),
+                renewed: None,
             };
         }
         let room = ROOTS_BYTES.max(bytes).next_multiple_of(block_bytes);
@@ -62,6 +68,7 @@ impl Patched {
             root: Some(end),
             start,
             free: without(&all, first, bytes),
+            renewed: None,
         }
     }
 

@@ -11,7 +11,7 @@ use anteros_format::superblock::Superblock;
 
 use super::copied::Copied;
 use super::home::Patched;
-use crate::base::Base;
+use crate::base::{Base, Record, Taken};
 use crate::look::Look;
 use crate::plan::{Intent, Plan};
 use crate::source::Scanned;
@@ -50,6 +50,44 @@ impl<'a> Origin<'a> {
             may_share: sb.has_48bit() || sb.incompat.contains(Incompat::FRAGMENTS),
             of: counterparts(look.tree, &former.tree),
         })
+    }
+
+    /// The new tree.
+    pub const fn look(&self) -> &'a Look<'a> {
+        self.look
+    }
+
+    /// The tree of the image.
+    pub const fn former(&self) -> &'a Tree {
+        &self.former.tree
+    }
+
+    /// The node that was at the path of one.
+    pub fn before(&self, id: NodeId) -> Option<NodeId> {
+        self.of[id as usize]
+    }
+
+    /// The inode of a node of the image, and what its content takes.
+    pub fn found(&self, before: NodeId) -> Result<(Record, Taken), Error> {
+        let ino = self.ino(before);
+        let found = self.base.record(ino);
+        let found = found.and_then(|record| Ok((record, self.base.taken(ino)?)));
+        found.map_err(|cause| self.fault_before(before, cause))
+    }
+
+    /// Reads bytes of the image, which belong to a node.
+    pub fn read_at(&self, before: NodeId, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let read = self.base.read(at, bytes);
+        read.map_err(|cause| self.fault_before(before, cause))
+    }
+
+    fn fault_before(&self, before: NodeId, cause: FsError) -> Error {
+        let Scanned { source, tree, .. } = self.former;
+        Error::FileSystem {
+            path: source.full_path(tree, before),
+            action: "read the inode",
+            cause,
+        }
     }
 
     /// Reads the inode that a node had.
@@ -238,7 +276,8 @@ pub(super) fn find(
             changes[id as usize] = Some(Changed::Edited);
             origin.copy(id, copied, plan);
         }
-        if !is_same && origin.has_content(pair) {
+        // An image over an older one has the room of files that change for other content: nothing of them may stay.
+        if !is_same && look.options.renew.is_none() && origin.has_content(pair) {
             changed.push(pair);
         }
     }

@@ -18,11 +18,16 @@
 //! | `copied` | inodes with other properties, whose data stays |
 //! | `home` | the place of inodes, the root among them |
 //! | `record` | the record behind the patch |
+//! | `renewed` | the room of an older image in which a new one lies, with slots for inodes |
+//! | `room` | what of that room is free |
 //! | `rollback` | a former state that becomes the current one again |
 //! | `apply` | a patch that was made elsewhere, of the same image |
 //!
 //! Each directory names its parent's node id in its entry `..`, so that all of them are new when the root is. A file is not: its
 //! inode is named by directories alone.
+//!
+//! A rebuild over an older image ([`Options::renew`]) is a patch of a copy of it that keeps no former state: what is gone is
+//! room for what is new, and inodes and directories that are written anew lie where they did.
 //!
 //! Nothing that a state refers to is written over. A free slot is none of that: nothing but zeros lie there.
 
@@ -36,13 +41,21 @@ pub(crate) mod home;
 pub(crate) mod kept;
 mod matching;
 mod record;
+pub(crate) mod renewed;
 mod rollback;
+mod room;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::FsError;
 use anteros_format::patch::STATES_MAX;
+use anteros_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 
+use crate::base::Base;
 use crate::look::Look;
+use crate::output::Output;
 use crate::plan::Plan;
+use crate::ranges::Ranges;
 use crate::source::Scanned;
 use crate::tree::NodeId;
 use crate::{Error, Observer, Options, PatchSummary};
@@ -54,6 +67,9 @@ use matching::Origin;
 pub(crate) use record::{append_record, record_bytes};
 pub use rollback::{Rollback, roll_back, roll_back_device};
 
+/// Bytes of an older image that are copied at once.
+const COPIED_BYTES: usize = 1 << 20;
+
 /// Decides which files of the image that is patched stay where they are. Tells the changes.
 pub(crate) fn find(
     look: &Look<'_>,
@@ -62,8 +78,7 @@ pub(crate) fn find(
     observer: &dyn Observer,
 ) -> Result<PatchSummary, Error> {
     let patch = look.options.patch.as_ref();
-    let patch = patch.expect("it was scanned for one");
-    if patch.number > STATES_MAX {
+    if patch.is_some_and(|patch| patch.number > STATES_MAX) {
         return Err(too_many());
     }
     let append = appended(look.options)?;
@@ -73,15 +88,23 @@ pub(crate) fn find(
     origin.keep_attributes_of_root(plan)?;
     let first = u64::from(sb.meta_block) << sb.block_bits;
     let block_bytes = sb.block_bytes().into();
-    let home = match look.options.is_wide() {
-        true => Patched::anywhere(first, append.end),
-        false => {
+    let home = match patch.filter(|_| !look.options.is_wide()) {
+        None => Patched::anywhere(first, append.end),
+        Some(patch) => {
             let bytes = plan.head_bytes(0);
             Patched::with_root(first, append.end, &patch.free, bytes, block_bytes)
         }
     };
     let summary = matching::find(&origin, &home, plan, observer)?;
-    plan.patched = Some(home);
+    let renewed = match &look.options.renew {
+        Some(renew) => Some(room::find(&origin, (append, renew), plan)?),
+        None => None,
+    };
+    plan.patched = Some(Patched {
+        start: renewed.as_ref().map_or(home.start, |room| room.end),
+        renewed,
+        ..home
+    });
     Ok(summary)
 }
 
@@ -98,7 +121,7 @@ pub(crate) fn append_rest(
     copied: &Copied,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let base = former.and_then(|former| former.source.bases().into_iter().flatten().next());
+    let base = former.and_then(base_of);
     let start = out.len();
     out.resize(start + copied.rest_bytes() as usize, 0);
     let at = copied.record.address + copied.head_bytes();
@@ -110,6 +133,51 @@ pub(crate) fn append_rest(
         action: "read the inode",
         cause,
     })
+}
+
+/// Copies the older image into a new one, as far as it stays, without its superblock. An image that is patched is there.
+pub(crate) fn begin(
+    mut output: Output,
+    former: &Scanned,
+    plan: &Plan,
+    cancel: &AtomicBool,
+) -> Result<Output, Error> {
+    let (Some(renewed), Some(base)) = (plan.renewed(), base_of(former)) else {
+        return Ok(output);
+    };
+    let read = |at, bytes: &mut [u8]| {
+        base.read(at, bytes).map_err(|cause| Error::FileSystem {
+            path: former.source.path().to_owned(),
+            action: "read the older image",
+            cause,
+        })
+    };
+    output.rearrange(&[], 0)?;
+    let superblock = SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES as u64;
+    let cleared = renewed
+        .cleared
+        .iter()
+        .chain([superblock])
+        .collect::<Ranges>();
+    let mut buffer = vec![0; COPIED_BYTES];
+    for start in (0..renewed.end).step_by(COPIED_BYTES) {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        let end = renewed.end.min(start + COPIED_BYTES as u64);
+        let bytes = &mut buffer[..(end - start) as usize];
+        read(start, bytes)?;
+        for part in cleared.within(start..end) {
+            bytes[(part.start - start) as usize..(part.end - start) as usize].fill(0);
+        }
+        output.copy(bytes)?;
+    }
+    Ok(output)
+}
+
+/// What tells of the inodes of the image that is patched.
+fn base_of(former: &Scanned) -> Option<&dyn Base> {
+    former.source.bases().into_iter().flatten().next()
 }
 
 /// The image that is patched.
