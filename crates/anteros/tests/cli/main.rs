@@ -60,6 +60,7 @@ mod profile;
 mod quick;
 mod rebuilds;
 mod refusals;
+mod renewals;
 mod semantics;
 mod set_ids;
 mod signals;

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anteros_build::{Appended, Base, Layer, Options, Record};
+use anteros_build::{Appended, Base, Layer, Options, Record, Taken};
 use anteros_core::{FsError, FsResult, Ino, StoredRun};
 use anteros_format::features::Incompat;
 use anteros_format::inode::{DataLayout, Inode};
 use anteros_format::superblock::{SUPERBLOCK_OFFSET, checksum_len};
 use anteros_image::{
-    CheckOptions, CheckReport, Finding, FindingKind, Image, ImageFs, Place, Severity, check,
+    CheckOptions, CheckReport, Extent, Finding, FindingKind, Image, ImageFs, Place, Severity,
+    Source, check,
 };
 
 use super::arguments::Args;
@@ -32,6 +33,10 @@ impl Base for Inodes {
     fn stored(&self, ino: Option<Ino>, bytes: Range<u64>) -> FsResult<Vec<StoredRun>> {
         self.0.stored(ino, bytes)
     }
+
+    fn taken(&self, ino: Ino) -> FsResult<Taken> {
+        Ok(taken(self.0.image(), &self.0.inode(ino)?)?)
+    }
 }
 
 fn record(image: &Image, inode: &Inode) -> FsResult<Record> {
@@ -43,6 +48,34 @@ fn record(image: &Image, inode: &Inode) -> FsResult<Record> {
         bytes,
         is_inline,
     })
+}
+
+/// Returns what the content of an inode takes beside its record.
+pub fn taken(image: &Image, inode: &Inode) -> anteros_image::Result<Taken> {
+    let block_bytes = u64::from(image.superblock().block_bytes());
+    let map = image.map(inode)?;
+    let mut taken = Taken::default();
+    for extent in image.extents(inode, &map) {
+        let Extent { len, source, .. } = extent?;
+        match source {
+            Source::Fragment { offset } => taken.packed.push(offset..offset.saturating_add(len)),
+            // What begins within a block lies behind its inode.
+            Source::Raw(at) if at.address() % block_bytes == 0 => {
+                let end = at.address().saturating_add(len);
+                taken
+                    .image
+                    .push(at.address()..end.next_multiple_of(block_bytes));
+            }
+            Source::Pcluster(pcluster) if !pcluster.inline => {
+                let at = pcluster.location.address();
+                taken
+                    .image
+                    .push(at..at.saturating_add(pcluster.bytes.into()));
+            }
+            Source::Hole | Source::Raw(_) | Source::Pcluster(_) => {}
+        }
+    }
+    Ok(taken)
 }
 
 /// Returns whether a finding speaks against appending. Counts are made anew, and mkfs.erofs appends with wrong ones.

@@ -66,6 +66,13 @@ pub struct Args {
     #[arg(long)]
     pub append: bool,
 
+    /// Leave what IMAGE, an older one, has as well where it lies there: files, inodes and directories that are as they were.
+    /// New content fills the room of what is gone. So updates by blocks or chunks move little. The new image is complete by
+    /// itself, has the form of the older one, and is built anew if more than 2 % of it would be empty otherwise. -z and -C
+    /// tell how new content is compressed
+    #[arg(long = "base", value_name = "IMAGE", conflicts_with_all = ["append", "offset", "verify"])]
+    pub(super) older: Option<PathBuf>,
+
     /// An extra device of an image that is a source; repeat it for each, in the order of sources. With `--content=refer`, those
     /// that stay behind need not be told
     #[arg(long = "device", value_name = "FILE")]

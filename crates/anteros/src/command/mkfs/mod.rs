@@ -4,6 +4,7 @@ mod append;
 mod arguments;
 mod compressor;
 mod failure;
+mod form;
 mod hints;
 mod images;
 mod lists;
@@ -11,6 +12,7 @@ mod metadata;
 mod oci;
 mod options;
 mod preset;
+mod renew;
 mod report;
 mod source;
 mod stream;
@@ -29,8 +31,9 @@ use indicatif::ProgressBar;
 
 pub use self::append::{appended, base_of, check_metadata};
 pub use self::arguments::Args;
-pub use self::compressor::{Compressor, LEVEL_9};
+pub use self::compressor::Compressor;
 pub use self::failure::{Before, failure};
+pub use self::form::{of_image as form_of, of_whole as whole_form_of};
 pub use self::source::stdin;
 pub use self::target::Target;
 pub use self::values::Content;
@@ -44,15 +47,19 @@ impl Args {
         let options = self.options(base.as_deref())?;
         let mut stream = self.stream()?;
         let cancel = interrupt::flag()?;
-        let input = self.input(base, &cancel)?;
         let before = Before::of(&self.image, &options);
         let observer = Watch::new(self.quiet || self.json);
         let start = std::time::Instant::now();
-        let summary = match &mut stream {
-            None => build(&self.image, input, &options, &observer, &cancel)
-                .map_err(|e| failure(&self.image, before, &e)),
-            Some(stream) => build_stream(&mut stream.file, input, &options, &observer, &cancel)
-                .map_err(|e| stream.failure(e)),
+        let summary = match (&self.older, &mut stream) {
+            (Some(older), stream) => self.build_over((older, stream.is_some()), &observer, &cancel),
+            (None, None) => self.input(base, &cancel).and_then(|input| {
+                build(&self.image, input, &options, &observer, &cancel)
+                    .map_err(|e| failure(&self.image, before, &e))
+            }),
+            (None, Some(stream)) => self.input(base, &cancel).and_then(|input| {
+                build_stream(&mut stream.file, input, &options, &observer, &cancel)
+                    .map_err(|e| stream.failure(e))
+            }),
         };
         observer.bar.finish_and_clear();
         let summary = summary?;
@@ -115,6 +122,9 @@ impl Watch {
 
 impl Observer for Watch {
     fn scanned(&self, progress: &Progress) {
+        // A build may be the second one.
+        self.shown.set(0);
+        self.bar.set_position(0);
         self.bar.set_length(progress.bytes);
     }
 

@@ -7,7 +7,6 @@ mod compact;
 mod export;
 mod names;
 mod report;
-mod settings;
 mod states;
 
 use std::ffi::OsString;
@@ -209,7 +208,7 @@ impl Args {
     /// Makes the image anew.
     fn compact(&self, image: Arc<Image>, cancel: &AtomicBool) -> Outcome {
         compact::check(&self.image, &image, (self.workers.count(), cancel))?;
-        let options = settings::of_whole(&image, self.compressor, self.cluster, self.defaults())?;
+        let options = mkfs::whole_form_of(&image, self.compressor, self.cluster, self.defaults())?;
         let observer = Watch::new(self.quiet || self.json, false);
         let made = compact::compact(&self.image, image, &options, &observer, cancel);
         observer.bar.finish_and_clear();
@@ -261,7 +260,7 @@ impl Args {
     /// The options of a build that patches the image, which keeps the form that it has.
     fn options(&self, image: &Image, cancel: &AtomicBool) -> Result<Options, Failure> {
         let patch = base::patch(image, self.dry_run, now(), self.workers.count(), cancel)?;
-        let options = settings::of_image(image, self.compressor, self.cluster, self.defaults())?;
+        let options = mkfs::form_of(image, self.compressor, self.cluster, self.defaults())?;
         let append = base::appended(image, &self.image)?;
         Ok(Options {
             append: Some(append),

@@ -1,4 +1,4 @@
-//! The form of an image, which its patches have as well.
+//! The form of an image, which patches of it and images in its room have as well.
 
 use anteros_build::{Codec, Compression, Fragments, Holes, Options};
 use anteros_core::Algorithm;
@@ -7,7 +7,7 @@ use anteros_format::features::Incompat;
 use anteros_format::inode::DataLayout;
 use anteros_image::{Image, Statistics, statistics};
 
-use crate::command::mkfs::Compressor;
+use super::compressor::{Compressor, LEVEL_9};
 use crate::failure::{Failure, Kind};
 
 /// Levels of encoders, which images do not tell. There is little to compress.
@@ -124,7 +124,7 @@ fn lz4_blocks(image: &Image) -> u32 {
 fn codec(image: &Image, algorithm: Algorithm) -> Codec {
     let cfgs = image.compr_cfgs();
     match algorithm {
-        Algorithm::Lz4 => crate::command::mkfs::LEVEL_9.into(),
+        Algorithm::Lz4 => LEVEL_9.into(),
         Algorithm::Lzma => Codec::Lzma {
             level: LZMA_LEVEL,
             extreme: false,
