@@ -1,5 +1,5 @@
-//! Bytes that updaters move which know blocks, or chunks of content, but no file systems, for an image that is built anew,
-//! and one that is patched.
+//! Bytes that updaters move which know blocks, or chunks of content, but no file systems, for an image over the old one, one
+//! that is built anew, and one that is patched.
 //!
 //! One of them writes each block that is another one at its place. One keeps blocks that lie anywhere in the old image.
 //! `casync` cuts images where their content says so, and fetches chunks that it does not have, compressed.
@@ -23,8 +23,13 @@ type Image<'a> = (&'a str, &'a Path);
 impl Case<'_> {
     /// What updaters move for each of the new images.
     pub(super) fn moved(&self) -> Outcome<Vec<Comparison>> {
+        let based = self.bench.path("based.erofs");
+        let mut mkfs = self.bench.anteros("mkfs");
+        mkfs.arg("--quiet").arg("--base").arg(&self.old);
+        run(mkfs.arg(&based).arg(&self.trees.new))?;
         let images = [
-            ("mkfs, rebuild", &*self.rebuilt),
+            ("mkfs --base", &*based),
+            ("mkfs, rebuild", &self.rebuilt),
             ("patch --from", &self.patched),
         ];
         let old = fs::read(&self.old)?;
