@@ -155,7 +155,8 @@ impl Job<'_> {
                     len,
                     form,
                     is_last: offset + len == file_end,
-                    is_whole: len == size && shared.is_none(),
+                    // What is stored ahead is a part, even if that is all of the file.
+                    is_whole: len == size && shared.is_none() && !is_swept,
                     shared,
                     is_hot: false,
                     turn: match is_swept {
