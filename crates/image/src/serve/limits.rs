@@ -37,12 +37,7 @@ impl Image {
     /// The memory of a decoder that is suspended in a long extent, in bytes, if it looks back a MiB or more. One for each file
     /// that is read in order spares decoding its extents again and again.
     pub fn large_stream_bytes(&self) -> Option<usize> {
-        let bytes = |algorithm| {
-            self.params()
-                .memory_bytes(algorithm, EXTENT_BYTES_MAX as usize)
-        };
-        let listed = |algorithm: &Algorithm| self.superblock().algorithms.contains(*algorithm);
-        let most = Algorithm::ALL.into_iter().filter(listed).map(bytes).max()?;
+        let most = self.decoders_bytes(EXTENT_BYTES_MAX as usize).max()?;
         (most >= 1 << 20).then_some(most + RECENT_BYTES + PCLUSTER_BYTES_MAX as usize)
     }
 
@@ -65,12 +60,15 @@ impl Image {
         bytes.min(PCLUSTER_BYTES_MAX as usize)
     }
 
-    /// Returns what the decoders for the algorithms of the image take, if so many bytes are decoded at once.
+    /// Returns what the decoders for the algorithms of the image take together, if so many bytes are decoded at once.
     fn decoder_bytes(&self, longest: usize) -> usize {
+        self.decoders_bytes(longest).sum()
+    }
+
+    /// Returns what each of these decoders takes.
+    fn decoders_bytes(&self, longest: usize) -> impl Iterator<Item = usize> {
         let listed = |algorithm: &Algorithm| self.superblock().algorithms.contains(*algorithm);
         let algorithms = Algorithm::ALL.into_iter().filter(listed);
-        algorithms
-            .map(|algorithm| self.params().memory_bytes(algorithm, longest))
-            .sum()
+        algorithms.map(move |algorithm| self.params().memory_bytes(algorithm, longest))
     }
 }

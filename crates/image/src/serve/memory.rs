@@ -10,6 +10,7 @@
 //! Invariant S3 of `docs/design/serving.md`: whoever holds a lease outside of the cache asks for no other one, so
 //! nobody waits for ever.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -69,7 +70,7 @@ impl Memory {
         let mut used = self.lock();
         let free = used.limit - used.now;
         let bytes_max = free.min(used.limit / SPARES_SHARE);
-        used.spares.buffers.push(buffer);
+        used.spares.push(buffer);
         let excess = used.spares.shrink_to(bytes_max);
         drop(used);
         drop(excess);
@@ -154,27 +155,35 @@ impl Memory {
 /// another.
 #[derive(Default)]
 struct Spares {
-    buffers: Vec<Buffer>,
+    buffers: VecDeque<Buffer>,
+    bytes: usize,
 }
 
 impl Spares {
+    fn push(&mut self, buffer: Buffer) {
+        self.bytes += buffer.capacity();
+        self.buffers.push_back(buffer);
+    }
+
     /// Takes the buffer that was given up last among those of this capacity.
     fn take(&mut self, capacity: usize) -> Option<Buffer> {
         let is_fit = |spare: &Buffer| spare.capacity() == capacity;
         let index = self.buffers.iter().rposition(is_fit)?;
-        Some(self.buffers.remove(index))
+        self.bytes -= capacity;
+        self.buffers.remove(index)
     }
 
     /// Gives up the oldest ones until the others have no more bytes than that. Returns them.
     fn shrink_to(&mut self, bytes_max: usize) -> Vec<Buffer> {
-        let mut bytes: usize = self.buffers.iter().map(Buffer::capacity).sum();
-        let is_too_much = |spare: &&Buffer| {
-            let is = bytes > bytes_max;
-            bytes -= if is { spare.capacity() } else { 0 };
-            is
-        };
-        let count = self.buffers.iter().take_while(is_too_much).count();
-        self.buffers.drain(..count).collect()
+        let mut excess = Vec::new();
+        while self.bytes > bytes_max {
+            let Some(oldest) = self.buffers.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.capacity();
+            excess.push(oldest);
+        }
+        excess
     }
 }
 
