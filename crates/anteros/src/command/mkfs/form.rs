@@ -22,9 +22,22 @@ pub fn of_image(
     cluster: Option<u64>,
     defaults: Options,
 ) -> Result<Options, Failure> {
+    of_found(image, &found(image)?, told, cluster, defaults)
+}
+
+fn found(image: &Image) -> Result<Statistics, Failure> {
+    statistics(image).map_err(|e| Failure::image(image.name(), &e))
+}
+
+fn of_found(
+    image: &Image,
+    found: &Statistics,
+    told: Option<Compressor>,
+    cluster: Option<u64>,
+    defaults: Options,
+) -> Result<Options, Failure> {
     let sb = image.superblock();
-    let found = statistics(image).map_err(|e| Failure::image(image.name(), &e))?;
-    let compression = compression(image, &found, told, cluster)?;
+    let compression = compression(image, found, told, cluster)?;
     let has = |feature| sb.incompat.contains(feature);
     let keeps_holes = has(Incompat::CHUNKED_FILE) || compression.is_none();
     Ok(Options {
@@ -50,8 +63,8 @@ pub fn of_whole(
     defaults: Options,
 ) -> Result<Options, Failure> {
     let sb = image.superblock();
-    let found = statistics(image).map_err(|e| Failure::image(image.name(), &e))?;
-    let options = of_image(image, told, cluster, defaults)?;
+    let found = found(image)?;
+    let options = of_found(image, &found, told, cluster, defaults)?;
     let (count, bytes) = found.fragments;
     let cluster = options.compression.map_or(0, |c| c.pcluster_bytes.into());
     let fragments = sb
@@ -67,6 +80,21 @@ pub fn of_whole(
         inline_data: found.layouts.contains_key(&DataLayout::FlatInline),
         ..options
     })
+}
+
+/// Returns what of the form of an image lets nothing of it stay in another one.
+pub fn unfit(image: &Image) -> Option<&'static str> {
+    let sb = image.superblock();
+    let unfit = [
+        (sb.metabox.is_some(), "compressed metadata"),
+        (sb.extra_devices > 0, "extra devices"),
+        (
+            sb.digest_prefix.is_some(),
+            "digests of content in attributes",
+        ),
+    ];
+    let found = unfit.into_iter().find(|(is_so, _)| *is_so);
+    found.map(|(_, what)| what)
 }
 
 fn compression(

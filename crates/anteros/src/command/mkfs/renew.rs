@@ -137,16 +137,7 @@ impl Args {
 
 /// Refuses forms of an older image in which nothing can stay, by name.
 fn refuse(image: &Image) -> Result<(), Failure> {
-    let sb = image.superblock();
-    let cannot = [
-        (sb.metabox.is_some(), "compressed metadata"),
-        (sb.extra_devices > 0, "extra devices"),
-        (
-            sb.digest_prefix.is_some(),
-            "digests of content in attributes",
-        ),
-    ];
-    let Some((_, what)) = cannot.iter().find(|(is_so, _)| *is_so) else {
+    let Some(what) = form::unfit(image) else {
         return Ok(());
     };
     let name = image.name();

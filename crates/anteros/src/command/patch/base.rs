@@ -61,23 +61,12 @@ pub fn patch(
 
 /// Refuses forms of images that cannot be patched, by name.
 pub fn refuse(image: &Image) -> Result<(), Failure> {
-    let sb = image.superblock();
-    let cannot = [
-        (sb.metabox.is_some(), "an image with compressed metadata"),
-        (sb.extra_devices > 0, "an image with extra devices"),
-        (
-            sb.digest_prefix.is_some(),
-            "an image with digests of content in attributes",
-        ),
-        (
-            has_hash_tree(image),
-            "an image with a hash tree, which would not match any more,",
-        ),
-    ];
-    match cannot.iter().find(|(is_so, _)| *is_so) {
-        Some((_, what)) => Err(refusal(image, what)),
-        None => Ok(()),
-    }
+    let with = match mkfs::unfit(image) {
+        None if has_hash_tree(image) => "a hash tree, which would not match any more,",
+        None => return Ok(()),
+        Some(what) => what,
+    };
+    Err(refusal(image, &format!("an image with {with}")))
 }
 
 fn has_hash_tree(image: &Image) -> bool {
