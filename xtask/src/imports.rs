@@ -128,6 +128,7 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                     "emit.rs",
                     "layout.rs",
                     "packed.rs",
+                    "packer.rs",
                     "superblock.rs",
                 ],
             ),

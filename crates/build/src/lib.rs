@@ -59,6 +59,7 @@
 //! | `extent` | extents of compressed files, as all that follows knows them |
 //! | `tail` | the ends of compressed files that lie behind their inodes |
 //! | `layout` | every address of the metadata |
+//! | `packer` | places for inodes, among blocks that have room |
 //! | `emit`, `index`, `directory`, `superblock` | the bytes of the metadata |
 //! | `block_list` | which files lie in which blocks |
 //! | `output` | the image file, complete or not there; other places of an image |
@@ -70,7 +71,7 @@
 //!
 //! ```text
 //! stages      stages, android
-//! metadata    layout, packed, emit, superblock, block_list
+//! metadata    layout, packer, packed, emit, superblock, block_list
 //! data        data, fragments, settle
 //! decisions   attributes, digests, kept, sweep, order, devices, same, parts, patch
 //! plan        plan, with the cuts of parts, the steps of the sweep, the chunks of devices and the places of a patch
@@ -127,6 +128,7 @@ mod ordered;
 mod outbox;
 mod output;
 mod packed;
+mod packer;
 mod parts;
 mod patch;
 mod places;
