@@ -130,7 +130,7 @@ pub(crate) struct Plan {
     pub serial: u32,
     /// The place of inodes in an image that is patched.
     pub patched: Option<Patched>,
-    /// What stays of the content of files that the patch changes.
+    /// Content that stays, of files that the patch changes.
     pub kept: KeptFiles,
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn settle(
     Ok(room.free_bytes())
 }
 
-/// What was written of a node.
+/// Returns the pieces that were written of a node.
 fn pieces(job: &Job<'_>, id: NodeId, stored: &Stored) -> Vec<Piece> {
     let block_bits = job.options.block_bits;
     let piece = |at, bytes| Piece {

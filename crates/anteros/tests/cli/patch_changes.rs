@@ -107,7 +107,7 @@ fn grown(shop: &Workshop, peers: Option<&Peers>, what: &str) -> u64 {
     len() - before
 }
 
-/// What a change of a few bytes takes is a few clusters and the index, in images of all forms and of both tools.
+/// A change of a few bytes takes a few clusters and the index, in images of all forms and of both tools.
 #[test]
 fn what_did_not_change_stays() {
     let before = content();
@@ -138,7 +138,7 @@ fn what_did_not_change_stays() {
     }
 }
 
-/// The same without compression, where what lies behind an insertion moves, unless that is of whole blocks.
+/// Without compression, a change takes its blocks, and what lies behind an insertion moves unless that is of whole blocks.
 #[test]
 fn blocks_that_did_not_change_stay() {
     let before = content();

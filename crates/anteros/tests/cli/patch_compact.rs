@@ -58,7 +58,7 @@ fn an_image_is_made_anew() {
     }
 }
 
-/// Where it cannot be made, the image stays, and the way to do it is told.
+/// An image that cannot be made anew stays, and the way to do it is told.
 #[test]
 fn what_cannot_be_made_anew_stays() {
     let shop = shop();

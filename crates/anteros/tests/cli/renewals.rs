@@ -153,7 +153,7 @@ fn images_over_images_do_not_grow() {
     assert!(anew < 3, "{anew} of 4 images were built anew");
 }
 
-/// Where most is gone, the image is built anew, and that is told.
+/// An image most of which is gone is built anew, and that is told.
 #[test]
 fn an_image_that_would_be_empty_is_built_anew() {
     let shop = shop();

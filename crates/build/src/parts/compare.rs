@@ -106,24 +106,13 @@ impl<'a> Pair<'a> {
         from: u64,
         limit: u64,
     ) -> Result<u64, Error> {
-        let mut same = 0;
-        while same < limit {
-            let len = STEP_BYTES.min(limit - same);
+        by_steps(limit, STEP_BYTES, |same, len| {
             let [one, other] = self.read(at + same, other, from + same, len)?;
-            let equal = one
-                .iter()
-                .zip(other)
-                .take_while(|(one, other)| one == other);
-            let equal = match one == other {
+            Ok(match one == other {
                 true => len,
-                false => equal.count() as u64,
-            };
-            same += equal;
-            if equal < len {
-                break;
-            }
-        }
-        Ok(same)
+                false => equal(one.iter(), other.iter()),
+            })
+        })
     }
 
     /// The bytes that are the same in front of two places, `limit` at most.
@@ -134,19 +123,11 @@ impl<'a> Pair<'a> {
         from: u64,
         limit: u64,
     ) -> Result<u64, Error> {
-        let mut same = 0;
-        while same < limit {
-            let len = STEP_BYTES.min(limit - same);
+        by_steps(limit, STEP_BYTES, |same, len| {
             let before = same + len;
             let [one, other] = self.read(at - before, other, from - before, len)?;
-            let both = one.iter().rev().zip(other.iter().rev());
-            let equal = both.take_while(|(one, other)| one == other).count() as u64;
-            same += equal;
-            if equal < len {
-                break;
-            }
-        }
-        Ok(same)
+            Ok(equal(one.iter().rev(), other.iter().rev()))
+        })
     }
 
     fn read(
@@ -163,4 +144,30 @@ impl<'a> Pair<'a> {
         other.read(from, two)?;
         Ok([one, two])
     }
+}
+
+/// Adds up the bytes that are the same, a step after the other, until one of them has fewer; `limit` at most. `same` compares so
+/// many bytes behind those of the steps before.
+pub(crate) fn by_steps(
+    limit: u64,
+    step_bytes: u64,
+    mut same: impl FnMut(u64, u64) -> Result<u64, Error>,
+) -> Result<u64, Error> {
+    let mut all = 0;
+    while all < limit {
+        let len = step_bytes.min(limit - all);
+        let found = same(all, len)?;
+        all += found;
+        if found < len {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The number of bytes before the first one that differs.
+fn equal<'a>(one: impl Iterator<Item = &'a u8>, other: impl Iterator<Item = &'a u8>) -> u64 {
+    one.zip(other)
+        .take_while(|(one, other)| one == other)
+        .count() as u64
 }

@@ -26,7 +26,7 @@ use files::{Files, Piece};
 use matches::{KNOWN_MAX, Matches};
 
 pub(crate) use chunker::Chunker;
-pub(crate) use compare::Pair;
+pub(crate) use compare::{Pair, by_steps};
 pub(crate) use cuts::{Cuts, Part, Shared};
 
 use crate::Error;

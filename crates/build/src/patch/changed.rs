@@ -13,7 +13,7 @@ use crate::plan::{Intent, Plan};
 use crate::sparse::ChunkedFile;
 use crate::tree::NodeId;
 
-/// What stays of the content of a file.
+/// The rest of a file's content that stays.
 pub(super) enum Remains {
     Nothing,
     /// This, in these parts.
@@ -59,7 +59,7 @@ impl Origin<'_> {
         both.iter().all(|node| has_content(node.kind, node.size))
     }
 
-    /// What stays of a file that changes.
+    /// Finds the content of a file that changes which stays.
     pub(super) fn remains(&self, pair: Pair, plan: &Plan) -> Result<Remains, Error> {
         let Pair { id, before } = pair;
         let (node, was) = (self.look.tree.node(id), self.former.tree.node(before));

@@ -79,41 +79,21 @@ pub(super) fn flat(kept: &[KeptChunks], end: u64) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
+    use anteros_core::{Ino, StoredRun};
 
-    use anteros_core::{FsError, Ino, StoredRun};
-
+    use super::super::content::tests::Told;
     use super::*;
-    use crate::base::{Base, Record};
     use crate::sparse::ChunkedFile;
-
-    struct Told(Vec<StoredRun>);
-
-    impl Base for Told {
-        fn record(&self, _: Ino) -> FsResult<Record> {
-            Err(FsError::NotFound)
-        }
-
-        fn read(&self, _: u64, _: &mut [u8]) -> FsResult<()> {
-            Err(FsError::NotFound)
-        }
-
-        fn stored(&self, _: Option<Ino>, bytes: Range<u64>) -> FsResult<Vec<StoredRun>> {
-            let runs = self.0.iter().copied();
-            Ok(runs
-                .filter(|run| run.offset < bytes.end && run.end() > bytes.start)
-                .collect())
-        }
-    }
 
     /// The blocks that stay of a file of 10 blocks and 5 bytes, of which the first four lie apart, and two are a hole.
     fn kept(equals: &[Equal], size: u64) -> Vec<(u64, u64, u32)> {
         let run = |offset, len, place| StoredRun { offset, len, place };
-        let told = Told(vec![
+        let runs = vec![
             run(0, 16_384, StoredPlace::Blocks(100 << 12)),
             run(16_384, 8192, StoredPlace::Hole),
             run(24_576, 16_389, StoredPlace::Blocks(50 << 12)),
-        ]);
+        ];
+        let told = Told(runs, Vec::new());
         let former = Former {
             base: &told,
             ino: Ino(1),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An extent stays if its first byte does; of one that is not used to its end only the front is, where the image may have such.
-//! What is in the packed inode stays there if it is the end of the file; else the extents of the packed inode are used.
+//! Bytes of the packed inode stay there if they are the end of the file; else the extents of the packed inode are used.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::tree::NodeId;
 /// Bytes by which a full entry of an index is longer than one in a pack.
 const FULL_ENTRY_MORE: u64 = 6;
 
-/// What extents the index of a file has room for.
+/// Limits of the extents that the index of a file can name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     pub algorithm: Algorithm,
@@ -224,7 +224,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// What stays, and the parts of the file that it is; `None` if it is not worth it.
+    /// Returns the content that stays, and the parts of the file that it is; `None` if it is not worth it.
     pub fn finish(mut self, id: NodeId) -> Option<(Kept, Vec<Shared>)> {
         if let Some((0, offset)) = self.fragment {
             return Some((Kept::Packed(offset), Vec::new()));
@@ -286,12 +286,12 @@ fn clipped(run: &StoredRun, bytes: &Range<u64>) -> Range<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::base::Record;
 
     /// A file of these runs, and a packed inode of those.
-    struct Told(Vec<StoredRun>, Vec<StoredRun>);
+    pub(in super::super) struct Told(pub Vec<StoredRun>, pub Vec<StoredRun>);
 
     impl Base for Told {
         fn record(&self, _: Ino) -> FsResult<Record> {
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// What stays: the parts of the new form, and how many extents each has.
+    /// The content that stays, and the parts of the new form that it is.
     fn kept(
         told: &Told,
         rules: Rules,

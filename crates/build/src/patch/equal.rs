@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use crate::Error;
 use crate::look::Look;
-use crate::parts::{Chunker, Pair};
+use crate::parts::{Chunker, Pair, by_steps};
 use crate::source::OpenFile;
 
 /// Most chunks of a file that are known.
@@ -99,32 +99,18 @@ impl Search<'_> {
 
     /// The bytes that are the same from two places on.
     fn ahead(&mut self, at: u64, from: u64, limit: u64) -> Result<u64, Error> {
-        let mut same = 0;
-        while same < limit {
+        by_steps(limit, STEP_BYTES, |same, step| {
             self.look.check_cancelled()?;
-            let step = STEP_BYTES.min(limit - same);
-            let found = self.pair.ahead(at + same, &self.old, from + same, step)?;
-            same += found;
-            if found < step {
-                break;
-            }
-        }
-        Ok(same)
+            self.pair.ahead(at + same, &self.old, from + same, step)
+        })
     }
 
     /// The bytes that are the same in front of two places.
     fn back(&mut self, at: u64, from: u64, limit: u64) -> Result<u64, Error> {
-        let mut same = 0;
-        while same < limit {
+        by_steps(limit, STEP_BYTES, |same, step| {
             self.look.check_cancelled()?;
-            let step = STEP_BYTES.min(limit - same);
-            let found = self.pair.back(at - same, &self.old, from - same, step)?;
-            same += found;
-            if found < step {
-                break;
-            }
-        }
-        Ok(same)
+            self.pair.back(at - same, &self.old, from - same, step)
+        })
     }
 
     /// Looks for what parts of both forms have in common.

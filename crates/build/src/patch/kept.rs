@@ -1,4 +1,4 @@
-//! What stays of the content of a file that a patch changes.
+//! Content of a file that stays when a patch changes the file.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ impl KeptRun {
     }
 }
 
-/// What stays of the content of a file.
+/// Content of a file that stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Extents, between which others are compressed.
@@ -90,5 +90,5 @@ impl Kept {
     }
 }
 
-/// What stays of the content of files that a patch changes.
+/// Content that stays, of each file that a patch changes.
 pub(crate) type KeptFiles = HashMap<NodeId, Kept>;

@@ -175,7 +175,7 @@ pub(crate) fn begin(
     Ok(output)
 }
 
-/// What tells of the inodes of the image that is patched.
+/// The source of the inodes of the image that is patched.
 fn base_of(former: &Scanned) -> Option<&dyn Base> {
     former.source.bases().into_iter().flatten().next()
 }

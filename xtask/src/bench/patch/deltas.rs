@@ -55,7 +55,7 @@ pub(super) fn versions() -> Vec<String> {
     told.lines().map(str::to_owned).collect()
 }
 
-/// What each makes of the two images.
+/// Has each program make its difference of the two images.
 ///
 /// # Errors
 /// When an image is not there.

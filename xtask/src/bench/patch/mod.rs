@@ -121,7 +121,7 @@ fn share(sizes: &Comparison, name: &str) -> Option<(String, f64)> {
 }
 
 impl Case<'_> {
-    /// What a patch takes, beside the changed files alone and beside differences of whole images.
+    /// Compares the bytes of a patch with the changed files alone and beside differences of whole images.
     fn sizes(&self) -> Outcome<Comparison> {
         let alone = self.bench.path("changed.erofs");
         let mut mkfs = self.mkfs(&alone, &self.trees.changed);

@@ -21,7 +21,7 @@ const BLOCK_BYTES: usize = 4096;
 type Image<'a> = (&'a str, &'a Path);
 
 impl Case<'_> {
-    /// What updaters move for each of the new images.
+    /// Counts the bytes that updaters move for each of the new images.
     pub(super) fn moved(&self) -> Outcome<Vec<Comparison>> {
         let based = self.bench.path("based.erofs");
         let mut mkfs = self.bench.anteros("mkfs");

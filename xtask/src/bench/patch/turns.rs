@@ -94,7 +94,7 @@ fn way(name: &'static str, command: Command, changes: Option<&Path>) -> Way {
     }
 }
 
-/// The same command once more.
+/// Makes a copy of a command's program and arguments.
 fn again_of(command: &Command) -> Command {
     let mut again = Command::new(command.get_program());
     again.args(command.get_args());
