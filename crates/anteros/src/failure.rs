@@ -197,7 +197,9 @@ pub fn kind_of(error: &anteros_image::Error) -> Kind {
     match error {
         error if error.is_corrupt() => Kind::Corrupt,
         anteros_image::Error::Unsupported { .. } => Kind::Unsupported,
-        anteros_image::Error::Devices { .. } => Kind::Usage,
+        anteros_image::Error::Devices { .. } | anteros_image::Error::LowerImage { .. } => {
+            Kind::Usage
+        }
         // The image ends where it should go on.
         anteros_image::Error::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::UnexpectedEof) =>

@@ -8,6 +8,7 @@ use anteros_format::patch::Slots;
 use anteros_format::superblock::Superblock;
 
 use crate::Error;
+use crate::places::SourceDevice;
 
 /// Tells of the inodes of an image that is appended to.
 pub trait Base: Send + Sync {
@@ -92,6 +93,16 @@ pub struct Patch {
     pub previous: Option<u64>,
     /// Slots in which nothing but zeros lie and that no state refers to, outside of the first block; ascending.
     pub free: Vec<Slots>,
+    /// Tells whether changes are only told.
+    pub dry_run: bool,
+}
+
+/// A patch as a layer: an image of its own, with all metadata and what is new. All other content lies on a device, which is the
+/// image that it is of ([`Options::append`](crate::Options::append)).
+#[derive(Debug, Clone, Default)]
+pub struct PatchLayer {
+    /// The device, by whose tag readers know it.
+    pub device: SourceDevice,
     /// Tells whether changes are only told.
     pub dry_run: bool,
 }

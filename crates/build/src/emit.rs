@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use anteros_core::{FileKind, Timestamp};
+use anteros_format::Fault;
 use anteros_format::inode::{
     DataLayout, FORMAT_DOT_OMITTED, FORMAT_EXTENDED, FORMAT_LAYOUT_SHIFT, FORMAT_NLINK_1,
     RawCompactInode, RawExtendedInode,
@@ -73,7 +74,16 @@ impl Emitter<'_> {
             kept.filter(|(record, _)| !patched.is_some_and(|home| home.stays(record.address)));
         if let (Some(at), Some((_, record))) = (places.packed, kept) {
             output.pad_to(at)?;
-            output.write(record)?;
+            match &plan.lower {
+                None => output.write(record)?,
+                Some(lower) => {
+                    let mut record = record.clone();
+                    lower
+                        .refer_to(&mut record)
+                        .map_err(|cause| self.unreferable(0, &cause))?;
+                    output.write(&record)?;
+                }
+            }
         }
         let specials = [
             (places.packed, self.packed, plan.packed_index()),
@@ -329,7 +339,8 @@ impl Emitter<'_> {
         if let Intent::Kept(record) = &plan.node(id).intent {
             return kept::append(&self.job.look(), id, record, out);
         }
-        let head_end = out.len() + plan.head_bytes(id) as usize;
+        let start = out.len();
+        let head_end = start + plan.head_bytes(id) as usize;
         self.inode(id, out);
         let form = (options.xattr_filter, self.layout.first_shared_id());
         match plan.regions.get(&id) {
@@ -338,7 +349,10 @@ impl Emitter<'_> {
         }
         out.resize(head_end, 0); // the root, and copied inodes, may have more room than they need
         if let Intent::Copied(copied) = &plan.node(id).intent {
-            return patch::append_rest((&self.job.look(), self.job.former), id, copied, out);
+            patch::append_rest((&self.job.look(), self.job.former), id, copied, out)?;
+            let moved = plan.lower.as_ref();
+            let moved = moved.map_or(Ok(()), |lower| lower.refer_to(&mut out[start..]));
+            return moved.map_err(|cause| self.unreferable(id, &cause));
         }
         match (&self.stored[id as usize], &plan.node(id).intent) {
             (Stored::Flat { inline, .. }, _) if *inline > 0 => self.inline(id, *inline, out),
@@ -366,6 +380,14 @@ impl Emitter<'_> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The error of content that a layer cannot refer to.
+    fn unreferable(&self, id: NodeId, cause: &Fault) -> Error {
+        Error::Unstorable {
+            path: self.job.source.full_path(self.job.tree, id),
+            reason: format!("a layer cannot refer to its content: {cause}"),
         }
     }
 

@@ -96,7 +96,7 @@ impl Input<'_> {
         observer: &dyn Observer,
         cancel: &AtomicBool,
     ) -> Result<Option<Scanned>, Error> {
-        if options.patch.is_none() && options.renew.is_none() {
+        if !options.is_patch() {
             return Ok(None);
         }
         let former = match self {

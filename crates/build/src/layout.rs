@@ -306,7 +306,7 @@ impl Layout {
         };
         Places {
             meta_block: output.block_of(start + self.first_block)? - 1,
-            xattr_block: match append {
+            xattr_block: match append.filter(|_| job.plan.lower.is_none()) {
                 Some(append) => append.parsed()?.xattr_block,
                 None => output.block_of(start)?,
             },

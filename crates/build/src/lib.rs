@@ -164,7 +164,7 @@ use anteros_core::WritableDevice;
 pub use anteros_codec::{Codec, Effort};
 pub use anteros_verity::{Algorithm as HashAlgorithm, Digest};
 pub use attributes::{FileContexts, FsConfig};
-pub use base::{Appended, Base, Patch, Record, Renew, Taken};
+pub use base::{Appended, Base, Patch, PatchLayer, Record, Renew, Taken};
 pub use error::Error;
 pub use hash_tree::Verity;
 pub use input::{Input, Layer};

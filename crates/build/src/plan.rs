@@ -9,7 +9,7 @@ use anteros_format::xattr::{HEADER_BYTES, icount_for, region_bytes};
 
 use crate::base::Record;
 use crate::body::Body;
-use crate::devices::Elsewhere;
+use crate::devices::{Elsewhere, Lower};
 use crate::extent::{Extent, Tail};
 use crate::hints::Ways;
 use crate::index::IndexKind;
@@ -132,6 +132,8 @@ pub(crate) struct Plan {
     pub patched: Option<Patched>,
     /// Content that stays, of files that the patch changes.
     pub kept: KeptFiles,
+    /// The image that this one is a layer on.
+    pub lower: Option<Lower>,
 }
 
 impl Plan {
@@ -156,8 +158,9 @@ impl Plan {
             times: Times::new(tree.nodes.iter().map(|node| node.mtime), options),
             shared: (tree.xattrs).share(
                 match options.append {
-                    Some(_) => u32::MAX, // they would lie among those that are there
-                    None => options.xattr_share_above.unwrap_or(0),
+                    // They would lie among those that are there.
+                    Some(_) if options.patch_layer.is_none() => u32::MAX,
+                    _ => options.xattr_share_above.unwrap_or(0),
                 },
                 Prefixes::of(options)?,
             ),
@@ -176,6 +179,7 @@ impl Plan {
             serial: 0,
             patched: None,
             kept: KeptFiles::new(),
+            lower: None,
         };
         for id in tree.ids() {
             let node = NodePlan {

@@ -166,6 +166,12 @@ impl ChunkedFile {
         }
     }
 
+    /// Has what is in the image already lie so many blocks further on.
+    pub fn move_kept(&mut self, blocks: u32) {
+        let kept = self.kept.iter_mut().filter(|kept| kept.block != HOLE);
+        kept.for_each(|kept| kept.block += blocks);
+    }
+
     /// Entries of the table.
     pub const fn chunks(&self, size: u64) -> u64 {
         size.div_ceil(1 << self.chunk_bits)

@@ -108,8 +108,9 @@ impl<'a, 'b> Build<'a, 'b> {
             Some(former) => Some(patch::find(&look, former, &mut plan, observer)?),
             None => None,
         };
-        if let (Some(summary), Some(patch)) = (&patched, &options.patch) {
-            if patch.dry_run || summary.is_empty() {
+        if let Some(summary) = &patched {
+            let is_nothing = summary.is_empty() && options.renew.is_none();
+            if is_nothing || options.is_dry_run() {
                 let summary = Summary {
                     warnings,
                     patch: patched,
@@ -117,7 +118,7 @@ impl<'a, 'b> Build<'a, 'b> {
                 };
                 return Ok((summary, None));
             }
-        } else if patched.is_none() {
+        } else {
             kept::find(&look, &mut plan)?;
         }
         let (devices, missing) = arrange(&look, &mut plan)?;
@@ -131,14 +132,14 @@ impl<'a, 'b> Build<'a, 'b> {
         let options = &options.beside(held);
         let mut output = match (begun, &options.append) {
             (Some(output), _) => output,
-            (None, Some(append)) => {
+            (None, Some(append)) if plan.lower.is_none() => {
                 let output = Output::append(open()?, options, append.end);
                 match &former {
                     Some(former) => patch::begin(output, former, &plan, cancel)?,
                     None => output,
                 }
             }
-            (None, None) => begin(open()?, options, &devices)?,
+            (None, _) => begin(open()?, options, &devices)?,
         };
         if let Some(home) = &plan.patched {
             output.pad_to(home.start)?;
@@ -153,7 +154,8 @@ impl<'a, 'b> Build<'a, 'b> {
             ends: KeptEnds::new(options),
         };
         let summary = write(&job, devices, &mut output, observer)?;
-        let bytes = options.append.as_ref().map_or(0, |append| append.end);
+        let append = options.append.as_ref().filter(|_| plan.lower.is_none());
+        let bytes = append.map_or(0, |append| append.end);
         let bytes = summary.image_bytes.saturating_sub(bytes);
         Ok((
             Summary {
@@ -213,6 +215,9 @@ fn write(
     };
     let places = emitter.metadata(output, observer, progress)?;
     emitter.inodes_in_slots(output)?;
+    if let Some(lower) = &plan.lower {
+        lower.check_behind(places.end, options)?;
+    }
     if let Some(renewed) = plan.renewed() {
         let waste = free_bytes + layout.free_bytes + renewed.packed_waste;
         check_renewed(options, layout.nid(0), waste, places.end)?;

@@ -24,7 +24,7 @@ use crate::layout::Places;
 use crate::options::Setting;
 use crate::output::Output;
 use crate::prefixes::Prefixes;
-use crate::{Error, Options, UuidChoice};
+use crate::{Appended, Error, Options, UuidChoice};
 
 /// Distance that LZ4 matches may reach back.
 const LZ4_DISTANCE_MAX: u16 = u16::MAX;
@@ -47,7 +47,10 @@ pub(crate) fn room(options: &Options, prefix_bytes: usize, devices: &Devices) ->
 
 /// Byte of the image at which prefixes of attributes lie, if they lie beside the superblock.
 fn prefixes_at(options: &Options) -> u64 {
-    let cfgs = compr_cfgs(options, options.algorithms());
+    let cfgs = match layered_over(options) {
+        Some(append) => cfgs_of(append),
+        None => compr_cfgs(options, options.algorithms()),
+    };
     let end = SUPERBLOCK_OFFSET + (superblock_bytes(options) + cfgs.len()) as u64;
     end.next_multiple_of(4)
 }
@@ -62,6 +65,9 @@ impl Emitter<'_> {
     /// image's UUID.
     pub fn superblock(&self, places: &Places, output: &Output) -> (Vec<u8>, [u8; 16]) {
         let options = self.job.options;
+        if let Some(append) = layered_over(options) {
+            return self.superblock_of_layer(append, places, output);
+        }
         if let Some(append) = &options.append {
             return self.superblock_over(&append.superblock, places, output);
         }
@@ -107,11 +113,7 @@ impl Emitter<'_> {
             area[(at - SUPERBLOCK_OFFSET) as usize..][..prefixes.len()].copy_from_slice(&prefixes);
         }
         if self.has_devices() {
-            let at = (at + prefixes.len() as u64).next_multiple_of(SLOT_BYTES);
-            raw.extra_devices = (self.devices.slots.len() as u16).into(); // as checked
-            raw.devt_slotoff = ((at / SLOT_BYTES) as u16).into(); // not far from the beginning
-            let table = self.devices.table(blocks);
-            area[(at - SUPERBLOCK_OFFSET) as usize..][..table.len()].copy_from_slice(&table);
+            self.device_table(at + prefixes.len() as u64, places, &mut raw, &mut area);
         }
         if self.has_compressed_inodes() {
             let cfgs = compr_cfgs(options, self.algorithms());
@@ -135,18 +137,58 @@ impl Emitter<'_> {
         (area, raw.uuid)
     }
 
-    /// The superblock of an image that is appended to, no longer than the one that is there, and the image's UUID. A new image
-    /// in the room of an older one has a UUID of its own.
-    fn superblock_over(
+    /// Writes the table of devices into the bytes from the superblock on, behind a byte of the image.
+    fn device_table(&self, behind: u64, places: &Places, raw: &mut RawSuperblock, area: &mut [u8]) {
+        let at = behind.next_multiple_of(SLOT_BYTES);
+        raw.extra_devices = (self.devices.slots.len() as u16).into(); // as checked
+        raw.devt_slotoff = ((at / SLOT_BYTES) as u16).into(); // not far from the beginning
+        let table = self
+            .devices
+            .table(places.end >> self.job.options.block_bits);
+        area[(at - SUPERBLOCK_OFFSET) as usize..][..table.len()].copy_from_slice(&table);
+    }
+
+    /// The superblock of a layer on an image, whose features it has, and the layer's UUID.
+    fn superblock_of_layer(
         &self,
-        before: &[u8],
+        append: &Appended,
         places: &Places,
         output: &Output,
     ) -> (Vec<u8>, [u8; 16]) {
         let options = self.job.options;
-        let (mut raw, _) = RawSuperblock::read_from_prefix(before).expect("it was read");
-        let incompat = raw.feature_incompat.get() | self.incompat().bits();
-        raw.feature_incompat = incompat.into();
+        let (mut raw, _) =
+            RawSuperblock::read_from_prefix(&append.superblock).expect("it was read");
+        let incompat = Incompat::from_bits_retain(raw.feature_incompat.get()) | self.incompat();
+        raw.feature_incompat = incompat.difference(Incompat::XATTR_PREFIXES).bits().into();
+        let compat = Compat::from_bits_retain(raw.feature_compat.get());
+        let compat = compat.difference(Compat::PLAIN_XATTR_PFX | Compat::ISHARE_XATTRS);
+        raw.feature_compat = compat.bits().into();
+        raw.sb_extslots = 0;
+        raw.xattr_prefix_count = 0;
+        raw.xattr_prefix_start = 0.into();
+        raw.xattr_blkaddr = places.xattr_block.into();
+        self.name_root(&mut raw, places);
+        let cfgs = cfgs_of(append);
+        let mut area = vec![0; (room(options, 0, self.devices).end - SUPERBLOCK_OFFSET) as usize];
+        area[SUPERBLOCK_BYTES..][..cfgs.len()].copy_from_slice(&cfgs);
+        self.device_table(prefixes_at(options), places, &mut raw, &mut area);
+        raw.checksum = 0.into();
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        raw.uuid = match options.uuid {
+            UuidChoice::Given(uuid) => uuid,
+            UuidChoice::FromContent => custom_uuid(output.hash_with(&area)),
+        };
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        if compat.contains(Compat::SB_CHKSUM) {
+            raw.checksum = checksum(&area[..checksum_len(options.block_bits)]).into();
+            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        }
+        (area, raw.uuid)
+    }
+
+    /// Has the superblock of an older image name the new root, and where inodes are.
+    fn name_root(&self, raw: &mut RawSuperblock, places: &Places) {
+        let options = self.job.options;
         let (root, blocks) = (self.layout.nid(0), places.end >> options.block_bits);
         raw.rootnid_2b = match options.is_wide() {
             true => (blocks >> 32) as u16,
@@ -161,16 +203,31 @@ impl Emitter<'_> {
         raw.packed_nid = places.packed_nid().into();
         raw.blocks_lo = (blocks as u32).into();
         raw.meta_blkaddr = places.meta_block.into();
+        if !options.label.is_empty() {
+            raw.volume_name.fill(0);
+            raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
+        }
+    }
+
+    /// The superblock of an image that is appended to, no longer than the one that is there, and the image's UUID. A new image
+    /// in the room of an older one has a UUID of its own.
+    fn superblock_over(
+        &self,
+        before: &[u8],
+        places: &Places,
+        output: &Output,
+    ) -> (Vec<u8>, [u8; 16]) {
+        let options = self.job.options;
+        let (mut raw, _) = RawSuperblock::read_from_prefix(before).expect("it was read");
+        let incompat = raw.feature_incompat.get() | self.incompat().bits();
+        raw.feature_incompat = incompat.into();
+        self.name_root(&mut raw, places);
         match options.uuid {
             UuidChoice::Given(uuid) => raw.uuid = uuid,
             UuidChoice::FromContent if options.renew.is_some() => {
                 raw.uuid = custom_uuid(output.hash_with(raw.as_bytes()));
             }
             UuidChoice::FromContent => {}
-        }
-        if !options.label.is_empty() {
-            raw.volume_name.fill(0);
-            raw.volume_name[..options.label.len()].copy_from_slice(&options.label);
         }
         let mut area = before.to_vec();
         area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
@@ -277,6 +334,20 @@ impl Emitter<'_> {
             || self.job.options.metabox.is_some()
             || self.stored.iter().any(is_compressed)
     }
+}
+
+/// The image that a layer is a patch of.
+fn layered_over(options: &Options) -> Option<&Appended> {
+    options.patch_layer.as_ref().and(options.append.as_ref())
+}
+
+/// Returns what follows the superblock of an image that is there: all that its decoders need to know.
+fn cfgs_of(append: &Appended) -> Vec<u8> {
+    let sb = append.parsed().ok();
+    let sb = sb.filter(|sb| sb.incompat.contains(Incompat::COMPR_CFGS));
+    let algorithms = sb.iter().flat_map(|sb| sb.algorithms.iter());
+    let cfgs = algorithms.map(|algorithm| compr_cfg(algorithm, &append.cfgs));
+    cfgs.flatten().collect()
 }
 
 /// Returns what follows the superblock: what decoders need to know of each of some algorithms.

@@ -30,6 +30,7 @@
 //! | [`zmap`] | map header of compressed inodes |
 //! | [`lcluster`] | full and compact indexes |
 //! | [`extent`] | encoded extents |
+//! | [`moved`] | addresses of content that lies at another place |
 //! | [`patch`] | the record of a patch, which is ours alone |
 //! | [`patch_file`] | a patch that is a file of its own, which is ours alone |
 //! | [`linux`] | which Linux mounts an image, and the memory of its decoders |
@@ -44,6 +45,7 @@ pub mod features;
 pub mod inode;
 pub mod lcluster;
 pub mod linux;
+pub mod moved;
 pub mod patch;
 pub mod patch_file;
 pub mod superblock;

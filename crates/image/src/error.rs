@@ -128,6 +128,20 @@ pub enum Error {
         /// Holds what the image says.
         needed: u64,
     },
+    /// An extra device is another image than the one that this one is a layer on.
+    #[error(
+        "extra device {index} ({name}) is not the image that this one is a layer on: {found} instead of UUID {needed}"
+    )]
+    LowerImage {
+        /// Counted from 1.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// Holds what is there.
+        found: String,
+        /// The UUID of the image.
+        needed: String,
+    },
     /// No such name in a directory.
     #[error("no such file or directory")]
     NotFound,
@@ -173,7 +187,9 @@ impl Error {
             | Self::Unsupported { place, .. }
             | Self::Decode { place, .. }
             | Self::Io { place, .. } => place,
-            Self::Devices { .. } | Self::DeviceSize { .. } => Place::DeviceTable,
+            Self::Devices { .. } | Self::DeviceSize { .. } | Self::LowerImage { .. } => {
+                Place::DeviceTable
+            }
             _ => Place::Image,
         }
     }

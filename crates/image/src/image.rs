@@ -1,6 +1,7 @@
 //! An open image.
 
 mod devices;
+mod lower;
 mod metadata;
 mod open;
 mod packed;
@@ -12,6 +13,8 @@ use anteros_format::compr_cfg::ComprCfgs;
 use anteros_format::inode::Inode;
 use anteros_format::superblock::{DeviceSlot, Superblock};
 use anteros_format::xattr::LongPrefix;
+
+pub use lower::lower_tag;
 
 use crate::cache::Cache;
 use crate::map::Map;

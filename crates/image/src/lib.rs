@@ -64,7 +64,7 @@ pub use host::{
     ExtractSummary, ImageText, Mismatch, Omitted, Side, VerifyError, VerifyObserver, VerifyOptions,
     VerifyProblem, VerifyReport, Warning, XattrScope, extract, verify,
 };
-pub use image::{DeviceInfo, Image, OpenOptions};
+pub use image::{DeviceInfo, Image, OpenOptions, lower_tag};
 pub use lists::{ListError, ListProblem, Lists, write_lists};
 pub use map::{Encoding, Extent, Location, Map, Pcluster, Source};
 pub use nids::NidSet;

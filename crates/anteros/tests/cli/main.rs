@@ -46,6 +46,7 @@ mod passthru;
 mod patch_changes;
 mod patch_compact;
 mod patch_files;
+mod patch_layers;
 mod patch_sequences;
 mod patches;
 mod peer_dump;

@@ -58,6 +58,7 @@ pub(super) fn store(
     };
     Ok(Devices {
         slots: vec![slot],
+        place: None,
         blob: None,
     })
 }

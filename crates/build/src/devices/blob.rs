@@ -81,6 +81,7 @@ pub(super) fn store(look: &Look<'_>, plan: &mut Plan, path: &Path) -> Result<Dev
     };
     Ok(Devices {
         slots: vec![slot],
+        place: None,
         blob: Some(blob),
     })
 }

@@ -71,7 +71,11 @@ pub(super) fn store(look: &Look<'_>, plan: &mut Plan) -> Result<Devices, Error> 
             plan.set_elsewhere(id, file);
         }
     }
-    Ok(Devices { slots, blob: None })
+    Ok(Devices {
+        slots,
+        place: None,
+        blob: None,
+    })
 }
 
 /// The sources that tell where content lies; `None` stands for others.

@@ -27,6 +27,8 @@ pub(crate) struct Slot {
 #[derive(Default)]
 pub(crate) struct Devices {
     pub slots: Vec<Slot>,
+    /// The block at which the first one has its place; behind the image unless told.
+    pub(super) place: Option<u32>,
     /// The file of the only one, if it is built with the image.
     pub(super) blob: Option<Beside>,
 }
@@ -40,7 +42,7 @@ impl Devices {
     /// The table of devices, with the places that they have behind an image of so many blocks, as far as blocks have numbers
     /// there.
     pub fn table(&self, image_blocks: u64) -> Vec<u8> {
-        let mut start = image_blocks;
+        let mut start = self.place.map_or(image_blocks, u64::from);
         let mut table = Vec::new();
         for slot in &self.slots {
             let end = start + u64::from(slot.blocks);
@@ -82,6 +84,7 @@ mod tests {
         };
         let devices = Devices {
             slots: vec![slot(7), slot(u32::MAX - 30), slot(5)],
+            place: None,
             blob: None,
         };
         let starts = |image| {

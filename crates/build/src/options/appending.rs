@@ -11,17 +11,17 @@ use crate::Error;
 pub(super) fn check(options: &Options) -> Result<(), Error> {
     let Some(append) = &options.append else {
         let text = "a patch needs an image that it is of";
-        return match options.patch {
-            None if options.renew.is_none() => Ok(()),
-            _ => Err(Error::Option(text.into())),
+        return match options.is_patch() {
+            false => Ok(()),
+            true => Err(Error::Option(text.into())),
         };
     };
     let sb = append.parsed()?;
-    let is_patch = options.patch.is_some() || options.renew.is_some();
-    let action = match (&options.patch, &options.renew) {
-        (Some(_), _) => "to patch an image",
-        (None, Some(_)) => "to build over an older image",
-        (None, None) => "to append to an image",
+    let is_patch = options.is_patch();
+    let action = match &options.renew {
+        Some(_) => "to build over an older image",
+        None if is_patch => "to patch an image",
+        None => "to append to an image",
     };
     let refuse = |why: String| Err(Error::Option(format!("{action}: {why}")));
     let cannot = [

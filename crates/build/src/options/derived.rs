@@ -5,6 +5,7 @@ use anteros_core::Algorithm;
 
 use super::compression::segment_bytes;
 use super::{Compression, Content, Hint, Holes, Options, Order, Setting};
+use crate::Appended;
 
 impl Options {
     /// The options of a build that reads no content if these say so: nothing is compressed then, or lies behind inodes.
@@ -160,6 +161,23 @@ impl Options {
     /// Returns whether there are long prefixes of attributes; that of digests is one.
     pub(crate) fn has_prefixes(&self) -> bool {
         !self.xattr_prefixes.is_empty() || self.digest_xattr.is_some()
+    }
+
+    /// Returns whether a tree is compared with that of an older image.
+    pub(crate) fn is_patch(&self) -> bool {
+        self.patch.is_some() || self.patch_layer.is_some() || self.renew.is_some()
+    }
+
+    /// The image that grows in place, if one does.
+    pub(crate) fn grown(&self) -> Option<&Appended> {
+        let is_new = self.patch_layer.is_some() || self.renew.is_some();
+        self.append.as_ref().filter(|_| !is_new)
+    }
+
+    /// Returns whether nothing is written, for changes are only told.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        let patch = self.patch.as_ref().is_some_and(|patch| patch.dry_run);
+        patch || self.patch_layer.as_ref().is_some_and(|layer| layer.dry_run)
     }
 
     /// Returns whether the image has extra devices.

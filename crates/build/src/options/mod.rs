@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anteros_core::Timestamp;
 
 use crate::attributes::{FileContexts, FsConfig};
-use crate::base::{Appended, Patch, Renew};
+use crate::base::{Appended, Patch, PatchLayer, Renew};
 
 pub(crate) use choices::join;
 pub use choices::{Content, Exclude, Holes, InodeForm, Order, UuidChoice};
@@ -200,6 +200,8 @@ pub struct Options {
     pub append: Option<Appended>,
     /// A patch of that image: only what is new or changed is appended, with all directories.
     pub patch: Option<Patch>,
+    /// Makes a layer of such a patch instead.
+    pub patch_layer: Option<PatchLayer>,
     /// Builds a new image instead, which keeps the places of what is in that one as well.
     pub renew: Option<Renew>,
     /// Tells what becomes of the content of files.
@@ -275,6 +277,7 @@ impl Default for Options {
             keep_overlay: false,
             append: None,
             patch: None,
+            patch_layer: None,
             renew: None,
             content: Content::Copy,
             bare_headers: false,

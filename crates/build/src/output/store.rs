@@ -89,7 +89,7 @@ impl Store {
             action: "create",
             cause,
         };
-        if let Some(append) = options.append.as_ref().filter(|_| options.renew.is_none()) {
+        if let Some(append) = options.grown() {
             return Grown::open(path, append).map(Self::Grown).map_err(fail);
         }
         let place = Place::of(path, options);

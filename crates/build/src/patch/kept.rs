@@ -50,6 +50,18 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
+    /// Has all that lies in the image lie so many blocks further on.
+    pub fn move_up(&mut self, blocks: u32, block_bits: u8) {
+        match self {
+            Self::Extents { runs, .. } => {
+                let bytes = u64::from(blocks) << block_bits;
+                runs.iter_mut().for_each(|run| run.at += bytes);
+            }
+            Self::Flat(block) => *block += blocks,
+            Self::Packed(_) => {}
+        }
+    }
+
     /// Returns whether nothing of the file is stored anew but what lies behind its inode.
     pub const fn is_all(&self) -> bool {
         matches!(self, Self::Packed(_) | Self::Flat(_))

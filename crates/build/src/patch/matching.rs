@@ -228,10 +228,10 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Decides what stays and what is copied.
+/// Decides what stays and what is copied. Without a home none of the inodes stays, and attributes are written anew.
 pub(super) fn find(
     origin: &Origin<'_>,
-    home: &Patched,
+    home: Option<&Patched>,
     plan: &mut Plan,
     observer: &dyn Observer,
 ) -> Result<PatchSummary, Error> {
@@ -257,19 +257,19 @@ pub(super) fn find(
         }
         let copied = origin.read(id)?;
         if has_same_properties && !is_directory && taken.insert(pair.before) {
-            if home.stays(copied.record.address) {
+            if home.is_some_and(|home| home.stays(copied.record.address)) {
                 plan.nodes[id as usize].intent = Intent::Stays(copied.record.address);
                 summary.stay += 1;
                 continue;
             }
-            if copied.icount > 0 {
+            if copied.icount > 0 && home.is_some() {
                 origin.take_region(id, &copied, plan)?;
             }
             origin.copy(id, copied, plan);
             summary.copied += 1;
             continue;
         }
-        if copied.icount > 0 && origin.has_same_attributes(pair) {
+        if copied.icount > 0 && home.is_some() && origin.has_same_attributes(pair) {
             origin.take_region(id, &copied, plan)?;
         }
         if is_same && !is_directory {

@@ -83,8 +83,11 @@ pub(crate) fn find(
     }
     let append = appended(look.options)?;
     let sb = append.parsed()?;
-    plan.serial = sb.inodes as u32; // they are unique as far as 32 bits suffice
     let origin = Origin::new(look, former, &sb)?;
+    if look.options.patch_layer.is_some() {
+        return matching::find(&origin, None, plan, observer);
+    }
+    plan.serial = sb.inodes as u32; // they are unique as far as 32 bits suffice
     origin.keep_attributes_of_root(plan)?;
     let first = u64::from(sb.meta_block) << sb.block_bits;
     let block_bytes = sb.block_bytes().into();
@@ -95,7 +98,7 @@ pub(crate) fn find(
             Patched::with_root(first, append.end, &patch.free, bytes, block_bytes)
         }
     };
-    let summary = matching::find(&origin, &home, plan, observer)?;
+    let summary = matching::find(&origin, Some(&home), plan, observer)?;
     let renewed = match &look.options.renew {
         Some(renew) => Some(room::find(&origin, (append, renew), plan)?),
         None => None,

@@ -158,6 +158,7 @@ impl Image {
                     needed,
                 });
             }
+            super::lower::check(slot, (index, &**device))?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::goal::{Bound, Goal};
 use super::images::Bench;
 use super::options::Options;
 use super::part;
-use super::report::{Comparison, Unit, Yardstick};
+use super::report::{Comparison, Side, Unit, Yardstick};
 use crate::outcome::Outcome;
 use crate::run::{run, words};
 use case::{Case, Trees, bytes, side};
@@ -26,6 +26,7 @@ const CONFIGURATIONS: [&[&str]; 3] = [&[], &["-zlz4hc", "-C65536", "-E48bit"], &
 const CHANGED: &str = "mkfs, changed files alone";
 const GROWTH: &str = "patch, growth of the image";
 const EXPORTED: &str = "patch --export";
+const LAYER: &str = "patch --layer";
 
 const BY_CHANGED: &[Yardstick] = &[Yardstick {
     label: "of changed",
@@ -121,6 +122,20 @@ fn share(sizes: &Comparison, name: &str) -> Option<(String, f64)> {
 }
 
 impl Case<'_> {
+    /// The bytes of a layer on the old image.
+    fn layer(&self) -> Outcome<Side> {
+        let file = self.bench.path("layer.erofs");
+        let mut layer = self.bench.anteros("patch");
+        layer
+            .arg("--quiet")
+            .arg(&self.old)
+            .arg("--layer")
+            .arg(&file);
+        layer.arg("--from").arg(&self.trees.new);
+        run(&mut layer)?;
+        Ok(side(LAYER, words(&layer), Ok(bytes(&file)?)))
+    }
+
     /// Compares the bytes of a patch with the changed files alone and beside differences of whole images.
     fn sizes(&self) -> Outcome<Comparison> {
         let alone = self.bench.path("changed.erofs");
@@ -133,6 +148,7 @@ impl Case<'_> {
             side(CHANGED, words(&mkfs), Ok(bytes(&alone)?)),
             side(GROWTH, from, Ok(growth)),
             side(EXPORTED, export, Ok(bytes(&self.exported)?)),
+            self.layer()?,
         ];
         sides.extend(deltas::sides(self)?);
         Ok(Comparison {

@@ -59,14 +59,21 @@ pub fn patch(
     })
 }
 
-/// Refuses forms of images that cannot be patched, by name.
+/// Refuses images that cannot be patched, by name.
 pub fn refuse(image: &Image) -> Result<(), Failure> {
-    let with = match mkfs::unfit(image) {
-        None if has_hash_tree(image) => "a hash tree, which would not match any more,",
-        None => return Ok(()),
-        Some(what) => what,
-    };
-    Err(refusal(image, &format!("an image with {with}")))
+    refuse_form(image)?;
+    match has_hash_tree(image) {
+        true => Err(refusal(
+            image,
+            "a hash tree, which would not match any more,",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses forms of images of which nothing can be patched, by name.
+pub fn refuse_form(image: &Image) -> Result<(), Failure> {
+    mkfs::unfit(image).map_or(Ok(()), |with| Err(refusal(image, with)))
 }
 
 fn has_hash_tree(image: &Image) -> bool {
@@ -76,12 +83,12 @@ fn has_hash_tree(image: &Image) -> bool {
     read.is_ok() && magic == VERITY_MAGIC
 }
 
-/// A refusal of an image that cannot be patched.
-fn refusal(image: &Image, what: &str) -> Failure {
+/// A refusal of an image with something.
+fn refusal(image: &Image, with: &str) -> Failure {
     let name = image.name();
     Failure::new(
         Kind::Unsupported,
-        format_args!("{name}: {what} cannot be patched"),
+        format_args!("{name}: an image with {with} cannot be patched"),
     )
     .hint(format_args!(
         "`anteros mkfs NEW {name} DIR` makes a new image of it with what changed"

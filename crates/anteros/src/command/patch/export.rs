@@ -44,7 +44,9 @@ pub fn export(
     let image = source.image;
     base::refuse(image)?;
     if !is_stream(to) {
-        check_target(source.path, to)?;
+        check_target(source.path, to, ("patch", MAGIC.len()), |start| {
+            start == MAGIC
+        })?;
     }
     let known = states::states(image, "nothing is exported of", workers, cancel)?;
     let name = image.name();
@@ -111,14 +113,19 @@ pub fn is_stream(to: &Path) -> bool {
     to.as_os_str() == "-"
 }
 
-/// Makes sure that what is at a path is a patch, or nothing.
-fn check_target(image: &Path, to: &Path) -> Result<(), Failure> {
+/// Makes sure that at a path there is nothing, or what is written there, as its first bytes say.
+pub fn check_target(
+    image: &Path,
+    to: &Path,
+    (what, bytes): (&str, usize),
+    is_it: impl Fn(&[u8]) -> bool,
+) -> Result<(), Failure> {
     let Ok(found) = fs::metadata(to) else {
         return Ok(());
     };
     let refused = |what: &str| {
         let message = format!("{}: {what}", to.display());
-        Failure::new(Kind::Usage, message).hint("name another file for the patch")
+        Failure::new(Kind::Usage, message).hint(format!("name another file for the {what}"))
     };
     let is_image = fs::metadata(image)
         .is_ok_and(|image| (image.dev(), image.ino()) == (found.dev(), found.ino()));
@@ -129,11 +136,11 @@ fn check_target(image: &Path, to: &Path) -> Result<(), Failure> {
         return Err(refused("is there, and is no regular file"));
     }
     let device = FileDevice::open(to).map_err(Failure::os)?;
-    let mut magic = [0; MAGIC.len()];
-    let is_patch = device.read_at(0, &mut magic).is_ok() && magic == MAGIC;
-    match is_patch || found.len() == 0 {
+    let mut start = vec![0; bytes];
+    let is_known = device.read_at(0, &mut start).is_ok() && is_it(&start);
+    match is_known || found.len() == 0 {
         true => Ok(()),
-        false => Err(refused("is there, and is no patch")),
+        false => Err(refused(&format!("is there, and is no {what}"))),
     }
 }
 

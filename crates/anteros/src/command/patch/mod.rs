@@ -5,6 +5,7 @@ mod apply;
 mod base;
 mod compact;
 mod export;
+mod layer;
 mod names;
 mod report;
 mod states;
@@ -100,6 +101,11 @@ pub struct Args {
     /// Former states are gone then. There must be room for both beside each other; a power cut leaves one of them
     #[arg(long, group = "what", conflicts_with_all = ["dry_run", "verbose"])]
     compact: bool,
+
+    /// Leave the image as it is, and write a layer into this file: a small image with what is new, and with inodes that refer to the
+    /// image for all else. It is mounted with the image as `--device`, or by the kernel with `-o device=`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "rollback", "export", "apply", "compact"])]
+    layer: Option<PathBuf>,
 
     /// Tell what would change, and write nothing
     #[arg(short = 'n', long)]
@@ -235,6 +241,10 @@ impl Args {
         observer: &Watch,
         cancel: &AtomicBool,
     ) -> Result<Summary, Failure> {
+        if let Some(layer) = &self.layer {
+            let built = build(layer, input, options, observer, cancel);
+            return built.map_err(|e| mkfs::failure(layer, Before::File, &e));
+        }
         let metadata = std::fs::metadata(&self.image);
         let metadata = metadata.map_err(|e| Failure::system(&self.image, &e))?;
         let built = match metadata.is_file() {
@@ -250,7 +260,8 @@ impl Args {
     /// The form of what is told.
     fn words(&self) -> Words<'_> {
         Words {
-            image: &self.image,
+            image: self.layer.as_ref().unwrap_or(&self.image),
+            is_layer: self.layer.is_some(),
             dry_run: self.dry_run,
             quiet: self.quiet,
             json: self.json,
@@ -259,12 +270,22 @@ impl Args {
 
     /// The options of a build that patches the image, which keeps the form that it has.
     fn options(&self, image: &Image, cancel: &AtomicBool) -> Result<Options, Failure> {
-        let patch = base::patch(image, self.dry_run, now(), self.workers.count(), cancel)?;
+        let work = (self.workers.count(), cancel);
+        let (append, patch, patch_layer) = match &self.layer {
+            None => {
+                let patch = base::patch(image, self.dry_run, now(), work.0, work.1)?;
+                (base::appended(image, &self.image)?, Some(patch), None)
+            }
+            Some(to) => {
+                let layer = layer::layer((&self.image, image), to, self.dry_run, work)?;
+                (layer::appended(image)?, None, Some(layer))
+            }
+        };
         let options = mkfs::form_of(image, self.compressor, self.cluster, self.defaults())?;
-        let append = base::appended(image, &self.image)?;
         Ok(Options {
             append: Some(append),
-            patch: Some(patch),
+            patch,
+            patch_layer,
             exclude: self.exclusions(),
             // Marks of an image that is a layer itself stay, unless there are others to heed.
             keep_overlay: self.tar.is_none(),

@@ -77,6 +77,8 @@ struct Report {
 /// The image that is told of, and in which form.
 pub struct Words<'a> {
     pub image: &'a Path,
+    /// Tells whether it is a layer, which is new.
+    pub is_layer: bool,
     pub dry_run: bool,
     pub quiet: bool,
     pub json: bool,
@@ -129,6 +131,11 @@ impl Words<'_> {
         );
         match written {
             false => writeln!(out, "{image}: would change: {counts}")?,
+            true if self.is_layer => writeln!(
+                out,
+                "{image}: {}, in {seconds:.2} s\n  {counts}",
+                output::bytes(summary.image_bytes),
+            )?,
             true => writeln!(
                 out,
                 "{image}: {} appended, {} in all, in {seconds:.2} s\n  {counts}",
@@ -143,7 +150,7 @@ impl Words<'_> {
                 "  {kept} of files with other content stay where they are"
             )?;
         }
-        if patch.copied > 0 {
+        if patch.copied > 0 && !self.is_layer {
             let copied = count(patch.copied);
             let text = "inodes are copied, for there is no free slot for the root near them";
             writeln!(out, "  {copied} {text}")?;
