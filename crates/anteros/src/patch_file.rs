@@ -19,13 +19,12 @@ use anteros_format::patch_file::{
 };
 use anteros_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, Superblock};
 use anteros_format::{Corrupt, Fault};
-use sha2::{Digest as _, Sha256};
 
 use crate::failure::{Failure, Kind};
 use crate::interrupt;
 
 /// Bytes that are hashed or compared at once.
-const BUFFER_BYTES: u64 = 1 << 20;
+const BUFFER_BYTES: u64 = 256 << 10;
 
 /// A patch that is whole.
 pub struct PatchFile {
@@ -292,13 +291,13 @@ impl Stop {
     }
 }
 
-/// The SHA-256 of bytes of a device.
+/// The BLAKE3 digest of bytes of a device.
 pub fn digest(
     device: &dyn Device,
     ranges: impl IntoIterator<Item = Range<u64>>,
     cancel: &AtomicBool,
 ) -> Result<[u8; DIGEST_BYTES], Stop> {
-    let mut hash = Sha256::new();
+    let mut hash = blake3::Hasher::new();
     for range in ranges {
         each(device, range, cancel, |part| {
             hash.update(part);

@@ -19,7 +19,7 @@ use crate::{Corrupt, DEVICE_BYTES_MAX, Fault, SLOT_BYTES};
 pub const MAGIC: [u8; 8] = *b"anterosD";
 
 /// The only version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 512;
@@ -27,7 +27,7 @@ pub const HEADER_BYTES: usize = 512;
 /// Bytes of an entry of the table of roots.
 pub const ROOT_ENTRY_BYTES: usize = 16;
 
-/// Bytes of a digest, by SHA-256.
+/// Bytes of a digest, by BLAKE3.
 pub const DIGEST_BYTES: usize = 32;
 
 /// The place of the digest of the whole file, which is zero while that is made.
@@ -101,11 +101,11 @@ pub struct PatchHeader {
     pub end: u64,
     /// Roots that lie in slots of the base.
     pub root_count: u32,
-    /// The SHA-256 of the first and the last [`ENDS_BYTES`] of the base, with its own superblock and slots that are zero.
+    /// The BLAKE3 digest of the first and the last [`ENDS_BYTES`] of the base, with its own superblock and slots that are zero.
     pub ends_digest: [u8; DIGEST_BYTES],
-    /// The SHA-256 of all bytes of the base, in the same form.
+    /// The BLAKE3 digest of all bytes of the base, in the same form.
     pub base_digest: [u8; DIGEST_BYTES],
-    /// The SHA-256 of the file, with zeros in place of this.
+    /// The BLAKE3 digest of the file, with zeros in place of this.
     pub digest: [u8; DIGEST_BYTES],
     /// The superblock of the base.
     pub former: [u8; SUPERBLOCK_BYTES],

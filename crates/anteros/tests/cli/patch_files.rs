@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anteros_tests::judge;
 use anteros_tests::trees::{Random, words};
-use sha2::{Digest as _, Sha256};
 
 use crate::patches::{CHANGES, listed, shop};
 use crate::{Workshop, file_system_at};
@@ -36,8 +35,8 @@ fn patched(options: &str) -> Workshop {
 /// Gives a patch the digest that its bytes have.
 fn sealed(mut patch: Vec<u8>) -> Vec<u8> {
     patch[DIGEST].fill(0);
-    let digest = Sha256::digest(&patch);
-    patch[DIGEST].copy_from_slice(&digest);
+    let digest = blake3::hash(&patch);
+    patch[DIGEST].copy_from_slice(digest.as_bytes());
     patch
 }
 

@@ -12,7 +12,6 @@ use anteros_core::{Device, FileDevice, Overlaid};
 use anteros_format::patch_file::{DIGEST_BYTES, DIGEST_PLACE, MAGIC, PatchHeader, ROOT_BYTES_MAX};
 use anteros_format::superblock::SUPERBLOCK_OFFSET;
 use anteros_image::{Image, OpenOptions, Patched};
-use sha2::{Digest as _, Sha256};
 
 use super::{base, states};
 use crate::failure::{Failure, Kind};
@@ -233,7 +232,7 @@ impl Writing<'_> {
         let fail = |error: io::Error| Failure::system(to, &error);
         let mut out = Hashed {
             out: BufWriter::new(out),
-            hash: Sha256::new(),
+            hash: blake3::Hasher::new(),
             bytes: 0,
         };
         let end = |(at, root): &(u64, Vec<u8>)| *at..*at + root.len() as u64;
@@ -256,7 +255,7 @@ impl Writing<'_> {
 /// A file whose bytes are hashed while they are written.
 struct Hashed<W> {
     out: W,
-    hash: Sha256,
+    hash: blake3::Hasher,
     bytes: u64,
 }
 
