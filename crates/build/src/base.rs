@@ -37,6 +37,21 @@ pub trait Base: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Bytes of the content of the packed inode. Whoever tells of none has files of a patch packed nowhere.
+    fn packed_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Reads content of the packed inode.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn read_packed(&self, offset: u64, buf: &mut [u8]) -> FsResult<()> {
+        let _ = (offset, buf);
+        Err(FsError::Unsupported)
+    }
+
     /// Returns what the content of an inode takes beside its record. Whoever does not tell has no image built in the room of
     /// its own ([`Options::renew`](crate::Options::renew)).
     ///

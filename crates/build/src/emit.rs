@@ -70,8 +70,9 @@ impl Emitter<'_> {
         let kept = self.job.options.append.as_ref();
         let kept = kept.and_then(|append| append.packed.as_ref());
         let patched = plan.patched.as_ref();
-        let kept =
-            kept.filter(|(record, _)| !patched.is_some_and(|home| home.stays(record.address)));
+        let is_moved =
+            |record: &crate::base::Record| !patched.is_some_and(|home| home.stays(record.address));
+        let kept = kept.filter(|(record, _)| self.packed.is_none() && is_moved(record));
         if let (Some(at), Some((_, record))) = (places.packed, kept) {
             output.pad_to(at)?;
             match &plan.lower {
@@ -85,14 +86,18 @@ impl Emitter<'_> {
                 }
             }
         }
+        let packed_index = match self.packed {
+            Some(packed) => plan.packed_index(packed),
+            None => plan.metabox_index(), // of nothing
+        };
         let specials = [
-            (places.packed, self.packed, plan.packed_index()),
+            (places.packed, self.packed, packed_index),
             (places.metabox, metabox.as_ref(), plan.metabox_index()),
         ];
-        let mut number = self.job.tree.nodes.len() as u32;
+        let mut number = plan.serial.wrapping_add(self.job.tree.nodes.len() as u32);
         for (at, inode, index) in specials {
             if let (Some(at), Some(inode)) = (at, inode) {
-                number += 1;
+                number = number.wrapping_add(1);
                 output.pad_to(at)?;
                 output.write(&self.special_inode(inode, index, number))?;
             }
@@ -233,7 +238,7 @@ impl Emitter<'_> {
             metabox.pad_to(bytes);
             metabox.finish(pool)
         })?;
-        Ok(content.into_inode().expect("the root is in it"))
+        Ok(content.into_inode(&[]).expect("the root is in it"))
     }
 
     /// Does something with workers that make inodes and compress segments of the metabox.

@@ -49,6 +49,10 @@ impl Fragments {
     pub fn new(job: &Job<'_>) -> Self {
         let Job { plan, options, .. } = job;
         let mut content = Segments::new(options.packed_segment_bytes(), options.block_bytes());
+        if let Some(packed) = &plan.packed {
+            content = content.behind(packed.bytes);
+            content.append(&packed.rest);
+        }
         if options.packs_prefixes() {
             content.append(&plan.shared.prefixes.table());
         }

@@ -295,12 +295,12 @@ impl Layout {
         let append = job.options.append.as_ref();
         if let (Home::Patched { start: laid }, Some(home)) = (self.home, &job.plan.patched) {
             debug_assert_eq!(start, laid);
-            return self.places_patched(job, home, output);
+            return self.places_patched(job, home, packed, output);
         }
         let packed = match append.and_then(|append| append.packed.as_ref()) {
-            Some((record, _)) => Some(start + packer.place_kept_at_end(record)),
-            None => packed.map(|inode| {
-                let bytes = inode.record_bytes(job.plan.packed_index());
+            Some((record, _)) if packed.is_none() => Some(start + packer.place_kept_at_end(record)),
+            _ => packed.map(|inode| {
+                let bytes = inode.record_bytes(job.plan.packed_index(inode));
                 start + packer.place_at_end(bytes, false)
             }),
         };
@@ -324,18 +324,21 @@ impl Layout {
         &self,
         job: &Job<'_>,
         home: &Patched,
+        new: Option<&SpecialInode>,
         output: &Output,
     ) -> Result<Places, Error> {
         let append = patch::appended(job.options)?;
         let start = output.position();
         let mut packer = self.packer.clone();
-        let packed = append
-            .packed
-            .as_ref()
-            .map(|(record, _)| match home.stays(record.address) {
-                true => record.address,
-                false => start + packer.place_kept_at_end(record),
-            });
+        let packed = match (new, &append.packed) {
+            (Some(inode), _) => {
+                let bytes = inode.record_bytes(job.plan.packed_index(inode));
+                Some(start + packer.place_at_end(bytes, false))
+            }
+            (None, Some((record, _))) if home.stays(record.address) => Some(record.address),
+            (None, Some((record, _))) => Some(start + packer.place_kept_at_end(record)),
+            (None, None) => None,
+        };
         let has_inodes = !self.order.is_empty() || packed.is_some_and(|at| at >= start);
         let inodes = if has_inodes { packer.end() } else { 0 };
         Places {
@@ -460,7 +463,7 @@ impl Places {
         Self {
             meta_block: output.block_of(first_block)? - 1,
             xattr_block: output.block_of(at)?,
-            packed: packed.map(|inode| place(inode, plan.packed_index())),
+            packed: packed.map(|inode| place(inode, plan.packed_index(inode))),
             metabox: Some(place(metabox, plan.metabox_index())),
             area: Vec::new(),
             end: packer.end(),

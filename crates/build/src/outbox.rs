@@ -95,6 +95,8 @@ pub(crate) struct Outbox<'a, T> {
 pub(crate) struct Places {
     /// The provisional place of the byte in front of which a segment lies, and the bytes of all segments up to it.
     shifts: Vec<(u64, u64)>,
+    /// The provisional end. What lies behind it was never here.
+    end: u64,
     /// The segments, where they lie, in their order.
     pub runs: Vec<(u64, Vec<Extent>)>,
 }
@@ -107,6 +109,9 @@ impl Places {
 
     /// The final place of a byte.
     pub fn byte(&self, provisional: u64) -> u64 {
+        if provisional > self.end {
+            return provisional;
+        }
         let before = self.shifts.partition_point(|(at, _)| *at <= provisional);
         let shift = before.checked_sub(1).map_or(0, |last| self.shifts[last].1);
         provisional + shift
@@ -308,7 +313,10 @@ impl<'a, T> Outbox<'a, T> {
     /// Writes all, and tells where it lies.
     pub fn finish(mut self) -> Result<Places, Error> {
         self.drain()?;
-        Ok(self.places)
+        Ok(Places {
+            end: self.output.position() - self.inserted,
+            ..self.places
+        })
     }
 }
 
@@ -321,9 +329,10 @@ mod tests {
     fn blocks_move_by_the_segments_in_front_of_them() {
         let places = Places {
             shifts: vec![(3, 10), (3, 15), (7, 16)],
+            end: 100,
             runs: Vec::new(),
         };
-        let found: Vec<_> = [0, 2, 3, 6, 7, 100].map(|n| places.byte(n)).to_vec();
-        assert_eq!(found, [0, 2, 18, 21, 23, 116]);
+        let found: Vec<_> = [0, 2, 3, 6, 7, 100, 101].map(|n| places.byte(n)).to_vec();
+        assert_eq!(found, [0, 2, 18, 21, 23, 116, 101]);
     }
 }

@@ -18,10 +18,12 @@ use crate::parts::Cuts;
 use crate::patch::copied::Copied;
 use crate::patch::home::Patched;
 use crate::patch::kept::{Kept, KeptFiles};
+use crate::patch::packed::FormerPacked;
 use crate::patch::renewed::Renewed;
 use crate::prefixes::Prefixes;
 use crate::source::Source;
 use crate::sparse::{Allocation, ChunkedFile};
+use crate::special::SpecialInode;
 use crate::sweep::Sweep;
 use crate::times::Times;
 use crate::tree::{Node, NodeId, Tree};
@@ -132,6 +134,8 @@ pub(crate) struct Plan {
     pub patched: Option<Patched>,
     /// Content that stays, of files that the patch changes.
     pub kept: KeptFiles,
+    /// The packed inode of the image that is patched, if files of the patch are packed behind its content.
+    pub packed: Option<FormerPacked>,
     /// The image that this one is a layer on.
     pub lower: Option<Lower>,
 }
@@ -179,6 +183,7 @@ impl Plan {
             serial: 0,
             patched: None,
             kept: KeptFiles::new(),
+            packed: None,
             lower: None,
         };
         for id in tree.ids() {
@@ -337,8 +342,11 @@ impl Plan {
     }
 
     /// The index of the packed inode.
-    pub const fn packed_index(&self) -> IndexKind {
-        self.index
+    pub fn packed_index(&self, packed: &SpecialInode) -> IndexKind {
+        match self.packed {
+            None => self.index,
+            Some(_) => packed.index_apart(self.index),
+        }
     }
 
     /// The index of the metabox.

@@ -28,6 +28,12 @@ impl Segments {
         }
     }
 
+    /// Segments of content behind so many bytes, which are written elsewhere.
+    pub fn behind(mut self, bytes: u64) -> Self {
+        self.before = bytes;
+        self
+    }
+
     /// Bytes so far.
     pub fn size(&self) -> u64 {
         self.before + self.rest.len() as u64
@@ -47,9 +53,13 @@ impl Segments {
 
     /// Bytes in front of the first whole pack.
     fn first_packs(&self) -> usize {
-        match self.before {
-            0 => FIRST_PACKS * self.block_bytes,
-            _ => 0,
+        let (first, pack) = (FIRST_PACKS * self.block_bytes, PACK * self.block_bytes);
+        match usize::try_from(self.before)
+            .unwrap_or(usize::MAX)
+            .checked_sub(first)
+        {
+            None => first - self.before as usize,
+            Some(packs) => packs.next_multiple_of(pack) - packs,
         }
     }
 

@@ -30,12 +30,29 @@ impl SpecialInode {
         self.size > u32::MAX.into()
     }
 
+    /// Bytes of the inode without its index.
+    fn head_bytes(&self) -> u64 {
+        match self.is_extended() {
+            true => EXTENDED_BYTES as u64,
+            false => COMPACT_BYTES as u64,
+        }
+    }
+
+    /// The index of extents that lie apart from each other: packs, as far as they can tell of these.
+    pub fn index_apart(&self, usual: IndexKind) -> IndexKind {
+        let full = usual.full();
+        full.in_packs(
+            usual,
+            self.head_bytes(),
+            &self.runs(),
+            Tail::Blocks,
+            self.size,
+        )
+    }
+
     /// Bytes of the inode and its index.
     pub fn record_bytes(&self, index: IndexKind) -> u64 {
-        let head = match self.is_extended() {
-            true => EXTENDED_BYTES,
-            false => COMPACT_BYTES,
-        } as u64;
+        let head = self.head_bytes();
         head + index.bytes(head, &self.runs(), Tail::Blocks, self.size)
     }
 
@@ -67,11 +84,11 @@ impl Content {
         self.segments.size()
     }
 
-    /// The inode, if it has any content. All of that has been written.
-    pub fn into_inode(self) -> Option<SpecialInode> {
+    /// The inode, if it has any content that has been written, behind the extents of an image that is patched.
+    pub fn into_inode(self, former: &[(u64, Vec<Extent>)]) -> Option<SpecialInode> {
         (!self.runs.is_empty()).then(|| SpecialInode {
             size: self.size(),
-            runs: self.runs,
+            runs: former.iter().cloned().chain(self.runs).collect(),
         })
     }
 }

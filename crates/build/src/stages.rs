@@ -121,6 +121,11 @@ impl<'a, 'b> Build<'a, 'b> {
         } else {
             kept::find(&look, &mut plan)?;
         }
+        let options = &match options.is_patch() && plan.packed.is_none() {
+            true => options.unpacked(),
+            false => options.clone(),
+        };
+        let look = Look { options, ..look };
         let (devices, missing) = arrange(&look, &mut plan)?;
         if let Some(text) = missing {
             observer.warn(source.path(), &text);
@@ -204,7 +209,9 @@ fn write(
     let data_end = output.position();
     let room = superblock::room(options, plan.shared.prefixes.table().len(), &devices);
     let layout = Layout::new(job, &mut stored, packed.size(), &room, output);
-    let packed = packed::directories(job, &stored, &layout, packed, output)?.into_inode();
+    let packed = packed::directories(job, &stored, &layout, packed, output)?;
+    let former = plan.packed.as_ref().map_or(&[][..], |former| &former.runs);
+    let packed = packed.into_inode(former);
     layout::place_blocks(job, &mut stored, output)?;
     let emitter = Emitter {
         job,

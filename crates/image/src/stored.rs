@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anteros_core::{FsResult, Ino, StoredPlace, StoredRun};
+use anteros_core::{FsError, FsResult, Ino, StoredPlace, StoredRun};
 use anteros_format::inode::{DataLayout, Inode};
 
 use crate::error::Result;
@@ -25,6 +25,27 @@ impl ImageFs {
         };
         let map = image.map(&inode)?;
         Ok(self.runs(&inode, &map, bytes)?)
+    }
+
+    /// Bytes of the content of the packed inode, 0 if there is none.
+    pub fn packed_bytes(&self) -> u64 {
+        self.image().packed_bytes()
+    }
+
+    /// Reads content of the packed inode.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it is shorter, or cannot be decoded.
+    pub fn read_packed(&self, offset: u64, buf: &mut [u8]) -> FsResult<()> {
+        let image = self.image();
+        let nid = image.superblock().packed.ok_or(FsError::NotFound)?;
+        let inode = image.inode(nid)?;
+        let map = image.map(&inode)?;
+        match image.read(&inode, &map, offset, buf)? == buf.len() {
+            true => Ok(()),
+            false => Err(FsError::Corrupt("the packed inode is too short".into())),
+        }
     }
 
     fn runs(&self, inode: &Inode, map: &Map, bytes: Range<u64>) -> Result<Vec<StoredRun>> {

@@ -371,6 +371,46 @@ fn a_hostile_image_is_refused_or_patched() {
     assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
 }
 
+/// Small files of a patch lie together where those of the image do, and one alone is not worth a new index.
+#[test]
+fn small_files_are_packed() {
+    let shop = shop();
+    let peers = Peers::find();
+    fs::create_dir(shop.path("base/many")).unwrap();
+    let text = words(8, 3_000_000);
+    fs::write(shop.path("base/long"), &text).unwrap();
+    for options in [
+        "-zlz4 -Eall-fragments",
+        "-zzstd -C65536 -Efragments -E48bit",
+        "-zlzma,1 -C131072 -Eall-fragments -b1024",
+    ] {
+        shop.good(&format!("mkfs image base --quiet {options}"));
+        let grown = |what: &str| {
+            let len = || fs::metadata(shop.path("image")).unwrap().len();
+            let before = len();
+            shop.good("patch image --from next --quiet");
+            judge_image(&shop, peers.as_ref(), "next", &format!("{options}: {what}"));
+            len() - before
+        };
+        shop.good_script("rm -rf next; cp -a base next; echo one >next/many/one");
+        let one = grown("one");
+        assert!(one < 40_000, "{options}: {one}");
+        for number in 0..900 {
+            let at = 3000 * number;
+            let name = shop.path(&format!("next/many/{number}"));
+            fs::write(name, &text[at..at + 600]).unwrap();
+        }
+        let many = grown("many");
+        assert!(many < 450_000, "{options}: {many}");
+        let told = shop.good("patch image --rollback 1 --quiet");
+        assert_eq!(told, "");
+        shop.good_script("rm next/many/[0-9]*; touch -r base/many next/many");
+        shop.good("patch image --rollback 2 --quiet");
+        let back = grown("back");
+        assert!(back < 60_000, "{options}: {back}");
+    }
+}
+
 /// A file whose bytes are those of a record at the end of an image is no record.
 #[test]
 fn a_file_that_ends_as_a_record_is_none() {

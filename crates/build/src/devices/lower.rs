@@ -72,6 +72,9 @@ pub(super) fn store(
     for kept in plan.kept.values_mut() {
         kept.move_up(place, block_bits);
     }
+    if let Some(packed) = &mut plan.packed {
+        packed.move_up(u64::from(place) << block_bits);
+    }
     for node in &mut plan.nodes {
         if let Intent::Chunks(file) = &mut node.intent {
             file.move_kept(place);

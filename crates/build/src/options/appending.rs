@@ -24,13 +24,17 @@ pub(super) fn check(options: &Options) -> Result<(), Error> {
         None => "to append to an image",
     };
     let refuse = |why: String| Err(Error::Option(format!("{action}: {why}")));
+    let packs = is_patch && options.renew.is_none();
     let cannot = [
         (
             sb.metabox.is_some() || options.metabox.is_some(),
             "compressed metadata",
         ),
         (sb.extra_devices > 0, "an image of several devices"),
-        (options.fragments.is_some(), "packing files together"),
+        (
+            options.fragments.is_some() && !packs,
+            "packing files together",
+        ),
         (options.compress_directories, "compressed directories"),
         (options.hash_tree.is_some(), "a hash tree"),
         (options.offset > 0, "an offset"),

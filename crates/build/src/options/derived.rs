@@ -168,6 +168,14 @@ impl Options {
         self.patch.is_some() || self.patch_layer.is_some() || self.renew.is_some()
     }
 
+    /// Options by which files are not packed together.
+    pub(crate) fn unpacked(&self) -> Self {
+        Self {
+            fragments: None,
+            ..self.clone()
+        }
+    }
+
     /// The image that grows in place, if one does.
     pub(crate) fn grown(&self) -> Option<&Appended> {
         let is_new = self.patch_layer.is_some() || self.renew.is_some();

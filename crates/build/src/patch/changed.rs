@@ -71,7 +71,7 @@ impl Origin<'_> {
         let old = self.former.source.open_file(&self.former.tree, before)?;
         let equals = equal::runs(self.look, (new, node.size), (old, was.size))?;
         let found = match plan.node(id).intent {
-            Intent::Compress => self.extents(pair, &equals, plan),
+            Intent::Compress | Intent::Pack => self.extents(pair, &equals, plan),
             Intent::Flat | Intent::Chunks(_) => self.blocks(pair, &equals, plan),
             _ => Ok(Remains::Nothing),
         };

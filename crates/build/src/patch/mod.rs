@@ -16,6 +16,7 @@
 //! | `chunks` | the same of files without compression |
 //! | `kept` | the extents that stay |
 //! | `copied` | inodes with other properties, whose data stays |
+//! | `packed` | the packed inode, to which files of a patch are added |
 //! | `home` | the place of inodes, the root among them |
 //! | `record` | the record behind the patch |
 //! | `renewed` | the room of an older image in which a new one lies, with slots for inodes |
@@ -40,6 +41,7 @@ mod equal;
 pub(crate) mod home;
 pub(crate) mod kept;
 mod matching;
+pub(crate) mod packed;
 mod record;
 pub(crate) mod renewed;
 mod rollback;
@@ -85,7 +87,9 @@ pub(crate) fn find(
     let sb = append.parsed()?;
     let origin = Origin::new(look, former, &sb)?;
     if look.options.patch_layer.is_some() {
-        return matching::find(&origin, None, plan, observer);
+        let summary = matching::find(&origin, None, plan, observer)?;
+        packed::decide(origin.base, look.options, plan)?;
+        return Ok(summary);
     }
     plan.serial = sb.inodes as u32; // they are unique as far as 32 bits suffice
     origin.keep_attributes_of_root(plan)?;
@@ -99,6 +103,7 @@ pub(crate) fn find(
         }
     };
     let summary = matching::find(&origin, Some(&home), plan, observer)?;
+    packed::decide(origin.base, look.options, plan)?;
     let renewed = match &look.options.renew {
         Some(renew) => Some(room::find(&origin, (append, renew), plan)?),
         None => None,

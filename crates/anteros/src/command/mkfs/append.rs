@@ -34,6 +34,14 @@ impl Base for Inodes {
         self.0.stored(ino, bytes)
     }
 
+    fn packed_bytes(&self) -> u64 {
+        self.0.packed_bytes()
+    }
+
+    fn read_packed(&self, offset: u64, buf: &mut [u8]) -> FsResult<()> {
+        self.0.read_packed(offset, buf)
+    }
+
     fn taken(&self, ino: Ino) -> FsResult<Taken> {
         Ok(taken(self.0.image(), &self.0.inode(ino)?)?)
     }

@@ -25,6 +25,33 @@ pub fn of_image(
     of_found(image, &found(image)?, told, cluster, defaults)
 }
 
+/// Options by which a patch takes that form: its files are packed together as those of the image are.
+pub fn of_patch(
+    image: &Image,
+    told: Option<Compressor>,
+    cluster: Option<u64>,
+    defaults: Options,
+) -> Result<Options, Failure> {
+    let found = found(image)?;
+    let options = of_found(image, &found, told, cluster, defaults)?;
+    Ok(Options {
+        fragments: fragments(image, &found, &options),
+        ..options
+    })
+}
+
+/// The way in which files of an image are packed together, if they are and anything is compressed.
+fn fragments(image: &Image, found: &Statistics, options: &Options) -> Option<Fragments> {
+    let (count, bytes) = found.fragments;
+    let cluster = u64::from(options.compression?.pcluster_bytes);
+    let packed = image.superblock().packed.filter(|_| count > 0);
+    packed.map(|_| Fragments {
+        // Ends of files are shorter on average.
+        all: bytes / count > cluster,
+        pcluster_bytes: None,
+    })
+}
+
 fn found(image: &Image) -> Result<Statistics, Failure> {
     statistics(image).map_err(|e| Failure::image(image.name(), &e))
 }
@@ -65,17 +92,8 @@ pub fn of_whole(
     let sb = image.superblock();
     let found = found(image)?;
     let options = of_found(image, &found, told, cluster, defaults)?;
-    let (count, bytes) = found.fragments;
-    let cluster = options.compression.map_or(0, |c| c.pcluster_bytes.into());
-    let fragments = sb
-        .packed
-        .filter(|_| count > 0 && options.compression.is_some());
     Ok(Options {
-        fragments: fragments.map(|_| Fragments {
-            // Ends of files are shorter on average.
-            all: bytes / count > cluster,
-            pcluster_bytes: None,
-        }),
+        fragments: fragments(image, &found, &options),
         dedupe: sb.incompat.contains(Incompat::FRAGMENTS) && options.compression.is_some(),
         inline_data: found.layouts.contains_key(&DataLayout::FlatInline),
         ..options

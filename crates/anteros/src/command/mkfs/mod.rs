@@ -33,7 +33,7 @@ pub use self::append::{appended, base_of, check_metadata};
 pub use self::arguments::Args;
 pub use self::compressor::Compressor;
 pub use self::failure::{Before, failure};
-pub use self::form::{of_image as form_of, of_whole as whole_form_of, unfit};
+pub use self::form::{of_patch as form_of, of_whole as whole_form_of, unfit};
 pub use self::source::stdin;
 pub use self::target::Target;
 pub use self::values::Content;
