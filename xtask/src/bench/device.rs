@@ -29,8 +29,8 @@ pub(super) struct Traffic {
 
 /// States what a request takes on a phone's storage (eMMC or UFS), in seconds, and the bytes that come or go in one of
 /// them.
-const REQUEST_SECONDS: f64 = 120e-6;
-const BYTES_A_SECOND: f64 = 250e6;
+pub(super) const REQUEST_SECONDS: f64 = 120e-6;
+pub(super) const BYTES_A_SECOND: f64 = 250e6;
 
 impl Traffic {
     /// Returns how long a phone's storage would take for what has come since.

@@ -1,7 +1,7 @@
 //! `bench profile`: programs that start cold from images that are laid out by a profile of them.
 //!
 //! The kernel mounts each image from a loop device, or as a file that lies in an ext4 on one, and that device counts what
-//! is read. A profile is recorded once, from an image
+//! is read. A third way is a device that is as slow as a phone's storage. A profile is recorded once, from an image
 //! without compression, where the kernel reads nothing but what is asked for. Then each program starts from an
 //! image without profile and from one with it; and from both once more, after what the profile names of that program
 //! has been asked for, in the order in which it lies in the image.
@@ -24,11 +24,12 @@ use super::device::{LoopDevice, Store};
 use super::findings::Findings;
 use super::goal::{Bound, Goal};
 use super::images::{Bench, FIXED};
-use super::launch::{PROGRAMS, Program, bound, seconds};
+use super::launch::{LARGE_PROGRAMS, PROGRAMS, Program, bound, seconds};
 use super::mounted::{Mounted, mount};
 use super::options::Options;
 use super::part;
 use super::report::{Comparison, Side, Unit, Yardstick};
+use super::throttle::{Speed, Throttle};
 use crate::outcome::Outcome;
 use crate::run::{run, words};
 use replay::Plan;
@@ -68,9 +69,14 @@ const BY_UNGUIDED: &[Yardstick] = &[Yardstick {
 enum Way {
     Device,
     File,
+    Slow,
 }
 
-const WAYS: [(&str, Way); 2] = [("device", Way::Device), ("file", Way::File)];
+const WAYS: [(&str, Way); 3] = [
+    ("device", Way::Device),
+    ("file", Way::File),
+    ("slow device", Way::Slow),
+];
 
 const BYTES: &str = "cold start: bytes read";
 const REQUESTS: &str = "cold start: requests to read";
@@ -102,12 +108,16 @@ enum Place {
     /// In memory, from where it goes to a device of its own.
     Device(PathBuf),
     File(Store),
+    /// In memory, from where it goes to a device that is as slow as a phone's.
+    Slow(PathBuf),
 }
 
 impl Place {
     fn new(bench: &Bench, way: Way, image: &Path, name: &str) -> Outcome<Self> {
-        if way == Way::Device {
-            return Ok(Self::Device(image.to_owned()));
+        match way {
+            Way::Device => return Ok(Self::Device(image.to_owned())),
+            Way::Slow => return Ok(Self::Slow(image.to_owned())),
+            Way::File => {}
         }
         let scratch = bench.path(name);
         fs::create_dir_all(&scratch)?;
@@ -116,7 +126,7 @@ impl Place {
 
     fn image(&self) -> &Path {
         match self {
-            Self::Device(image) => image,
+            Self::Device(image) | Self::Slow(image) => image,
             Self::File(store) => store.image(),
         }
     }
@@ -139,17 +149,54 @@ impl Contender for Start<'_> {
 pub(super) fn profile(options: &Options) -> Outcome<Findings> {
     let ways = part::chosen(&WAYS, &options.only)?;
     let bench = Bench::new(options)?;
-    let corpus = corpus("apps")?;
-    let programs = PROGRAMS.iter().filter(|(name, _)| *name != READS_ALL);
-    let programs: Vec<_> = programs.chain([&BOOT]).collect();
+    let (mut comparisons, mut notes) = (Vec::new(), Vec::new());
+    for name in options.corpora_or(&["apps"]) {
+        let of_corpus = of_corpus(&bench, &name, &ways, &mut notes)?;
+        comparisons.extend(of_corpus);
+    }
+    let goals = goals(&comparisons);
+    let findings = bench.finish(comparisons)?;
+    Ok(Findings {
+        notes,
+        goals,
+        ..findings
+    })
+}
+
+/// The programs that start from a corpus.
+fn programs_of(corpus: &str) -> Vec<&'static Program> {
+    let programs = match corpus {
+        "programs" => &LARGE_PROGRAMS,
+        _ => &PROGRAMS,
+    };
+    let programs = programs.iter().filter(|(name, _)| *name != READS_ALL);
+    programs.chain([&BOOT]).collect()
+}
+
+/// The options of images of a corpus: of a large one, the usual ones alone.
+fn configurations_of(corpus: &str) -> &'static [&'static [&'static str]] {
+    match corpus {
+        "programs" => &CONFIGURATIONS[..1],
+        _ => &CONFIGURATIONS,
+    }
+}
+
+/// Compares starts from images of a corpus.
+fn of_corpus(
+    bench: &Bench,
+    name: &str,
+    ways: &[(&str, Way)],
+    notes: &mut Vec<String>,
+) -> Outcome<Vec<Comparison>> {
+    let programs = programs_of(name);
+    let corpus = corpus(name)?;
     let bare = bench.path("bare.erofs");
-    build(&bench, &["-znone"], None, &bare, &corpus)?;
-    let mut notes = Vec::new();
+    build(bench, &["-znone"], None, &bare, &corpus)?;
     let mut rounds = Vec::new();
     for (name, program) in &programs {
         eprintln!("bench profile: recording {name}");
         let path = bench.path(&format!("profile-{}", rounds.len()));
-        let profile = record(&bench, &bare, program, &path)?;
+        let profile = record(bench, &bare, program, &path)?;
         let bytes: u64 = profile.ranges.iter().map(|range| range.len).sum();
         let ranges = profile.ranges.len();
         notes.push(format!(
@@ -165,20 +212,20 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
     run(merge.arg("-o").arg(&path))?;
     let mut comparisons = Vec::new();
     let all = Profile::read(fs::File::open(&path)?)?.ranges;
-    for configuration in CONFIGURATIONS {
+    for configuration in configurations_of(name) {
         let subject = match configuration {
-            [] => "apps".to_owned(),
-            _ => format!("apps {}", configuration.join(" ")),
+            [] => name.to_owned(),
+            _ => format!("{name} {}", configuration.join(" ")),
         };
         let [unguided, laid_out] =
             ["unguided.erofs", "laid-out.erofs"].map(|name| bench.path(name));
         eprintln!("bench profile: building {subject}");
         let commands = [
-            build(&bench, configuration, None, &unguided, &corpus)?,
-            build(&bench, configuration, Some(&path), &laid_out, &corpus)?,
+            build(bench, configuration, None, &unguided, &corpus)?,
+            build(bench, configuration, Some(&path), &laid_out, &corpus)?,
         ];
         let others = match configuration {
-            [] => others(&bench, &corpus, &all)?,
+            [] => others(bench, &corpus, &all)?,
             _ => Vec::new(),
         };
         let mut built = vec![
@@ -191,9 +238,9 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
                 .map(|(name, place, command)| (*name, place.image(), &**command)),
         );
         comparisons.push(sizes(&subject, &built)?);
-        for &(way, of) in &ways {
+        for &(way, of) in ways {
             let [unguided, laid_out] = [(&unguided, "plain"), (&laid_out, "swept")]
-                .map(|(image, name)| Place::new(&bench, of, image, name));
+                .map(|(image, name)| Place::new(bench, of, image, name));
             let (unguided, laid_out) = (unguided?, laid_out?);
             for ((name, program), (_, ranges)) in programs.iter().zip(&rounds) {
                 let subject = format!("{subject}, {way}: {name}");
@@ -230,17 +277,11 @@ pub(super) fn profile(options: &Options) -> Outcome<Findings> {
                     yardsticks: BY_UNGUIDED,
                     runs: bench.runs(),
                 };
-                comparisons.extend(contest.hold(&starts, |start| turn(&bench, start, program)));
+                comparisons.extend(contest.hold(&starts, |start| turn(bench, start, program)));
             }
         }
     }
-    let goals = goals(&comparisons);
-    let findings = bench.finish(comparisons)?;
-    Ok(Findings {
-        notes,
-        goals,
-        ..findings
-    })
+    Ok(comparisons)
 }
 
 /// Images of others: what they are called, their places, and the commands that made them.
@@ -282,10 +323,11 @@ fn build(
 
 /// An image that the kernel has mounted.
 struct Image {
-    // Dropped first.
+    // Dropped in this order.
     _mounted: Mounted,
     /// A device of its own, if it has one.
     device: Option<LoopDevice>,
+    _throttle: Option<Throttle>,
     directory: PathBuf,
 }
 
@@ -293,9 +335,21 @@ impl Image {
     fn new(bench: &Bench, place: &Place) -> Outcome<Self> {
         let directory = bench.path("mount");
         fs::create_dir_all(&directory)?;
-        let device = match place {
-            Place::Device(image) => Some(LoopDevice::attach(image, false, false)?),
-            Place::File(_) => None,
+        let throttle = match place {
+            Place::Slow(_) => Some(slowed(bench)?),
+            Place::Device(_) | Place::File(_) => None,
+        };
+        let device = match (place, &throttle) {
+            (Place::File(_), _) => None,
+            (_, None) => Some(LoopDevice::attach(place.image(), false, false)?),
+            (_, Some(slow)) => {
+                let name = place.image().file_name().unwrap_or_default();
+                Some(LoopDevice::attach(
+                    &slow.directory().join(name),
+                    true,
+                    false,
+                )?)
+            }
         };
         let source = device.as_ref().map_or(place.image(), LoopDevice::node);
         let is_squashfs = place
@@ -307,6 +361,7 @@ impl Image {
         Ok(Self {
             _mounted: mounted,
             device,
+            _throttle: throttle,
             directory,
         })
     }
@@ -316,15 +371,25 @@ impl Image {
         match (&self.device, place) {
             (Some(device), _) => (device, device.node()),
             (None, Place::File(store)) => (store.device(), store.image()),
-            (None, Place::Device(_)) => unreachable!("it has a device of its own"),
+            (None, Place::Device(_) | Place::Slow(_)) => {
+                unreachable!("it has a device of its own")
+            }
         }
     }
+}
+
+/// The directory of the images, where they are as slow to read as on a phone.
+fn slowed(bench: &Bench) -> Outcome<Throttle> {
+    let directory = bench.path("slow");
+    let source = directory.parent().unwrap_or(&directory);
+    Throttle::mount(source, &directory, Speed::PHONE)
 }
 
 /// Records one start of a program.
 fn record(bench: &Bench, image: &Path, program: &[&str], path: &Path) -> Outcome<Profile> {
     let image = Image::new(bench, &Place::Device(image.to_owned()))?;
     let _bound = bound(&image.directory)?;
+    let _scratch = scratch(&image.directory)?;
     let mut record = bench.anteros("profile");
     record
         .args(["record", "--cold", "--mount"])
@@ -337,9 +402,22 @@ fn record(bench: &Bench, image: &Path, program: &[&str], path: &Path) -> Outcome
     Ok(Profile::read(fs::File::open(path)?)?)
 }
 
+/// Room in memory for what a program writes.
+fn scratch(image: &Path) -> Outcome<Mounted> {
+    let directory = image.join("tmp");
+    mount(
+        Path::new("tmpfs"),
+        &directory,
+        "tmpfs",
+        MountFlags::empty(),
+        None,
+    )
+}
+
 /// Starts a program cold: bytes and requests that reach the device, and time.
 fn turn(bench: &Bench, start: &Start<'_>, program: &[&str]) -> Outcome<Vec<f64>> {
     let image = Image::new(bench, start.place)?;
+    let _scratch = scratch(&image.directory)?;
     let (device, mounted) = image.read_from(start.place);
     drop_caches()?;
     let before = device.traffic()?;

@@ -8,13 +8,13 @@ use std::time::Instant;
 use anteros_fuse::{MountOptions, Session};
 
 use super::harness::{Bench, Subject};
-use super::here::Here;
 use super::idle::Idle;
 use super::native::Native;
 use super::throughput::metric;
 use super::turn::REST;
 use super::way::{self, Way};
 use super::workload::{CREATION, WORKLOADS, Workload, get_ready};
+use crate::bench::here::Here;
 use crate::outcome::Outcome;
 
 /// Runs the part.

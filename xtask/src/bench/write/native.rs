@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::MountFlags;
 
-use super::throttle::{PAPER_RATE, Throttle};
 use crate::bench::device::LoopDevice;
 use crate::bench::mounted::{Mounted, mount};
 use crate::bench::place::Place;
+use crate::bench::throttle::{Speed, Throttle};
 use crate::outcome::Outcome;
 use crate::run::output;
 
@@ -154,7 +154,11 @@ impl Native {
     /// When it cannot be made or mounted.
     pub(super) fn throttled(place: &Place, kind: &'static Kind) -> Outcome<Self> {
         let memory = Memory::new(place, Some(kind))?;
-        let throttle = Throttle::mount(place, &memory.directory, PAPER_RATE)?;
+        let throttle = Throttle::mount(
+            &memory.directory,
+            &place.directory("throttle")?,
+            Speed::PAPER,
+        )?;
         let device = LoopDevice::attach(&throttle.directory().join(FILE), true, true)?;
         Self::on(place, kind, device, memory, Some(throttle))
     }

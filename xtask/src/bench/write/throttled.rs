@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use super::harness::{Bench, Subject};
 use super::native::{FILE, Memory, Native};
-use super::throttle::{PAPER_RATE, Throttle};
 use super::workload::{Workload, in_turns, one_file};
 use crate::bench::device::LoopDevice;
 use crate::bench::report::Unit;
+use crate::bench::throttle::{Speed, Throttle};
 use crate::outcome::Outcome;
 use crate::run::run;
 
@@ -59,7 +59,11 @@ pub(super) fn throttled(bench: &mut Bench) -> Outcome {
 /// Returns how fast the device is without a file system.
 fn raw_rate(bench: &Bench) -> Outcome<f64> {
     let memory = Memory::new(bench.place, None)?;
-    let throttle = Throttle::mount(bench.place, &memory.directory, PAPER_RATE)?;
+    let throttle = Throttle::mount(
+        &memory.directory,
+        &bench.place.directory("throttle")?,
+        Speed::PAPER,
+    )?;
     let device = LoopDevice::attach(&throttle.directory().join(FILE), true, true)?;
     let mut dd = Command::new("dd");
     dd.args(["if=/dev/zero", "bs=1M", "oflag=direct", "conv=fsync"]);

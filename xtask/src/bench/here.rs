@@ -17,7 +17,7 @@ impl Here {
             unmounter: session.unmounter(),
             served: Some(thread::spawn(move || {
                 if let Err(error) = session.run() {
-                    eprintln!("bench write: a mount of the benchmark: {error}");
+                    eprintln!("bench: a mount of the benchmark: {error}");
                 }
             })),
         }
@@ -27,7 +27,7 @@ impl Here {
 impl Drop for Here {
     fn drop(&mut self) {
         if let Err(error) = self.unmounter.unmount() {
-            eprintln!("bench write: a mount of the benchmark: {error}");
+            eprintln!("bench: a mount of the benchmark: {error}");
         }
         if let Some(served) = self.served.take() {
             let _ = served.join();
