@@ -97,8 +97,10 @@ const FLOORS: [(&str, &[Floor]); 3] = [
                 "plan",
                 &[
                     "devices/elsewhere.rs",
+                    "devices/lower.rs",
                     "parts/cuts.rs",
                     "patch/copied.rs",
+                    "patch/former.rs",
                     "patch/home.rs",
                     "patch/kept.rs",
                     "patch/renewed.rs",

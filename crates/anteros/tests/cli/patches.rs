@@ -408,6 +408,15 @@ fn small_files_are_packed() {
         shop.good("patch image --rollback 2 --quiet");
         let back = grown("back");
         assert!(back < 60_000, "{options}: {back}");
+        // An index for small clusters cannot name large ones of the packed inode.
+        shop.good_script("for n in $(seq 300); do head -c $n text >next/many/$n; done");
+        shop.good("patch image --from next --quiet -C 4096");
+        judge_image(
+            &shop,
+            peers.as_ref(),
+            "next",
+            &format!("{options}: small clusters"),
+        );
     }
 }
 

@@ -6,7 +6,8 @@
 //! | `table` | the devices, and the table of them |
 //! | `blob` | files in chunks, each of which a blob has once |
 //! | `archive` | files whose content stays in the archive |
-//! | `lower` | the image that a layer is a patch of, on which the content lies of files that stay |
+//! | `layer` | the image that a layer is a patch of, on which the content lies of files that stay |
+//! | `lower` | its place, as inodes refer to it |
 //! | `referred` | files whose content stays in images that are sources |
 //!
 //! The UUID of an image follows from its bytes; that other blobs have other ones, a cookie in the table sees to.
@@ -18,6 +19,7 @@
 mod archive;
 mod blob;
 mod elsewhere;
+mod layer;
 mod lower;
 mod referred;
 mod table;
@@ -49,7 +51,7 @@ pub(crate) fn check(image: &Path, options: &Options) -> Result<(), Error> {
 /// Decides which files lie on extra devices, and writes the one that is a blob.
 pub(crate) fn store(look: &Look<'_>, plan: &mut Plan) -> Result<Devices, Error> {
     if let Some(layer) = &look.options.patch_layer {
-        return lower::store(look, layer, plan);
+        return layer::store(look, layer, plan);
     }
     match (&look.options.blob_device, look.source) {
         _ if look.options.content == Content::Refer => referred::store(look, plan),

@@ -58,7 +58,7 @@ impl Rules {
     }
 
     /// Returns whether the index can say where a stream lies.
-    fn has_place(&self, address: u64, bytes: u32) -> bool {
+    pub fn has_place(&self, address: u64, bytes: u32) -> bool {
         if self.anywhere {
             return bytes > 0;
         }

@@ -16,6 +16,7 @@
 //! | `chunks` | the same of files without compression |
 //! | `kept` | the extents that stay |
 //! | `copied` | inodes with other properties, whose data stays |
+//! | `former` | content of the packed inode that stays |
 //! | `packed` | the packed inode, to which files of a patch are added |
 //! | `home` | the place of inodes, the root among them |
 //! | `record` | the record behind the patch |
@@ -38,10 +39,11 @@ mod chunks;
 mod content;
 pub(crate) mod copied;
 mod equal;
+pub(crate) mod former;
 pub(crate) mod home;
 pub(crate) mod kept;
 mod matching;
-pub(crate) mod packed;
+mod packed;
 mod record;
 pub(crate) mod renewed;
 mod rollback;

@@ -9,51 +9,12 @@
 
 use anteros_core::{Algorithm, FsResult, StoredPlace};
 
+use super::content::Rules;
+use super::former::FormerPacked;
 use crate::base::Base;
 use crate::extent::{Extent, Share};
 use crate::plan::{Intent, Plan};
-use crate::special::Runs;
 use crate::{Error, Options};
-
-/// Content of the packed inode that stays.
-#[derive(Debug, Default)]
-pub(crate) struct FormerPacked {
-    /// Its extents, in order and without gaps.
-    pub runs: Runs,
-    /// Bytes that they hold.
-    pub bytes: u64,
-    /// Content behind these that is packed once more, for no extent of its own can begin there.
-    pub rest: Vec<u8>,
-}
-
-impl FormerPacked {
-    /// Has all extents lie so many bytes of the image further on.
-    pub fn move_up(&mut self, bytes: u64) {
-        self.runs.iter_mut().for_each(|(at, _)| *at += bytes);
-    }
-
-    fn push(&mut self, at: u64, extent: Extent) {
-        self.bytes += u64::from(extent.len);
-        if let Some((start, extents)) = self.runs.last_mut() {
-            let stored = extents.iter().map(|extent| u64::from(extent.stored));
-            if *start + stored.sum::<u64>() == at {
-                extents.push(extent);
-                return;
-            }
-        }
-        self.runs.push((at, vec![extent]));
-    }
-
-    fn pop(&mut self) -> Option<Extent> {
-        let (_, extents) = self.runs.last_mut()?;
-        let extent = extents.pop()?;
-        if extents.is_empty() {
-            self.runs.pop();
-        }
-        self.bytes -= u64::from(extent.len);
-        Some(extent)
-    }
-}
 
 /// Decides whether files of a patch are packed. If they are not, they are compressed one by one.
 pub(super) fn decide(base: &dyn Base, options: &Options, plan: &mut Plan) -> Result<(), Error> {
@@ -90,6 +51,7 @@ fn former(base: &dyn Base, options: &Options) -> FsResult<Option<FormerPacked>> 
         return Ok(None);
     };
     let algorithm = setting.codecs().0.algorithm();
+    let rules = Rules::new(options, algorithm, setting.pcluster_bytes, false);
     let size = base.packed_bytes();
     let mut packed = FormerPacked::default();
     for run in base.stored(None, 0..size)? {
@@ -100,7 +62,9 @@ fn former(base: &dyn Base, options: &Options) -> FsResult<Option<FormerPacked>> 
                 bytes,
                 algorithm: found,
                 partial: false,
-            } => extent(run.len, bytes, found, algorithm).map(|extent| (address, extent)),
+            } if rules.has_place(address, bytes) => {
+                extent(run.len, bytes, found, algorithm).map(|extent| (address, extent))
+            }
             _ => None,
         };
         let Some((at, extent)) = extent else {
