@@ -15,6 +15,7 @@ mod outcome;
 mod peers;
 mod record;
 mod run;
+mod small;
 mod traces;
 
 use std::env;
@@ -45,6 +46,7 @@ usage: cargo xtask <chore>
                                  the others is kept
   peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
   peers                          make the peers' tree
+  small                          build anteros-warm, static and small, as an initramfs wants it, and print where it is
   record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte
   trace NAME                     record an application, unless that was done before, and print where the trace is";
 
@@ -80,6 +82,7 @@ fn chore(words: &[&str]) -> Outcome {
         ["peer", program, arguments @ ..] => peers::peer(program, arguments),
         ["peers"] => peers::make(),
         ["record", trace, command @ ..] if !command.is_empty() => record::record(trace, command),
+        ["small"] => small::small(),
         ["trace", name] => traces::print(name),
         _ => Err(USAGE.into()),
     }

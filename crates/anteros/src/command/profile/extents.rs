@@ -27,6 +27,24 @@ pub struct Extents<'a> {
     last: Option<(Vec<u8>, Inode, Map)>,
 }
 
+/// Sorts ranges by where they lie in an image; those that lie nowhere come last.
+pub fn by_image(image: &Image, ranges: &mut [Range]) -> Result<()> {
+    let mut extents = Extents::new(image)?;
+    ranges.sort_by_cached_key(|range| place(&mut extents, range));
+    Ok(())
+}
+
+/// The place of a range in the image; behind all others if it has none.
+fn place(extents: &mut Extents<'_>, range: &Range) -> (bool, Option<Location>) {
+    let first = Range {
+        len: 1,
+        ..range.clone()
+    };
+    let mut found = None;
+    let _ = extents.visit(&first, &mut |part| found = Some(part.location));
+    (found.is_none(), found)
+}
+
 type Result<T> = std::result::Result<T, anteros_image::Error>;
 
 impl<'a> Extents<'a> {

@@ -13,6 +13,7 @@ mod merge;
 mod reads;
 mod record;
 mod show;
+mod sort;
 pub mod tree;
 mod walk;
 mod warm;
@@ -31,6 +32,7 @@ enum Command {
     Merge(merge::Args),
     Convert(convert::Args),
     Record(record::Args),
+    Sort(sort::Args),
     Warm(warm::Args),
     Show(show::Args),
 }
@@ -41,6 +43,7 @@ impl Args {
             Command::Merge(args) => args.run(),
             Command::Convert(args) => args.run(),
             Command::Record(args) => args.run(),
+            Command::Sort(args) => args.run(),
             Command::Warm(args) => args.run(),
             Command::Show(args) => args.run(),
         }

@@ -1,18 +1,15 @@
 //! Files that a profile names: those of an image, of a log, or below a directory of the host.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use anteros_core::{FileDevice, FileKind, FileSystem, FsError, Ino, Occupant, Timestamp};
 use anteros_image::{Image, ImageFs};
-use rustix::fs::{Mode, OFlags, openat};
+use anteros_warm::Directory;
 use rustix::io::Errno;
 
 use crate::args::ImageArgs;
@@ -25,7 +22,7 @@ pub enum Tree {
     /// Those of an image or log, as it answers.
     Answers(Arc<dyn FileSystem + Send + Sync>),
     /// Those below a directory of the host.
-    Directory(OwnedFd),
+    Directory(Directory),
 }
 
 /// A regular file of a tree.
@@ -47,8 +44,8 @@ impl Tree {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let failure = |error: io::Error| Failure::system(path, &error);
         if std::fs::metadata(path).map_err(failure)?.is_dir() {
-            let directory = File::open(path).map_err(failure)?;
-            return Ok(Self::Directory(directory.into()));
+            let directory = Directory::open(path).map_err(failure)?;
+            return Ok(Self::Directory(directory));
         }
         Ok(match is_log(path)? {
             true => Self::Answers(Arc::new(log::as_source(path)?)),
@@ -63,10 +60,10 @@ impl Tree {
 
     /// Finds a regular file. Symbolic links are not followed: a profile has the paths of files.
     pub fn find(&self, path: &[u8]) -> io::Result<Found> {
-        let names = path.split(|&byte| byte == b'/');
-        let names = names.filter(|name| !matches!(*name, b"" | b"."));
         match self {
             Self::Answers(fs) => {
+                let names = path.split(|&byte| byte == b'/');
+                let names = names.filter(|name| !matches!(*name, b"" | b"."));
                 let mut attr = fs.getattr(fs.root()).map_err(io_error)?;
                 for name in names {
                     if name == b".." {
@@ -83,7 +80,7 @@ impl Tree {
                     _ => Err(no_file()),
                 }
             }
-            Self::Directory(root) => find_below(root, names),
+            Self::Directory(directory) => found(directory.find(path)?),
         }
     }
 
@@ -135,29 +132,8 @@ pub fn is_log(path: &Path) -> Result<bool, Failure> {
     Ok(matches!(device.occupant_from(0), Ok(Some(Occupant::Log))))
 }
 
-/// Finds a file below a directory: neither by a link, nor by `..`, which would lead out of it. What is no regular file is not
-/// opened: a device or a pipe would answer to that.
-fn find_below<'a>(root: &OwnedFd, names: impl Iterator<Item = &'a [u8]>) -> io::Result<Found> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut place = None;
-    for name in names {
-        if name == b".." || name.contains(&0) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let above = place.as_ref().unwrap_or(root);
-        place = Some(openat(
-            above,
-            OsStr::from_bytes(name),
-            flags,
-            Mode::empty(),
-        )?);
-    }
-    let place = place.ok_or_else(no_file)?;
-    let stat = rustix::fs::fstat(&place)?;
-    if FileKind::from_mode(stat.st_mode) != Some(FileKind::Regular) {
-        return Err(no_file());
-    }
-    let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+/// A file of the host.
+fn found(file: File) -> io::Result<Found> {
     let metadata = file.metadata()?;
     Ok(Found {
         size: metadata.len(),
