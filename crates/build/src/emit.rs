@@ -86,21 +86,15 @@ impl Emitter<'_> {
                 }
             }
         }
-        let packed_index = match self.packed {
-            Some(packed) => plan.packed_index(packed),
-            None => plan.metabox_index(), // of nothing
-        };
-        let specials = [
-            (places.packed, self.packed, packed_index),
-            (places.metabox, metabox.as_ref(), plan.metabox_index()),
-        ];
+        let packed = self.packed.zip(places.packed);
+        let packed = packed.map(|(inode, at)| (at, inode, plan.packed_index(inode)));
+        let metabox = metabox.as_ref().zip(places.metabox);
+        let metabox = metabox.map(|(inode, at)| (at, inode, plan.metabox_index()));
         let mut number = plan.serial.wrapping_add(self.job.tree.nodes.len() as u32);
-        for (at, inode, index) in specials {
-            if let (Some(at), Some(inode)) = (at, inode) {
-                number = number.wrapping_add(1);
-                output.pad_to(at)?;
-                output.write(&self.special_inode(inode, index, number))?;
-            }
+        for (at, inode, index) in [packed, metabox].into_iter().flatten() {
+            number = number.wrapping_add(1);
+            output.pad_to(at)?;
+            output.write(&self.special_inode(inode, index, number))?;
         }
         // The record of a patch comes last.
         output.pad_to(places.end - patch::record_bytes(self.job.options))?;

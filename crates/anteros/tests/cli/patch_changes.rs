@@ -7,7 +7,7 @@ use anteros_tests::peers::Peers;
 use anteros_tests::trees::{Random, words};
 
 use crate::Workshop;
-use crate::patches::{judge_image, peer};
+use crate::patches::{judge_image, make};
 
 /// Bytes of the file that changes.
 const SIZE: usize = 9 << 20;
@@ -82,20 +82,6 @@ fn shop(content: &[u8]) -> Workshop {
     shop
 }
 
-/// Makes the image that is patched, by one tool or the other.
-fn make(shop: &Workshop, peers: Option<&Peers>, options: &str, theirs: bool) -> bool {
-    let made = format!("--quiet {options} before tree");
-    match (peers, theirs) {
-        (None, true) => return false,
-        (Some(peers), true) => {
-            let made = peer(shop, peers, "mkfs.erofs", &made);
-            assert_eq!(made.status, Some(0), "{options}: {made:?}");
-        }
-        (_, false) => shop.good_script(&format!("./mkfs.erofs {made}")),
-    }
-    true
-}
-
 /// Patches the image, and has judges look at it; tells by how much it has grown.
 fn grown(shop: &Workshop, peers: Option<&Peers>, what: &str) -> u64 {
     fs::copy(shop.path("before"), shop.path("image")).unwrap();
@@ -115,7 +101,13 @@ fn what_did_not_change_stays() {
     for form in FORMS {
         for theirs in [false, true] {
             let shop = shop(&before);
-            if !make(&shop, peers.as_ref(), form.options, theirs) {
+            if !make(
+                &shop,
+                peers.as_ref(),
+                ("before", "tree"),
+                form.options,
+                theirs,
+            ) {
                 continue;
             }
             for change in CHANGES {
@@ -151,7 +143,13 @@ fn blocks_that_did_not_change_stay() {
         "-b1024",
     ] {
         let shop = shop(&before);
-        assert!(make(&shop, peers.as_ref(), options, false));
+        assert!(make(
+            &shop,
+            peers.as_ref(),
+            ("before", "tree"),
+            options,
+            false
+        ));
         for change in ["a byte", "an append", "a truncation"] {
             fs::write(shop.path("tree/large"), changed(&before, change)).unwrap();
             let what = format!("{options} {change}");

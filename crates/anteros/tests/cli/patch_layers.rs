@@ -8,7 +8,7 @@ use anteros_tests::mount::KernelMount;
 use anteros_tests::peers::Peers;
 use anteros_tests::trees::Random;
 
-use crate::patches::{CHANGES, change, listed, peer, shop};
+use crate::patches::{CHANGES, change, listed, make, peer, shop};
 use crate::{Workshop, file_system_at};
 
 /// Has all judges look at a layer that is to be as a tree.
@@ -63,14 +63,8 @@ fn a_layer_is_the_new_tree_on_the_image() {
         "-Enosbcrc -x1",
     ] {
         for theirs in [false, true] {
-            let made = format!("--quiet {options} image base");
-            match (&peers, theirs) {
-                (None, true) => continue,
-                (Some(peers), true) => {
-                    let made = peer(&shop, peers, "mkfs.erofs", &made);
-                    assert_eq!(made.status, Some(0), "{options}: {made:?}");
-                }
-                (_, false) => shop.good_script(&format!("./mkfs.erofs {made}")),
+            if !make(&shop, peers.as_ref(), ("image", "base"), options, theirs) {
+                continue;
             }
             let what = format!("{options} {theirs}");
             let before = fs::read(shop.path("image")).unwrap();

@@ -48,6 +48,26 @@ pub fn peer(shop: &Workshop, peers: &Peers, tool: &str, arguments: &str) -> Run 
         .current_dir(shop.dir.path()))
 }
 
+/// Makes an image of a tree, by one tool or the other; answers whether that one is there.
+pub fn make(
+    shop: &Workshop,
+    peers: Option<&Peers>,
+    (image, tree): (&str, &str),
+    options: &str,
+    theirs: bool,
+) -> bool {
+    let made = format!("--quiet {options} {image} {tree}");
+    match (peers, theirs) {
+        (None, true) => return false,
+        (Some(peers), true) => {
+            let made = peer(shop, peers, "mkfs.erofs", &made);
+            assert_eq!(made.status, Some(0), "{options}: {made:?}");
+        }
+        (_, false) => shop.good_script(&format!("./mkfs.erofs {made}")),
+    }
+    true
+}
+
 /// Prints everything of a tree.
 pub fn listed(tree: &Path) -> String {
     let text = "find . | LC_ALL=C sort | xargs stat -c '%n %F %a %h %u %t:%T %Y'
@@ -106,14 +126,8 @@ fn an_image_becomes_another_tree() {
         "-Enosbcrc -x1",
     ] {
         for theirs in [false, true] {
-            let made = format!("--quiet {options} image base");
-            match (&peers, theirs) {
-                (None, true) => continue,
-                (Some(peers), true) => {
-                    let made = peer(&shop, peers, "mkfs.erofs", &made);
-                    assert_eq!(made.status, Some(0), "{options}: {made:?}");
-                }
-                (_, false) => shop.good_script(&format!("./mkfs.erofs {made}")),
+            if !make(&shop, peers.as_ref(), ("image", "base"), options, theirs) {
+                continue;
             }
             let what = format!("{options} {theirs}");
             let before = fs::read(shop.path("image")).unwrap();

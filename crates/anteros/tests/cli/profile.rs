@@ -413,7 +413,7 @@ fn the_core_of_a_profile_is_read_ahead_of_those_who_need_it() {
     let size = fs::metadata(shop.path("src/sub/text")).unwrap().len();
     let core = size - 102_400 + 6 + 4096;
     let expected = json!({
-        "directory": "src", "profile": "p", "order": "files", "ranges": 3, "bytes": core, "requests": 3,
+        "directory": "src", "profile": "p", "order": "files", "ranges": 3, "bytes": core, "image_bytes": 0, "requests": 3,
         "missing_ranges": 1, "changed_ranges": 1, "failed_ranges": 0, "bytes_left_out": 0,
     });
     assert_eq!(warmed(&shop, "src"), expected);
@@ -446,8 +446,15 @@ fn the_core_of_a_profile_is_read_ahead_of_those_who_need_it() {
         (&mounted["order"], &mounted["bytes"]),
         (&json!("image"), &json!(core))
     );
+    // What the image has of all ranges, and inodes and directories.
+    let of_image = mounted["image_bytes"].as_u64().unwrap();
+    let size = fs::metadata(shop.path("image")).unwrap().len();
+    assert!((4096..=size).contains(&of_image), "{mounted}");
     let named = warmed(&shop, "src --image image");
-    assert_eq!(named["order"], "image");
+    assert_eq!(
+        (&named["order"], &named["image_bytes"]),
+        (&json!("image"), &json!(0))
+    );
     let wrong = shop.run("profile warm src --profile p --image src/hello");
     assert!(wrong.out.contains("in the order of the files"), "{wrong:?}");
     assert!(

@@ -12,6 +12,7 @@ mod lists;
 mod merge;
 mod reads;
 mod record;
+mod runs;
 mod show;
 mod sort;
 pub mod tree;

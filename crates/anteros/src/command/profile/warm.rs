@@ -2,25 +2,35 @@
 //!
 //! ```text
 //! core ranges ──▶ those that the files have ──▶ in the order of the image ──▶ read ──▶ report
+//!                                                └──▶ runs of the image: inodes, directories
 //! ```
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anteros_core::parse_size;
+use anteros_image::Image;
 use anteros_trace::profile::Range;
 use anteros_warm::{Directory, core_of, free_memory, warm, within_limit};
+use rustix::fs::{Advice, fadvise};
 use serde_json::json;
 
 use super::extents::by_image;
 use super::fit::Fit;
+use super::runs::runs;
 use super::tree::Tree;
 use crate::args::{ImageArgs, ReportArgs};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::places::Place;
 use crate::{interrupt, output, profiles};
+
+/// Most bytes of an image that are asked for at once: of more, the kernel takes no more than its device takes in one request.
+const IMAGE_BYTES_MAX: u64 = 512 << 10;
 
 /// Read what all rounds of a profile have read into the page cache, in the order in which the image has it
 #[derive(Debug, clap::Args)]
@@ -70,11 +80,14 @@ impl Args {
         let room = self.limit.unwrap_or_else(free_memory);
         let (mut ranges, left_out) = within_limit(fitting, room);
         interrupt::check(&stop)?;
-        let is_by_image = self.sort(&mut ranges);
+        let image = self.sort(&mut ranges);
+        let image_bytes = image
+            .as_ref()
+            .map_or(0, |image| self.ask_of_image(image, &ranges));
         let warmed = warm(&directory, &ranges, &|| !stop.load(Ordering::Relaxed));
         interrupt::check(&stop)?;
         let seconds = started.elapsed().as_secs_f64();
-        let order = if is_by_image { "image" } else { "files" };
+        let order = if image.is_some() { "image" } else { "files" };
         match self.report.json {
             true => output::json(&json!({
                 "directory": self.directory.to_string_lossy(),
@@ -82,6 +95,7 @@ impl Args {
                 "order": order,
                 "ranges": ranges.len(),
                 "bytes": warmed.bytes,
+                "image_bytes": image_bytes,
                 "requests": warmed.requests,
                 "seconds": seconds,
                 "missing_ranges": fit.misfits(),
@@ -133,33 +147,54 @@ impl Args {
     }
 
     /// Sorts ranges by where they lie in the image, if that can be read; else by file, in the order of the profile, and by
-    /// offset. Tells which.
-    fn sort(&self, ranges: &mut [Range]) -> bool {
+    /// offset. Returns the image.
+    fn sort(&self, ranges: &mut [Range]) -> Option<Arc<Image>> {
         let mut files: HashMap<Vec<u8>, usize> = HashMap::new();
         for range in &*ranges {
             let next = files.len();
             files.entry(range.path.clone()).or_insert(next);
         }
         ranges.sort_by_cached_key(|range| (files.get(&range.path).copied(), range.offset));
-        let Some(path) = self.image.clone().or_else(|| image_at(&self.directory)) else {
-            return false;
-        };
+        let path = self.image.clone().or_else(|| image_at(&self.directory))?;
         let arguments = ImageArgs {
             devices: self.devices.clone(),
             offset: self.offset,
             ..ImageArgs::usual(&path)
         };
         let sorted = arguments.open().and_then(|image| {
-            by_image(&image, ranges).map_err(|error| Failure::image(path.display(), &error))
+            let sorted = by_image(&image, ranges);
+            sorted.map_err(|error| Failure::image(path.display(), &error))?;
+            Ok(image)
         });
         match sorted {
-            Ok(()) => true,
+            Ok(image) => Some(image),
             Err(failure) => {
                 let text = format!("{}; ranges are read file by file", failure.message());
                 output::complain("note", text);
-                false
+                None
             }
         }
+    }
+
+    /// Asks the kernel for runs of the image that is mounted there: inodes and directories, which it keeps as pages of the
+    /// device; of an image in a file, content as well. Returns the bytes of all of them.
+    fn ask_of_image(&self, image: &Image, ranges: &[Range]) -> u64 {
+        let mounted =
+            image_at(&self.directory).and_then(|path| Some((File::open(&path).ok()?, path)));
+        let Some((file, path)) = mounted else {
+            return 0;
+        };
+        let is_told = self.image.as_ref().is_none_or(|told| *told == path);
+        let offset = if is_told { self.offset } else { 0 };
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let runs = runs(image, ranges, is_file).unwrap_or_default();
+        for run in &runs {
+            for start in run.clone().step_by(IMAGE_BYTES_MAX as usize) {
+                let len = NonZero::new(IMAGE_BYTES_MAX.min(run.end - start));
+                let _ = fadvise(&file, offset + start, len, Advice::WillNeed);
+            }
+        }
+        runs.iter().map(|run| run.end - run.start).sum()
     }
 }
 
