@@ -7,6 +7,7 @@ mod case;
 mod changed;
 mod deltas;
 mod moved;
+mod reads;
 mod turns;
 
 use super::corpora::corpus;
@@ -41,12 +42,14 @@ const PATCH_SHARE_MAX: f64 = 1.2;
 enum Part {
     Sizes,
     Times,
+    Reads,
     Moved,
 }
 
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("sizes", Part::Sizes),
     ("times", Part::Times),
+    ("reads", Part::Reads),
     ("moved", Part::Moved),
 ];
 
@@ -86,6 +89,7 @@ pub(super) fn patch(options: &Options) -> Outcome<Findings> {
             comparisons.extend(match part {
                 Part::Sizes => vec![case.sizes()?],
                 Part::Times => case.times(),
+                Part::Reads => case.reads(),
                 Part::Moved => case.moved()?,
             });
         }
