@@ -22,7 +22,7 @@ PROFILE, up to half of the memory that is free. It says nothing unless something
   --help     prints this
   --version  prints the version
 
-Exit status: 0 all was read, 1 some was not, 2 wrong arguments or profile, 4 an error of the system.";
+Exit status: 0 all was read, 2 wrong arguments or profile, 5 an error of the system, 6 some was not read.";
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 fn read(directory: &Path, profile: &Path, all: bool) -> ExitCode {
     let found = match File::open(profile) {
         Ok(file) => Profile::read(file),
-        Err(error) => return failed(4, format_args!("{}: {error}", profile.display())),
+        Err(error) => return failed(5, format_args!("{}: {error}", profile.display())),
     };
     let found = match found {
         Ok(found) => core_of(&found, all),
@@ -68,7 +68,7 @@ fn read(directory: &Path, profile: &Path, all: bool) -> ExitCode {
     };
     let directory = match Directory::open(directory) {
         Ok(opened) => opened,
-        Err(error) => return failed(4, format_args!("{}: {error}", directory.display())),
+        Err(error) => return failed(5, format_args!("{}: {error}", directory.display())),
     };
     let (found, missing) = cut(&directory, found);
     let (ranges, left_out) = within_limit(found.into_iter(), free_memory());
@@ -87,7 +87,7 @@ fn read(directory: &Path, profile: &Path, all: bool) -> ExitCode {
         ),
     ] {
         if count > 0 {
-            code = failed(1, format_args!("{count} {what}"));
+            code = failed(6, format_args!("{count} {what}"));
         }
     }
     code

@@ -74,18 +74,18 @@ fn what_goes_wrong_is_said() {
     );
     write("broken", "/file\tx\t7\t1\n");
     for (arguments, status, line) in [
-        ("tree missing", 1, "anteros-warm: 2 ranges are not there"),
+        ("tree missing", 6, "anteros-warm: 2 ranges are not there"),
         (
             "tree changed",
-            1,
+            6,
             "anteros-warm: 1 ranges have other content than the profile says",
         ),
         ("tree broken", 2, "anteros-warm: broken: line 1: "),
-        ("tree none", 4, "anteros-warm: none: No such file"),
-        ("none missing", 4, "anteros-warm: none: No such file"),
+        ("tree none", 5, "anteros-warm: none: No such file"),
+        ("none missing", 5, "anteros-warm: none: No such file"),
         (
             "tree/file missing",
-            4,
+            5,
             "anteros-warm: tree/file: not a directory",
         ),
         (

@@ -432,12 +432,26 @@ fn the_core_of_a_profile_is_read_ahead_of_those_who_need_it() {
         "{told:?}"
     );
     assert!(told.err.contains("1 ranges have other content"), "{told:?}");
-    let told = shop.bad(2, "profile warm src/hello --profile p");
+    let told = shop.bad(3, "profile warm src/hello --profile p");
     assert!(told.contains("src/hello"), "{told}");
+    let told = shop.bad(2, "profile warm src/hello --profile p --image image");
+    assert!(told.contains("src/hello: no directory"), "{told}");
+    let told = shop.bad(5, "profile warm nowhere --profile p");
+    assert!(told.contains("nowhere"), "{told}");
+    shop.good("mkfs --offset 8192 image src");
+    let runs = warmed(&shop, "image --offset 8K");
+    assert_eq!(
+        (&runs["order"], &runs["ranges"]),
+        (&json!("image"), &json!(3))
+    );
+    let size = fs::metadata(shop.path("image")).unwrap().len();
+    let bytes = runs["bytes"].as_u64().unwrap();
+    assert!((4096..=size).contains(&bytes), "{runs}");
 
     if !judge::has_fuse() {
         return;
     }
+    fs::remove_file(shop.path("image")).unwrap();
     shop.good("mkfs image src");
     fs::create_dir(shop.path("mnt")).unwrap();
     shop.good("mount --fuse image mnt");

@@ -8,15 +8,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZero;
+use std::ops;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anteros_core::parse_size;
 use anteros_image::Image;
 use anteros_trace::profile::Range;
-use anteros_warm::{Directory, core_of, free_memory, warm, within_limit};
+use anteros_warm::{Directory, Warmed, core_of, free_memory, warm, within_limit};
 use rustix::fs::{Advice, fadvise};
 use serde_json::json;
 
@@ -35,7 +37,8 @@ const IMAGE_BYTES_MAX: u64 = 512 << 10;
 /// Read what all rounds of a profile have read into the page cache, in the order in which the image has it
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The mount, or any other directory
+    /// The mount, or any other directory; or an image in a file that is not mounted yet, of which the parts are read that have the ranges
+    #[arg(value_name = "DIRECTORY|IMAGE")]
     directory: PathBuf,
 
     /// The profile
@@ -66,34 +69,135 @@ pub struct Args {
     report: ReportArgs,
 }
 
+/// A report of what was read.
+struct Done {
+    order: &'static str,
+    ranges: usize,
+    image_bytes: u64,
+    warmed: Warmed,
+    left_out: u64,
+    seconds: f64,
+}
+
 impl Args {
     pub fn run(self) -> Outcome {
         let stop = interrupt::flag().map_err(Failure::os)?;
         let profile = profiles::load(&self.profile)?;
-        let (directory, tree) = self.tree()?;
-        let wanted = core_of(&profile, self.all).into_iter();
+        let wanted = core_of(&profile, self.all);
+        let failure = |error| Failure::system(&self.directory, &error);
+        let metadata = std::fs::metadata(&self.directory).map_err(failure)?;
+        if metadata.file_type().is_block_device() {
+            let message = format!("{}: is a block device", self.directory.display());
+            let hint =
+                "the kernel keeps nothing of one that nobody has open: name where it is mounted";
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
+        }
+        match metadata.is_dir() {
+            true => self.warm_files(wanted, &stop),
+            false => self.warm_image(wanted, &stop),
+        }
+    }
+
+    /// Reads ranges of files.
+    fn warm_files(&self, wanted: Vec<Range>, stop: &AtomicBool) -> Outcome {
+        let failure = |error| Failure::system(&self.directory, &error);
+        let directory = Directory::open(&self.directory).map_err(failure)?;
+        let tree = Tree::open(&self.directory)?;
         let started = Instant::now();
         let mut fit = Fit::new(&tree);
-        let fitting = wanted
-            .take_while(|_| !stop.load(Ordering::Relaxed))
-            .filter_map(|range| fit.cut_one(range));
-        let room = self.limit.unwrap_or_else(free_memory);
-        let (mut ranges, left_out) = within_limit(fitting, room);
-        interrupt::check(&stop)?;
+        let (mut ranges, left_out) = self.fitting(wanted, &mut fit, stop)?;
         let image = self.sort(&mut ranges);
         let image_bytes = image
             .as_ref()
             .map_or(0, |image| self.ask_of_image(image, &ranges));
         let warmed = warm(&directory, &ranges, &|| !stop.load(Ordering::Relaxed));
-        interrupt::check(&stop)?;
-        let seconds = started.elapsed().as_secs_f64();
+        interrupt::check(stop)?;
         let order = if image.is_some() { "image" } else { "files" };
+        let done = Done {
+            order,
+            ranges: ranges.len(),
+            image_bytes,
+            warmed,
+            left_out,
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        self.tell(&done, &fit)
+    }
+
+    /// Reads the runs of an image that have ranges, inodes and directories.
+    fn warm_image(&self, wanted: Vec<Range>, stop: &AtomicBool) -> Outcome {
+        if self.image.is_some() {
+            let message = format!("{}: no directory", self.directory.display());
+            let hint = "an image is read without --image";
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
+        }
+        let image = self.open(&self.directory)?;
+        let tree = Tree::of_image(image.clone());
+        let started = Instant::now();
+        let mut fit = Fit::new(&tree);
+        let (ranges, left_out) = self.fitting(wanted, &mut fit, stop)?;
+        let found = runs(&image, &ranges, true);
+        let found = found.map_err(|error| Failure::image(self.directory.display(), &error))?;
+        let failure = |error| Failure::system(&self.directory, &error);
+        let file = File::open(&self.directory).map_err(failure)?;
+        let mut warmed = Warmed::default();
+        let mut buffer = vec![0; IMAGE_BYTES_MAX as usize];
+        for run in &found {
+            ask(&file, self.offset, run);
+            for start in run.clone().step_by(buffer.len()) {
+                interrupt::check(stop)?;
+                let len = IMAGE_BYTES_MAX.min(run.end - start);
+                let part = &mut buffer[..len as usize];
+                match file.read_exact_at(part, self.offset + start) {
+                    Ok(()) => warmed.bytes += len,
+                    Err(_) => warmed.failed += 1,
+                }
+            }
+            warmed.requests += 1;
+        }
+        let done = Done {
+            order: "image",
+            ranges: ranges.len(),
+            image_bytes: warmed.bytes,
+            warmed,
+            left_out,
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        self.tell(&done, &fit)
+    }
+
+    /// Returns the ranges that files have and the limit has room for, and the bytes of those beyond it.
+    fn fitting(
+        &self,
+        wanted: Vec<Range>,
+        fit: &mut Fit<'_>,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Range>, u64), Failure> {
+        let wanted = wanted.into_iter();
+        let fitting = wanted
+            .take_while(|_| !stop.load(Ordering::Relaxed))
+            .filter_map(|range| fit.cut_one(range));
+        let found = within_limit(fitting, self.limit.unwrap_or_else(free_memory));
+        interrupt::check(stop)?;
+        Ok(found)
+    }
+
+    /// Tells what was read, and what was not.
+    fn tell(&self, done: &Done, fit: &Fit<'_>) -> Outcome {
+        let Done {
+            order,
+            image_bytes,
+            warmed,
+            left_out,
+            seconds,
+            ..
+        } = *done;
         match self.report.json {
             true => output::json(&json!({
                 "directory": self.directory.to_string_lossy(),
                 "profile": self.profile.to_string_lossy(),
                 "order": order,
-                "ranges": ranges.len(),
+                "ranges": done.ranges,
                 "bytes": warmed.bytes,
                 "image_bytes": image_bytes,
                 "requests": warmed.requests,
@@ -108,7 +212,7 @@ impl Args {
                 output::name(self.directory.as_os_str().as_encoded_bytes()),
                 output::bytes(warmed.bytes),
                 output::count(warmed.requests),
-                output::count(ranges.len() as u64),
+                output::count(done.ranges as u64),
             ))?,
         }
         let mut verdict = fit.tell();
@@ -132,18 +236,14 @@ impl Args {
         Ok(verdict)
     }
 
-    fn tree(&self) -> Result<(Directory, Tree), Failure> {
-        let failure = |error| Failure::system(&self.directory, &error);
-        if std::fs::metadata(&self.directory)
-            .map_err(failure)?
-            .is_dir()
-        {
-            let directory = Directory::open(&self.directory).map_err(failure)?;
-            return Ok((directory, Tree::open(&self.directory)?));
-        }
-        let message = format!("{}: no directory", self.directory.display());
-        let hint = "name the directory that the image is mounted on";
-        Err(Failure::new(Kind::Usage, message).hint(hint))
+    /// Opens an image as the arguments say.
+    fn open(&self, path: &Path) -> Result<Arc<Image>, Failure> {
+        let arguments = ImageArgs {
+            devices: self.devices.clone(),
+            offset: self.offset,
+            ..ImageArgs::usual(path)
+        };
+        arguments.open()
     }
 
     /// Sorts ranges by where they lie in the image, if that can be read; else by file, in the order of the profile, and by
@@ -156,12 +256,7 @@ impl Args {
         }
         ranges.sort_by_cached_key(|range| (files.get(&range.path).copied(), range.offset));
         let path = self.image.clone().or_else(|| image_at(&self.directory))?;
-        let arguments = ImageArgs {
-            devices: self.devices.clone(),
-            offset: self.offset,
-            ..ImageArgs::usual(&path)
-        };
-        let sorted = arguments.open().and_then(|image| {
+        let sorted = self.open(&path).and_then(|image| {
             let sorted = by_image(&image, ranges);
             sorted.map_err(|error| Failure::image(path.display(), &error))?;
             Ok(image)
@@ -188,13 +283,16 @@ impl Args {
         let offset = if is_told { self.offset } else { 0 };
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let runs = runs(image, ranges, is_file).unwrap_or_default();
-        for run in &runs {
-            for start in run.clone().step_by(IMAGE_BYTES_MAX as usize) {
-                let len = NonZero::new(IMAGE_BYTES_MAX.min(run.end - start));
-                let _ = fadvise(&file, offset + start, len, Advice::WillNeed);
-            }
-        }
+        runs.iter().for_each(|run| ask(&file, offset, run));
         runs.iter().map(|run| run.end - run.start).sum()
+    }
+}
+
+/// Asks the kernel for a run of an image that begins at a byte of a file.
+fn ask(file: &File, offset: u64, run: &ops::Range<u64>) {
+    for start in run.clone().step_by(IMAGE_BYTES_MAX as usize) {
+        let len = NonZero::new(IMAGE_BYTES_MAX.min(run.end - start));
+        let _ = fadvise(file, offset + start, len, Advice::WillNeed);
     }
 }
 
