@@ -1,11 +1,13 @@
 //! Tests images in which some clusters are stored in a quicker way than others.
 
 use std::fs;
+use std::process::Command;
 
-use anteros_tests::judge::has_fuse;
+use anteros_tests::judge::{self, has_fuse};
+use anteros_tests::mount::KernelMount;
 use anteros_tests::trees::{mixed, words};
 
-use crate::Workshop;
+use crate::{Workshop, run};
 
 /// Half of the content shrinks little, whatever the codec; the other half shrinks most by LZMA.
 fn shop() -> Workshop {
@@ -57,6 +59,51 @@ fn what_saves_little_is_stored_as_it_is() {
 }
 
 /// Tests that the quick codec is for what a profile reads, if that is asked for.
+/// What a profile reads may lie in smaller clusters than all else.
+#[test]
+fn what_a_profile_reads_is_in_small_clusters() {
+    let shop = shop();
+    fs::write(
+        shop.path("p"),
+        "/mixed\t0\t500000\t1\n/mixed\t2500000\t1\t1\n",
+    )
+    .unwrap();
+    for options in [
+        "-zlz4 -C64K",
+        "-zzstd,1 -C256K -E48bit",
+        "-zlzma,0 -C64K -Eztailpacking",
+        "-zlz4hc -C64K -Eall-fragments,dedupe",
+    ] {
+        let mut images = Vec::new();
+        for more in ["", "--hot-cluster 4K", "--hot-cluster 4K --workers 1"] {
+            shop.good(&format!(
+                "mkfs image src {options} --profile p {more} --verify"
+            ));
+            shop.good("check image");
+            if judge::has_kernel() {
+                let mount = KernelMount::new(&shop.path("image"), &[]).unwrap();
+                let mut diff = Command::new("diff");
+                let diff = diff.args(["-r", "--no-dereference"]).arg(shop.path("src"));
+                let told = run(diff.arg(mount.path()));
+                assert_eq!(
+                    (told.status, &told.out[..]),
+                    (Some(0), ""),
+                    "{options} {more}"
+                );
+            }
+            images.push(fs::read(shop.path("image")).unwrap());
+        }
+        assert!(
+            images[0] != images[1] && images[1] == images[2],
+            "{options}"
+        );
+    }
+    let told = shop.bad(2, "mkfs other src -zlz4 --profile p --hot-cluster 5000");
+    assert!(told.contains("5000 bytes"), "{told}");
+    let told = shop.bad(2, "mkfs other src -zlz4 --hot-cluster 4K");
+    assert!(told.contains("--profile"), "{told}");
+}
+
 #[test]
 fn what_a_profile_reads_is_quick_to_read() {
     let shop = shop();

@@ -242,7 +242,9 @@ impl Job<'_> {
 
     /// Returns whether what is known to be read of a file is compressed in a way of its own.
     pub(super) fn has_way_of_hot(&self, id: NodeId) -> bool {
-        self.setting(id).quick.is_some_and(|quick| quick.of_hot)
+        let setting = self.setting(id);
+        let has_quick = setting.quick.is_some_and(|quick| quick.of_hot);
+        has_quick || self.options.of_hot(setting) != setting
     }
 
     /// The file whose content a file has.

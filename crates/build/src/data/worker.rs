@@ -226,7 +226,7 @@ impl<'a> Worker<'a> {
             unreachable!("without compression no part is to be compressed");
         };
         match piece.is_hot {
-            true => compressor.set_hot(job.setting(piece.node)),
+            true => compressor.set_hot(job.options.of_hot(job.setting(piece.node))),
             false => compressor.set(job.setting(piece.node)),
         }
         let packs = job.options.fragments.is_some() && job.plan.ways.packs(piece.node);

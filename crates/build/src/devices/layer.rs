@@ -74,16 +74,18 @@ fn bytes_max(look: &Look<'_>, plan: &Plan) -> Result<u64, Error> {
     let packed = &patch::appended(look.options)?.packed;
     let packed = packed.as_ref().map_or(0, |(record, _)| record.bytes);
     let mut bytes = SPARE_BYTES + packed + plan.shared.area.len() as u64;
+    let with_index = |blocks: u64| blocks.saturating_mul(block_bytes + ENTRY_BYTES_MAX);
     for id in look.tree.ids() {
         let node = look.tree.node(id);
-        let blocks = node.size.div_ceil(block_bytes) + 1;
         let behind = match &plan.node(id).intent {
             Intent::Copied(copied) => copied.rest_bytes(),
-            _ if node.kind.may_have_data() => blocks * (block_bytes + ENTRY_BYTES_MAX),
+            // Holes take nothing.
+            Intent::Chunks(file) => file.stored_bytes(node.size) + block_bytes,
+            _ if node.kind.may_have_data() => with_index(node.size.div_ceil(block_bytes) + 1),
             _ => 0,
         };
-        bytes += plan.head_bytes(id) + behind;
+        bytes = bytes.saturating_add(plan.head_bytes(id).saturating_add(behind));
     }
     // Extents begin where what stays of a file ends; inodes do not fill their blocks.
-    Ok(2 * bytes)
+    Ok(bytes.saturating_mul(2))
 }

@@ -54,6 +54,15 @@ impl Options {
                 "{bytes} bytes for the attributes of the root; {ROOT_XATTR_BYTES_MAX} are the most"
             ));
         }
+        if let Some(bytes) = self.hot_pcluster_bytes {
+            let is_whole = bytes > 0 && bytes % self.block_bytes() == 0;
+            if !is_whole || bytes > PCLUSTER_BYTES_MAX {
+                return refuse(format!(
+                    "clusters of {bytes} bytes for what is read; whole blocks of {} bytes, 1 MiB at most, are possible",
+                    self.block_bytes()
+                ));
+            }
+        }
         if self.blob_device.is_some() && self.chunk_bytes.is_none() {
             return refuse("a blob holds chunks, and no size of them is told".into());
         }

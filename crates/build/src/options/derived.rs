@@ -27,6 +27,15 @@ impl Options {
         }
     }
 
+    /// The way to compress what is known to be read of a file.
+    pub(crate) fn of_hot(&self, setting: Setting) -> Setting {
+        let most = self.hot_pcluster_bytes.unwrap_or(u32::MAX);
+        Setting {
+            pcluster_bytes: setting.pcluster_bytes.min(most),
+            ..setting
+        }
+    }
+
     /// The usual way to compress files.
     pub(crate) fn setting(&self) -> Option<Setting> {
         self.compression.map(|c| c.setting())

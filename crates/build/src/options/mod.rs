@@ -70,6 +70,8 @@ pub struct Options {
     /// [`Self::first`], and their inodes in front of all others. Large compressed files are cut for that. Ranges that are not
     /// there are told, and change nothing.
     pub hot: Arc<[ReadRange]>,
+    /// Longest stream of what is in these ranges in bytes; that of the file, if it is shorter or none is given.
+    pub hot_pcluster_bytes: Option<u32>,
     /// Thousandths of what is compressed, as it was before, that the room for these cuts may take, by an estimate.
     pub hot_cuts_permille: u32,
     /// Holds what becomes of holes.
@@ -226,6 +228,7 @@ impl Default for Options {
             order: Order::Path,
             first: Vec::new(),
             hot: Arc::default(),
+            hot_pcluster_bytes: None,
             hot_cuts_permille: 4,
             holes: Holes::Auto,
             chunk_bytes: None,

@@ -202,6 +202,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", requires = "profile", conflicts_with = "quick", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(super) hot_quick: Option<u8>,
 
+    /// Largest cluster of what the profile reads (K, M), that of -C unless told: of a small one little is decoded that is not
+    /// wanted, while all else may lie in large ones
+    #[arg(long, value_name = "BYTES", requires = "profile", value_parser = parse_size)]
+    pub(super) hot_cluster: Option<u64>,
+
     /// The order in which files are stored. By path: what lies in a directory lies together. By stream: as a pipe tells them, if
     /// files are not compressed (`-znone -E^inline_data`), so that they are written but once. By group: so do neighbouring
     /// directories of some 16 MiB together, and in them files of the same name, such as translations and licences. By name:

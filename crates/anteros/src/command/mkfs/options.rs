@@ -96,6 +96,9 @@ impl Args {
             },
             first: self.first()?,
             hot: self.hot()?,
+            hot_pcluster_bytes: self
+                .hot_cluster
+                .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
             chunk_bytes: self.chunksize,
             blob_device: self.blobdev.clone(),
             tar_index: self.is_index(),
