@@ -21,7 +21,7 @@ use crate::outcome::Outcome;
 pub(super) struct Speed {
     operation: Operation,
     bytes_a_second: f64,
-    /// What each request takes beside its bytes.
+    /// Time that each request takes beside its bytes.
     request: Duration,
     /// Idle time that is made up for, and so the time for which a sleep may be too long.
     slack: Duration,

@@ -59,7 +59,7 @@ fn what_saves_little_is_stored_as_it_is() {
 }
 
 /// Tests that the quick codec is for what a profile reads, if that is asked for.
-/// What a profile reads may lie in smaller clusters than all else.
+/// Clusters of what a profile reads may be smaller than all others.
 #[test]
 fn what_a_profile_reads_is_in_small_clusters() {
     let shop = shop();

@@ -22,7 +22,7 @@ const BY_REBUILT: &[Yardstick] = &[Yardstick {
     side: REBUILT,
 }];
 
-/// What is read: names and properties, or content as well.
+/// Everything that is read: names and properties, or content as well.
 const ALL: [(&str, &str); 2] = [
     ("all names and properties", "find . -printf '%s %t %p\\n'"),
     ("all content", "find . -type f -exec cat {} +"),

@@ -83,7 +83,7 @@ fn has_hash_tree(image: &Image) -> bool {
     read.is_ok() && magic == VERITY_MAGIC
 }
 
-/// A refusal of an image with something.
+/// The refusal of an image, for something that it has.
 fn refusal(image: &Image, with: &str) -> Failure {
     let name = image.name();
     Failure::new(

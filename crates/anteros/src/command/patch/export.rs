@@ -112,7 +112,7 @@ pub fn is_stream(to: &Path) -> bool {
     to.as_os_str() == "-"
 }
 
-/// Makes sure that at a path there is nothing, or what is written there, as its first bytes say.
+/// Makes sure that nothing of another kind lies at a path: the first bytes tell what does.
 pub fn check_target(
     image: &Path,
     to: &Path,

@@ -40,7 +40,7 @@ pub fn layer(
     })
 }
 
-/// The image as a build knows it that makes a layer: only what the superblock counts is the device.
+/// The image that a layer is made of, as a build knows it. It ends with the blocks that its superblock counts.
 pub fn appended(image: &Image) -> Result<Appended, Failure> {
     Ok(Appended {
         end: image.recorded_bytes(),
