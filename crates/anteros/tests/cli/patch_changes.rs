@@ -2,7 +2,10 @@
 //! images to patch as well, and `verify`.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
+use anteros_tests::judge;
+use anteros_tests::mount::KernelMount;
 use anteros_tests::peers::Peers;
 use anteros_tests::trees::{Random, words};
 
@@ -172,6 +175,39 @@ fn holes_stay() {
     // The directory has zeros in place of holes.
     shop.good_script("printf y | dd of=tree/large bs=1 seek=20M conv=notrunc 2>/dev/null; cat tree/large >l; cat l >tree/large");
     assert!(grown(&shop, None, "holes") <= 128 << 10);
+}
+
+/// A hole of a TiB in both forms of a file is not read, and what changes within it is seen.
+#[test]
+fn holes_in_both_forms_take_no_time() {
+    let write = |at: &str, byte: &str| {
+        format!("printf {byte} | dd of=tree/hole bs=1 seek={at} conv=notrunc 2>/dev/null")
+    };
+    for options in ["", "-znone", "-znone -E48bit --chunksize=1M"] {
+        let shop = shop(b"large");
+        shop.good_script(&format!("truncate -s 1T tree/hole; {}", write("5G", "x")));
+        shop.good(&format!("mkfs image tree --quiet {options}"));
+        shop.good_script("echo again >>tree/small");
+        let told = shop.good("patch image --from tree");
+        let counts = "0 added, 1 replaced, 0 edited";
+        assert!(told.contains(counts), "{options}: {told}");
+        shop.good_script(&write("700G", "y"));
+        let told = shop.good("patch image --from tree --verbose");
+        assert!(told.contains("M /hole\n"), "{options}: {told}");
+        let len = fs::metadata(shop.path("image")).unwrap().len();
+        assert!(len < 64 << 20, "{options}: {len}"); // of the last form, most is tables of chunks
+        if !judge::has_kernel() {
+            continue;
+        }
+        let mount = KernelMount::new(&shop.path("image"), &[]).unwrap();
+        let file = fs::File::open(mount.path().join("hole")).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 1 << 40);
+        for (gib, byte) in [(5, b'x'), (700, b'y'), (300, 0)] {
+            let mut found = [1];
+            file.read_exact_at(&mut found, gib << 30).unwrap();
+            assert_eq!(found, [byte], "{options}: {gib}");
+        }
+    }
 }
 
 /// Files that change time and again: each patch goes on from what those before have left.

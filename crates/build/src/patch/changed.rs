@@ -69,7 +69,12 @@ impl Origin<'_> {
         }
         let new = self.look.source.open_file(self.look.tree, id)?;
         let old = self.former.source.open_file(&self.former.tree, before)?;
-        let equals = equal::runs(self.look, (new, node.size), (old, was.size))?;
+        let (new, old) = ((new, node.size), (old, was.size));
+        let data = self.with_data(pair, plan)?;
+        let equals = match data.bytes() < node.size {
+            true => equal::in_place(self.look, new, old, &data)?,
+            false => equal::runs(self.look, new, old)?,
+        };
         let found = match plan.node(id).intent {
             Intent::Compress | Intent::Pack => self.extents(pair, &equals, plan),
             Intent::Flat | Intent::Chunks(_) => self.blocks(pair, &equals, plan),

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use crate::Error;
 use crate::look::Look;
 use crate::parts::{Chunker, Pair, by_steps};
+use crate::ranges::Ranges;
 use crate::source::OpenFile;
 
 /// Most chunks of a file that are known.
@@ -68,12 +69,40 @@ pub(super) fn runs(
     search.push(0, 0, front);
     search.between(front..size - end, front..old_size - end)?;
     search.push(size - end, old_size - end, end);
-    let Search {
-        pair, old, found, ..
-    } = search;
-    pair.finish()?;
-    old.finish()?;
-    Ok(found)
+    search.finish()
+}
+
+/// The runs that two forms have in common at the same place, where one of them has data in these parts alone. What is a hole in
+/// both is not read.
+pub(super) fn in_place(
+    look: &Look<'_>,
+    (new, size): Form<'_>,
+    (old, old_size): Form<'_>,
+    data: &Ranges,
+) -> Result<Vec<Equal>, Error> {
+    let mut search = Search {
+        look,
+        pair: Pair::new(new),
+        old,
+        found: Vec::new(),
+        bytes: Vec::new(),
+    };
+    let block_bytes = u64::from(look.options.block_bytes());
+    let most = size.min(old_size);
+    let mut done = 0;
+    for part in data.within(0..most) {
+        search.push(done, done, part.start - done);
+        let mut at = part.start;
+        while at < part.end {
+            let same = search.ahead(at, at, part.end - at)?;
+            search.push(at, at, same);
+            // The block that differs is left out.
+            at = ((at + same) / block_bytes + 1) * block_bytes;
+        }
+        done = part.end;
+    }
+    search.push(done, done, most - done);
+    search.finish()
 }
 
 /// Two forms of a file that are compared.
@@ -89,6 +118,13 @@ struct Search<'a> {
 type Bytes = std::ops::Range<u64>;
 
 impl Search<'_> {
+    /// Makes sure that nobody has changed the forms meanwhile, and returns the runs.
+    fn finish(self) -> Result<Vec<Equal>, Error> {
+        self.pair.finish()?;
+        self.old.finish()?;
+        Ok(self.found)
+    }
+
     fn push(&mut self, at: u64, from: u64, len: u64) {
         match self.found.last_mut() {
             _ if len == 0 => {}

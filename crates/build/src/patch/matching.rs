@@ -4,8 +4,9 @@
 //! properties are, and no other file has taken it, its inode does as well.
 
 use std::collections::HashSet;
+use std::iter;
 
-use anteros_core::{FileKind, FsError, Ino};
+use anteros_core::{FileKind, FsError, Ino, StoredPlace};
 use anteros_format::features::Incompat;
 use anteros_format::superblock::Superblock;
 
@@ -14,6 +15,7 @@ use super::home::Patched;
 use crate::base::{Base, Record, Taken};
 use crate::look::Look;
 use crate::plan::{Intent, Plan};
+use crate::ranges::Ranges;
 use crate::source::Scanned;
 use crate::tree::{Node, NodeId, Tree};
 use crate::{Changed, Error, Observer, PatchSummary};
@@ -111,7 +113,7 @@ impl<'a> Origin<'a> {
     }
 
     /// The pairs of files at the same path, and whether kind and content are the same.
-    fn pairs(&self) -> Result<Vec<(Pair, bool)>, Error> {
+    fn pairs(&self, plan: &Plan) -> Result<Vec<(Pair, bool)>, Error> {
         let mut pairs = Vec::new();
         for id in self.look.tree.ids() {
             let Some(before) = self.of[id as usize] else {
@@ -119,12 +121,13 @@ impl<'a> Origin<'a> {
             };
             pairs.push(Pair { id, before });
         }
-        let same = self.look.all(&pairs, |_, pair| self.is_same(*pair))?;
+        let same = self.look.all(&pairs, |_, pair| self.is_same(*pair, plan))?;
         Ok(pairs.into_iter().zip(same).collect())
     }
 
     /// Returns whether kind and content are the same.
-    fn is_same(&self, Pair { id, before }: Pair) -> Result<bool, Error> {
+    fn is_same(&self, pair: Pair, plan: &Plan) -> Result<bool, Error> {
+        let Pair { id, before } = pair;
         let (tree, old) = (self.look.tree, &self.former.tree);
         let (node, was) = (tree.node(id), old.node(before));
         if node.kind != was.kind {
@@ -132,14 +135,15 @@ impl<'a> Origin<'a> {
         }
         Ok(match node.kind {
             FileKind::Regular if node.size != was.size => false,
-            FileKind::Regular => self.has_same_bytes(id, before)?,
+            FileKind::Regular => self.has_same_bytes(pair, plan)?,
             FileKind::Symlink => tree.name(node.target) == old.name(was.target),
             FileKind::CharDevice | FileKind::BlockDevice => node.rdev == was.rdev,
             FileKind::Directory | FileKind::Fifo | FileKind::Socket => true,
         })
     }
 
-    fn has_same_bytes(&self, id: NodeId, before: NodeId) -> Result<bool, Error> {
+    fn has_same_bytes(&self, pair: Pair, plan: &Plan) -> Result<bool, Error> {
+        let Pair { id, before } = pair;
         let look = self.look;
         // A layer on the image is the image itself.
         if look.source.bases().first().is_some_and(Option::is_some)
@@ -147,26 +151,49 @@ impl<'a> Origin<'a> {
         {
             return Ok(true);
         }
-        let size = look.tree.node(id).size;
         let new = look.source.open_file(look.tree, id)?;
         let old = self.former.source.open_file(&self.former.tree, before)?;
         let (mut one, mut other) = (Vec::new(), Vec::new());
         let mut is_same = true;
-        for offset in (0..size).step_by(BUFFER_BYTES as usize) {
-            look.check_cancelled()?;
-            let len = BUFFER_BYTES.min(size - offset) as usize;
-            one.resize(len, 0);
-            other.resize(len, 0);
-            new.read(offset, &mut one)?;
-            old.read(offset, &mut other)?;
-            is_same = one == other;
-            if !is_same {
-                break;
+        for part in self.with_data(pair, plan)?.iter() {
+            for offset in part.clone().step_by(BUFFER_BYTES as usize) {
+                look.check_cancelled()?;
+                let len = BUFFER_BYTES.min(part.end - offset) as usize;
+                one.resize(len, 0);
+                other.resize(len, 0);
+                new.read(offset, &mut one)?;
+                old.read(offset, &mut other)?;
+                is_same = is_same && one == other;
+                if !is_same {
+                    break;
+                }
             }
         }
         new.finish()?;
         old.finish()?;
         Ok(is_same)
+    }
+
+    /// The parts of a file of which either form has data. Of a hole in both, nothing is read.
+    pub(super) fn with_data(
+        &self,
+        Pair { id, before }: Pair,
+        plan: &Plan,
+    ) -> Result<Ranges, Error> {
+        let size = self.look.tree.node(id).size;
+        let whole = iter::once(0..size).collect();
+        let Intent::Chunks(file) = &plan.node(id).intent else {
+            return Ok(whole);
+        };
+        let stored = self.base.stored(Some(self.ino(before)), 0..size);
+        let stored = stored.map_err(|cause| self.fault(id, cause))?;
+        if stored.is_empty() {
+            return Ok(whole);
+        }
+        let old = stored.iter().filter(|run| run.place != StoredPlace::Hole);
+        let old = old.map(|run| run.offset..run.end().min(size));
+        let new = file.runs.iter().map(|&(start, end)| start..end);
+        Ok(old.chain(new).collect())
     }
 
     fn has_same_attributes(&self, Pair { id, before }: Pair) -> bool {
@@ -247,7 +274,7 @@ pub(super) fn find(
     let mut summary = PatchSummary::default();
     let mut taken = HashSet::new();
     let mut changed = Vec::new();
-    for (pair, is_same) in origin.pairs()? {
+    for (pair, is_same) in origin.pairs(plan)? {
         look.check_cancelled()?;
         let id = pair.id;
         let is_directory = look.tree.node(id).kind == FileKind::Directory;
