@@ -297,13 +297,7 @@ impl Layout {
             debug_assert_eq!(start, laid);
             return self.places_patched(job, home, packed, output);
         }
-        let packed = match append.and_then(|append| append.packed.as_ref()) {
-            Some((record, _)) if packed.is_none() => Some(start + packer.place_kept_at_end(record)),
-            _ => packed.map(|inode| {
-                let bytes = inode.record_bytes(job.plan.packed_index(inode));
-                start + packer.place_at_end(bytes, false)
-            }),
-        };
+        let packed = place_packed(job, packed, start, &mut packer);
         Places {
             meta_block: output.block_of(start + self.first_block)? - 1,
             xattr_block: match append.filter(|_| job.plan.lower.is_none()) {
@@ -324,21 +318,13 @@ impl Layout {
         &self,
         job: &Job<'_>,
         home: &Patched,
-        new: Option<&SpecialInode>,
+        packed: Option<&SpecialInode>,
         output: &Output,
     ) -> Result<Places, Error> {
         let append = patch::appended(job.options)?;
         let start = output.position();
         let mut packer = self.packer.clone();
-        let packed = match (new, &append.packed) {
-            (Some(inode), _) => {
-                let bytes = inode.record_bytes(job.plan.packed_index(inode));
-                Some(start + packer.place_at_end(bytes, false))
-            }
-            (None, Some((record, _))) if home.stays(record.address) => Some(record.address),
-            (None, Some((record, _))) => Some(start + packer.place_kept_at_end(record)),
-            (None, None) => None,
-        };
+        let packed = place_packed(job, packed, start, &mut packer);
         let has_inodes = !self.order.is_empty() || packed.is_some_and(|at| at >= start);
         let inodes = if has_inodes { packer.end() } else { 0 };
         Places {
@@ -370,6 +356,30 @@ impl Layout {
             block_bytes: self.packer.block_bytes,
         }
         .aligned(job, output)
+    }
+}
+
+/// Returns where the packed inode lies: a new one, or else that of an image which is appended to, which may stay. Inodes are
+/// counted from a byte of the image on.
+fn place_packed(
+    job: &Job<'_>,
+    new: Option<&SpecialInode>,
+    start: u64,
+    packer: &mut Packer,
+) -> Option<u64> {
+    let append = job.options.append.as_ref();
+    let former = append.and_then(|append| append.packed.as_ref());
+    let home = job.plan.patched.as_ref();
+    match (new, former) {
+        (Some(inode), _) => {
+            let bytes = inode.record_bytes(job.plan.packed_index(inode));
+            Some(start + packer.place_at_end(bytes, false))
+        }
+        (None, Some((record, _))) if home.is_some_and(|home| home.stays(record.address)) => {
+            Some(record.address)
+        }
+        (None, Some((record, _))) => Some(start + packer.place_kept_at_end(record)),
+        (None, None) => None,
     }
 }
 

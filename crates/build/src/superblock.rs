@@ -129,11 +129,7 @@ impl Emitter<'_> {
             UuidChoice::Given(uuid) => uuid,
             UuidChoice::FromContent => custom_uuid(output.hash_with(&area)),
         };
-        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-        if options.checksum {
-            raw.checksum = checksum(&area[..checksum_len(block_bits)]).into();
-            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-        }
+        write(&mut raw, &mut area);
         (area, raw.uuid)
     }
 
@@ -178,11 +174,7 @@ impl Emitter<'_> {
             UuidChoice::Given(uuid) => uuid,
             UuidChoice::FromContent => custom_uuid(output.hash_with(&area)),
         };
-        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-        if compat.contains(Compat::SB_CHKSUM) {
-            raw.checksum = checksum(&area[..checksum_len(options.block_bits)]).into();
-            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-        }
+        write(&mut raw, &mut area);
         (area, raw.uuid)
     }
 
@@ -230,13 +222,7 @@ impl Emitter<'_> {
             UuidChoice::FromContent => {}
         }
         let mut area = before.to_vec();
-        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-        if Compat::from_bits_retain(raw.feature_compat.get()).contains(Compat::SB_CHKSUM) {
-            raw.checksum = 0.into();
-            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-            raw.checksum = checksum(&area[..checksum_len(options.block_bits)]).into();
-            area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
-        }
+        write(&mut raw, &mut area);
         area.truncate(SUPERBLOCK_BYTES);
         (area, raw.uuid)
     }
@@ -334,6 +320,18 @@ impl Emitter<'_> {
             || self.job.options.metabox.is_some()
             || self.stored.iter().any(is_compressed)
     }
+}
+
+/// Writes a superblock in front of what follows it, with a checksum of both if it says so.
+fn write(raw: &mut RawSuperblock, area: &mut [u8]) {
+    let has_checksum =
+        Compat::from_bits_retain(raw.feature_compat.get()).contains(Compat::SB_CHKSUM);
+    if has_checksum {
+        raw.checksum = 0.into();
+        area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
+        raw.checksum = checksum(&area[..checksum_len(raw.blkszbits)]).into();
+    }
+    area[..SUPERBLOCK_BYTES].copy_from_slice(raw.as_bytes());
 }
 
 /// The image that a layer is a patch of.

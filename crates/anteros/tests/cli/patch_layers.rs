@@ -8,7 +8,7 @@ use anteros_tests::mount::KernelMount;
 use anteros_tests::peers::Peers;
 use anteros_tests::trees::Random;
 
-use crate::patches::{CHANGES, change, listed, make, peer, shop};
+use crate::patches::{CHANGES, FORMS, change, listed, make, peer, shop};
 use crate::{Workshop, file_system_at};
 
 /// Has all judges look at a layer that is to be as a tree.
@@ -41,27 +41,7 @@ fn a_layer_is_the_new_tree_on_the_image() {
     let peers = Peers::find();
     shop.good_script(CHANGES);
     add_large(&shop);
-    for options in [
-        "",
-        "-zlz4",
-        "-zlz4hc -C65536",
-        "-zlz4hc -C65536 -Eztailpacking",
-        "-zlz4hc -C65536 -Efragments",
-        "-zlzma -C65536 -Eall-fragments,ztailpacking",
-        "-zzstd -C32768 -Ededupe",
-        "-zlz4 -C16384 -E48bit",
-        "-zdeflate -C16384 -E48bit,all-fragments",
-        "-zlz4 -Elegacy-compress",
-        "-zlz4hc -C65536 -Elegacy-compress,fragments",
-        "-zdeflate -C8192 -b1024",
-        "-b512",
-        "-E^inline_data",
-        "--chunksize=4096",
-        "--chunksize=8192 -Eforce-chunk-indexes",
-        "-E48bit --chunksize=8192",
-        "-Eforce-inode-extended",
-        "-Enosbcrc -x1",
-    ] {
+    for options in FORMS {
         for theirs in [false, true] {
             if !make(&shop, peers.as_ref(), ("image", "base"), options, theirs) {
                 continue;

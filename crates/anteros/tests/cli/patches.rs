@@ -31,6 +31,29 @@ ln tree/kept/1 tree/new/one; mv tree/kept/2 tree/new/two; rm tree/link; ln -s el
 printf x | dd of=tree/sparse bs=1 seek=500000 conv=notrunc 2>/dev/null
 "#;
 
+/// Forms of images that are patched, as options of either tool.
+pub const FORMS: [&str; 19] = [
+    "",
+    "-zlz4",
+    "-zlz4hc -C65536",
+    "-zlz4hc -C65536 -Eztailpacking",
+    "-zlz4hc -C65536 -Efragments",
+    "-zlzma -C65536 -Eall-fragments,ztailpacking",
+    "-zzstd -C32768 -Ededupe",
+    "-zlz4 -C16384 -E48bit",
+    "-zdeflate -C16384 -E48bit,all-fragments",
+    "-zlz4 -Elegacy-compress",
+    "-zlz4hc -C65536 -Elegacy-compress,fragments",
+    "-zdeflate -C8192 -b1024",
+    "-b512",
+    "-E^inline_data",
+    "--chunksize=4096",
+    "--chunksize=8192 -Eforce-chunk-indexes",
+    "-E48bit --chunksize=8192",
+    "-Eforce-inode-extended",
+    "-Enosbcrc -x1",
+];
+
 /// A workshop with a tree to pack, a copy of it that is changed, and such images.
 pub fn shop() -> Workshop {
     let shop = Workshop::new();
@@ -107,24 +130,7 @@ fn an_image_becomes_another_tree() {
     let shop = shop();
     let peers = Peers::find();
     shop.good_script(CHANGES);
-    for options in [
-        "",
-        "-zlz4",
-        "-zlz4hc -C65536",
-        "-zlz4hc -C65536 -Eztailpacking",
-        "-zlz4hc -C65536 -Efragments",
-        "-zlzma -C65536 -Eall-fragments,ztailpacking",
-        "-zzstd -C32768 -Ededupe",
-        "-zlz4 -C16384 -E48bit",
-        "-zlz4 -Elegacy-compress",
-        "-zdeflate -C8192 -b1024",
-        "-b512",
-        "-E^inline_data",
-        "--chunksize=4096",
-        "--chunksize=8192 -Eforce-chunk-indexes",
-        "-Eforce-inode-extended",
-        "-Enosbcrc -x1",
-    ] {
+    for options in FORMS {
         for theirs in [false, true] {
             if !make(&shop, peers.as_ref(), ("image", "base"), options, theirs) {
                 continue;

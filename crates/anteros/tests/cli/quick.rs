@@ -17,6 +17,17 @@ fn shop() -> Workshop {
     shop
 }
 
+/// Such a workshop with a profile `p` of some of it.
+fn shop_with_profile() -> Workshop {
+    let shop = shop();
+    fs::write(
+        shop.path("p"),
+        "/mixed\t0\t500000\t1\n/mixed\t2500000\t1\t1\n",
+    )
+    .unwrap();
+    shop
+}
+
 #[test]
 fn clusters_of_two_codecs_read_as_one_tree() {
     let shop = shop();
@@ -62,12 +73,7 @@ fn what_saves_little_is_stored_as_it_is() {
 /// Clusters of what a profile reads may be smaller than all others.
 #[test]
 fn what_a_profile_reads_is_in_small_clusters() {
-    let shop = shop();
-    fs::write(
-        shop.path("p"),
-        "/mixed\t0\t500000\t1\n/mixed\t2500000\t1\t1\n",
-    )
-    .unwrap();
+    let shop = shop_with_profile();
     for options in [
         "-zlz4 -C64K",
         "-zzstd,1 -C256K -E48bit",
@@ -106,12 +112,7 @@ fn what_a_profile_reads_is_in_small_clusters() {
 
 #[test]
 fn what_a_profile_reads_is_quick_to_read() {
-    let shop = shop();
-    fs::write(
-        shop.path("p"),
-        "/mixed\t0\t500000\t1\n/mixed\t2500000\t1\t1\n",
-    )
-    .unwrap();
+    let shop = shop_with_profile();
     for options in [
         "-C64K",
         "-C16K -E48bit",

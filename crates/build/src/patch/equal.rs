@@ -56,13 +56,7 @@ pub(super) fn runs(
     (new, size): Form<'_>,
     (old, old_size): Form<'_>,
 ) -> Result<Vec<Equal>, Error> {
-    let mut search = Search {
-        look,
-        pair: Pair::new(new),
-        old,
-        found: Vec::new(),
-        bytes: Vec::new(),
-    };
+    let mut search = Search::new(look, new, old);
     let most = size.min(old_size);
     let front = search.ahead(0, 0, most)?;
     let end = search.back(size, old_size, most - front)?;
@@ -80,13 +74,7 @@ pub(super) fn in_place(
     (old, old_size): Form<'_>,
     data: &Ranges,
 ) -> Result<Vec<Equal>, Error> {
-    let mut search = Search {
-        look,
-        pair: Pair::new(new),
-        old,
-        found: Vec::new(),
-        bytes: Vec::new(),
-    };
+    let mut search = Search::new(look, new, old);
     let block_bytes = u64::from(look.options.block_bytes());
     let most = size.min(old_size);
     let mut done = 0;
@@ -117,7 +105,17 @@ struct Search<'a> {
 
 type Bytes = std::ops::Range<u64>;
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(look: &'a Look<'a>, new: OpenFile<'a>, old: OpenFile<'a>) -> Self {
+        Self {
+            look,
+            pair: Pair::new(new),
+            old,
+            found: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
     /// Makes sure that nobody has changed the forms meanwhile, and returns the runs.
     fn finish(self) -> Result<Vec<Equal>, Error> {
         self.pair.finish()?;

@@ -155,18 +155,21 @@ impl<'a> Origin<'a> {
         let old = self.former.source.open_file(&self.former.tree, before)?;
         let (mut one, mut other) = (Vec::new(), Vec::new());
         let mut is_same = true;
-        for part in self.with_data(pair, plan)?.iter() {
-            for offset in part.clone().step_by(BUFFER_BYTES as usize) {
-                look.check_cancelled()?;
-                let len = BUFFER_BYTES.min(part.end - offset) as usize;
-                one.resize(len, 0);
-                other.resize(len, 0);
-                new.read(offset, &mut one)?;
-                old.read(offset, &mut other)?;
-                is_same = is_same && one == other;
-                if !is_same {
-                    break;
-                }
+        let parts = self.with_data(pair, plan)?;
+        let pieces = parts.iter().flat_map(|part| {
+            let starts = part.clone().step_by(BUFFER_BYTES as usize);
+            starts.map(move |start| start..part.end.min(start + BUFFER_BYTES))
+        });
+        for piece in pieces {
+            look.check_cancelled()?;
+            let len = (piece.end - piece.start) as usize;
+            one.resize(len, 0);
+            other.resize(len, 0);
+            new.read(piece.start, &mut one)?;
+            old.read(piece.start, &mut other)?;
+            is_same = one == other;
+            if !is_same {
+                break;
             }
         }
         new.finish()?;
