@@ -62,7 +62,7 @@ fn sizes_of_a_small_tree_are_those_of_mkfs() {
         shop.good(&format!("mkfs image src {settings}"));
         assert_eq!(row["bytes"], size(&shop.path("image")), "{settings}");
         assert!(row["read_rate"].as_f64().unwrap() > 0.0);
-        let dumped: Value = serde_json::from_str(&shop.good("dump image --json")).unwrap();
+        let dumped = shop.json("dump image --json");
         assert_eq!(row["linux"], dumped["superblock"]["linux"], "{settings}");
     }
     let best: Vec<_> = rows.iter().filter(|row| row["is_best"] == true).collect();

@@ -333,8 +333,7 @@ fn assert_same(caller: &Caller, what: &str, differs: Option<String>) {
 
 /// Checks the UUID and the label that the caller gives its image.
 fn compare_names(shop: &Workshop, caller: &Caller) {
-    let dump = shop.good(&format!("dump --json -s {}", place(caller)));
-    let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
+    let dump = shop.json(&format!("dump --json -s {}", place(caller)));
     for word in ["uuid", "label"] {
         if let Some(told) = caller.held(word) {
             assert_eq!(dump["superblock"][word], told, "{}: {dump}", caller.name);

@@ -41,7 +41,7 @@ impl Mounted {
     }
 
     fn stat(&self) -> Value {
-        serde_json::from_str(&self.shop.good("stat --json mnt")).unwrap()
+        self.shop.json("stat --json mnt")
     }
 
     fn number(&self, name: &str) -> f64 {

@@ -5,24 +5,22 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::Command;
 
 use anteros_tests::judge;
-use serde_json::Value;
 
 use crate::{Workshop, run, same};
 
 #[test]
 fn files_are_compressed_unless_told_otherwise() {
     let shop = Workshop::new();
-    let told: Value = serde_json::from_str(&shop.good("mkfs default src --json")).unwrap();
+    let told = shop.json("mkfs default src --json");
     assert_eq!(told["compressed_files"], 1, "{told}");
     shop.good("mkfs named src -zlz4hc,9 -C65536");
     assert!(same(&shop.path("default"), &shop.path("named")));
-    let told: Value = serde_json::from_str(&shop.good("mkfs plain src -znone --json")).unwrap();
+    let told = shop.json("mkfs plain src -znone --json");
     assert_eq!(told["compressed_files"], 0, "{told}");
     let size = |name: &str| fs::metadata(shop.path(name)).unwrap().len();
     assert!(size("default") < size("plain"));
     // Chunks are uncompressed.
-    let told = shop.good("mkfs chunks src --chunksize 4096 --json");
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told = shop.json("mkfs chunks src --chunksize 4096 --json");
     assert_eq!(
         (&told["compressed_files"], &told["chunked_files"]),
         (&0.into(), &1.into())
@@ -173,11 +171,9 @@ fn an_image_that_has_several_names_keeps_them_under_the_name_of_the_peer() {
 #[test]
 fn a_verdict_is_part_of_the_report_for_scripts() {
     let shop = Workshop::new();
-    let told = shop.good("mkfs image src --verify --json");
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told = shop.json("mkfs image src --verify --json");
     assert_eq!(told["verify"]["equal"], true, "{told}");
     assert_eq!(told["verify"]["names"], 6, "{told}");
-    let told = shop.good("mkfs image src --json");
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told = shop.json("mkfs image src --json");
     assert!(told.get("verify").is_none(), "{told}");
 }

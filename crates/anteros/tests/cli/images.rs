@@ -61,7 +61,7 @@ fn long_listings_show_what_those_of_ls_show() {
 #[test]
 fn scripts_get_json() {
     let shop = Workshop::new();
-    let json = |arguments: &str| -> Value { serde_json::from_str(&shop.good(arguments)).unwrap() };
+    let json = |arguments: &str| shop.json(arguments);
     let made = json("mkfs image src -zlz4 --json");
     assert_eq!(made["files"], 2);
     assert_eq!(made["hard_links"], 1);

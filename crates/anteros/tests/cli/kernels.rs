@@ -21,7 +21,7 @@ fn shop() -> Workshop {
 
 #[track_caller]
 fn linux(shop: &Workshop, command: &str) -> Value {
-    let told: Value = serde_json::from_str(&shop.good(command)).unwrap();
+    let told = shop.json(command);
     match told.get("superblock") {
         Some(superblock) => superblock["linux"].clone(),
         None => told["linux"].clone(),

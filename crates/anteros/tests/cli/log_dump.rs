@@ -9,7 +9,7 @@ use crate::log::{mount, shop, unmount};
 use anteros_tests::judge;
 
 fn dumped(shop: &Workshop, arguments: &str) -> Value {
-    serde_json::from_str(&shop.good(&format!("log dump --json log {arguments}"))).unwrap()
+    shop.json(&format!("log dump --json log {arguments}"))
 }
 
 #[test]

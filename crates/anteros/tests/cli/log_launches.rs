@@ -13,7 +13,7 @@ use crate::{Workshop, run};
 const BLOCK: u64 = 4096;
 
 fn told(shop: &Workshop) -> Value {
-    serde_json::from_str(&shop.good("log launches --json rec")).unwrap()
+    shop.json("log launches --json rec")
 }
 
 /// Reads these blocks, in this order.

@@ -11,7 +11,7 @@ use crate::log::{kill_daemon, mount, mounted, shop, umount, unmount};
 use crate::{Workshop, prometheus_samples, run};
 
 fn stat(shop: &Workshop, of: &str) -> Value {
-    serde_json::from_str(&shop.good(&format!("log stat --json {of}"))).unwrap()
+    shop.json(&format!("log stat --json {of}"))
 }
 
 fn number(stat: &Value, name: &str) -> u64 {
@@ -56,10 +56,7 @@ fn a_mounted_log_tells_what_it_has_written_and_why() {
         .unwrap()
         .sync_all()
         .unwrap();
-    for told in [
-        stat(&shop, "mnt"),
-        serde_json::from_str(&shop.good("stat --json mnt")).unwrap(),
-    ] {
+    for told in [stat(&shop, "mnt"), shop.json("stat --json mnt")] {
         assert_eq!(number(&told, "log_user_bytes_total"), WRITTEN);
         assert_eq!(number(&told["log_device_bytes"], "data"), WRITTEN);
         assert!(number(&told["log_device_bytes"], "record") > 0, "{told}");

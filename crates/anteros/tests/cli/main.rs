@@ -212,6 +212,11 @@ impl Workshop {
         run.out
     }
 
+    /// The object that a run prints that must be good.
+    fn json(&self, arguments: &str) -> serde_json::Value {
+        serde_json::from_str(&self.good(arguments)).unwrap()
+    }
+
     /// What a run complains of that must end with this status.
     fn bad(&self, status: i32, arguments: &str) -> String {
         let run = self.run(arguments);

@@ -22,10 +22,6 @@ const COMMANDS: [(&str, &str); 9] = [
 ];
 
 #[track_caller]
-fn json(shop: &Workshop, arguments: &str) -> Value {
-    serde_json::from_str(&shop.good(arguments)).unwrap()
-}
-
 #[test]
 fn what_is_there_instead_of_an_image_is_named() {
     let shop = Workshop::new();
@@ -93,7 +89,7 @@ fn a_broken_root_inode_gives_one_status_everywhere() {
     let shop = Workshop::new();
     fs::create_dir(shop.path("mnt")).unwrap();
     shop.good("mkfs image src --quiet -Enosbcrc -znone");
-    let root = json(&shop, "dump image --json")["superblock"].clone();
+    let root = shop.json("dump image --json")["superblock"].clone();
     let field = |name: &str| root[name].as_u64().unwrap();
     let at = field("meta_block") * field("block_bytes") + field("root_nid") * 32;
     let mut bytes = fs::read(shop.path("image")).unwrap();
@@ -137,7 +133,7 @@ fn times_are_shown_as_dates() {
     shop.good("mkfs image src --quiet -T1700000000");
     let told = shop.good("dump -s --path hello image");
     assert_eq!(told.matches("2023-11-14T22:13:20Z").count(), 2, "{told}");
-    let told = json(&shop, "dump -s --path hello image --json");
+    let told = shop.json("dump -s --path hello image --json");
     assert_eq!(told["inode"]["mtime"], 1_700_000_000, "{told}");
     // Where the epoch is not the time that the image was made, both are told.
     shop.good("mkfs image src --quiet -T1700000000 -E48bit");
@@ -155,7 +151,7 @@ fn a_mount_that_nobody_reads_from_has_no_amplification() {
     fs::create_dir(shop.path("mnt")).unwrap();
     shop.good("mount --fuse image mnt");
     let told = shop.good("stat mnt");
-    let numbers = json(&shop, "stat --json mnt");
+    let numbers = shop.json("stat --json mnt");
     shop.umount("mnt");
     assert!(
         told.contains("reads: nobody has read the content of a file"),
@@ -168,9 +164,9 @@ fn a_mount_that_nobody_reads_from_has_no_amplification() {
 fn logs_tell_scripts_what_became_of_them() {
     let shop = Workshop::new();
     shop.good("log mkfs log --size 64M");
-    let cleaned = json(&shop, "log gc --json log");
+    let cleaned = shop.json("log gc --json log");
     assert!(cleaned["cleaned_segments"].is_u64(), "{cleaned}");
-    let resized = json(&shop, "log resize --json log --size 96M");
+    let resized = shop.json("log resize --json log --size 96M");
     assert_eq!(resized["old_bytes"], 64 << 20, "{resized}");
     assert_eq!(resized["bytes"], 96 << 20, "{resized}");
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use serde_json::Value;
 
 use crate::Workshop;
 
@@ -22,8 +21,7 @@ fn shop() -> Workshop {
 /// The files in the order in which their content lies in the image.
 fn stored<'a>(shop: &Workshop, image: &str, files: &[&'a str]) -> Vec<&'a str> {
     let place = |path: &str| {
-        let dumped = shop.good(&format!("dump {image} --path {path} --extents --json"));
-        let dumped: Value = serde_json::from_str(&dumped).unwrap();
+        let dumped = shop.json(&format!("dump {image} --path {path} --extents --json"));
         let extent = &dumped["extents"][0];
         let fragment = || extent["storage"].as_str()?.strip_prefix("fragment at ");
         extent["address"]
@@ -120,8 +118,7 @@ fn files_of_a_profile_are_stored_first() {
 
 /// The offsets and addresses of the extents of a file that have blocks.
 fn addresses(shop: &Workshop, image: &str, path: &str) -> Vec<(u64, u64)> {
-    let dumped = shop.good(&format!("dump {image} --path {path} --extents --json"));
-    let dumped: Value = serde_json::from_str(&dumped).unwrap();
+    let dumped = shop.json(&format!("dump {image} --path {path} --extents --json"));
     let extents = dumped["extents"].as_array().unwrap().iter();
     extents
         .filter_map(|extent| Some((extent["offset"].as_u64()?, extent["address"].as_u64()?)))

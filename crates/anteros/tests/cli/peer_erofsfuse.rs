@@ -95,8 +95,7 @@ fn a_broken_root_is_an_error_of_who_looks_at_it() {
     }
     let shop = shop();
     shop.good("mkfs image src --quiet -Enosbcrc");
-    let told = shop.good("dump image --json");
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let told = shop.json("dump image --json");
     let number = |name: &str| told["superblock"][name].as_u64().unwrap() as usize;
     let at = number("meta_block") * 4096 + number("root_nid") * 32;
     let mut image = fs::read(shop.path("image")).unwrap();

@@ -151,8 +151,7 @@ fn what_is_preserved_is_told_by_the_last_option() {
 
 /// The number of the inode of a path.
 fn nid(shop: &Workshop, path: &str) -> String {
-    let dump = shop.good(&format!("dump --json --path {path} image"));
-    let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
+    let dump = shop.json(&format!("dump --json --path {path} image"));
     dump["inode"]["nid"].to_string()
 }
 

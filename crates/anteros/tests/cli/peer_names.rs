@@ -142,8 +142,7 @@ fn each_option_in_the_help_of_the_peer_is_known_or_named() {
 
 /// The time of the image and of a file in it, as the program dumps them.
 fn times(shop: &Workshop, image: &str) -> (Value, Value) {
-    let dump = shop.good(&format!("dump --json -s --path sub/text {image}"));
-    let dump: Value = serde_json::from_str(&dump).unwrap();
+    let dump = shop.json(&format!("dump --json -s --path sub/text {image}"));
     (
         dump["superblock"]["built"].clone(),
         dump["inode"]["mtime"].clone(),
@@ -243,8 +242,7 @@ fn a_sparse_file_does_not_need_a_newer_kernel_than_the_old_indexes() {
     let features = |options: &str| {
         let made = call(&shop, "mkfs.erofs", &format!("{options} image src"));
         assert_eq!(made.status, Some(0), "{made:?}");
-        let dump = shop.good("dump --json image");
-        let dump: Value = serde_json::from_str(&dump).unwrap();
+        let dump = shop.json("dump --json image");
         dump["superblock"]["incompat"].to_string()
     };
     let legacy = features("-zlz4hc -Elegacy-compress");

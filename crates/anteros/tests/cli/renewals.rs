@@ -194,6 +194,33 @@ fn what_cannot_be_a_base_is_refused() {
 }
 
 /// A base of which a byte was changed is refused, or what comes of it is the tree.
+/// A file whose inode counts more names than there are: its count is set right, even if nothing else changes.
+#[test]
+fn a_wrong_count_of_names_does_not_stay() {
+    // Bytes of an inode at which the count lies: a compact and an extended one.
+    for (options, count) in [("", 6), ("-Eforce-inode-extended", 44)] {
+        let shop = shop();
+        shop.good(&format!("mkfs old base --quiet -Enosbcrc {options}"));
+        let dump = shop.json("dump old --json --path /text");
+        let superblock = shop.json("dump old --json")["superblock"].clone();
+        let number = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
+        let meta = number(&superblock["meta_block"]) * number(&superblock["block_bytes"]);
+        let mut image = read(&shop, "old");
+        image[meta + number(&dump["inode"]["nid"]) * 32 + count] ^= 64;
+        fs::write(shop.path("old"), &image).unwrap();
+        let told = shop.run("check old");
+        assert!(
+            told.out
+                .contains("the link count is 66, but the number of names 2"),
+            "{options}: {told:?}"
+        );
+        shop.good("mkfs new --base old base --quiet");
+        judge_image(&shop, "new", "base", options);
+        shop.good("patch old --from base --quiet");
+        judge_image(&shop, "old", "base", options);
+    }
+}
+
 #[test]
 fn a_hostile_base_is_refused_or_makes_the_tree() {
     let shop = shop();

@@ -27,7 +27,7 @@ fn unmount(shop: &Workshop, name: &str) {
 }
 
 fn stat(shop: &Workshop, of: &str) -> Value {
-    serde_json::from_str(&shop.good(&format!("stat --json {of}"))).unwrap()
+    shop.json(&format!("stat --json {of}"))
 }
 
 fn number(stat: &Value, name: &str) -> u64 {

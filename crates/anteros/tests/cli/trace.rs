@@ -31,7 +31,7 @@ fn close(shop: &Workshop) {
 }
 
 fn told(shop: &Workshop, record: &str) -> Value {
-    serde_json::from_str(&shop.good(&format!("trace --json {record}"))).unwrap()
+    shop.json(&format!("trace --json {record}"))
 }
 
 fn open(shop: &Workshop, name: &str, flags: OFlags) -> File {
@@ -414,7 +414,7 @@ fn the_kernel_is_kept_from_passing_by() {
         "{started:?}"
     );
     fs::write(shop.path("mnt/file"), "twelve bytes").unwrap();
-    let stat: Value = serde_json::from_str(&shop.good("stat --json mnt")).unwrap();
+    let stat = shop.json("stat --json mnt");
     assert_eq!(stat["way"], "daemon");
     assert!(stat["why"].as_str().unwrap().contains("--trace"), "{stat}");
     close(&shop);
@@ -449,7 +449,7 @@ fn a_full_disk_under_the_record_is_told_of() {
     for n in 1..2000 {
         file.write_all_at(&[n as u8; 4], n * 4).unwrap();
     }
-    let stat = || -> Value { serde_json::from_str(&shop.good("stat --json mnt")).unwrap() };
+    let stat = || -> Value { shop.json("stat --json mnt") };
     wait_until(|| {
         told(&shop, "mnt");
         stat()["trace_dropped_total"].as_f64().unwrap() > 0.0

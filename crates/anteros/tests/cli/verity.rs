@@ -22,8 +22,7 @@ fn shop() -> Workshop {
 
 /// Builds an image with a hash tree; answers its root hash and where the tree begins.
 fn build(shop: &Workshop, options: &str) -> (String, u64) {
-    let told = shop.good(&format!("mkfs image src --json --verity {options}"));
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told = shop.json(&format!("mkfs image src --json --verity {options}"));
     let verity = &told["verity"];
     let root = verity["root_hash"].as_str().unwrap().to_owned();
     (root, verity["hash_offset"].as_u64().unwrap())
@@ -120,10 +119,9 @@ fn the_parity_is_the_one_that_veritysetup_reads() {
         (2, "-znone"),
         (24, "-zlz4 --verity-hash sha512 --workers 3"),
     ] {
-        let told = shop.good(&format!(
+        let told = shop.json(&format!(
             "mkfs image src --json --verity {options} --verity-fec {roots}"
         ));
-        let told: Value = serde_json::from_str(&told).unwrap();
         let told = &told["verity"];
         let number = |value: &Value| value.as_u64().unwrap();
         let (start, fec) = (number(&told["hash_offset"]), &told["fec"]);
@@ -351,8 +349,7 @@ fn digests_of_files_are_those_of_fsverity() {
         }
         assert!(told.lines().any(|line| line == "sub"), "{told}");
     }
-    let told = shop.good("ls image --digest --long --json");
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told = shop.json("ls image --digest --long --json");
     let with_digest = |entry: &&Value| entry["digest"].is_string();
     assert!(told.as_array().unwrap().iter().filter(with_digest).count() > 20);
 }

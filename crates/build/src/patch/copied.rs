@@ -38,6 +38,8 @@ pub(crate) struct Copied {
     pub i_u: u32,
     /// The high part of an address; none in a compact inode that counts its links instead.
     pub address_hi: Option<u16>,
+    /// The number of its names, as it tells.
+    pub nlink: u32,
 }
 
 impl Copied {
@@ -49,21 +51,30 @@ impl Copied {
             return Err(FsError::Corrupt(text));
         }
         let mut raw = [0; EXTENDED_BYTES];
-        base.read(record.address, &mut raw[..COMPACT_BYTES])?;
-        let half = |at: usize| u16::from_le_bytes([raw[at], raw[at + 1]]);
-        let format = half(0);
+        let (compact, more) = raw.split_at_mut(COMPACT_BYTES);
+        base.read(record.address, compact)?;
+        let format = u16::from_le_bytes([compact[0], compact[1]]);
         let extended = format & FORMAT_EXTENDED != 0;
+        if extended {
+            base.read(record.address + COMPACT_BYTES as u64, more)?;
+        }
+        let half = |at: usize| u16::from_le_bytes([raw[at], raw[at + 1]]);
+        let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
         let has_address = extended || format & FORMAT_NLINK_1 != 0;
-        let at = offset_of!(RawCompactInode, i_u); // in either form
-        let i_u = u32::from(half(at)) | u32::from(half(at + 2)) << 16;
-        let address = offset_of!(RawExtendedInode, i_nb);
+        let address = half(offset_of!(RawExtendedInode, i_nb));
+        let nlink = match (extended, has_address) {
+            (true, _) => word(offset_of!(RawExtendedInode, i_nlink)),
+            (false, true) => 1,
+            (false, false) => address.into(),
+        };
         Ok(Self {
             record,
             extended,
             icount: half(offset_of!(RawCompactInode, i_xattr_icount)),
             layout: format & 7 << FORMAT_LAYOUT_SHIFT,
-            i_u,
-            address_hi: has_address.then(|| half(address)),
+            i_u: word(offset_of!(RawCompactInode, i_u)), // in either form
+            address_hi: has_address.then_some(address),
+            nlink,
         })
     }
 
@@ -134,6 +145,7 @@ mod tests {
             layout: 0,
             i_u: 0,
             address_hi: None,
+            nlink: 1,
         }
     }
 

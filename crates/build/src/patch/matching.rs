@@ -205,7 +205,9 @@ impl<'a> Origin<'a> {
         new.eq(old.xattrs.of(&old.node(before).xattrs))
     }
 
-    fn has_same_properties(&self, pair: Pair) -> bool {
+    /// Returns whether all that an inode tells of a file besides its content is the same. The image is asked for the number of
+    /// names itself: in a tree, names are counted.
+    fn has_same_properties(&self, pair: Pair, copied: &Copied) -> bool {
         let of = |node: &Node| (node.perm, node.uid, node.gid, node.mtime);
         let (node, was) = (
             self.look.tree.node(pair.id),
@@ -213,7 +215,7 @@ impl<'a> Origin<'a> {
         );
         let is_directory = node.kind == FileKind::Directory;
         of(node) == of(was)
-            && (is_directory || node.nlink == was.nlink)
+            && (is_directory || node.nlink == copied.nlink)
             && self.has_same_attributes(pair)
     }
 
@@ -281,11 +283,11 @@ pub(super) fn find(
         look.check_cancelled()?;
         let id = pair.id;
         let is_directory = look.tree.node(id).kind == FileKind::Directory;
-        let has_same_properties = is_same && origin.has_same_properties(pair);
+        let copied = origin.read(id)?;
+        let has_same_properties = is_same && origin.has_same_properties(pair, &copied);
         if is_same {
             changes[id as usize] = (!has_same_properties).then_some(Changed::Edited);
         }
-        let copied = origin.read(id)?;
         if has_same_properties && !is_directory && taken.insert(pair.before) {
             if home.is_some_and(|home| home.stays(copied.record.address)) {
                 plan.nodes[id as usize].intent = Intent::Stays(copied.record.address);
