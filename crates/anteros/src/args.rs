@@ -43,6 +43,10 @@ pub struct ImageArgs {
     #[arg(long, value_name = "BYTES", requires = "verity", value_parser = parse_size)]
     pub hash_offset: Option<u64>,
 
+    /// Tells that the command has no option for extra devices.
+    #[arg(skip)]
+    pub is_alone: bool,
+
     /// Lay a patch (`anteros patch --export`) over the image, and read what both make; nothing is written
     #[arg(long, value_name = "FILE", conflicts_with_all = ["verity", "devices"])]
     pub patch: Option<PathBuf>,
@@ -65,9 +69,18 @@ const MEMORY_MAX: u64 = 64 << 20;
 const STREAMS: u64 = 4;
 
 impl ImageArgs {
+    /// An image in a file, for a command that has no option for extra devices.
+    pub fn alone(path: &Path) -> Self {
+        Self {
+            is_alone: true,
+            ..Self::usual(path)
+        }
+    }
+
     /// An image in a file, read as usual.
     pub fn usual(path: &Path) -> Self {
         Self {
+            is_alone: false,
             image: path.into(),
             devices: Vec::new(),
             offset: 0,
@@ -214,6 +227,11 @@ impl ImageArgs {
     /// An error of opening the image: if it is none, what it is instead.
     fn opening(&self, error: &Error) -> Failure {
         let failure = Failure::opening(self.image.display(), error);
+        if self.is_alone && matches!(error, Error::Devices { .. }) {
+            return failure.hint(
+                "this command takes no extra devices; `anteros mkfs NEW DIR` makes an image without",
+            );
+        }
         let is_image = !matches!(
             error,
             Error::Corrupt {

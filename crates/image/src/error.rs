@@ -109,12 +109,14 @@ pub enum Error {
         source: io::Error,
     },
     /// The image names devices that were not given, or fewer.
-    #[error("the image has {needed} extra devices, {given} were given")]
+    #[error("the image has {needed} extra devices, {given} were given{}", Next(.next))]
     Devices {
         /// Tells how many the image names.
         needed: u16,
         /// Tells how many there were.
         given: usize,
+        /// Names the first that is missing, as far as the image does.
+        next: Option<String>,
     },
     /// An extra device is smaller than the image says.
     #[error("extra device {index} ({name}) has {size} bytes, the image says {needed}")]
@@ -160,6 +162,16 @@ impl fmt::Display for Block<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .map_or(Ok(()), |at| write!(f, ", block at byte {at:#x}"))
+    }
+}
+
+/// The device that is missing.
+pub(crate) struct Next<'a>(pub &'a Option<String>);
+
+impl fmt::Display for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = self.0.as_ref();
+        next.map_or(Ok(()), |next| write!(f, "; the next is {next}"))
     }
 }
 

@@ -124,7 +124,7 @@ impl Args {
         let written = match &self.diff {
             None => tar(&image, from, &options, &mut out, &watch, &cancel),
             Some(old) => {
-                let old = ImageArgs::usual(old).open()?;
+                let old = ImageArgs::alone(old).open()?;
                 tar_diff(&old, &image, &options, &mut out, &watch, &cancel)
             }
         };

@@ -90,7 +90,7 @@ fn a_program_starts_as_it_did_before() {
     if !judge::has_fuse() {
         return;
     }
-    let shop = shop("256M");
+    let shop = shop("512M");
     let daemon = mount(&shop, "");
     let program = shop.path("mnt/program");
     let copied = run(Command::new("cp").arg(&shop.program).arg(&program));

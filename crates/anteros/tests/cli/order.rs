@@ -2,7 +2,6 @@
 
 use std::fs;
 
-
 use crate::Workshop;
 
 const FILES: [&str; 6] = ["a", "b", "sub/c", "sub/d", "sub/deep/e", "z"];

@@ -198,7 +198,7 @@ fn what_cannot_be_a_base_is_refused() {
 #[test]
 fn a_wrong_count_of_names_does_not_stay() {
     // Bytes of an inode at which the count lies: a compact and an extended one.
-    for (options, count) in [("", 6), ("-Eforce-inode-extended", 44)] {
+    for (options, count) in [("-Eforce-inode-compact", 6), ("-Eforce-inode-extended", 44)] {
         let shop = shop();
         shop.good(&format!("mkfs old base --quiet -Enosbcrc {options}"));
         let dump = shop.json("dump old --json --path /text");

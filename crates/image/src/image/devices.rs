@@ -125,6 +125,7 @@ impl Image {
                 let source = source.ok_or(Error::Devices {
                     needed: device,
                     given,
+                    next: None,
                 })?;
                 let of = if device == 0 {
                     "the image"

@@ -21,13 +21,31 @@ pub fn lower_tag(uuid: &[u8; 16]) -> Vec<u8> {
     [MARK, digits.collect::<String>().as_bytes()].concat()
 }
 
+/// The digits of the UUID that such a tag has; `None` for any other tag.
+fn lower_uuid(tag: &[u8]) -> Option<&[u8]> {
+    text_of(tag).strip_prefix(MARK)
+}
+
+/// The device that a tag speaks of; `None` if that is empty.
+pub(super) fn name_of(tag: &[u8]) -> Option<String> {
+    let text = text_of(tag);
+    match lower_uuid(tag) {
+        Some(uuid) => Some(format!("the image with UUID {}", digits_of(uuid))),
+        None => (!text.is_empty()).then(|| format!("called {}", text.escape_ascii())),
+    }
+}
+
+/// A tag without the zeros behind it.
+fn text_of(tag: &[u8]) -> &[u8] {
+    tag.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
 /// Makes sure that an extra device is the image that its tag speaks of, if it does of one. A patch leaves an image its UUID,
 /// and all bytes that were there.
 pub(super) fn check(slot: &DeviceSlot, (index, device): (usize, &dyn Device)) -> Result<()> {
-    let Some(needed) = slot.tag.strip_prefix(MARK) else {
+    let Some(needed) = lower_uuid(&slot.tag) else {
         return Ok(());
     };
-    let needed = needed.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut head = [0; SUPERBLOCK_BYTES];
     let found = match device.read_at(SUPERBLOCK_OFFSET, &mut head) {
         Err(error) => Err(error.to_string()),

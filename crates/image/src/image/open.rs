@@ -145,7 +145,13 @@ impl Image {
         let given = self.devices.len() - 1;
         let needed = self.sb.extra_devices;
         if given != usize::from(needed) {
-            return Err(Error::Devices { needed, given });
+            let missing = self.slots.get(given);
+            let next = missing.and_then(|slot| super::lower::name_of(&slot.tag));
+            return Err(Error::Devices {
+                needed,
+                given,
+                next,
+            });
         }
         for (index, (slot, device)) in (1..).zip(self.slots.iter().zip(&self.devices[1..])) {
             let needed = slot.blocks << self.sb.block_bits;

@@ -227,7 +227,8 @@ fn devices_that_are_missing_or_too_small() {
         image.open().err(),
         Some(Error::Devices {
             needed: 1,
-            given: 0
+            given: 0,
+            ..
         })
     ));
 }

@@ -73,7 +73,7 @@ fn failure(path: &Path, error: &Error) -> Failure {
 /// Reads all files of an image in order, and tells how fast that went.
 fn read_rate(path: &Path, cancel: &AtomicBool) -> Result<f64, Failure> {
     let fail = |error: &anteros_image::Error| Failure::image(path.display(), error);
-    let image = ImageArgs::usual(path).open()?;
+    let image = ImageArgs::alone(path).open()?;
     let mut buffer = vec![0; READ_BYTES];
     let mut open = vec![image.root().map_err(|e| fail(&e))?];
     let mut bytes = 0;

@@ -151,7 +151,7 @@ pub fn appended(image: &Image) -> Result<Appended, Failure> {
 impl Args {
     /// Opens the image that is to be appended to, if there is to be one.
     pub(super) fn base(&self) -> Result<Option<Arc<Image>>, Failure> {
-        let open = || ImageArgs::usual(&self.image).open();
+        let open = || ImageArgs::alone(&self.image).open();
         self.append.then(open).transpose()
     }
 

@@ -30,7 +30,7 @@ impl Args {
             return Err(Failure::new(Kind::Usage, "with --base the image is a file"));
         }
         self.check_over()?;
-        let image = ImageArgs::usual(older).open()?;
+        let image = ImageArgs::alone(older).open()?;
         let options = self.options_in_form_of(&image)?;
         let append = appended(&image)?;
         let renew = renew(&image, &options, cancel)?;

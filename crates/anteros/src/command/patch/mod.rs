@@ -149,7 +149,7 @@ impl Args {
             let hint = "--from, --tar, --add, --delete, --apply, --rollback, --compact, --export or --list does";
             return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
-        let image = ImageArgs::usual(&self.image).open()?;
+        let image = ImageArgs::alone(&self.image).open()?;
         let cancel = interrupt::flag()?;
         if self.list {
             states::list(&image, self.json, self.workers.count(), &cancel)?;

@@ -49,7 +49,7 @@ impl Tree {
         }
         Ok(match is_log(path)? {
             true => Self::Answers(Arc::new(log::as_source(path)?)),
-            false => Self::of_image(ImageArgs::usual(path).open()?),
+            false => Self::of_image(ImageArgs::alone(path).open()?),
         })
     }
 

@@ -91,7 +91,7 @@ impl Args {
             let message = format!("{}: a log, and this tells of images", path.display());
             return Err(Failure::new(Kind::Usage, message).hint(LOG_HINT));
         }
-        let image = ImageArgs::usual(path).open()?;
+        let image = ImageArgs::alone(path).open()?;
         let tree = Tree::of_image(image.clone());
         let mut fit = Fit::new(&tree);
         let ranges = profile.ranges.iter();
