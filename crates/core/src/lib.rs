@@ -38,6 +38,7 @@ mod stored;
 mod table;
 mod writable;
 mod writable_device;
+mod zeros;
 
 pub use algorithm::Algorithm;
 pub use counted::{Counted, DeviceCounts};
@@ -59,3 +60,4 @@ pub use writable::{
     AtomicStep, Caller, Changes, FilePosition, New, OpenFile, Payload, SetTime, Writable,
 };
 pub use writable_device::{MemoryDevice, WritableDevice, writable_range};
+pub use zeros::zeros;

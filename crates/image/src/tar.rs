@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anteros_core::FileKind;
+use anteros_core::{FileKind, zeros};
 use anteros_format::inode::Inode;
 
 use crate::walk::{NOTES_BYTES, Walk, path_below};
@@ -41,9 +41,6 @@ use sparse::{Shape, line, segments};
 
 /// Archives end at a multiple of this, as tar writes them.
 const RECORD_BYTES: u64 = 10_240;
-
-/// Zeros of a hole are written in pieces of this size.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Headers that wait for content in front of them take no more than this, but for one.
 const HEADERS_MAX: usize = 1 << 20;
@@ -268,7 +265,7 @@ impl Archive<'_> {
         }
         self.put(&[0; 2 * BLOCK_BYTES])?;
         let rest = self.written.next_multiple_of(RECORD_BYTES) - self.written;
-        self.put(&ZEROS[..rest as usize])?;
+        zeros(rest).try_for_each(|piece| self.put(piece))?;
         self.out.flush().map_err(TarProblem::Output)
     }
 
@@ -441,21 +438,12 @@ impl Archive<'_> {
         self.parts_waiting -= 1;
         let written = runs.iter().try_for_each(|run| match run? {
             Run::Data(data) => self.content(&data),
-            Run::Hole(len) => self.zeros(len),
+            Run::Hole(len) => zeros(len).try_for_each(|piece| self.content(piece)),
         });
         if written.is_err() {
             self.path = path.to_vec();
         }
         written
-    }
-
-    fn zeros(&mut self, mut len: u64) -> Result<(), TarProblem> {
-        while len > 0 {
-            let count = len.min(ZEROS.len() as u64);
-            self.content(&ZEROS[..count as usize])?;
-            len -= count;
-        }
-        Ok(())
     }
 
     fn content(&mut self, piece: &[u8]) -> Result<(), TarProblem> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use anteros_core::FileKind;
+use anteros_core::{FileKind, zeros};
 use anteros_format::inode::Inode;
 use anteros_image::{Error, Image, Reader, Source};
 
@@ -89,7 +89,6 @@ pub fn read<E: From<Error>>(
     reader: &mut Reader<'_>,
     mut take: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    static ZEROS: [u8; 65536] = [0; 65536];
     let map = image.map(inode)?;
     for extent in image.extents(inode, &map) {
         let extent = extent?;
@@ -97,12 +96,7 @@ pub fn read<E: From<Error>>(
             reader.read_extent(inode, &extent, |_, data| take(data))?;
             continue;
         }
-        let mut len = extent.len;
-        while len > 0 {
-            let piece = len.min(ZEROS.len() as u64);
-            take(&ZEROS[..piece as usize])?;
-            len -= piece;
-        }
+        zeros(extent.len).try_for_each(&mut take)?;
     }
     Ok(())
 }

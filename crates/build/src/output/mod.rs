@@ -20,6 +20,7 @@ mod store;
 
 use std::io;
 
+use anteros_core::zeros;
 use xxhash_rust::xxh3::Xxh3;
 
 pub(crate) use place::{Beside, check, is_written_in_place, parent, target};
@@ -137,12 +138,8 @@ impl Output {
 
     /// Appends zeros up to a position.
     pub fn pad_to(&mut self, position: u64) -> Result<(), Error> {
-        const ZEROS: [u8; 4096] = [0; 4096];
-        while self.position() < position {
-            let len = (position - self.position()).min(ZEROS.len() as u64);
-            self.write(&ZEROS[..len as usize])?;
-        }
-        Ok(())
+        let missing = position.saturating_sub(self.position());
+        zeros(missing).try_for_each(|piece| self.write(piece))
     }
 
     /// Bytes so far.

@@ -3,14 +3,13 @@
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use anteros_core::zeros;
+
 use super::{Sender, Store};
 use crate::Error;
 
 /// Pieces that wait for the thread, of a MiB each or little more.
 const WAITING_MAX: usize = 4;
-
-/// Zeros that are written at a time.
-const ZEROS: [u8; 4096] = [0; 4096];
 
 /// Has an image written into a sink, from where that stands; `build` gets a store, and tells where the image ends. The sink
 /// stands behind the image then. What was written behind that and is no part of it is zeros.
@@ -57,12 +56,7 @@ fn write_all(
 
 fn end_at(sink: &mut (impl Write + Seek), end: u64, highest: u64) -> io::Result<()> {
     sink.seek(SeekFrom::Start(end))?;
-    let mut left = highest.saturating_sub(end);
-    while left > 0 {
-        let len = left.min(ZEROS.len() as u64);
-        sink.write_all(&ZEROS[..len as usize])?;
-        left -= len;
-    }
+    zeros(highest.saturating_sub(end)).try_for_each(|piece| sink.write_all(piece))?;
     sink.seek(SeekFrom::Start(end))?;
     sink.flush()
 }

@@ -1,6 +1,6 @@
 //! Digests of content that files have as attributes.
 
-use anteros_core::FileKind;
+use anteros_core::{FileKind, zeros};
 use anteros_format::inode::Inode;
 use sha2::digest::Output;
 use sha2::{Digest, Sha256};
@@ -13,8 +13,6 @@ use super::run::Run;
 
 /// Stands in front of the 32 bytes of a digest.
 const ALGORITHM: &[u8] = b"sha256:";
-/// Zeros of a hole that are hashed at a time.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Compares the content of a regular file with the digest that it has, if that is wished.
 pub(super) fn check(run: &Run<'_>, reader: &mut Reader<'_>, inode: &Inode, map: &Map) {
@@ -60,7 +58,7 @@ fn content(
     for extent in run.image.extents(inode, map) {
         let extent = extent?;
         if extent.source == Source::Hole {
-            if !zeros(run, &extent, &mut digest) {
+            if !take_hole(run, &extent, &mut digest) {
                 return Ok(None);
             }
             continue;
@@ -79,15 +77,12 @@ fn content(
 }
 
 /// Takes the zeros of a hole; answers whether the check goes on.
-fn zeros(run: &Run<'_>, extent: &Extent, digest: &mut Sha256) -> bool {
-    let mut left = extent.len;
-    while left > 0 {
-        let len = left.min(ZEROS.len() as u64);
-        if !run.spend(len) {
-            return false;
+fn take_hole(run: &Run<'_>, extent: &Extent, digest: &mut Sha256) -> bool {
+    zeros(extent.len).all(|piece| {
+        let goes_on = run.spend(piece.len() as u64);
+        if goes_on {
+            digest.update(piece);
         }
-        digest.update(&ZEROS[..len as usize]);
-        left -= len;
-    }
-    true
+        goes_on
+    })
 }
