@@ -6,6 +6,9 @@
 //! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`profiles`] (access profiles in files), [`patch_file`] (patches in files),
 //! [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read).
 
+// What the commands that are left out need besides is left out by the linker.
+#![cfg_attr(not(feature = "whole"), allow(dead_code))]
+
 mod args;
 mod command;
 mod daemon;
@@ -27,13 +30,33 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Outcome;
 
-/// Build, mount, check and extract EROFS images; mirror directories; keep files in a log.
+/// The version, and what is in this program.
+const VERSION: &str = match cfg!(feature = "whole") {
+    true => concat!(
+        env!("CARGO_PKG_VERSION"),
+        "\nAll commands; LZ4, LZMA, DEFLATE, Zstandard"
+    ),
+    false => concat!(
+        env!("CARGO_PKG_VERSION"),
+        "\nThe commands that read images; LZ4, LZMA, DEFLATE, Zstandard"
+    ),
+};
+
+#[cfg_attr(
+    feature = "whole",
+    doc = "Build, mount, check and extract EROFS images; mirror directories; keep files in a log."
+)]
+#[cfg_attr(
+    not(feature = "whole"),
+    doc = "Mount, check and extract EROFS images. This program has the commands that read images alone."
+)]
 ///
 /// Of an option that is given more than once the last one counts.
 #[derive(Debug, Parser)]
 #[command(
     name = "anteros",
     version,
+    long_version = VERSION,
     max_term_width = 100,
     args_override_self = true,
     after_help = failure::STATUS_HELP
@@ -45,15 +68,22 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "whole")]
     Mkfs(Box<command::mkfs::Args>),
+    #[cfg(feature = "whole")]
     Patch(command::patch::Args),
+    #[cfg(feature = "whole")]
     Advise(command::advise::Args),
     Mount(command::mount::Args),
+    #[cfg(feature = "whole")]
     Passthru(command::passthru::Args),
     Umount(command::umount::Args),
     Stat(command::stat::Args),
+    #[cfg(feature = "whole")]
     Trace(command::trace::Args),
+    #[cfg(feature = "whole")]
     Profile(command::profile::Args),
+    #[cfg(feature = "whole")]
     Log(command::log::Args),
     Ls(command::ls::Args),
     Cat(command::cat::Args),
@@ -61,8 +91,11 @@ enum Command {
     Tar(command::tar::Args),
     Dump(command::dump::Args),
     Check(command::check::Args),
+    #[cfg(feature = "whole")]
     Verify(command::verify::Args),
+    #[cfg(feature = "whole")]
     Completions(command::completions::Args),
+    #[cfg(feature = "whole")]
     Manual(command::manual::Args),
 }
 
@@ -80,15 +113,22 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Outcome {
     match command {
+        #[cfg(feature = "whole")]
         Command::Mkfs(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Patch(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Advise(args) => args.run(),
         Command::Mount(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Passthru(args) => args.run(),
         Command::Umount(args) => args.run(),
         Command::Stat(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Trace(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Profile(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Log(args) => args.run(),
         Command::Ls(args) => args.run(),
         Command::Cat(args) => args.run(),
@@ -96,8 +136,11 @@ fn run(command: Command) -> Outcome {
         Command::Tar(args) => args.run(),
         Command::Dump(args) => args.run(),
         Command::Check(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Verify(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Completions(args) => args.run(),
+        #[cfg(feature = "whole")]
         Command::Manual(args) => args.run(),
     }
 }

@@ -13,9 +13,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::stat::attribute;
 use super::stat::numbers::Numbers;
+use crate::daemon::controls::{LOG_WRITING, MIRROR_WRITING, WRITE_ALL};
 use crate::daemon::exposition::{ATTRIBUTE, PROCESS, pid_namespace};
-use crate::daemon::log::WRITE_ALL;
-use crate::daemon::{log, mirror};
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
 use crate::places::{LOG, OURS, Place};
@@ -92,8 +91,8 @@ impl Args {
     /// Has the daemon store all that was written, as long as there is somebody who can be told that it cannot.
     fn write(&self, place: &Place) -> Result<(), Failure> {
         let writing = match place.kind.as_str() {
-            LOG => log::WRITING,
-            OURS => mirror::WRITING,
+            LOG => LOG_WRITING,
+            OURS => MIRROR_WRITING,
             _ => return Ok(()),
         };
         // A daemon that has died stores nothing, and what does not know the order must not get an attribute.

@@ -21,6 +21,7 @@ use anteros_log::{Cause, Class, ClassStatistics, Compacted, FileReads, Log, Mark
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::controls::{LOG_WRITING as WRITING, WRITE_ALL};
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
 use super::latencies::Latencies;
@@ -31,12 +32,6 @@ use crate::output;
 pub const CLEANING: &str = "user.anteros.cleaning";
 /// Value that orders the cleaning of all segments.
 pub const CLEAN_ALL: &[u8] = b"all";
-
-/// The attribute that orders a checkpoint when it is set, which has been written when that returns; and tells why nothing is
-/// written any more, if so.
-pub const WRITING: &str = "user.anteros.writing";
-/// The value it is set to.
-pub const WRITE_ALL: &[u8] = b"all";
 
 /// The attribute that orders compression in the background: `add` with the numbers of inodes, then `go` with the most bytes of
 /// content in a second, if there is to be a most; `stop` ends it early. It tells how far that is: [`Progress`]. Before `go`,

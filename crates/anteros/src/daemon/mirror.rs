@@ -11,19 +11,11 @@ use anteros_trace::Names;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::controls::{FILE_ATTRIBUTE, MIRROR_WRITING as WRITING, WRITE_ALL};
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
 use super::latencies::Latencies;
-use super::log::WRITE_ALL;
 use super::recording::{self, Recording};
-
-/// The attribute of a regular file that says who moves its content and why, a line each. No file of the source can have one
-/// of that name: file systems know names that begin with `user.` and a few others, and refuse all the rest.
-pub const FILE_ATTRIBUTE: &str = "anteros.data";
-
-/// The attribute of the root that orders, when it is set, that all is written which is buffered, and answers whether nobody
-/// was told of an error meanwhile or before; and tells what could not be written, as far as it was asked so.
-pub const WRITING: &str = "anteros.writing";
 
 /// A mirrored directory, through a buffer or not.
 #[derive(Clone)]

@@ -4,6 +4,7 @@
 //! - `arguments`: what all of them are told.
 //! - `background`: how it leaves the terminal.
 //! - `metrics`, `mirror`, `log`: what it tells of itself when it serves an image, a directory, or a log.
+//! - `controls`: by which attributes commands ask something of it.
 //! - `workers`: the threads that answer.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
@@ -12,12 +13,16 @@
 
 pub mod arguments;
 pub mod background;
+pub mod controls;
 pub mod exposition;
 pub mod faults;
 pub mod latencies;
+#[cfg(feature = "whole")]
 pub mod launches;
+#[cfg(feature = "whole")]
 pub mod log;
 pub mod metrics;
+#[cfg(feature = "whole")]
 pub mod mirror;
 pub mod neighbours;
 pub mod recording;

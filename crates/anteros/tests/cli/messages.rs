@@ -85,6 +85,18 @@ fn an_image_without_its_end_is_named_by_every_command() {
 }
 
 #[test]
+fn the_version_says_what_is_in() {
+    let shop = Workshop::new();
+    let version = concat!("anteros ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(shop.good("-V"), version);
+    let long = shop.good("--version");
+    assert!(
+        long.starts_with(version) && long.contains("All commands; LZ4"),
+        "{long}"
+    );
+}
+
+#[test]
 fn a_broken_root_inode_gives_one_status_everywhere() {
     let shop = Workshop::new();
     fs::create_dir(shop.path("mnt")).unwrap();

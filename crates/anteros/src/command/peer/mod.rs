@@ -7,6 +7,7 @@ mod arguments;
 mod dump;
 mod erofsfuse;
 mod fsck;
+#[cfg(feature = "whole")]
 mod mkfs;
 mod mount;
 
@@ -19,6 +20,7 @@ use crate::failure::Outcome;
 pub fn run(args: &[OsString]) -> Option<Outcome> {
     let name = Path::new(args.first()?).file_name()?.to_str()?;
     Some(match name {
+        #[cfg(feature = "whole")]
         mkfs::MKFS => mkfs::run(args),
         fsck::FSCK => fsck::run(args),
         dump::DUMP => dump::run(args),

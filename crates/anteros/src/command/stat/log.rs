@@ -5,19 +5,16 @@ use std::time::Duration;
 use anteros_log::{Class, ClassStatistics};
 use serde_json::{Map, Value, json};
 
-use super::Numbers;
+use super::numbers::{LOG_INFO, Numbers};
 use crate::output;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// The number whose labels name the log.
-pub const INFO: &str = "log_info";
-
 /// As JSON.
 pub fn json(numbers: &Numbers) -> Value {
     let mut object = numbers.json();
-    for (name, word) in numbers.words(INFO).unwrap_or_default() {
+    for (name, word) in numbers.words(LOG_INFO).unwrap_or_default() {
         object.insert(name, word.into());
     }
     let causes: Map<_, _> = causes(numbers)
@@ -137,7 +134,7 @@ pub fn table(numbers: &Numbers) -> String {
     let bytes = |name: &str| output::bytes(numbers.get(name) as u64);
     let gauge = |name: &str| output::count(numbers.get(name) as u64);
     let count = |name: &str| output::count(numbers.count(name));
-    let words = numbers.words(INFO).unwrap_or_default();
+    let words = numbers.words(LOG_INFO).unwrap_or_default();
     let word = |name: &str| words.get(name).map_or("", |word| word);
     let device: u64 = causes(numbers).map(|(_, bytes)| bytes).sum();
     let by_cause: Vec<_> = causes(numbers)

@@ -1,6 +1,7 @@
 //! `anteros stat`
 
 mod image;
+#[cfg(feature = "whole")]
 pub mod log;
 mod mirror;
 pub mod numbers;
@@ -13,11 +14,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::daemon::controls::FILE_ATTRIBUTE;
 use crate::daemon::exposition::ATTRIBUTE;
-use crate::daemon::mirror::FILE_ATTRIBUTE;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::output;
-use numbers::Numbers;
+use numbers::{LOG_INFO, Numbers};
+use serde_json::Value;
 
 /// Show what a FUSE mount has cost so far, and who moves the content of a file in a mirrored directory
 ///
@@ -37,6 +39,26 @@ pub struct Args {
     /// As the text that Prometheus and its node exporter read
     #[arg(long)]
     prometheus: bool,
+}
+
+/// The functions that make JSON and text of numbers.
+type Forms = (fn(&Numbers) -> Value, fn(&Numbers) -> String);
+
+/// The forms of the numbers of a mirrored directory, a log, or an image.
+fn forms(numbers: &Numbers) -> Result<Forms, Failure> {
+    let is = |info| numbers.words(info).is_some();
+    match (is(mirror::INFO), is(LOG_INFO)) {
+        (true, _) => Ok((mirror::json, mirror::table)),
+        #[cfg(feature = "whole")]
+        (_, true) => Ok((log::json, log::table)),
+        #[cfg(not(feature = "whole"))]
+        (_, true) => {
+            let message = "these are the numbers of a log, which this program knows nothing of";
+            let failure = Failure::new(Kind::Unsupported, message);
+            Err(failure.hint("--prometheus shows them as they are"))
+        }
+        _ => Ok((image::json, image::table)),
+    }
 }
 
 impl Args {
@@ -76,15 +98,11 @@ impl Args {
             return Ok(output::text(&text)?);
         }
         let numbers = Numbers::parse(&text);
-        let is = |info| numbers.words(info).is_some();
-        match (self.json, is(mirror::INFO), is(log::INFO)) {
-            (true, true, _) => output::json(&mirror::json(&numbers)),
-            (true, _, true) => output::json(&log::json(&numbers)),
-            (true, ..) => output::json(&image::json(&numbers)),
-            (false, true, _) => output::text(&mirror::table(&numbers)),
-            (false, _, true) => output::text(&log::table(&numbers)),
-            (false, ..) => output::text(&image::table(&numbers)),
-        }?;
+        let (json, table) = forms(&numbers)?;
+        match self.json {
+            true => output::json(&json(&numbers))?,
+            false => output::text(&table(&numbers))?,
+        }
         Ok(())
     }
 

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::daemon::latencies::OPERATIONS;
 use crate::output;
 
+/// The number whose labels name a log.
+pub const LOG_INFO: &str = "log_info";
+
 /// The numbers of a daemon by name, and its last faults.
 pub struct Numbers {
     values: BTreeMap<String, f64>,
