@@ -1,51 +1,133 @@
-//! `cargo xtask small`: programs that have to be small and need nothing else, for an initramfs.
+//! `cargo xtask dist`: programs to hand out, which are small and need nothing else: static, stripped.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::outcome::Outcome;
 use crate::run::{cargo, output, run};
 
-/// Bytes that the program may have.
-const BYTES_MAX: u64 = 1_500_000;
+/// A program to hand out.
+struct Program {
+    name: &'static str,
+    package: &'static str,
+    /// Arguments of cargo that choose what is in it.
+    features: &'static [&'static str],
+    /// Bytes that it may have.
+    bytes_max: u64,
+}
 
-/// Builds `anteros-warm` statically, and runs it.
+const PROGRAMS: [Program; 3] = [
+    Program {
+        name: "anteros",
+        package: "anteros",
+        features: &[],
+        bytes_max: 6_000_000,
+    },
+    // The commands that read images.
+    Program {
+        name: "anteros-read",
+        package: "anteros",
+        features: &["--no-default-features"],
+        bytes_max: 4_000_000,
+    },
+    Program {
+        name: "anteros-warm",
+        package: "anteros-warm",
+        features: &[],
+        bytes_max: 1_500_000,
+    },
+];
+
+/// Builds the programs that are named, or all, and puts them into `target/dist`: `[--target TARGET] [NAME]...`.
 ///
 /// # Errors
-/// When it cannot be built, needs a library, or is too large.
-pub(crate) fn small() -> Outcome {
+/// When one cannot be built, needs a library, or is too large; or there is none of a name.
+pub(crate) fn dist(words: &[&str]) -> Outcome {
+    let (target, names) = match words {
+        ["--target", target, names @ ..] => ((*target).to_owned(), names),
+        names => (host()?, names),
+    };
+    let is_known = |name: &&&str| PROGRAMS.iter().any(|program| program.name == **name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        let known = PROGRAMS.map(|program| program.name).join(", ");
+        return Err(format!("{unknown}: no such program; there are {known}").into());
+    }
+    for program in &PROGRAMS {
+        if names.is_empty() || names.contains(&program.name) {
+            program.make(&target)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of the target that this machine is.
+fn host() -> Outcome<String> {
     let version = output(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.ok_or("rustc -vV names no host")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let target = PathBuf::from(target).join("small");
-    // With a target that is told, the flags are not those of macros.
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--locked",
-        "--profile",
-        "small",
-        "--package",
-        "anteros-warm",
-    ]);
-    build
-        .arg("--target")
-        .arg(host)
-        .arg("--target-dir")
-        .arg(&target);
-    run(build.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
-    let program = target.join(host).join("small/anteros-warm");
-    run(Command::new(&program).arg("--version"))?;
-    let content = std::fs::read(&program)?;
-    let bytes = content.len() as u64;
-    if asks_for_a_loader(&content).ok_or("no 64-bit ELF")? {
-        return Err(format!("{}: names a dynamic loader", program.display()).into());
+    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
+}
+
+impl Program {
+    /// Builds it, makes sure of what is promised, and puts it where all are.
+    fn make(&self, target: &str) -> Outcome {
+        let base = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        let base = PathBuf::from(base);
+        self.build(target, &base.join("small"))?;
+        let built = base.join("small").join(target).join("small");
+        let content = fs::read(built.join(self.package))?;
+        self.check(&content)?;
+        let to = base.join("dist").join(target).join(self.name);
+        put(&built.join(self.package), &to)?;
+        // What is built for another machine is not run.
+        if target == host()? {
+            self.trial(&to)?;
+        }
+        println!("{}: {} bytes, static", to.display(), content.len());
+        Ok(())
     }
-    if bytes > BYTES_MAX {
-        return Err(format!("{}: {bytes} bytes, at most {BYTES_MAX}", program.display()).into());
+
+    /// Runs it: what reads images reads one of each codec.
+    fn trial(&self, program: &Path) -> Outcome {
+        run(Command::new(program).arg("--version"))?;
+        if self.package != "anteros" {
+            return Ok(());
+        }
+        for codec in ["lz4", "lzma", "deflate", "zstd"] {
+            let image = format!("tests/fixtures/{codec}.erofs");
+            run(Command::new(program).args(["check", "--quiet", &image]))?;
+        }
+        Ok(())
     }
-    println!("{}: {bytes} bytes, static", program.display());
+
+    fn build(&self, target: &str, directory: &Path) -> Outcome {
+        let mut build = cargo();
+        build.args(["build", "--locked", "--profile", "small"]);
+        build.args(["--package", self.package]).args(self.features);
+        // With a target that is told, the flags are not those of macros.
+        build.args(["--target", target]);
+        build.arg("--target-dir").arg(directory);
+        run(build.env("RUSTFLAGS", "-C target-feature=+crt-static"))
+    }
+
+    fn check(&self, content: &[u8]) -> Outcome {
+        let (name, bytes) = (self.name, content.len() as u64);
+        if asks_for_a_loader(content).ok_or("no 64-bit ELF")? {
+            return Err(format!("{name}: it names a dynamic loader").into());
+        }
+        if bytes > self.bytes_max {
+            let most = self.bytes_max;
+            return Err(format!("{name}: {bytes} bytes, at most {most}").into());
+        }
+        Ok(())
+    }
+}
+
+fn put(from: &Path, to: &Path) -> Outcome {
+    if let Some(directory) = to.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::copy(from, to)?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 
 mod bench;
 mod compare;
+mod dist;
 mod fuzz;
 mod imports;
 mod licenses;
@@ -15,7 +16,6 @@ mod outcome;
 mod peers;
 mod record;
 mod run;
-mod small;
 mod traces;
 
 use std::env;
@@ -34,6 +34,8 @@ usage: cargo xtask <chore>
   compare [--mutants N] [--seed N]  what the kernel, in a virtual machine, and check make of mutated images
                                  (default 2000); writes target/compare
   corpus NAME                    make a corpus for the benchmarks and print where it is
+  dist [--target TARGET] [NAME]...  build programs to hand out into target/dist, static and small: anteros, anteros-read
+                                 (the commands that read images) and anteros-warm, or those that are named
   fixtures                       make the images of tests/fixtures again
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
   imports                        refuse imports that go round in a circle, or upwards between floors
@@ -46,7 +48,6 @@ usage: cargo xtask <chore>
                                  the others is kept
   peer PROGRAM [ARGUMENT]...     run a program of the peers' tree, making the tree first if need be
   peers                          make the peers' tree
-  small                          build anteros-warm, static and small, as an initramfs wants it, and print where it is
   record TRACE COMMAND...        run a command in an empty directory and record what it writes there, with every byte
   trace NAME                     record an application, unless that was done before, and print where the trace is";
 
@@ -71,6 +72,7 @@ fn chore(words: &[&str]) -> Outcome {
         ["bench", name, options @ ..] => bench::bench(name, options),
         ["compare", options @ ..] => compare::compare(options),
         ["corpus", name] => bench::print_corpus(name),
+        ["dist", words @ ..] => dist::dist(words),
         ["fixtures"] => peers::fixtures(),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         // Called by `bench log --only names`.
@@ -82,7 +84,6 @@ fn chore(words: &[&str]) -> Outcome {
         ["peer", program, arguments @ ..] => peers::peer(program, arguments),
         ["peers"] => peers::make(),
         ["record", trace, command @ ..] if !command.is_empty() => record::record(trace, command),
-        ["small"] => small::small(),
         ["trace", name] => traces::print(name),
         _ => Err(USAGE.into()),
     }
