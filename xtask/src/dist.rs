@@ -22,7 +22,7 @@ const PROGRAMS: [Program; 3] = [
         name: "anteros",
         package: "anteros",
         features: &[],
-        bytes_max: 6_000_000,
+        bytes_max: 9_000_000,
     },
     // The commands that read images.
     Program {
