@@ -238,7 +238,7 @@ mod tests {
         let lz4 = [
             Effort::Fast,
             Effort::High(9),
-            Effort::Lazy(128),
+            Effort::Lazy(160),
             Effort::Optimal(64),
         ];
         let others = [lzma, Codec::Deflate { level: 9 }, zstd(3), zstd(19)];

@@ -92,6 +92,11 @@ impl<'a> Room<'a> {
         self.literals
     }
 
+    /// Bytes that are left for more.
+    pub const fn left(&self) -> u32 {
+        self.left
+    }
+
     /// Returns the end of the positions that a match can still begin at.
     #[inline(always)]
     pub fn matches_end(&self) -> Option<usize> {

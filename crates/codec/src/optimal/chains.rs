@@ -10,7 +10,7 @@ use crate::probe::hash;
 use crate::sequences::{common, string};
 
 /// Bits of a hash.
-const HASH_BITS: u32 = 15;
+const HASH_BITS: u32 = 17;
 /// Positions whose distances are kept: those that a match can begin at, and those inserted ahead.
 const RING: usize = 1 << 17;
 /// The distance that stands for none; the largest one of LZ4 as well.

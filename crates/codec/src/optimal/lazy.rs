@@ -12,6 +12,11 @@ use crate::sequences::{
     LAST_LITERALS, MATCH_MIN, MATCH_SHORT_MAX, MATCH_START_MARGIN, Room, Sequence,
 };
 
+/// Input from which on the data may be dense.
+const DENSE_INPUT_MIN: usize = 16 << 10;
+/// Dense data shrink to this part, or less.
+const DENSE_RATIO: usize = 3;
+
 /// A match at a position.
 #[derive(Debug, Clone, Copy)]
 struct Found {
@@ -56,12 +61,20 @@ struct Parse<'a> {
 /// No more matches go into the block.
 struct Full;
 
-/// Finds the sequences of a block; the literals behind them, up to the end of the block.
+/// Tells how far the parse came.
+pub(super) enum Parsed {
+    /// To the end of the block, which has these literals last.
+    All(Range<usize>),
+    /// To the end of the sequences, which take so many bytes: the data are dense.
+    Dense(u32),
+}
+
+/// Finds the sequences of a block, unless the data turn out to be dense.
 pub(super) fn parse<'a>(
     block: Block<'a>,
     chains: &'a mut Chains,
     sequences: &'a mut Vec<Sequence>,
-) -> Range<usize> {
+) -> Parsed {
     let room = Room::new(sequences, block.start, block.budget);
     let mut parse = Parse {
         block,
@@ -74,8 +87,18 @@ pub(super) fn parse<'a>(
             Ok(end) => at = end,
             Err(Full) => break,
         }
+        let used = block.budget - parse.room.left();
+        if is_dense(at - block.start, used) {
+            return Parsed::Dense(used);
+        }
     }
-    parse.room.last(block.end)
+    Parsed::All(parse.room.last(block.end))
+}
+
+/// Returns whether so much input shrinks so well that an optimal parse is as quick: it looks at fewer candidates, and
+/// comes further.
+fn is_dense(input: usize, used: u32) -> bool {
+    input >= DENSE_INPUT_MIN && input >= DENSE_RATIO * used as usize
 }
 
 impl Parse<'_> {

@@ -11,11 +11,17 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use chains::{Chains, Depth};
+use lazy::Parsed;
 use parse::{Block, Parser};
 
 use crate::Encoded;
-use crate::sequences::{self, Sequence};
+use crate::sequences;
+
+/// Candidates for a match of the optimal parse where a lazy one turns to it.
+const DENSE_CANDIDATES: usize = 32;
 
 /// The working memory of an encoder.
 pub(crate) struct Optimal {
@@ -39,7 +45,8 @@ impl Optimal {
         }
     }
 
-    /// An encoder that does so at few positions, and takes what it finds there.
+    /// An encoder that does so at few positions, and takes what it finds there. In data that shrink to a third or less it
+    /// goes on with an optimal parse, which is as quick there with few candidates.
     pub fn lazy(candidates: usize) -> Self {
         Self {
             is_lazy: true,
@@ -66,16 +73,38 @@ impl Optimal {
         if block.budget == 0 || start == end {
             return Encoded::default();
         }
-        let last = if self.is_lazy {
-            lazy::parse(block, &mut self.chains, &mut self.parser.sequences)
-        } else {
-            let end = self.parser.parse(&block, &mut self.chains);
-            let sequences = &self.parser.sequences;
-            sequences.last().map_or(start, Sequence::end)..end
+        let last = match self.is_lazy {
+            true => self.lazily(block),
+            false => {
+                self.parser.sequences.clear();
+                self.optimally(block, 0)
+            }
         };
         Encoded {
             consumed: last.end - start,
             written: sequences::write(data, &self.parser.sequences, last, out),
         }
+    }
+
+    /// Finds the sequences of a block; answers the literals behind them.
+    fn lazily(&mut self, block: Block<'_>) -> Range<usize> {
+        match lazy::parse(block, &mut self.chains, &mut self.parser.sequences) {
+            Parsed::All(last) => last,
+            Parsed::Dense(cost) => {
+                let candidates = block.depth.candidates.min(DENSE_CANDIDATES);
+                let depth = Depth {
+                    candidates,
+                    ..block.depth
+                };
+                self.optimally(Block { depth, ..block }, cost)
+            }
+        }
+    }
+
+    /// Finds the sequences of a block behind those that there are, which take so many bytes; answers the literals behind
+    /// them.
+    fn optimally(&mut self, block: Block<'_>, cost: u32) -> Range<usize> {
+        let end = self.parser.parse(&block, &mut self.chains, cost);
+        self.parser.settled(&block)..end
     }
 }

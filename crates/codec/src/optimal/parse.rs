@@ -90,10 +90,10 @@ impl Parser {
         }
     }
 
-    /// Finds the sequences of a block; the end of the literals behind them, which is the end of the block.
-    pub fn parse(&mut self, block: &Block<'_>, chains: &mut Chains) -> usize {
-        self.sequences.clear();
-        self.cost = 0;
+    /// Finds the sequences of a block behind those that are settled, which take so many bytes; the end of the literals
+    /// behind them, which is the end of the block.
+    pub fn parse(&mut self, block: &Block<'_>, chains: &mut Chains, cost: u32) -> usize {
+        self.cost = cost;
         loop {
             let base = self.settled(block);
             match self.stretch(block, chains, base) {
@@ -104,7 +104,7 @@ impl Parser {
     }
 
     /// Returns where the settled sequences end.
-    fn settled(&self, block: &Block<'_>) -> usize {
+    pub fn settled(&self, block: &Block<'_>) -> usize {
         self.sequences.last().map_or(block.start, Sequence::end)
     }
 

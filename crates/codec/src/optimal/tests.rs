@@ -189,6 +189,24 @@ fn the_lazy_way_comes_nearly_as_far() {
     assert!(total * 100 >= bound * 95, "{total} of {bound}");
 }
 
+#[test]
+fn data_that_shrink_to_a_third_are_parsed_optimally() {
+    // Words in an order that is their own, some of them with a letter more.
+    let mut random = Random::new(5);
+    let words: Vec<Vec<u8>> = (0..600).map(|n| random.bytes(3 + n % 9)).collect();
+    let mut data = Vec::new();
+    while data.len() < 600_000 {
+        let first = random.below(words.len() - 12);
+        data.extend(words[first..first + 2 + random.below(10)].concat());
+        let letters = random.below(2);
+        data.extend(random.bytes(letters));
+    }
+    let lazy = encode(&mut Optimal::lazy(32), &data, 0, 65536);
+    let optimal = encode(&mut Optimal::new(32), &data, 0, 65536);
+    assert!(optimal >= 3 * 65536, "the data are not dense: {optimal}");
+    assert!(lazy * 10_000 >= optimal * 9995, "{lazy} of {optimal}");
+}
+
 /// The plain way: the longest match that has the four bytes at `at`, begins from `low` on, and is longer.
 fn widest(
     data: &[u8],
