@@ -21,6 +21,9 @@ const COMPACTED_2B_BITS_MAX: u8 = 12;
 /// Unused bytes between the map header and full entries.
 const FULL_GAP_BYTES: usize = 8;
 
+/// Bytes by which a full entry is longer than one in a pack.
+pub(crate) const FULL_ENTRY_MORE: u64 = 6;
+
 /// The kind of index that all compressed inodes of an image have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexKind {
@@ -85,6 +88,14 @@ impl IndexKind {
             form => form,
         };
         Self { form, ..self }
+    }
+
+    /// Bytes by which the index of a file of so many bytes is longer if it has to be in full.
+    pub const fn more_in_full(self, file_bytes: u64) -> u64 {
+        match self.form {
+            Form::Packs => file_bytes.div_ceil(1 << self.block_bits) * FULL_ENTRY_MORE,
+            Form::Full | Form::Extents => 0,
+        }
     }
 
     /// As the usual index with packs, if it is one, and all extents that begin in the same pack lie behind each other: a pack

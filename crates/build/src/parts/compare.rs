@@ -62,7 +62,6 @@ pub(super) fn matches(
         found.push(Match {
             node: file.id,
             at: at - back,
-            size: file.size,
             source: origin.id,
             from: from - back,
             len: back + ahead,

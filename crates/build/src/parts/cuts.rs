@@ -25,8 +25,6 @@ const APART_BLOCKS: u64 = 2;
 pub(super) struct Match {
     pub node: NodeId,
     pub at: u64,
-    /// Bytes of the file.
-    pub size: u64,
     /// The file that has them first: the same one or one in front of it.
     pub source: NodeId,
     pub from: u64,
@@ -74,6 +72,16 @@ impl Cuts {
     /// Returns whether a part of the file is stored as another.
     pub fn is_sharing(&self) -> bool {
         !self.shared.is_empty()
+    }
+
+    /// Returns whether the file is not cut.
+    fn is_empty(&self) -> bool {
+        self.shared.is_empty() && self.begins.is_empty()
+    }
+
+    /// Bytes that are stored as others.
+    fn shared_bytes(&self) -> u64 {
+        self.shared.iter().map(|part| part.end - part.start).sum()
     }
 
     /// The parts of the file, side by side.
@@ -224,7 +232,20 @@ impl Planner {
         file.shared.push(shared);
     }
 
-    pub fn finish(self) -> HashMap<NodeId, Cuts> {
+    /// Returns the cuts. A file shares nothing if so many bytes of it are not worth it.
+    pub fn finish(mut self, is_worth_it: impl Fn(NodeId, u64) -> bool) -> HashMap<NodeId, Cuts> {
+        for (id, cuts) in &mut self.files {
+            cuts.begins.clear();
+            if !is_worth_it(*id, cuts.shared_bytes()) {
+                cuts.shared.clear();
+            }
+        }
+        let shared = self.files.values().flat_map(|cuts| &cuts.shared);
+        let begins: Vec<_> = shared.map(|part| (part.source, part.from)).collect();
+        for (source, from) in begins {
+            self.files.entry(source).or_default().begins.insert(from);
+        }
+        self.files.retain(|_, cuts| !cuts.is_empty());
         self.files
     }
 
@@ -345,7 +366,6 @@ mod tests {
         Match {
             node,
             at,
-            size: 1_000_000,
             source,
             from,
             len,
@@ -355,7 +375,27 @@ mod tests {
     fn planned(matches: &[Match]) -> HashMap<NodeId, Cuts> {
         let mut planner = Planner::new(BLOCK, LEAST);
         matches.iter().for_each(|found| planner.add(found));
-        planner.finish()
+        planner.finish(|_, _| true)
+    }
+
+    #[test]
+    fn a_file_that_shares_too_little_shares_nothing() {
+        let mut planner = Planner::new(BLOCK, LEAST);
+        planner.add(&found(2, 100_000, 1, 8192, 20_000));
+        planner.add(&found(3, 90_112, 2, 90_112, 500_000));
+        planner.add(&found(4, 0, 1, 40_960, 20_000));
+        let files = planner.finish(|_, bytes| bytes > 20_000);
+        // What the third file has from the second one goes on behind what that has now itself.
+        assert_eq!(
+            files[&3].shared,
+            [
+                shared(100_000, 120_000, 1, 8192),
+                shared(120_000, 590_112, 2, 120_000)
+            ]
+        );
+        assert_eq!(files[&2].begins, BTreeSet::from([120_000]));
+        assert_eq!(files[&1].begins, BTreeSet::from([8192]));
+        assert!(!files.contains_key(&4) && !files[&2].is_sharing());
     }
 
     #[test]

@@ -39,6 +39,9 @@ const AVERAGE_MAX: u64 = 512 << 10;
 /// Parts of so many bytes are worth a cut with the longest pclusters as well.
 const LEAST_MAX: u64 = 64 << 10;
 
+/// Content is taken to shrink to this share of itself: its first part.
+const SHRINKS_TO: u64 = 2;
+
 /// The shortest part that is worth a cut has so many chunks of average length, or more.
 const CHUNKS_LEAST: u64 = 4;
 
@@ -74,7 +77,9 @@ pub(crate) fn find(look: &Look<'_>, plan: &mut Plan) -> Result<(), Error> {
     look.each(files.groups(&runs), compare, |matches| {
         matches.iter().for_each(|found| planner.add(found));
     })?;
-    plan.cuts = planner.finish();
+    // Packs cannot say that blocks belong to another file.
+    let index_more = |id| plan.index_of(id).more_in_full(look.tree.node(id).size);
+    plan.cuts = planner.finish(|id, bytes| bytes / SHRINKS_TO > index_more(id));
     Ok(())
 }
 

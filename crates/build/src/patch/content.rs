@@ -20,11 +20,9 @@ use super::kept::{Kept, KeptRun};
 use crate::Options;
 use crate::base::Base;
 use crate::extent::{Extent, Share};
+use crate::index::FULL_ENTRY_MORE;
 use crate::parts::{self, Shared};
 use crate::tree::NodeId;
-
-/// Bytes by which a full entry of an index is longer than one in a pack.
-const FULL_ENTRY_MORE: u64 = 6;
 
 /// Limits of the extents that the index of a file can name.
 #[derive(Debug, Clone, Copy)]

@@ -33,9 +33,6 @@ const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// Content is taken to shrink to this share of itself: its first part.
 const SHRINKS_TO: u64 = 2;
 
-/// Bytes by which full entries of an index are longer than those of packs, for each block of a file.
-const FULL_ENTRY_MORE: u64 = 6;
-
 /// A run of a file that is not read.
 struct Gap {
     /// The place of the file.
@@ -79,8 +76,9 @@ pub(super) fn sweep(hot: Hot, tree: &Tree, plan: &mut Plan, options: &Options) -
     let mut taken: Vec<Vec<Range<u64>>> = vec![Vec::new(); files.len()];
     for gap in gaps {
         let is_first = taken[gap.file].is_empty();
-        let of_index = match is_first && !options.has_encoded_extents() {
-            true => index_more(tree.node(files[gap.file].id).size, options),
+        let id = files[gap.file].id;
+        let of_index = match is_first {
+            true => plan.index_of(id).more_in_full(tree.node(id).size),
             false => 0,
         };
         if budget.take(gap.cost + of_index) {
@@ -165,11 +163,6 @@ fn cuttable(id: NodeId, tree: &Tree, plan: &Plan, options: &Options) -> Option<u
 /// Bytes that a border between clusters of so many bytes costs.
 fn border(pcluster_bytes: u64, options: &Options) -> u64 {
     u64::from(options.block_bytes()) / 2 + pcluster_bytes / BORDER_SHARE
-}
-
-/// Bytes by which the index of a file that is cut is longer.
-fn index_more(size: u64, options: &Options) -> u64 {
-    size.div_ceil(options.block_bytes().into()) * FULL_ENTRY_MORE
 }
 
 /// Bytes of all files that are compressed.
