@@ -76,6 +76,8 @@ impl Codec {
     pub fn encoder_bytes(&self) -> u64 {
         const MIB: u64 = 1 << 20;
         match *self {
+            // Chains and their heads, the positions of a stretch, and the sequences of a block.
+            Self::Lz4(Effort::Lazy(_) | Effort::Optimal(_)) => 3 * MIB,
             Self::Lz4(_) => MIB,
             // A hash table and a binary tree over twice the dictionary.
             Self::Lzma { dict_bytes, .. } => 12 * u64::from(dict_bytes) + 2 * MIB,
