@@ -22,7 +22,12 @@ const COMPACTED_2B_BITS_MAX: u8 = 12;
 const FULL_GAP_BYTES: usize = 8;
 
 /// Bytes by which a full entry is longer than one in a pack.
-pub(crate) const FULL_ENTRY_MORE: u64 = 6;
+const FULL_ENTRY_MORE: u64 = 6;
+
+/// Bytes by which full entries of a file of so many bytes are longer than those of packs.
+pub(crate) const fn more_in_full(file_bytes: u64, block_bytes: u64) -> u64 {
+    file_bytes.div_ceil(block_bytes) * FULL_ENTRY_MORE
+}
 
 /// The kind of index that all compressed inodes of an image have.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +98,7 @@ impl IndexKind {
     /// Bytes by which the index of a file of so many bytes is longer if it has to be in full.
     pub const fn more_in_full(self, file_bytes: u64) -> u64 {
         match self.form {
-            Form::Packs => file_bytes.div_ceil(1 << self.block_bits) * FULL_ENTRY_MORE,
+            Form::Packs => more_in_full(file_bytes, 1 << self.block_bits),
             Form::Full | Form::Extents => 0,
         }
     }

@@ -40,7 +40,7 @@ const AVERAGE_MAX: u64 = 512 << 10;
 const LEAST_MAX: u64 = 64 << 10;
 
 /// Content is taken to shrink to this share of itself: its first part.
-const SHRINKS_TO: u64 = 2;
+pub(crate) const SHRINKS_TO: u64 = 2;
 
 /// The shortest part that is worth a cut has so many chunks of average length, or more.
 const CHUNKS_LEAST: u64 = 4;

@@ -20,7 +20,7 @@ use super::kept::{Kept, KeptRun};
 use crate::Options;
 use crate::base::Base;
 use crate::extent::{Extent, Share};
-use crate::index::FULL_ENTRY_MORE;
+use crate::index::more_in_full;
 use crate::parts::{self, Shared};
 use crate::tree::NodeId;
 
@@ -242,7 +242,7 @@ impl<'a> Collector<'a> {
         let stored = self.runs.iter().map(|run| run.next() - run.at);
         let index_more = match self.rules.anywhere {
             true => 0,
-            false => size.div_ceil(self.rules.block_bytes.into()) * FULL_ENTRY_MORE,
+            false => more_in_full(size, self.rules.block_bytes.into()),
         };
         let is_worth_it = self.fragment.is_some() || stored.sum::<u64>() > index_more;
         let kept = Kept::Extents {

@@ -21,6 +21,7 @@ use std::ops::Range;
 use super::hot::{Hot, HotFile, HotPart};
 use super::steps::{Step, Sweep};
 use crate::Options;
+use crate::parts::SHRINKS_TO;
 use crate::plan::{Intent, Plan};
 use crate::tree::{NodeId, Tree};
 
@@ -29,9 +30,6 @@ const BORDER_SHARE: u64 = 8;
 
 /// Bytes that the kernel reads ahead, by default; around a page, it begins with as many in front of it.
 const READ_AHEAD_BYTES: u64 = 128 << 10;
-
-/// Content is taken to shrink to this share of itself: its first part.
-const SHRINKS_TO: u64 = 2;
 
 /// A run of a file that is not read.
 struct Gap {
