@@ -55,11 +55,14 @@ impl Dispatcher {
     /// written, the buffer of the request may be kept: another one, as large, is there then.
     pub fn answer(&self, request: &mut Request, out: &mut [u8]) -> Option<Reply> {
         let (header, body) = InHeader::read_from_prefix(request.bytes()).ok()?;
-        if matches!(header.opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT) {
+        if matches!(
+            header.opcode,
+            op::FORGET | op::BATCH_FORGET | op::INTERRUPT | op::NOTIFY_REPLY
+        ) {
             if let Some(fs) = self
                 .fs
                 .writable()
-                .filter(|_| header.opcode != op::INTERRUPT)
+                .filter(|_| !matches!(header.opcode, op::INTERRUPT | op::NOTIFY_REPLY))
             {
                 let _ = catch_unwind(AssertUnwindSafe(|| self.forget(fs, &header, Args(body))));
             }

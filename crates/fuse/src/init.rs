@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::MountError;
 use crate::device::{Device, REQUEST_LEN_MAX, Request};
 use crate::proto::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, init_flag, op};
+use crate::retrieve;
 
 /// The largest READ that a kernel sends which is not set to send larger ones, in bytes.
 pub const READ_LEN_MAX: usize = 1 << 20;
@@ -18,8 +19,7 @@ const REQUEST_LEN_LIMIT: usize = 16 << 20;
 /// that is answered.
 const READ_LEN_MIN: usize = 128 << 10;
 
-/// The least `max_write` the kernel accepts; for a file system that never changes. It wants a request
-/// buffer larger than this.
+/// The least `max_write` the kernel accepts. It wants a request buffer larger than this.
 const WRITE_LEN_MIN: usize = 4096;
 
 /// Requests that may wait without a caller waiting for them (readahead), and when to call that
@@ -212,7 +212,9 @@ fn negotiate(offer: &Offer, terms: Terms) -> Result<InitOut, MountError> {
     }
     flags &= offer.flags;
     let readahead = terms.readahead.unwrap_or(usize::MAX);
-    let write_len_max = terms.write_len_max.unwrap_or(0).max(WRITE_LEN_MIN);
+    // Of a file system that never changes, nothing comes but what was retrieved.
+    let write_len_max = terms.write_len_max.unwrap_or(retrieve::LEN_MAX);
+    let write_len_max = write_len_max.max(WRITE_LEN_MIN);
     Ok(InitOut {
         major: MAJOR,
         minor: MINOR,

@@ -73,6 +73,7 @@ mod proto;
 mod readahead;
 mod renewed;
 mod request;
+mod retrieve;
 mod ring;
 mod session;
 

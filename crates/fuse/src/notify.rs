@@ -9,7 +9,10 @@ use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::node::Nodes;
-use crate::proto::{NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyStore, notify};
+use crate::proto::{
+    NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyRetrieve, NotifyStore, notify,
+};
+use crate::retrieve::{LEN_MAX, Retrieved};
 
 /// Inodes that the kernel is told of at once: what it takes without splitting.
 const PRUNED_AT_ONCE: usize = 512;
@@ -21,6 +24,7 @@ const PRUNED_AT_ONCE: usize = 512;
 pub struct Notifier {
     device: Weak<Device>,
     nodes: Nodes,
+    retrieved: Arc<Retrieved>,
 }
 
 impl Notifier {
@@ -28,7 +32,13 @@ impl Notifier {
         Self {
             device: Arc::downgrade(device),
             nodes,
+            retrieved: Arc::default(),
         }
+    }
+
+    /// The same, which gets back what `retrieved` is given.
+    pub(crate) fn retrieving(self, retrieved: Arc<Retrieved>) -> Self {
+        Self { retrieved, ..self }
     }
 
     /// Puts `data`, which the file `ino` has at `offset`, into the kernel's cache.
@@ -55,6 +65,40 @@ impl Notifier {
             padding: 0,
         };
         Ok(device.notify(notify::STORE, store.as_bytes(), data)?)
+    }
+
+    /// Fills `out` with what the kernel's cache has of the file `ino` from `offset` on; returns whether it has all of that.
+    ///
+    /// It gives what was [stored](Self::store) earlier and not dropped since, without a look at whether a page is complete:
+    /// nobody may read the file by the mount meanwhile. It may be called where requests are served, by one who holds
+    /// nothing that another request may wait for.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](io::ErrorKind::NotFound) when the kernel has forgotten the inode, `ENODEV` when the session has ended,
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) when no worker would be left to receive it.
+    pub fn retrieve(&self, ino: Ino, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let device = self.device.upgrade().ok_or(Errno::NODEV)?;
+        let nodeid = self.nodes.node(ino).ok_or(Errno::NOENT)?;
+        let mut offset = offset;
+        for piece in out.chunks_mut(LEN_MAX) {
+            let content = self.retrieved.wait(|unique| {
+                let wanted = NotifyRetrieve {
+                    unique,
+                    nodeid,
+                    offset,
+                    size: piece.len() as u32,
+                    padding: 0,
+                };
+                device.notify(notify::RETRIEVE, wanted.as_bytes(), &[])
+            })?;
+            if content.len() != piece.len() {
+                return Ok(false);
+            }
+            piece.copy_from_slice(&content);
+            offset += piece.len() as u64;
+        }
+        Ok(true)
     }
 
     /// Has the kernel forget attributes and content of an inode. **Never call this where requests are served**: it waits

@@ -57,6 +57,7 @@ pub mod op {
     pub const INTERRUPT: u32 = 36;
     pub const DESTROY: u32 = 38;
     pub const IOCTL: u32 = 39;
+    pub const NOTIFY_REPLY: u32 = 41;
     pub const BATCH_FORGET: u32 = 42;
     pub const FALLOCATE: u32 = 43;
     pub const READDIRPLUS: u32 = 44;
@@ -76,6 +77,8 @@ pub mod notify {
     pub const INVAL_ENTRY: i32 = 3;
     /// Content for the kernel's cache.
     pub const STORE: i32 = 4;
+    /// Content wanted from the kernel's cache.
+    pub const RETRIEVE: i32 = 5;
     /// Inodes to forget if nobody uses them.
     pub const PRUNE: i32 = 9;
 }
@@ -507,6 +510,31 @@ pub struct NotifyStore {
     pub padding: u32,
 }
 
+/// The notification [`notify::RETRIEVE`].
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NotifyRetrieve {
+    /// The number of the request that brings the content.
+    pub unique: u64,
+    pub nodeid: u64,
+    pub offset: u64,
+    /// The most bytes of it.
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// The arguments of NOTIFY_REPLY, followed by the content.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct NotifyRetrieveIn {
+    pub spare: u64,
+    pub offset: u64,
+    /// Bytes of content: those from the offset on that are cached in one piece.
+    pub size: u32,
+    pub padding: u32,
+    pub more_spare: [u64; 2],
+}
+
 /// The notification [`notify::PRUNE`], followed by the node numbers.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -660,6 +688,8 @@ const _: () = {
     assert!(size_of::<Rename2In>() == 16);
     assert!(size_of::<NotifyInvalEntry>() == 16);
     assert!(size_of::<NotifyStore>() == 24);
+    assert!(size_of::<NotifyRetrieve>() == 32);
+    assert!(size_of::<NotifyRetrieveIn>() == 40);
     assert!(size_of::<NotifyPrune>() == 16);
     assert!(size_of::<StatfsOut>() == 80);
     assert!(size_of::<XattrSize>() == 8);

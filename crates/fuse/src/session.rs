@@ -29,6 +29,7 @@ use crate::mount::{self, MountOptions, detach, unmount};
 use crate::notify::Notifier;
 use crate::readahead;
 use crate::request::Answered;
+use crate::retrieve::Retrieved;
 use crate::ring::Ring;
 
 /// Told of every answer.
@@ -58,6 +59,7 @@ pub struct Session {
     /// The first failure of a worker.
     failure: OnceLock<io::Error>,
     blocked: BlockedRequests,
+    retrieved: Arc<Retrieved>,
     mounted: Mounted,
     /// Goes last: until then it is needed.
     guardian: Option<io::Result<Guardian>>,
@@ -136,20 +138,25 @@ impl Session {
         {
             dispatcher.set_readahead(readahead::ByFile::new(&mounted.0.path, usual));
         }
+        let queues = queues.filter(|_| agreed.rings);
+        let workers = options.workers.max(1);
+        // One goes on receiving. What comes by rings is answered, and this wants no answer.
+        let retrieving_max = if queues.is_some() { 0 } else { workers - 1 };
         Ok(Self {
             device,
             dispatcher,
-            workers: options.workers.max(1),
+            workers,
             passthrough,
             request_len_max,
             read_len_max: terms.read_len_max,
             ring_payload_len: terms.read_len_max.max(write_len_max.unwrap_or(0)),
-            queues: queues.filter(|_| agreed.rings),
+            queues,
             readahead,
             on_answer: None,
             telling: Arc::default(),
             failure: OnceLock::new(),
             blocked: BlockedRequests::default(),
+            retrieved: Arc::new(Retrieved::new(retrieving_max)),
             mounted,
             guardian,
         })
@@ -223,7 +230,8 @@ impl Session {
 
     /// A handle that fills the kernel's cache from another thread.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(&self.device, self.dispatcher.nodes().clone())
+        let nodes = self.dispatcher.nodes().clone();
+        Notifier::new(&self.device, nodes).retrieving(self.retrieved.clone())
     }
 
     /// The absolute path of the mount point.
@@ -308,6 +316,7 @@ impl Session {
                 .map(|_| self.look_at(request.bytes()));
             let Some(mut reply) = self.dispatcher.answer(&mut request, channel.payload()) else {
                 self.blocked.interrupt(request.bytes());
+                self.retrieved.take(request.bytes());
                 channel.pass()?;
                 continue;
             };
@@ -326,6 +335,7 @@ impl Session {
             })?;
             self.dispatcher.sent(&reply);
         }
+        self.retrieved.close();
         Ok(())
     }
 
