@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use anteros_build::{Compression, Effort, Options};
+use anteros_build::{Codec, Compression, Effort, Fragments, Options};
 use tempfile::TempDir;
 
 use crate::mount::run;
@@ -42,6 +42,54 @@ pub fn ours(tree: &Path, pcluster_bytes: u32) -> Vec<u8> {
         let never = AtomicBool::new(false);
         anteros_build::build(image, tree, &options, &(), &never).unwrap();
     })
+}
+
+/// Images of ours whose files are all packed in streams of a MiB, each with its name.
+///
+/// # Panics
+///
+/// If one cannot be built.
+pub fn packed() -> [(&'static str, Vec<u8>); 3] {
+    let tree = many_files();
+    let zstd = Codec::Zstd {
+        level: 3,
+        window_log: 18,
+    };
+    let lzma = Codec::Lzma {
+        level: 1,
+        extreme: false,
+        dict_bytes: 1 << 20,
+    };
+    let deflate = Codec::Deflate { level: 1 };
+    [("zstd", zstd), ("lzma", lzma), ("deflate", deflate)]
+        .map(|(name, codec)| (name, packed_by(tree.path(), codec)))
+}
+
+fn packed_by(tree: &Path, codec: Codec) -> Vec<u8> {
+    let options = Options {
+        compression: Some(Compression {
+            pcluster_bytes: 1 << 20,
+            ..Compression::new(codec)
+        }),
+        fragments: Some(Fragments {
+            all: true,
+            pcluster_bytes: None,
+        }),
+        ..Options::default()
+    };
+    made(|image| {
+        let never = AtomicBool::new(false);
+        anteros_build::build(image, tree, &options, &(), &never).unwrap();
+    })
+}
+
+/// A tree of many short texts, 6 MiB in all.
+fn many_files() -> Tree {
+    let tree = Tree::new();
+    for n in 0..150 {
+        tree.write(format!("text{n}"), &words(n, 20_000 + 300 * n as usize));
+    }
+    tree
 }
 
 /// An image of `mkfs.erofs`, in pclusters of up to so many bytes; `None` without the peers.

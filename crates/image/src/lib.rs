@@ -78,6 +78,6 @@ pub use stats::{
 };
 pub use tar::{TarError, TarObserver, TarOptions, TarProblem, TarSummary, tar, tar_diff};
 pub use trail::ImagePath;
-pub use vfs::ImageFs;
+pub use vfs::{ImageFs, STAND_IN};
 pub use walk::WalkProblem;
 pub use xattr::Xattr;

@@ -5,10 +5,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anteros_core::{
-    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Seek, StatFs, unpoisoned,
+    Attr, DirEntry, FileKind, FileSystem, FsError, FsResult, Ino, Rdev, Seek, StatFs, Timestamp,
+    unpoisoned,
 };
 use anteros_format::Nid;
 use anteros_format::inode::Inode;
@@ -34,7 +35,12 @@ pub struct ImageFs {
     /// Tells how many directories are still listed with all attributes.
     eager_lists: AtomicU32,
     xattrs: Arc<XattrSearch>,
+    /// The name of the packed inode, if its content is kept elsewhere.
+    stand_in: OnceLock<String>,
 }
+
+/// Stands for the packed inode where its content is kept. No inode of an image has this number.
+pub const STAND_IN: Ino = Ino(u64::MAX - 1);
 
 /// Whoever looks up a file is taken for one that wants the attributes of all: so many directories are
 /// listed with them before that has to show again.
@@ -60,6 +66,7 @@ impl ImageFs {
             pinned_bytes: 0,
             eager_lists: AtomicU32::new(0),
             xattrs: Arc::default(),
+            stand_in: OnceLock::new(),
         }
     }
 
@@ -90,7 +97,7 @@ impl ImageFs {
         let fs = Arc::downgrade(self);
         let hook: NeighbourHook = Box::new(move |nid, offset, data| {
             let fs = fs.upgrade();
-            fs.is_some_and(|fs| hook(fs.ino(nid), offset, data))
+            fs.is_some_and(|fs| hook(fs.kept_as(nid), offset, data))
         });
         let _ = self.image.serve.on_neighbours.set(hook);
     }
@@ -102,11 +109,51 @@ impl ImageFs {
         let _ = self.image.serve.on_rest.set(Box::new(hook));
     }
 
+    /// Has `keep` asked for bytes of the packed inode, from an offset on, before they are decoded again. It fills in all
+    /// of them, or returns `false`. The inode is [`STAND_IN`] for whoever is told of neighbours, and to be looked up in the
+    /// root by `name` alone: so a kernel may keep its content, too. Only the first one counts.
+    pub fn on_packed(
+        &self,
+        name: String,
+        keep: impl Fn(u64, &mut [u8]) -> bool + Send + Sync + 'static,
+    ) {
+        if self.stand_in.set(name).is_ok() {
+            let _ = self.image.serve.on_packed.set(Box::new(keep));
+        }
+    }
+
     /// Decodes the next whole pages of a rest into `data`, and says which they are; `None` when there
     /// are no more. There may be none of them for once.
     pub fn decode_rest(&self, rest: &crate::Rest, data: &mut Vec<u8>) -> Option<(Ino, u64)> {
         let (nid, offset) = self.image.decode_rest(rest, data)?;
-        Some((self.ino(nid), offset))
+        Some((self.kept_as(nid), offset))
+    }
+
+    /// Returns the inode by which content is kept.
+    fn kept_as(&self, nid: Nid) -> Ino {
+        match self.image.is_packed(nid) {
+            true => STAND_IN,
+            false => self.ino(nid),
+        }
+    }
+
+    /// The inode that stands for the packed one. Nobody may read it.
+    fn stand_in(&self) -> Attr {
+        Attr {
+            ino: STAND_IN,
+            kind: FileKind::Regular,
+            perm: 0,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: Rdev::default(),
+            size: self.image.packed_bytes(),
+            blocks: 0,
+            block_size: self.image.superblock().block_bytes(),
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+        }
     }
 
     /// Bytes that are pinned.
@@ -261,6 +308,13 @@ impl FileSystem for ImageFs {
     }
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> FsResult<Attr> {
+        let is_stand_in = self
+            .stand_in
+            .get()
+            .is_some_and(|own| own.as_bytes() == name);
+        if is_stand_in && parent == self.root() {
+            return Ok(self.stand_in());
+        }
         let dir = self.inode(parent)?;
         let entry = self.image.lookup(&dir, name)?.ok_or(FsError::NotFound)?;
         if entry.kind != FileKind::Directory {
@@ -270,6 +324,9 @@ impl FileSystem for ImageFs {
     }
 
     fn getattr(&self, ino: Ino) -> FsResult<Attr> {
+        if ino == STAND_IN && self.stand_in.get().is_some() {
+            return Ok(self.stand_in());
+        }
         Ok(self.attr(&self.inode(ino)?))
     }
 

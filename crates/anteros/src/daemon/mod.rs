@@ -9,7 +9,7 @@
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
-//! - `neighbours`: what it hands the kernel unasked.
+//! - `neighbours`: what it hands the kernel unasked; `packed`: what of that it gets back.
 
 pub mod arguments;
 pub mod background;
@@ -25,6 +25,7 @@ pub mod metrics;
 #[cfg(feature = "whole")]
 pub mod mirror;
 pub mod neighbours;
+pub mod packed;
 pub mod recording;
 pub mod workers;
 
@@ -94,7 +95,8 @@ impl Daemon {
         if let Some(recording) = recording.as_ref() {
             recording.catch_up_by(session.catch_up());
         }
-        neighbours::push(&fs, neighbours, session.notifier(), metrics.clone());
+        let root = session.mountpoint();
+        neighbours::push(&fs, neighbours, root, session.notifier(), metrics.clone());
         let (watcher, teller, image) = (metrics.clone(), metrics.clone(), fs.clone());
         let (noted, told) = (recording.clone(), recording.clone());
         let path_of = faults::asked_once(move |ino| fs.path_of(ino).map(|path| path.to_string()));

@@ -3,15 +3,17 @@
 //! Storing pages waits for readers of them, who may wait for a worker: so a thread that serves no
 //! requests does it, and what it cannot keep up with is dropped.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use anteros_core::Ino;
 use anteros_fuse::Notifier;
-use anteros_image::{ImageFs, Rest};
+use anteros_image::{ImageFs, Rest, STAND_IN};
 
 use super::metrics::Metrics;
+use super::packed::{self, Packed};
 
 /// The most bytes that are pushed at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -19,8 +21,11 @@ const PIECE_BYTES: usize = 64 << 10;
 /// States how many pieces may wait.
 const WAITING_MAX: usize = 15;
 
-/// The most memory that pieces take, the one being pushed included.
-pub const BYTES_MAX: usize = (WAITING_MAX + 1) * PIECE_BYTES;
+/// The most extents whose rest may wait.
+const RESTS_MAX: usize = 15;
+
+/// The most memory that this takes: for pieces, those being pushed included, and for what is known of the packed inode.
+pub const BYTES_MAX: usize = (WAITING_MAX + 2) * PIECE_BYTES + packed::BYTES_MAX;
 
 /// Of what neighbours are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -33,58 +38,108 @@ pub enum Neighbours {
     All,
 }
 
-/// Tells what is to be pushed.
-enum Job {
-    /// Pages of a file, from an offset on.
-    Pages(Ino, u64, Vec<u8>),
-    /// The rest of a long extent.
-    Rest(Rest),
+/// Pages of a file, from an offset on.
+struct Pages {
+    ino: Ino,
+    offset: u64,
+    data: Vec<u8>,
 }
 
-/// Pushes what `fs` decodes beyond what it was asked for.
-pub fn push(fs: &Arc<ImageFs>, which: Neighbours, notifier: Notifier, metrics: Arc<Metrics>) {
+/// Pushes what `fs` decodes beyond what it was asked for. It is mounted on `root`.
+///
+/// Rests have a thread of their own: to decode one takes longer than pages can wait.
+pub fn push(
+    fs: &Arc<ImageFs>,
+    which: Neighbours,
+    root: &Path,
+    notifier: Notifier,
+    metrics: Arc<Metrics>,
+) {
     if which == Neighbours::Off {
         return;
     }
-    let (sender, receiver) = sync_channel::<Job>(WAITING_MAX - 1);
-    let worker = Arc::downgrade(fs);
-    // Without the thread, everything is dropped.
-    let _ = std::thread::Builder::new()
-        .name("neighbours".into())
-        .spawn(move || {
-            let store = |ino, offset, data: &[u8]| {
-                let stored = data.is_empty() || notifier.store(ino, offset, data).is_ok();
-                let pushed = if stored { data.len() as u64 } else { 0 };
-                metrics.neighbour_bytes.fetch_add(pushed, Ordering::Relaxed);
-                stored
-            };
-            let mut piece = Vec::new();
-            for job in receiver {
-                match job {
-                    Job::Pages(ino, offset, data) => {
-                        store(ino, offset, &data);
-                    }
-                    Job::Rest(rest) => {
-                        let decode = |piece: &mut _| worker.upgrade()?.decode_rest(&rest, piece);
-                        while decode(&mut piece)
-                            .is_some_and(|(ino, offset)| store(ino, offset, &piece))
-                        {
-                        }
-                    }
-                }
-            }
-        });
-    let rests = sender.clone();
-    fs.on_rest(move |rest| {
-        // When there is too much to do, readers go on by themselves.
-        let _ = rests.try_send(Job::Rest(rest));
+    let packed = keep_packed(fs, root, &notifier);
+    let pusher = Arc::new(Pusher {
+        notifier,
+        packed,
+        metrics,
     });
+    let (pages, rests) = (pusher.clone(), pusher);
+    let page_sender = in_thread("neighbours", WAITING_MAX - 1, move |of: Pages| {
+        pages.push(of.ino, of.offset, &of.data);
+    });
+    let decoder = Arc::downgrade(fs);
+    let mut piece = Vec::new();
+    let rest_sender = in_thread("rests", RESTS_MAX, move |rest: Rest| {
+        let next = |piece: &mut _| decoder.upgrade()?.decode_rest(&rest, piece);
+        while next(&mut piece).is_some_and(|(ino, offset)| rests.push(ino, offset, &piece)) {}
+    });
+    // When there is too much to do, readers go on by themselves.
+    fs.on_rest(move |rest| drop(rest_sender.try_send(rest)));
     fs.on_neighbours(which == Neighbours::All, move |ino, offset, data| {
-        let pieces = data.chunks(PIECE_BYTES).enumerate();
-        let mut sent = pieces.map(|(index, piece)| {
-            let at = offset + (index * PIECE_BYTES) as u64;
-            sender.try_send(Job::Pages(ino, at, piece.to_vec())).is_ok()
-        });
-        sent.all(|sent| sent)
+        let send = |(offset, piece): (u64, &[u8])| {
+            let data = piece.to_vec();
+            page_sender.try_send(Pages { ino, offset, data }).is_ok()
+        };
+        pieces(offset, data).all(send)
     });
+}
+
+/// Does what comes by the channel, one after the other. Without a thread, everything is dropped.
+fn in_thread<T: Send + 'static>(
+    name: &str,
+    waiting_max: usize,
+    work: impl FnMut(T) + Send + 'static,
+) -> SyncSender<T> {
+    let (sender, receiver) = sync_channel(waiting_max);
+    let thread = std::thread::Builder::new().name(name.into());
+    let _ = thread.spawn(move || receiver.into_iter().for_each(work));
+    sender
+}
+
+/// Way into the kernel's page cache.
+struct Pusher {
+    notifier: Notifier,
+    packed: Option<Arc<Packed>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Pusher {
+    /// Pushes pages of a file; returns whether the kernel took them.
+    fn push(&self, ino: Ino, offset: u64, pages: &[u8]) -> bool {
+        let is_stored = match &self.packed {
+            _ if pages.is_empty() => true,
+            Some(packed) if ino == STAND_IN => packed.store(offset, pages),
+            _ => self.notifier.store(ino, offset, pages).is_ok(),
+        };
+        let pushed = if is_stored { pages.len() as u64 } else { 0 };
+        let total = &self.metrics.neighbour_bytes;
+        total.fetch_add(pushed, Ordering::Relaxed);
+        is_stored
+    }
+}
+
+/// Pieces of a file that has `data` at `offset`, with their offsets: each ends at a multiple of their length, or is the last.
+fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let front = PIECE_BYTES - (offset % PIECE_BYTES as u64) as usize;
+    let (front, rest) = data.split_at(front.min(data.len()));
+    let pieces = std::iter::once(front).chain(rest.chunks(PIECE_BYTES));
+    pieces.scan(offset, |at, piece| {
+        let this = *at;
+        *at += piece.len() as u64;
+        Some((this, piece))
+    })
+}
+
+/// Has the kernel keep what is decoded of the packed inode, if there is one.
+fn keep_packed(fs: &Arc<ImageFs>, root: &Path, notifier: &Notifier) -> Option<Arc<Packed>> {
+    let bytes = fs.image().packed_bytes();
+    if bytes == 0 {
+        return None;
+    }
+    let name = Packed::name();
+    let packed = Arc::new(Packed::new(notifier.clone(), root.join(&name), bytes));
+    let keeper = packed.clone();
+    fs.on_packed(name, move |offset, out| keeper.take(offset, out));
+    Some(packed)
 }

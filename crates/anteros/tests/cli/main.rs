@@ -42,6 +42,7 @@ mod mirror;
 mod mounts;
 mod options;
 mod order;
+mod packed;
 mod passthru;
 mod patch_changes;
 mod patch_compact;

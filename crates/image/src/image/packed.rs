@@ -12,7 +12,7 @@ const LARGE_EXTENT_BYTES: u64 = 1 << 20;
 
 impl Image {
     /// The size of the packed inode in bytes, 0 if there is none.
-    pub(crate) fn packed_bytes(&self) -> u64 {
+    pub fn packed_bytes(&self) -> u64 {
         self.packed.as_ref().map_or(0, |(inode, _)| inode.size)
     }
 

@@ -61,6 +61,8 @@ counters! {
     hits,
     /// Extents of which a part was wanted, and the cache had nothing of them.
     misses,
+    /// Parts of extents of the packed inode that need not be decoded again: whoever keeps it had them.
+    retrieved,
     /// Bytes that came out of decoders.
     decoded_bytes,
     /// Extents decoded over their own encoded bytes, at the end of the reader's buffer.

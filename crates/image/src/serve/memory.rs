@@ -98,6 +98,12 @@ impl Memory {
         (used.now, used.peak)
     }
 
+    /// Returns whether so many bytes are there.
+    pub(crate) fn has(&self, bytes: usize) -> bool {
+        let used = self.lock();
+        bytes <= used.limit.saturating_sub(used.now)
+    }
+
     /// Takes bytes if they are there.
     pub(crate) fn try_lease(self: &Arc<Self>, bytes: usize) -> Option<Lease> {
         self.take(&mut self.lock(), bytes)

@@ -11,6 +11,7 @@
 //! - `part`: pclusters of which a request uses a part.
 //! - `pclusters`: the cache of the latter; one reader makes an entry, the others wait for it.
 //! - `suspended`: decoders suspended in the middle of a long extent.
+//! - `packed`: what others keep of the packed inode.
 //! - `ahead`: what the device is asked for before anyone wants it.
 //! - `memory`: the account of what all of that takes.
 //! - `counters`: what it costs.
@@ -29,6 +30,7 @@ mod bench;
 pub(crate) mod counters;
 mod limits;
 pub(crate) mod memory;
+mod packed;
 pub(crate) mod part;
 pub(crate) mod pclusters;
 pub(crate) mod run;

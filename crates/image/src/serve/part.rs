@@ -28,7 +28,7 @@ use super::memory::Buffer;
 use super::pclusters::{Bytes, Found, Held, Key, Making};
 use super::serving::{Strategy, Workbench};
 use super::sizes::{BUFFER_BYTES, ENTRY_BYTES, PAGE_BYTES, RECENT_BYTES};
-use super::suspended::{Rest, Suspended};
+use super::suspended::{REST_PIECE_BYTES, Rest, Suspended};
 use crate::map::Pcluster;
 use crate::{Error, Image, Place, Result};
 
@@ -60,7 +60,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    const fn key(&self) -> Key {
+    pub(super) const fn key(&self) -> Key {
         (self.pcluster, self.len)
     }
 
@@ -86,7 +86,7 @@ impl Part {
     }
 
     /// Returns where the extent begins in the file.
-    const fn extent_offset(&self) -> u64 {
+    pub(super) const fn extent_offset(&self) -> u64 {
         match self.place {
             Place::Data { offset, .. } => offset,
             _ => 0,
@@ -123,6 +123,10 @@ impl Image {
 
     fn find_part(&self, bench: &mut Workbench, part: &Part, out: &mut [u8]) -> Result<()> {
         let cache = &self.serve.pclusters;
+        // Before others wait for what this reader makes: it waits for an answer itself.
+        if self.retrieve(part, out) {
+            return Ok(());
+        }
         loop {
             let (held, asked) = match cache.find(part.key(), part.front(out) as u64) {
                 Found::Missing(making) => {
@@ -160,8 +164,11 @@ impl Image {
             }
             Held::Encoded(_) => return Ok(false),
             Held::Suspended(suspended) => {
-                let read = self.read_suspended(&mut lock(suspended), part, out)?;
-                if read {
+                let mut decoder = lock(suspended);
+                let is_wanted = self.is_rest_wanted(part, decoder.position());
+                let read = self.read_suspended(&mut decoder, part, out)?;
+                drop(decoder);
+                if read && is_wanted {
                     self.offer_rest(part, suspended);
                 }
                 return Ok(read);
@@ -221,7 +228,7 @@ impl Image {
     }
 
     /// Returns what decoding the whole extent takes besides what is kept of it.
-    fn working_bytes(&self, part: &Part) -> usize {
+    pub(super) fn working_bytes(&self, part: &Part) -> usize {
         let memory = self
             .params()
             .memory_bytes(part.algorithm, part.len as usize);
@@ -250,12 +257,17 @@ impl Image {
         add(&self.serve.counters.decodes_kept, 1);
         add(&self.serve.counters.decoded_bytes, part.len);
         out.copy_from_slice(&data[part.range(out)]);
-        let is_offered = part.algorithm != Algorithm::Lz4
-            && !part.is_in_order(out)
-            && self.offer_neighbours(part, &data, out);
-        if is_offered && !making.is_awaited() {
-            // The kernel has all of it now.
-            return Ok(());
+        if self.packed_keeper(part).is_some() {
+            // Readers of other files may come before it has arrived.
+            self.offer(part, 0, &data);
+        } else {
+            let is_offered = part.algorithm != Algorithm::Lz4
+                && !part.is_in_order(out)
+                && self.offer_neighbours(part, &data, out);
+            if is_offered && !making.is_awaited() {
+                // The kernel has all of it now.
+                return Ok(());
+            }
         }
         drop(decoder);
         lease.shrink_to(room + ENTRY_BYTES);
@@ -295,15 +307,11 @@ impl Image {
     /// Hands on the whole pages among decoded bytes, which lie so far into the extent. Returns
     /// whether they were taken.
     fn offer(&self, part: &Part, at: usize, data: &[u8]) -> bool {
-        let (Some(hook), Place::Data { nid, offset }) =
-            (self.serve.on_neighbours.get(), part.place)
-        else {
+        let hook = self.serve.on_neighbours.get();
+        let Some((hook, nid)) = hook.zip(self.cached_inode(part)) else {
             return false;
         };
-        if self.is_special(nid) {
-            return false;
-        }
-        let from = offset + at as u64;
+        let from = part.extent_offset() + at as u64;
         let pages = whole_pages(from, data.len());
         pages.is_empty() || hook(nid, from + pages.start as u64, &data[pages])
     }
@@ -342,10 +350,10 @@ impl Image {
 
     /// Offers the rest of an extent that readers come back to, once.
     fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>) {
-        let (Some(hook), Place::Data { nid, .. }) = (self.serve.on_rest.get(), part.place) else {
+        let Some((hook, nid)) = self.serve.on_rest.get().zip(self.cached_inode(part)) else {
             return;
         };
-        if !self.is_special(nid) && !std::mem::replace(&mut lock(suspended).is_offered, true) {
+        if !std::mem::replace(&mut lock(suspended).is_offered, true) {
             hook(Rest::new(Arc::downgrade(suspended), nid));
         }
     }
@@ -371,6 +379,14 @@ impl Image {
             self.offer(part, at, data);
         };
         let before = suspended.position();
+        // Readers of other files want the bytes around what this one wants, and the same ones.
+        if self.packed_keeper(part).is_some() && out.len() + REST_PIECE_BYTES <= RECENT_BYTES {
+            let of_extent = |at: u64| (at - part.extent_offset()) as usize;
+            let decoded = suspended.decode_to(part.front(out), |at, data| {
+                self.offer(part, of_extent(at), data);
+            });
+            decoded.map_err(part.failed())?;
+        }
         let read = suspended.read(part.skip as usize, out, passing);
         self.count_streamed(suspended.position() - before);
         read.map_err(part.failed())

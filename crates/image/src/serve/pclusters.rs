@@ -141,6 +141,14 @@ impl Pclusters {
         }
     }
 
+    /// Returns an entry that is there, without asking for it.
+    pub(crate) fn peek(&self, key: Key) -> Option<Held> {
+        match self.lock().slots.get(&key) {
+            Some(Slot::Held(entry)) => Some(entry.held.clone()),
+            _ => None,
+        }
+    }
+
     /// Takes an entry away to make another one of it; `None` if someone does already, or did.
     pub(crate) fn replace(&self, key: Key, old: &Held) -> Option<Making<'_>> {
         let mut state = self.lock();

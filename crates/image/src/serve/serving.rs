@@ -41,6 +41,7 @@ pub(crate) struct Serve {
     pub(super) streams: Streams,
     pub(crate) on_neighbours: OnceLock<NeighbourHook>,
     pub(crate) on_rest: OnceLock<RestHook>,
+    pub(crate) on_packed: OnceLock<PackedHook>,
     /// Tells whether short extents, which cost little to decode, are decoded whole for their neighbours.
     pub(crate) neighbours_of_all: AtomicBool,
     pub(super) benches: Mutex<Vec<Workbench>>,
@@ -56,6 +57,9 @@ pub(crate) type NeighbourHook = Box<dyn Fn(Nid, u64, &[u8]) -> bool + Send + Syn
 
 /// Told of the rest of a long extent to which readers came back.
 pub(crate) type RestHook = Box<dyn Fn(Rest) + Send + Sync>;
+
+/// Asked for bytes of the packed inode, from an offset on, before they are decoded again. Says whether it has filled in all.
+pub(crate) type PackedHook = Box<dyn Fn(u64, &mut [u8]) -> bool + Send + Sync>;
 
 /// Holds what one thread works with: decoders and small buffers that are used again and again.
 #[derive(Default)]
@@ -82,6 +86,7 @@ impl Serve {
             streams: Streams::default(),
             on_neighbours: OnceLock::new(),
             on_rest: OnceLock::new(),
+            on_packed: OnceLock::new(),
             neighbours_of_all: AtomicBool::new(false),
             benches: Mutex::default(),
             busy: AtomicUsize::new(0),

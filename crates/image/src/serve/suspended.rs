@@ -8,10 +8,10 @@ use anteros_codec::{DecodeError, Stream};
 use anteros_format::Nid;
 
 use super::memory::{Buffer, Lease};
-use super::sizes::{ENTRY_BYTES, PAGE_BYTES};
+use super::sizes::ENTRY_BYTES;
 
 /// The most bytes that are decoded at once by whoever decodes the rest.
-const REST_PIECE_BYTES: usize = 64 << 10;
+pub(super) const REST_PIECE_BYTES: usize = 64 << 10;
 
 /// A suspended decoder with its input, until it has come to the end.
 pub(crate) struct Suspended {
@@ -98,15 +98,35 @@ impl Suspended {
         Ok(true)
     }
 
-    /// Decodes some of the rest, up to the end of a page if it has one, and says where it lies in the
-    /// file; `None` when there is no more.
+    /// Returns whether the bytes from `skip` of the extent on were decoded last, as many as `len`.
+    pub(crate) fn has(&self, skip: usize, len: usize) -> bool {
+        skip >= self.recent_from && skip + len <= self.position
+    }
+
+    /// Decodes up to `end` of the extent at least, and shows all of that to `passing`, with its place in the file.
+    pub(crate) fn decode_to(
+        &mut self,
+        end: usize,
+        mut passing: impl FnMut(u64, &[u8]),
+    ) -> Result<(), DecodeError> {
+        while self.position < end {
+            let Some((at, piece)) = self.decode_rest()? else {
+                break;
+            };
+            passing(at, piece);
+        }
+        Ok(())
+    }
+
+    /// Decodes some of the rest, up to a place in the file that is a multiple of 64 KiB if there is one, and says where it
+    /// lies in the file; `None` when there is no more.
     fn decode_rest(&mut self) -> Result<Option<(u64, &[u8])>, DecodeError> {
         let position = self.position;
         if position == self.len {
             return Ok(None);
         }
         let at = self.offset + position as u64;
-        let len = REST_PIECE_BYTES - (at % PAGE_BYTES) as usize;
+        let len = REST_PIECE_BYTES - (at % REST_PIECE_BYTES as u64) as usize;
         let piece = self.decode(len.min(self.len - position))?;
         Ok(Some((at, &self.recent[piece])))
     }

@@ -2,13 +2,14 @@
 //!
 //! Invariant S7 of `docs/design/serving.md`.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use anteros_core::Ino;
-use anteros_image::OpenOptions;
+use anteros_core::{FileSystem, Ino};
+use anteros_image::{ImageFs, OpenOptions, STAND_IN};
 use anteros_tests::trees::Random;
 
-use crate::samples::{Sample, large, small};
+use crate::samples::{Sample, large, packed, small};
 
 const PAGE: u64 = 4096;
 
@@ -95,4 +96,106 @@ fn of_the_rest_of_long_extents_that_readers_come_back_to() {
         }
     }
     assert!(pages > 1000, "{pages}");
+}
+
+/// Pages of the packed inode, as a kernel keeps them.
+type Kept = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
+
+/// Has what is told of the packed inode kept in pages; of the rest of extents, too.
+fn keep(fs: &Arc<ImageFs>) -> Kept {
+    let kept = Kept::default();
+    let put = |kept: &Kept, offset: u64, data: &[u8]| {
+        let pages = data.chunks_exact(PAGE as usize).map(<[u8]>::to_vec);
+        let numbers = offset / PAGE..;
+        kept.lock().unwrap().extend(numbers.zip(pages));
+    };
+    let hook = kept.clone();
+    fs.on_neighbours(false, move |ino, offset, data| {
+        assert_eq!(ino, STAND_IN);
+        put(&hook, offset, data);
+        true
+    });
+    let (hook, decoder) = (kept.clone(), Arc::downgrade(fs));
+    fs.on_rest(move |rest| {
+        let mut data = Vec::new();
+        let next = |data: &mut _| decoder.upgrade()?.decode_rest(&rest, data);
+        while let Some((ino, offset)) = next(&mut data) {
+            assert_eq!(ino, STAND_IN);
+            put(&hook, offset, &data);
+        }
+    });
+    let giver = kept.clone();
+    fs.on_packed("stand-in".into(), move |offset, out| {
+        let kept = giver.lock().unwrap();
+        let mut places = (offset..).zip(out.iter_mut());
+        places.all(|(at, byte)| {
+            let page = kept.get(&(at / PAGE));
+            page.is_some_and(|page| {
+                *byte = page[(at % PAGE) as usize];
+                true
+            })
+        })
+    });
+    kept
+}
+
+/// Opens a sample with so much memory that not all of it can be kept decoded.
+fn open(sample: &Sample) -> Arc<ImageFs> {
+    let options = OpenOptions::default();
+    let least = sample.open(options).image().cache_bytes_min(1, 256 << 10);
+    let cache_bytes = least + (1 << 20);
+    Arc::new(sample.open(OpenOptions {
+        cache_bytes,
+        ..options
+    }))
+}
+
+/// Reads files at random, and returns how many bytes were decoded.
+fn read_files(sample: &Sample, fs: &ImageFs) -> u64 {
+    let mut random = Random(3);
+    for _ in 0..250 {
+        let file = sample.any_file(&mut random);
+        let offset = random.below(file.content.len() as u64);
+        let len = 1 + random.below(3 * PAGE) as usize;
+        file.compare(fs, offset, len, &sample.name);
+    }
+    fs.image().read_statistics().decoded_bytes
+}
+
+#[test]
+fn of_the_packed_inode_are_decoded_once_and_given_back() {
+    for sample in packed() {
+        let alone = read_files(&sample, &open(&sample));
+        let fs = open(&sample);
+        let kept = keep(&fs);
+        let decoded = read_files(&sample, &fs);
+        let stats = fs.image().read_statistics();
+        assert!(stats.retrieved > 100, "{}: {stats:?}", sample.name);
+        assert!(
+            decoded < alone / 3 && decoded < 3 * fs.image().packed_bytes(),
+            "{}: {decoded} bytes, {alone} without",
+            sample.name
+        );
+        // A kernel that has dropped some, or all.
+        kept.lock().unwrap().retain(|page, _| page % 3 != 1);
+        read_files(&sample, &fs);
+        kept.lock().unwrap().clear();
+        read_files(&sample, &fs);
+    }
+}
+
+#[test]
+fn of_the_packed_inode_can_be_looked_up_by_one_name() {
+    let [sample, ..] = packed();
+    let fs = open(&sample);
+    let root = fs.root();
+    assert!(fs.lookup(root, b"stand-in").is_err());
+    assert!(fs.getattr(STAND_IN).is_err());
+    keep(&fs);
+    let attr = fs.lookup(root, b"stand-in").unwrap();
+    assert_eq!((attr.ino, attr.perm), (STAND_IN, 0));
+    assert_eq!(attr.size, fs.image().packed_bytes());
+    assert_eq!(fs.getattr(STAND_IN).unwrap(), attr);
+    assert!(fs.read(STAND_IN, 0, &mut [0; 100]).is_err());
+    assert!(fs.lookup(root, b"text1").is_ok() && fs.lookup(root, b"text1000").is_err());
 }

@@ -53,6 +53,11 @@ pub fn large() -> &'static [Sample] {
     })
 }
 
+/// Those whose files are all packed in long extents.
+pub fn packed() -> [Sample; 3] {
+    large::packed().map(|(name, image)| Sample::new(name.into(), fixture(image)))
+}
+
 /// Text in many short extents that decode slowly; `None` without the peers.
 pub fn slow() -> Option<Sample> {
     let codec = large::THEIR_CODECS[0];

@@ -56,11 +56,12 @@ pub fn table(numbers: &Numbers) -> String {
             },
         ),
         format!(
-            "cache      {} hits, {} misses, {} readers waited for another's; {} given to the kernel unasked",
+            "cache      {} hits, {} misses, {} readers waited for another's; {} given to the kernel unasked, {} parts back from there",
             count("hits"),
             count("misses"),
             count("cohort_waits"),
             total("neighbour_bytes"),
+            count("retrieved"),
         ),
         format!(
             "decoded    {}: {} extents in place, {} direct, {} by buffer, {} rolling, {} by vmap, {} kept; {} pieces of streams",
