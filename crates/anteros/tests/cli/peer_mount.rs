@@ -308,3 +308,26 @@ mount -t erofs -o nonsense image mnt 2>/dev/null || status=$?
 test $status = 1
 echo "all the same"
 "#;
+
+/// As lines of fstab have it whose type is `erofs.anteros` or `fuse.anteros`.
+#[test]
+fn helpers_of_our_own_name_have_the_daemon_serve_the_image() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let shop = shop();
+    for name in ["mount.erofs.anteros", "mount.fuse.anteros"] {
+        symlink(&shop.program, shop.path(name)).unwrap();
+        let mut helper = Command::new(shop.path(name));
+        let arguments = ["image", "mnt", "-o", "ro,nodev"];
+        let told = run(helper.args(arguments).current_dir(shop.path("")));
+        assert_eq!((told.status, &told.err[..]), (Some(0), ""), "{name}");
+        let mount = shop.path("mnt");
+        let kind = file_system_at(&mount).unwrap();
+        assert!(kind.starts_with("fuse"), "{name}: {kind}");
+        assert!(same(&shop.path("src"), &mount), "{name}");
+        shop.umount("mnt");
+    }
+    good(&shop, "-t erofs.anteros image mnt");
+    shop.umount("mnt");
+}

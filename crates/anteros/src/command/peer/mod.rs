@@ -1,7 +1,8 @@
 //! The names of other tools that this program may be installed under.
 //!
 //! Scripts that call `mkfs.erofs`, `fsck.erofs`, `dump.erofs`, `erofsfuse` or `mount.erofs` get what these do by default, with
-//! their options and exit statuses, and are told by name what this version does not have.
+//! their options and exit statuses, and are told by name what this version does not have. By the names `mount.erofs.anteros`
+//! and `mount.fuse.anteros`, mount(8) finds our daemon.
 
 mod arguments;
 mod dump;
@@ -25,7 +26,7 @@ pub fn run(args: &[OsString]) -> Option<Outcome> {
         fsck::FSCK => fsck::run(args),
         dump::DUMP => dump::run(args),
         erofsfuse::EROFSFUSE => erofsfuse::run(args),
-        mount::MOUNT => mount::run(args),
+        _ if mount::NAMES.contains(&name) => mount::run(args, name),
         _ => return None,
     })
 }

@@ -22,10 +22,11 @@ use crate::command::{mount, umount};
 use crate::daemon::background::Told;
 use crate::failure::{Failure, Kind, Outcome, Verdict};
 use crate::{output, places};
-use driver::{Driver, FAILED, INTERRUPTED, WRONG_CALL, not_supported};
+use driver::{Driver, FAILED, FUSE, INTERRUPTED, KERNEL, MOUNT, WRONG_CALL, not_supported};
 use options::Options;
 
-pub use driver::MOUNT;
+/// The names by which mount(8) calls its helpers: by the last two, whatever is mounted is served by our daemon.
+pub const NAMES: [&str; 3] = [MOUNT, "mount.erofs.anteros", "mount.fuse.anteros"];
 
 /// States what the program prints under this name for `-V`.
 const VERSION: &str = concat!("mount.erofs (anteros) ", env!("CARGO_PKG_VERSION"), "\n");
@@ -49,7 +50,7 @@ struct Args {
     options: Vec<String>,
 
     /// Type: erofs or erofs.local is mounted by the kernel, erofs.fuse by FUSE
-    #[arg(short = 't', value_name = "TYPE", default_value = "erofs")]
+    #[arg(short = 't', value_name = "TYPE", default_value = KERNEL)]
     kind: String,
 
     /// Unmount the directory that is named instead of an image
@@ -86,9 +87,14 @@ struct Args {
     disconnect: Option<Option<OsString>>,
 }
 
-/// Does what mount.erofs is asked for, with the exit statuses of mount(8).
-pub fn run(args: &[OsString]) -> Outcome {
+/// Does what mount.erofs is asked for by a name, with the exit statuses of mount(8).
+pub fn run(args: &[OsString], name: &str) -> Outcome {
     let args = match Args::try_parse_from(args) {
+        // To a helper of its own, mount(8) does not name the type.
+        Ok(args) if name != MOUNT && args.kind == KERNEL => Args {
+            kind: FUSE.into(),
+            ..args
+        },
         Ok(args) => args,
         Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => {

@@ -4,6 +4,10 @@ use crate::failure::{Failure, Kind};
 
 pub const MOUNT: &str = "mount.erofs";
 
+/// The type of what the kernel mounts, and of what a daemon serves.
+pub const KERNEL: &str = "erofs";
+pub const FUSE: &str = "erofs.fuse";
+
 /// The exit status of mount(8) for wrong arguments and missing rights.
 pub const WRONG_CALL: u8 = 1;
 /// The exit status of mount(8) when a user interrupts it.
@@ -22,8 +26,9 @@ impl Driver {
     /// The driver of a type, as `-t` names it.
     pub fn of(kind: &str) -> Result<Self, Failure> {
         match kind {
-            "erofs" | "erofs.local" => Ok(Self::Kernel),
-            "erofs.fuse" | "fuse" | "fuse.erofs" | "fuse.erofsfuse" | "erofsfuse" => Ok(Self::Fuse),
+            KERNEL | "erofs.local" => Ok(Self::Kernel),
+            FUSE | "erofs.anteros" | "fuse.anteros" => Ok(Self::Fuse),
+            "fuse" | "fuse.erofs" | "fuse.erofsfuse" | "erofsfuse" => Ok(Self::Fuse),
             _ => Err(not_supported(&format!("type -t {kind}"))
                 .hint("there are erofs, by the kernel, and erofs.fuse, by FUSE")),
         }
