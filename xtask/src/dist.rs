@@ -39,11 +39,16 @@ const PROGRAMS: [Program; 3] = [
     },
 ];
 
-/// Builds the programs that are named, or all, and puts them into `target/dist`: `[--target TARGET] [NAME]...`.
+/// Builds the programs that are named, or all, and puts them into `target/dist`: `[--target TARGET] [NAME]...`. With
+/// `--packages` alone, puts all of them into packages as well.
 ///
 /// # Errors
 /// When one cannot be built, needs a library, or is too large; or there is none of a name.
 pub(crate) fn dist(words: &[&str]) -> Outcome {
+    if words == ["--packages"] {
+        dist(&[])?;
+        return pack(&host()?);
+    }
     let (target, names) = match words {
         ["--target", target, names @ ..] => ((*target).to_owned(), names),
         names => (host()?, names),
@@ -61,6 +66,26 @@ pub(crate) fn dist(words: &[&str]) -> Outcome {
     Ok(())
 }
 
+/// Puts the programs of a target into packages. They run here, and tell of themselves for that.
+fn pack(target: &str) -> Outcome {
+    let architecture = match target.split('-').next() {
+        Some("x86_64") => "amd64",
+        Some("aarch64") => "arm64",
+        _ => return Err(format!("{target}: no name of Debian's is known for it").into()),
+    };
+    let mut script = Command::new("scripts/packages.sh");
+    run(script.arg(directory(target)).arg(architecture))
+}
+
+/// Returns where the programs of a target are.
+fn directory(target: &str) -> PathBuf {
+    base().join("dist").join(target)
+}
+
+fn base() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
+}
+
 /// The name of the target that this machine is.
 fn host() -> Outcome<String> {
     let version = output(Command::new("rustc").arg("-vV"))?;
@@ -71,13 +96,12 @@ fn host() -> Outcome<String> {
 impl Program {
     /// Builds it, makes sure of what is promised, and puts it where all are.
     fn make(&self, target: &str) -> Outcome {
-        let base = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-        let base = PathBuf::from(base);
-        self.build(target, &base.join("small"))?;
-        let built = base.join("small").join(target).join("small");
+        let small = base().join("small");
+        self.build(target, &small)?;
+        let built = small.join(target).join("small");
         let content = fs::read(built.join(self.package))?;
         self.check(&content)?;
-        let to = base.join("dist").join(target).join(self.name);
+        let to = directory(target).join(self.name);
         put(&built.join(self.package), &to)?;
         // What is built for another machine is not run.
         if target == host()? {
@@ -97,7 +121,24 @@ impl Program {
             let image = format!("tests/fixtures/{codec}.erofs");
             run(Command::new(program).args(["check", "--quiet", &image]))?;
         }
-        Ok(())
+        match self.features {
+            [] => Ok(()),
+            _ => self.refusal(program),
+        }
+    }
+
+    /// Calls a command that it lacks.
+    fn refusal(&self, program: &Path) -> Outcome {
+        let told = Command::new(program)
+            .args(["mkfs", "image", "tree"])
+            .output()?;
+        let told = String::from_utf8_lossy(&told.stderr);
+        match told.starts_with("error: mkfs: this program has") {
+            true => Ok(()),
+            false => {
+                Err(format!("{}: of a command that it lacks it says: {told}", self.name).into())
+            }
+        }
     }
 
     fn build(&self, target: &str, directory: &Path) -> Outcome {

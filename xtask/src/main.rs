@@ -35,7 +35,8 @@ usage: cargo xtask <chore>
                                  (default 2000); writes target/compare
   corpus NAME                    make a corpus for the benchmarks and print where it is
   dist [--target TARGET] [NAME]...  build programs to hand out into target/dist, static and small: anteros, anteros-read
-                                 (the commands that read images) and anteros-warm, or those that are named
+                                 (the commands that read images) and anteros-warm, or those that are named;
+                                 --packages alone: all of them, in a tarball and a .deb, with checksums
   fixtures                       make the images of tests/fixtures again
   fuzz [--seconds N] [TARGET]... run the fuzz targets, N seconds in all (default 60)
   imports                        refuse imports that go round in a circle, or upwards between floors

@@ -4,7 +4,7 @@
 //! What they share lies beside it: [`args`] (arguments that several take), [`failure`] (messages,
 //! hints and exit statuses), [`output`] (text, JSON and progress), [`drawing`] (files that drawings are written into),
 //! [`linux`] (which kernels mount an image), [`places`] (what is mounted where), [`profiles`] (access profiles in files), [`patch_file`] (patches in files),
-//! [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read).
+//! [`interrupt`] (Ctrl-C), [`volume`] (how much there is to read). `left_out` is there where commands are not.
 
 // What the commands that are left out need besides is left out by the linker.
 #![cfg_attr(not(feature = "whole"), allow(dead_code))]
@@ -15,6 +15,8 @@ mod daemon;
 mod drawing;
 mod failure;
 mod interrupt;
+#[cfg(not(feature = "whole"))]
+mod left_out;
 mod linux;
 mod loops;
 mod options;
@@ -106,6 +108,10 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     if let Some(outcome) = command::peer::run(&args) {
         return failure::exit(outcome);
+    }
+    #[cfg(not(feature = "whole"))]
+    if let Some(failure) = left_out::failure(&args) {
+        return failure::exit(Err(failure));
     }
     let cli = Cli::try_parse_from(args).unwrap_or_else(|e| e.exit());
     failure::exit(run(cli.command))
