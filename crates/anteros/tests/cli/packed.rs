@@ -68,6 +68,11 @@ fn what_one_reader_had_decoded_comes_back_for_the_others() {
         number(&shop, "retrieved_total"),
         number(&shop, "decoded_bytes_total"),
     );
+    // What the kernel gives back comes from /dev/fuse alone.
+    if number(&shop, "over_io_uring") == 1 {
+        assert_eq!(retrieved, 0);
+        return shop.umount("mnt");
+    }
     // Each read alone would have MiB decoded. On a busy machine some of that is dropped on its way to the kernel.
     assert!(retrieved > 50, "{retrieved} back, {decoded} bytes decoded");
     assert!(
