@@ -38,10 +38,7 @@ pub fn ours(tree: &Path, pcluster_bytes: u32) -> Vec<u8> {
         }),
         ..Options::default()
     };
-    made(|image| {
-        let never = AtomicBool::new(false);
-        anteros_build::build(image, tree, &options, &(), &never).unwrap();
-    })
+    built(tree, &options)
 }
 
 /// Images of ours whose files are all packed in streams of a MiB, each with its name.
@@ -77,10 +74,7 @@ fn packed_by(tree: &Path, codec: Codec) -> Vec<u8> {
         }),
         ..Options::default()
     };
-    made(|image| {
-        let never = AtomicBool::new(false);
-        anteros_build::build(image, tree, &options, &(), &never).unwrap();
-    })
+    built(tree, &options)
 }
 
 /// A tree of many short texts, 6 MiB in all.
@@ -115,6 +109,14 @@ pub fn all() -> Vec<(String, Vec<u8>)> {
         .iter()
         .filter_map(|codec| Some((codec.to_string(), theirs(tree.path(), codec, 1 << 20)?)));
     ours.into_iter().chain(theirs).collect()
+}
+
+/// An image of ours by these options.
+fn built(tree: &Path, options: &Options) -> Vec<u8> {
+    made(|image| {
+        let never = AtomicBool::new(false);
+        anteros_build::build(image, tree, options, &(), &never).unwrap();
+    })
 }
 
 fn made(make: impl FnOnce(&Path)) -> Vec<u8> {
