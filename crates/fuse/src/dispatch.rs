@@ -55,18 +55,15 @@ impl Dispatcher {
     /// written, the buffer of the request may be kept: another one, as large, is there then.
     pub fn answer(&self, request: &mut Request, out: &mut [u8]) -> Option<Reply> {
         let (header, body) = InHeader::read_from_prefix(request.bytes()).ok()?;
-        if matches!(
-            header.opcode,
-            op::FORGET | op::BATCH_FORGET | op::INTERRUPT | op::NOTIFY_REPLY
-        ) {
-            if let Some(fs) = self
-                .fs
-                .writable()
-                .filter(|_| !matches!(header.opcode, op::INTERRUPT | op::NOTIFY_REPLY))
-            {
-                let _ = catch_unwind(AssertUnwindSafe(|| self.forget(fs, &header, Args(body))));
+        match header.opcode {
+            op::INTERRUPT | op::NOTIFY_REPLY => return None,
+            op::FORGET | op::BATCH_FORGET => {
+                if let Some(fs) = self.fs.writable() {
+                    let _ = catch_unwind(AssertUnwindSafe(|| self.forget(fs, &header, Args(body))));
+                }
+                return None;
             }
-            return None;
+            _ => {}
         }
         let payload = if header.len as usize != request.bytes().len() {
             Err(Errno::INVAL)

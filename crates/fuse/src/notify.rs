@@ -9,8 +9,8 @@ use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::node::Nodes;
-use crate::proto::{
-    NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyRetrieve, NotifyStore, notify,
+use crate::proto::notify::{
+    self, NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyRetrieve, NotifyStore,
 };
 use crate::retrieve::{LEN_MAX, Retrieved};
 
@@ -36,7 +36,7 @@ impl Notifier {
         }
     }
 
-    /// The same, which gets back what `retrieved` is given.
+    /// Has content that is retrieved come by `retrieved`.
     pub(crate) fn retrieving(self, retrieved: Arc<Retrieved>) -> Self {
         Self { retrieved, ..self }
     }

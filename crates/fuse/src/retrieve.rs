@@ -11,7 +11,8 @@ use anteros_core::unpoisoned;
 use rustix::io::Errno;
 use zerocopy::FromBytes;
 
-use crate::proto::{InHeader, NotifyRetrieveIn, op};
+use crate::proto::notify::NotifyRetrieveIn;
+use crate::proto::{InHeader, op};
 
 /// The most bytes that come back at once. The kernel takes no more for this than for a WRITE.
 pub const LEN_MAX: usize = 32 << 10;
