@@ -208,7 +208,7 @@ impl Args {
         let (memory, workers) = (self.image.memory(), self.requests.options().workers);
         let queue = match self.neighbours {
             Neighbours::Off => 0,
-            _ => neighbours::BYTES_MAX,
+            _ => neighbours::bytes_max(workers),
         };
         let buffers = workers * (READ_BYTES + REQUEST_BYTES) + queue;
         let options = OpenOptions {

@@ -24,8 +24,11 @@ const WAITING_MAX: usize = 15;
 /// The most extents whose rest may wait.
 const RESTS_MAX: usize = 15;
 
-/// The most memory that this takes: for pieces, those being pushed included, and for what is known of the packed inode.
-pub const BYTES_MAX: usize = (WAITING_MAX + 2) * PIECE_BYTES + packed::BYTES_MAX;
+/// Returns the most memory that this takes with so many workers: for pieces, those being pushed included, and for the
+/// packed inode.
+pub const fn bytes_max(workers: usize) -> usize {
+    (WAITING_MAX + 2) * PIECE_BYTES + packed::bytes_max(workers)
+}
 
 /// Of what neighbours are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

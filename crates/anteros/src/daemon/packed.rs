@@ -1,4 +1,4 @@
-//! What was decoded of the packed inode, in the kernel's page cache.
+//! Content of the packed inode that was decoded, in the kernel's page cache.
 //!
 //! The files of a directory may lie in a few large extents of the packed inode. The kernel's own EROFS decodes each once
 //! and keeps the pages as long as there is memory. So does the daemon: it has the kernel keep them for an inode that no
@@ -17,8 +17,11 @@ use anteros_fuse::Notifier;
 use anteros_image::STAND_IN;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The most memory that digests take.
-pub const BYTES_MAX: usize = PIECES_MAX * size_of::<u32>();
+/// Returns the most memory that this takes with so many workers: for digests, and for what each worker gets back, which
+/// comes in a buffer of its own.
+pub const fn bytes_max(workers: usize) -> usize {
+    PIECES_MAX * size_of::<u32>() + workers * (PIECE_BYTES_MAX + AT_ONCE_BYTES)
+}
 
 /// The most pieces that are kept. Of a larger inode they are longer.
 const PIECES_MAX: usize = 16 << 10;
@@ -30,7 +33,7 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 /// Bytes that are asked for at once.
 const AT_ONCE_BYTES: usize = 32 << 10;
 
-/// What the kernel keeps of the packed inode.
+/// Content of the packed inode that the kernel keeps.
 pub struct Packed {
     notifier: Notifier,
     /// The path at which the inode can be looked up.
