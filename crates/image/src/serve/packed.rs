@@ -1,4 +1,4 @@
-//! What was decoded of the packed inode, and is kept elsewhere: by a kernel, for one.
+//! Content of the packed inode that was decoded and is kept elsewhere: by a kernel, for one.
 //!
 //! An extent of the packed inode belongs to many files. What is decoded of it on the way to one of them is handed on as
 //! that of the packed inode itself, and whoever keeps it is asked before it is decoded again.
