@@ -2,7 +2,7 @@
 # Packages of the static programs in a directory that `cargo xtask dist` has filled: `packages.sh DIRECTORY ARCHITECTURE`.
 #
 # Writes anteros-VERSION-ARCHITECTURE.tar.gz and, where dpkg-deb is, anteros_VERSION_ARCHITECTURE.deb, with the architecture
-# in Debian's words, and SHA256SUMS of both. The bytes depend on the commit and the compilers alone.
+# in Debian's words, and SHA256SUMS of these. The bytes depend on the commit and the compilers alone.
 set -euo pipefail
 directory=$(cd "$1" && pwd)
 architecture=$2
@@ -26,22 +26,23 @@ documents() {
 }
 
 # Writes what the program says of itself: manual pages and completions. It must run here.
+told=$stage/told
 told_by() {
-    local program=$1 to=$2 shell
-    mkdir -p "$to/man1" "$to/completions"
-    "$program" manual "$to/man1"
-    gzip -n9 "$to"/man1/*
-    for shell in bash zsh fish; do "$program" completions "$shell" >"$to/completions/anteros.$shell"; done
+    local program=$1 shell
+    mkdir -p "$told/man1" "$told/completions"
+    "$program" manual "$told/man1"
+    gzip -n9 "$told"/man1/*
+    for shell in bash zsh fish; do "$program" completions "$shell" >"$told/completions/anteros.$shell"; done
 }
 
 tarball() {
-    local name=anteros-$version-$architecture
+    local name=anteros-$version-$architecture link
     local root=$stage/tar/$name
     mkdir -p "$root/bin"
     cp "$directory"/{anteros,anteros-read,anteros-warm} "$root/bin"
-    for name_of_link in "${names[@]}"; do ln -s anteros "$root/bin/$name_of_link"; done
+    for link in "${names[@]}"; do ln -s anteros "$root/bin/$link"; done
     documents "$root"
-    told_by "$directory/anteros" "$root"
+    cp -r "$told/." "$root"
     tar --create --directory "$stage/tar" --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
         --owner=0 --group=0 --numeric-owner "$name" | gzip -n9 >"$directory/$name.tar.gz"
 }
@@ -55,11 +56,10 @@ deb() {
     for link in mount.erofs.anteros mount.fuse.anteros; do ln -s ../bin/anteros "$root/usr/sbin/$link"; done
     documents "$root/usr/share/doc/anteros"
     cat LICENSE-MIT LICENSE-APACHE >"$root/usr/share/doc/anteros/copyright"
-    told_by "$directory/anteros" "$stage/told"
-    cp -r "$stage/told/man1" "$root/usr/share/man"
-    install -D -m 644 "$stage/told/completions/anteros.bash" "$root/usr/share/bash-completion/completions/anteros"
-    install -D -m 644 "$stage/told/completions/anteros.zsh" "$root/usr/share/zsh/vendor-completions/_anteros"
-    install -D -m 644 "$stage/told/completions/anteros.fish" "$root/usr/share/fish/vendor_completions.d/anteros.fish"
+    cp -r "$told/man1" "$root/usr/share/man"
+    install -D -m 644 "$told/completions/anteros.bash" "$root/usr/share/bash-completion/completions/anteros"
+    install -D -m 644 "$told/completions/anteros.zsh" "$root/usr/share/zsh/vendor-completions/_anteros"
+    install -D -m 644 "$told/completions/anteros.fish" "$root/usr/share/fish/vendor_completions.d/anteros.fish"
     cat >"$root/DEBIAN/control" <<CONTROL
 Package: anteros
 Version: $version
@@ -77,6 +77,7 @@ CONTROL
     dpkg-deb --root-owner-group -Zxz --build "$root" "$directory/anteros_${version}_$architecture.deb"
 }
 
+told_by "$directory/anteros"
 tarball
 made=("anteros-$version-$architecture.tar.gz")
 if command -v dpkg-deb >/dev/null; then
