@@ -131,13 +131,17 @@ impl ImageArgs {
 
     /// Returns how to open the image within so much memory, as far as these arguments say.
     pub fn options(&self, memory: u64) -> OpenOptions {
-        let tree = self.verity.map_or(0, |_| CACHE_BYTES as u64);
-        let memory = memory.saturating_sub(tree);
+        let memory = memory.saturating_sub(self.hash_tree_bytes() as u64);
         OpenOptions {
             verify_checksum: !self.no_checksum,
             cache_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             ..OpenOptions::default()
         }
+    }
+
+    /// Returns the memory that verifying takes of what the image may have, in bytes.
+    pub fn hash_tree_bytes(&self) -> usize {
+        self.verity.map_or(0, |_| CACHE_BYTES)
     }
 
     /// The files that the image lies in, by device and inode.

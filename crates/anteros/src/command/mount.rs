@@ -224,7 +224,7 @@ impl Args {
                 let message = format!("{memory} bytes of memory are too few for {workers} workers");
                 Err(Failure::new(Kind::Usage, message).hint(format_args!(
                     "this image needs --memory {}M, or fewer --workers",
-                    (needed + buffers).div_ceil(1 << 20)
+                    (needed + buffers + self.image.hash_tree_bytes()).div_ceil(1 << 20)
                 )))
             }
             false => Ok(()),

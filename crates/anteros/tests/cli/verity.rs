@@ -236,9 +236,12 @@ fn a_mount_verifies_what_it_reads() {
         .position(|part| part == &words[8192..][..4096]);
     image[at.unwrap() + 100] ^= 2;
     fs::write(shop.path("image"), image).unwrap();
-    shop.good(&format!(
-        "mount image mnt --verity {root} --memory 5M --workers 2"
-    ));
+    let mount = format!("mount image mnt --verity {root} --workers 2 --memory");
+    // The least that it says it needs is enough.
+    let refused = shop.bad(2, &format!("{mount} 3M"));
+    let (_, hint) = refused.split_once("needs --memory ").unwrap();
+    let (least, _) = hint.split_once(',').unwrap();
+    shop.good(&format!("{mount} {least}"));
     let error = fs::read(shop.path("mnt/words 7")).unwrap_err();
     assert_eq!(
         error.raw_os_error(),
