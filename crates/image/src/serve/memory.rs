@@ -276,6 +276,11 @@ impl Lease {
         self.memory.changed();
     }
 
+    /// Adds the bytes of another lease of the same account.
+    pub(crate) fn add(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Takes the bytes out of the account for good: there are so many less.
     pub(crate) fn set_aside(mut self) {
         let bytes = std::mem::take(&mut self.bytes);

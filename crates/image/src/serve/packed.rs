@@ -61,10 +61,13 @@ impl Image {
         part.algorithm != Algorithm::Lzma && self.serve.memory.has(bytes)
     }
 
-    /// Returns whether readers that came back to an extent, of which so much is decoded, want more of it. Of the packed
-    /// inode, those who read one file after the other do not: each finds the decoder where the last one left it.
+    /// Returns whether readers that came back to an extent want more of it than they ask for. Those who read in order do
+    /// not, nor do those who read one file of the packed inode after the other: each finds the decoder where the last one
+    /// left it.
     pub(super) fn is_rest_wanted(&self, part: &Part, position: usize) -> bool {
-        let is_ahead = part.skip as usize > position + REST_PIECE_BYTES;
-        is_ahead || self.packed_keeper(part).is_none()
+        match self.packed_keeper(part) {
+            Some(_) => part.skip as usize > position + REST_PIECE_BYTES,
+            None => !part.is_read_ahead(position),
+        }
     }
 }

@@ -27,7 +27,7 @@ use super::counters::add;
 use super::memory::Buffer;
 use super::pclusters::{Bytes, Found, Held, Key, Making};
 use super::serving::{Strategy, Workbench};
-use super::sizes::{BUFFER_BYTES, ENTRY_BYTES, PAGE_BYTES, RECENT_BYTES};
+use super::sizes::{BUFFER_BYTES, ENTRY_BYTES, PAGE_BYTES, READ_AHEAD_BYTES, RECENT_BYTES};
 use super::suspended::{REST_PIECE_BYTES, Rest, Suspended};
 use crate::map::Pcluster;
 use crate::{Error, Image, Place, Result};
@@ -96,6 +96,12 @@ impl Part {
     /// Returns whether the rest of the extent is wanted next.
     fn is_in_order(&self, out: &[u8]) -> bool {
         self.requested >= IN_ORDER_BYTES_MIN && (self.front(out) as u64) < self.len
+    }
+
+    /// Returns whether the part is one of those that readahead asks for at the same time, in any order, of an extent that
+    /// is decoded up to `position`.
+    pub(super) fn is_read_ahead(&self, position: usize) -> bool {
+        self.requested >= IN_ORDER_BYTES_MIN && self.skip as usize <= position + READ_AHEAD_BYTES
     }
 
     fn range(&self, out: &[u8]) -> Range<usize> {
@@ -375,12 +381,22 @@ impl Image {
         part: &Part,
         out: &mut [u8],
     ) -> Result<bool> {
-        let passing = |at: usize, data: &[u8]| {
-            self.offer(part, at, data);
-        };
         let before = suspended.position();
+        let is_read_ahead = part.is_read_ahead(before);
+        let goes_on = before > 0 || part.front(out) > RECENT_BYTES;
+        if is_read_ahead && goes_on && suspended.has_more() {
+            self.keep_more(suspended);
+        }
+        let passing = |at: usize, data: &[u8]| {
+            // Others are asking for it otherwise.
+            if !is_read_ahead {
+                self.offer(part, at, data);
+            }
+        };
         // Readers of other files want the bytes around what this one wants, and the same ones.
-        if self.packed_keeper(part).is_some() && out.len() + REST_PIECE_BYTES <= RECENT_BYTES {
+        if self.packed_keeper(part).is_some()
+            && out.len() + REST_PIECE_BYTES <= suspended.recent_len()
+        {
             let of_extent = |at: u64| (at - part.extent_offset()) as usize;
             let decoded = suspended.decode_to(part.front(out), |at, data| {
                 self.offer(part, of_extent(at), data);
@@ -390,6 +406,20 @@ impl Image {
         let read = suspended.read(part.skip as usize, out, passing);
         self.count_streamed(suspended.position() - before);
         read.map_err(part.failed())
+    }
+
+    /// Has a decoder keep all that a reader in order may ask for at once, if there is memory for two such.
+    fn keep_more(&self, suspended: &mut Suspended) {
+        let more = READ_AHEAD_BYTES.saturating_sub(suspended.recent_len());
+        if more == 0 || self.spare_memory() < 2 * self.read_memory_min() {
+            return;
+        }
+        let Some(lease) = self.serve.try_lease(more) else {
+            return;
+        };
+        if let Ok(recent) = self.serve.memory.buffer(READ_AHEAD_BYTES) {
+            suspended.keep_more(recent, lease);
+        }
     }
 
     fn count_streamed(&self, bytes: usize) {

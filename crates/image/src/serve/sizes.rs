@@ -15,5 +15,9 @@ pub(crate) const RUN_BYTES: usize = 128 << 10;
 /// order.
 pub(crate) const RECENT_BYTES: usize = 512 << 10;
 
+/// As many bytes as the kernel asks for at once for one reader in order, and some: what it reads ahead, twice. So many are
+/// kept for such a reader.
+pub(crate) const READ_AHEAD_BYTES: usize = 3 * RECENT_BYTES;
+
 /// Bytes that an entry of the cache takes besides its content.
 pub(crate) const ENTRY_BYTES: usize = 384;

@@ -98,6 +98,32 @@ impl Suspended {
         Ok(true)
     }
 
+    /// Returns whether something is left to decode.
+    pub(crate) fn has_more(&self) -> bool {
+        self.position < self.len
+    }
+
+    /// The most bytes decoded last that are kept.
+    pub(crate) fn recent_len(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Keeps more of the bytes decoded last from now on: in a longer buffer, for whose bytes beyond those of the old one
+    /// there is a lease.
+    pub(crate) fn keep_more(&mut self, recent: Buffer, lease: Lease) {
+        let old = std::mem::replace(&mut self.recent, recent);
+        let mut at = self.recent_from;
+        while at < self.position {
+            let from = place(self.offset, old.len(), at, self.position - at);
+            let to = self.place(at, from.len());
+            let piece = &old[from][..to.len()];
+            self.recent[to].copy_from_slice(piece);
+            at += piece.len();
+        }
+        self.lease.add(lease);
+        self.lease.memory.reuse(old);
+    }
+
     /// Returns whether the bytes from `skip` of the extent on were decoded last, as many as `len`.
     pub(crate) fn has(&self, skip: usize, len: usize) -> bool {
         skip >= self.recent_from && skip + len <= self.position
@@ -158,9 +184,14 @@ impl Suspended {
 
     /// Returns where the bytes from `at` in the extent on are in `recent`, as many of `len` as lie side by side.
     fn place(&self, at: usize, len: usize) -> Range<usize> {
-        let start = ((self.offset + at as u64) % self.recent.len() as u64) as usize;
-        start..self.recent.len().min(start + len)
+        place(self.offset, self.recent.len(), at, len)
     }
+}
+
+/// Returns where the bytes from `at` in an extent on are in a ring of `ring` bytes, as many of `len` as lie side by side.
+fn place(offset: u64, ring: usize, at: usize, len: usize) -> Range<usize> {
+    let start = ((offset + at as u64) % ring as u64) as usize;
+    start..ring.min(start + len)
 }
 
 impl Drop for Suspended {

@@ -5,6 +5,7 @@ mod common;
 
 mod cohort;
 mod failing;
+mod in_order;
 mod medium;
 mod neighbours;
 mod pins;

@@ -74,7 +74,7 @@ fn of_the_rest_of_long_extents_that_readers_come_back_to() {
         let hook = rests.clone();
         fs.on_rest(move |rest| hook.lock().unwrap().push(rest));
         let mut random = Random(5);
-        for _ in 0..20 {
+        for _ in 0..40 {
             let file = sample.any_file(&mut random);
             let offset = random.below(file.content.len() as u64) / PAGE * PAGE;
             file.compare(&fs, offset, PAGE as usize, &sample.name);
