@@ -102,8 +102,8 @@ impl ImageFs {
         let _ = self.image.serve.on_neighbours.set(hook);
     }
 
-    /// Has `hook` told of the rest of a long extent when readers came back to it: who decodes it for
-    /// the kernel's cache spares them the next time. The hook is called by whoever reads and should
+    /// Has `hook` told of the rest of a long extent that is not read in order: who decodes it for the
+    /// kernel's cache spares readers the next time. The hook is called by whoever reads and should
     /// not wait. Only the first one counts.
     pub fn on_rest(&self, hook: impl Fn(crate::Rest) + Send + Sync + 'static) {
         let _ = self.image.serve.on_rest.set(Box::new(hook));

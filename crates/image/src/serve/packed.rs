@@ -61,9 +61,9 @@ impl Image {
         part.algorithm != Algorithm::Lzma && self.serve.memory.has(bytes)
     }
 
-    /// Returns whether readers that came back to an extent want more of it than they ask for. Those who read in order do
-    /// not, nor do those who read one file of the packed inode after the other: each finds the decoder where the last one
-    /// left it.
+    /// Returns whether more is wanted of an extent, of which so much is decoded, than its readers ask for. Those who read in
+    /// order want no more, nor do those who read one file of the packed inode after the other: each finds the decoder where
+    /// the last one left it.
     pub(super) fn is_rest_wanted(&self, part: &Part, position: usize) -> bool {
         match self.packed_keeper(part) {
             Some(_) => part.skip as usize > position + REST_PIECE_BYTES,

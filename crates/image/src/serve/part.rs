@@ -341,7 +341,7 @@ impl Image {
         let mut suspended = Suspended::new(encoded, start, stream, extent, recent, lease);
         self.read_suspended(&mut suspended, part, out)?;
         let suspended = Arc::new(Mutex::new(suspended));
-        if making.was_given_up() {
+        if making.was_given_up() || self.is_rest_wanted(part, 0) {
             self.offer_rest(part, &suspended);
         }
         making.put(Held::Suspended(suspended));
@@ -354,7 +354,7 @@ impl Image {
         part.is_streamed() && is_file && self.serve.on_rest.get().is_some()
     }
 
-    /// Offers the rest of an extent that readers come back to, once.
+    /// Offers the rest of an extent that is not read in order, once.
     fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>) {
         let Some((hook, nid)) = self.serve.on_rest.get().zip(self.cached_inode(part)) else {
             return;

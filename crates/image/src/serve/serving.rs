@@ -55,7 +55,7 @@ pub(crate) struct Serve {
 /// took them all.
 pub(crate) type NeighbourHook = Box<dyn Fn(Nid, u64, &[u8]) -> bool + Send + Sync>;
 
-/// Told of the rest of a long extent to which readers came back.
+/// Told of the rest of a long extent that is not read in order.
 pub(crate) type RestHook = Box<dyn Fn(Rest) + Send + Sync>;
 
 /// Asked for bytes of the packed inode, from an offset on, before they are decoded again. Says whether it has filled in all.

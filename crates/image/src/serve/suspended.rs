@@ -203,8 +203,8 @@ impl Drop for Suspended {
     }
 }
 
-/// The rest of a long extent of a file, to which readers came back. It may be decoded into the
-/// pages of the file.
+/// The rest of a long extent of a file that is not read in order. It may be decoded into the pages of
+/// the file.
 pub struct Rest {
     suspended: Weak<Mutex<Suspended>>,
     pub(super) nid: Nid,

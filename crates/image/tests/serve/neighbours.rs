@@ -98,6 +98,29 @@ fn of_the_rest_of_long_extents_that_readers_come_back_to() {
     assert!(pages > 1000, "{pages}");
 }
 
+/// A kernel that maps the file decodes all of it for the first page, too.
+#[test]
+fn of_the_rest_of_a_long_extent_at_its_first_touch_unless_it_is_read_in_order() {
+    for sample in large() {
+        let offered = |len: usize| {
+            let fs = Arc::new(sample.open(OpenOptions::default()));
+            let rests = Arc::new(Mutex::new(0));
+            let hook = rests.clone();
+            fs.on_rest(move |_| *hook.lock().unwrap() += 1);
+            sample
+                .file("/repeated")
+                .compare(&fs, 8 * PAGE, len, &sample.name);
+            let rests = *rests.lock().unwrap();
+            rests
+        };
+        // LZ4 is decoded another way.
+        let is_streamed = !sample.name.starts_with("lz4");
+        let what = &sample.name;
+        assert_eq!(offered(PAGE as usize), u32::from(is_streamed), "{what}");
+        assert_eq!(offered(256 << 10), 0, "{what}");
+    }
+}
+
 /// Pages of the packed inode, as a kernel keeps them.
 type Kept = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
 
