@@ -1,16 +1,17 @@
 //! Pages that were decoded on the way to others, pushed into the kernel's page cache.
 //!
 //! Storing pages waits for readers of them, who may wait for a worker: so a thread that serves no
-//! requests does it, and what it cannot keep up with is dropped.
+//! requests does it. Whoever decodes faster than that waits a moment; then it drops pages.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use anteros_core::Ino;
 use anteros_fuse::Notifier;
 use anteros_image::{ImageFs, Rest, STAND_IN};
+use crossbeam_channel::{Sender, bounded};
 
 use super::metrics::Metrics;
 use super::packed::{self, Packed};
@@ -20,6 +21,12 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// States how many pieces may wait.
 const WAITING_MAX: usize = 15;
+
+/// States how long whoever decodes waits for room for a piece. A page that is dropped is decoded again when it is read, and
+/// with it all of the extent that lies before.
+///
+/// Nobody may wait for ever: the kernel takes no page that another request has locked, and that may wait for this decoder.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The most extents whose rest may wait.
 const RESTS_MAX: usize = 15;
@@ -82,7 +89,8 @@ pub fn push(
     fs.on_neighbours(which == Neighbours::All, move |ino, offset, data| {
         let send = |(offset, piece): (u64, &[u8])| {
             let data = piece.to_vec();
-            page_sender.try_send(Pages { ino, offset, data }).is_ok()
+            let pages = Pages { ino, offset, data };
+            page_sender.send_timeout(pages, PATIENCE).is_ok()
         };
         pieces(offset, data).all(send)
     });
@@ -93,8 +101,8 @@ fn in_thread<T: Send + 'static>(
     name: &str,
     waiting_max: usize,
     work: impl FnMut(T) + Send + 'static,
-) -> SyncSender<T> {
-    let (sender, receiver) = sync_channel(waiting_max);
+) -> Sender<T> {
+    let (sender, receiver) = bounded(waiting_max);
     let thread = std::thread::Builder::new().name(name.into());
     let _ = thread.spawn(move || receiver.into_iter().for_each(work));
     sender
