@@ -83,7 +83,7 @@ impl ImageFs {
 
     /// Has `hook` told of whole pages of files that were decoded on the way to what was asked for: the
     /// file, the offset, the bytes. With `all`, short extents are decoded whole for that; else it is
-    /// only what had to be decoded. The hook is called by whoever reads and should not wait; it says
+    /// only what had to be decoded. The hook is called by whoever reads and should wait a moment at most; it says
     /// whether it took all, which then need not be kept here. Only the first one counts.
     pub fn on_neighbours(
         self: &Arc<Self>,

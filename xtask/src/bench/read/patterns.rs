@@ -78,7 +78,7 @@ fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path) -> Outco
         let subject = format!("{name} {label}");
         for state in [State::Cold, State::Warm] {
             for (pattern_name, pattern, readers) in PATTERNS {
-                if big && readers > 1 {
+                if big && readers > 1 && pattern != Pattern::Sequential {
                     continue;
                 }
                 eprintln!("bench read: {subject}, {}, {pattern_name}", state.name());
