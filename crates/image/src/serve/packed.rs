@@ -14,8 +14,12 @@ use super::memory::Buffer;
 use super::part::Part;
 use super::pclusters::Held;
 use super::serving::PackedHook;
+use super::sizes::RECENT_BYTES;
 use super::suspended::REST_PIECE_BYTES;
 use crate::{Image, Place};
+
+/// Bytes that are decoded ahead of readers of one file of the packed inode after the other.
+const AHEAD_BYTES: usize = RECENT_BYTES / 2;
 
 impl Image {
     /// Fills `out` with bytes of the packed inode that were handed on, unless they are quicker to be had; returns whether
@@ -61,13 +65,15 @@ impl Image {
         part.algorithm != Algorithm::Lzma && self.serve.memory.has(bytes)
     }
 
-    /// Returns whether more is wanted of an extent, of which so much is decoded, than its readers ask for. Those who read in
-    /// order want no more, nor do those who read one file of the packed inode after the other: each finds the decoder where
-    /// the last one left it.
-    pub(super) fn is_rest_wanted(&self, part: &Part, position: usize) -> bool {
+    /// Returns up to where an extent, of which so much is decoded, is wanted beyond what its readers ask for: nothing of it
+    /// when they read in order, for then readahead asks. Those who read one file of the packed inode after the other find
+    /// the decoder where the last one left it; it may go on while they do something else, as far as it keeps what it decodes.
+    pub(super) fn rest_wanted(&self, part: &Part, position: usize, out: &[u8]) -> usize {
+        let is_near = part.skip as usize <= position + REST_PIECE_BYTES;
         match self.packed_keeper(part) {
-            Some(_) => part.skip as usize > position + REST_PIECE_BYTES,
-            None => !part.is_read_ahead(position),
+            None if part.is_read_ahead(position) => 0,
+            Some(_) if is_near => part.front(out) + AHEAD_BYTES,
+            _ => part.len as usize,
         }
     }
 }

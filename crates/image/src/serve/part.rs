@@ -73,7 +73,7 @@ impl Part {
     }
 
     /// Bytes of the extent up to the end of the part.
-    const fn front(&self, out: &[u8]) -> usize {
+    pub(super) const fn front(&self, out: &[u8]) -> usize {
         self.skip as usize + out.len()
     }
 
@@ -171,11 +171,11 @@ impl Image {
             Held::Encoded(_) => return Ok(false),
             Held::Suspended(suspended) => {
                 let mut decoder = lock(suspended);
-                let is_wanted = self.is_rest_wanted(part, decoder.position());
+                let before = decoder.position();
                 let read = self.read_suspended(&mut decoder, part, out)?;
                 drop(decoder);
-                if read && is_wanted {
-                    self.offer_rest(part, suspended);
+                if read {
+                    self.offer_rest(part, suspended, self.rest_wanted(part, before, out));
                 }
                 return Ok(read);
             }
@@ -341,9 +341,11 @@ impl Image {
         let mut suspended = Suspended::new(encoded, start, stream, extent, recent, lease);
         self.read_suspended(&mut suspended, part, out)?;
         let suspended = Arc::new(Mutex::new(suspended));
-        if making.was_given_up() || self.is_rest_wanted(part, 0) {
-            self.offer_rest(part, &suspended);
-        }
+        let wanted = match making.was_given_up() {
+            true => part.len as usize,
+            false => self.rest_wanted(part, 0, out),
+        };
+        self.offer_rest(part, &suspended, wanted);
         making.put(Held::Suspended(suspended));
         Ok(())
     }
@@ -354,12 +356,12 @@ impl Image {
         part.is_streamed() && is_file && self.serve.on_rest.get().is_some()
     }
 
-    /// Offers the rest of an extent that is not read in order, once.
-    fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>) {
+    /// Offers the rest of an extent up to `end`, unless someone decodes it already.
+    fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>, end: usize) {
         let Some((hook, nid)) = self.serve.on_rest.get().zip(self.cached_inode(part)) else {
             return;
         };
-        if !std::mem::replace(&mut lock(suspended).is_offered, true) {
+        if lock(suspended).is_to_be_offered(end) {
             hook(Rest::new(Arc::downgrade(suspended), nid));
         }
     }

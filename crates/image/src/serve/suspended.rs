@@ -30,8 +30,8 @@ pub(crate) struct Suspended {
     recent: Buffer,
     /// The first position of which `recent` holds all up to the decoder's.
     recent_from: usize,
-    /// Tells whether someone was asked to decode the rest.
-    pub(crate) is_offered: bool,
+    /// Up to where someone was asked to decode the rest, if he has not come there yet.
+    offered_to: Option<usize>,
     lease: Lease,
 }
 
@@ -56,7 +56,7 @@ impl Suspended {
             len: (extent.end - extent.start) as usize,
             recent,
             recent_from: 0,
-            is_offered: false,
+            offered_to: None,
             lease,
         }
     }
@@ -127,6 +127,16 @@ impl Suspended {
     /// Returns whether the bytes from `skip` of the extent on were decoded last, as many as `len`.
     pub(crate) fn has(&self, skip: usize, len: usize) -> bool {
         skip >= self.recent_from && skip + len <= self.position
+    }
+
+    /// Notes that the rest is to be decoded up to `end`. Returns whether someone has to be asked for that.
+    pub(crate) fn is_to_be_offered(&mut self, end: usize) -> bool {
+        if end <= self.position || !self.has_more() {
+            return false;
+        }
+        let is_asked_for = self.offered_to.is_some();
+        self.offered_to = self.offered_to.max(Some(end));
+        !is_asked_for
     }
 
     /// Decodes up to `end` of the extent at least, and shows all of that to `passing`, with its place in the file.
@@ -215,14 +225,18 @@ impl Rest {
         Self { suspended, nid }
     }
 
-    /// Decodes the next piece into `data`, and says where it lies in the file; `None` when there is no
-    /// more, or the decoder was given up.
+    /// Decodes the next piece into `data`, and says where it lies in the file; `None` when no more is wanted,
+    /// or the decoder was given up.
     pub(super) fn next(&self, data: &mut Vec<u8>) -> Option<u64> {
         // It may have been given up: who holds on to it while the kernel takes pages could wait for
         // a reader who waits for its memory.
         let suspended = self.suspended.upgrade()?;
         // Whoever met a fault has told of it.
         let mut suspended = suspended.lock().ok()?;
+        if suspended.offered_to <= Some(suspended.position) {
+            suspended.offered_to = None;
+            return None;
+        }
         let (at, piece) = suspended.decode_rest().ok()??;
         data.clear();
         data.extend_from_slice(piece);
