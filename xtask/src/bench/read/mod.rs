@@ -38,8 +38,9 @@ use harness::Bench;
 /// A part of the benchmark: its name and what runs it.
 type Part = (&'static str, fn(&mut Bench) -> Outcome);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("patterns", patterns::patterns),
+    ("large", patterns::large),
     ("presets", presets::presets),
     ("table1", amplification::table1),
     ("memory", memory::memory),

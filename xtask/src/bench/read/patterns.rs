@@ -1,4 +1,5 @@
-//! Part `patterns`: reads of 4 KiB in three patterns, by one reader and by two (figures 7 and 8 of the EROFS paper).
+//! Parts `patterns` and `large`: reads of 4 KiB in three patterns, by one reader and by two (figures 7 and 8 of the EROFS
+//! paper), from small pclusters and from large ones.
 //!
 //! A corpus of one file is read by the patterns of the paper. Of a corpus that is a tree all files are read, as
 //! directories list them, and blocks anywhere in files anywhere; its images have large pclusters.
@@ -46,33 +47,53 @@ const BIG: [(&str, Format); 3] = [
     ),
 ];
 
-/// Runs the part.
+/// Images that a file is read from: a name, those who read it, and whether its pclusters are large.
+type Images = Vec<(&'static str, Vec<Contender>, bool)>;
+
+/// Runs the part of files in small pclusters.
 ///
 /// # Errors
 /// When a corpus cannot be had or read, or a peer is missing.
 pub(super) fn patterns(bench: &mut Bench) -> Outcome {
-    for name in bench.options.corpora_or(&["text1g", "silesia", "minbase"]) {
+    for name in bench.options.corpora_or(&["text1g", "silesia"]) {
         let corpus = super::super::corpus(&name)?;
-        match tree::single_file(&corpus)? {
-            Some(file) => of_a_file(bench, &name, &corpus, &file)?,
-            None => of_a_tree(bench, &name, &corpus)?,
+        if let Some(file) = tree::single_file(&corpus)? {
+            let everybody = bench.everybody()?;
+            let mut at_64k = bench.erofs(&EROFS_64K)?;
+            at_64k.push(Bench::squashfuse("128K")?);
+            let at_64k = bench.chosen(at_64k);
+            let images = vec![("4K", everybody, false), ("64K", at_64k, false)];
+            of_a_file(bench, &name, &corpus, &file, images)?;
         }
     }
     Ok(())
 }
 
-fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path) -> Outcome {
-    let everybody = bench.everybody()?;
-    let mut at_64k = bench.erofs(&EROFS_64K)?;
-    at_64k.push(Bench::squashfuse("128K")?);
-    let at_64k = bench.chosen(at_64k);
-    let mut images = vec![("4K", everybody, false), ("64K", at_64k, false)];
-    if corpus.join(file).metadata()?.len() <= BIG_FILE_BYTES_MAX {
+/// Runs the part of files and trees in large pclusters.
+///
+/// # Errors
+/// As [`patterns`]; also when a file is too long for that.
+pub(super) fn large(bench: &mut Bench) -> Outcome {
+    for name in bench.options.corpora_or(&["silesia", "minbase"]) {
+        let corpus = super::super::corpus(&name)?;
+        let Some(file) = tree::single_file(&corpus)? else {
+            of_a_tree(bench, &name, &corpus)?;
+            continue;
+        };
+        if corpus.join(&file).metadata()?.len() > BIG_FILE_BYTES_MAX {
+            return Err(format!("{name}: longer than {BIG_FILE_BYTES_MAX} bytes").into());
+        }
+        let mut images = Images::new();
         for (label, format) in BIG {
             let contenders = bench.erofs(&format)?;
             images.push((label, bench.chosen(contenders), true));
         }
+        of_a_file(bench, &name, &corpus, &file, images)?;
     }
+    Ok(())
+}
+
+fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path, images: Images) -> Outcome {
     for (label, contenders, big) in images {
         bench.prepare(&contenders, corpus);
         let subject = format!("{name} {label}");
