@@ -66,7 +66,7 @@ const MEMORY: u64 = 16 << 20;
 /// The most memory for an image, unless more is told. One whose files are packed together in large extents gets it.
 const MEMORY_MAX: u64 = 64 << 20;
 /// Files that are read in order at the same time, for each of which there is memory for a decoder.
-const STREAMS: u64 = 4;
+const STREAMS: u64 = 8;
 
 impl ImageArgs {
     /// An image in a file, for a command that has no option for extra devices.

@@ -390,8 +390,8 @@ impl Image {
             self.keep_more(suspended);
         }
         let passing = |at: usize, data: &[u8]| {
-            // Others are asking for it otherwise.
-            if !is_read_ahead {
+            // Otherwise others are asking for it. At the beginning that is not sure.
+            if !is_read_ahead || before == 0 {
                 self.offer(part, at, data);
             }
         };

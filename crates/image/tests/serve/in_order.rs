@@ -16,7 +16,7 @@ const LONG: u64 = 1 << 20;
 
 /// The first of several requests comes last. So it wants what was decoded a MiB ago.
 #[test]
-fn has_each_extent_decoded_once_and_nothing_handed_on() {
+fn has_each_extent_decoded_once_and_little_handed_on() {
     let mut windows = 0;
     // LZ4 is decoded whole, or by the front again.
     for sample in large()
@@ -40,17 +40,19 @@ fn has_each_extent_decoded_once_and_nothing_handed_on() {
             bytes += file.content.len();
             let window = AT_ONCE * REQUEST as u64;
             for start in (0..file.content.len() as u64).step_by(window as usize) {
-                windows += u64::from(start > 0);
                 for n in (0..AT_ONCE).rev() {
                     let offset = start + n * REQUEST as u64;
                     file.compare(&fs, offset, REQUEST, &sample.name);
                 }
+                // The first request of all might be one anywhere.
+                let told = handed_on.swap(0, Ordering::Relaxed);
+                assert!(start == 0 || told == 0, "{}: at {start}", sample.name);
+                windows += u64::from(start > 0);
             }
         }
         let decoded = fs.image().read_statistics().decoded_bytes;
         let what = format!("{}: {decoded} of {bytes} bytes", sample.name);
         assert!(decoded <= bytes as u64, "{what}");
-        assert_eq!(handed_on.load(Ordering::Relaxed), 0, "{what}");
     }
     assert!(windows > 5, "{windows}");
 }
