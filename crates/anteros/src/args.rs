@@ -63,10 +63,9 @@ const HASH_BLOCK_BYTES: u64 = 4096;
 
 /// Memory for an image, in bytes.
 const MEMORY: u64 = 16 << 20;
-/// The most memory for an image, unless more is told. One whose files are packed together in large extents gets it.
-const MEMORY_MAX: u64 = 64 << 20;
-/// Files that are read in order at the same time, for each of which there is memory for a decoder.
-const STREAMS: u64 = 8;
+/// Memory for an image whose files are packed together in large extents, or that is decoded far back: for many of these
+/// extents, or for decoders of eight files that are read in order at the same time.
+const LARGE_MEMORY: u64 = 64 << 20;
 
 impl ImageArgs {
     /// An image in a file, for a command that has no option for extra devices.
@@ -109,14 +108,8 @@ impl ImageArgs {
 
     /// Returns the memory that an image needs to be read quickly, if that is more than usual and no option told it.
     pub fn memory_wanted(&self, image: &Image) -> Option<u64> {
-        if self.memory.is_some() {
-            return None;
-        }
-        if image.packs_large_extents() {
-            return Some(MEMORY_MAX);
-        }
-        let streams = STREAMS * image.large_stream_bytes()? as u64;
-        Some((MEMORY + streams).next_power_of_two().min(MEMORY_MAX))
+        let is_large = image.packs_large_extents() || image.looks_far_back();
+        (self.memory.is_none() && is_large).then_some(LARGE_MEMORY)
     }
 
     /// Says so if the end of an image is missing: what is found of it may be enough, or not.

@@ -34,11 +34,11 @@ impl Image {
         PCLUSTER_BYTES_MAX as usize + RECENT_BYTES + SPARE + decoding
     }
 
-    /// The memory of a decoder that is suspended in a long extent, in bytes, if it looks back a MiB or more. One for each file
-    /// that is read in order spares decoding its extents again and again.
-    pub fn large_stream_bytes(&self) -> Option<usize> {
-        let most = self.decoders_bytes(EXTENT_BYTES_MAX as usize).max()?;
-        (most >= 1 << 20).then_some(most + RECENT_BYTES + PCLUSTER_BYTES_MAX as usize)
+    /// Returns whether a decoder looks back a MiB or more, and takes that much memory while it is suspended in a long
+    /// extent. One for each file that is read in order spares decoding its extents again and again.
+    pub fn looks_far_back(&self) -> bool {
+        let mut each = self.decoders_bytes(EXTENT_BYTES_MAX as usize);
+        each.any(|bytes| bytes >= 1 << 20)
     }
 
     /// Memory that no read needs, in bytes.
