@@ -144,7 +144,7 @@ fn files_that_are_packed_in_large_clusters_get_more_memory() {
         ("--small", "--memory 24M", 24),
         ("-zlzma,9 -C1M", "", 64),
         ("-zlzma,9 -C64K", "", 16),
-        ("-zzstd,3 -C1M", "", 32),
+        ("-zzstd,3 -C1M", "", 64),
         ("-zlzma,9 -C16K -Eall-fragments", "", 16),
     ] {
         let shop = Workshop::new();
