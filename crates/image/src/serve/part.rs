@@ -95,13 +95,18 @@ impl Part {
 
     /// Returns whether the rest of the extent is wanted next.
     fn is_in_order(&self, out: &[u8]) -> bool {
-        self.requested >= IN_ORDER_BYTES_MIN && (self.front(out) as u64) < self.len
+        self.is_long() && (self.front(out) as u64) < self.len
     }
 
     /// Returns whether the part is one of those that readahead asks for at the same time, in any order, of an extent that
     /// is decoded up to `position`.
     pub(super) fn is_read_ahead(&self, position: usize) -> bool {
-        self.requested >= IN_ORDER_BYTES_MIN && self.skip as usize <= position + READ_AHEAD_BYTES
+        self.is_long() && self.skip as usize <= position + READ_AHEAD_BYTES
+    }
+
+    /// Returns whether the request is as long as readahead makes them.
+    const fn is_long(&self) -> bool {
+        self.requested >= IN_ORDER_BYTES_MIN
     }
 
     fn range(&self, out: &[u8]) -> Range<usize> {
@@ -172,7 +177,7 @@ impl Image {
             Held::Suspended(suspended) => {
                 let mut decoder = lock(suspended);
                 let before = decoder.position();
-                let read = self.read_suspended(&mut decoder, part, out)?;
+                let read = self.read_suspended(&mut decoder, part, before > 0, out)?;
                 drop(decoder);
                 if read {
                     self.offer_rest(part, suspended, self.rest_wanted(part, before, out));
@@ -339,7 +344,7 @@ impl Image {
         let offset = part.extent_offset();
         let extent = offset..offset + part.len;
         let mut suspended = Suspended::new(encoded, start, stream, extent, recent, lease);
-        self.read_suspended(&mut suspended, part, out)?;
+        self.read_suspended(&mut suspended, part, making.was_given_up(), out)?;
         let suspended = Arc::new(Mutex::new(suspended));
         let wanted = match making.was_given_up() {
             true => part.len as usize,
@@ -377,10 +382,12 @@ impl Image {
         Some((rest.nid, at + pages.start as u64))
     }
 
+    /// Reads on from where a decoder stands. `comes_back` tells whether the extent was read before.
     fn read_suspended(
         &self,
         suspended: &mut Suspended,
         part: &Part,
+        comes_back: bool,
         out: &mut [u8],
     ) -> Result<bool> {
         let before = suspended.position();
@@ -389,9 +396,10 @@ impl Image {
         if is_read_ahead && goes_on && suspended.has_more() {
             self.keep_more(suspended);
         }
+        // Whoever reads in order asks for it, or had it before. The first request of all may be one anywhere.
+        let is_known = comes_back && part.is_long() && (is_read_ahead || before == 0);
         let passing = |at: usize, data: &[u8]| {
-            // Otherwise others are asking for it. At the beginning that is not sure.
-            if !is_read_ahead || before == 0 {
+            if !is_known {
                 self.offer(part, at, data);
             }
         };
