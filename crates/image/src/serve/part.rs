@@ -177,10 +177,12 @@ impl Image {
             Held::Suspended(suspended) => {
                 let mut decoder = lock(suspended);
                 let before = decoder.position();
-                let read = self.read_suspended(&mut decoder, part, before > 0, out)?;
+                let read = self.read_suspended(&mut decoder, part, false, out)?;
+                let end = self.rest_wanted(part, before, out);
+                let is_wanted = read && decoder.is_to_be_offered(end);
                 drop(decoder);
-                if read {
-                    self.offer_rest(part, suspended, self.rest_wanted(part, before, out));
+                if is_wanted {
+                    self.offer_rest(part, suspended);
                 }
                 return Ok(read);
             }
@@ -345,12 +347,15 @@ impl Image {
         let extent = offset..offset + part.len;
         let mut suspended = Suspended::new(encoded, start, stream, extent, recent, lease);
         self.read_suspended(&mut suspended, part, making.was_given_up(), out)?;
-        let suspended = Arc::new(Mutex::new(suspended));
-        let wanted = match making.was_given_up() {
+        let end = match making.was_given_up() {
             true => part.len as usize,
             false => self.rest_wanted(part, 0, out),
         };
-        self.offer_rest(part, &suspended, wanted);
+        let is_wanted = suspended.is_to_be_offered(end);
+        let suspended = Arc::new(Mutex::new(suspended));
+        if is_wanted {
+            self.offer_rest(part, &suspended);
+        }
         making.put(Held::Suspended(suspended));
         Ok(())
     }
@@ -361,12 +366,9 @@ impl Image {
         part.is_streamed() && is_file && self.serve.on_rest.get().is_some()
     }
 
-    /// Offers the rest of an extent up to `end`, unless someone decodes it already.
-    fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>, end: usize) {
-        let Some((hook, nid)) = self.serve.on_rest.get().zip(self.cached_inode(part)) else {
-            return;
-        };
-        if lock(suspended).is_to_be_offered(end) {
+    /// Offers the rest of an extent, if someone decodes it for a page cache.
+    fn offer_rest(&self, part: &Part, suspended: &Arc<Mutex<Suspended>>) {
+        if let Some((hook, nid)) = self.serve.on_rest.get().zip(self.cached_inode(part)) {
             hook(Rest::new(Arc::downgrade(suspended), nid));
         }
     }
@@ -382,12 +384,12 @@ impl Image {
         Some((rest.nid, at + pages.start as u64))
     }
 
-    /// Reads on from where a decoder stands. `comes_back` tells whether the extent was read before.
+    /// Reads on from where a decoder stands. At the beginning, `was_given_up` tells whether an earlier one was given up.
     fn read_suspended(
         &self,
         suspended: &mut Suspended,
         part: &Part,
-        comes_back: bool,
+        was_given_up: bool,
         out: &mut [u8],
     ) -> Result<bool> {
         let before = suspended.position();
@@ -397,7 +399,10 @@ impl Image {
             self.keep_more(suspended);
         }
         // Whoever reads in order asks for it, or had it before. The first request of all may be one anywhere.
-        let is_known = comes_back && part.is_long() && (is_read_ahead || before == 0);
+        let is_known = match before {
+            0 => was_given_up && part.is_long(),
+            _ => is_read_ahead,
+        };
         let passing = |at: usize, data: &[u8]| {
             if !is_known {
                 self.offer(part, at, data);
