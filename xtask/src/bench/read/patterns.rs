@@ -47,8 +47,8 @@ const BIG: [(&str, Format); 3] = [
     ),
 ];
 
-/// Images that a file is read from: a name, those who read it, and whether its pclusters are large.
-type Images = Vec<(&'static str, Vec<Contender>, bool)>;
+/// Images that a file is read from: a name, and those who read it.
+type Images = Vec<(&'static str, Vec<Contender>)>;
 
 /// Runs the part of files in small pclusters.
 ///
@@ -62,8 +62,8 @@ pub(super) fn patterns(bench: &mut Bench) -> Outcome {
             let mut at_64k = bench.erofs(&EROFS_64K)?;
             at_64k.push(Bench::squashfuse("128K")?);
             let at_64k = bench.chosen(at_64k);
-            let images = vec![("4K", everybody, false), ("64K", at_64k, false)];
-            of_a_file(bench, &name, &corpus, &file, images)?;
+            let images = vec![("4K", everybody), ("64K", at_64k)];
+            of_a_file(bench, &name, (&corpus, &file), images, false)?;
         }
     }
     Ok(())
@@ -86,15 +86,22 @@ pub(super) fn large(bench: &mut Bench) -> Outcome {
         let mut images = Images::new();
         for (label, format) in BIG {
             let contenders = bench.erofs(&format)?;
-            images.push((label, bench.chosen(contenders), true));
+            images.push((label, bench.chosen(contenders)));
         }
-        of_a_file(bench, &name, &corpus, &file, images)?;
+        of_a_file(bench, &name, (&corpus, &file), images, true)?;
     }
     Ok(())
 }
 
-fn of_a_file(bench: &mut Bench, name: &str, corpus: &Path, file: &Path, images: Images) -> Outcome {
-    for (label, contenders, big) in images {
+/// Reads the file of a corpus from images, whose pclusters are large if they are `big`.
+fn of_a_file(
+    bench: &mut Bench,
+    name: &str,
+    (corpus, file): (&Path, &Path),
+    images: Images,
+    big: bool,
+) -> Outcome {
+    for (label, contenders) in images {
         bench.prepare(&contenders, corpus);
         let subject = format!("{name} {label}");
         for state in [State::Cold, State::Warm] {
