@@ -7,7 +7,7 @@
 //! a candidate lies in the block, so nothing is cleared between blocks.
 
 use crate::probe::hash;
-use crate::sequences::{common, string};
+use crate::sequences::{MATCH_MIN, common, string};
 
 /// Bits of a hash.
 const HASH_BITS: u32 = 17;
@@ -21,6 +21,8 @@ const BATCH: usize = 1024;
 const ANCHORS: usize = 16;
 /// Steps of a chain until a candidate beyond the current one is given up.
 const STEPS: usize = 8;
+/// Candidates for a match of four bytes.
+const SHORTEST_CANDIDATES: usize = 8;
 
 /// A match: so many bytes are those at a distance before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -149,6 +151,29 @@ impl Chains {
         } else {
             known
         }
+    }
+
+    /// Returns a match of four bytes at `at`, if one of the first candidates is one.
+    #[inline(always)]
+    pub fn shortest(&self, data: &[u8], start: usize, at: usize, end: usize) -> Match {
+        let reach = (at - start).min(DISTANCE_MAX);
+        if at + MATCH_MIN > end {
+            return Match::default();
+        }
+        let mut distance = self.distance(at);
+        for _ in 0..SHORTEST_CANDIDATES {
+            if distance > reach {
+                break;
+            }
+            if string(data, at - distance) == string(data, at) {
+                return Match {
+                    len: MATCH_MIN,
+                    distance,
+                };
+            }
+            distance += self.distance(at - distance);
+        }
+        Match::default()
     }
 
     /// Returns a match of more than `longest` bytes that has the four at `at`, and how many bytes of it come before. The

@@ -31,6 +31,15 @@ impl Lanes {
         (first != u8::MAX).then(|| self.base + u32::from(first))
     }
 
+    /// Returns the cost of the second position; one without a cost has a high one.
+    #[inline(always)]
+    pub fn second(&self) -> u32 {
+        match self.costs.shifted().first() {
+            u8::MAX => u32::MAX,
+            second => self.base + u32::from(second),
+        }
+    }
+
     /// Lowers the costs of so many positions behind the first, fifteen at most, to `cost`.
     #[inline(always)]
     pub fn relax(&mut self, cost: u32, positions: usize) {

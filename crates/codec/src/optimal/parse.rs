@@ -142,9 +142,13 @@ impl Parser {
             }
             let begun = literals + 1 + literal_bytes(q - run);
             let at = base + q;
-            // A match one byte further on is no dearer, and reaches as far.
-            let found = if begun > block.budget || self.ended[q + 1] < begun {
+            // A match one byte further on is as cheap and reaches as far, unless it is too short there.
+            let is_short = self.ended[q + 1] < begun;
+            let found = if begun > block.budget || is_short && !self.needs_short(q, begun, &lanes) {
                 Match::default()
+            } else if is_short {
+                chains.insert_to(block.data, at + block.depth.nice + 64);
+                chains.shortest(block.data, block.start, at, match_end_max)
             } else {
                 let known = Match {
                     len: reaching_end.max(at) - at,
@@ -179,7 +183,7 @@ impl Parser {
                 }
             }
             lanes.advance();
-            if q >= STRETCH + OVERLAP && self.settle(base, q - OVERLAP) {
+            if q >= STRETCH + OVERLAP && self.settle(base, q, q - OVERLAP) {
                 self.reached = self.reached.max(q + 4);
                 return Stop::Settled;
             }
@@ -201,6 +205,15 @@ impl Parser {
         }
         chains.insert_to(block.data, at + block.depth.nice + 64);
         chains.longest(block.data, block.start, at, end, block.depth, known)
+    }
+
+    /// Returns whether a match of four bytes at `q` is as cheap as three literals behind the next position.
+    ///
+    /// Both cost the same up to there. Literals behind the match begin a new run, whose length takes no byte.
+    #[inline(always)]
+    fn needs_short(&self, q: usize, begun: u32, lanes: &Lanes) -> bool {
+        self.ended[q + 1] + 1 == begun
+            && self.ended[q + MATCH_MIN].min(lanes.second()) > begun + DISTANCE_BYTES
     }
 
     /// Lowers the costs of all ends of a match that need bytes of length.
@@ -241,8 +254,9 @@ impl Parser {
         [long, short].into_iter().flatten().min_by_key(cost)
     }
 
-    /// Settles the cheapest way that begins a match at `q`, but for the literals before it. Returns whether it has one.
-    fn settle(&mut self, base: usize, q: usize) -> bool {
+    /// Settles the cheapest way that begins a match at `q`, but for the literals before it and for matches that end behind
+    /// `until`. Returns whether there are any.
+    fn settle(&mut self, base: usize, q: usize, until: usize) -> bool {
         let mut end = self.positions[q].run as usize;
         let first = self.sequences.len();
         while end > 0 {
@@ -251,12 +265,14 @@ impl Parser {
                 return false;
             };
             let literals = self.positions[start].run as usize;
-            self.sequences.push(Sequence {
-                literals: base + literals,
-                start: base + start,
-                len: end - start,
-                distance: self.positions[start].distance,
-            });
+            if end <= until {
+                self.sequences.push(Sequence {
+                    literals: base + literals,
+                    start: base + start,
+                    len: end - start,
+                    distance: self.positions[start].distance,
+                });
+            }
             end = literals;
         }
         self.sequences[first..].reverse();
@@ -267,7 +283,7 @@ impl Parser {
 
     /// Settles the way to a long match, and the match as far as the budget allows.
     fn take(&mut self, block: &Block<'_>, base: usize, q: usize, found: Match) {
-        self.settle(base, q);
+        self.settle(base, q, q);
         let literals = self.settled(block);
         let mut sequence = Sequence {
             literals,
@@ -329,7 +345,7 @@ impl Parser {
     fn settle_to(&mut self, base: usize, q: usize) {
         if q > 0 {
             self.positions[q].run = q as u32;
-            self.settle(base, q);
+            self.settle(base, q, q);
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Compressor {
 
 /// Needs as many blocks as level 9 of liblz4 or fewer, and about as much time or less.
 pub const LEVEL_9: Effort = Effort::Lazy(160);
+/// Needs as many blocks as level 12 of liblz4 or fewer.
+pub const LEVEL_12: Effort = Effort::Optimal(1024);
 
 /// Input beyond which a stream of a cluster's size seldom goes, in clusters: so far its matches reach.
 const LZMA_DICT_CLUSTERS: u32 = 4;
@@ -152,7 +154,7 @@ fn codec(name: &str, level: Option<u32>) -> Result<Codec, String> {
         ("lz4hc", None | Some(0 | 9)) => LEVEL_9.into(),
         ("lz4hc", Some(10)) => Effort::Optimal(16).into(),
         ("lz4hc", Some(11)) => Effort::Optimal(64).into(),
-        ("lz4hc", Some(12)) => Effort::Optimal(256).into(),
+        ("lz4hc", Some(12)) => LEVEL_12.into(),
         ("lz4hc" | "liblz4hc", _) => Effort::High(or(9)).into(),
         ("lzma", _) => {
             let level = level.unwrap_or(6);
@@ -229,7 +231,7 @@ mod tests {
         for text in ["lz4hc", "lz4hc,0", "lz4hc,level=9"] {
             assert_eq!(codec_of(text, 4096), LEVEL_9.into(), "{text}");
         }
-        for (text, candidates) in [("lz4hc,10", 16), ("lz4hc,level=12", 256)] {
+        for (text, candidates) in [("lz4hc,10", 16), ("lz4hc,level=12", 1024)] {
             assert_eq!(
                 codec_of(text, 4096),
                 Effort::Optimal(candidates).into(),

@@ -21,7 +21,7 @@
 
 use anteros_build::{Codec, Effort, Fragments, Order};
 
-use super::compressor::{Compressor, LEVEL_9};
+use super::compressor::{Compressor, LEVEL_9, LEVEL_12};
 use super::values::Extended;
 
 /// Settings that go together.
@@ -111,7 +111,7 @@ impl Preset {
     /// known, and what older ones do. The largest of the clusters comes first.
     pub fn variants(self, clusters: &[u64], knows_kernel: bool) -> Vec<Self> {
         let (packing, lz4) = match self {
-            SMALL => (&PACKING[..], Effort::Optimal(256).into()),
+            SMALL => (&PACKING[..], LEVEL_12.into()),
             _ => return self.by_cluster(clusters).collect(),
         };
         let latest = if knows_kernel { &LATEST[..] } else { &[] };
