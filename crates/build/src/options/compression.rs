@@ -7,7 +7,7 @@ const SEGMENTS_MIN: u64 = 2;
 /// Bytes of a segment that is not compressed.
 pub(crate) const RAW_SEGMENT_BYTES: u64 = 1 << 20;
 /// The largest pcluster for which segments of the packed inode are no longer than those of small files.
-const USUAL_PCLUSTER_BYTES: u32 = 64 << 10;
+const USUAL_PCLUSTER_BYTES: u32 = 16 << 10;
 /// Segments double so many times at most: several of them have to fit the memory.
 const DOUBLINGS_MAX: u32 = 2;
 

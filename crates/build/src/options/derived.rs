@@ -233,7 +233,7 @@ mod tests {
             };
             options.packed_segment_bytes() >> 20
         };
-        let sizes = [4 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20];
+        let sizes = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20];
         assert_eq!(sizes.map(mib), [4, 4, 8, 16, 16]);
     }
 
