@@ -219,7 +219,7 @@ impl Encoder {
         }
     }
 
-    /// Leaves up to a twelfth of the output empty from here on, where that saves calls of a
+    /// Leaves up to a quarter of the output empty from here on, where that saves calls of a
     /// compressor that takes its input as a whole. It is meant for output of which the empty part
     /// is not stored.
     pub fn loosely(mut self) -> Self {
