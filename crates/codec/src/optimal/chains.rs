@@ -21,8 +21,6 @@ const BATCH: usize = 1024;
 const ANCHORS: usize = 16;
 /// Steps of a chain until a candidate beyond the current one is given up.
 const STEPS: usize = 8;
-/// Candidates for a match of four bytes.
-const SHORTEST_CANDIDATES: usize = 8;
 
 /// A match: so many bytes are those at a distance before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +34,8 @@ pub(super) struct Match {
 pub(super) struct Depth {
     /// Candidates that are looked at for one position.
     pub candidates: usize,
+    /// Candidates for a match of four bytes where one of more is of no use.
+    pub shortest: usize,
     /// A match of this length ends the search.
     pub nice: usize,
 }
@@ -155,13 +155,20 @@ impl Chains {
 
     /// Returns a match of four bytes at `at`, if one of the first candidates is one.
     #[inline(always)]
-    pub fn shortest(&self, data: &[u8], start: usize, at: usize, end: usize) -> Match {
+    pub fn shortest(
+        &self,
+        data: &[u8],
+        start: usize,
+        at: usize,
+        end: usize,
+        depth: Depth,
+    ) -> Match {
         let reach = (at - start).min(DISTANCE_MAX);
         if at + MATCH_MIN > end {
             return Match::default();
         }
         let mut distance = self.distance(at);
-        for _ in 0..SHORTEST_CANDIDATES {
+        for _ in 0..depth.shortest {
             if distance > reach {
                 break;
             }

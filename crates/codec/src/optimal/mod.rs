@@ -22,6 +22,10 @@ use crate::sequences;
 
 /// Candidates for a match of the optimal parse where a lazy one turns to it.
 const DENSE_CANDIDATES: usize = 32;
+/// So many candidates promise the best parse, for which matches of four bytes are looked for at more positions.
+const THOROUGH_CANDIDATES: usize = 1024;
+/// Candidates there.
+const SHORTEST_CANDIDATES: usize = 8;
 
 /// The working memory of an encoder.
 pub(crate) struct Optimal {
@@ -39,6 +43,10 @@ impl Optimal {
             parser: Parser::new(),
             depth: Depth {
                 candidates,
+                shortest: match candidates {
+                    THOROUGH_CANDIDATES.. => SHORTEST_CANDIDATES,
+                    _ => 0,
+                },
                 nice: parse::TAKEN,
             },
             is_lazy: false,

@@ -144,11 +144,12 @@ impl Parser {
             let at = base + q;
             // A match one byte further on is as cheap and reaches as far, unless it is too short there.
             let is_short = self.ended[q + 1] < begun;
-            let found = if begun > block.budget || is_short && !self.needs_short(q, begun, &lanes) {
+            let needs_short = || block.depth.shortest > 0 && self.needs_short(q, begun, &lanes);
+            let found = if begun > block.budget || is_short && !needs_short() {
                 Match::default()
             } else if is_short {
                 chains.insert_to(block.data, at + block.depth.nice + 64);
-                chains.shortest(block.data, block.start, at, match_end_max)
+                chains.shortest(block.data, block.start, at, match_end_max, block.depth)
             } else {
                 let known = Match {
                     len: reaching_end.max(at) - at,

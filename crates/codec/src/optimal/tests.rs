@@ -257,6 +257,7 @@ fn the_widest_match_is_found() {
     let mut random = Random::new(22);
     let depth = Depth {
         candidates: 1 << 12,
+        shortest: 0,
         nice: 4096,
     };
     let (mut found, mut missed) = (0, 0);

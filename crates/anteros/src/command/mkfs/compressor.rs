@@ -153,7 +153,7 @@ fn codec(name: &str, level: Option<u32>) -> Result<Codec, String> {
         }
         ("lz4hc", None | Some(0 | 9)) => LEVEL_9.into(),
         ("lz4hc", Some(10)) => Effort::Optimal(16).into(),
-        ("lz4hc", Some(11)) => Effort::Optimal(64).into(),
+        ("lz4hc", Some(11)) => Effort::Optimal(256).into(),
         ("lz4hc", Some(12)) => LEVEL_12.into(),
         ("lz4hc" | "liblz4hc", _) => Effort::High(or(9)).into(),
         ("lzma", _) => {
