@@ -158,7 +158,13 @@ const FLOORS: [(&str, &[Floor]); 3] = [
             Floor("map", &["map/"]),
             Floor(
                 "data",
-                &["content.rs", "parts.rs", "read_ahead.rs", "serve/"],
+                &[
+                    "content.rs",
+                    "parts.rs",
+                    "aligned.rs",
+                    "read_ahead.rs",
+                    "serve/",
+                ],
             ),
             Floor(
                 "tree",

@@ -4,6 +4,7 @@ use anteros_codec::strip_zero_padding;
 use anteros_format::Corrupt;
 use anteros_format::inode::Inode;
 
+use crate::aligned::Aligned;
 use crate::map::{Encoding, Extent, Location, Map, Pcluster, Source};
 use crate::read_ahead::ReadAhead;
 use crate::serve::counters::add;
@@ -18,7 +19,7 @@ use crate::{Error, Image, Place, Result};
 pub struct Reader<'a> {
     image: &'a Image,
     encoded: ReadAhead,
-    decoded: Vec<u8>,
+    decoded: Aligned,
 }
 
 impl<'a> Reader<'a> {
@@ -27,7 +28,7 @@ impl<'a> Reader<'a> {
         Self {
             image,
             encoded: ReadAhead::default(),
-            decoded: Vec::new(),
+            decoded: Aligned::default(),
         }
     }
 
@@ -47,23 +48,18 @@ impl<'a> Reader<'a> {
     ) -> Result<(), E> {
         const PIECE: u64 = 1 << 20;
         if let Source::Pcluster(pcluster) = &extent.source {
-            self.decoded.resize(extent.len as usize, 0);
+            let decoded = self.decoded.resized(extent.len as usize);
             let place = extent.place(inode);
-            let Self {
-                image,
-                encoded,
-                decoded,
-            } = self;
-            image.decode(place, extent.offset, pcluster, encoded, decoded)?;
-            return sink(extent.offset, &self.decoded);
+            self.image
+                .decode(place, extent.offset, pcluster, &mut self.encoded, decoded)?;
+            return sink(extent.offset, decoded);
         }
         let mut done = 0;
         while done < extent.len && extent.source != Source::Hole {
             let len = PIECE.min(extent.len - done);
-            self.decoded.resize(len as usize, 0);
-            self.image
-                .read_within(inode, extent, done, &mut self.decoded)?;
-            sink(extent.offset + done, &self.decoded)?;
+            let piece = self.decoded.resized(len as usize);
+            self.image.read_within(inode, extent, done, piece)?;
+            sink(extent.offset + done, piece)?;
             done += len;
         }
         Ok(())
@@ -78,13 +74,11 @@ impl<'a> Reader<'a> {
             nid: self.image.superblock().packed?,
             offset: extent.offset,
         };
-        self.decoded.resize(extent.len as usize, 0);
-        let Self {
-            image,
-            encoded,
-            decoded,
-        } = self;
-        let done = image.decode(place, extent.offset, pcluster, encoded, decoded);
+        let decoded = self.decoded.resized(extent.len as usize);
+        let encoded = &mut self.encoded;
+        let done = self
+            .image
+            .decode(place, extent.offset, pcluster, encoded, decoded);
         done.is_ok().then_some(&*decoded)
     }
 

@@ -28,6 +28,7 @@
 //! is bounded by [`OpenOptions::cache_bytes`] and, for each thread, by the largest extent (12 MiB),
 //! and every error says which rule was broken, where, by which value.
 
+mod aligned;
 mod cache;
 mod check;
 mod content;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use anteros_core::unpoisoned;
 
+use crate::aligned::Aligned;
 use crate::map::{Location, Pcluster};
 use crate::read_ahead::ReadAhead;
 use crate::{Image, Place, Result};
@@ -73,8 +74,7 @@ impl Task {
                 }
             }
             Self::Read { place, from, bytes } => {
-                buffers.decoded.resize(*bytes as usize, 0);
-                read(run, *place, *from, &mut buffers.decoded);
+                read(run, *place, *from, buffers.decoded.resized(*bytes as usize));
             }
         }
     }
@@ -106,7 +106,7 @@ fn is_shown_by(part: &Part, encoded: Encoded, (other, shown): &(Part, Encoded)) 
 #[derive(Default)]
 struct Buffers {
     encoded: ReadAhead,
-    decoded: Vec<u8>,
+    decoded: Aligned,
 }
 
 fn decode(image: &Image, buffers: &mut Buffers, part: &Part, encoded: Encoded) -> Result<()> {
@@ -127,8 +127,8 @@ fn decode(image: &Image, buffers: &mut Buffers, part: &Part, encoded: Encoded) -
         partial,
         inline,
     };
-    buffers.decoded.resize(len as usize, 0);
-    let Buffers { encoded, decoded } = buffers;
+    let decoded = buffers.decoded.resized(len as usize);
+    let encoded = &mut buffers.encoded;
     image.decode(part.place, offset, &pcluster, encoded, decoded)
 }
 
