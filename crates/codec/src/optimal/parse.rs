@@ -143,12 +143,14 @@ impl Parser {
             let begun = literals + 1 + literal_bytes(q - run);
             let at = base + q;
             // A match one byte further on is as cheap and reaches as far, unless it is too short there.
-            let is_short = self.ended[q + 1] < begun;
-            let needs_short = || block.depth.shortest > 0 && self.needs_short(q, begun, &lanes);
-            let found = if begun > block.budget || is_short && !needs_short() {
+            let is_beaten = self.ended[q + 1] < begun;
+            let found = if begun > block.budget
+                || is_beaten && !self.needs_short(block, q, begun, &lanes)
+            {
                 Match::default()
-            } else if is_short {
+            } else if is_beaten {
                 chains.insert_to(block.data, at + block.depth.nice + 64);
+                // The search for the longest one would find it as well, in more time.
                 chains.shortest(block.data, block.start, at, match_end_max, block.depth)
             } else {
                 let known = Match {
@@ -208,12 +210,13 @@ impl Parser {
         chains.longest(block.data, block.start, at, end, block.depth, known)
     }
 
-    /// Returns whether a match of four bytes at `q` is as cheap as three literals behind the next position.
+    /// Returns whether a match of four bytes at `q` is wanted: it is as cheap as three literals behind the next position.
     ///
     /// Both cost the same up to there. Literals behind the match begin a new run, whose length takes no byte.
     #[inline(always)]
-    fn needs_short(&self, q: usize, begun: u32, lanes: &Lanes) -> bool {
-        self.ended[q + 1] + 1 == begun
+    fn needs_short(&self, block: &Block<'_>, q: usize, begun: u32, lanes: &Lanes) -> bool {
+        block.depth.shortest > 0
+            && self.ended[q + 1] + 1 == begun
             && self.ended[q + MATCH_MIN].min(lanes.second()) > begun + DISTANCE_BYTES
     }
 

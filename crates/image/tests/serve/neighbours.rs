@@ -99,7 +99,7 @@ fn of_the_rest_of_long_extents_that_readers_come_back_to() {
     assert!(pages > 1000, "{pages}");
 }
 
-/// Who reads anywhere comes back; who reads in order asks for the rest himself.
+/// Readers at random come back to an extent. Readers in order ask for its rest themselves.
 #[test]
 fn of_the_rest_of_a_long_extent_at_its_first_touch_unless_it_is_read_in_order() {
     for sample in large() {
