@@ -271,15 +271,10 @@ impl Dispatcher {
         put(out, &reply)
     }
 
-    /// To programs, content that cannot be had is EIO, whatever the reason: it is what `read(2)`
-    /// documents and what the kernel's own EROFS says of a cluster that does not decompress.
     fn read(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
-        match self.fs.read(ino, read.offset, buf) {
-            Err(error @ FsError::Corrupt(_)) => Err(self.fault(ino, &error, Errno::IO)),
-            result => self.ask(ino, result),
-        }
+        self.ask_content(ino, self.fs.read(ino, read.offset, buf))
     }
 
     fn readdir(&self, ino: Ino, mut args: Args<'_>, out: &mut [u8]) -> Result<usize, Errno> {

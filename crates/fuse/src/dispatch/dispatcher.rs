@@ -240,8 +240,17 @@ impl Dispatcher {
         }
     }
 
+    /// As [`ask`](Self::ask), of content. What cannot be had is EIO to programs, whatever the reason: it is what `read(2)`
+    /// documents and what the kernel's own EROFS says of a cluster that does not decompress.
+    pub(super) fn ask_content<T>(&self, ino: Ino, result: FsResult<T>) -> Result<T, Errno> {
+        match result {
+            Err(error @ FsError::Corrupt(_)) => Err(self.fault(ino, &error, Errno::IO)),
+            result => self.ask(ino, result),
+        }
+    }
+
     /// The `errno` of an error; faults are reported on the way. The kernel's own file systems say
-    /// EUCLEAN of broken structures, too; of broken content see [`read`](Self::read).
+    /// EUCLEAN of broken structures, too; of broken content see [`ask_content`](Self::ask_content).
     pub(super) fn errno(&self, ino: Ino, error: &FsError) -> Errno {
         match error {
             FsError::NotFound => Errno::NOENT,

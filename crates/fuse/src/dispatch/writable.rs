@@ -310,7 +310,8 @@ impl Writing<'_> {
     fn read(&self, args: &mut Args<'_>, out: &mut [u8]) -> Answer {
         let read: ReadIn = args.take()?;
         let buf = out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
-        self.ask(self.fs.read_open(self.file(read.fh), read.offset, buf))
+        let read = self.fs.read_open(self.file(read.fh), read.offset, buf);
+        self.dispatcher.ask_content(self.ino, read)
     }
 
     /// The only request whose buffer may be kept.
