@@ -386,3 +386,27 @@ fn attributes_of_all_kinds_come_back() {
     drop(tree);
     check(&open(device));
 }
+
+#[test]
+fn a_path_leads_to_an_inode_by_its_newest_name() {
+    let tree = open(device(32 * MIB));
+    tree.mkdir("d").unwrap();
+    tree.mkdir("d/e").unwrap();
+    for n in 0..600 {
+        tree.create(&format!("d/e/{n}")).unwrap();
+    }
+    let path = |ino| {
+        tree.0
+            .path_of(ino)
+            .map(|path| String::from_utf8(path).unwrap())
+    };
+    assert_eq!(path(tree.0.root()).as_deref(), Some("/"));
+    assert_eq!(path(tree.ino("d").unwrap()).as_deref(), Some("/d"));
+    let ino = tree.ino("d/e/321").unwrap();
+    assert_eq!(path(ino).as_deref(), Some("/d/e/321"));
+    tree.rename("d/e/321", "d/x", 0).unwrap();
+    assert_eq!(path(ino).as_deref(), Some("/d/x"));
+    tree.unlink("d/x").unwrap();
+    assert_eq!(path(ino), None);
+    assert_eq!(path(anteros_core::Ino(u64::MAX)), None);
+}

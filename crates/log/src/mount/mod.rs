@@ -2,8 +2,8 @@
 //!
 //! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]),
 //! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
-//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`]). It
-//! uses every floor below.
+//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`]). For
+//! messages it finds the [path](paths) of an inode. It uses every floor below.
 
 mod answers;
 mod atomic;
@@ -11,6 +11,7 @@ mod compact;
 mod footprint;
 mod gc;
 pub(crate) mod log;
+mod paths;
 mod pieces;
 mod prefetch;
 mod state;

@@ -13,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::open;
 use crate::args::{RequestArgs, seconds};
 use crate::daemon::arguments::DaemonArgs;
-use crate::daemon::faults::Faults;
+use crate::daemon::faults::{Faults, asked_once};
 use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::workers::Workers;
@@ -306,7 +306,12 @@ impl Args {
         let (session, signals) = daemon::mount(fs, &self.directory, &options)?;
         let writes_back = session.writes_back();
         let faults: Arc<Faults> = Arc::default();
-        let session = session.on_fault(faults.clone().listen(|_| None));
+        let named = Arc::downgrade(&log);
+        let path_of = asked_once(move |ino| {
+            let path = named.upgrade()?.path_of(ino)?;
+            Some(format!("{:?}", String::from_utf8_lossy(&path)))
+        });
+        let session = session.on_fault(faults.clone().listen(path_of));
         let watch = LogDaemon::new(
             log.clone(),
             faults.clone(),
