@@ -100,7 +100,7 @@ pub use error::LogError;
 pub use layout::superblock::Shape;
 pub use mount::log::{Condition, Log};
 pub use mount::vfs::system_clock;
-pub use offline::check::{Report, check};
+pub use offline::check::{Report, check, check_data};
 pub use offline::describe::{Layout, SegmentState, TENTHS, describe};
 pub use offline::inspect::{Area, Content, Group, InodeView, Inspector, NodeView, Place, Run};
 pub use offline::mkfs::mkfs;

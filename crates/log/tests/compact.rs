@@ -127,7 +127,7 @@ fn places(device: &Arc<MemoryDevice>, ino: Ino) -> Vec<u64> {
     let runs = inspector.inode(ino.0 as u32).unwrap().runs;
     let place = |run: Run| {
         let first = run.pointer.block().unwrap();
-        let step = u64::from(matches!(run.pointer, Pointer::Plain(_)));
+        let step = u64::from(matches!(run.pointer, Pointer::Plain(..)));
         (0..u64::from(run.count)).map(move |at| first + step * at)
     };
     runs.into_iter().flat_map(place).collect()

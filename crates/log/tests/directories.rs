@@ -124,7 +124,7 @@ fn at_its_limit() -> (Arc<MemoryDevice>, Vec<String>, Vec<String>) {
         })
         .unwrap();
     }
-    surgeon.write(surgeon.pointer(dir, 3), &leaf.encode().unwrap());
+    surgeon.set_content(dir, 3, &leaf.encode().unwrap());
     for (lblk, level) in [(2, 1), (1, 2), (0, 3)] {
         let mut items = vec![(0, u32::from(lblk) + 1)];
         // What is above covers what is below.
@@ -132,7 +132,7 @@ fn at_its_limit() -> (Arc<MemoryDevice>, Vec<String>, Vec<String>) {
         items.extend((1..340).map(|n| (first + (n << 8), 1000 + n as u32)));
         let block = Index { level, items }.encode().unwrap();
         assert!(dir::is_full(&block));
-        surgeon.write(surgeon.pointer(dir, lblk), &block);
+        surgeon.set_content(dir, lblk, &block);
     }
     surgeon.change_inode(dir, |inode| inode.entries = 15);
     surgeon.finish();

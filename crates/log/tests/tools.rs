@@ -150,7 +150,7 @@ fn an_inode_is_told_with_its_nodes_and_runs() {
     assert_eq!(blocks, 601);
     assert_eq!(file.runs.last().unwrap().lblk, 5_000_000 / 4096);
     // Each of these says so itself.
-    let Pointer::Plain(first) = file.runs[0].pointer else {
+    let Pointer::Plain(first, _) = file.runs[0].pointer else {
         panic!("{:?}", file.runs[0]);
     };
     let place = log.block(first).unwrap();

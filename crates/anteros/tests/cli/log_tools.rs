@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
 
 use anteros_tests::judge;
+use anteros_tests::trees::Random;
 use serde_json::Value;
 
 use crate::log::{kill_daemon, mount, mounted, shop, umount, unmount};
@@ -406,6 +407,64 @@ fn a_damaged_log_is_repaired() {
     }
     umount(&shop);
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn content_that_has_changed_on_the_device_is_an_error() {
+    if !judge::has_fuse() {
+        return;
+    }
+    let (shop, daemon) = mounted("64M");
+    let mut random = Random(7);
+    let content: Vec<u8> = (0..300_000).map(|_| random.below(256) as u8).collect();
+    fs::write(shop.path("mnt/file"), &content).unwrap();
+    fs::write(shop.path("mnt/other"), "other").unwrap();
+    unmount(&shop, daemon);
+    let log = fs::read(shop.path("log")).unwrap();
+    let wanted = &content[200_000..200_100];
+    let at = log.windows(100).position(|bytes| bytes == wanted).unwrap();
+    let file = fs::File::options().write(true).open(shop.path("log"));
+    let file = file.unwrap();
+    file.write_all_at(&[log[at] ^ 4], at as u64).unwrap();
+
+    let before = shop.good("log check log");
+    assert!(before.contains("; 0 faults: clean"), "{before}");
+    let checked = shop.run("log check --data log");
+    let told = format!(
+        "\"/file\" (inode 2): byte 196608 of inode 2: block {} does not hold what was written there",
+        at / 4096
+    );
+    assert_eq!(checked.status, Some(1), "{checked:?}");
+    assert!(checked.out.contains(&told), "{checked:?}");
+    assert!(checked.out.contains("; 1 faults: NOT clean"), "{checked:?}");
+
+    let mut daemon = mount(&shop, "");
+    let read = fs::read(shop.path("mnt/file")).unwrap_err();
+    assert_eq!(read.raw_os_error(), Some(5), "{read}");
+    assert_eq!(fs::read(shop.path("mnt/other")).unwrap(), b"other");
+    // All of the file but for that block.
+    let file = fs::File::open(shop.path("mnt/file")).unwrap();
+    for (from, until) in [(0, 196_608), (200_704, 300_000)] {
+        let mut part = vec![0; until - from];
+        file.read_exact_at(&mut part, from as u64).unwrap();
+        assert!(part == content[from..until]);
+    }
+    drop(file);
+    let said = shop.good("log stat mnt");
+    let told = "\"/file\": byte 196608 of inode 2: block ";
+    assert!(said.contains(told), "{said}");
+    // The block is written anew.
+    let file = fs::File::options().write(true).open(shop.path("mnt/file"));
+    let whole = 196_608..200_704;
+    let written = file
+        .unwrap()
+        .write_all_at(&content[whole.clone()], whole.start as u64);
+    written.unwrap();
+    assert!(fs::read(shop.path("mnt/file")).unwrap() == content);
+    umount(&shop);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    let after = shop.good("log check --data log");
+    assert!(after.contains("; 0 faults: clean"), "{after}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use anteros_core::{FsError, FsResult};
 
 use crate::cleaning::Cleaning;
 use crate::layout::checkpoint::HeadKind;
+use crate::layout::checksum::Checksum;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::{Corrupt, SEGMENT_CONTENT};
@@ -204,12 +205,14 @@ impl Cleaning {
         to: HeadKind,
         moment: Moment,
     ) -> FsResult<()> {
-        if self.pointer(owner.ino, owner.lblk)? != Pointer::Plain(block) {
-            return Ok(());
-        }
-        let data = self.store.fetch(block)?;
+        let checksum = match self.pointer(owner.ino, owner.lblk)? {
+            Pointer::Plain(found, checksum) if found == block => checksum,
+            _ => return Ok(()),
+        };
+        let data = self.store.fetch_content(block, checksum, owner)?;
         let placed = self.store.place(to, owner, Cause::Data, moment)?;
-        self.set_pointer(owner.ino, owner.lblk, Pointer::Plain(placed.block))?;
+        let pointer = Pointer::Plain(placed.block, Checksum::of(&data));
+        self.set_pointer(owner.ino, owner.lblk, pointer)?;
         self.store.push(placed.block, data);
         self.left_early(owner.ino)
     }

@@ -18,7 +18,7 @@ use crate::layout::pointer::Pointer;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
 use crate::packing::pack::Packing;
 use crate::statistics::Cause;
-use crate::store::medium::{self, BLOCK, zeroed};
+use crate::store::medium::{BLOCK, zeroed};
 
 /// Logical blocks that are compressed while others wait: 512 KiB.
 pub(crate) const STEP_BLOCKS: usize = 128;
@@ -219,7 +219,7 @@ impl Cleaning {
         let plan = self.plan_read(ino, u64::from(range.start) * BLOCK, &mut content)?;
         for run in plan.runs {
             let read = |offset, buf: &mut [u8]| self.store.device().read_at(offset, buf);
-            medium::read_bytes(read, run.offset, &mut content[run.part])?;
+            run.fill(read, &mut content)?;
         }
         for runs in plan
             .packed

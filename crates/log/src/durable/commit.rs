@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use anteros_core::{FileKind, FsResult};
 
 use crate::durable::Durable;
+use crate::layout::checksum::Checksum;
 use crate::layout::pointer::{Pointer, Slotted};
-use crate::layout::record::{Record, append_checksums, append_xattrs};
-use crate::layout::{Block, crc};
+use crate::layout::record::{Record, append_checksums, append_map, append_xattrs};
 use crate::options::Order;
 use crate::packing::pack::Packing;
 
@@ -48,7 +48,7 @@ impl Durable {
         let mut packing = Packing::of_group(self.groups.sequence, lag);
         for &ino in &whole {
             self.note_synced(ino)?;
-            let sum = |block, data: &Block| sums.push((block, crc(data)));
+            let sum = |block, crc| sums.push((block, crc));
             if let Err(error) = self.write_pages(ino, &mut packing, sum) {
                 if packing.is_begun() {
                     // Never the last block of a group, but what was packed can be read.
@@ -182,14 +182,13 @@ impl Durable {
         range: std::ops::Range<u32>,
         stream: &mut Vec<u8>,
     ) -> FsResult<()> {
-        let mut runs: Vec<(u32, u32, Pointer)> = Vec::new();
-        let mut add = |lblk: u32, count: u32, pointer: Pointer| match runs.last_mut() {
-            Some((first, len, last))
-                if *first + *len == lblk && continues(*last, *len, pointer) =>
-            {
-                *len += count
+        let mut runs: Vec<Mapped> = Vec::new();
+        let mut add = |lblk: u32, count: u32, pointer: Pointer| {
+            let next = Mapped::new(lblk, count, pointer);
+            match runs.last_mut() {
+                Some(run) if run.continues(&next) => run.extend(&next),
+                _ => runs.push(next),
             }
-            _ => runs.push((lblk, count, pointer)),
         };
         let mut at = range.start;
         self.for_pointers(ino, range.clone(), |lblk, pointer| {
@@ -202,32 +201,60 @@ impl Durable {
         if at < range.end {
             add(at, range.end - at, Pointer::Hole);
         }
-        for (lblk, count, pointer) in runs {
-            Record::Map {
-                ino,
-                lblk,
-                count,
-                pointer: pointer.encode(),
-            }
-            .append(stream);
+        for run in runs {
+            let pointer = run.pointer.encode();
+            append_map((ino, run.lblk, run.count), pointer, &run.checksums, stream);
         }
         Ok(())
     }
 }
 
-/// Returns whether `pointer` is what a run of `len` beginning with `first` goes on with.
-fn continues(first: Pointer, len: u32, pointer: Pointer) -> bool {
-    match (first, pointer) {
-        (Pointer::Plain(start), Pointer::Plain(block)) => start + u64::from(len) == block,
-        (Pointer::Packed(start), Pointer::Packed(at)) => {
-            let sequence = u32::from(start.sequence) + len;
-            at == Slotted {
-                sequence: sequence as u8,
-                ..start
-            }
+/// Logical blocks beside each other that one record can map.
+struct Mapped {
+    lblk: u32,
+    count: u32,
+    /// That of the first, without its checksum.
+    pointer: Pointer,
+    /// Of plain blocks, one for each.
+    checksums: Vec<Checksum>,
+}
+
+impl Mapped {
+    fn new(lblk: u32, count: u32, pointer: Pointer) -> Self {
+        let (pointer, checksum) = match pointer {
+            Pointer::Plain(block, checksum) => (Pointer::unchecked(block), Some(checksum)),
+            other => (other, None),
+        };
+        Self {
+            lblk,
+            count,
+            pointer,
+            checksums: checksum.into_iter().collect(),
         }
-        (Pointer::Hole, Pointer::Hole) | (Pointer::Preallocated, Pointer::Preallocated) => true,
-        _ => false,
+    }
+
+    /// Returns whether the run goes on with another one.
+    fn continues(&self, next: &Self) -> bool {
+        let follows = match (self.pointer, next.pointer) {
+            (Pointer::Plain(start, _), Pointer::Plain(block, _)) => {
+                start + u64::from(self.count) == block
+            }
+            (Pointer::Packed(start), Pointer::Packed(at)) => {
+                let sequence = u32::from(start.sequence) + self.count;
+                at == Slotted {
+                    sequence: sequence as u8,
+                    ..start
+                }
+            }
+            (Pointer::Hole, Pointer::Hole) | (Pointer::Preallocated, Pointer::Preallocated) => true,
+            _ => false,
+        };
+        follows && self.lblk + self.count == next.lblk
+    }
+
+    fn extend(&mut self, next: &Self) {
+        self.count += next.count;
+        self.checksums.extend_from_slice(&next.checksums);
     }
 }
 

@@ -63,10 +63,11 @@ pub(crate) fn of(state: &Durable, checkpoint: Option<&Checkpoint>, block: u64) -
 pub(crate) fn is_owned(state: &mut Durable, owner: Owner, block: u64) -> FsResult<bool> {
     let (segment, _) = state.store.segments().locate(block);
     let kind = HeadKind::from_raw(state.store.segments().segment(segment).kind);
-    let plain = Pointer::Plain(block);
     if kind.is_some_and(HeadKind::has_nodes) {
         let entry = state.nodes.entry(owner.lblk)?;
-        return Ok(entry.ino == owner.ino && entry.pointer == plain.encode());
+        let is_here = entry.pointer == Pointer::unchecked(block).encode();
+        return Ok(entry.ino == owner.ino && is_here);
     }
-    Ok(state.pointer(owner.ino, owner.lblk)? == plain)
+    let pointer = state.pointer(owner.ino, owner.lblk)?;
+    Ok(matches!(pointer, Pointer::Plain(found, _) if found == block))
 }

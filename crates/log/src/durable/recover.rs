@@ -14,7 +14,7 @@ use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::state_of;
 use crate::error::LogError;
 use crate::layout::Corrupt;
-use crate::layout::superblock::INCOMPAT_PACKED;
+use crate::layout::superblock::{INCOMPAT_CHECKSUMS, INCOMPAT_PACKED};
 use crate::layout::table::SitEntry;
 use crate::options::Options;
 use crate::store::packs::{newest_checkpoint, segment_table};
@@ -140,18 +140,21 @@ fn begin(
     state.take_room()?;
     roll_forward.go_on(state, entries)?;
     state.store.back_open()?;
-    admit_packed(state)?;
+    admit_features(state)?;
     // Another version: a group that did not arrive whole will never be taken for one of ours.
     state.checkpoint(false)?;
     agree(&mut state.store)
 }
 
-/// Says in the superblock that content may be compressed, before any is.
-fn admit_packed(state: &mut Durable) -> Result<(), LogError> {
+/// Says in the superblock that pointers may have checksums, and content may be compressed, before any has or is.
+fn admit_features(state: &mut Durable) -> Result<(), LogError> {
     let store = &mut state.store;
-    let is_admitted = store.superblock().incompat & INCOMPAT_PACKED != 0;
-    match store.options().policy == Policy::None || is_admitted {
+    let wanted = match store.options().policy {
+        Policy::None => INCOMPAT_CHECKSUMS,
+        _ => INCOMPAT_CHECKSUMS | INCOMPAT_PACKED,
+    };
+    match store.superblock().incompat & wanted == wanted {
         true => Ok(()),
-        false => store.admit(INCOMPAT_PACKED),
+        false => store.admit(wanted),
     }
 }

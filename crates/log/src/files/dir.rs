@@ -12,6 +12,7 @@ use crate::layout::dir::{self, Entry, Index, Leaf, OwnedEntry};
 use crate::layout::node::INLINE_BYTES;
 use crate::layout::pointer::Pointer;
 use crate::layout::record::Record;
+use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::nodes::loaded::Page;
 
@@ -78,7 +79,7 @@ impl Files {
     /// A block of a directory.
     pub(crate) fn dir_block(&mut self, parent: u32, lblk: u32) -> FsResult<&Block> {
         if !self.live(parent)?.pages.contains_key(&lblk) {
-            let Pointer::Plain(place) = self.pointer(parent, lblk)? else {
+            let Pointer::Plain(place, checksum) = self.pointer(parent, lblk)? else {
                 return Err(Corrupt::Node {
                     nid: parent,
                     rule: "a block of the directory is missing",
@@ -87,6 +88,7 @@ impl Files {
                 .into());
             };
             let block = self.store.fetch_near(place)?;
+            checksum.check(&block, Owner { ino: parent, lblk }, place)?;
             dir::check(&block, lblk)?;
             self.live(parent)?.pages.insert(
                 lblk,

@@ -1,24 +1,89 @@
 //! Reads: what is in memory is copied, and a plan says what is to be read from the device.
 
+use std::io;
 use std::ops::Range;
 
 use anteros_core::FsResult;
 
 use crate::files::Files;
 use crate::files::content::blocks;
+use crate::layout::checksum::Checksum;
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
-use crate::layout::{Block, Corrupt};
+use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::packing::unpack;
 use crate::statistics::Class;
-use crate::store::medium::BLOCK;
+use crate::store::medium::{BLOCK, read_bytes};
 
 /// A part of a buffer that has to be read from the device.
 pub(crate) struct Run {
     /// Tells where, in bytes.
-    pub(crate) offset: u64,
+    offset: u64,
     /// Tells which part of the buffer.
-    pub(crate) part: Range<usize>,
+    part: Range<usize>,
+    /// The first of the logical blocks that it lies in.
+    owner: Owner,
+    /// Those of the blocks that it lies in.
+    checksums: Vec<Checksum>,
+}
+
+impl Run {
+    fn blocks(&self) -> Range<u64> {
+        self.offset / BLOCK..(self.offset + self.part.len() as u64).div_ceil(BLOCK)
+    }
+
+    /// The part of it that fills this part of the buffer.
+    fn piece(&self, part: Range<usize>) -> Self {
+        let offset = self.offset + (part.start - self.part.start) as u64;
+        let passed = offset / BLOCK - self.offset / BLOCK;
+        let mut piece = Self {
+            offset,
+            part,
+            owner: Owner {
+                lblk: self.owner.lblk + passed as u32,
+                ..self.owner
+            },
+            checksums: Vec::new(),
+        };
+        let blocks = piece.blocks();
+        let checksums = self.checksums.iter().skip(passed as usize);
+        piece.checksums = checksums
+            .take((blocks.end - blocks.start) as usize)
+            .copied()
+            .collect();
+        piece
+    }
+
+    /// Fills its part of a buffer by `read`, if all blocks hold what was written there.
+    pub(crate) fn fill(
+        &self,
+        read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+        buf: &mut [u8],
+    ) -> FsResult<()> {
+        let part = &mut buf[self.part.clone()];
+        let blocks = self.blocks();
+        let len = (blocks.end - blocks.start) as usize * BLOCK_BYTES;
+        if len == part.len() {
+            read_bytes(read, self.offset, part)?;
+            return self.check(part);
+        }
+        // The first block or the last one is wanted in part, and has to be checked as a whole.
+        let mut whole = vec![0; len];
+        read_bytes(read, blocks.start * BLOCK, &mut whole)?;
+        self.check(&whole)?;
+        let skip = (self.offset % BLOCK) as usize;
+        part.copy_from_slice(&whole[skip..skip + part.len()]);
+        Ok(())
+    }
+
+    fn check(&self, bytes: &[u8]) -> FsResult<()> {
+        let blocks = bytes.chunks_exact(BLOCK_BYTES).flat_map(<&Block>::try_from);
+        let places = self.blocks().zip(self.owner.lblk..);
+        for ((block, checksum), (place, lblk)) in blocks.zip(&self.checksums).zip(places) {
+            checksum.check(block, Owner { lblk, ..self.owner }, place)?;
+        }
+        Ok(())
+    }
 }
 
 /// A part of a buffer that has to be read from a packed block.
@@ -80,23 +145,14 @@ fn cut(runs: &mut Vec<Run>, part: &Range<usize>) {
     else {
         return;
     };
-    let Run {
-        offset,
-        part: whole,
-    } = runs.remove(at);
+    let run = runs.remove(at);
+    let whole = run.part.clone();
     let pieces = [
         whole.start..part.start.max(whole.start),
         part.end.min(whole.end)..whole.end,
     ];
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()).rev() {
-        let offset = offset + (piece.start - whole.start) as u64;
-        runs.insert(
-            at,
-            Run {
-                offset,
-                part: piece,
-            },
-        );
+        runs.insert(at, run.piece(piece));
     }
 }
 
@@ -160,8 +216,7 @@ impl Files {
     fn take_leaving(&self, runs: &mut Vec<Run>, buf: &mut [u8]) -> FsResult<()> {
         let mut taken = Vec::new();
         for run in &*runs {
-            let places = run.offset / BLOCK..(run.offset + run.part.len() as u64).div_ceil(BLOCK);
-            self.store.visit_writeback(places, |place, block| {
+            self.store.visit_writeback(run.blocks(), |place, block| {
                 let start = run.offset.max(place * BLOCK);
                 let end = (run.offset + run.part.len() as u64).min((place + 1) * BLOCK);
                 let at = run.part.start + (start - run.offset) as usize;
@@ -213,10 +268,10 @@ impl Files {
             let (part, skip) = part_of(range, lblk);
             buf[filled..part.start].fill(0);
             filled = part.end;
-            let block = match pointer {
-                Pointer::Plain(block) => block,
+            let owner = Owner { ino, lblk };
+            let (block, checksum) = match pointer {
+                Pointer::Plain(block, checksum) => (block, checksum),
                 Pointer::Packed(at) => {
-                    let owner = Owner { ino, lblk };
                     return packed.push(PackedRun {
                         owner,
                         at,
@@ -232,9 +287,15 @@ impl Files {
                 Some(run)
                     if run.part.end == part.start && run.offset + run.part.len() as u64 == at =>
                 {
-                    run.part.end = part.end
+                    run.part.end = part.end;
+                    run.checksums.push(checksum);
                 }
-                _ => runs.push(Run { offset: at, part }),
+                _ => runs.push(Run {
+                    offset: at,
+                    part,
+                    owner,
+                    checksums: vec![checksum],
+                }),
             }
         })?;
         let mut near = 0..0;

@@ -4,11 +4,13 @@ use anteros_core::{FileKind, FsResult};
 
 use crate::compress::policy::Policy;
 use crate::files::Files;
-use crate::layout::Block;
 use crate::layout::checkpoint::HeadKind;
+use crate::layout::checksum::Checksum;
+use crate::layout::crc;
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::packing::pack::Packing;
+use crate::store::medium::vanished;
 
 /// The most blocks that are given places at once.
 const RUN_MAX: usize = 512;
@@ -27,12 +29,12 @@ impl Files {
     }
 
     /// Gives the dirty content of an inode its places and sends it there; what is compressed goes as far as the
-    /// packing. `sum` hears of each other block.
+    /// packing. `sum` hears of each other block, with its CRC-32C.
     pub(crate) fn write_pages(
         &mut self,
         ino: u32,
         packing: &mut Packing,
-        mut sum: impl FnMut(u64, &Block),
+        mut sum: impl FnMut(u64, u32),
     ) -> FsResult<()> {
         if self.live(ino)?.dirty_pages == 0 {
             return Ok(());
@@ -97,12 +99,18 @@ impl Files {
         ino: u32,
         lblks: &[u32],
         head: HeadKind,
-        sum: &mut impl FnMut(u64, &Block),
+        sum: &mut impl FnMut(u64, u32),
     ) -> FsResult<()> {
         let mut pointers = Vec::with_capacity(lblks.len());
+        let mut crcs = Vec::with_capacity(lblks.len());
         for &lblk in lblks {
+            let page = self.live(ino)?.pages.get(&lblk).ok_or_else(vanished)?;
+            let crc = crc(&*page.data);
             match self.store.place_written(head, Owner { ino, lblk }) {
-                Ok(placed) => pointers.push(Pointer::Plain(placed.block)),
+                Ok(placed) => {
+                    pointers.push(Pointer::Plain(placed.block, Checksum::of_crc(crc)));
+                    crcs.push(crc);
+                }
                 Err(error) => {
                     for (lblk, placed) in lblks.iter().zip(pointers) {
                         self.overwritten(ino, *lblk, placed)?;
@@ -118,8 +126,8 @@ impl Files {
             placed.extend(pointer.block().zip(live.placed(lblk)));
         }
         self.store.drop_dirty_pages(placed.len());
-        for (block, data) in placed {
-            sum(block, &data);
+        for ((block, data), crc) in placed.into_iter().zip(crcs) {
+            sum(block, crc);
             self.store.push(block, data);
         }
         Ok(())

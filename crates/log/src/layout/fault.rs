@@ -122,6 +122,16 @@ pub enum Corrupt {
     Record { sequence: u64, rule: &'static str },
     #[error("block {block}: {rule}")]
     Block { block: u64, rule: &'static str },
+    #[error(
+        "byte {offset} of inode {ino}: block {block} does not hold what was written there (checksum {found:#x}, expected {expected:#x})"
+    )]
+    Content {
+        ino: u32,
+        offset: u64,
+        block: u64,
+        found: u32,
+        expected: u32,
+    },
     #[error("checkpoint {version} lies in pack {pack}, where it does not belong")]
     PackPlace { pack: u64, version: u64 },
     #[error("checkpoint: {stated} {what}, but {counted} are there")]

@@ -5,6 +5,7 @@
 
 pub mod bits;
 pub mod checkpoint;
+pub mod checksum;
 pub mod dir;
 pub mod fault;
 mod head;

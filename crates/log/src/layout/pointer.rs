@@ -2,6 +2,7 @@
 //!
 //! Source: `docs/format/log.md`, section 7.
 
+use super::checksum::{CHECKSUM_BITS, Checksum};
 use super::{Corrupt, Superblock};
 
 const BLOCK_BITS: u32 = 40;
@@ -10,6 +11,12 @@ const SEQUENCE_BITS: u32 = 5;
 const KIND_SHIFT: u32 = BLOCK_BITS + SLOT_BITS + SEQUENCE_BITS;
 const KIND_BITS: u32 = 3;
 const BEHIND_SHIFT: u32 = KIND_SHIFT + KIND_BITS;
+/// Bits of a checksum that lie where other pointers have slot and sequence; the others lie above the kind.
+const CHECKSUM_LOW_BITS: u32 = SLOT_BITS + SEQUENCE_BITS;
+
+const CHECKSUM_LOW: u64 = (1 << CHECKSUM_LOW_BITS) - 1;
+
+const _: () = assert!(CHECKSUM_BITS - CHECKSUM_LOW_BITS == u64::BITS - BEHIND_SHIFT);
 
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
@@ -22,8 +29,8 @@ pub enum Pointer {
     /// Nowhere: it reads as zeros.
     #[default]
     Hole,
-    /// In this block, as it is.
-    Plain(u64),
+    /// In this block, as it is, with the checksum of that.
+    Plain(u64, Checksum),
     /// Compressed, in a slot of a packed block.
     Packed(Slotted),
     /// Nowhere yet, but space for a block is kept; it reads as zeros.
@@ -77,6 +84,11 @@ impl Pointer {
         })
     }
 
+    /// A pointer to a block without its checksum: one to a node, which has its own.
+    pub const fn unchecked(block: u64) -> Self {
+        Self::Plain(block, Checksum::UNKNOWN)
+    }
+
     /// Returns what bits say that lie nowhere in particular: whether there is such a block is not known.
     pub fn from_raw(raw: u64) -> Option<Self> {
         Self::from_bits(raw).filter(|pointer| pointer.encode() == raw)
@@ -88,7 +100,7 @@ impl Pointer {
         let behind = field(BEHIND_SHIFT)?;
         Some(match raw >> KIND_SHIFT & ((1 << KIND_BITS) - 1) {
             0 => Self::Hole,
-            PLAIN => Self::Plain(block),
+            PLAIN => Self::Plain(block, checksum(raw)),
             kind @ (PACKED | PACKED_ON) => Self::Packed(Slotted {
                 block,
                 slot: field(BLOCK_BITS)?,
@@ -104,7 +116,11 @@ impl Pointer {
     pub fn encode(self) -> u64 {
         match self {
             Self::Hole => 0,
-            Self::Plain(block) => PLAIN << KIND_SHIFT | block,
+            Self::Plain(block, checksum) => {
+                let bits = u64::from(checksum.bits());
+                let (low, high) = (bits & CHECKSUM_LOW, bits >> CHECKSUM_LOW_BITS);
+                high << BEHIND_SHIFT | PLAIN << KIND_SHIFT | low << BLOCK_BITS | block
+            }
             Self::Packed(at) => {
                 let kind = if at.behind > 0 { PACKED_ON } else { PACKED };
                 u64::from(at.behind.saturating_sub(1)) << BEHIND_SHIFT
@@ -122,7 +138,7 @@ impl Pointer {
         let segment = |block| superblock.locate(block).map(|(segment, _)| segment);
         match self {
             Self::Hole | Self::Preallocated => true,
-            Self::Plain(block) => segment(block).is_some(),
+            Self::Plain(block, _) => segment(block).is_some(),
             Self::Packed(at) => {
                 let first = segment(at.block);
                 first.is_some() && first == segment(*at.blocks().end())
@@ -132,16 +148,22 @@ impl Pointer {
 
     /// Returns whether a block is set aside for it alone.
     pub fn has_block(self) -> bool {
-        matches!(self, Self::Plain(_) | Self::Preallocated)
+        matches!(self, Self::Plain(..) | Self::Preallocated)
     }
 
     /// The block that it names.
     pub fn block(self) -> Option<u64> {
         match self {
-            Self::Plain(block) | Self::Packed(Slotted { block, .. }) => Some(block),
+            Self::Plain(block, _) | Self::Packed(Slotted { block, .. }) => Some(block),
             Self::Hole | Self::Preallocated => None,
         }
     }
+}
+
+/// The checksum in the bits of a pointer to a plain block.
+fn checksum(raw: u64) -> Checksum {
+    let (low, high) = (raw >> BLOCK_BITS & CHECKSUM_LOW, raw >> BEHIND_SHIFT);
+    Checksum::from_bits((high << CHECKSUM_LOW_BITS | low) as u32)
 }
 
 #[cfg(test)]
@@ -161,7 +183,9 @@ mod tests {
         };
         let forms = [
             Pointer::Hole,
-            Pointer::Plain(block),
+            Pointer::unchecked(block),
+            Pointer::Plain(block, Checksum::from_bits(0x0a_5a5a)),
+            Pointer::Plain(block, Checksum::from_bits(u32::MAX)),
             Pointer::Packed(slotted),
             Pointer::Packed(Slotted {
                 behind: 0,
@@ -183,12 +207,11 @@ mod tests {
         let refused = [
             1,
             5 << KIND_SHIFT,
-            1 << 53 | Pointer::Plain(block).encode(),
-            1 << BLOCK_BITS | Pointer::Plain(block).encode(),
+            1 << 53 | Pointer::Preallocated.encode(),
             Pointer::Preallocated.encode() | 1,
-            Pointer::Plain(summary).encode(),
-            Pointer::Plain(0).encode(),
-            Pointer::Plain(superblock.blocks).encode(),
+            Pointer::unchecked(summary).encode(),
+            Pointer::unchecked(0).encode(),
+            Pointer::unchecked(superblock.blocks).encode(),
             Pointer::Packed(Slotted {
                 block: summary - 32,
                 ..slotted

@@ -10,6 +10,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::checksum::Checksum;
 use super::node::{ATTRIBUTES_BYTES, FILE_BLOCKS};
 use super::{BLOCKS_MAX, Corrupt, is_file_type, is_name};
 
@@ -26,9 +27,15 @@ const WHOLE: u8 = 1;
 
 /// Of extended attributes: the next record goes on with them.
 const GOES_ON: u8 = 1;
+/// Of a map: a checksum of each block follows.
+const CHECKED: u8 = 1;
 
 /// The most checksums of one record.
 const SUMS_MAX: usize = (u16::MAX as usize - 8) / 4;
+/// Bytes of the checksum of a block in a map.
+const CHECKSUM_BYTES: usize = 3;
+/// The most blocks with checksums that one record maps.
+const CHECKED_MAX: usize = (u16::MAX as usize - size_of::<RawMap>()) / CHECKSUM_BYTES;
 /// The most bytes of extended attributes of one record.
 const XATTRS_MAX: usize = 32 << 10;
 
@@ -81,6 +88,21 @@ impl Iterator for Checksums<'_> {
 
 impl ExactSizeIterator for Checksums<'_> {}
 
+/// Checksums of the blocks of a map, one for each; or none at all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MapChecksums<'a>(&'a [u8]);
+
+impl Iterator for MapChecksums<'_> {
+    type Item = Checksum;
+
+    fn next(&mut self) -> Option<Checksum> {
+        let (&[low, middle, high], rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        let bits = u32::from_le_bytes([low, middle, high, 0]);
+        Some(Checksum::from_bits(bits))
+    }
+}
+
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -119,8 +141,10 @@ pub enum Record<'a> {
         lblk: u32,
         /// Tells how many there are, at least one.
         count: u32,
-        /// As in the inode: whoever needs it decodes it.
+        /// As in the inode, but without a checksum: whoever needs it decodes it.
         pointer: u64,
+        /// Checksums of the blocks, if they are plain and have any.
+        checksums: MapChecksums<'a>,
     },
     /// Content that blocks must hold that are part of the group.
     Checksums {
@@ -180,6 +204,7 @@ impl Record<'_> {
                 lblk,
                 count,
                 pointer,
+                ref checksums,
             } => {
                 let raw = RawMap {
                     ino: ino.into(),
@@ -187,7 +212,8 @@ impl Record<'_> {
                     count: count.into(),
                     pointer: pointer.into(),
                 };
-                put(out, MAP, 0, raw.as_bytes(), &[]);
+                let flags = if checksums.0.is_empty() { 0 } else { CHECKED };
+                put(out, MAP, flags, raw.as_bytes(), checksums.0);
             }
             Self::Checksums { block, ref sums } => {
                 put(out, CHECKSUMS, 0, &block.to_le_bytes(), sums.0);
@@ -212,6 +238,39 @@ pub fn append_checksums(block: u64, sums: &[u32], out: &mut Vec<u8>) {
         let bytes: Vec<u8> = part.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         put(out, CHECKSUMS, 0, &first.to_le_bytes(), &bytes);
         first += part.len() as u64;
+    }
+}
+
+/// Writes where logical blocks of an inode lie that follow each other, the first one and how many; as records behind others.
+/// Plain blocks have a checksum each, others none.
+pub fn append_map(
+    (ino, lblk, count): (u32, u32, u32),
+    pointer: u64,
+    checksums: &[Checksum],
+    out: &mut Vec<u8>,
+) {
+    let mut append = |passed: u32, count: u32, checksums: &[u8]| {
+        Record::Map {
+            ino,
+            lblk: lblk + passed,
+            count,
+            // A plain pointer has the number of its block in its lowest bits.
+            pointer: pointer + u64::from(passed),
+            checksums: MapChecksums(checksums),
+        }
+        .append(out);
+    };
+    if checksums.is_empty() {
+        return append(0, count, &[]);
+    }
+    let mut passed = 0;
+    for part in checksums.chunks(CHECKED_MAX) {
+        let bits = part.iter().map(|checksum| checksum.bits().to_le_bytes());
+        let bytes: Vec<u8> = bits
+            .flat_map(|[low, middle, high, _]| [low, middle, high])
+            .collect();
+        append(passed, part.len() as u32, &bytes);
+        passed += part.len() as u32;
     }
 }
 
@@ -277,6 +336,7 @@ fn parse(bytes: &[u8]) -> Result<(Record<'_>, usize), Broken> {
     let flags_known = match header.kind {
         ATTRIBUTES => WHOLE,
         XATTRS => GOES_ON,
+        MAP => CHECKED,
         _ => 0,
     };
     if header.flags & !flags_known != 0 {
@@ -325,7 +385,17 @@ fn parse_body<'a>(header: &RawHeader, body: &'a [u8]) -> Result<Record<'a>, Brok
             whole: header.flags & WHOLE != 0,
             attributes: tail.try_into().map_err(|_| wrong_len)?,
         },
-        MAP => parse_map(RawMap::read_from_bytes(body).map_err(|_| wrong_len)?)?,
+        MAP => {
+            let (raw, checksums) = RawMap::read_from_prefix(body).map_err(|_| wrong_len)?;
+            let bytes = match header.flags & CHECKED {
+                0 => Some(0),
+                _ => (raw.count.get() as usize).checked_mul(CHECKSUM_BYTES),
+            };
+            if bytes != Some(checksums.len()) {
+                return Err(wrong_len);
+            }
+            parse_map(raw, MapChecksums(checksums))?
+        }
         INLINE => Record::Inline { ino, bytes: tail },
         _ => Record::Xattrs {
             ino,
@@ -345,7 +415,7 @@ fn checked_name(name: &[u8]) -> Result<&[u8], Broken> {
     }
 }
 
-fn parse_map<'a>(raw: RawMap) -> Result<Record<'a>, Broken> {
+fn parse_map(raw: RawMap, checksums: MapChecksums<'_>) -> Result<Record<'_>, Broken> {
     let (lblk, count) = (raw.lblk.get(), raw.count.get());
     let end = lblk.checked_add(count).filter(|&end| end <= FILE_BLOCKS);
     if count == 0 || end.is_none() {
@@ -356,6 +426,7 @@ fn parse_map<'a>(raw: RawMap) -> Result<Record<'a>, Broken> {
         lblk,
         count,
         pointer: raw.pointer.get(),
+        checksums,
     })
 }
 
@@ -408,6 +479,14 @@ mod tests {
                 lblk: 5,
                 count: FILE_BLOCKS - 5,
                 pointer: u64::MAX,
+                checksums: MapChecksums::default(),
+            },
+            Record::Map {
+                ino: 4,
+                lblk: 5,
+                count: 2,
+                pointer: 9,
+                checksums: MapChecksums(&[1, 2, 3, 4, 5, 6]),
             },
             Record::Checksums {
                 block: 6,
@@ -484,6 +563,31 @@ mod tests {
     }
 
     #[test]
+    fn a_map_with_many_checksums_takes_several_records() {
+        let all: Vec<_> = (0..50_000).map(Checksum::from_bits).collect();
+        let mut bytes = Vec::new();
+        append_map((3, 7, all.len() as u32), 1000, &all, &mut bytes);
+        let mut found = Vec::new();
+        for record in records(&bytes) {
+            let Record::Map {
+                ino: 3,
+                lblk,
+                count,
+                pointer,
+                checksums,
+            } = record.unwrap()
+            else {
+                panic!("another record");
+            };
+            let passed = found.len() as u64;
+            assert_eq!((u64::from(lblk), pointer), (7 + passed, 1000 + passed));
+            found.extend(checksums);
+            assert_eq!(found.len() as u64, passed + u64::from(count));
+        }
+        assert!(found == all);
+    }
+
+    #[test]
     fn many_extended_attributes_take_several_records() {
         for len in [0, 1, XATTRS_MAX, XATTRS_MAX + 1, 3 * XATTRS_MAX] {
             let all: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
@@ -540,6 +644,7 @@ mod tests {
                 lblk,
                 count,
                 pointer: 0,
+                checksums: MapChecksums::default(),
             }
             .append(&mut bytes);
             bytes
@@ -548,6 +653,8 @@ mod tests {
         refused(&map(1, FILE_BLOCKS), "such a run");
         refused(&map(u32::MAX, u32::MAX), "such a run");
         refused(&raw(MAP, 0, &[1; 21]), "so many bytes");
+        refused(&raw(MAP, CHECKED, &[1; 21]), "so many bytes");
+        refused(&raw(MAP, 2, &[1; 20]), "flag");
         refused(&raw(CHECKSUMS, 0, &[0; 8]), "so many bytes");
         refused(&raw(CHECKSUMS, 0, &[0; 13]), "so many bytes");
         refused(&raw(CHECKSUMS, 0, &[0xff; 12]), "such a block");

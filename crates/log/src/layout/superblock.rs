@@ -53,7 +53,10 @@ pub const INCOMPAT_PACKED: u64 = 1;
 pub const INCOMPAT_THREADED: u64 = 2;
 /// Extended attributes of an inode may lie in more nodes than one.
 pub const INCOMPAT_LARGE_XATTRS: u64 = 4;
-const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED | INCOMPAT_THREADED | INCOMPAT_LARGE_XATTRS;
+/// Pointers to content may have checksums.
+pub const INCOMPAT_CHECKSUMS: u64 = 8;
+const INCOMPAT_KNOWN: u64 =
+    INCOMPAT_PACKED | INCOMPAT_THREADED | INCOMPAT_LARGE_XATTRS | INCOMPAT_CHECKSUMS;
 const RO_COMPAT_KNOWN: u64 = 0;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);

@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::packing::unpack;
 use crate::statistics::{Class, ClassStatistics, Statistics};
 use crate::store::ahead::Ahead;
-use crate::store::medium::{self, BLOCK, vanished};
+use crate::store::medium::{BLOCK, vanished};
 use crate::store::need::MARGIN;
 use crate::store::victim::VictimPolicy;
 use crate::store::writer::Writer;
@@ -294,7 +294,7 @@ impl Log {
         drop(state);
         for run in &plan.runs {
             let read = |offset, buf: &mut [u8]| self.read_device(&plan, offset, buf);
-            medium::read_bytes(read, run.offset, &mut buf[run.part.clone()])?;
+            run.fill(read, buf)?;
         }
         self.read_packed(&plan, buf)?;
         Ok(plan.len)

@@ -2,6 +2,7 @@
 
 use anteros_core::{FsError, FsResult};
 
+use crate::layout::checksum::Checksum;
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
@@ -60,7 +61,7 @@ impl Nodes {
     pub(crate) fn read_node(&mut self, nid: u32) -> FsResult<(NodeHeader, Box<Block>)> {
         let entry = self.nat.get(nid)?;
         let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
-        let Pointer::Plain(place) = pointer else {
+        let Pointer::Plain(place, Checksum::UNKNOWN) = pointer else {
             return Err(Corrupt::Node {
                 nid,
                 rule: "the node address table has no block for it",

@@ -123,7 +123,7 @@ impl Search<'_> {
             Err(error) if is_damage(&error) => None,
             Err(error) => return Err(error),
         };
-        let pointer = Pointer::Plain(block).encode();
+        let pointer = Pointer::unchecked(block).encode();
         let Some((header, read)) = read else {
             match owner {
                 // The node is damaged: that is to be told to whoever wants it.

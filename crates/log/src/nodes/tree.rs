@@ -386,7 +386,7 @@ impl Nodes {
         match old {
             Pointer::Hole => {}
             Pointer::Preallocated => self.store.space_mut().fill_preallocated(1),
-            Pointer::Plain(block) => self.store.invalidate(block),
+            Pointer::Plain(block, _) => self.store.invalidate(block),
             Pointer::Packed(at) => self.leave_chunk(ino, lblk, at)?,
         }
         Ok(())

@@ -100,7 +100,7 @@ impl Nodes {
         self.nat.set(
             header.nid,
             NatEntry {
-                pointer: Pointer::Plain(placed.block).encode(),
+                pointer: Pointer::unchecked(placed.block).encode(),
                 ino: header.ino,
                 ..old
             },
@@ -118,7 +118,7 @@ impl Nodes {
         moment: Moment,
     ) -> FsResult<()> {
         let entry = self.nat.get(nid)?;
-        if entry.pointer != Pointer::Plain(from).encode() {
+        if entry.pointer != Pointer::unchecked(from).encode() {
             return Ok(());
         }
         if entry.ino == nid {

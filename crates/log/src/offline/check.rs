@@ -53,12 +53,29 @@ pub struct Report {
     pub nodes: u64,
 }
 
-/// Checks the log on a device, which is not changed.
+/// Checks the metadata of the log on a device, which is not changed, and the content that is compressed.
 ///
 /// # Errors
 ///
 /// When there is no log that a mount could open, or the temporary file cannot be written.
 pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report, LogError> {
+    check_all(device, options, false)
+}
+
+/// Checks the log on a device as [`check`] does, and reads all other content as well.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn check_data(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report, LogError> {
+    check_all(device, options, true)
+}
+
+fn check_all(
+    device: Arc<dyn WritableDevice>,
+    options: Options,
+    reads_content: bool,
+) -> Result<Report, LogError> {
     let memory = options.memory_bytes / SHARES;
     let options = Options {
         memory_bytes: memory * 4,
@@ -72,7 +89,11 @@ pub fn check(device: Arc<dyn WritableDevice>, options: Options) -> Result<Report
     words.note_all("device", state.store.bst().check_readable().err());
     note_copies(&state, &mut words);
     let mut walk = Walk::new(&mut state, words, memory);
+    if reads_content {
+        walk.gather_content();
+    }
     walk.read_nodes()?;
+    walk.read_content()?;
     walk.read_directories()?;
     let children = walk.sorted(|walk| &mut walk.children)?;
     walk.reach_from_root(&children, &mut |_| Ok(()))?;

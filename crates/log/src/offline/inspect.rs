@@ -379,7 +379,9 @@ fn find_runs(state: &mut Durable, ino: u32, view: &mut InodeView) {
 fn extend(runs: &mut Vec<Run>, lblk: u32, pointer: Pointer) {
     if let Some(run) = runs.last_mut().filter(|run| run.lblk + run.count == lblk) {
         let goes_on = match (run.pointer, pointer) {
-            (Pointer::Plain(first), Pointer::Plain(block)) => first + u64::from(run.count) == block,
+            (Pointer::Plain(first, _), Pointer::Plain(block, _)) => {
+                first + u64::from(run.count) == block
+            }
             (first, pointer) => first == Pointer::Preallocated && pointer == first,
         };
         if goes_on {

@@ -3,7 +3,7 @@
 //! All metadata is read once, in the order of the device: [the nodes](nodes), level by level, with [their
 //! pointers](pointers), and [the blocks of directories](names), likewise. What they say becomes [records] of
 //! fixed size, which are sorted by what they are about and compared with each other: [names with inodes](links), and
-//! [blocks with their owners](claims).
+//! [blocks with their owners](claims). [Content](content) is read as well if that is asked for.
 //!
 //! A walk never stops at what is wrong: that becomes a [finding], and a [`Sink`] decides what it means. `check` puts
 //! findings into words, `repair` notes what it has to change.
@@ -16,10 +16,11 @@ use anteros_core::{FsResult, Record, Sorted, Sorter};
 use crate::durable::Durable;
 use crate::offline::walk::finding::{Fault, Place};
 use crate::offline::walk::records::{
-    About, Attached, Child, Chunk, DirBlock, Edge, Extent, WantedDir,
+    About, Attached, Child, Chunk, DirBlock, Edge, Extent, PlainBlock, WantedDir,
 };
 
 pub(super) mod claims;
+mod content;
 pub(super) mod finding;
 pub(super) mod links;
 mod names;
@@ -105,6 +106,8 @@ pub(super) struct Walk<'a, S> {
     extents: Sorter<Extent>,
     chunks: Sorter<Chunk>,
     dir_blocks: Sorter<DirBlock>,
+    /// Content that is to be read, if any is.
+    content: Option<Sorter<PlainBlock>>,
     /// Blocks of directories that have to be looked at next.
     indexed: Sorter<WantedDir>,
 }
@@ -127,6 +130,7 @@ impl<'a, S: Sink> Walk<'a, S> {
             extents: Sorter::new(memory),
             chunks: Sorter::new(memory),
             dir_blocks: Sorter::new(memory),
+            content: None,
             indexed: Sorter::new(memory),
             sink,
             state,

@@ -21,7 +21,10 @@ impl Packer {
         }
         match self.pointer(ino, lblk)? {
             Pointer::Hole | Pointer::Preallocated => Ok(zeroed().into()),
-            Pointer::Plain(block) => Ok(self.store.fetch(block)?.into()),
+            Pointer::Plain(block, checksum) => {
+                let owner = Owner { ino, lblk };
+                Ok(self.store.fetch_content(block, checksum, owner)?.into())
+            }
             Pointer::Packed(at) => {
                 let chunk = self.read_chunk(ino, lblk, at)?;
                 let mut block = zeroed();

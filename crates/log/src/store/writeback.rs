@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult};
 
+use crate::layout::checksum::Checksum;
+use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block};
 use crate::store::blocks::Store;
 use crate::store::medium::read_block;
@@ -24,6 +26,18 @@ impl Store {
             Some(block) => Ok(block),
             None => read_block(&*self.device, place),
         }
+    }
+
+    /// A block of content of the main area, if it is the one that was written there.
+    pub(crate) fn fetch_content(
+        &mut self,
+        place: u64,
+        checksum: Checksum,
+        owner: Owner,
+    ) -> FsResult<Box<Block>> {
+        let block = self.fetch(place)?;
+        checksum.check(&block, owner, place)?;
+        Ok(block)
     }
 
     /// Calls `visit` for each block of these places that is under writeback.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anteros_core::{Device, MemoryDevice, WritableDevice};
 use anteros_log::layout::checkpoint::Checkpoint;
+use anteros_log::layout::checksum::Checksum;
 use anteros_log::layout::dir::{self, Leaf, OwnedEntry};
 use anteros_log::layout::node::{self, Inode, NodeHeader, NodeKind};
 use anteros_log::layout::pointer::Pointer;
@@ -185,9 +186,34 @@ impl Surgeon {
             .unwrap()
     }
 
+    /// The checksum of such a block.
+    pub fn checksum(&self, ino: u32, lblk: u16) -> Checksum {
+        let raw = node::pointer(&self.read(self.place(ino)), NodeKind::Inode, lblk);
+        match Pointer::decode(raw, &self.superblock, ino, lblk).unwrap() {
+            Pointer::Plain(_, checksum) => checksum,
+            other => panic!("inode {ino}, block {lblk}: {other:?}"),
+        }
+    }
+
+    /// Has a pointer name another block, without a checksum.
     pub fn set_pointer(&self, ino: u32, lblk: u16, block: u64) {
         self.node(ino, |node| {
-            node::set_pointer(node, NodeKind::Inode, lblk, Pointer::Plain(block).encode())
+            node::set_pointer(
+                node,
+                NodeKind::Inode,
+                lblk,
+                Pointer::unchecked(block).encode(),
+            )
+        });
+    }
+
+    /// Changes a block of content where it lies, and its checksum.
+    pub fn set_content(&self, ino: u32, lblk: u16, block: &Block) {
+        let place = self.pointer(ino, lblk);
+        self.write(place, block);
+        let pointer = Pointer::Plain(place, Checksum::of(block)).encode();
+        self.node(ino, |node| {
+            node::set_pointer(node, NodeKind::Inode, lblk, pointer)
         });
     }
 

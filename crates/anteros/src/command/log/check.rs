@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anteros_core::parse_size;
-use anteros_log::{Options, Repaired, Report, check, repair, repair_going_back, system_clock};
+use anteros_log::{
+    Options, Repaired, Report, check, check_data, repair, repair_going_back, system_clock,
+};
 
 use super::open;
 use crate::failure::{Outcome, Verdict};
@@ -23,6 +25,10 @@ pub struct Args {
     /// lost, or stand in the place of other content
     #[arg(long, requires = "repair")]
     go_back: bool,
+
+    /// Read all content as well, and compare it with its checksums
+    #[arg(long)]
+    data: bool,
 
     /// Most memory for what a check notes: beyond, it goes to a temporary file, in TMPDIR (K, M, G)
     #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_size)]
@@ -52,6 +58,7 @@ impl Args {
             }
             false => (open::unchanging(&self.device)?, None),
         };
+        let check = if self.data { check_data } else { check };
         let report = check(device, options).map_err(fail)?;
         match self.json {
             true => output::json(&json(&report, repaired.as_ref()))?,

@@ -18,10 +18,11 @@ use crate::files::Files;
 use crate::files::dir::Named;
 use crate::files::xattr::Gathered;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
+use crate::layout::checksum::Checksum;
 use crate::layout::node::{Attributes, FILE_BLOCKS, INLINE_BYTES, Inode};
 use crate::layout::packed::Slot;
 use crate::layout::pointer::{Pointer, Slotted};
-use crate::layout::record::{Record, records};
+use crate::layout::record::{MapChecksums, Record, records};
 use crate::layout::summary::Owner;
 use crate::layout::{Corrupt, ROOT, crc};
 use crate::store::medium::{is_damage, read_block};
@@ -118,7 +119,8 @@ impl RollForward {
                     lblk,
                     count,
                     pointer,
-                } => self.map(state, (ino, lblk, count), pointer)?,
+                    checksums,
+                } => self.map(state, (ino, lblk, count), pointer, checksums)?,
                 Record::Inline { ino, bytes } => inline(state, ino, bytes)?,
                 Record::Xattrs {
                     ino,
@@ -190,6 +192,7 @@ impl RollForward {
             state,
             (slot.ino, slot.lblk, slot.blocks.into()),
             first.encode(),
+            MapChecksums::default(),
         )
     }
 
@@ -264,6 +267,7 @@ impl RollForward {
         state: &mut Durable,
         (ino, lblk, count): (u32, u32, u32),
         raw: u64,
+        mut checksums: MapChecksums<'_>,
     ) -> FsResult<()> {
         let fault = |rule| {
             FsError::from(Corrupt::Node {
@@ -290,12 +294,14 @@ impl RollForward {
         }
         match pointer {
             Pointer::Hole => state.clear_pointers(ino, lblk..end),
-            Pointer::Plain(first) => {
+            Pointer::Plain(first, Checksum::UNKNOWN) => {
                 for (lblk, block) in (lblk..end).zip(first..) {
-                    self.map_block(state, Owner { ino, lblk }, block)?;
+                    let checksum = checksums.next().unwrap_or_default();
+                    self.map_block(state, Owner { ino, lblk }, block, checksum)?;
                 }
                 Ok(())
             }
+            Pointer::Plain(..) => Err(fault("a record has a checksum in its pointer")),
             Pointer::Preallocated => {
                 for lblk in lblk..end {
                     let old = state.set_pointer(ino, lblk, Pointer::Preallocated)?;
@@ -353,9 +359,15 @@ impl RollForward {
         Ok(())
     }
 
-    fn map_block(&mut self, state: &mut Durable, owner: Owner, block: u64) -> FsResult<()> {
+    fn map_block(
+        &mut self,
+        state: &mut Durable,
+        owner: Owner,
+        block: u64,
+        checksum: Checksum,
+    ) -> FsResult<()> {
         let plain = Pointer::decode(
-            Pointer::Plain(block).encode(),
+            Pointer::Plain(block, checksum).encode(),
             state.store.superblock(),
             owner.ino,
             0,

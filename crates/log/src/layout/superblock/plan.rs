@@ -1,8 +1,9 @@
 //! Plan of a log: how many segments a device has room for, and where the tables lie; and the same for another size.
 
 use super::{
-    FIRST_AREA, INCOMPAT_THREADED, RESERVED, RESERVED_OF_FEW, SEGMENTS_FEW, SEGMENTS_PER_SUMMARY,
-    SLACK, SLOTS_MAX, SUMMARIES_MAX, Shape, Superblock, TooSmall, every_block,
+    FIRST_AREA, INCOMPAT_CHECKSUMS, INCOMPAT_THREADED, RESERVED, RESERVED_OF_FEW, SEGMENTS_FEW,
+    SEGMENTS_PER_SUMMARY, SLACK, SLOTS_MAX, SUMMARIES_MAX, Shape, Superblock, TooSmall,
+    every_block,
 };
 use crate::layout::table::{BST_SEGMENTS_PER_BLOCK, NAT_PER_BLOCK, SIT_PER_BLOCK};
 use crate::layout::{BLOCKS_MAX, SEGMENT_BLOCKS};
@@ -61,7 +62,7 @@ impl Superblock {
         let segments = (sections * u64::from(segments_per_section)) as u32;
         let mut planned = Self {
             generation: 1,
-            incompat: INCOMPAT_THREADED,
+            incompat: INCOMPAT_THREADED | INCOMPAT_CHECKSUMS,
             ro_compat: 0,
             compat: 0,
             uuid: shape.uuid,

@@ -78,6 +78,8 @@ pub(in crate::offline) enum Fault {
         size: u64,
         block: u64,
     },
+    /// Content cannot be read, or is not what was written.
+    Content(FsError),
     /// Names of a directory cannot be read.
     Unlisted {
         /// The block that they lie in; 0: none, or not known.
@@ -179,6 +181,7 @@ impl Display for Fault {
                 write!(f, "block {block}: {fault}")
             }
             Self::Table(error)
+            | Self::Content(error)
             | Self::Node { error, .. }
             | Self::Unlisted { error, .. }
             | Self::Unplaced(error) => error.fmt(f),

@@ -9,7 +9,9 @@ use super::finding::{Fault, Place};
 use super::records::{About, Child, DirBlock, Edge, WantedDir};
 use super::{Sink, Walk};
 use crate::files::dir::kind_of;
+use crate::layout::checksum::Checksum;
 use crate::layout::dir::{self, Entry, Index};
+use crate::layout::summary::Owner;
 use crate::layout::{Block, Corrupt};
 
 impl<S: Sink> Walk<'_, S> {
@@ -60,6 +62,7 @@ impl<S: Sink> Walk<'_, S> {
             match there.peek() {
                 Some(Ok(at)) if (at.ino, at.lblk) == key => located.push(WantedDir {
                     place: at.place,
+                    checksum: at.checksum,
                     ..wanted
                 })?,
                 _ => {
@@ -88,6 +91,9 @@ impl<S: Sink> Walk<'_, S> {
                 .dir_block(wanted.ino, wanted.lblk)
                 .map(|block| Box::new(*block)),
             _ => block.and_then(|block| {
+                let (ino, lblk) = (wanted.ino, wanted.lblk);
+                let checksum = Checksum::from_bits(wanted.checksum);
+                checksum.check(block, Owner { ino, lblk }, wanted.place)?;
                 dir::check(block, wanted.lblk)?;
                 Ok(Box::new(*block))
             }),
@@ -134,6 +140,7 @@ impl<S: Sink> Walk<'_, S> {
         for (&(hash, lblk), high) in index.items.iter().zip(ends) {
             self.indexed.push(WantedDir {
                 place: 0,
+                checksum: 0,
                 ino: wanted.ino,
                 lblk,
                 level: index.level as u8,

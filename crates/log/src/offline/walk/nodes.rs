@@ -8,6 +8,7 @@ use super::records::{About, Attached, Extent, Wanted, WantedDir};
 use super::{Sink, Walk};
 use crate::files::dir::type_of;
 use crate::files::xattr::{check_admitted, positions};
+use crate::layout::checksum::Checksum;
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
@@ -103,12 +104,12 @@ impl<S: Sink> Walk<'_, S> {
         }
         let pointer = Pointer::decode(entry.pointer, self.state.store.superblock(), nid, 0);
         let key = match pointer {
-            Ok(Pointer::Plain(place)) => place,
+            Ok(Pointer::Plain(place, Checksum::UNKNOWN)) => place,
             _ => 0,
         };
         let wanted = self.claim_node(Wanted { key, ..wanted })?;
         match pointer {
-            Ok(Pointer::Plain(_)) => Ok(located.push(wanted)?),
+            Ok(Pointer::Plain(_, Checksum::UNKNOWN)) => Ok(located.push(wanted)?),
             Ok(_) if self.is_loaded(&wanted) => Ok(located.push(wanted)?),
             Ok(_) => {
                 let rule = "the node address table has no block for it";

@@ -3,7 +3,7 @@
 use anteros_core::{FileKind, FsResult, Record, Sorter};
 
 use super::finding::Fault;
-use super::records::{Chunk, DirBlock, Extent, Wanted};
+use super::records::{Chunk, DirBlock, Extent, PlainBlock, Wanted};
 use super::{Sink, Walk};
 use crate::layout::node::{self, DIRECT_POINTERS, INODE_POINTERS, NodeKind};
 use crate::layout::pointer::{Pointer, Slotted};
@@ -17,8 +17,11 @@ impl<S: Sink> Walk<'_, S> {
         };
         if live.kind() == FileKind::Directory {
             for &lblk in live.pages.keys() {
-                let place = 0;
-                self.dir_blocks.push(DirBlock { ino, lblk, place })?;
+                self.dir_blocks.push(DirBlock {
+                    ino,
+                    lblk,
+                    ..DirBlock::default()
+                })?;
             }
         }
         if live.dirty_pages == 0 {
@@ -60,7 +63,7 @@ impl<S: Sink> Walk<'_, S> {
                 }
             };
             match pointer {
-                Pointer::Plain(block) => {
+                Pointer::Plain(block, checksum) => {
                     self.counts.data_blocks += 1;
                     let next = Extent {
                         block,
@@ -74,8 +77,19 @@ impl<S: Sink> Walk<'_, S> {
                         extent = next;
                     }
                     if of.is_directory != 0 {
-                        let (ino, place) = (of.ino, block);
-                        self.dir_blocks.push(DirBlock { ino, lblk, place })?;
+                        self.dir_blocks.push(DirBlock {
+                            ino: of.ino,
+                            lblk,
+                            place: block,
+                            checksum: checksum.bits(),
+                        })?;
+                    } else if let Some(content) = &mut self.content {
+                        content.push(PlainBlock {
+                            place: block,
+                            ino: of.ino,
+                            lblk,
+                            checksum: checksum.bits(),
+                        })?;
                     }
                 }
                 Pointer::Packed(at) => {

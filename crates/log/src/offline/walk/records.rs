@@ -206,6 +206,17 @@ record! {
         lblk: u32,
         /// 0: in memory, which counts.
         place: u64,
+        checksum: u32,
+    }
+}
+
+record! {
+    /// A block of content that is not packed.
+    PlainBlock, absorbs by never {
+        place: u64,
+        ino: u32,
+        lblk: u32,
+        checksum: u32,
     }
 }
 
@@ -216,6 +227,8 @@ record! {
         place: u64,
         ino: u32,
         lblk: u32,
+        /// Known if the place is.
+        checksum: u32,
         /// Its level is below this one.
         level: u8,
         /// The hashes of the names in it: from here on.

@@ -70,8 +70,8 @@ fn pointer_text(pointer: Pointer, count: u32) -> String {
     match pointer {
         Pointer::Hole => "a hole".into(),
         Pointer::Preallocated => "preallocated".into(),
-        Pointer::Plain(block) if count == 1 => format!("block {block}"),
-        Pointer::Plain(block) => format!("blocks {block} to {}", block + u64::from(count) - 1),
+        Pointer::Plain(block, _) if count == 1 => format!("block {block}"),
+        Pointer::Plain(block, _) => format!("blocks {block} to {}", block + u64::from(count) - 1),
         Pointer::Packed(at) => format!(
             "compressed, slot {} of block {}, block {} of its chunk",
             at.slot, at.block, at.sequence
@@ -151,6 +151,7 @@ pub(super) fn record_text(record: &Record<'_>) -> String {
             lblk,
             count,
             pointer,
+            ..
         } => format!("inode {ino}: {}", map_text(lblk, count, pointer)),
         Record::Checksums { block, ref sums } => format!(
             "checksums of blocks {block} to {}",
@@ -196,8 +197,8 @@ mod tests {
                 pointer,
             })
         };
-        assert_eq!(run(1, Pointer::Plain(9)), "3: block 9");
-        assert_eq!(run(4, Pointer::Plain(9)), "3 to 6: blocks 9 to 12");
+        assert_eq!(run(1, Pointer::unchecked(9)), "3: block 9");
+        assert_eq!(run(4, Pointer::unchecked(9)), "3 to 6: blocks 9 to 12");
         assert_eq!(run(2, Pointer::Preallocated), "3 to 4: preallocated");
         assert_eq!(
             map_text(3, 1, u64::MAX),

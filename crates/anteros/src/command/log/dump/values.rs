@@ -233,7 +233,7 @@ fn pointer(pointer: Pointer) -> Value {
     match pointer {
         Pointer::Hole => json!({ "kind": "hole" }),
         Pointer::Preallocated => json!({ "kind": "preallocated" }),
-        Pointer::Plain(block) => json!({ "kind": "plain", "block": block }),
+        Pointer::Plain(block, _) => json!({ "kind": "plain", "block": block }),
         Pointer::Packed(at) => json!({
             "kind": "packed",
             "block": at.block,
@@ -391,6 +391,7 @@ fn record(record: &Record<'_>) -> Value {
             lblk,
             count,
             pointer,
+            ..
         } => {
             let place = match Pointer::from_raw(pointer) {
                 Some(found) => self::pointer(found),
