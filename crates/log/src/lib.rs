@@ -99,6 +99,7 @@ pub use durable::recover::Recovery;
 pub use error::LogError;
 pub use layout::superblock::Shape;
 pub use mount::log::{Condition, Log};
+pub use mount::scrub::{ScrubPosition, Scrubbed};
 pub use mount::vfs::system_clock;
 pub use offline::check::{Report, check, check_data};
 pub use offline::describe::{Layout, SegmentState, TENTHS, describe};

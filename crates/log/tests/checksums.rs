@@ -4,12 +4,13 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anteros_core::{Device, FileSystem, FsError, MemoryDevice, WritableDevice};
 use anteros_log::layout::checksum::Checksum;
 use anteros_log::layout::superblock::INCOMPAT_CHECKSUMS;
 use anteros_log::layout::{Block, SEGMENT_CONTENT};
-use anteros_log::{Log, Options, check, check_data};
+use anteros_log::{Log, Options, ScrubPosition, Scrubbed, check, check_data};
 use support::surgeon::Surgeon;
 use support::*;
 
@@ -307,4 +308,98 @@ fn what_changes_while_it_is_mounted_is_found() {
     assert!(is_corrupt(&log.read(ino, 0, &mut buf)));
     flip(&device, place, 1);
     log.read(ino, 0, &mut buf).unwrap();
+}
+
+/// Reads everything once.
+fn scrub(log: &Log) -> Scrubbed {
+    let mut at = ScrubPosition::default();
+    let mut all = Scrubbed::default();
+    while !all.is_round {
+        let step = log.scrub(&mut at).unwrap();
+        assert!(step.blocks <= 32);
+        all.blocks += step.blocks;
+        all.faults.extend(step.faults);
+        all.is_round = step.is_round;
+    }
+    all
+}
+
+#[test]
+fn a_scrub_reads_all_that_is_valid_and_finds_each_changed_bit() {
+    let (device, contents) = filled();
+    let blocks = valid_blocks(&device);
+    let tree = open_to_read(device.clone());
+    let sound = scrub(&tree.0);
+    assert!(sound.faults.is_empty(), "{:?}", sound.faults);
+    assert_eq!(sound.blocks, blocks.len() as u64);
+    assert_eq!(tree.0.condition().scrubbed_blocks, sound.blocks);
+    let mut below = dice(8);
+    for &block in blocks.iter().step_by(5) {
+        let bit = below(BLOCK * 8);
+        flip(&device, block, bit);
+        let tree = open_to_read(device.clone());
+        let found = scrub(&tree.0);
+        let told = format!("block {block}");
+        assert!(
+            found.faults.iter().any(|fault| fault.contains(&told)),
+            "{told}: {:?}",
+            found.faults
+        );
+        flip(&device, block, bit);
+    }
+    let ino = tree.ino("plain").unwrap().0 as u32;
+    flip(&device, Surgeon::new(device.clone()).pointer(ino, 3), 5);
+    let found = scrub(&tree.0).faults;
+    assert!(
+        found.len() == 1 && found[0].starts_with("\"/plain\": byte 12288 of inode"),
+        "{found:?}"
+    );
+    // Nothing was changed by that.
+    drop(tree);
+    assert!(open(device).read("far").unwrap() == contents["far"]);
+}
+
+/// Blocks come and go, and are moved, while others are read.
+#[test]
+fn a_scrub_finds_nothing_wrong_with_what_is_being_written() {
+    let tree = open_with(
+        device(64 * MIB),
+        Options {
+            memory_bytes: 1 << 20,
+            ..options()
+        },
+    );
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let scrubs = scope.spawn(|| {
+            let (mut blocks, mut faults) = (0, Vec::new());
+            while !is_done.load(Ordering::Relaxed) {
+                let found = scrub(&tree.0);
+                blocks += found.blocks;
+                faults.extend(found.faults);
+            }
+            (blocks, faults)
+        });
+        let mut below = dice(9);
+        for n in 0..600 {
+            let name = format!("f{}", below(40));
+            match below(4) {
+                0 => drop(tree.unlink(&name)),
+                1 => tree
+                    .put(&name, &b"text that shrinks ".repeat(2000))
+                    .unwrap(),
+                _ => tree.put(&name, &bytes(n, below(300_000) as usize)).unwrap(),
+            }
+            match below(8) {
+                0 => drop(tree.fsync(&name)),
+                1 => tree.0.checkpoint().unwrap(),
+                2 => drop(tree.0.clean().unwrap()),
+                _ => {}
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+        let (blocks, faults) = scrubs.join().unwrap();
+        assert!(faults.is_empty(), "{faults:?}");
+        assert!(blocks > 0);
+    });
 }

@@ -51,6 +51,12 @@ impl Latencies {
         self.0[index.unwrap_or(OPERATIONS.len() - 1)].note(took);
     }
 
+    /// Returns how many answers were noted.
+    pub fn count(&self) -> u64 {
+        let classes = self.0.iter().flat_map(|operation| &operation.classes);
+        classes.map(|class| class.load(Ordering::Relaxed)).sum()
+    }
+
     /// Returns what was noted so far.
     pub fn histograms(&self) -> impl Iterator<Item = Histogram> {
         let names = OPERATIONS.iter().map(|(_, name)| *name);

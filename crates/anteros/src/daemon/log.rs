@@ -234,6 +234,11 @@ impl LogDaemon {
             .on_order(move |order| LogDaemon::order(&cleaner, order))
     }
 
+    /// Returns how many requests were answered.
+    pub fn answers(&self) -> u64 {
+        self.latencies.count()
+    }
+
     /// Ends all work, for the log will be closed.
     pub fn finish(&self) {
         self.stops.store(true, Ordering::Relaxed);
@@ -455,6 +460,7 @@ impl LogDaemon {
             ("log_quarantined_segments", statistics.quarantined),
             ("log_prefetched_bytes", condition.prefetched_blocks * BLOCK),
             ("log_pushed_bytes", condition.pushed_bytes),
+            ("log_scrubbed_bytes", condition.scrubbed_blocks * BLOCK),
         ] {
             text.counter(name, value);
         }

@@ -8,6 +8,7 @@
 //! - `workers`: the threads that answer.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
+//! - `scrub`: reading all of a log once in a while.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
 //! - `neighbours`: what it hands the kernel unasked; `packed`: what of that it gets back.
 
@@ -27,6 +28,8 @@ pub mod mirror;
 pub mod neighbours;
 pub mod packed;
 pub mod recording;
+#[cfg(feature = "whole")]
+pub mod scrub;
 pub mod workers;
 
 use std::path::Path;

@@ -71,6 +71,8 @@ pub struct Log {
     changes: AtomicU64,
     /// Number of changes at the last call of [`Log::tend`].
     changes_seen: AtomicU64,
+    /// Blocks that a [scrub](crate::mount::scrub) has read.
+    pub(crate) scrubbed: AtomicU64,
     recovery: Recovery,
     is_read_only: bool,
     /// Blocks that programs read when they start, if launches are recorded.
@@ -100,6 +102,8 @@ pub struct Condition {
     pub prefetched_blocks: u64,
     /// Bytes of content that were given to whoever caches them, unasked.
     pub pushed_bytes: u64,
+    /// Blocks that were read to find damage.
+    pub scrubbed_blocks: u64,
     /// Bytes of memory for what could be elsewhere.
     pub memory_bytes: u64,
     /// Calls that asked for durability.
@@ -163,6 +167,7 @@ impl Log {
             reads: Mutex::default(),
             changes: AtomicU64::new(0),
             changes_seen: AtomicU64::new(0),
+            scrubbed: AtomicU64::new(0),
             recovery,
             is_read_only,
             launches: OnceLock::new(),
@@ -609,6 +614,7 @@ impl Log {
             inodes: state.nodes.inode_count(),
             prefetched_blocks: self.ahead.blocks.load(Ordering::Relaxed),
             pushed_bytes: self.ahead.pushed_bytes.load(Ordering::Relaxed),
+            scrubbed_blocks: self.scrubbed.load(Ordering::Relaxed),
             memory_bytes: state.cached_bytes() as u64,
             syncs: self.syncs.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),

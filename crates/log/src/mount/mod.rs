@@ -2,8 +2,9 @@
 //!
 //! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]),
 //! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
-//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`]). For
-//! messages it finds the [path](paths) of an inode. It uses every floor below.
+//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`]),
+//! reading everything to find damage ([`scrub`]). For messages it finds the [path](paths) of an inode. It uses every floor
+//! below.
 
 mod answers;
 mod atomic;
@@ -14,5 +15,6 @@ pub(crate) mod log;
 mod paths;
 mod pieces;
 mod prefetch;
+pub(crate) mod scrub;
 mod state;
 pub(crate) mod vfs;

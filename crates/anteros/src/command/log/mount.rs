@@ -16,6 +16,7 @@ use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::faults::{Faults, asked_once};
 use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
+use crate::daemon::scrub::Scrubber;
 use crate::daemon::workers::Workers;
 use crate::daemon::{self, background, recording};
 use crate::failure::{Failure, Kind, Outcome};
@@ -104,6 +105,10 @@ pub struct Args {
     /// For how many seconds changes may wait for a checkpoint
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     checkpoint: u32,
+
+    /// Read everything once in so many days, while nobody uses the log, and tell of what is not as it was written; 0: do not
+    #[arg(long, value_name = "DAYS", default_value = "30", value_parser = clap::value_parser!(u32).range(..=3650))]
+    scrub: u32,
 
     /// Record in this file what is read when programs start, for `anteros log launches`; nothing is read ahead
     #[arg(long, value_name = "FILE")]
@@ -330,7 +335,17 @@ impl Args {
         let keeper = std::thread::spawn({
             let (log, faults, launches) = (log.clone(), faults.clone(), launches.clone());
             let watch = watch.clone();
-            move || keep(&log, &watch, &faults, (*launches).as_ref(), &stopped)
+            let scrubber = Scrubber::new(&log, self.scrub);
+            move || {
+                keep(
+                    &log,
+                    &watch,
+                    &faults,
+                    (*launches).as_ref(),
+                    scrubber,
+                    &stopped,
+                )
+            }
         });
         let served = daemon::run(session, signals, faults.clone(), || {
             self.daemon.stands(&faults)
@@ -364,6 +379,7 @@ fn keep(
     watch: &LogDaemon,
     faults: &Faults,
     launches: Option<&LaunchFile>,
+    mut scrubber: Scrubber,
     stopped: &Receiver<()>,
 ) {
     let mut saved = Instant::now();
@@ -373,6 +389,7 @@ fn keep(
             saved = Instant::now();
         }
         let tended = log.tend();
+        scrubber.tend(log, faults, watch.answers(), TEND_EVERY.as_secs_f64());
         log.take_warnings()
             .into_iter()
             .for_each(|warning| faults.note(warning));

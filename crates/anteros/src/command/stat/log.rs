@@ -191,6 +191,8 @@ pub fn table(numbers: &Numbers) -> String {
             count("log_threaded_segments"),
         ),
     ];
+    let scrubbed = numbers.count("log_scrubbed_bytes");
+    lines.extend((scrubbed > 0).then(|| format!("scrubbed   {}", output::bytes(scrubbed))));
     let blocks = numbers.get("log_packed_blocks") as u64;
     let slots = numbers.get("log_packed_slots") as u64;
     lines.extend(packed_line(blocks, slots));

@@ -1,0 +1,224 @@
+//! Scrubbing: whatever is valid is read now and then, so that damage is found as long as there may be a copy elsewhere.
+//!
+//! What lies in a part of a segment is noted with the lock held, and read without it. Nothing is changed.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use anteros_core::{FsError, FsResult, Ino, unpoisoned};
+
+use crate::layout::checkpoint::HeadKind;
+use crate::layout::checksum::Checksum;
+use crate::layout::node::NodeHeader;
+use crate::layout::packed;
+use crate::layout::pointer::Pointer;
+use crate::layout::summary::Owner;
+use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
+use crate::mount::log::Log;
+use crate::mount::state::State;
+use crate::store::medium::{BLOCK, read_block};
+
+/// Blocks of a segment that are read at once: 128 KiB.
+const PART_BLOCKS: u16 = 32;
+
+/// Place that a scrub has come to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ScrubPosition {
+    segment: u32,
+    /// The first block of the segment that was not looked at.
+    index: u16,
+}
+
+/// Result of a step of a scrub.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Scrubbed {
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Faults, in words, with the path of the file where there is one.
+    pub faults: Vec<String>,
+    /// Tells whether the last segment was passed.
+    pub is_round: bool,
+}
+
+/// A block that is valid, and what it must be.
+struct Due {
+    place: u64,
+    what: What,
+}
+
+enum What {
+    /// The node with this number.
+    Node(u32),
+    Packed,
+    Content(Owner, Checksum),
+}
+
+impl ScrubPosition {
+    /// A position somewhere on the log, as a number says: for those who do not remember how far they came.
+    pub fn anywhere(number: u64, segments: u32) -> Self {
+        Self {
+            segment: (number % u64::from(segments.max(1))) as u32,
+            index: 0,
+        }
+    }
+
+    /// Goes to the next part; says whether it is the first one of all.
+    fn go_on(&mut self, segments: u32) -> bool {
+        self.index += PART_BLOCKS;
+        if u32::from(self.index) < SEGMENT_CONTENT {
+            return false;
+        }
+        *self = Self {
+            segment: self.segment + 1,
+            index: 0,
+        };
+        let is_round = self.segment >= segments;
+        if is_round {
+            self.segment = 0;
+        }
+        is_round
+    }
+}
+
+impl Log {
+    /// Reads the next part of what is valid, up to 32 blocks, and compares it with its checksums.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can be read any more. That a block cannot be is a fault.
+    pub fn scrub(&self, at: &mut ScrubPosition) -> FsResult<Scrubbed> {
+        let mut done = Scrubbed::default();
+        let mut state = self.lock();
+        let segments = state.store.segments().count();
+        at.segment = at.segment.min(segments - 1);
+        let mut due = Vec::new();
+        while due.is_empty() && !done.is_round {
+            match state.due(*at) {
+                Ok(found) => due = found,
+                Err(error) => {
+                    done.faults.push(format!("segment {}: {error}", at.segment));
+                    at.index = SEGMENT_CONTENT as u16;
+                }
+            }
+            done.is_round = at.go_on(segments);
+        }
+        state.shrink();
+        // No segment is given back meanwhile.
+        let reading = unpoisoned(self.reading.read());
+        drop(state);
+        let faults = self.compare(&due);
+        drop(reading);
+        done.blocks = due.len() as u64;
+        self.scrubbed.fetch_add(done.blocks, Ordering::Relaxed);
+        for (due, error) in faults {
+            done.faults.push(self.fault_text(due, &error));
+        }
+        Ok(done)
+    }
+
+    /// Reads blocks, and returns those that are not what they should be.
+    fn compare<'a>(&self, due: &'a [Due]) -> Vec<(&'a Due, FsError)> {
+        let (Some(first), Some(last)) = (due.first(), due.last()) else {
+            return Vec::new();
+        };
+        let mut bytes = vec![0; (last.place + 1 - first.place) as usize * BLOCK_BYTES];
+        let read = self.device.read_alone_at(first.place * BLOCK, &mut bytes);
+        let at = |due: &Due| (due.place - first.place) as usize * BLOCK_BYTES;
+        let together = |due: &Due| bytes.get(at(due)..).and_then(<[u8]>::first_chunk);
+        let check = |due: &Due| match together(due).filter(|_| read.is_ok()) {
+            Some(block) => due.check(block),
+            None => due.check(&*read_block(&*self.device, due.place)?),
+        };
+        let wrong = due.iter().map(|due| (due, check(due)));
+        wrong
+            .filter_map(|(due, checked)| Some((due, checked.err()?)))
+            .collect()
+    }
+
+    fn fault_text(&self, due: &Due, error: &FsError) -> String {
+        let ino = match due.what {
+            What::Content(owner, _) => Some(Ino(owner.ino.into())),
+            What::Node(_) | What::Packed => None,
+        };
+        match ino.and_then(|ino| self.path_of(ino)) {
+            Some(path) => format!("{:?}: {error}", String::from_utf8_lossy(&path)),
+            None => format!("block {}: {error}", due.place),
+        }
+    }
+}
+
+impl Due {
+    fn check(&self, block: &Block) -> FsResult<()> {
+        match self.what {
+            What::Node(nid) => NodeHeader::check(block, nid).map(drop)?,
+            What::Packed => packed::parse(block).map(drop)?,
+            What::Content(owner, checksum) => checksum.check(block, owner, self.place)?,
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The valid blocks of a part of a segment, and what they must be; not those that the device has not got yet.
+    fn due(&mut self, at: ScrubPosition) -> FsResult<Vec<Due>> {
+        let entry = self.store.segments().segment(at.segment);
+        let part = at.index..at.index + PART_BLOCKS;
+        let valid: Vec<u16> = entry
+            .valid_blocks()
+            .filter(|index| part.contains(index))
+            .collect();
+        let (kind, is_packed) = (HeadKind::from_raw(entry.kind), entry.is_packed());
+        if valid.is_empty() {
+            return Ok(Vec::new());
+        }
+        let has_nodes = kind.is_some_and(HeadKind::has_nodes);
+        let owners = match is_packed {
+            true => Vec::new(),
+            false => self.owners_so_far(at.segment)?,
+        };
+        let start = self.store.segments().start(at.segment);
+        let places = start + u64::from(part.start)..start + u64::from(part.end);
+        let mut leaving = BTreeSet::new();
+        let visit = |place, _: &_| {
+            leaving.insert(place);
+        };
+        self.store.visit_writeback(places, visit)?;
+        let mut due = Vec::new();
+        for index in valid {
+            let place = start + u64::from(index);
+            let owner = owners.get(usize::from(index)).copied();
+            let what = match owner {
+                _ if is_packed => Some(What::Packed),
+                Some(owner) if has_nodes => Some(What::Node(owner.lblk)),
+                Some(owner) => self.content_due(owner, place),
+                None => None,
+            };
+            let what = what.filter(|_| !leaving.contains(&place));
+            due.extend(what.map(|what| Due { place, what }));
+        }
+        Ok(due)
+    }
+
+    /// What a block of content must be. Of a node that cannot be read nothing is known: it has a block of its own.
+    fn content_due(&mut self, owner: Owner, place: u64) -> Option<What> {
+        match self.pointer(owner.ino, owner.lblk).ok()? {
+            Pointer::Plain(found, checksum) if found == place => {
+                Some(What::Content(owner, checksum))
+            }
+            _ => None,
+        }
+    }
+
+    /// Owners of the blocks of a segment that may still be filled.
+    fn owners_so_far(&mut self, segment: u32) -> FsResult<Vec<Owner>> {
+        let (heads, owners) = self.store.segments().heads();
+        let mut open = heads.iter().zip(owners);
+        match open.find(|(head, _)| head.segment == segment) {
+            Some((_, owners)) => Ok(owners),
+            None => self.store.owners(segment),
+        }
+    }
+}
