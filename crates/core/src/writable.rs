@@ -258,7 +258,7 @@ pub trait Writable: FileSystem {
     }
 
     /// A descriptor of the open file is being closed. An error of an earlier write that nobody was
-    /// told of through this open file is told now.
+    /// told of through this open file is told now. [`FsError::Unsupported`]: there never is one.
     fn flush(&self, file: OpenFile) -> FsResult<()>;
 
     /// All that was written survives power loss when this returns; with `data_only`, times may not.

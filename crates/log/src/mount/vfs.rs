@@ -341,8 +341,9 @@ impl Writable for Log {
         self.write(file, offset, payload.bytes(), drops_privileges)
     }
 
+    /// A write that was accepted is not lost, so there is nothing to tell whoever closes a file; the kernel does not ask again.
     fn flush(&self, _file: OpenFile) -> FsResult<()> {
-        Ok(())
+        Err(FsError::Unsupported)
     }
 
     fn fsync(&self, file: OpenFile, _data_only: bool) -> FsResult<()> {
