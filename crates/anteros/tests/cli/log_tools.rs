@@ -9,7 +9,7 @@ use anteros_tests::trees::Random;
 use serde_json::Value;
 
 use crate::log::{kill_daemon, mount, mounted, shop, umount, unmount};
-use crate::{Workshop, prometheus_samples, run};
+use crate::{Workshop, prometheus_samples, run, wait_until};
 
 fn stat(shop: &Workshop, of: &str) -> Value {
     shop.json(&format!("log stat --json {of}"))
@@ -57,6 +57,8 @@ fn a_mounted_log_tells_what_it_has_written_and_why() {
         .unwrap()
         .sync_all()
         .unwrap();
+    // Who waits for an answer has it before it is counted.
+    wait_until(|| stat(&shop, "mnt")["latencies"]["fsync"]["answers"].as_f64() == Some(1.0));
     for told in [stat(&shop, "mnt"), shop.json("stat --json mnt")] {
         assert_eq!(number(&told, "log_user_bytes_total"), WRITTEN);
         assert_eq!(number(&told["log_device_bytes"], "data"), WRITTEN);
