@@ -112,6 +112,12 @@ impl Faults {
         self.tell(text);
     }
 
+    /// Counts a fault and tells of it, unless many were told of late.
+    pub fn note_seldom(&self, text: String) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.tell_seldom(text, Instant::now());
+    }
+
     /// Tells of what is no fault.
     pub fn warn(&self, text: &str) {
         match self.in_background.load(Ordering::Relaxed) {

@@ -9,8 +9,8 @@ use super::faults::Faults;
 
 const SECONDS_PER_DAY: f64 = 24.0 * 3600.0;
 
-/// Blocks that are read before it is looked whether somebody uses the log.
-const BLOCKS_AT_ONCE: u64 = 128;
+/// Steps, of 128 KiB each or less, before it is looked whether somebody uses the log.
+const STEPS_AT_ONCE: u32 = 4;
 
 /// Progress of a scrub.
 pub struct Scrubber {
@@ -52,14 +52,15 @@ impl Scrubber {
     }
 
     fn read(&mut self, log: &Log, faults: &Faults) -> FsResult<()> {
-        let (mut read, mut rounds) = (0, 0);
-        // There may be nothing to read.
-        while self.owed >= 1.0 && read < BLOCKS_AT_ONCE && rounds < 2 {
+        for _ in 0..STEPS_AT_ONCE {
+            if self.owed < 1.0 {
+                break;
+            }
             let done = log.scrub(&mut self.at)?;
-            read += done.blocks;
-            rounds += u32::from(done.is_round);
             self.owed -= done.blocks as f64;
-            done.faults.into_iter().for_each(|fault| faults.note(fault));
+            for fault in done.faults {
+                faults.note_seldom(fault);
+            }
         }
         Ok(())
     }

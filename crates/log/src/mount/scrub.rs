@@ -22,6 +22,10 @@ use crate::store::medium::{BLOCK, read_block};
 
 /// Blocks of a segment that are read at once: 128 KiB.
 const PART_BLOCKS: u16 = 32;
+const PART_BYTES: usize = PART_BLOCKS as usize * BLOCK_BYTES;
+
+/// The most parts that are looked at with the lock held.
+const PARTS_MAX: u32 = 256;
 
 /// Place that a scrub has come to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +45,14 @@ pub struct Scrubbed {
     pub faults: Vec<String>,
     /// Tells whether the last segment was passed.
     pub is_round: bool,
+}
+
+/// Blocks beside each other, and what is valid among them.
+#[derive(Default)]
+struct Part {
+    /// The first block.
+    from: u64,
+    due: Vec<Due>,
 }
 
 /// A block that is valid, and what it must be.
@@ -84,7 +96,8 @@ impl ScrubPosition {
 }
 
 impl Log {
-    /// Reads the next part of what is valid, up to 32 blocks, and compares it with its checksums.
+    /// Reads the next part of what is valid, up to 32 blocks, and compares it with its checksums. Where there is little, that
+    /// may be none.
     ///
     /// # Errors
     ///
@@ -94,24 +107,30 @@ impl Log {
         let mut state = self.lock();
         let segments = state.store.segments().count();
         at.segment = at.segment.min(segments - 1);
-        let mut due = Vec::new();
-        while due.is_empty() && !done.is_round {
-            match state.due(*at) {
-                Ok(found) => due = found,
+        let mut part = Part::default();
+        for _ in 0..PARTS_MAX {
+            match state.part(*at) {
+                Ok(found) => part = found,
                 Err(error) => {
                     done.faults.push(format!("segment {}: {error}", at.segment));
                     at.index = SEGMENT_CONTENT as u16;
                 }
             }
+            if state.store.segments().segment(at.segment).valid == 0 {
+                at.index = SEGMENT_CONTENT as u16;
+            }
             done.is_round = at.go_on(segments);
+            if done.is_round || !part.due.is_empty() || !done.faults.is_empty() {
+                break;
+            }
         }
         state.shrink();
         // No segment is given back meanwhile.
         let reading = unpoisoned(self.reading.read());
         drop(state);
-        let faults = self.compare(&due);
+        let faults = self.compare(&part);
         drop(reading);
-        done.blocks = due.len() as u64;
+        done.blocks = part.due.len() as u64;
         self.scrubbed.fetch_add(done.blocks, Ordering::Relaxed);
         for (due, error) in faults {
             done.faults.push(self.fault_text(due, &error));
@@ -120,19 +139,23 @@ impl Log {
     }
 
     /// Reads blocks, and returns those that are not what they should be.
-    fn compare<'a>(&self, due: &'a [Due]) -> Vec<(&'a Due, FsError)> {
-        let (Some(first), Some(last)) = (due.first(), due.last()) else {
+    fn compare<'a>(&self, part: &'a Part) -> Vec<(&'a Due, FsError)> {
+        if part.due.is_empty() {
             return Vec::new();
+        }
+        // As a whole, and to an aligned place: that passes by the page cache, and asks the medium.
+        let mut buffer = vec![0; PART_BYTES + BLOCK_BYTES];
+        let skip = buffer.as_ptr().align_offset(BLOCK_BYTES);
+        let bytes = buffer.get_mut(skip..skip + PART_BYTES).unwrap_or_default();
+        let read = self.device.read_alone_at(part.from * BLOCK, bytes);
+        let blocks = bytes.chunks_exact(BLOCK_BYTES).map(<[u8]>::first_chunk);
+        let blocks: Vec<Option<&Block>> = blocks.filter(|_| read.is_ok()).collect();
+        let check = |due: &Due| match blocks.get((due.place - part.from) as usize) {
+            Some(Some(block)) => due.check(block),
+            // It may be one of the others that cannot be read.
+            _ => due.check(&*read_block(&*self.device, due.place)?),
         };
-        let mut bytes = vec![0; (last.place + 1 - first.place) as usize * BLOCK_BYTES];
-        let read = self.device.read_alone_at(first.place * BLOCK, &mut bytes);
-        let at = |due: &Due| (due.place - first.place) as usize * BLOCK_BYTES;
-        let together = |due: &Due| bytes.get(at(due)..).and_then(<[u8]>::first_chunk);
-        let check = |due: &Due| match together(due).filter(|_| read.is_ok()) {
-            Some(block) => due.check(block),
-            None => due.check(&*read_block(&*self.device, due.place)?),
-        };
-        let wrong = due.iter().map(|due| (due, check(due)));
+        let wrong = part.due.iter().map(|due| (due, check(due)));
         wrong
             .filter_map(|(due, checked)| Some((due, checked.err()?)))
             .collect()
@@ -163,16 +186,14 @@ impl Due {
 
 impl State {
     /// The valid blocks of a part of a segment, and what they must be; not those that the device has not got yet.
-    fn due(&mut self, at: ScrubPosition) -> FsResult<Vec<Due>> {
+    fn part(&mut self, at: ScrubPosition) -> FsResult<Part> {
         let entry = self.store.segments().segment(at.segment);
-        let part = at.index..at.index + PART_BLOCKS;
-        let valid: Vec<u16> = entry
-            .valid_blocks()
-            .filter(|index| part.contains(index))
-            .collect();
+        let indexes = at.index..at.index + PART_BLOCKS;
+        let valid = entry.valid_blocks().filter(|index| indexes.contains(index));
+        let valid: Vec<u16> = valid.collect();
         let (kind, is_packed) = (HeadKind::from_raw(entry.kind), entry.is_packed());
         if valid.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Part::default());
         }
         let has_nodes = kind.is_some_and(HeadKind::has_nodes);
         let owners = match is_packed {
@@ -180,7 +201,8 @@ impl State {
             false => self.owners_so_far(at.segment)?,
         };
         let start = self.store.segments().start(at.segment);
-        let places = start + u64::from(part.start)..start + u64::from(part.end);
+        let places = start + u64::from(indexes.start)..start + u64::from(indexes.end);
+        let from = places.start;
         let mut leaving = BTreeSet::new();
         let visit = |place, _: &_| {
             leaving.insert(place);
@@ -199,7 +221,7 @@ impl State {
             let what = what.filter(|_| !leaving.contains(&place));
             due.extend(what.map(|what| Due { place, what }));
         }
-        Ok(due)
+        Ok(Part { from, due })
     }
 
     /// What a block of content must be. Of a node that cannot be read nothing is known: it has a block of its own.
