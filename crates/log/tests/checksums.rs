@@ -373,12 +373,15 @@ fn a_scrub_finds_nothing_wrong_with_what_is_being_written() {
     std::thread::scope(|scope| {
         let scrubs = scope.spawn(|| {
             let (mut blocks, mut faults) = (0, Vec::new());
-            while !is_done.load(Ordering::Relaxed) {
+            loop {
+                let is_last = is_done.load(Ordering::Relaxed);
                 let found = scrub(&tree.0);
                 blocks += found.blocks;
                 faults.extend(found.faults);
+                if is_last {
+                    return (blocks, faults);
+                }
             }
-            (blocks, faults)
         });
         let mut below = dice(9);
         for n in 0..600 {
