@@ -49,6 +49,8 @@ pub struct Report {
     pub others: u64,
     /// Blocks of content.
     pub data_blocks: u64,
+    /// Blocks of content that are not what was written, or cannot be read: faults that no repair sets right.
+    pub damaged_blocks: u64,
     /// Nodes.
     pub nodes: u64,
 }
@@ -117,6 +119,7 @@ fn check_all(
         directories: walk.counts.directories,
         others: walk.counts.others,
         data_blocks: walk.counts.data_blocks,
+        damaged_blocks: walk.counts.damaged_blocks,
         nodes: walk.counts.nodes,
     })
 }

@@ -95,6 +95,9 @@ impl Args {
         let verdict = match (report.fault_count, self.repair) {
             (0, _) => "clean",
             (_, true) => "NOT clean: what is told above is left",
+            (faults, false) if faults == report.damaged_blocks => {
+                "NOT clean: damaged content is healed by writing it anew, and by nothing else"
+            }
             (_, false) => "NOT clean: `anteros log check --repair` sets right what it can",
         };
         println!(
@@ -138,6 +141,7 @@ fn json(report: &Report, repaired: Option<&Repaired>) -> serde_json::Value {
         "directories": report.directories,
         "others": report.others,
         "data_bytes": report.data_blocks * 4096,
+        "damaged_bytes": report.damaged_blocks * 4096,
         "nodes": report.nodes,
     })
 }

@@ -36,6 +36,7 @@ impl<S: Sink> Walk<'_, S> {
             let checksum = Checksum::from_bits(plain.checksum);
             let check = |block| Ok(checksum.check(block, Owner { ino, lblk }, plain.place)?);
             if let Err(error) = block.and_then(check) {
+                walk.counts.damaged_blocks += 1;
                 walk.find_in(ino, Fault::Content(error));
             }
             Ok(())
