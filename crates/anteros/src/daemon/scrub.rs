@@ -2,7 +2,6 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anteros_core::FsResult;
 use anteros_log::{Log, ScrubPosition};
 
 use super::faults::Faults;
@@ -46,23 +45,21 @@ impl Scrubber {
         let due = all * seconds / (f64::from(self.days) * SECONDS_PER_DAY);
         self.owed = (self.owed + due).min(all);
         if is_idle && self.owed >= 1.0 {
-            // It is told of by whoever meets it.
-            let _ = self.read(log, faults);
+            self.read(log, faults);
         }
     }
 
-    fn read(&mut self, log: &Log, faults: &Faults) -> FsResult<()> {
+    fn read(&mut self, log: &Log, faults: &Faults) {
         for _ in 0..STEPS_AT_ONCE {
             if self.owed < 1.0 {
                 break;
             }
-            let done = log.scrub(&mut self.at)?;
+            let done = log.scrub(&mut self.at);
             self.owed -= done.blocks as f64;
             for fault in done.faults {
                 faults.note_seldom(fault);
             }
         }
-        Ok(())
     }
 }
 

@@ -211,7 +211,11 @@ impl Cleaning {
         };
         let data = self.store.fetch_content(block, checksum, owner)?;
         let placed = self.store.place(to, owner, Cause::Data, moment)?;
-        let pointer = Pointer::Plain(placed.block, Checksum::of(&data));
+        let checksum = match checksum {
+            Checksum::UNKNOWN => Checksum::of(&data),
+            known => known,
+        };
+        let pointer = Pointer::Plain(placed.block, checksum);
         self.set_pointer(owner.ino, owner.lblk, pointer)?;
         self.store.push(placed.block, data);
         self.left_early(owner.ino)

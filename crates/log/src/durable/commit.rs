@@ -213,7 +213,7 @@ impl Durable {
 struct Mapped {
     lblk: u32,
     count: u32,
-    /// That of the first, without its checksum.
+    /// Pointer of the first one, without its checksum.
     pointer: Pointer,
     /// Of plain blocks, one for each.
     checksums: Vec<Checksum>,

@@ -1,6 +1,6 @@
 //! Scrubbing: whatever is valid is read now and then, so that damage is found as long as there may be a copy elsewhere.
 //!
-//! What lies in a part of a segment is noted with the lock held, and read without it. Nothing is changed.
+//! The lock is held to note the valid blocks of a part of a segment, and not while they are read. Nothing is changed.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -97,12 +97,8 @@ impl ScrubPosition {
 
 impl Log {
     /// Reads the next part of what is valid, up to 32 blocks, and compares it with its checksums. Where there is little, that
-    /// may be none.
-    ///
-    /// # Errors
-    ///
-    /// When nothing can be read any more. That a block cannot be is a fault.
-    pub fn scrub(&self, at: &mut ScrubPosition) -> FsResult<Scrubbed> {
+    /// may be none. A block that cannot be read is a fault as well.
+    pub fn scrub(&self, at: &mut ScrubPosition) -> Scrubbed {
         let mut done = Scrubbed::default();
         let mut state = self.lock();
         let segments = state.store.segments().count();
@@ -135,7 +131,7 @@ impl Log {
         for (due, error) in faults {
             done.faults.push(self.fault_text(due, &error));
         }
-        Ok(done)
+        done
     }
 
     /// Reads blocks, and returns those that are not what they should be.
@@ -198,7 +194,7 @@ impl State {
         let has_nodes = kind.is_some_and(HeadKind::has_nodes);
         let owners = match is_packed {
             true => Vec::new(),
-            false => self.owners_so_far(at.segment)?,
+            false => self.store.owners(at.segment)?,
         };
         let start = self.store.segments().start(at.segment);
         let places = start + u64::from(indexes.start)..start + u64::from(indexes.end);
@@ -224,23 +220,14 @@ impl State {
         Ok(Part { from, due })
     }
 
-    /// What a block of content must be. Of a node that cannot be read nothing is known: it has a block of its own.
+    /// Returns the owner and the checksum of a block of content; `None` if the owner cannot be read, whose block is then the
+    /// one that is at fault.
     fn content_due(&mut self, owner: Owner, place: u64) -> Option<What> {
         match self.pointer(owner.ino, owner.lblk).ok()? {
             Pointer::Plain(found, checksum) if found == place => {
                 Some(What::Content(owner, checksum))
             }
             _ => None,
-        }
-    }
-
-    /// Owners of the blocks of a segment that may still be filled.
-    fn owners_so_far(&mut self, segment: u32) -> FsResult<Vec<Owner>> {
-        let (heads, owners) = self.store.segments().heads();
-        let mut open = heads.iter().zip(owners);
-        match open.find(|(head, _)| head.segment == segment) {
-            Some((_, owners)) => Ok(owners),
-            None => self.store.owners(segment),
         }
     }
 }

@@ -20,7 +20,8 @@ const WORTH_CLEANING: u32 = 12;
 impl Store {
     /// Owners of the blocks of a segment.
     pub(crate) fn owners(&mut self, segment: u32) -> FsResult<Vec<Owner>> {
-        if let Some(owners) = self.segments.rewritten(segment) {
+        let filling = self.segments.filling(segment);
+        if let Some(owners) = filling.or_else(|| self.segments.rewritten(segment)) {
             return Ok(owners.clone());
         }
         let place = self.segments.start(segment) + u64::from(SEGMENT_CONTENT);

@@ -467,6 +467,13 @@ impl Segments {
         .unzip()
     }
 
+    /// Owners of the blocks of a segment that is being filled.
+    pub(crate) fn filling(&self, segment: u32) -> Option<&Vec<Owner>> {
+        let mut open = self.heads.iter().flatten();
+        let head = open.find(|head| head.segment == segment)?;
+        Some(&head.owners)
+    }
+
     /// The segments that hold packed blocks.
     pub(crate) fn packed(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.count()).filter(|&segment| {
