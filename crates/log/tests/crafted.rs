@@ -26,7 +26,7 @@ impl Craft {
     /// A log that was unmounted, with what `fill` makes.
     fn new(fill: impl FnOnce(&Tree)) -> Self {
         let device = device(32 * MIB);
-        let tree = open(device.clone());
+        let tree = open_plainly(device.clone());
         fill(&tree);
         tree.0.close().unwrap();
         let bytes = device.to_vec();

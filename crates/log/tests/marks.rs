@@ -276,7 +276,10 @@ fn what_was_changed_is_there_as_it_was_when_it_is_mounted_again() {
             }
             let (found, was) = (again.0.condition(), tree.0.condition());
             assert_eq!(found.inodes, was.inodes, "{place}");
-            assert_eq!(found.used_blocks, was.used_blocks, "{place}");
+            // The mount has written a checkpoint, which packs them.
+            if !packs_inodes() {
+                assert_eq!(found.used_blocks, was.used_blocks, "{place}");
+            }
             if number % 4 > 0 {
                 continue;
             }

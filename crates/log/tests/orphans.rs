@@ -28,7 +28,8 @@ fn very_many_open_files_without_a_name_are_given_back_after_a_crash() {
     tree.0.checkpoint().unwrap();
     let held = tree.0.condition();
     assert_eq!(held.inodes as usize, 2 + FILES);
-    assert!(held.used_blocks > empty.used_blocks + FILES as u64);
+    let in_a_block = if packs_inodes() { 32 } else { 1 };
+    assert!(held.used_blocks > empty.used_blocks + FILES as u64 / in_a_block);
     assert!(held.memory_bytes < 24 << 20, "{} bytes", held.memory_bytes);
     // The log goes on.
     tree.put("kept", &bytes(2, 20_000)).unwrap();

@@ -145,7 +145,7 @@ fn a_crash_between_the_pieces_loses_no_space() {
         let tree = Tree(Log::open(device, options()).map_err(|error| error.to_string())?);
         let found = Snapshot::of(&tree)?;
         let used = tree.0.condition().used_blocks;
-        if used != found.blocks {
+        if used > found.blocks || used < found.blocks && !packs_inodes() {
             return Err(format!(
                 "{used} blocks are in use, files have {}",
                 found.blocks

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use anteros_core::{FileKind as Type, FsError, FsResult};
 
 use crate::cleaning::Cleaning;
-use crate::cleaning::compact::STEP_BLOCKS;
 use crate::cleaning::order::Stop;
 use crate::layout::ROOT;
 use crate::layout::checkpoint::HeadKind;
-use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
+use crate::nodes::place::NodePlace;
+use crate::packing::pack::Packing;
 use crate::statistics::Cause;
 
 /// The deepest path whose directories are written again.
@@ -25,15 +25,17 @@ impl Cleaning {
         marks: &[Stop],
         gathered: &mut HashSet<u32>,
     ) -> FsResult<()> {
-        self.make_room(4 * STEP_BLOCKS)?;
+        self.make_room(4 * marks.len())?;
         let before = *self.store.statistics();
+        let mut packing = Packing::apart(HeadKind::Moved);
         let done = marks.iter().try_for_each(|&(_, ino, lblk)| {
-            match self.gather(ino, lblk, gathered) {
+            match self.gather(ino, lblk, gathered, &mut packing) {
                 // Whatever it is, it is told when it is asked for.
                 Err(FsError::NotFound | FsError::Corrupt(_)) => Ok(()),
                 done => done,
             }
         });
+        self.seal(&mut packing, true);
         self.store
             .statistics_mut()
             .count_as(Cause::Background, &before);
@@ -41,7 +43,13 @@ impl Cleaning {
     }
 
     /// Has an inode written again, and what leads to it, and to a logical block of it, but for what was.
-    fn gather(&mut self, ino: u32, lblk: Option<u32>, gathered: &mut HashSet<u32>) -> FsResult<()> {
+    fn gather(
+        &mut self,
+        ino: u32,
+        lblk: Option<u32>,
+        gathered: &mut HashSet<u32>,
+        packing: &mut Packing,
+    ) -> FsResult<()> {
         let mut path = vec![ino];
         let leaf = match lblk {
             Some(lblk) => self.leaf_nid(ino, lblk)?,
@@ -54,10 +62,10 @@ impl Cleaning {
         }
         for ino in path.into_iter().rev().filter(|&ino| gathered.insert(ino)) {
             self.gather_directory(ino)?;
-            self.write_again(ino)?;
+            self.write_again(ino, packing)?;
         }
         match leaf {
-            Some(nid) if gathered.insert(nid) => self.write_again(nid),
+            Some(nid) if gathered.insert(nid) => self.write_again(nid, packing),
             _ => Ok(()),
         }
     }
@@ -80,17 +88,24 @@ impl Cleaning {
     }
 
     /// Has a node written at another place, if it has one.
-    fn write_again(&mut self, nid: u32) -> FsResult<()> {
-        let entry = self.nodes.entry(nid)?;
-        let place = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?.block();
+    fn write_again(&mut self, nid: u32, packing: &mut Packing) -> FsResult<()> {
+        let place = self.place_of(nid)?;
+        let is_inode = self.nodes.entry(nid)?.ino == nid && place != NodePlace::None;
+        if is_inode && self.packs_inodes() && self.pack_inode(nid, packing)? {
+            return Ok(());
+        }
         match place {
             // All beside each other, whatever they are of.
-            Some(place) => {
+            NodePlace::Block(place) => {
                 let moment = self.store.moment();
                 self.relocate_node(nid, place, Some(HeadKind::ColdNode), moment)
             }
+            NodePlace::Slot(..) => {
+                self.live(nid)?;
+                self.write_inode(nid, Some(HeadKind::ColdNode))
+            }
             // The next checkpoint gives it one.
-            None => Ok(()),
+            NodePlace::None => Ok(()),
         }
     }
 }

@@ -128,6 +128,11 @@ impl Compressor {
         chunks
     }
 
+    /// A block that is no page of a file, compressed, if that takes no more than so many bytes.
+    pub(crate) fn block(&mut self, codec: Codec, block: &Block, most: usize) -> Option<Vec<u8>> {
+        self.encode(codec, block, most).then(|| self.output.clone())
+    }
+
     /// Returns whether the first page shrinks to a half.
     fn halves(&mut self, codec: Codec, pages: &[(u32, Arc<Block>)]) -> bool {
         pages

@@ -40,6 +40,16 @@ impl Policy {
         found.map(|(_, policy)| *policy)
     }
 
+    /// Returns whether all files but those that are written over are compressed in the background, and not only executables.
+    pub(crate) fn compacts_all(self) -> bool {
+        matches!(self, Self::Record | Self::Force)
+    }
+
+    /// Returns whether inodes lie in slots of packed blocks.
+    pub(crate) fn packs_inodes(self) -> bool {
+        matches!(self, Self::Record | Self::Force)
+    }
+
     /// Returns how a file of this kind is compressed, if it is.
     pub(crate) fn rules(self, kind: ContentKind) -> Option<Rules> {
         let is_journal = kind.is_journal();

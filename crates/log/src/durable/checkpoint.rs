@@ -27,6 +27,7 @@ impl Durable {
 
     fn write_checkpoint(&mut self, clean: bool) -> FsResult<()> {
         self.write_content()?;
+        self.pack_inodes()?;
         self.write_nodes()?;
         self.store.open_packed()?;
         // They are on their way while the tables follow.

@@ -9,6 +9,7 @@ use crate::layout::SEGMENT_CONTENT;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::pointer::Pointer;
 use crate::layout::summary::{self, Owner};
+use crate::nodes::place::NodePlace;
 use crate::store::medium::read_block;
 
 /// The owners that the summary of a segment names.
@@ -65,7 +66,7 @@ pub(crate) fn is_owned(state: &mut Durable, owner: Owner, block: u64) -> FsResul
     let kind = HeadKind::from_raw(state.store.segments().segment(segment).kind);
     if kind.is_some_and(HeadKind::has_nodes) {
         let entry = state.nodes.entry(owner.lblk)?;
-        let is_here = entry.pointer == Pointer::unchecked(block).encode();
+        let is_here = entry.pointer == NodePlace::Block(block).encode();
         return Ok(entry.ino == owner.ino && is_here);
     }
     let pointer = state.pointer(owner.ino, owner.lblk)?;

@@ -14,7 +14,7 @@ use crate::durable::recover::roll_forward::RollForward;
 use crate::durable::recover::state::state_of;
 use crate::error::LogError;
 use crate::layout::Corrupt;
-use crate::layout::superblock::{INCOMPAT_CHECKSUMS, INCOMPAT_PACKED};
+use crate::layout::superblock::{INCOMPAT_CHECKSUMS, INCOMPAT_PACKED, INCOMPAT_PACKED_INODES};
 use crate::layout::table::SitEntry;
 use crate::options::Options;
 use crate::store::packs::{newest_checkpoint, segment_table};
@@ -146,11 +146,14 @@ fn begin(
     agree(&mut state.store)
 }
 
-/// Says in the superblock that pointers may have checksums, and content may be compressed, before any has or is.
+/// Says in the superblock that pointers may have checksums, and content and inodes may be compressed, before any has or is.
 fn admit_features(state: &mut Durable) -> Result<(), LogError> {
     let store = &mut state.store;
     let wanted = match store.options().policy {
         Policy::None => INCOMPAT_CHECKSUMS,
+        policy if policy.packs_inodes() => {
+            INCOMPAT_CHECKSUMS | INCOMPAT_PACKED | INCOMPAT_PACKED_INODES
+        }
         _ => INCOMPAT_CHECKSUMS | INCOMPAT_PACKED,
     };
     match store.superblock().incompat & wanted == wanted {

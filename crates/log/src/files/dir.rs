@@ -175,6 +175,7 @@ impl Files {
         leaf.insert(entry)?;
         let bytes = leaf.encode_inline();
         if bytes.len() <= INLINE_BYTES {
+            self.count_block(parent, bytes.len())?;
             self.live(parent)?.inode_mut().inline = bytes;
             return Ok(());
         }

@@ -143,6 +143,7 @@ impl Files {
             perm: birth.perm | if inherits && is_directory { SETGID } else { 0 },
             is_inline: true,
             is_launched: false,
+            is_settled: false,
             nlink: 0,
             uid: birth.caller.uid,
             gid: if inherits {

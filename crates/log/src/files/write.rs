@@ -19,6 +19,8 @@ impl Files {
             return self.write_atomic(ino, offset, data);
         }
         let written = if self.stays_inline(ino, end)? {
+            let grown = self.live(ino)?.inode().inline.len().max(end as usize);
+            self.count_block(ino, grown)?;
             let inline = &mut self.live(ino)?.inode_mut().inline;
             let range = offset as usize..end as usize;
             inline.resize(inline.len().max(range.end), 0);

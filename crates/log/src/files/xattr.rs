@@ -216,6 +216,10 @@ impl Files {
             true => 0,
             false => 1 + further_nodes(bytes.len()),
         };
+        let inline = self.live(ino)?.inode().inline.len();
+        if !bytes.is_empty() {
+            self.count_block(ino, inline)?;
+        }
         let counted = self.unrecorded_of(ino)?;
         let nodes = self.resized(ino, old, wanted)?;
         self.fill_xattrs(ino, &nodes, bytes)?;

@@ -32,6 +32,7 @@ const HEADER_BYTES: usize = 32;
 const CRC_AT: usize = 4;
 const INLINE_FLAG: u16 = 1;
 const LAUNCHED_FLAG: u16 = 2;
+const SETTLED_FLAG: u16 = 4;
 const XATTR_AT: usize = 0xc0;
 const BODY_AT: usize = 0x1a0;
 
@@ -190,6 +191,8 @@ pub struct Attributes {
     pub is_inline: bool,
     /// Tells whether what launches read of it lies in the order in which they do.
     pub is_launched: bool,
+    /// Tells whether all of its content was compressed in the background, as far as that gains, since it changed.
+    pub is_settled: bool,
     /// Names that refer to it.
     pub nlink: u32,
     /// Owner.
@@ -236,7 +239,7 @@ impl Attributes {
         let kind =
             FileKind::from_mode(mode.into()).ok_or(("the mode is that of no file", mode.into()))?;
         let flags = raw.flags.get();
-        if flags & !(INLINE_FLAG | LAUNCHED_FLAG) != 0 {
+        if flags & !(INLINE_FLAG | LAUNCHED_FLAG | SETTLED_FLAG) != 0 {
             return Err(("a flag is unknown", flags.into()));
         }
         if let Some(nanos) = raw.nanos.iter().find(|nanos| nanos.get() >= 1_000_000_000) {
@@ -260,6 +263,7 @@ impl Attributes {
             perm: mode & 0o7777,
             is_inline: flags & INLINE_FLAG != 0,
             is_launched: flags & LAUNCHED_FLAG != 0,
+            is_settled: flags & SETTLED_FLAG != 0,
             nlink: raw.nlink.get(),
             uid: raw.uid.get(),
             gid: raw.gid.get(),
@@ -283,6 +287,7 @@ impl Attributes {
         let flags = [
             (INLINE_FLAG, self.is_inline),
             (LAUNCHED_FLAG, self.is_launched),
+            (SETTLED_FLAG, self.is_settled),
         ];
         // The bits of a kind lie within the lower sixteen.
         let kind_bits = self.kind.mode_bits() as u16;

@@ -55,8 +55,13 @@ pub const INCOMPAT_THREADED: u64 = 2;
 pub const INCOMPAT_LARGE_XATTRS: u64 = 4;
 /// Pointers to content may have checksums.
 pub const INCOMPAT_CHECKSUMS: u64 = 8;
-const INCOMPAT_KNOWN: u64 =
-    INCOMPAT_PACKED | INCOMPAT_THREADED | INCOMPAT_LARGE_XATTRS | INCOMPAT_CHECKSUMS;
+/// Inodes may lie in slots of packed blocks.
+pub const INCOMPAT_PACKED_INODES: u64 = 16;
+const INCOMPAT_KNOWN: u64 = INCOMPAT_PACKED
+    | INCOMPAT_THREADED
+    | INCOMPAT_LARGE_XATTRS
+    | INCOMPAT_CHECKSUMS
+    | INCOMPAT_PACKED_INODES;
 const RO_COMPAT_KNOWN: u64 = 0;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_BYTES);
@@ -334,6 +339,11 @@ impl Superblock {
             .sum();
         let owners = HeadKind::ALL.len() * SEGMENT_CONTENT as usize * OWNER_BYTES;
         (HEADER_BYTES + bits + owners) as u64
+    }
+
+    /// Tells whether inodes may lie in slots of packed blocks.
+    pub(crate) fn has_packed_inodes(&self) -> bool {
+        self.incompat & INCOMPAT_PACKED_INODES != 0
     }
 
     /// Tells whether the extended attributes of an inode may lie in several nodes.

@@ -2,13 +2,12 @@
 
 use anteros_core::{FsError, FsResult};
 
-use crate::layout::checksum::Checksum;
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
-use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
 use crate::layout::{Block, Corrupt};
 use crate::nodes::Nodes;
 use crate::nodes::loaded::{CachedInode, Node};
+use crate::nodes::place::NodePlace;
 use crate::store::medium::vanished;
 
 /// Checks that a node is `kind` of `ino` at this position.
@@ -54,22 +53,16 @@ impl Nodes {
             .into());
         }
         let inode = Inode::parse(&block, ino)?;
-        Ok(CachedInode::read(inode, block, self.store.dirty_inodes()))
+        let mut live = CachedInode::read(inode, block, self.store.dirty_inodes());
+        live.has_block = !matches!(self.place_of(ino)?, NodePlace::Slot(..));
+        Ok(live)
     }
 
     /// The block of a node that the table has, checked.
     pub(crate) fn read_node(&mut self, nid: u32) -> FsResult<(NodeHeader, Box<Block>)> {
         let entry = self.nat.get(nid)?;
-        let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
-        let Pointer::Plain(place, Checksum::UNKNOWN) = pointer else {
-            return Err(Corrupt::Node {
-                nid,
-                rule: "the node address table has no block for it",
-                found: entry.pointer,
-            }
-            .into());
-        };
-        let block = self.store.fetch_near(place)?;
+        let place = NodePlace::of(entry, self.store.superblock(), nid)?;
+        let block = place.read(nid, &mut self.store)?;
         let header = NodeHeader::check(&block, nid)?;
         if header.ino != entry.ino {
             return Err(Corrupt::Node {
@@ -80,6 +73,12 @@ impl Nodes {
             .into());
         }
         Ok((header, block))
+    }
+
+    /// The place that the table has for a node.
+    pub(crate) fn place_of(&mut self, nid: u32) -> FsResult<NodePlace> {
+        let entry = self.nat.get(nid)?;
+        Ok(NodePlace::of(entry, self.store.superblock(), nid)?)
     }
 
     /// As [`live`](Self::live), of an inode that is in memory already.
@@ -105,7 +104,7 @@ impl Nodes {
         })
     }
 
-    fn inos(&self, is_wanted: impl Fn(&CachedInode) -> bool) -> Vec<u32> {
+    pub(super) fn inos(&self, is_wanted: impl Fn(&CachedInode) -> bool) -> Vec<u32> {
         let wanted = self.inodes.iter().filter(|(_, live)| is_wanted(live));
         let mut inos: Vec<u32> = wanted.map(|(&ino, _)| ino).collect();
         inos.sort_unstable();
@@ -217,13 +216,14 @@ impl Nodes {
 
     /// Gives back the number of a node and the block that it lay in.
     pub(crate) fn free_nid(&mut self, nid: u32) -> FsResult<()> {
-        let entry = self.nat.get(nid)?;
-        let pointer = Pointer::decode(entry.pointer, self.store.superblock(), nid, 0)?;
+        let place = self.place_of(nid)?;
+        let has_block = match self.inodes.get(&nid) {
+            Some(live) => live.has_block,
+            None => !matches!(place, NodePlace::Slot(..)),
+        };
         self.nat.free(nid)?;
-        self.store.space_mut().give(1);
-        if let Some(block) = pointer.block() {
-            self.store.invalidate(block);
-        }
+        self.store.space_mut().give(has_block.into());
+        place.leave(&mut self.store);
         Ok(())
     }
 

@@ -123,6 +123,8 @@ pub(crate) struct CachedInode {
     block: Box<Block>,
     /// Set if its node has to be written.
     dirty: DirtyMark,
+    /// Tells whether a block is counted for its node, as for one that lies in no slot or may find none.
+    pub(crate) has_block: bool,
     /// Content that is not on the device, and blocks of directories.
     pub(crate) pages: BTreeMap<u32, Page>,
     /// Tells how many of the pages are dirty.
@@ -152,6 +154,7 @@ impl CachedInode {
             inode,
             block,
             dirty: DirtyMark::clean(count),
+            has_block: true,
             pages: BTreeMap::new(),
             dirty_pages: 0,
             named: crate::compress::kind::ContentKind::Other,
@@ -232,6 +235,7 @@ impl CachedInode {
         attributes.mtime = now;
         attributes.ctime = now;
         attributes.is_launched = false;
+        attributes.is_settled = false;
         attributes
     }
 

@@ -1,7 +1,7 @@
 //! Nodes: inodes, the pointers of files, and the table that says where each node lies.
 //!
 //! This floor owns the node address table ([`nat`], asked through [`numbers`]) and the nodes in memory ([`cache`]) with
-//! their marks ([`loaded`]). It is asked for an inode by its number, for the pointer of a logical block, and to change
+//! their marks ([`loaded`]). A node lies in a block, or in a slot of one ([`place`]). The floor is asked for an inode by its number, for the pointer of a logical block, and to change
 //! either ([`tree`]); dirty nodes are written at a checkpoint ([`write`](mod@write)). A block of the table that cannot be
 //! read is made again from the nodes ([`rebuild`]). It uses `store` and what lies below.
 
@@ -10,6 +10,7 @@ pub(crate) mod evict;
 pub(crate) mod loaded;
 pub(crate) mod nat;
 mod numbers;
+pub(crate) mod place;
 mod ranges;
 pub(crate) mod rebuild;
 pub(crate) mod tree;

@@ -227,7 +227,7 @@ impl Nat {
             return FsError::Io(std::io::Error::other(text.clone()));
         }
         let second = self.table.is_second(table_block);
-        let rebuilt = rebuild(&*self.device, &self.superblock, table_block, second);
+        let rebuilt = rebuild(&self.device, &self.superblock, table_block, second);
         let is_whole = rebuilt.as_ref().is_ok_and(|rebuilt| rebuilt.is_whole);
         let Rebuilt { entries, .. } = rebuilt.unwrap_or_else(|_| Rebuilt::nothing());
         for (nid, entry) in entries {

@@ -1,6 +1,7 @@
 //! A block of the node address table that cannot be read, made again from the nodes that it names.
 //!
-//! A node says its number itself, and so does the summary of its segment; which blocks are valid is in the segment table. So
+//! A node says its number itself, and so does the summary of its segment, or its slot; which blocks are valid is in the segment
+//! table, and which slots in the block state table. So
 //! what the table said when the newest checkpoint was written can be found without it, and is still true: until the next one,
 //! nothing is written to where these nodes lie.
 
@@ -8,16 +9,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use anteros_core::{FsError, FsResult, WritableDevice};
 
 use crate::error::LogError;
 use crate::layout::checkpoint::{Checkpoint, HeadKind};
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
-use crate::layout::pointer::Pointer;
+use crate::layout::packed::{self, SlotKind};
 use crate::layout::summary::{self, Owner};
 use crate::layout::table::{NAT_PER_BLOCK, NatEntry, SitEntry};
-use crate::layout::{ROOT, SEGMENT_CONTENT, Superblock};
+use crate::layout::{Block, ROOT, SEGMENT_CONTENT, Superblock};
+use crate::nodes::place::NodePlace;
+use crate::store::bst::BlockStateTable;
 use crate::store::medium::{is_damage, read_block};
 use crate::store::packs;
 
@@ -41,11 +45,12 @@ impl Rebuilt {
 
 /// Finds the nodes whose numbers a block of the table has; `second` says which copy of it counts.
 pub(crate) fn rebuild(
-    device: &dyn WritableDevice,
+    shared: &Arc<dyn WritableDevice>,
     superblock: &Superblock,
     table_block: u32,
     second: bool,
 ) -> FsResult<Rebuilt> {
+    let device = &**shared;
     let (checkpoint, _) = packs::newest_pack(device, superblock).map_err(damage)?;
     if checkpoint.nat_bits.get(table_block as usize) != second {
         return Err(FsError::Corrupt(
@@ -62,11 +67,19 @@ pub(crate) fn rebuild(
         found: BTreeMap::new(),
         is_whole: true,
     };
-    for (segment, entry) in (0..).zip(&segments) {
-        let has_nodes = HeadKind::from_raw(entry.kind).is_some_and(HeadKind::has_nodes);
-        if has_nodes && entry.valid > 0 {
-            search.look_into(segment, entry)?;
-        }
+    let in_use = (0..).zip(&segments).filter(|(_, entry)| entry.valid > 0);
+    let in_use = in_use
+        .filter_map(|(segment, entry)| Some((segment, entry, HeadKind::from_raw(entry.kind)?)));
+    let (packed, plain): (Vec<_>, Vec<_>) = in_use.partition(|(_, _, kind)| kind.is_packed());
+    for (segment, entry, _) in plain.into_iter().filter(|(_, _, kind)| kind.has_nodes()) {
+        search.look_into(segment, entry)?;
+    }
+    let (bits, journal) = (checkpoint.bst_bits.clone(), &checkpoint.bst_journal);
+    let numbers = packed.iter().map(|(segment, ..)| *segment);
+    let slots = BlockStateTable::load(shared.clone(), superblock, bits, journal, numbers)?;
+    search.is_whole &= slots.check_readable().is_ok();
+    for (segment, entry, _) in packed {
+        search.look_into_packed(segment, entry, &slots)?;
     }
     Ok(search.finish())
 }
@@ -102,6 +115,59 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// Notes the inodes in slots of a segment.
+    fn look_into_packed(
+        &mut self,
+        segment: u32,
+        entry: &SitEntry,
+        valid: &BlockStateTable,
+    ) -> FsResult<()> {
+        let start = self.superblock.segment_start(segment);
+        for index in (0..SEGMENT_CONTENT as usize).filter(|&index| is_valid(entry, index)) {
+            let place = start + index as u64;
+            let block = match read_block(self.device, place) {
+                Ok(block) => block,
+                Err(error) if is_damage(&error) => {
+                    self.is_whole = false;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Ok((_, slots)) = packed::parse(&block) else {
+                self.is_whole = false;
+                continue;
+            };
+            let nodes = (0..).zip(&slots).filter(|(number, slot)| {
+                slot.kind == SlotKind::Node && valid.valid(place) >> number & 1 == 1
+            });
+            for (number, slot) in nodes {
+                let at = NodePlace::Slot(place, number);
+                let node = at.node_in(slot.lblk, &block).ok();
+                self.note_node(slot.lblk, slot.ino, at, node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a node that was found, or that should be there.
+    fn note_node(&mut self, nid: u32, ino: u32, at: NodePlace, node: Option<Box<Block>>) {
+        let header = node.as_ref().and_then(|node| NodeHeader::parse(node).ok());
+        let (Some(header), Some(node)) = (header, node) else {
+            // The node is damaged: that is to be told to whoever wants it.
+            return self.note(nid, 0, (at.encode(), ino, None));
+        };
+        let inode = match header.kind {
+            NodeKind::Inode => Inode::parse(&node, header.nid).ok(),
+            _ => None,
+        };
+        let generation = inode.map(|inode| inode.attributes.generation);
+        self.note(
+            header.nid,
+            header.version,
+            (at.encode(), header.ino, generation),
+        );
+    }
+
     /// Owners of the blocks of a segment; empty if no summary tells.
     fn owners(&self, segment: u32, serial: u32) -> FsResult<Vec<Owner>> {
         let mut heads = self.checkpoint.heads.iter().zip(&self.checkpoint.summaries);
@@ -118,30 +184,18 @@ impl Search<'_> {
 
     /// Notes the node in a block, which may be what the summary says.
     fn look_at(&mut self, block: u64, owner: Option<Owner>) -> FsResult<()> {
-        let read = match read_block(self.device, block) {
-            Ok(read) => NodeHeader::parse(&read).ok().map(|header| (header, read)),
+        let node = match read_block(self.device, block) {
+            Ok(read) => NodeHeader::parse(&read).is_ok().then_some(read),
             Err(error) if is_damage(&error) => None,
             Err(error) => return Err(error),
         };
-        let pointer = Pointer::unchecked(block).encode();
-        let Some((header, read)) = read else {
-            match owner {
-                // The node is damaged: that is to be told to whoever wants it.
-                Some(Owner { ino, lblk }) => self.note(lblk, 0, (pointer, ino, None)),
-                None => self.is_whole = false,
+        match (owner, &node) {
+            (None, None) => self.is_whole = false,
+            (owner, _) => {
+                let Owner { ino, lblk } = owner.unwrap_or_default();
+                self.note_node(lblk, ino, NodePlace::Block(block), node);
             }
-            return Ok(());
-        };
-        let inode = match header.kind {
-            NodeKind::Inode => Inode::parse(&read, header.nid).ok(),
-            _ => None,
-        };
-        let generation = inode.map(|inode| inode.attributes.generation);
-        self.note(
-            header.nid,
-            header.version,
-            (pointer, header.ino, generation),
-        );
+        }
         Ok(())
     }
 

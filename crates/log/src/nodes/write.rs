@@ -7,14 +7,17 @@ use anteros_core::{FileKind, FsResult};
 use crate::layout::Block;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::node::{NodeHeader, NodeKind};
-use crate::layout::pointer::Pointer;
 use crate::layout::summary::Owner;
 use crate::layout::table::NatEntry;
 use crate::nodes::Nodes;
-use crate::nodes::loaded::Node;
+use crate::nodes::loaded::{CachedInode, Node};
+use crate::nodes::place::NodePlace;
 use crate::statistics::Cause;
 use crate::store::medium::vanished;
 use crate::store::segments::Moment;
+
+/// An inode with so many bytes of content finds a slot whatever they are: all behind them is zeros.
+const CONTENT_SMALL: usize = 2560;
 
 impl Nodes {
     /// Writes all that is dirty of the nodes, to new places.
@@ -28,13 +31,7 @@ impl Nodes {
         for nid in nids {
             self.write_node(nid, None)?;
         }
-        let inos: BTreeSet<u32> = self
-            .inodes
-            .iter()
-            .filter(|(_, live)| live.needs_writing())
-            .map(|(&ino, _)| ino)
-            .collect();
-        for ino in inos {
+        for ino in self.inodes_to_write() {
             self.write_inode(ino, None)?;
         }
         Ok(())
@@ -62,8 +59,47 @@ impl Nodes {
         self.move_node(&header, block, heat, self.store.moment())?;
         if let Some(live) = self.inodes.get_mut(&ino) {
             live.written();
+            let was_counted = std::mem::replace(&mut live.has_block, true);
+            self.store.space_mut().charge((!was_counted).into());
         }
         Ok(())
+    }
+
+    /// Notes that an inode has been written to a slot of a packed block, which is valid from then on.
+    pub(crate) fn note_packed(&mut self, ino: u32, block: u64, slot: u8) -> FsResult<()> {
+        self.settle_node(ino, ino, NodePlace::Slot(block, slot))?;
+        if let Some(live) = self.inodes.get_mut(&ino) {
+            live.written();
+            let was_counted = std::mem::replace(&mut live.has_block, false);
+            self.store.space_mut().give(was_counted.into());
+        }
+        Ok(())
+    }
+
+    /// Counts a block for an inode that lies in a slot, before it gets so many bytes of content: they may not shrink.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for the block. Nothing has changed then.
+    pub(crate) fn count_block(&mut self, ino: u32, bytes: usize) -> FsResult<()> {
+        if bytes <= CONTENT_SMALL || self.live(ino)?.has_block {
+            return Ok(());
+        }
+        self.store.space_mut().take(1)?;
+        let live = self.live(ino)?;
+        live.has_block = true;
+        live.mark_dirty();
+        Ok(())
+    }
+
+    /// Returns whether inodes are written to slots of packed blocks: the superblock has to say that they may be.
+    pub(crate) fn packs_inodes(&self) -> bool {
+        self.store.options().policy.packs_inodes() && self.store.superblock().has_packed_inodes()
+    }
+
+    /// The inodes that have to be written.
+    pub(crate) fn inodes_to_write(&self) -> Vec<u32> {
+        self.inos(CachedInode::needs_writing)
     }
 
     fn node_heat(&self, header: &NodeHeader) -> HeadKind {
@@ -91,21 +127,22 @@ impl Nodes {
             lblk: header.nid,
         };
         let placed = self.store.place(heat, owner, Cause::Node, moment)?;
-        let old = self.nat.get(header.nid)?;
-        if let Some(block) =
-            Pointer::decode(old.pointer, self.store.superblock(), header.nid, 0)?.block()
-        {
-            self.store.invalidate(block);
-        }
-        self.nat.set(
-            header.nid,
-            NatEntry {
-                pointer: Pointer::unchecked(placed.block).encode(),
-                ino: header.ino,
-                ..old
-            },
-        );
+        self.settle_node(header.nid, header.ino, NodePlace::Block(placed.block))?;
         self.store.push(placed.block, block);
+        Ok(())
+    }
+
+    /// Says where a node lies now, and that it does not where it lay before.
+    pub(crate) fn settle_node(&mut self, nid: u32, ino: u32, place: NodePlace) -> FsResult<()> {
+        let old = self.nat.get(nid)?;
+        NodePlace::of(old, self.store.superblock(), nid)?.leave(&mut self.store);
+        let pointer = place.encode();
+        let entry = NatEntry {
+            pointer,
+            ino,
+            ..old
+        };
+        self.nat.set(nid, entry);
         Ok(())
     }
 
@@ -118,7 +155,7 @@ impl Nodes {
         moment: Moment,
     ) -> FsResult<()> {
         let entry = self.nat.get(nid)?;
-        if entry.pointer != Pointer::unchecked(from).encode() {
+        if entry.pointer != NodePlace::Block(from).encode() {
             return Ok(());
         }
         if entry.ino == nid {

@@ -146,7 +146,7 @@ impl Walk<'_, Words> {
         let space = self.state.store.space();
         let (used, preallocated) = (space.used(), space.preallocated());
         let nodes = self.counts.nodes;
-        let counted = nodes + self.counts.data_blocks + preallocated;
+        let counted = nodes - self.counts.in_slots + self.counts.data_blocks + preallocated;
         let stated = self.state.nodes.nat().used();
         if u64::from(stated) != nodes {
             let fault = format!("says that there are {stated} nodes, but there are {nodes}");

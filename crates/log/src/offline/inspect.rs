@@ -25,6 +25,7 @@ use crate::layout::superblock::SUPERBLOCK_BYTES;
 use crate::layout::{
     Block, Corrupt, Fault, ROOT, SEGMENT_BLOCKS, SEGMENT_CONTENT, Superblock, dir,
 };
+use crate::nodes::place::NodePlace;
 use crate::options::Options;
 use crate::store::medium::read_block;
 use crate::store::{packs, superblock};
@@ -339,15 +340,22 @@ fn copy_of(block: u64, start: u64, blocks: u32) -> Option<(u8, u32)> {
 }
 
 fn node_view(state: &mut Durable, nid: u32) -> FsResult<NodeView> {
-    let entry = state.nodes.entry(nid)?;
-    let block = Pointer::decode(entry.pointer, state.store.superblock(), nid, 0)?.block();
-    let header = match block {
-        Some(block) => NodeHeader::parse(&*read_block(state.store.device(), block)?).ok(),
+    let place = state.place_of(nid)?;
+    let header = match place.block() {
+        Some(block) => {
+            let block = read_block(state.store.device(), block)?;
+            let node = place.node_in(nid, &block).ok();
+            node.and_then(|node| NodeHeader::parse(&node).ok())
+        }
         None => None,
     };
     Ok(NodeView {
         nid,
-        block,
+        block: place.block(),
+        slot: match place {
+            NodePlace::Slot(_, slot) => Some(slot),
+            _ => None,
+        },
         place: header.map(|header| (header.kind, header.position)),
     })
 }

@@ -100,6 +100,7 @@ fn make_root(state: &mut Durable, owner: Caller) {
         perm: 0o755,
         is_inline: true,
         is_launched: false,
+        is_settled: false,
         nlink: 2,
         uid: owner.uid,
         gid: owner.gid,

@@ -81,6 +81,8 @@ pub(super) struct Counts {
     /// Numbers of nodes that are in use.
     pub(super) numbers: u64,
     pub(super) data_blocks: u64,
+    /// Inodes for which no block is counted, for they lie in slots.
+    pub(super) in_slots: u64,
     /// Blocks of content that are not what was written, or cannot be read.
     pub(super) damaged_blocks: u64,
     pub(super) preallocated: u64,

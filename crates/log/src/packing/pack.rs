@@ -224,6 +224,24 @@ impl Packer {
         })
     }
 
+    /// Puts something that does not go on in another block into the next slot.
+    pub(super) fn push_whole(
+        &mut self,
+        packing: &mut Packing,
+        slot: Slot,
+        bytes: &[u8],
+        cause: Cause,
+    ) -> FsResult<(u64, u8)> {
+        let is_full = packing.slots() >= usize::from(self.store.superblock().slots_max);
+        if is_full || packing.room() < bytes.len() {
+            self.seal(packing, false);
+        }
+        if packing.open.is_none() {
+            self.begin(packing, cause)?;
+        }
+        self.fill(packing, slot, bytes)
+    }
+
     /// Returns how many blocks of its segment lie behind a block.
     fn blocks_behind(&self, block: u64) -> usize {
         let (_, index) = self.store.segments().locate(block);

@@ -7,6 +7,7 @@ use crate::compress::policy::Rules;
 use crate::layout::packed::{self, Slot, SlotKind};
 use crate::layout::pointer::{Pointer, Slotted};
 use crate::layout::summary::Owner;
+use crate::nodes::place::NodePlace;
 use crate::packing::Packer;
 use crate::packing::pack::{BEHIND_MAX, Packing};
 use crate::packing::unpack::{broken, stored};
@@ -17,7 +18,12 @@ impl Packer {
         let bytes = self.store.fetch(block)?;
         let (_, slots) = packed::parse(&bytes)?;
         for (number, slot) in (0..).zip(&slots) {
-            if slot.kind != SlotKind::Data || !self.store.is_occupied(block, number) {
+            if !self.store.is_occupied(block, number) {
+                continue;
+            }
+            if slot.kind == SlotKind::Node {
+                let from = NodePlace::Slot(block, number);
+                self.move_inode(slot, from, slot.bytes(&bytes), packing)?;
                 continue;
             }
             // The rest of a chunk moves with its beginning.

@@ -66,7 +66,7 @@ impl Space {
     }
 
     /// Counts blocks that are there already: they take the place of others that were counted.
-    pub(super) fn charge(&mut self, blocks: u64) {
+    pub(crate) fn charge(&mut self, blocks: u64) {
         self.used += blocks;
     }
 

@@ -55,6 +55,11 @@ pub fn options() -> Options {
     }
 }
 
+/// Tells whether inodes share blocks, so that there are fewer blocks than nodes.
+pub fn packs_inodes() -> bool {
+    matches!(options().policy, Policy::Record | Policy::Force)
+}
+
 /// Options without compression, where a test is about blocks as they are.
 pub fn plainly() -> Options {
     Options {

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use anteros_codec::{Effort, Lz4Encoder};
 use anteros_core::{Device, MemoryDevice, WritableDevice};
+use anteros_log::Codec;
 use anteros_log::layout::checkpoint::Checkpoint;
 use anteros_log::layout::checksum::Checksum;
 use anteros_log::layout::dir::{self, Leaf, OwnedEntry};
 use anteros_log::layout::node::{self, Inode, NodeHeader, NodeKind};
+use anteros_log::layout::packed::{self, PackedBlock};
 use anteros_log::layout::pointer::Pointer;
 use anteros_log::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use anteros_log::layout::table::{NAT_PER_BLOCK, NatEntry, SIT_PER_BLOCK, SitEntry};
@@ -160,15 +163,57 @@ impl Surgeon {
 
     /// Changes a node where it lies.
     pub fn node(&self, nid: u32, change: impl FnOnce(&mut Block)) {
-        let mut block = self.read(self.place(nid));
+        let mut block = self.read_node(nid);
         let header = NodeHeader::check(&block, nid).unwrap();
         change(&mut block);
         header.seal(&mut block);
-        self.write(self.place(nid), &block);
+        match self.slot(nid) {
+            Some(slot) => self.write_slot(self.place(nid), slot, &block),
+            None => self.write(self.place(nid), &block),
+        }
+    }
+
+    /// The slot of its block that a node lies in, if it has not all of that.
+    pub fn slot(&self, nid: u32) -> Option<u8> {
+        match Pointer::decode(self.nat(nid).pointer, &self.superblock, nid, 0).unwrap() {
+            Pointer::Packed(at) => Some(at.slot),
+            _ => None,
+        }
+    }
+
+    /// A node, wherever it lies.
+    pub fn read_node(&self, nid: u32) -> Box<Block> {
+        let block = self.read(self.place(nid));
+        let Some(slot) = self.slot(nid) else {
+            return block;
+        };
+        let slot = packed::parse(&block).unwrap().1[usize::from(slot)];
+        let mut node = Box::new([0; BLOCK_BYTES]);
+        let codec = Codec::numbered(slot.codec).unwrap();
+        codec.decode(slot.bytes(&block), &mut *node).unwrap();
+        node
+    }
+
+    fn write_slot(&self, place: u64, number: u8, node: &Block) {
+        let block = self.read(place);
+        let (header, slots) = packed::parse(&block).unwrap();
+        let mut changed = PackedBlock::new(header);
+        for (at, slot) in (0..).zip(slots) {
+            let mut bytes = slot.bytes(&block).to_vec();
+            if at == number {
+                bytes.resize(BLOCK_BYTES, 0);
+                let mut encoder = Lz4Encoder::new(Effort::Fast).unwrap().without_probe();
+                let encoded = encoder.encode(node, &mut bytes).unwrap();
+                assert_eq!(encoded.consumed, BLOCK_BYTES);
+                bytes.truncate(encoded.written);
+            }
+            changed.push(slot, &bytes).unwrap();
+        }
+        self.write(place, &changed.finish());
     }
 
     pub fn inode(&self, ino: u32) -> Inode {
-        Inode::parse(&self.read(self.place(ino)), ino).unwrap()
+        Inode::parse(&self.read_node(ino), ino).unwrap()
     }
 
     pub fn change_inode(&self, ino: u32, change: impl FnOnce(&mut Inode)) {
@@ -179,7 +224,7 @@ impl Surgeon {
 
     /// Returns where a logical block lies that is among the first of its file.
     pub fn pointer(&self, ino: u32, lblk: u16) -> u64 {
-        let raw = node::pointer(&self.read(self.place(ino)), NodeKind::Inode, lblk);
+        let raw = node::pointer(&self.read_node(ino), NodeKind::Inode, lblk);
         Pointer::decode(raw, &self.superblock, ino, lblk)
             .unwrap()
             .block()
@@ -188,7 +233,7 @@ impl Surgeon {
 
     /// The checksum of such a block.
     pub fn checksum(&self, ino: u32, lblk: u16) -> Checksum {
-        let raw = node::pointer(&self.read(self.place(ino)), NodeKind::Inode, lblk);
+        let raw = node::pointer(&self.read_node(ino), NodeKind::Inode, lblk);
         match Pointer::decode(raw, &self.superblock, ino, lblk).unwrap() {
             Pointer::Plain(_, checksum) => checksum,
             other => panic!("inode {ino}, block {lblk}: {other:?}"),

@@ -363,6 +363,7 @@ impl Page {
             perm,
             is_inline,
             is_launched,
+            is_settled,
             nlink,
             uid,
             gid,
@@ -388,9 +389,14 @@ impl Page {
         } else {
             ""
         };
+        let settled = if is_settled {
+            ", compressed in the background"
+        } else {
+            ""
+        };
         self.line(
             "size",
-            format_args!("{size} bytes{place}{order}, {blocks} blocks"),
+            format_args!("{size} bytes{place}{order}{settled}, {blocks} blocks"),
         );
         let Attributes {
             atime,

@@ -226,6 +226,7 @@ impl RollForward {
                 blocks: 0,
                 is_inline: true,
                 is_launched: false,
+                is_settled: false,
                 ..*new
             };
             let inode = Inode::empty(attributes);
@@ -467,7 +468,8 @@ fn inline(state: &mut Durable, ino: u32, bytes: &[u8]) -> FsResult<()> {
         }
         .into());
     }
-    live.inode_mut().inline = bytes.to_vec();
+    state.count_block(ino, bytes.len())?;
+    state.live(ino)?.inode_mut().inline = bytes.to_vec();
     Ok(())
 }
 

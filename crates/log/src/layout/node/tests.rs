@@ -7,6 +7,7 @@ fn attributes() -> Attributes {
         perm: 0o4755,
         is_inline: true,
         is_launched: true,
+        is_settled: true,
         nlink: 2,
         uid: 1000,
         gid: 100,
@@ -83,7 +84,7 @@ fn no_changed_byte_goes_unnoticed() {
 fn what_cannot_be_is_refused() {
     let broken: [Broken<RawInode>; 6] = [
         ("mode", |raw| raw.attributes.mode = 0o030_000.into()),
-        ("flag", |raw| raw.attributes.flags = 4.into()),
+        ("flag", |raw| raw.attributes.flags = 8.into()),
         ("nanoseconds", |raw| {
             raw.attributes.nanos[2] = 1_000_000_000.into()
         }),

@@ -33,6 +33,8 @@ pub struct NodeView {
     pub nid: u32,
     /// The block that it lies in; `None`: it was made by a group behind the checkpoint.
     pub block: Option<u64>,
+    /// The slot of that, if it is a packed one.
+    pub slot: Option<u8>,
     /// Holds what it is for, and its place in the tree, as its block says.
     pub place: Option<(NodeKind, u32)>,
 }

@@ -113,9 +113,18 @@ impl Mender {
         let was_settled = self.repaired.recovery.was_clean && self.repaired.recovery.groups == 0;
         for (segment, owners) in &survey.damage.unsummarized {
             let place = format!("segment {segment}");
-            if owners.has_nodes && owners.has_data {
-                let text = "holds nodes and content, and cannot be cleaned";
-                self.repaired.left.push(format!("{place}: {text}"));
+            let has_plain = owners.has_nodes || owners.has_data;
+            let mixed = match (
+                owners.has_nodes && owners.has_data,
+                has_plain && owners.has_slots,
+            ) {
+                (true, _) => Some("nodes and content"),
+                (false, true) => Some("packed blocks and others"),
+                (false, false) => None,
+            };
+            if let Some(what) = mixed {
+                let text = format!("{place}: holds {what}, and cannot be cleaned");
+                self.repaired.left.push(text);
             }
             let entry = self.state.store.segments().segment(*segment);
             let kind =

@@ -51,6 +51,8 @@ pub(super) struct Owners {
     pub(super) has_nodes: bool,
     /// No summary can say both.
     pub(super) has_data: bool,
+    /// Tells whether others of its blocks are packed.
+    pub(super) has_slots: bool,
     pub(super) owners: Vec<Owner>,
 }
 
@@ -62,6 +64,7 @@ impl Owners {
         Self {
             has_nodes: false,
             has_data: false,
+            has_slots: false,
             owners,
         }
     }
@@ -295,7 +298,7 @@ impl Damage {
             Fault::Pointer { fault, .. } => self.note_torn(ino, &fault),
             Fault::Unplaced(error) => self.note_torn(ino, &error),
             Fault::Chunk { at, error } => {
-                self.note_unreadable(format!("inode {ino}, logical block {}: {error}", at.lblk));
+                self.note_unreadable(format!("inode {ino}, {}: {error}", at.claim));
             }
             Fault::Beyond { lblk, .. } => self.note_change(ino, Change::Beyond(lblk)),
             Fault::Blocks { counted, .. } => self.note_change(ino, Change::Blocks(counted)),

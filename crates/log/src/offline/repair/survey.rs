@@ -78,7 +78,9 @@ impl Survey {
             names,
             inodes,
             nodes,
-            blocks: counts.nodes - counts.disowned + counts.data_blocks + counts.preallocated,
+            blocks: counts.nodes - counts.disowned - counts.in_slots
+                + counts.data_blocks
+                + counts.preallocated,
             preallocated: counts.preallocated,
         })
     }
@@ -115,6 +117,7 @@ impl Walk<'_, Damage> {
         };
         if !owned.iter().all(is_named) {
             let mut owners = Owners::named(self.state, checkpoint, segment);
+            owners.has_slots = owned.iter().any(|&index| claims.slots(index) != 0);
             for index in owned {
                 if let Some(claim) = claims.claim(index) {
                     owners.add(index, claim);

@@ -166,7 +166,10 @@ impl<S: Sink> Walk<'_, S> {
         let Chunk {
             ino, block, slot, ..
         } = chunk;
-        let sequence = chunk.sequences.checked_ilog2().unwrap_or(0) as u8;
+        let Some(sequence) = chunk.sequences.checked_ilog2() else {
+            return self.claim_slot(claims, chunk);
+        };
+        let sequence = sequence as u8;
         let slotted = Slotted {
             block,
             slot,
@@ -178,11 +181,40 @@ impl<S: Sink> Walk<'_, S> {
         let read = unpack::chunk(Owner { ino, lblk }, slotted, |block| {
             ahead.read(self, block, end)
         });
-        let at = InSlot { lblk, slot, block };
+        let at = InSlot {
+            claim: Claim::of_content(ino, lblk),
+            slot,
+            block,
+        };
         if let Err(error) = read {
             self.find_in(ino, Fault::Chunk { at, error });
         }
-        for (block, slot) in slotted.places() {
+        self.claim_slots(claims, at, slotted.places());
+    }
+
+    /// A slot belongs to an inode, which has been read already.
+    fn claim_slot(&mut self, claims: &mut Claims, chunk: Chunk) {
+        let Chunk {
+            ino, block, slot, ..
+        } = chunk;
+        if !self.disowned.has(ino) {
+            let at = InSlot {
+                claim: Claim::of_node(ino, ino),
+                slot,
+                block,
+            };
+            self.claim_slots(claims, at, std::iter::once((block, slot)));
+        }
+    }
+
+    fn claim_slots(
+        &mut self,
+        claims: &mut Claims,
+        at: InSlot,
+        places: impl Iterator<Item = (u64, u8)>,
+    ) {
+        let ino = at.claim.owner.ino;
+        for (block, slot) in places {
             let index = (block - claims.start) as usize;
             let Some(claimed) = claims.slots.get_mut(index) else {
                 continue;

@@ -27,6 +27,23 @@ pub(in crate::offline) struct Claim {
     pub(in crate::offline) is_node: bool,
 }
 
+impl Claim {
+    pub(super) fn of_content(ino: u32, lblk: u32) -> Self {
+        let owner = Owner { ino, lblk };
+        Self {
+            owner,
+            is_node: false,
+        }
+    }
+
+    pub(super) fn of_node(ino: u32, nid: u32) -> Self {
+        Self {
+            is_node: true,
+            ..Self::of_content(ino, nid)
+        }
+    }
+}
+
 /// Part of an inode that a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::offline) enum Part {
@@ -36,10 +53,10 @@ pub(in crate::offline) enum Part {
     Tree,
 }
 
-/// A logical block in a packed block.
+/// A logical block or an inode in a packed block.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::offline) struct InSlot {
-    pub(in crate::offline) lblk: u32,
+    pub(in crate::offline) claim: Claim,
     pub(in crate::offline) slot: u8,
     pub(in crate::offline) block: u64,
 }
@@ -160,8 +177,8 @@ impl Display for Claim {
 
 impl Display for InSlot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { lblk, slot, block } = self;
-        write!(f, "logical block {lblk} in slot {slot} of block {block}")
+        let Self { claim, slot, block } = self;
+        write!(f, "{claim} in slot {slot} of block {block}")
     }
 }
 

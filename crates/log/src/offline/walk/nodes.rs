@@ -4,16 +4,15 @@
 use anteros_core::{FileKind, FsError, FsResult, Sorted, Sorter};
 
 use super::finding::{Fault, Part, Place};
-use super::records::{About, Attached, Extent, Wanted, WantedDir};
+use super::records::{About, Attached, Chunk, Extent, Wanted, WantedDir};
 use super::{Sink, Walk};
 use crate::files::dir::type_of;
 use crate::files::xattr::{check_admitted, positions};
-use crate::layout::checksum::Checksum;
 use crate::layout::node::{Inode, NodeHeader, NodeKind};
-use crate::layout::pointer::Pointer;
 use crate::layout::table::NatEntry;
 use crate::layout::xattr::{Stored, Xattrs, further_bytes};
 use crate::layout::{Block, Corrupt, dir};
+use crate::nodes::place::NodePlace;
 use crate::nodes::tree::Subtree;
 use crate::store::medium::zeroed;
 
@@ -102,19 +101,23 @@ impl<S: Sink> Walk<'_, S> {
             let rule = "the node address table has another inode for it";
             return self.note_node(&wanted, fault(rule, entry.ino.into()).into());
         }
-        let pointer = Pointer::decode(entry.pointer, self.state.store.superblock(), nid, 0);
-        let key = match pointer {
-            Ok(Pointer::Plain(place, Checksum::UNKNOWN)) => place,
-            _ => 0,
+        let place = NodePlace::of(entry, self.state.store.superblock(), nid);
+        let (key, slot) = match place {
+            Ok(NodePlace::Block(block)) => (block, 0),
+            Ok(NodePlace::Slot(block, slot)) => (block, slot + 1),
+            _ => (0, 0),
         };
-        let wanted = self.claim_node(Wanted { key, ..wanted })?;
-        match pointer {
-            Ok(Pointer::Plain(_, Checksum::UNKNOWN)) => Ok(located.push(wanted)?),
-            Ok(_) if self.is_loaded(&wanted) => Ok(located.push(wanted)?),
-            Ok(_) => {
+        let wanted = self.claim_node(Wanted {
+            key,
+            slot,
+            ..wanted
+        })?;
+        match place {
+            Ok(NodePlace::None) if !self.is_loaded(&wanted) => {
                 let rule = "the node address table has no block for it";
                 self.note_node(&wanted, fault(rule, entry.pointer).into())
             }
+            Ok(_) => Ok(located.push(wanted)?),
             Err(error) => self.note_node(&wanted, error.into()),
         }
     }
@@ -139,7 +142,18 @@ impl<S: Sink> Walk<'_, S> {
             Part::Attributes => self.attached.push(Attached { ino, nid })?,
             Part::Tree => self.count_blocks(ino, 1)?,
         }
-        if wanted.key != 0 {
+        if wanted.slot != 0 {
+            let has_block = self.state.loaded(ino).is_some_and(|live| live.has_block);
+            self.counts.in_slots += u64::from(!has_block);
+            self.chunks.push(Chunk {
+                block: wanted.key,
+                slot: wanted.slot - 1,
+                behind: 0,
+                ino,
+                first: nid,
+                sequences: 0,
+            })?;
+        } else if wanted.key != 0 {
             self.extents.push(Extent {
                 block: wanted.key,
                 blocks: 1,
@@ -186,6 +200,7 @@ impl<S: Sink> Walk<'_, S> {
         self.find_in(wanted.ino, fault);
         if wanted.is_owned != 0 && !S::TRUSTS_UNREAD {
             self.disown(wanted.nid);
+            self.counts.in_slots -= u64::from(wanted.slot != 0);
         }
         self.mark(wanted.ino, wanted.mark())
     }
@@ -277,7 +292,9 @@ impl<S: Sink> Walk<'_, S> {
         let ino = wanted.ino;
         let found = match self.state.loaded(ino) {
             Some(live) => Ok((live.inode().clone(), Box::new(*live.pointers()))),
-            None => block.and_then(|block| parse_inode(block, ino)),
+            None => block
+                .and_then(|block| Ok(wanted.place().node_in(ino, block)?))
+                .and_then(|block| parse_inode(&block, ino)),
         };
         match found {
             Ok((inode, block)) => self.visit_inode(ino, &inode, &block, below),
@@ -372,6 +389,13 @@ fn parse_inode(block: &Block, ino: u32) -> FsResult<(Inode, Box<Block>)> {
 }
 
 impl Wanted {
+    fn place(&self) -> NodePlace {
+        match self.slot.checked_sub(1) {
+            Some(slot) => NodePlace::Slot(self.key, slot),
+            None => NodePlace::Block(self.key),
+        }
+    }
+
     fn subtree(&self) -> Subtree {
         Subtree {
             nid: self.nid,

@@ -55,8 +55,10 @@ macro_rules! record {
 record! {
     /// A node that is to be looked at.
     Wanted, absorbs by never {
-        /// Its number as long as its place is not known, and then its place; 0: it has none.
+        /// Its number as long as its place is not known, and then its block; 0: it has none.
         key: u64,
+        /// The slot of that in which it lies, plus one; 0: it is the block.
+        slot: u8,
         nid: u32,
         ino: u32,
         /// One of [`Wanted::INODE`], [`Wanted::ATTRIBUTES`], [`Wanted::FURTHER`], and else as that of a subtree.
@@ -177,9 +179,9 @@ record! {
         slot: u8,
         behind: u8,
         ino: u32,
-        /// The logical block that it begins with.
+        /// The logical block that it begins with; of an inode: its number.
         first: u32,
-        /// Tells which of its logical blocks are in use.
+        /// Tells which of its logical blocks are in use; 0: it is an inode.
         sequences: u32,
     }
 }
@@ -259,6 +261,7 @@ mod tests {
     fn records_come_back() {
         let wanted = Wanted {
             key: 0x0102_0304_0506_0708,
+            slot: 32,
             nid: 9,
             ino: u32::MAX,
             level: Wanted::INODE,
@@ -271,7 +274,7 @@ mod tests {
         let mut bytes = vec![0; Wanted::BYTES];
         wanted.store(&mut bytes);
         assert_eq!(Wanted::load(&bytes), wanted);
-        assert_eq!(Wanted::BYTES, 35);
+        assert_eq!(Wanted::BYTES, 36);
     }
 
     #[test]

@@ -19,10 +19,11 @@ const fn kind_name(kind: NodeKind) -> &'static str {
 
 /// The place of a node.
 pub(super) fn node_text(node: &NodeView) -> String {
-    let place = node.block.map_or_else(
-        || "written by no checkpoint yet".to_owned(),
-        |block| format!("block {block}"),
-    );
+    let place = match (node.block, node.slot) {
+        (None, _) => "written by no checkpoint yet".to_owned(),
+        (Some(block), None) => format!("block {block}"),
+        (Some(block), Some(slot)) => format!("slot {slot} of block {block}"),
+    };
     match node.place {
         Some((kind, position)) => format!(
             "{}: {place}, {}, position {position}",

@@ -188,6 +188,7 @@ fn attributes(attributes: &Attributes) -> Value {
         "mode": attributes.perm,
         "inline": attributes.is_inline,
         "launched": attributes.is_launched,
+        "settled": attributes.is_settled,
         "nlink": attributes.nlink,
         "uid": attributes.uid,
         "gid": attributes.gid,
@@ -208,6 +209,7 @@ fn node(node: &NodeView) -> Value {
     json!({
         "nid": node.nid,
         "block": node.block,
+        "slot": node.slot,
         "kind": kind.map(node_kind),
         "position": position,
     })
