@@ -536,7 +536,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     unpoisoned(mutex.lock())
 }
 
-/// Numbers that [`COMPACTION`] shows of a compaction: files, files that are no executables, logical blocks looked at,
+/// Numbers that [`COMPACTION`] shows of a compaction: files, files that are left alone, logical blocks looked at,
 /// compressed ones, their bytes, and warnings.
 fn counts(done: &Compacted) -> Vec<u64> {
     let Compacted {

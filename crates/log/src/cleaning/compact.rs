@@ -1,34 +1,39 @@
 //! Compression in the background (FPC, 3.3): what launches read lies together, in the order in which they read
-//! it, and all else of them in large windows. The order of their logical blocks stays what it is.
+//! it, and all else in large windows. The order of their logical blocks stays what it is.
+//!
+//! A window is read with the lock of the log held, compressed without it, and written with it again, unless its content has
+//! changed meanwhile.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anteros_core::{FileKind, FsError, FsResult};
+use anteros_core::{FileKind, FsError, FsResult, Timestamp};
 
 use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows};
-use crate::compress::chunks::{CHUNK_BYTES_MAX, Compressor};
+use crate::compress::chunks::{CHUNK_BYTES_MAX, Chunk, Compressor};
+use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
 use crate::compress::policy::{Policy, Rules};
 use crate::files::content::blocks;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
+use crate::nodes::place::NodePlace;
 use crate::packing::pack::Packing;
 use crate::statistics::Cause;
 use crate::store::medium::{BLOCK, zeroed};
 
-/// Logical blocks that are compressed while others wait: 512 KiB.
-pub(crate) const STEP_BLOCKS: usize = 128;
+/// Logical blocks that are read or written while others wait: 1 MiB.
+pub(crate) const STEP_BLOCKS: usize = 256;
 
 /// Progress of a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Files that were asked for, that are executables.
+    /// Files that were asked for and are compressed in the background.
     pub files: u64,
-    /// Files that were asked for, and are none.
+    /// Files that were asked for and are not: databases and their journals, which are compressed as they are written.
     pub others: u64,
     /// Logical blocks that were looked at.
     pub seen: u64,
@@ -41,29 +46,87 @@ pub struct Compacted {
 }
 
 /// Suitability of a file for compression in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suits {
-    Yes,
+    Executable,
+    /// Something else that is compressed.
+    Other,
+    /// What launches read of it is compressed, the rest is not.
     No,
     /// It has no content.
     NoFile,
 }
 
+/// A file that is not settled, as it was when its compression began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsettled {
+    ino: u32,
+    size: u64,
+    ctime: Timestamp,
+    /// Tells whether all of its content has places.
+    is_at_rest: bool,
+}
+
+/// A window that was read, to be compressed.
+pub(crate) struct Taken {
+    window: Window,
+    codec: Codec,
+    rules: Rules,
+    pages: Vec<(u32, Arc<Block>)>,
+    /// Places of the pages.
+    pointers: Vec<Pointer>,
+    /// The checkpoint after which they had these places: before the next one, no other content gets one of them.
+    checkpoint: u64,
+}
+
+impl Taken {
+    pub(crate) fn compress(self, compressor: &mut Compressor) -> Pressed {
+        let begun = Instant::now();
+        let (ino, rules) = (self.window.ino, &self.rules);
+        let chunks = compressor.compress(ino, &self.pages, rules, self.codec, CHUNK_BYTES_MAX);
+        let took = begun.elapsed();
+        Pressed {
+            taken: self,
+            chunks,
+            took,
+        }
+    }
+}
+
+/// A window that was compressed, to be written.
+pub(crate) struct Pressed {
+    taken: Taken,
+    chunks: Vec<Chunk>,
+    took: Duration,
+}
+
 impl Cleaning {
-    /// Returns whether an inode is compressed in the background: executables are, or all files if that is asked for.
+    /// Returns whether an inode is compressed in the background.
     pub(crate) fn suits(&mut self, ino: u32) -> FsResult<Suits> {
         let policy = self.store.options().policy;
         if policy == Policy::None {
             return Err(FsError::Unsupported);
         }
+        self.repack(ino)?;
         if self.live(ino)?.kind() != FileKind::Regular {
             return Ok(Suits::NoFile);
         }
         self.recall_name(ino)?;
-        let is_executable = self.content_kind(ino)? == ContentKind::Executable;
-        Ok(match is_executable || policy == Policy::Force {
-            true => Suits::Yes,
-            false => Suits::No,
+        let kind = self.content_kind(ino)?;
+        Ok(match kind {
+            ContentKind::Executable => Suits::Executable,
+            _ if policy == Policy::Force => Suits::Other,
+            _ if policy.compacts_all() && !kind.is_rewritten() => Suits::Other,
+            _ => Suits::No,
         })
+    }
+
+    /// Has an inode that has a block for itself written to a slot with the next checkpoint.
+    fn repack(&mut self, ino: u32) -> FsResult<()> {
+        if self.packs_inodes() && matches!(self.place_of(ino)?, NodePlace::Block(_)) {
+            self.live(ino)?.mark_dirty();
+        }
+        Ok(())
     }
 
     /// Finds out what kind of file the name says that it is, if that was forgotten.
@@ -87,6 +150,30 @@ impl Cleaning {
     /// Logical blocks of an inode, holes included.
     pub(crate) fn blocks_of(&mut self, ino: u32) -> FsResult<u32> {
         Ok(blocks(&(0..self.live(ino)?.inode().attributes.size)).end)
+    }
+
+    /// A file as it is now; `None` if it is settled: all of it was looked at in the background since it changed.
+    pub(crate) fn unsettled(&mut self, ino: u32) -> FsResult<Option<Unsettled>> {
+        let live = self.live(ino)?;
+        let attributes = live.inode().attributes;
+        Ok((!attributes.is_settled).then_some(Unsettled {
+            ino,
+            size: attributes.size,
+            ctime: attributes.ctime,
+            is_at_rest: live.dirty_pages == 0,
+        }))
+    }
+
+    /// Notes that a file is settled, if it is still as it was.
+    pub(crate) fn note_settled(&mut self, file: Unsettled) -> FsResult<()> {
+        match self.unsettled(file.ino) {
+            Ok(now) if now == Some(file) && file.is_at_rest => {
+                self.live(file.ino)?.attributes().is_settled = true;
+                Ok(())
+            }
+            Ok(_) | Err(FsError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Windows of all that is not in `read`, nor compressed in the background before.
@@ -116,62 +203,128 @@ impl Cleaning {
             .is_of(HeadKind::Background)
     }
 
-    /// Compresses some windows, with room for all of them.
-    pub(crate) fn compact_step(
+    /// Reads windows that are at rest, and makes room for them. `is_recorded` says that it is known what launches read.
+    pub(crate) fn take_windows(
         &mut self,
         windows: &[Window],
-        compressor: &mut Compressor,
+        is_recorded: bool,
         done: &mut Compacted,
-    ) -> FsResult<()> {
+    ) -> FsResult<Vec<Taken>> {
+        self.make_room_to_compact()?;
+        let mut taken = Vec::with_capacity(windows.len());
+        for window in windows {
+            done.seen += window.range.len() as u64;
+            match self.take_window(window, is_recorded) {
+                Ok(found) => taken.push(found),
+                Err(FsError::NotFound) => {}
+                Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) => {
+                    done.warnings.push(format!("inode {}: {error}", window.ino));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn make_room_to_compact(&mut self) -> FsResult<()> {
         // What gains nothing, and a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
         self.store.back(blocks as u64, 0);
         self.store.space().check(blocks as u64)?;
-        self.make_room(blocks)?;
-        let before = *self.store.statistics();
-        let mut packing = Packing::apart(HeadKind::Background);
-        let packed = windows
-            .iter()
-            .try_for_each(|window| self.compact_window(window, compressor, &mut packing, done));
-        self.seal(&mut packing, true);
-        self.store
-            .statistics_mut()
-            .count_as(Cause::Background, &before);
-        packed
+        self.make_room(blocks)
     }
 
-    fn compact_window(
-        &mut self,
-        window: &Window,
-        compressor: &mut Compressor,
-        packing: &mut Packing,
-        done: &mut Compacted,
-    ) -> FsResult<()> {
-        done.seen += window.range.len() as u64;
-        let pages = match self.pages_at_rest(window) {
-            Ok(pages) => pages,
-            Err(FsError::NotFound) => return Ok(()),
-            Err(error @ (FsError::Corrupt(_) | FsError::Io(_))) => {
-                done.warnings.push(format!("inode {}: {error}", window.ino));
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+    fn take_window(&mut self, window: &Window, is_recorded: bool) -> FsResult<Taken> {
+        let Window {
+            ino, range, share, ..
+        } = window;
+        let places = self.places_at_rest(*ino, range)?;
+        let content = match places.is_empty() {
+            true => Vec::new(),
+            false => self.read_blocks(*ino, range)?,
+        };
+        let page = |&(lblk, _): &(u32, Pointer)| {
+            let start = (lblk - range.start) as usize * BLOCK_BYTES;
+            let mut page = zeroed();
+            page.copy_from_slice(&content[start..start + BLOCK_BYTES]);
+            (lblk, page.into())
         };
         let rules = Rules {
             slots: self.store.superblock().slots_max,
             // What was read belongs between its neighbours in time, even if it gains nothing.
-            stores: window.share != Share::None,
+            stores: *share != Share::None,
             ..Rules::BACKGROUND
         };
-        let codec = self.store.options().background_codec;
-        let begun = Instant::now();
-        let chunks = compressor.compress(window.ino, &pages, &rules, codec, CHUNK_BYTES_MAX);
-        let compressing = begun.elapsed();
+        Ok(Taken {
+            window: window.clone(),
+            codec: self.background_codec(*ino, *share, is_recorded)?,
+            rules,
+            pages: places.iter().map(page).collect(),
+            pointers: places.into_iter().map(|(_, pointer)| pointer).collect(),
+            checkpoint: self.store.version(),
+        })
+    }
+
+    /// The codec of a window: what starts programs is decoded fast, and all else is small.
+    fn background_codec(&mut self, ino: u32, share: Share, is_recorded: bool) -> FsResult<Codec> {
+        let options = self.store.options();
+        let (asked, all) = (options.background_codec, options.policy.compacts_all());
+        let may_start = share != Share::None
+            || !is_recorded && self.content_kind(ino)? == ContentKind::Executable;
+        Ok(match may_start || !all {
+            true => asked,
+            false => Codec::Zstd,
+        })
+    }
+
+    /// Writes windows that were compressed, but for those whose content may have changed: these are given back.
+    pub(crate) fn place_windows(
+        &mut self,
+        pressed: Vec<Pressed>,
+        done: &mut Compacted,
+    ) -> FsResult<Vec<Window>> {
+        self.make_room_to_compact()?;
+        let before = *self.store.statistics();
+        let mut packing = Packing::apart(HeadKind::Background);
+        let mut changed = Vec::new();
+        let placed =
+            pressed
+                .into_iter()
+                .try_for_each(|pressed| match self.is_same(&pressed.taken) {
+                    Err(FsError::NotFound) => Ok(()),
+                    Err(error) => Err(error),
+                    Ok(true) => self.place_window(pressed, &mut packing, done),
+                    Ok(false) => {
+                        changed.push(pressed.taken.window);
+                        Ok(())
+                    }
+                });
+        self.seal(&mut packing, true);
+        self.store
+            .statistics_mut()
+            .count_as(Cause::Background, &before);
+        placed.map(|()| changed)
+    }
+
+    fn is_same(&mut self, taken: &Taken) -> FsResult<bool> {
+        let Window { ino, range, .. } = &taken.window;
+        let now = self.places_at_rest(*ino, range)?;
+        let pointers = now.iter().map(|(_, pointer)| pointer);
+        Ok(taken.checkpoint == self.store.version() && pointers.eq(&taken.pointers))
+    }
+
+    fn place_window(
+        &mut self,
+        pressed: Pressed,
+        packing: &mut Packing,
+        done: &mut Compacted,
+    ) -> FsResult<()> {
+        let Taken { window, rules, .. } = pressed.taken;
         let class = self.class(window.ino)?;
-        self.store.statistics_mut().class_mut(class).compressing += compressing;
+        self.store.statistics_mut().class_mut(class).compressing += pressed.took;
         let core = window.share == Share::Again;
         let live = self.live(window.ino)?;
-        if core && !live.inode().attributes.is_launched && !chunks.is_empty() {
+        if core && !live.inode().attributes.is_launched && !pressed.chunks.is_empty() {
             live.attributes().is_launched = true;
         }
         if window.left > packing.left {
@@ -179,7 +332,7 @@ impl Cleaning {
             self.seal(packing, false);
         }
         packing.left = window.left;
-        for mut chunk in chunks {
+        for mut chunk in pressed.chunks {
             chunk.core = core;
             let at = self.pack(packing, &chunk, &rules)?;
             packing.left = packing.left.saturating_sub(chunk.blocks.into());
@@ -190,27 +343,17 @@ impl Cleaning {
         self.left_early(window.ino)
     }
 
-    /// The pages of a window that have places, and are not about to have others.
-    fn pages_at_rest(&mut self, window: &Window) -> FsResult<Vec<(u32, Arc<Block>)>> {
-        let Window { ino, range, .. } = window;
-        let live = self.live(*ino)?;
-        if live.inode().attributes.is_inline
-            || live.pages.range(range.clone()).any(|(_, page)| page.dirty)
-        {
-            return Ok(Vec::new());
+    /// The logical blocks of a range that have places; none if one of them is about to have another.
+    fn places_at_rest(&mut self, ino: u32, range: &Range<u32>) -> FsResult<Vec<(u32, Pointer)>> {
+        let live = self.live(ino)?;
+        let mut places = Vec::new();
+        if live.pages.range(range.clone()).any(|(_, page)| page.dirty) {
+            return Ok(places);
         }
-        let mut lblks = Vec::new();
-        self.for_pointers(*ino, range.clone(), |lblk, pointer| {
-            lblks.extend(pointer.block().map(|_| lblk));
+        self.for_pointers(ino, range.clone(), |lblk, pointer| {
+            places.extend(pointer.block().map(|_| (lblk, pointer)));
         })?;
-        let content = self.read_blocks(*ino, range)?;
-        let page = |lblk: u32| {
-            let start = (lblk - range.start) as usize * BLOCK_BYTES;
-            let mut page = zeroed();
-            page.copy_from_slice(&content[start..start + BLOCK_BYTES]);
-            (lblk, page.into())
-        };
-        Ok(lblks.into_iter().map(page).collect())
+        Ok(places)
     }
 
     /// Content as it would be read, with zeros behind the end.

@@ -1,10 +1,11 @@
 //! Compression in the background, step by step: between the steps, others use the log.
 
 use std::collections::HashSet;
+use std::thread;
 
 use anteros_core::{FsError, FsResult, Ino};
 
-use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits};
+use crate::cleaning::compact::{Compacted, Pressed, STEP_BLOCKS, Suits, Taken, Unsettled};
 use crate::cleaning::launches::FileReads;
 use crate::cleaning::order::{Share, Stop, Turn, Window, launch_windows};
 use crate::compress::chunks::Compressor;
@@ -14,45 +15,145 @@ use crate::mount::log::Log;
 /// Logical blocks of a file that are looked at at once.
 const LOOKED_AT: u32 = 1 << 16;
 
+/// Marks of a trail that are followed at once.
+const MARKS: usize = 128;
+
+/// Times that a window is taken whose content changes while it is compressed.
+const TRIES: usize = 3;
+
+/// The most threads that compress.
+const ENCODERS_MAX: usize = 4;
+
 /// A compaction that goes on.
 struct Work<G> {
-    compressor: Compressor,
+    compressors: Vec<Compressor>,
     done: Compacted,
+    /// Tells whether it is known of some file what launches read.
+    is_recorded: bool,
     goes_on: G,
 }
 
 impl<G: FnMut(&Compacted) -> bool> Work<G> {
+    fn new(goes_on: G) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let compressors = (0..cores.min(ENCODERS_MAX)).map(|_| Compressor::new(Pace::Thorough));
+        Self {
+            compressors: compressors.collect(),
+            done: Compacted::default(),
+            is_recorded: false,
+            goes_on,
+        }
+    }
+
     fn goes_on(&mut self) -> bool {
         (self.goes_on)(&self.done)
     }
+
+    /// Compresses what was taken, in its order.
+    fn compress(&mut self, taken: Vec<Taken>) -> Vec<Pressed> {
+        let share = taken.len().div_ceil(self.compressors.len()).max(1);
+        let mut taken = taken.into_iter();
+        let mut parts: Vec<Vec<Taken>> = Vec::new();
+        for _ in &self.compressors {
+            parts.push(taken.by_ref().take(share).collect());
+        }
+        let encode = |(part, compressor): (Vec<Taken>, &mut Compressor)| -> Vec<Pressed> {
+            let pressed = part.into_iter().map(|taken| taken.compress(compressor));
+            pressed.collect()
+        };
+        let mut work = parts.into_iter().zip(&mut self.compressors);
+        let first = work.next();
+        thread::scope(|scope| {
+            let others = work.filter(|(part, _)| !part.is_empty());
+            let others: Vec<_> = others.map(|one| scope.spawn(move || encode(one))).collect();
+            let mut pressed = first.map_or_else(Vec::new, encode);
+            for other in others {
+                let found = other.join();
+                pressed.extend(found.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            pressed
+        })
+    }
+}
+
+/// A file of which what no launch has read is compressed.
+struct Rest {
+    ino: u32,
+    /// Its number among those that launches read.
+    launched: Option<usize>,
 }
 
 /// Files to compress, and their use by launches.
 #[derive(Default)]
 struct Wanted {
-    executables: Vec<(u32, FileReads)>,
-    /// Other files that launches read.
-    data: Vec<(u32, FileReads)>,
+    /// Files that launches read.
+    launched: Vec<(u32, FileReads)>,
+    rest: Vec<Rest>,
     trail: Vec<Stop>,
 }
 
 impl Wanted {
     /// The windows that launches read, those that only one did last. The trail leads to all of them.
     fn launched(&mut self) -> Vec<Window> {
-        let files = || self.executables.iter().chain(&self.data);
-        let again = launch_windows(files(), Share::Again);
-        let once = launch_windows(files(), Share::Once);
+        let again = launch_windows(self.launched.iter(), Share::Again);
+        let once = launch_windows(self.launched.iter(), Share::Once);
         let windows = || again.iter().chain(&once);
         let stop = |(turn, window): &(Turn, Window)| (*turn, window.ino, Some(window.range.start));
         self.trail.extend(windows().map(stop));
         windows().map(|(_, window)| window.clone()).collect()
     }
+
+    fn add(&mut self, ino: u32, suits: Suits, reads: FileReads) {
+        // Whoever reads all files once is no program that starts.
+        let is_launched = match suits {
+            Suits::Executable => !reads.is_empty(),
+            Suits::Other | Suits::No => reads.rounds > 1,
+            Suits::NoFile => false,
+        };
+        let launched = is_launched.then_some(self.launched.len());
+        if is_launched {
+            self.launched.push((ino, reads));
+        }
+        if matches!(suits, Suits::Executable | Suits::Other) {
+            self.rest.push(Rest { ino, launched });
+        }
+    }
+
+    /// The logical blocks of a file that launches read.
+    fn read_of(&self, rest: &Rest) -> Vec<u32> {
+        let reads = rest.launched.and_then(|at| self.launched.get(at));
+        let reads = reads
+            .iter()
+            .flat_map(|(_, reads)| reads.core.iter().chain(&reads.other));
+        let mut read: Vec<u32> = reads.map(|read| read.lblk).collect();
+        read.sort_unstable();
+        read
+    }
+}
+
+/// Windows of one file after the other, until there are enough of them for a step.
+#[derive(Default)]
+struct Batch {
+    windows: Vec<Window>,
+    blocks: usize,
+    /// The files that end in it.
+    ended: Vec<Unsettled>,
+}
+
+impl Batch {
+    fn add(&mut self, windows: Vec<Window>) {
+        self.blocks += windows
+            .iter()
+            .map(|window| window.range.len())
+            .sum::<usize>();
+        self.windows.extend(windows);
+    }
 }
 
 impl Log {
-    /// Compresses executables. What launches read of them again and again is put together, first what most of them did, each in
-    /// the order in which it was read; behind it comes what one read, and then all else. Of other files it takes what more than one
-    /// launch has read along, and leaves the rest alone. Whoever else uses the log has a turn after each 512 KiB; `goes_on` is asked before.
+    /// Compresses files in the background. What launches read of them again and again is put together, first what most of them
+    /// did, each in the order in which it was read; behind it comes what one read, and then all else, but for that of databases
+    /// and journals. Whoever else uses the log has a turn after each 1 MiB, and while that is compressed; `goes_on` is asked before.
     ///
     /// # Errors
     ///
@@ -63,22 +164,14 @@ impl Log {
         reads: impl Fn(Ino) -> Option<FileReads>,
         goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
-        let mut work = Work {
-            compressor: Compressor::new(Pace::Thorough),
-            done: Compacted::default(),
-            goes_on,
-        };
-        let mut wanted = self.sort(files, reads, &mut work.done)?;
+        let mut work = Work::new(goes_on);
+        let mut wanted = self.sort(files, reads, &mut work)?;
         let first = wanted.launched();
-        if !self.compact_windows(&first, &mut work)? {
+        if !self.compact_windows(first, &mut work)? {
             return Ok(work.done);
         }
-        for (ino, reads) in wanted.executables {
-            let read = reads.core.iter().chain(&reads.other);
-            let read = read.map(|read| read.lblk).collect();
-            if !self.compact_rest(ino, read, &mut work)? {
-                return Ok(work.done);
-            }
+        if !self.compact_rest(&wanted, &mut work)? {
+            return Ok(work.done);
         }
         wanted.trail.sort_unstable();
         self.gather_nodes(&wanted.trail, &mut work)?;
@@ -86,62 +179,100 @@ impl Log {
     }
 
     /// Finds out what is asked for.
-    fn sort(
+    fn sort<G>(
         &self,
         files: &[Ino],
         reads: impl Fn(Ino) -> Option<FileReads>,
-        done: &mut Compacted,
+        work: &mut Work<G>,
     ) -> FsResult<Wanted> {
         let mut wanted = Wanted::default();
+        self.lock().store.check_writable()?;
         for &file in files {
             let ino = u32::try_from(file.0).map_err(|_| FsError::NotFound)?;
             // The lock is not to be held while somebody is asked what was read.
-            let suits = self.lock().suits(ino);
-            let suits = match suits {
+            let mut state = self.lock();
+            let suits = match state.suits(ino) {
                 // It may be gone by now.
                 Err(FsError::NotFound) => Suits::No,
                 suits => suits?,
             };
-            let reads = reads(file).unwrap_or_default();
+            self.relieve(&mut state)?;
+            drop(state);
+            let reads = reads(file);
+            work.is_recorded |= reads.is_some();
+            let reads = reads.unwrap_or_default();
             let looked_up = reads.looked_up.map(|mark| (mark.into(), ino, None));
             wanted.trail.extend(looked_up);
-            match suits {
-                Suits::Yes => wanted.executables.push((ino, reads)),
-                Suits::No => {
-                    done.others += 1;
-                    // Whoever reads all files once is no program that starts.
-                    if reads.rounds > 1 {
-                        wanted.data.push((ino, reads));
-                    }
-                }
-                Suits::NoFile => {}
-            }
+            work.done.others += u64::from(suits == Suits::No);
+            wanted.add(ino, suits, reads);
         }
-        done.files = wanted.executables.len() as u64;
+        work.done.files = wanted.rest.len() as u64;
         Ok(wanted)
     }
 
-    /// Compresses what no launch has read of an executable. Says whether it came to its end.
+    /// Compresses what no launch has read. Says whether it came to its end.
     fn compact_rest(
         &self,
-        ino: u32,
-        mut read: Vec<u32>,
+        wanted: &Wanted,
         work: &mut Work<impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
-        read.sort_unstable();
-        let end = match self.lock().blocks_of(ino) {
-            Err(FsError::NotFound) => return Ok(true),
-            end => end?,
+        let mut batch = Batch::default();
+        for rest in &wanted.rest {
+            match self.add_rest(rest, wanted, &mut batch, work) {
+                Err(FsError::NotFound) => {}
+                goes_on => {
+                    if !goes_on? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        self.compact_batch(&mut batch, work)
+    }
+
+    /// Adds the windows of a file, and compresses as soon as there are enough. Says whether that came to its end.
+    fn add_rest(
+        &self,
+        rest: &Rest,
+        wanted: &Wanted,
+        batch: &mut Batch,
+        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<bool> {
+        let ino = rest.ino;
+        let Some(file) = self.lock().unsettled(ino)? else {
+            return Ok(true);
         };
+        let read = wanted.read_of(rest);
+        let end = self.lock().blocks_of(ino)?;
         for from in (0..end).step_by(LOOKED_AT as usize) {
             let range = from..end.min(from + LOOKED_AT);
-            let rest = match self.lock().rest_windows(ino, range, &read) {
-                Err(FsError::NotFound) => return Ok(true),
-                rest => rest?,
-            };
-            if !self.compact_windows(&rest, work)? {
+            let windows = self.lock().rest_windows(ino, range, &read)?;
+            batch.add(windows);
+            if batch.blocks >= STEP_BLOCKS && !self.compact_batch(batch, work)? {
                 return Ok(false);
             }
+        }
+        batch.ended.push(file);
+        Ok(true)
+    }
+
+    fn compact_batch(
+        &self,
+        batch: &mut Batch,
+        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<bool> {
+        let Batch { windows, ended, .. } = std::mem::take(batch);
+        let warned = work.done.warnings.len();
+        if !self.compact_windows(windows, work)? {
+            return Ok(false);
+        }
+        if work.done.warnings.len() == warned {
+            let mut state = self.lock();
+            state.store.check_writable()?;
+            for file in ended {
+                state.note_settled(file)?;
+            }
+            self.relieve(&mut state)?;
         }
         Ok(true)
     }
@@ -154,7 +285,7 @@ impl Log {
         work: &mut Work<impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<()> {
         let mut gathered = HashSet::new();
-        for marks in trail.chunks(STEP_BLOCKS) {
+        for marks in trail.chunks(MARKS) {
             if !work.goes_on() {
                 break;
             }
@@ -171,10 +302,11 @@ impl Log {
     /// Says whether all of them had their turn.
     fn compact_windows(
         &self,
-        mut windows: &[Window],
+        windows: Vec<Window>,
         work: &mut Work<impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
-        while !windows.is_empty() {
+        let mut rest = &windows[..];
+        while !rest.is_empty() {
             if !work.goes_on() {
                 return Ok(false);
             }
@@ -183,15 +315,38 @@ impl Log {
                 blocks += window.range.len();
                 blocks <= STEP_BLOCKS
             };
-            let (now, later) = windows.split_at(windows.iter().take_while(fits).count());
-            let mut state = self.lock();
-            state.store.check_writable()?;
-            let compacted = state.compact_step(now, &mut work.compressor, &mut work.done);
-            state.store.submit()?;
-            compacted?;
-            state.shrink();
-            windows = later;
+            let (now, later) = rest.split_at(rest.iter().take_while(fits).count());
+            self.compact_step(now.to_vec(), work)?;
+            rest = later;
         }
         Ok(true)
+    }
+
+    /// Compresses windows, those again that change meanwhile.
+    fn compact_step(
+        &self,
+        mut windows: Vec<Window>,
+        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<()> {
+        for _ in 0..TRIES {
+            let mut state = self.lock();
+            state.store.check_writable()?;
+            let taken = state.take_windows(&windows, work.is_recorded, &mut work.done);
+            state.store.submit()?;
+            let taken = taken?;
+            state.shrink();
+            drop(state);
+            let pressed = work.compress(taken);
+            let mut state = self.lock();
+            state.store.check_writable()?;
+            let changed = state.place_windows(pressed, &mut work.done);
+            state.store.submit()?;
+            windows = changed?;
+            state.shrink();
+            if windows.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 }

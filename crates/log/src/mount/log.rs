@@ -268,7 +268,7 @@ impl Log {
     }
 
     /// Writes what memory has no room for, and makes room on the device.
-    fn relieve(&self, state: &mut State) -> FsResult<()> {
+    pub(super) fn relieve(&self, state: &mut State) -> FsResult<()> {
         if state.store.dirty_pages() > state.store.dirty_max() {
             state.make_room(0)?;
             state.write_content()?;

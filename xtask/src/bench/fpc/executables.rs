@@ -98,7 +98,8 @@ fn contest(
 
 /// A log whose executables are compressed, after so many launches.
 fn system(bench: &Bench, codec: &str, launches: usize) -> System {
-    let words = format!("--policy record --background-codec {codec}");
+    // The policy that compresses executables alone in the background.
+    let words = format!("--policy paper --background-codec {codec}");
     let system = System::log(&bench.anteros, &words);
     let known = match launches {
         0 => "compacted in order",

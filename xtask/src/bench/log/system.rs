@@ -26,7 +26,7 @@ pub(in crate::bench) const MIRROR_LIBFUSE: &str = "passthrough_hp --nopassthroug
 pub(in crate::bench) struct System {
     pub(in crate::bench) name: String,
     how: How,
-    /// After how many recorded launches its executables are compressed in the background; 0: never.
+    /// After how many recorded launches its files are compressed in the background; 0: never.
     pub(in crate::bench) launches: usize,
 }
 
@@ -123,7 +123,7 @@ impl System {
         system
     }
 
-    /// The same, with executables that are compressed in the background after some launches were recorded.
+    /// The same, with files that are compressed in the background after some launches were recorded.
     pub(in crate::bench) fn compacted(&self, launches: usize) -> Self {
         Self {
             name: format!("{}, compacted", self.name),
@@ -132,7 +132,7 @@ impl System {
         }
     }
 
-    /// Has a mounted log of ours compress executables in the background, and returns what is told of that.
+    /// Has a mounted log of ours compress files in the background, and returns what is told of that.
     ///
     /// # Errors
     /// When it is no log, or that fails.

@@ -27,11 +27,12 @@ const TOLD_AT_ONCE: usize = 2000;
 /// Ranges that fit, of at most 4 numbers.
 const RANGES_TOLD_AT_ONCE: usize = 1000;
 
-/// Compress executables of a mounted log in the background
+/// Compress files of a mounted log in the background
 ///
-/// What launches read of them, if that was recorded, is put together in the order in which they did; all else is compressed in
-/// large pieces. What they read of other files comes along, the rest is left alone. What the log holds can be used meanwhile.
-/// Ctrl-C stops it, and keeps what is done.
+/// What launches read, if that was recorded, is put together in the order in which they did; all else is compressed in pieces of
+/// 128 KiB. Databases and their journals are left alone, but for what launches read of them: they are compressed as they are
+/// written. A file that has not changed since is not read again. What the log holds can be used meanwhile. Ctrl-C stops it, and
+/// keeps what is done.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Files, or directories with all that is in them, of one mounted log
@@ -110,8 +111,8 @@ impl Args {
             [0, 1, 2, 3, 4, 5].map(|at| done.count(at));
         match self.report.json {
             true => output::json(&json!({
-                "executables": files,
-                "other_files": others,
+                "files": files,
+                "left_alone": others,
                 "bytes": seen * PAGE,
                 "compressed_bytes": blocks * PAGE,
                 "stored_bytes": bytes,
@@ -164,7 +165,7 @@ fn tell_done(
 ) -> io::Result<()> {
     let (files, others) = (output::count(files), output::count(others));
     let mut text = format!(
-        "{files} executables, {others} other files; {seen} looked at, {compressed} of that compressed to {stored}\n"
+        "{files} files, {others} left alone; {seen} looked at, {compressed} of that compressed to {stored}\n"
     );
     if faults > 0 {
         let faults = output::count(faults);

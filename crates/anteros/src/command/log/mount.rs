@@ -84,7 +84,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = among(Codec::ALL))]
     codec: Codec,
 
-    /// By what executables are compressed in the background; also as -o background-codec=NAME
+    /// By what executables are compressed in the background; where launches are recorded, what these read, and all else by zstd.
+    /// Also as -o background-codec=NAME
     #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = among(Codec::ALL))]
     background_codec: Codec,
 
