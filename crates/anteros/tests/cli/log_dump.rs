@@ -76,8 +76,9 @@ fn of_inodes_and_blocks_all_are_values() {
     let node = &inode["nodes"][0];
     assert_eq!((&node["nid"], &node["kind"]), (ino, &"inode".into()));
     let block = &dumped(&shop, &format!("--block {}", node["block"]))["block"];
-    assert_eq!(block["content"]["kind"], "node", "{block}");
-    assert_eq!(&block["content"]["ino"], ino, "{block}");
+    assert_eq!(block["content"]["kind"], "packed", "{block}");
+    let slot = &block["content"]["slots"][node["slot"].as_u64().unwrap() as usize];
+    assert_eq!((&slot["kind"], &slot["ino"]), (&"node".into(), ino));
 }
 
 /// A group behind the checkpoint, record by record.

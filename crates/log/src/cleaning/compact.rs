@@ -19,7 +19,7 @@ use crate::compress::policy::{Policy, Rules};
 use crate::files::content::blocks;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
-use crate::layout::{BLOCK_BYTES, Block, SEGMENT_CONTENT};
+use crate::layout::{BLOCK_BYTES, Block, ROOT, SEGMENT_CONTENT};
 use crate::nodes::place::NodePlace;
 use crate::packing::pack::Packing;
 use crate::statistics::Cause;
@@ -123,7 +123,8 @@ impl Cleaning {
 
     /// Has an inode that has a block for itself written to a slot with the next checkpoint.
     fn repack(&mut self, ino: u32) -> FsResult<()> {
-        if self.packs_inodes() && matches!(self.place_of(ino)?, NodePlace::Block(_)) {
+        if ino != ROOT && self.packs_inodes() && matches!(self.place_of(ino)?, NodePlace::Block(_))
+        {
             self.live(ino)?.mark_dirty();
         }
         Ok(())

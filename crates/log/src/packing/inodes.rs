@@ -3,9 +3,9 @@
 use anteros_core::FsResult;
 
 use crate::compress::codec::Codec;
-use crate::layout::BLOCK_BYTES;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::packed::{Slot, SlotKind};
+use crate::layout::{BLOCK_BYTES, ROOT};
 use crate::nodes::place::NodePlace;
 use crate::packing::Packer;
 use crate::packing::pack::Packing;
@@ -33,8 +33,12 @@ impl Packer {
         packed
     }
 
-    /// Writes an inode to the next slot. Says whether it shrinks enough for that.
+    /// Writes an inode to the next slot. Says whether it shrinks enough for that. The root has a block for itself: no other
+    /// one that is damaged takes it along.
     pub(crate) fn pack_inode(&mut self, ino: u32, packing: &mut Packing) -> FsResult<bool> {
+        if ino == ROOT {
+            return Ok(false);
+        }
         let version = self.store.version() + 1;
         let live = self.live(ino)?;
         let most = match live.has_block {
