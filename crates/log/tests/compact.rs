@@ -407,6 +407,31 @@ fn a_full_log_stays_as_it_is() {
     assert_sound(device.clone());
 }
 
+/// Compression needs no more room than it gives back.
+#[test]
+fn a_log_that_is_almost_full_gets_room_again() {
+    let device = device(128 * MIB);
+    let tree = mounted(&device);
+    let content = program(4000);
+    tree.put("lib.so", &content).unwrap();
+    tree.create("rest").unwrap();
+    let mut end = 0;
+    while let Ok(written) = tree.write("rest", end, &bytes(end, 1 << 16)) {
+        end += written as u64;
+    }
+    tree.truncate("rest", end - 40_000).unwrap();
+    tree.0.checkpoint().unwrap();
+    let free = |tree: &Tree| tree.0.statfs().unwrap().blocks_free;
+    assert!(free(&tree) < 20, "{}", free(&tree));
+    let inos = ["lib.so", "rest"].map(|path| tree.ino(path).unwrap());
+    tree.0.compact(&inos, |_| None, |_| true).unwrap();
+    assert!(free(&tree) > 1500, "{}", free(&tree));
+    assert!(tree.read("lib.so").unwrap() == content);
+    tree.0.close().unwrap();
+    assert_eq!(tree.0.failure(), None);
+    assert_sound(device);
+}
+
 #[test]
 fn what_cannot_be_read_is_told_and_left_alone() {
     let (device, tree, content) = installed(300);

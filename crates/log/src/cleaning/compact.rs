@@ -211,7 +211,7 @@ impl Cleaning {
         is_recorded: bool,
         done: &mut Compacted,
     ) -> FsResult<Vec<Taken>> {
-        self.make_room_to_compact()?;
+        self.make_room_to_compact(windows.iter())?;
         let mut taken = Vec::with_capacity(windows.len());
         for window in windows {
             done.seen += window.range.len() as u64;
@@ -227,11 +227,20 @@ impl Cleaning {
         Ok(taken)
     }
 
-    fn make_room_to_compact(&mut self) -> FsResult<()> {
-        // What gains nothing, and a segment that is left because no window fits into the rest.
+    /// Makes room for some windows. Those that keep what gains nothing may take more than they did; the others do not, but for
+    /// the block that is being filled, so that a full log can be compressed.
+    fn make_room_to_compact<'a>(
+        &mut self,
+        mut windows: impl Iterator<Item = &'a Window>,
+    ) -> FsResult<()> {
+        let more = match windows.any(|window| window.share != Share::None) {
+            true => 2 * STEP_BLOCKS,
+            false => 1,
+        };
+        // And a segment that is left because no window fits into the rest.
         let blocks = 2 * STEP_BLOCKS + SEGMENT_CONTENT as usize;
         self.store.back(blocks as u64, 0);
-        self.store.space().check(blocks as u64)?;
+        self.store.space().check(more as u64)?;
         self.make_room(blocks)
     }
 
@@ -284,7 +293,7 @@ impl Cleaning {
         pressed: Vec<Pressed>,
         done: &mut Compacted,
     ) -> FsResult<Vec<Window>> {
-        self.make_room_to_compact()?;
+        self.make_room_to_compact(pressed.iter().map(|pressed| &pressed.taken.window))?;
         let before = *self.store.statistics();
         let mut packing = Packing::apart(HeadKind::Background);
         let mut changed = Vec::new();
