@@ -392,11 +392,7 @@ fn a_full_log_stays_as_it_is() {
     let tree = mounted(&device);
     let content = program(2000);
     tree.put("lib.so", &content).unwrap();
-    tree.create("rest").unwrap();
-    let mut end = 0;
-    while let Ok(written) = tree.write("rest", end, &bytes(end, 1 << 20)) {
-        end += written as u64;
-    }
+    tree.fill("rest", 1 << 20);
     match tree.compact(&["lib.so"]) {
         Ok(compacted) => assert_eq!(compacted.seen, 2000),
         Err(error) => assert!(matches!(error, FsError::NoSpace), "{error}"),
@@ -414,11 +410,7 @@ fn a_log_that_is_almost_full_gets_room_again() {
     let tree = mounted(&device);
     let content = program(4000);
     tree.put("lib.so", &content).unwrap();
-    tree.create("rest").unwrap();
-    let mut end = 0;
-    while let Ok(written) = tree.write("rest", end, &bytes(end, 1 << 16)) {
-        end += written as u64;
-    }
+    let end = tree.fill("rest", 1 << 16);
     tree.truncate("rest", end - 40_000).unwrap();
     tree.0.checkpoint().unwrap();
     let free = |tree: &Tree| tree.0.statfs().unwrap().blocks_free;

@@ -51,7 +51,7 @@ pub(crate) enum Suits {
     Executable,
     /// Something else that is compressed.
     Other,
-    /// What launches read of it is compressed, the rest is not.
+    /// A file of which only that is compressed that launches read.
     No,
     /// It has no content.
     NoFile,

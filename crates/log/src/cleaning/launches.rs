@@ -78,11 +78,6 @@ pub struct FileReads {
 }
 
 impl FileReads {
-    /// Returns whether nothing was read.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.core.is_empty() && self.other.is_empty()
-    }
-
     /// Reads as a profile of so many launches tells them: which logical blocks, and by whom. Of ranges that overlap, the first
     /// one counts.
     pub fn of_profile(rounds: u8, ranges: &[(Range<u32>, Mark)]) -> Self {

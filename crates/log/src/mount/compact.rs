@@ -1,9 +1,10 @@
 //! Compression in the background, step by step: between the steps, others use the log.
 
 use std::collections::HashSet;
+use std::sync::Mutex;
 use std::thread;
 
-use anteros_core::{FsError, FsResult, Ino};
+use anteros_core::{FsError, FsResult, Ino, unpoisoned};
 
 use crate::cleaning::compact::{Compacted, Pressed, STEP_BLOCKS, Suits, Taken, Unsettled};
 use crate::cleaning::launches::FileReads;
@@ -49,30 +50,30 @@ impl<G: FnMut(&Compacted) -> bool> Work<G> {
         (self.goes_on)(&self.done)
     }
 
-    /// Compresses what was taken, in its order.
+    /// Compresses what was taken, and returns it in its order.
     fn compress(&mut self, taken: Vec<Taken>) -> Vec<Pressed> {
-        let share = taken.len().div_ceil(self.compressors.len()).max(1);
-        let mut taken = taken.into_iter();
-        let mut parts: Vec<Vec<Taken>> = Vec::new();
-        for _ in &self.compressors {
-            parts.push(taken.by_ref().take(share).collect());
-        }
-        let encode = |(part, compressor): (Vec<Taken>, &mut Compressor)| -> Vec<Pressed> {
-            let pressed = part.into_iter().map(|taken| taken.compress(compressor));
-            pressed.collect()
-        };
-        let mut work = parts.into_iter().zip(&mut self.compressors);
-        let first = work.next();
-        thread::scope(|scope| {
-            let others = work.filter(|(part, _)| !part.is_empty());
-            let others: Vec<_> = others.map(|one| scope.spawn(move || encode(one))).collect();
-            let mut pressed = first.map_or_else(Vec::new, encode);
-            for other in others {
-                let found = other.join();
-                pressed.extend(found.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let more = taken.len().saturating_sub(1);
+        let queue = Mutex::new(taken.into_iter().enumerate());
+        let pressed = Mutex::new(Vec::new());
+        let next = || unpoisoned(queue.lock()).next();
+        let encode = |compressor: &mut Compressor| {
+            while let Some((at, taken)) = next() {
+                let done = taken.compress(compressor);
+                unpoisoned(pressed.lock()).push((at, done));
             }
-            pressed
-        })
+        };
+        let mut compressors = self.compressors.iter_mut();
+        let own = compressors.next();
+        thread::scope(|scope| {
+            for compressor in compressors.take(more) {
+                // A thread that cannot begin leaves its share to the others.
+                let _ = thread::Builder::new().spawn_scoped(scope, || encode(compressor));
+            }
+            own.into_iter().for_each(encode);
+        });
+        let mut pressed = unpoisoned(pressed.into_inner());
+        pressed.sort_unstable_by_key(|(at, _)| *at);
+        pressed.into_iter().map(|(_, done)| done).collect()
     }
 }
 
@@ -106,7 +107,7 @@ impl Wanted {
     fn add(&mut self, ino: u32, suits: Suits, reads: FileReads) {
         // Whoever reads all files once is no program that starts.
         let is_launched = match suits {
-            Suits::Executable => !reads.is_empty(),
+            Suits::Executable => !(reads.core.is_empty() && reads.other.is_empty()),
             Suits::Other | Suits::No => reads.rounds > 1,
             Suits::NoFile => false,
         };

@@ -40,10 +40,15 @@ impl Nodes {
     }
 
     fn load(&mut self, ino: u32) -> FsResult<CachedInode> {
-        if !self.nat.is_valid(ino) || self.nat.get(ino)?.ino != ino {
+        if !self.nat.is_valid(ino) {
             return Err(FsError::NotFound);
         }
-        let (header, block) = self.read_node(ino)?;
+        let entry = self.nat.get(ino)?;
+        if entry.ino != ino {
+            return Err(FsError::NotFound);
+        }
+        let place = NodePlace::of(entry, self.store.superblock(), ino)?;
+        let (header, block) = self.read_at(place, ino, entry.ino)?;
         if header.kind != NodeKind::Inode {
             return Err(Corrupt::Node {
                 nid: ino,
@@ -54,7 +59,7 @@ impl Nodes {
         }
         let inode = Inode::parse(&block, ino)?;
         let mut live = CachedInode::read(inode, block, self.store.dirty_inodes());
-        live.has_block = !matches!(self.place_of(ino)?, NodePlace::Slot(..));
+        live.has_block = place.has_block();
         Ok(live)
     }
 
@@ -62,9 +67,18 @@ impl Nodes {
     pub(crate) fn read_node(&mut self, nid: u32) -> FsResult<(NodeHeader, Box<Block>)> {
         let entry = self.nat.get(nid)?;
         let place = NodePlace::of(entry, self.store.superblock(), nid)?;
+        self.read_at(place, nid, entry.ino)
+    }
+
+    fn read_at(
+        &mut self,
+        place: NodePlace,
+        nid: u32,
+        ino: u32,
+    ) -> FsResult<(NodeHeader, Box<Block>)> {
         let block = place.read(nid, &mut self.store)?;
         let header = NodeHeader::check(&block, nid)?;
-        if header.ino != entry.ino {
+        if header.ino != ino {
             return Err(Corrupt::Node {
                 nid,
                 rule: "the node address table has another inode for it",
@@ -219,7 +233,7 @@ impl Nodes {
         let place = self.place_of(nid)?;
         let has_block = match self.inodes.get(&nid) {
             Some(live) => live.has_block,
-            None => !matches!(place, NodePlace::Slot(..)),
+            None => place.has_block(),
         };
         self.nat.free(nid)?;
         self.store.space_mut().give(has_block.into());

@@ -1,9 +1,10 @@
 //! Nodes: inodes, the pointers of files, and the table that says where each node lies.
 //!
-//! This floor owns the node address table ([`nat`], asked through [`numbers`]) and the nodes in memory ([`cache`]) with
-//! their marks ([`loaded`]). A node lies in a block, or in a slot of one ([`place`]). The floor is asked for an inode by its number, for the pointer of a logical block, and to change
-//! either ([`tree`]); dirty nodes are written at a checkpoint ([`write`](mod@write)). A block of the table that cannot be
-//! read is made again from the nodes ([`rebuild`]). It uses `store` and what lies below.
+//! This floor owns the node address table ([`nat`], asked through [`numbers`]) and the nodes in memory ([`cache`])
+//! with their marks ([`loaded`]). A node lies in a block, or in a slot of one ([`place`]). The floor is asked for an
+//! inode by its number, for the pointer of a logical block, and to change either ([`tree`]); dirty nodes are written
+//! at a checkpoint ([`write`](mod@write)). A block of the table that cannot be read is made again from the nodes
+//! ([`rebuild`]). It uses `store` and what lies below.
 
 mod cache;
 pub(crate) mod evict;

@@ -25,6 +25,15 @@ pub(crate) enum NodePlace {
     Slot(u64, u8),
 }
 
+/// Fault of a node that the table has no place for, but this pointer.
+pub(crate) fn nowhere(nid: u32, pointer: u64) -> Corrupt {
+    Corrupt::Node {
+        nid,
+        rule: "the node address table has no block for it",
+        found: pointer,
+    }
+}
+
 impl NodePlace {
     /// Decodes the pointer of an entry.
     ///
@@ -40,11 +49,7 @@ impl NodePlace {
             Pointer::Packed(at) if at.sequence == 0 && at.behind == 0 && entry.ino == nid => {
                 Ok(Self::Slot(at.block, at.slot))
             }
-            _ => Err(Corrupt::Node {
-                nid,
-                rule: "the node address table has no block for it",
-                found: entry.pointer,
-            }),
+            _ => Err(nowhere(nid, entry.pointer)),
         }
     }
 
@@ -61,6 +66,11 @@ impl NodePlace {
             }),
         };
         pointer.encode()
+    }
+
+    /// Returns whether the node has a block for itself, or will have one.
+    pub(super) fn has_block(self) -> bool {
+        !matches!(self, Self::Slot(..))
     }
 
     /// The block that it names.
@@ -107,15 +117,7 @@ impl NodePlace {
     /// Reads the node, with what was written near it.
     pub(super) fn read(self, nid: u32, store: &mut Store) -> FsResult<Box<Block>> {
         match self {
-            Self::None => {
-                let rule = "the node address table has no block for it";
-                Err(Corrupt::Node {
-                    nid,
-                    rule,
-                    found: 0,
-                }
-                .into())
-            }
+            Self::None => Err(nowhere(nid, 0).into()),
             Self::Block(place) => store.fetch_near(place),
             Self::Slot(place, _) => Ok(self.node_in(nid, &*store.fetch_near(place)?)?),
         }

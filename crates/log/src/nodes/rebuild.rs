@@ -2,8 +2,7 @@
 //!
 //! A node says its number itself, and so does the summary of its segment, or its slot. Which blocks are valid is in the segment
 //! table, and which slots in the block state table. So what the table said when the newest checkpoint was written can be found
-//! without it, and is still true: until the next one,
-//! nothing is written to where these nodes lie.
+//! without it, and is still true: until the next one, nothing is written to where these nodes lie.
 
 #![deny(clippy::indexing_slicing)]
 

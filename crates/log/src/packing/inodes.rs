@@ -25,10 +25,8 @@ impl Packer {
         }
         let mut packing = Packing::apart(HeadKind::Moved);
         let inos = self.inodes_to_write();
-        let packed = inos.into_iter().try_for_each(|ino| {
-            self.pack_inode(ino, &mut packing)?;
-            Ok(())
-        });
+        let mut inos = inos.into_iter();
+        let packed = inos.try_for_each(|ino| self.pack_inode(ino, &mut packing).map(drop));
         self.seal(&mut packing, true);
         packed
     }

@@ -1,9 +1,9 @@
 //! Packed blocks: compressed chunks of several files that share a block.
 //!
 //! This floor is asked how the content of a file is compressed ([`kinds`]) and what it counts as ([`class`]), to give
-//! chunks a slot in a packed block ([`pack`]), and inodes ([`inodes`]), to read a logical block wherever it lies ([`unpack`]), and to move
-//! what is valid out of a packed block ([`relocate`]). It uses `compress` for the bytes, `nodes` for the pointers,
-//! and `store` for the blocks.
+//! chunks a slot in a packed block ([`pack`]), and inodes ([`inodes`]), to read a logical block wherever it lies
+//! ([`unpack`]), and to move what is valid out of a packed block ([`relocate`]). It uses `compress` for the bytes,
+//! `nodes` for the pointers, and `store` for the blocks.
 
 mod class;
 mod inodes;

@@ -329,6 +329,16 @@ impl Tree {
         self.0.compact(&inos?, |ino| Some(reads(ino)), |_| true)
     }
 
+    /// Makes a file that takes all room that is left, written in pieces of so many bytes, and says how large it is.
+    pub fn fill(&self, path: &str, piece: usize) -> u64 {
+        self.create(path).unwrap();
+        let mut end = 0;
+        while let Ok(written) = self.write(path, end, &bytes(end, piece)) {
+            end += written as u64;
+        }
+        end
+    }
+
     pub fn truncate(&self, path: &str, size: u64) -> FsResult<()> {
         let changes = Changes {
             size: Some(size),

@@ -123,7 +123,7 @@ impl System {
         system
     }
 
-    /// The same, with files that are compressed in the background after some launches were recorded.
+    /// Copy of a system, whose files are compressed in the background after some launches were recorded.
     pub(in crate::bench) fn compacted(&self, launches: usize) -> Self {
         Self {
             name: format!("{}, compacted", self.name),

@@ -12,9 +12,8 @@ use crate::layout::node::{Inode, NodeHeader, NodeKind};
 use crate::layout::table::NatEntry;
 use crate::layout::xattr::{Stored, Xattrs, further_bytes};
 use crate::layout::{Block, Corrupt, dir};
-use crate::nodes::place::NodePlace;
+use crate::nodes::place::{NodePlace, nowhere};
 use crate::nodes::tree::Subtree;
-use crate::store::medium::zeroed;
 
 impl<S: Sink> Walk<'_, S> {
     /// Looks at all nodes.
@@ -114,8 +113,7 @@ impl<S: Sink> Walk<'_, S> {
         })?;
         match place {
             Ok(NodePlace::None) if !self.is_loaded(&wanted) => {
-                let rule = "the node address table has no block for it";
-                self.note_node(&wanted, fault(rule, entry.pointer).into())
+                self.note_node(&wanted, nowhere(nid, entry.pointer).into())
             }
             Ok(_) => Ok(located.push(wanted)?),
             Err(error) => self.note_node(&wanted, error.into()),
@@ -294,7 +292,7 @@ impl<S: Sink> Walk<'_, S> {
             Some(live) => Ok((live.inode().clone(), Box::new(*live.pointers()))),
             None => block
                 .and_then(|block| Ok(wanted.place().node_in(ino, block)?))
-                .and_then(|block| parse_inode(&block, ino)),
+                .and_then(|node| parse_inode(node, ino)),
         };
         match found {
             Ok((inode, block)) => self.visit_inode(ino, &inode, &block, below),
@@ -369,8 +367,8 @@ impl<S: Sink> Walk<'_, S> {
     }
 }
 
-fn parse_inode(block: &Block, ino: u32) -> FsResult<(Inode, Box<Block>)> {
-    let header = NodeHeader::check(block, ino)?;
+fn parse_inode(node: Box<Block>, ino: u32) -> FsResult<(Inode, Box<Block>)> {
+    let header = NodeHeader::check(&node, ino)?;
     let fault = |rule, found| Corrupt::Node {
         nid: ino,
         rule,
@@ -383,9 +381,7 @@ fn parse_inode(block: &Block, ino: u32) -> FsResult<(Inode, Box<Block>)> {
     if header.kind != NodeKind::Inode {
         return Err(fault("the node is no inode", header.kind as u64).into());
     }
-    let mut pointers = zeroed();
-    *pointers = *block;
-    Ok((Inode::parse(block, ino)?, pointers))
+    Ok((Inode::parse(&node, ino)?, node))
 }
 
 impl Wanted {
