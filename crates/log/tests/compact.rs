@@ -347,6 +347,40 @@ fn what_is_written_meanwhile_stays() {
     assert!(mounted(&device).read("lib.so").unwrap() == content);
 }
 
+#[test]
+fn others_read_and_write_while_content_is_read_to_be_compressed() {
+    let (inner, tree, content) = installed(600);
+    tree.0.close().unwrap();
+    drop(tree);
+    let [is_there, may_go, has_waited] = [const { AtomicBool::new(false) }; 3].map(Arc::new);
+    let (there, go, waited) = (is_there.clone(), may_go.clone(), has_waited.clone());
+    let device = Hooked::around(inner.clone(), move |asked| {
+        let is_content = matches!(asked, Asked::Read(_, len) if len > 16 * PAGE);
+        if is_content && thread::current().name() == Some("compactor") {
+            there.store(true, Ordering::SeqCst);
+            waited.fetch_or(!wait_for(&go), Ordering::SeqCst);
+        }
+    });
+    let tree = open_with(Arc::new(device), with(Policy::Record));
+    thread::scope(|scope| {
+        let compact = || tree.compact(&["lib.so"]).unwrap();
+        let compactor = thread::Builder::new().name("compactor".into());
+        let compacted = compactor.spawn_scoped(scope, compact).unwrap();
+        assert!(wait_for(&is_there));
+        assert!(tree.read("text").unwrap() == content);
+        tree.put("new", &content).unwrap();
+        tree.fsync("new").unwrap();
+        may_go.store(true, Ordering::SeqCst);
+        assert!(compacted.join().unwrap().blocks > 500);
+    });
+    assert!(!has_waited.load(Ordering::SeqCst));
+    for name in ["lib.so", "text", "new"] {
+        assert!(tree.read(name).unwrap() == content);
+    }
+    tree.0.close().unwrap();
+    assert_sound(inner);
+}
+
 /// A file is settled until its content changes, also where nothing of it gains.
 #[test]
 fn what_has_not_changed_is_not_read_again() {

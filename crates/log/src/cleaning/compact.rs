@@ -1,14 +1,14 @@
 //! Compression in the background (FPC, 3.3): what launches read lies together, in the order in which they read
 //! it, and all else in large windows. The order of their logical blocks stays what it is.
 //!
-//! A window is read with the lock of the log held, compressed without it, and written with it again, unless its content has
-//! changed meanwhile.
+//! A window is found with the lock of the log held, read and compressed without it, and written with it again, unless its
+//! content has changed meanwhile.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anteros_core::{FileKind, FsError, FsResult, Timestamp};
+use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::cleaning::Cleaning;
 use crate::cleaning::order::{Share, Window, windows};
@@ -17,6 +17,7 @@ use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
 use crate::compress::policy::{Policy, Rules};
 use crate::files::content::blocks;
+use crate::files::read::Plan;
 use crate::layout::checkpoint::HeadKind;
 use crate::layout::pointer::Pointer;
 use crate::layout::{BLOCK_BYTES, Block, ROOT, SEGMENT_CONTENT};
@@ -25,7 +26,7 @@ use crate::packing::pack::Packing;
 use crate::statistics::Cause;
 use crate::store::medium::{BLOCK, zeroed};
 
-/// Logical blocks that are read or written while others wait: 1 MiB.
+/// Logical blocks that are written while others wait: 1 MiB.
 pub(crate) const STEP_BLOCKS: usize = 256;
 
 /// Progress of a compaction.
@@ -67,23 +68,50 @@ pub(crate) struct Unsettled {
     is_at_rest: bool,
 }
 
-/// A window that was read, to be compressed.
+/// A window to be read and compressed.
 pub(crate) struct Taken {
     window: Window,
     codec: Codec,
     rules: Rules,
-    pages: Vec<(u32, Arc<Block>)>,
-    /// Places of the pages.
-    pointers: Vec<Pointer>,
+    /// Its logical blocks that have places, and these.
+    places: Vec<(u32, Pointer)>,
     /// The checkpoint after which they had these places: before the next one, no other content gets one of them.
     checkpoint: u64,
+    /// Tells what the device has of the content.
+    plan: Plan,
+    content: Vec<u8>,
 }
 
 impl Taken {
-    pub(crate) fn compress(self, compressor: &mut Compressor) -> Pressed {
+    /// Reads what the device has, and says whether that could be read. Blocks that are read keep their content meanwhile; see
+    /// [`Store::reading`](crate::store::Store::reading).
+    pub(crate) fn read(&mut self, device: &dyn WritableDevice, done: &mut Compacted) -> bool {
+        let plan = std::mem::take(&mut self.plan);
+        let read = plan.read(device, &mut self.content);
+        let ino = self.window.ino;
+        let warning = read.map_err(|error| format!("inode {ino}: {error}"));
+        done.warnings.extend(warning.as_ref().err().cloned());
+        warning.is_ok()
+    }
+
+    /// The pages that have places, with zeros behind the end.
+    fn pages(&self) -> Vec<(u32, Arc<Block>)> {
+        let first = self.window.range.start;
+        let page = |&(lblk, _): &(u32, Pointer)| {
+            let start = (lblk - first) as usize * BLOCK_BYTES;
+            let mut page = zeroed();
+            page.copy_from_slice(&self.content[start..start + BLOCK_BYTES]);
+            (lblk, page.into())
+        };
+        self.places.iter().map(page).collect()
+    }
+
+    pub(crate) fn compress(mut self, compressor: &mut Compressor) -> Pressed {
         let begun = Instant::now();
+        let pages = self.pages();
+        self.content = Vec::new();
         let (ino, rules) = (self.window.ino, &self.rules);
-        let chunks = compressor.compress(ino, &self.pages, rules, self.codec, CHUNK_BYTES_MAX);
+        let chunks = compressor.compress(ino, &pages, rules, self.codec, CHUNK_BYTES_MAX);
         let took = begun.elapsed();
         Pressed {
             taken: self,
@@ -204,7 +232,7 @@ impl Cleaning {
             .is_of(HeadKind::Background)
     }
 
-    /// Reads windows that are at rest, and makes room for them. `is_recorded` says that it is known what launches read.
+    /// Finds the content of windows that are at rest, and makes room for them. `is_recorded` says that it is known what launches read.
     pub(crate) fn take_windows(
         &mut self,
         windows: &[Window],
@@ -249,15 +277,13 @@ impl Cleaning {
             ino, range, share, ..
         } = window;
         let places = self.places_at_rest(*ino, range)?;
-        let content = match places.is_empty() {
-            true => Vec::new(),
-            false => self.read_blocks(*ino, range)?,
-        };
-        let page = |&(lblk, _): &(u32, Pointer)| {
-            let start = (lblk - range.start) as usize * BLOCK_BYTES;
-            let mut page = zeroed();
-            page.copy_from_slice(&content[start..start + BLOCK_BYTES]);
-            (lblk, page.into())
+        let mut content = Vec::new();
+        let plan = match places.is_empty() {
+            true => Plan::default(),
+            false => {
+                content.resize(range.len() * BLOCK_BYTES, 0);
+                self.plan_read(*ino, u64::from(range.start) * BLOCK, &mut content)?
+            }
         };
         let rules = Rules {
             slots: self.store.superblock().slots_max,
@@ -269,9 +295,10 @@ impl Cleaning {
             window: window.clone(),
             codec: self.background_codec(*ino, *share, is_recorded)?,
             rules,
-            pages: places.iter().map(page).collect(),
-            pointers: places.into_iter().map(|(_, pointer)| pointer).collect(),
+            places,
             checkpoint: self.store.version(),
+            plan,
+            content,
         })
     }
 
@@ -318,9 +345,8 @@ impl Cleaning {
 
     fn is_same(&mut self, taken: &Taken) -> FsResult<bool> {
         let Window { ino, range, .. } = &taken.window;
-        let now = self.places_at_rest(*ino, range)?;
-        let pointers = now.iter().map(|(_, pointer)| pointer);
-        Ok(taken.checkpoint == self.store.version() && pointers.eq(&taken.pointers))
+        let places = self.places_at_rest(*ino, range)?;
+        Ok(taken.checkpoint == self.store.version() && places == taken.places)
     }
 
     fn place_window(
@@ -364,23 +390,5 @@ impl Cleaning {
             places.extend(pointer.block().map(|_| (lblk, pointer)));
         })?;
         Ok(places)
-    }
-
-    /// Content as it would be read, with zeros behind the end.
-    fn read_blocks(&mut self, ino: u32, range: &Range<u32>) -> FsResult<Vec<u8>> {
-        let mut content = vec![0; range.len() * BLOCK_BYTES];
-        let plan = self.plan_read(ino, u64::from(range.start) * BLOCK, &mut content)?;
-        for run in plan.runs {
-            let read = |offset, buf: &mut [u8]| self.store.device().read_at(offset, buf);
-            run.fill(read, &mut content)?;
-        }
-        for runs in plan
-            .packed
-            .chunk_by(|left, right| left.is_one_chunk_with(right))
-        {
-            let chunk = self.read_chunk(ino, runs[0].owner.lblk, runs[0].at)?;
-            runs.iter().for_each(|run| run.fill(&chunk, &mut content));
-        }
-        Ok(content)
     }
 }

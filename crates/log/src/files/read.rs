@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use anteros_core::FsResult;
+use anteros_core::{FsResult, WritableDevice};
 
 use crate::files::Files;
 use crate::files::content::blocks;
@@ -13,7 +13,7 @@ use crate::layout::summary::Owner;
 use crate::layout::{BLOCK_BYTES, Block, Corrupt};
 use crate::packing::unpack;
 use crate::statistics::Class;
-use crate::store::medium::{BLOCK, read_bytes};
+use crate::store::medium::{BLOCK, read_block, read_bytes};
 
 /// A part of a buffer that has to be read from the device.
 pub(crate) struct Run {
@@ -124,6 +124,21 @@ pub(crate) struct Plan {
     pub(crate) class: Class,
     /// Tells whether what lies around that is not to be read with it.
     pub(crate) alone: bool,
+}
+
+impl Plan {
+    /// Reads all of it, each chunk by itself.
+    pub(crate) fn read(&self, device: &dyn WritableDevice, buf: &mut [u8]) -> FsResult<()> {
+        for run in &self.runs {
+            run.fill(|offset, bytes| device.read_at(offset, bytes), buf)?;
+        }
+        for runs in self.packed.chunk_by(PackedRun::is_one_chunk_with) {
+            let read = |block| Ok(read_block(device, block)?.into());
+            let (chunk, _) = unpack::chunk(runs[0].owner, runs[0].at, read)?;
+            runs.iter().for_each(|run| run.fill(&chunk, buf));
+        }
+        Ok(())
+    }
 }
 
 /// The part of a buffer that a block fills, which has this range of bytes, and from where in the block.

@@ -154,7 +154,7 @@ impl Batch {
 impl Log {
     /// Compresses files in the background. What launches read of them again and again is put together, first what most of them
     /// did, each in the order in which it was read; behind it comes what one read, and then all else, but for that of databases
-    /// and journals. Whoever else uses the log has a turn after each 1 MiB, and while that is compressed; `goes_on` is asked before.
+    /// and journals. Whoever else uses the log has a turn after each 1 MiB, and while that is read and compressed; `goes_on` is asked before.
     ///
     /// # Errors
     ///
@@ -334,9 +334,13 @@ impl Log {
             state.store.check_writable()?;
             let taken = state.take_windows(&windows, work.is_recorded, &mut work.done);
             state.store.submit()?;
-            let taken = taken?;
+            let mut taken = taken?;
             state.shrink();
+            // No segment is given back meanwhile.
+            let reading = unpoisoned(self.reading.read());
             drop(state);
+            taken.retain_mut(|taken| taken.read(&*self.device, &mut work.done));
+            drop(reading);
             let pressed = work.compress(taken);
             let mut state = self.lock();
             state.store.check_writable()?;
