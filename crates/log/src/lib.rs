@@ -100,6 +100,7 @@ pub use error::LogError;
 pub use layout::superblock::Shape;
 pub use mount::log::{Condition, Log};
 pub use mount::scrub::{ScrubPosition, Scrubbed};
+pub use mount::sweep::Sweep;
 pub use mount::vfs::system_clock;
 pub use offline::check::{Report, check, check_data};
 pub use offline::describe::{Layout, SegmentState, TENTHS, describe};

@@ -90,6 +90,7 @@ fn longer_programs_survive_with_checkpoints_and_cleaning_between() {
                 4 => drop(tree.0.clean().unwrap()),
                 // Of every file, if the policy is to compress whatever there is.
                 5 => drop(tree.compact_everything()),
+                6 => drop(tree.sweep_all()),
                 _ => {}
             }
         });

@@ -138,6 +138,7 @@ fn churn(device: &Arc<MemoryDevice>, options: &Options, seed: u64, steps: usize)
                 drop(tree);
                 tree = mounted_with(device, options);
             }
+            19 if policy != Policy::None => drop(tree.sweep_all().unwrap()),
             20 if policy != Policy::None => {
                 let names: Vec<&str> = files.keys().copied().collect();
                 drop(tree.compact(&names).unwrap());

@@ -42,6 +42,8 @@ pub struct Compacted {
     pub blocks: u64,
     /// The bytes that they take.
     pub bytes: u64,
+    /// Processor time of those who compressed.
+    pub processor: Duration,
     /// Warnings about content that could not be read. It stays where it is.
     pub warnings: Vec<String>,
 }
@@ -58,6 +60,16 @@ pub(crate) enum Suits {
     NoFile,
 }
 
+/// Readiness of a file for compression that nobody has asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ripe {
+    Yes,
+    /// It has been changed a while ago.
+    Later,
+    /// It is settled, or not compressed in the background.
+    Done,
+}
+
 /// A file that is not settled, as it was when its compression began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unsettled {
@@ -66,6 +78,14 @@ pub(crate) struct Unsettled {
     ctime: Timestamp,
     /// Tells whether all of its content has places.
     is_at_rest: bool,
+}
+
+impl Unsettled {
+    /// Returns whether nobody has changed the file for so long, or the clock does not know.
+    fn is_cold(&self, now: Timestamp, cold: Duration) -> bool {
+        let age = u64::try_from(now.secs.saturating_sub(self.ctime.secs));
+        self.is_at_rest && age.map_or(true, |age| age >= cold.as_secs())
+    }
 }
 
 /// A window to be read and compressed.
@@ -146,6 +166,24 @@ impl Cleaning {
             _ if policy == Policy::Force => Suits::Other,
             _ if policy.compacts_all() && !kind.is_rewritten() => Suits::Other,
             _ => Suits::No,
+        })
+    }
+
+    /// Tells whether an inode is to be compressed in the background though nobody has asked for it; executables may be or not.
+    pub(crate) fn ripe(&mut self, ino: u32, cold: Duration, executables: bool) -> FsResult<Ripe> {
+        if self.live(ino)?.kind() != FileKind::Regular {
+            return Ok(Ripe::Done);
+        }
+        let now = self.store.now();
+        match self.unsettled(ino)? {
+            None => return Ok(Ripe::Done),
+            Some(file) if !file.is_cold(now, cold) => return Ok(Ripe::Later),
+            Some(_) => {}
+        }
+        Ok(match self.suits(ino)? {
+            Suits::Other => Ripe::Yes,
+            Suits::Executable if executables => Ripe::Yes,
+            _ => Ripe::Done,
         })
     }
 

@@ -1,81 +1,23 @@
 //! Compression in the background, step by step: between the steps, others use the log.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
-use std::thread;
 
 use anteros_core::{FsError, FsResult, Ino, unpoisoned};
 
-use crate::cleaning::compact::{Compacted, Pressed, STEP_BLOCKS, Suits, Taken, Unsettled};
+use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits};
 use crate::cleaning::launches::FileReads;
 use crate::cleaning::order::{Share, Stop, Turn, Window, launch_windows};
-use crate::compress::chunks::Compressor;
-use crate::compress::codec::Pace;
 use crate::mount::log::Log;
+use crate::mount::work::{Batch, Work};
 
-/// Logical blocks of a file that are looked at at once.
-const LOOKED_AT: u32 = 1 << 16;
+/// Logical blocks of a file that are looked at at once: 16 MiB.
+const LOOKED_AT: u32 = 1 << 12;
 
 /// Marks of a trail that are followed at once.
 const MARKS: usize = 128;
 
 /// Times that a window is taken whose content changes while it is compressed.
 const TRIES: usize = 3;
-
-/// The most threads that compress.
-const ENCODERS_MAX: usize = 4;
-
-/// A compaction that goes on.
-struct Work<G> {
-    compressors: Vec<Compressor>,
-    done: Compacted,
-    /// Tells whether it is known of some file what launches read.
-    is_recorded: bool,
-    goes_on: G,
-}
-
-impl<G: FnMut(&Compacted) -> bool> Work<G> {
-    fn new(goes_on: G) -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let compressors = (0..cores.min(ENCODERS_MAX)).map(|_| Compressor::new(Pace::Thorough));
-        Self {
-            compressors: compressors.collect(),
-            done: Compacted::default(),
-            is_recorded: false,
-            goes_on,
-        }
-    }
-
-    fn goes_on(&mut self) -> bool {
-        (self.goes_on)(&self.done)
-    }
-
-    /// Compresses what was taken, and returns it in its order.
-    fn compress(&mut self, taken: Vec<Taken>) -> Vec<Pressed> {
-        let more = taken.len().saturating_sub(1);
-        let queue = Mutex::new(taken.into_iter().enumerate());
-        let pressed = Mutex::new(Vec::new());
-        let next = || unpoisoned(queue.lock()).next();
-        let encode = |compressor: &mut Compressor| {
-            while let Some((at, taken)) = next() {
-                let done = taken.compress(compressor);
-                unpoisoned(pressed.lock()).push((at, done));
-            }
-        };
-        let mut compressors = self.compressors.iter_mut();
-        let own = compressors.next();
-        thread::scope(|scope| {
-            for compressor in compressors.take(more) {
-                // A thread that cannot begin leaves its share to the others.
-                let _ = thread::Builder::new().spawn_scoped(scope, || encode(compressor));
-            }
-            own.into_iter().for_each(encode);
-        });
-        let mut pressed = unpoisoned(pressed.into_inner());
-        pressed.sort_unstable_by_key(|(at, _)| *at);
-        pressed.into_iter().map(|(_, done)| done).collect()
-    }
-}
 
 /// A file of which what no launch has read is compressed.
 struct Rest {
@@ -132,25 +74,6 @@ impl Wanted {
     }
 }
 
-/// Windows of one file after the other, until there are enough of them for a step.
-#[derive(Default)]
-struct Batch {
-    windows: Vec<Window>,
-    blocks: usize,
-    /// The files that end in it.
-    ended: Vec<Unsettled>,
-}
-
-impl Batch {
-    fn add(&mut self, windows: Vec<Window>) {
-        self.blocks += windows
-            .iter()
-            .map(|window| window.range.len())
-            .sum::<usize>();
-        self.windows.extend(windows);
-    }
-}
-
 impl Log {
     /// Compresses files in the background. What launches read of them again and again is put together, first what most of them
     /// did, each in the order in which it was read; behind it comes what one read, and then all else, but for that of databases
@@ -165,7 +88,7 @@ impl Log {
         reads: impl Fn(Ino) -> Option<FileReads>,
         goes_on: impl FnMut(&Compacted) -> bool,
     ) -> FsResult<Compacted> {
-        let mut work = Work::new(goes_on);
+        let mut work = Work::new(goes_on, None);
         let mut wanted = self.sort(files, reads, &mut work)?;
         let first = wanted.launched();
         if !self.compact_windows(first, &mut work)? {
@@ -184,7 +107,7 @@ impl Log {
         &self,
         files: &[Ino],
         reads: impl Fn(Ino) -> Option<FileReads>,
-        work: &mut Work<G>,
+        work: &mut Work<'_, G>,
     ) -> FsResult<Wanted> {
         let mut wanted = Wanted::default();
         self.lock().store.check_writable()?;
@@ -215,11 +138,11 @@ impl Log {
     fn compact_rest(
         &self,
         wanted: &Wanted,
-        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         let mut batch = Batch::default();
         for rest in &wanted.rest {
-            match self.add_rest(rest, wanted, &mut batch, work) {
+            match self.compact_file(rest.ino, &wanted.read_of(rest), &mut batch, work) {
                 Err(FsError::NotFound) => {}
                 goes_on => {
                     if !goes_on? {
@@ -231,25 +154,27 @@ impl Log {
         self.compact_batch(&mut batch, work)
     }
 
-    /// Adds the windows of a file, and compresses as soon as there are enough. Says whether that came to its end.
-    fn add_rest(
+    /// Adds the windows of a file that no launch has read, and compresses as soon as there are enough. Says whether that came to
+    /// its end.
+    pub(super) fn compact_file(
         &self,
-        rest: &Rest,
-        wanted: &Wanted,
+        ino: u32,
+        read: &[u32],
         batch: &mut Batch,
-        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
-        let ino = rest.ino;
         let Some(file) = self.lock().unsettled(ino)? else {
             return Ok(true);
         };
-        let read = wanted.read_of(rest);
+        let reached = work.reached.filter(|(begun, _)| *begun == file);
+        let start = reached.map_or(0, |(_, start)| start);
         let end = self.lock().blocks_of(ino)?;
-        for from in (0..end).step_by(LOOKED_AT as usize) {
-            let range = from..end.min(from + LOOKED_AT);
-            let windows = self.lock().rest_windows(ino, range, &read)?;
+        for from in (start..end).step_by(LOOKED_AT as usize) {
+            let until = end.min(from + LOOKED_AT);
+            let windows = self.lock().rest_windows(ino, from..until, read)?;
             batch.add(windows);
             if batch.blocks >= STEP_BLOCKS && !self.compact_batch(batch, work)? {
+                work.reached = Some((file, from));
                 return Ok(false);
             }
         }
@@ -257,10 +182,11 @@ impl Log {
         Ok(true)
     }
 
-    fn compact_batch(
+    /// Compresses the windows of a batch, and settles the files that end in it. Says whether it came to its end.
+    pub(super) fn compact_batch(
         &self,
         batch: &mut Batch,
-        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         let Batch { windows, ended, .. } = std::mem::take(batch);
         let warned = work.done.warnings.len();
@@ -283,7 +209,7 @@ impl Log {
     fn gather_nodes(
         &self,
         trail: &[Stop],
-        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<()> {
         let mut gathered = HashSet::new();
         for marks in trail.chunks(MARKS) {
@@ -304,7 +230,7 @@ impl Log {
     fn compact_windows(
         &self,
         windows: Vec<Window>,
-        work: &mut Work<impl FnMut(&Compacted) -> bool>,
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         let mut rest = &windows[..];
         while !rest.is_empty() {
@@ -317,18 +243,20 @@ impl Log {
                 blocks <= STEP_BLOCKS
             };
             let (now, later) = rest.split_at(rest.iter().take_while(fits).count());
-            self.compact_step(now.to_vec(), work)?;
+            if !self.compact_step(now.to_vec(), work)? {
+                return Ok(false);
+            }
             rest = later;
         }
         Ok(true)
     }
 
-    /// Compresses windows, those again that change meanwhile.
+    /// Compresses windows, those again that change meanwhile. Says whether all of them had their turn.
     fn compact_step(
         &self,
         mut windows: Vec<Window>,
-        work: &mut Work<impl FnMut(&Compacted) -> bool>,
-    ) -> FsResult<()> {
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<bool> {
         for _ in 0..TRIES {
             let mut state = self.lock();
             state.store.check_writable()?;
@@ -341,17 +269,19 @@ impl Log {
             drop(state);
             taken.retain_mut(|taken| taken.read(&*self.device, &mut work.done));
             drop(reading);
+            let count = taken.len();
             let pressed = work.compress(taken);
+            let is_whole = pressed.len() == count;
             let mut state = self.lock();
             state.store.check_writable()?;
             let changed = state.place_windows(pressed, &mut work.done);
             state.store.submit()?;
             windows = changed?;
             state.shrink();
-            if windows.is_empty() {
-                break;
+            if windows.is_empty() || !is_whole {
+                return Ok(is_whole);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! This floor owns the locks ([`log`]). It answers requests ([`vfs`], with [`answers`]; atomic writes, [`atomic`]),
 //! reads ahead of them ([`prefetch`]), and does what takes long in parts, between which others have their turn:
-//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`]),
-//! reading everything to find damage ([`scrub`]). For messages it finds the [path](paths) of an inode. It uses every floor
-//! below.
+//! large files ([`pieces`]), cleaning that someone asks for ([`gc`]), compression in the background ([`compact`] by [`work`]),
+//! also of what nobody has asked for ([`sweep`]), reading everything to find damage ([`scrub`]). For messages it finds the
+//! [path](paths) of an inode. It uses every floor below.
 
 mod answers;
 mod atomic;
@@ -17,4 +17,6 @@ mod pieces;
 mod prefetch;
 pub(crate) mod scrub;
 mod state;
+pub(crate) mod sweep;
 pub(crate) mod vfs;
+mod work;

@@ -56,6 +56,8 @@ pub(crate) struct Nat {
     stuck: BTreeMap<u32, String>,
     /// The faults that were found since somebody asked.
     warnings: Vec<String>,
+    /// Blocks of the table in which no entry has changed since their files were looked at; see [`crate::mount::sweep`].
+    swept: Bits,
 }
 
 impl Nat {
@@ -82,6 +84,7 @@ impl Nat {
             unknown: BTreeMap::new(),
             stuck: BTreeMap::new(),
             warnings: Vec::new(),
+            swept: Bits::new(superblock.nids.div_ceil(NAT_PER_BLOCK) as usize),
         }
     }
 
@@ -311,6 +314,17 @@ impl Nat {
     /// Says where a node lies now.
     pub(super) fn set(&mut self, nid: u32, entry: NatEntry) {
         self.newer.insert(nid, entry);
+        self.set_swept(nid / NAT_PER_BLOCK, false);
+    }
+
+    /// Notes whether the files of a block of the table were looked at.
+    pub(super) fn set_swept(&mut self, table_block: u32, is_swept: bool) {
+        self.swept.set(table_block as usize, is_swept);
+    }
+
+    /// The first block of the table, from this one on, whose files were not looked at since one of its entries changed.
+    pub(super) fn next_unswept(&self, from: u32) -> Option<u32> {
+        (from..self.table_blocks()).find(|&table_block| !self.swept.get(table_block as usize))
     }
 
     /// A number that no node has; it counts as used from here on. `None` if there is none.

@@ -5,7 +5,7 @@ use anteros_core::FsResult;
 
 use crate::layout::bits::Bits;
 use crate::layout::node::Inode;
-use crate::layout::table::NatEntry;
+use crate::layout::table::{NAT_PER_BLOCK, NatEntry};
 use crate::layout::{ROOT, Superblock};
 use crate::nodes::Nodes;
 use crate::nodes::nat::Nat;
@@ -24,6 +24,28 @@ impl Nodes {
     /// The numbers in use among those of a block of the table, and what it says of them.
     pub(crate) fn used_in(&mut self, table_block: u32) -> FsResult<Vec<(u32, NatEntry)>> {
         self.nat.used_in(table_block)
+    }
+
+    /// The inodes among the nodes of a block of the table.
+    pub(crate) fn inos_in(&mut self, table_block: u32) -> FsResult<Vec<u32>> {
+        let first = table_block * NAT_PER_BLOCK;
+        let mut inos = Vec::new();
+        for nid in first.max(ROOT)..first + NAT_PER_BLOCK {
+            if self.nat.get(nid)?.ino == nid {
+                inos.push(nid);
+            }
+        }
+        Ok(inos)
+    }
+
+    /// Notes whether the files of a block of the table were looked at by a [sweep](crate::mount::sweep).
+    pub(crate) fn set_swept(&mut self, table_block: u32, is_swept: bool) {
+        self.nat.set_swept(table_block, is_swept);
+    }
+
+    /// The first block of the table, from this one on, whose files were not looked at since one of its entries changed.
+    pub(crate) fn next_unswept(&self, from: u32) -> Option<u32> {
+        self.nat.next_unswept(from)
     }
 
     /// The highest number that is in use.

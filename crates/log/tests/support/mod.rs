@@ -10,6 +10,7 @@ pub mod surgeon;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use anteros_core::{
     Attr, Caller, Changes, FileKind, FileSystem, FsError, FsResult, Ino, MemoryDevice, New,
@@ -18,7 +19,7 @@ use anteros_core::{
 use anteros_log::layout::BLOCK_BYTES;
 use anteros_log::{
     BlockReads, Cause, Codec, Compacted, FileReads, Log, Mark, Mode, Options, Policy, Report,
-    Shape, check, mkfs,
+    Shape, Sweep, check, mkfs,
 };
 use anteros_tests::crash::{Operation, Recorder};
 
@@ -327,6 +328,25 @@ impl Tree {
     pub fn compact(&self, paths: &[&str]) -> FsResult<Compacted> {
         let inos: FsResult<Vec<Ino>> = paths.iter().map(|path| self.ino(path)).collect();
         self.0.compact(&inos?, |ino| Some(reads(ino)), |_| true)
+    }
+
+    /// Compresses by itself what is `cold`, in one round, and says what was done.
+    pub fn sweep(&self, sweep: &mut Sweep, cold: Duration) -> FsResult<Compacted> {
+        let mut all = Compacted::default();
+        while let Some(done) = self.0.sweep(sweep, cold, |_| true, &|| false)? {
+            all.files += done.files;
+            all.seen += done.seen;
+            all.blocks += done.blocks;
+            all.bytes += done.bytes;
+            all.processor += done.processor;
+            all.warnings.extend(done.warnings);
+        }
+        Ok(all)
+    }
+
+    /// Compresses by itself whatever it may.
+    pub fn sweep_all(&self) -> FsResult<Compacted> {
+        self.sweep(&mut Sweep::default(), Duration::ZERO)
     }
 
     /// Makes a file that takes all room that is left, written in pieces of so many bytes, and says how large it is.

@@ -1,0 +1,128 @@
+//! Encoders of a compression in the background, and its windows on the way to them.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anteros_core::unpoisoned;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cleaning::compact::{Compacted, Pressed, Taken, Unsettled};
+use crate::cleaning::order::Window;
+use crate::compress::chunks::Compressor;
+use crate::compress::codec::Pace;
+
+/// The most threads that compress.
+const ENCODERS_MAX: usize = 4;
+
+/// Niceness of threads that compress what nobody has asked for: all others go first.
+const NICE: i32 = 19;
+
+/// Tells whether somebody else wants the machine.
+pub(super) type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// A compression in the background that goes on.
+pub(super) struct Work<'a, G> {
+    compressors: Vec<Compressor>,
+    pub(super) done: Compacted,
+    /// Tells whether it is known of some file what launches read.
+    pub(super) is_recorded: bool,
+    /// A file that was begun, and its logical block behind the last one that was looked at.
+    pub(super) reached: Option<(Unsettled, u32)>,
+    goes_on: G,
+    /// That of work that nobody has asked for: it ends between two windows.
+    interrupted: Option<Interrupted<'a>>,
+}
+
+impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
+    pub(super) fn new(goes_on: G, interrupted: Option<Interrupted<'a>>) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let compressors = (0..cores.min(ENCODERS_MAX)).map(|_| Compressor::new(Pace::Thorough));
+        Self {
+            compressors: compressors.collect(),
+            done: Compacted::default(),
+            is_recorded: false,
+            reached: None,
+            goes_on,
+            interrupted,
+        }
+    }
+
+    pub(super) fn goes_on(&mut self) -> bool {
+        (self.goes_on)(&self.done) && !self.is_interrupted()
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some_and(|is_so| is_so())
+    }
+
+    /// Compresses what was taken, and returns it in its order; a part of it, if it is interrupted.
+    pub(super) fn compress(&mut self, taken: Vec<Taken>) -> Vec<Pressed> {
+        let windows = taken.len();
+        let queue = Mutex::new(taken.into_iter().enumerate());
+        let pressed = Mutex::new((Vec::new(), Duration::ZERO));
+        let is_interrupted = || self.interrupted.is_some_and(|is_so| is_so());
+        let next = || unpoisoned(queue.lock()).next();
+        let encode = |compressor: &mut Compressor| {
+            let begun = processor_time();
+            while let Some((at, taken)) = (!is_interrupted()).then(next).flatten() {
+                let done = taken.compress(compressor);
+                unpoisoned(pressed.lock()).0.push((at, done));
+            }
+            unpoisoned(pressed.lock()).1 += processor_time().saturating_sub(begun);
+        };
+        let is_nice = self.interrupted.is_some();
+        let mut compressors = self.compressors.iter_mut();
+        thread::scope(|scope| {
+            // Niceness cannot be taken back, and who takes the lock of a log must not be nice.
+            let own = (!is_nice).then(|| compressors.next()).flatten();
+            let others = windows.saturating_sub(usize::from(own.is_some()));
+            for compressor in compressors.take(others) {
+                // A thread that cannot begin leaves its share to the others.
+                let _ = thread::Builder::new().spawn_scoped(scope, || {
+                    if is_nice {
+                        be_nice();
+                    }
+                    encode(compressor);
+                });
+            }
+            own.into_iter().for_each(encode);
+        });
+        self.compressors.first_mut().into_iter().for_each(encode);
+        let (mut pressed, took) = unpoisoned(pressed.into_inner());
+        self.done.processor += took;
+        pressed.sort_unstable_by_key(|(at, _)| *at);
+        pressed.into_iter().map(|(_, done)| done).collect()
+    }
+}
+
+/// Windows of one file after the other, until there are enough of them for a step.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) windows: Vec<Window>,
+    pub(super) blocks: usize,
+    /// The files that end in it.
+    pub(super) ended: Vec<Unsettled>,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, windows: Vec<Window>) {
+        let blocks = windows.iter().map(|window| window.range.len());
+        self.blocks += blocks.sum::<usize>();
+        self.windows.extend(windows);
+    }
+}
+
+/// Has all other threads go first. Where that fails, they do not.
+fn be_nice() {
+    let _ = setpriority_process(Some(gettid()), NICE);
+}
+
+/// Time that the thread has had a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
