@@ -33,8 +33,10 @@ fn text(seed: u64, pages: usize) -> Vec<u8> {
     (0..pages as u64).flat_map(page).collect()
 }
 
+type Files = Vec<(&'static str, Vec<u8>)>;
+
 /// A log with some files, and their content.
-fn filled() -> (Arc<MemoryDevice>, Tree, Vec<(&'static str, Vec<u8>)>) {
+fn filled() -> (Arc<MemoryDevice>, Tree, Files) {
     let device = device(256 * MIB);
     let tree = mounted(&device);
     let files = vec![
@@ -188,11 +190,12 @@ fn it_ends_between_two_windows() {
     let mut sweep = Sweep::default();
     let done = tree.0.sweep(&mut sweep, AT_ONCE, |_| true, &interrupted);
     let done = done.unwrap().unwrap();
-    assert!(done.blocks > 0 && done.blocks < 256, "{done:?}");
+    // Some windows were compressed, and none is written now: who came may be about to want more.
+    assert_eq!((done.seen, done.blocks), (256, 0));
+    assert!(done.processor > Duration::ZERO);
     assert_whole(&tree, &files);
-    // What was done by then stays, and the rest is done later.
     let rest = tree.sweep(&mut sweep, AT_ONCE).unwrap();
-    assert_eq!(rest.blocks + done.blocks, 600);
+    assert_eq!(rest.blocks, 600);
     assert_whole(&tree, &files);
     tree.0.close().unwrap();
     assert_sound(device);
@@ -274,9 +277,12 @@ fn what_is_written_meanwhile_stays() {
     thread::scope(|scope| {
         let sweeper = scope.spawn(|| {
             let mut sweep = Sweep::default();
-            (0..300)
-                .map(|_| tree.sweep(&mut sweep, AT_ONCE).unwrap().blocks)
-                .sum::<u64>()
+            let (mut rounds, mut blocks) = (0, 0);
+            while rounds < 300 || blocks < 600 {
+                blocks += tree.sweep(&mut sweep, AT_ONCE).unwrap().blocks;
+                rounds += 1;
+                assert!(rounds < 1_000_000, "{blocks} blocks");
+            }
         });
         let mut random = dice(11);
         let mut turn = 0;
@@ -286,7 +292,7 @@ fn what_is_written_meanwhile_stays() {
             let at = random(300) as usize * PAGE;
             match random(20) {
                 0 => {
-                    content.truncate(at);
+                    content.resize(at, 0);
                     tree.truncate(name, at as u64).unwrap();
                 }
                 1 => tree.fsync(name).unwrap(),
@@ -304,7 +310,7 @@ fn what_is_written_meanwhile_stays() {
                 }
             }
         }
-        assert!(sweeper.join().unwrap() > 0);
+        sweeper.join().unwrap();
     });
     assert_whole(&tree, &files);
     tree.0.close().unwrap();

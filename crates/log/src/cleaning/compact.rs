@@ -5,7 +5,6 @@
 //! content has changed meanwhile.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
@@ -24,7 +23,7 @@ use crate::layout::{BLOCK_BYTES, Block, ROOT, SEGMENT_CONTENT};
 use crate::nodes::place::NodePlace;
 use crate::packing::pack::Packing;
 use crate::statistics::Cause;
-use crate::store::medium::{BLOCK, zeroed};
+use crate::store::medium::BLOCK;
 
 /// Logical blocks that are written while others wait: 1 MiB.
 pub(crate) const STEP_BLOCKS: usize = 256;
@@ -115,23 +114,20 @@ impl Taken {
     }
 
     /// The pages that have places, with zeros behind the end.
-    fn pages(&self) -> Vec<(u32, Arc<Block>)> {
-        let first = self.window.range.start;
-        let page = |&(lblk, _): &(u32, Pointer)| {
-            let start = (lblk - first) as usize * BLOCK_BYTES;
-            let mut page = zeroed();
-            page.copy_from_slice(&self.content[start..start + BLOCK_BYTES]);
-            (lblk, page.into())
-        };
-        self.places.iter().map(page).collect()
+    fn pages(&self) -> Vec<(u32, &Block)> {
+        let pages = self.content.chunks_exact(BLOCK_BYTES);
+        let pages = pages.flat_map(<&Block>::try_from);
+        let mut places = self.places.iter().map(|(lblk, _)| *lblk).peekable();
+        let placed = self.window.range.clone().zip(pages);
+        let placed = placed.filter(|(lblk, _)| places.next_if_eq(lblk).is_some());
+        placed.collect()
     }
 
     pub(crate) fn compress(mut self, compressor: &mut Compressor) -> Pressed {
         let begun = Instant::now();
-        let pages = self.pages();
+        let (ino, rules, room) = (self.window.ino, &self.rules, CHUNK_BYTES_MAX);
+        let chunks = compressor.compress(ino, &self.pages(), rules, self.codec, room);
         self.content = Vec::new();
-        let (ino, rules) = (self.window.ino, &self.rules);
-        let chunks = compressor.compress(ino, &pages, rules, self.codec, CHUNK_BYTES_MAX);
         let took = begun.elapsed();
         Pressed {
             taken: self,

@@ -1,6 +1,6 @@
 //! Pages into chunks, and back.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use anteros_codec::Encoded;
 
@@ -37,7 +37,7 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     /// Pages as they are.
-    fn stored(ino: u32, pages: &[(u32, Arc<Block>)]) -> Self {
+    fn stored(ino: u32, pages: &[(u32, impl Deref<Target = Block>)]) -> Self {
         Self {
             ino,
             lblk: pages[0].0,
@@ -71,7 +71,7 @@ impl Chunk {
 
 impl Rules {
     /// Returns what becomes of pages that gain nothing.
-    fn stored(&self, ino: u32, pages: &[(u32, Arc<Block>)]) -> Vec<Chunk> {
+    fn stored(&self, ino: u32, pages: &[(u32, impl Deref<Target = Block>)]) -> Vec<Chunk> {
         let pieces = pages.chunks(CHUNK_BLOCKS_MAX as usize);
         let pieces = pieces.filter(|_| self.stores);
         pieces.map(|piece| Chunk::stored(ino, piece)).collect()
@@ -98,7 +98,7 @@ impl Compressor {
     pub(crate) fn compress(
         &mut self,
         ino: u32,
-        pages: &[(u32, Arc<Block>)],
+        pages: &[(u32, impl Deref<Target = Block>)],
         rules: &Rules,
         codec: Codec,
         room: usize,
@@ -134,7 +134,7 @@ impl Compressor {
     }
 
     /// Returns whether the first page shrinks to a half.
-    fn halves(&mut self, codec: Codec, pages: &[(u32, Arc<Block>)]) -> bool {
+    fn halves(&mut self, codec: Codec, pages: &[(u32, impl Deref<Target = Block>)]) -> bool {
         pages
             .first()
             .is_some_and(|(_, page)| self.encode(codec, &**page, BLOCK_BYTES / 2))
@@ -144,7 +144,7 @@ impl Compressor {
     fn chunk(
         &mut self,
         ino: u32,
-        pages: &[(u32, Arc<Block>)],
+        pages: &[(u32, impl Deref<Target = Block>)],
         codec: Codec,
         room: usize,
     ) -> Option<Chunk> {
@@ -225,6 +225,8 @@ pub(crate) fn expand(slot: &Slot, bytes: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::compress::kind::ContentKind;
     use crate::compress::policy::Policy;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anteros_core::{FsError, FsResult, Ino, unpoisoned};
 
-use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits};
+use crate::cleaning::compact::{Compacted, STEP_BLOCKS, Suits, Taken};
 use crate::cleaning::launches::FileReads;
 use crate::cleaning::order::{Share, Stop, Turn, Window, launch_windows};
 use crate::mount::log::Log;
@@ -258,30 +258,43 @@ impl Log {
         work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
     ) -> FsResult<bool> {
         for _ in 0..TRIES {
-            let mut state = self.lock();
-            state.store.check_writable()?;
-            let taken = state.take_windows(&windows, work.is_recorded, &mut work.done);
-            state.store.submit()?;
-            let mut taken = taken?;
-            state.shrink();
-            // No segment is given back meanwhile.
-            let reading = unpoisoned(self.reading.read());
-            drop(state);
-            taken.retain_mut(|taken| taken.read(&*self.device, &mut work.done));
-            drop(reading);
-            let count = taken.len();
-            let pressed = work.compress(taken);
-            let is_whole = pressed.len() == count;
+            let taken = self.take_windows(&windows, work)?;
+            let Some(pressed) = work.compress(taken) else {
+                return Ok(false);
+            };
             let mut state = self.lock();
             state.store.check_writable()?;
             let changed = state.place_windows(pressed, &mut work.done);
-            state.store.submit()?;
-            windows = changed?;
+            let end = state.store.hand_over();
             state.shrink();
-            if windows.is_empty() || !is_whole {
-                return Ok(is_whole);
+            drop(state);
+            self.writer.finish(end)?;
+            windows = changed?;
+            if windows.is_empty() {
+                break;
             }
         }
         Ok(true)
+    }
+
+    /// Finds windows, and reads them.
+    fn take_windows(
+        &self,
+        windows: &[Window],
+        work: &mut Work<'_, impl FnMut(&Compacted) -> bool>,
+    ) -> FsResult<Vec<Taken>> {
+        let mut state = self.lock();
+        state.store.check_writable()?;
+        let taken = state.take_windows(windows, work.is_recorded, &mut work.done);
+        let end = state.store.hand_over();
+        state.shrink();
+        // No segment is given back meanwhile.
+        let reading = unpoisoned(self.reading.read());
+        drop(state);
+        self.writer.finish(end)?;
+        let mut taken = taken?;
+        taken.retain_mut(|taken| taken.read(&*self.device, &mut work.done));
+        drop(reading);
+        Ok(taken)
     }
 }

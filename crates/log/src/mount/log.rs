@@ -45,7 +45,7 @@ type Reads = [ClassStatistics; Class::ALL.len()];
 pub struct Log {
     pub(crate) device: Arc<dyn WritableDevice>,
     state: Mutex<State>,
-    writer: Arc<Writer>,
+    pub(crate) writer: Arc<Writer>,
     /// Writes what was handed over; see [`Options::writes_behind`].
     thread: Option<JoinHandle<()>>,
     /// See [`Store::leaving_max`](crate::store::Store::leaving_max).

@@ -40,7 +40,7 @@ impl Log {
     /// launches are recorded.
     ///
     /// `goes_on` is asked before each step of 1 MiB. `interrupted` is asked more often, between two windows of 128 KiB: it
-    /// tells whether somebody else wants the machine. What is done by then stays. Threads that compress let all others go
+    /// tells whether somebody else wants the machine. What earlier steps did stays. Threads that compress let all others go
     /// first.
     ///
     /// # Errors

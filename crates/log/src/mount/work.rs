@@ -4,10 +4,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use anteros_core::unpoisoned;
-use rustix::process::setpriority_process;
-use rustix::thread::gettid;
-use rustix::time::{ClockId, clock_gettime};
+use anteros_core::{go_last, processor_time, unpoisoned};
 
 use crate::cleaning::compact::{Compacted, Pressed, Taken, Unsettled};
 use crate::cleaning::order::Window;
@@ -16,9 +13,6 @@ use crate::compress::codec::Pace;
 
 /// The most threads that compress.
 const ENCODERS_MAX: usize = 4;
-
-/// Niceness of threads that compress what nobody has asked for: all others go first.
-const NICE: i32 = 19;
 
 /// Tells whether somebody else wants the machine.
 pub(super) type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -58,8 +52,9 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
         self.interrupted.is_some_and(|is_so| is_so())
     }
 
-    /// Compresses what was taken, and returns it in its order; a part of it, if it is interrupted.
-    pub(super) fn compress(&mut self, taken: Vec<Taken>) -> Vec<Pressed> {
+    /// Compresses what was taken, and returns it in its order. `None` if it is interrupted: whoever came first may be about to
+    /// want more, and must not wait until it is written.
+    pub(super) fn compress(&mut self, taken: Vec<Taken>) -> Option<Vec<Pressed>> {
         let windows = taken.len();
         let queue = Mutex::new(taken.into_iter().enumerate());
         let pressed = Mutex::new((Vec::new(), Duration::ZERO));
@@ -73,17 +68,17 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
             }
             unpoisoned(pressed.lock()).1 += processor_time().saturating_sub(begun);
         };
-        let is_nice = self.interrupted.is_some();
+        let goes_last = self.interrupted.is_some();
         let mut compressors = self.compressors.iter_mut();
         thread::scope(|scope| {
-            // Niceness cannot be taken back, and who takes the lock of a log must not be nice.
-            let own = (!is_nice).then(|| compressors.next()).flatten();
+            // Who takes the lock of the log must not go last.
+            let own = (!goes_last).then(|| compressors.next()).flatten();
             let others = windows.saturating_sub(usize::from(own.is_some()));
             for compressor in compressors.take(others) {
                 // A thread that cannot begin leaves its share to the others.
                 let _ = thread::Builder::new().spawn_scoped(scope, || {
-                    if is_nice {
-                        be_nice();
+                    if goes_last {
+                        go_last();
                     }
                     encode(compressor);
                 });
@@ -94,7 +89,8 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
         let (mut pressed, took) = unpoisoned(pressed.into_inner());
         self.done.processor += took;
         pressed.sort_unstable_by_key(|(at, _)| *at);
-        pressed.into_iter().map(|(_, done)| done).collect()
+        let is_whole = pressed.len() == windows;
+        is_whole.then(|| pressed.into_iter().map(|(_, done)| done).collect())
     }
 }
 
@@ -113,16 +109,4 @@ impl Batch {
         self.blocks += blocks.sum::<usize>();
         self.windows.extend(windows);
     }
-}
-
-/// Has all other threads go first. Where that fails, they do not.
-fn be_nice() {
-    let _ = setpriority_process(Some(gettid()), NICE);
-}
-
-/// Time that the thread has had a processor.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
