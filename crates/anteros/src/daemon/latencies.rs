@@ -57,6 +57,23 @@ impl Latencies {
         classes.map(|class| class.load(Ordering::Relaxed)).sum()
     }
 
+    /// Returns how many answers were noted to those who use files: who asks for attributes or the room that is left may be
+    /// somebody who looks after the machine.
+    pub fn uses(&self) -> u64 {
+        let operations = OPERATIONS.iter().zip(&self.0);
+        let uses = operations.filter(|((operation, _), _)| match operation {
+            Operation::Getattr | Operation::Xattr | Operation::Other => false,
+            Operation::Lookup
+            | Operation::Readdir
+            | Operation::Read
+            | Operation::Write
+            | Operation::Fsync
+            | Operation::Readlink => true,
+        });
+        let classes = uses.flat_map(|(_, answers)| &answers.classes);
+        classes.map(|class| class.load(Ordering::Relaxed)).sum()
+    }
+
     /// Returns what was noted so far.
     pub fn histograms(&self) -> impl Iterator<Item = Histogram> {
         let names = OPERATIONS.iter().map(|(_, name)| *name);

@@ -24,6 +24,7 @@ use rustix::process::geteuid;
 use super::controls::{LOG_WRITING as WRITING, WRITE_ALL};
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
+use super::idle;
 use super::latencies::Latencies;
 use super::workers::Workers;
 use crate::output;
@@ -99,6 +100,8 @@ pub struct LogDaemon {
     stops: AtomicBool,
     /// It was told that nothing is written any more.
     told_failure: AtomicBool,
+    /// Counts of what is done while nobody uses it.
+    pub idle: idle::Done,
 }
 
 /// Work that is ordered, and done by a thread of its own.
@@ -193,6 +196,10 @@ impl Progress {
         })
     }
 
+    fn goes_on(&self) -> bool {
+        self.done < self.orders
+    }
+
     /// One of the counts; zero as long as there is none.
     pub fn count(&self, which: usize) -> u64 {
         self.counts.get(which).copied().unwrap_or(0)
@@ -218,6 +225,7 @@ impl LogDaemon {
             compaction: Mutex::default(),
             stops: AtomicBool::new(false),
             told_failure: AtomicBool::new(false),
+            idle: idle::Done::default(),
         })
     }
 
@@ -237,6 +245,16 @@ impl LogDaemon {
     /// Returns how many requests were answered.
     pub fn answers(&self) -> u64 {
         self.latencies.count()
+    }
+
+    /// Returns how many requests of those who use files were answered.
+    pub fn uses(&self) -> u64 {
+        self.latencies.uses()
+    }
+
+    /// Returns whether work that was ordered goes on.
+    pub fn is_ordered(&self) -> bool {
+        lock(&self.cleaning).progress.goes_on() || lock(&self.compaction).progress.goes_on()
     }
 
     /// Ends all work, for the log will be closed.
@@ -464,6 +482,9 @@ impl LogDaemon {
         ] {
             text.counter(name, value);
         }
+        for (name, value) in self.idle.counters() {
+            text.counters(name, &[(&[], value)]);
+        }
         let causes =
             Cause::ALL.map(|cause| ([("cause", cause.name())], statistics.blocks(cause) * BLOCK));
         let causes = causes
@@ -545,6 +566,7 @@ fn counts(done: &Compacted) -> Vec<u64> {
         seen,
         blocks,
         bytes,
+        processor: _,
         warnings,
     } = done;
     vec![

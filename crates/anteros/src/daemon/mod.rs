@@ -8,7 +8,7 @@
 //! - `workers`: the threads that answer.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
-//! - `scrub`: reading all of a log once in a while.
+//! - `scrub`: reading all of a log once in a while; `idle`: compression in the background while nobody uses it.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
 //! - `neighbours`: what it hands the kernel unasked; `packed`: what of that it gets back.
 
@@ -17,6 +17,8 @@ pub mod background;
 pub mod controls;
 pub mod exposition;
 pub mod faults;
+#[cfg(feature = "whole")]
+pub mod idle;
 pub mod latencies;
 #[cfg(feature = "whole")]
 pub mod launches;

@@ -32,8 +32,17 @@ pub fn mounted(size: &str) -> (Workshop, Child) {
     (shop, daemon)
 }
 
+/// Mounts a log. `ANTEROS_LOG_IDLE=always` has each compressed in the background all the time.
 pub fn mount(shop: &Workshop, options: &str) -> Child {
     let mut command = shop.command(&format!("log mount log mnt --foreground {options}"));
+    let idle = std::env::var("ANTEROS_LOG_IDLE").ok();
+    assert!(
+        idle.as_deref().is_none_or(|when| when == "always"),
+        "ANTEROS_LOG_IDLE is `always` or not set"
+    );
+    if idle.is_some() && !options.contains("--idle") {
+        command.args(["--idle-after", "0"]);
+    }
     let daemon = command.stdin(Stdio::null()).spawn().unwrap();
     wait_until_served(&shop.path("mnt"));
     daemon

@@ -25,6 +25,7 @@ mod log_compact;
 mod log_dump;
 mod log_eviction;
 mod log_handles;
+mod log_idle;
 mod log_io;
 mod log_judges;
 mod log_last;

@@ -14,6 +14,7 @@ use super::open;
 use crate::args::{RequestArgs, seconds};
 use crate::daemon::arguments::DaemonArgs;
 use crate::daemon::faults::{Faults, asked_once};
+use crate::daemon::idle::{Idle, Limits};
 use crate::daemon::launches::{self, LaunchFile, SAVE_EVERY};
 use crate::daemon::log::LogDaemon;
 use crate::daemon::scrub::Scrubber;
@@ -110,6 +111,23 @@ pub struct Args {
     /// Read everything once in so many days, while nobody uses the log, and tell of what is not as it was written; 0: do not
     #[arg(long, value_name = "DAYS", default_value = "30", value_parser = clap::value_parser!(u32).range(..=3650))]
     scrub: u32,
+
+    /// When nobody has used the log for so long, compress in the background what nobody has changed for ten times as long; with 0,
+    /// all and at once
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
+    idle_after: u32,
+
+    /// Processor time for that, in an hour at most; 0: do not
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, allow_negative_numbers = true)]
+    idle_cpu: u32,
+
+    /// Content to read and write for that, in an hour at most; 0: do not (K, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = parse_size)]
+    idle_bytes: u64,
+
+    /// Do that also while the machine runs on its battery
+    #[arg(long)]
+    idle_on_battery: bool,
 
     /// Record in this file what is read when programs start, for `anteros log launches`; nothing is read ahead
     #[arg(long, value_name = "FILE")]
@@ -256,6 +274,16 @@ impl Args {
         }
     }
 
+    fn limits(&self) -> Limits {
+        let seconds = |count: u32| Duration::from_secs(count.into());
+        Limits {
+            after: seconds(self.idle_after),
+            processor: seconds(self.idle_cpu),
+            bytes: self.idle_bytes,
+            on_battery: self.idle_on_battery,
+        }
+    }
+
     fn mount_options(&self) -> MountOptions {
         let defaults = self.requests.options();
         MountOptions {
@@ -332,6 +360,7 @@ impl Args {
             let store = move |ino, offset, data: &[u8]| notifier.store(ino, offset, data).is_ok();
             log.prefetch(store).map_err(Failure::os)?;
         }
+        let idle = Idle::begin(&log, &watch, &faults, self.limits()).map_err(Failure::os)?;
         let (stop, stopped) = channel::<()>();
         let keeper = std::thread::spawn({
             let (log, faults, launches) = (log.clone(), faults.clone(), launches.clone());
@@ -353,6 +382,7 @@ impl Args {
         });
         drop(stop);
         let _ = keeper.join();
+        idle.into_iter().for_each(Idle::end);
         watch.finish();
         launches.iter().for_each(|file| file.save(&log, &faults));
         log.close().map_err(|error| {

@@ -129,6 +129,21 @@ pub fn packed_line(blocks: u64, slots: u64) -> Option<String> {
     })
 }
 
+/// Returns what was done while nobody used the log, if anything was.
+fn idle_line(numbers: &Numbers) -> Option<String> {
+    let count = |name: &str| numbers.count(&format!("log_idle_{name}"));
+    let (read, written) = (count("read_bytes"), count("written_bytes"));
+    (read > 0).then(|| {
+        format!(
+            "idle       {} compressed to {} in {:.1} s of a processor, interrupted {} times",
+            output::bytes(read),
+            output::bytes(written),
+            numbers.get("log_idle_processor_seconds_total"),
+            output::count(count("interruptions")),
+        )
+    })
+}
+
 /// As text for people.
 pub fn table(numbers: &Numbers) -> String {
     let bytes = |name: &str| output::bytes(numbers.get(name) as u64);
@@ -193,6 +208,7 @@ pub fn table(numbers: &Numbers) -> String {
     ];
     let scrubbed = numbers.count("log_scrubbed_bytes");
     lines.extend((scrubbed > 0).then(|| format!("scrubbed   {}", output::bytes(scrubbed))));
+    lines.extend(idle_line(numbers));
     let blocks = numbers.get("log_packed_blocks") as u64;
     let slots = numbers.get("log_packed_slots") as u64;
     lines.extend(packed_line(blocks, slots));
