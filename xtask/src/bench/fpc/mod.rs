@@ -9,6 +9,7 @@
 mod compressibility;
 mod executables;
 mod goals;
+mod idle;
 mod overhead;
 mod packing;
 mod portrait;
@@ -45,7 +46,7 @@ const COMPRESSING: [(&str, &std::ffi::CStr); 4] = [
     ),
 ];
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("workloads", workloads::workloads),
     ("traces", traces::traces),
     ("packing", packing::packing),
@@ -53,6 +54,7 @@ const PARTS: [Part; 8] = [
     ("steady", steady::steady),
     ("executables", executables::executables),
     ("programs", programs::programs),
+    ("idle", idle::idle),
     ("overhead", overhead::overhead),
 ];
 

@@ -159,7 +159,7 @@ pub(super) fn new_record(bench: &Bench) -> Outcome<String> {
 }
 
 /// The bytes that a file system has given away.
-fn used(directory: &Path) -> Outcome<u64> {
+pub(super) fn used(directory: &Path) -> Outcome<u64> {
     let space = rustix::fs::statvfs(directory)?;
     Ok((space.f_blocks - space.f_bfree) * space.f_frsize)
 }

@@ -251,6 +251,10 @@ impl System {
         };
         let mut command = Command::new(program);
         command.args(["log", "mount", "--foreground"]);
+        // What is measured is to change nothing by itself, unless that is measured.
+        if !arguments.iter().any(|argument| argument == "--idle-after") {
+            command.arg("--idle-cpu=0");
+        }
         command.args(arguments).args([node, directory]);
         Ok(command)
     }
@@ -344,13 +348,12 @@ mod tests {
         let program = Path::new("anteros");
         let ours = System::log(program, "--order data").with(&["--checkpoint", "9"]);
         assert_eq!(ours.name, "anteros log --order data");
-        let told =
-            "anteros log mount --foreground --order data --policy none --checkpoint 9 DEVICE DIR";
+        let told = "anteros log mount --foreground --idle-cpu=0 --order data --policy none --checkpoint 9 DEVICE DIR";
         assert_eq!(ours.command(), told);
         let other = System::log(program, "--policy record").command();
         assert_eq!(
             other,
-            "anteros log mount --foreground --policy record DEVICE DIR"
+            "anteros log mount --foreground --idle-cpu=0 --policy record DEVICE DIR"
         );
     }
 }
