@@ -4,8 +4,9 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
 
 use anteros_core::{Device, FileSystem, FsError, FsResult, MemoryDevice, WritableDevice};
 use anteros_log::layout::ROOT;
@@ -426,4 +427,32 @@ fn a_log_is_resized_or_refused_where_a_store_is_nearly_full() {
         }
         assert_eq!(outcomes.len(), 2, "{size} MiB");
     }
+}
+
+/// Blocks are set aside in pieces, and what was reserved for them may be taken by others in between.
+#[test]
+fn blocks_are_set_aside_while_others_write() {
+    let device = Sparse::with_log(256 * MIB);
+    let tree = mounted(&device, &options_with(1 << 20));
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..48 {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let path = format!("written{number}");
+                tree.put(&path, &bytes(number, 1 << 20)).unwrap();
+            }
+        });
+        for number in 0..12 {
+            let path = format!("aside{number}");
+            tree.create(&path).unwrap();
+            let set_aside = tree.allocate(&path, 0, 10 * MIB, 0);
+            set_aside.unwrap_or_else(|error| panic!("{path}: {error}"));
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    tree.0.close().unwrap();
+    assert_sound(device);
 }

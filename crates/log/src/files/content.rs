@@ -302,6 +302,8 @@ impl Files {
         if self.store.space().free() == 0 {
             return Err(FsError::NoSpace);
         }
+        // What was reserved for all pieces may have been taken by others meanwhile.
+        self.store.back(range.len() as u64, 0);
         for lblk in range {
             let is_dirty = self.live(ino)?.pages.contains_key(&lblk);
             if is_dirty || self.pointer(ino, lblk)? != Pointer::Hole {
