@@ -22,13 +22,6 @@ use support::*;
 
 const PAGE: usize = 4096;
 
-fn with(policy: Policy) -> Options {
-    Options {
-        policy,
-        ..options()
-    }
-}
-
 fn mounted(device: &Arc<MemoryDevice>) -> Tree {
     open_with(device.clone(), with(Policy::Record))
 }

@@ -16,13 +16,6 @@ use support::*;
 const PAGE: usize = 4096;
 const AT_ONCE: Duration = Duration::ZERO;
 
-fn with(policy: Policy) -> Options {
-    Options {
-        policy,
-        ..options()
-    }
-}
-
 fn mounted(device: &Arc<MemoryDevice>) -> Tree {
     open_with(device.clone(), with(Policy::Record))
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use anteros_log::{Compacted, Log, Sweep};
 
 use super::faults::Faults;
 use super::log::LogDaemon;
+use super::usage::Usage;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -31,8 +32,6 @@ const ROUNDS: u32 = 2;
 /// Where Linux says of each supply of power what it does.
 const SUPPLIES: &str = "/sys/class/power_supply";
 
-const BLOCK: u64 = 4096;
-
 /// Bounds of what is done while nobody uses a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -46,74 +45,17 @@ pub struct Limits {
     pub on_battery: bool,
 }
 
-/// Counts of what was done while nobody used a log.
-#[derive(Debug, Default)]
-pub struct Done {
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    processor_nanos: AtomicU64,
-    interruptions: AtomicU64,
-}
-
-impl Done {
-    /// The counts, with their names.
-    pub fn counters(&self) -> [(&'static str, f64); 4] {
-        let value = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
-        [
-            ("log_idle_read_bytes", value(&self.read_bytes)),
-            ("log_idle_written_bytes", value(&self.written_bytes)),
-            (
-                "log_idle_processor_seconds",
-                value(&self.processor_nanos) / 1e9,
-            ),
-            ("log_idle_interruptions", value(&self.interruptions)),
-        ]
-    }
-
-    fn add(&self, used: Used) {
-        self.read_bytes.fetch_add(used.read, Ordering::Relaxed);
-        self.written_bytes
-            .fetch_add(used.written, Ordering::Relaxed);
-        let nanos = u64::try_from(used.processor.as_nanos()).unwrap_or(u64::MAX);
-        self.processor_nanos.fetch_add(nanos, Ordering::Relaxed);
-    }
-}
-
-/// What work has used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Used {
-    read: u64,
-    written: u64,
-    processor: Duration,
-}
-
-impl Used {
-    /// What a sweep has used that began when its thread had had a processor for so long.
-    fn of(done: &Compacted, begun: Duration) -> Self {
-        Self {
-            read: done.seen * BLOCK,
-            written: done.bytes,
-            processor: done.processor + processor_time().saturating_sub(begun),
-        }
-    }
-
-    fn with(self, more: Self) -> Self {
-        Self {
-            read: self.read + more.read,
-            written: self.written + more.written,
-            processor: self.processor + more.processor,
-        }
-    }
-
-    fn is_within(&self, limits: &Limits) -> bool {
-        self.processor < limits.processor && self.read + self.written < limits.bytes
+impl Limits {
+    /// Tells whether there is some left of the budget of an hour, of which so much is used.
+    fn allow(&self, used: &Usage) -> bool {
+        used.processor < self.processor && used.read + used.written < self.bytes
     }
 }
 
 /// Budget of an hour.
 struct Hour {
     begun: Instant,
-    used: Used,
+    used: Usage,
     /// Tells whether nothing more is to be tried in it.
     is_over: bool,
 }
@@ -122,7 +64,7 @@ impl Hour {
     fn new(begun: Instant) -> Self {
         Self {
             begun,
-            used: Used::default(),
+            used: Usage::default(),
             is_over: false,
         }
     }
@@ -135,7 +77,7 @@ impl Hour {
     }
 
     fn has_left(&self, limits: &Limits) -> bool {
-        !self.is_over && self.used.is_within(limits)
+        !self.is_over && limits.allow(&self.used)
     }
 }
 
@@ -156,6 +98,7 @@ impl Rest {
 }
 
 /// What the machine gets its power from, as it was looked up some seconds ago.
+#[derive(Default)]
 struct Power {
     looked: Option<Instant>,
     is_battery: bool,
@@ -202,7 +145,7 @@ impl Idle {
         faults: &Arc<Faults>,
         limits: Limits,
     ) -> io::Result<Option<Self>> {
-        if !Used::default().is_within(&limits) || log.is_read_only() || !log.compresses() {
+        if !limits.allow(&Usage::default()) || log.is_read_only() || !log.compresses() {
             return Ok(None);
         }
         let stops: Arc<AtomicBool> = Arc::default();
@@ -234,52 +177,44 @@ struct Worker {
     stops: Arc<AtomicBool>,
 }
 
+/// Progress of the thread.
+struct Course {
+    hour: Hour,
+    rest: Rest,
+    power: Power,
+    sweep: Sweep,
+    round_ended: Option<Instant>,
+}
+
+impl Course {
+    fn new(uses: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            hour: Hour::new(now),
+            rest: Rest { uses, since: now },
+            power: Power::default(),
+            sweep: Sweep::default(),
+            round_ended: None,
+        }
+    }
+
+    /// Tells whether there is time for more: nobody uses the log, and the last round is not just over.
+    fn is_due(&mut self, uses: u64, after: Duration) -> bool {
+        let now = Instant::now();
+        self.hour.renew(now);
+        let ended = self.round_ended.map(|ended| now.duration_since(ended));
+        self.rest.is_long(uses, now, after) && ended.is_none_or(|ended| ended >= after * ROUNDS)
+    }
+}
+
 impl Worker {
     fn run(&self) {
-        let now = Instant::now();
-        let mut hour = Hour::new(now);
-        let mut rest = Rest {
-            uses: self.watch.uses(),
-            since: now,
-        };
-        let mut power = Power {
-            looked: None,
-            is_battery: false,
-        };
-        let mut sweep = Sweep::default();
-        let mut round_ended: Option<Instant> = None;
+        let mut course = Course::new(self.watch.uses());
         while self.wait() {
-            let now = Instant::now();
-            hour.renew(now);
             let uses = self.watch.uses();
-            let pause = self.limits.after * ROUNDS;
-            if !rest.is_long(uses, now, self.limits.after)
-                || round_ended.is_some_and(|ended| now.duration_since(ended) < pause)
-            {
-                continue;
+            if course.is_due(uses, self.limits.after) && !self.go_on(&mut course, uses) {
+                return;
             }
-            round_ended = None;
-            while hour.has_left(&self.limits)
-                && !self.is_wanted(uses)
-                && (self.limits.on_battery || !power.is_battery())
-            {
-                match self.sweep(&mut sweep, &mut hour, &mut power, uses) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        round_ended = Some(Instant::now());
-                        break;
-                    }
-                    Err(FsError::ReadOnly | FsError::Unsupported) => return,
-                    Err(error) => {
-                        let text = format!("compression in the background: {error}");
-                        self.faults.note_seldom(text);
-                        hour.is_over = true;
-                    }
-                }
-            }
-            let is_interrupted = round_ended.is_none() && self.is_wanted(uses);
-            let interruptions = &self.watch.idle.interruptions;
-            interruptions.fetch_add(is_interrupted.into(), Ordering::Relaxed);
         }
     }
 
@@ -290,39 +225,62 @@ impl Worker {
         !self.stops.load(Ordering::Relaxed)
     }
 
+    /// Compresses until somebody comes, the round ends or the budget is used up. Says whether there is any use in trying later.
+    fn go_on(&self, course: &mut Course, uses: u64) -> bool {
+        course.round_ended = None;
+        while course.hour.has_left(&self.limits) && self.has_power(&mut course.power) {
+            if self.is_wanted(uses) {
+                self.watch.idle.interrupted();
+                break;
+            }
+            match self.sweep(course, uses) {
+                Ok(true) => {}
+                Ok(false) => {
+                    course.round_ended = Some(Instant::now());
+                    break;
+                }
+                Err(FsError::ReadOnly | FsError::Unsupported) => return false,
+                Err(error) => {
+                    let text = format!("compression in the background: {error}");
+                    self.faults.note_seldom(text);
+                    course.hour.is_over = true;
+                }
+            }
+        }
+        true
+    }
+
     /// Tells whether somebody has used the log since it had been used so many times, or wants to have it.
     fn is_wanted(&self, uses: u64) -> bool {
         let is_used = !self.limits.after.is_zero() && self.watch.uses() != uses;
         is_used || self.stops.load(Ordering::Relaxed) || self.watch.is_ordered()
     }
 
+    fn has_power(&self, power: &mut Power) -> bool {
+        self.limits.on_battery || !power.is_battery()
+    }
+
     /// Compresses some files. Says whether the round goes on.
-    fn sweep(
-        &self,
-        sweep: &mut Sweep,
-        hour: &mut Hour,
-        power: &mut Power,
-        uses: u64,
-    ) -> Result<bool, FsError> {
+    fn sweep(&self, course: &mut Course, uses: u64) -> Result<bool, FsError> {
+        let Course {
+            hour, power, sweep, ..
+        } = course;
         let begun = processor_time();
-        let used = hour.used;
         let goes_on = |done: &Compacted| {
-            used.with(Used::of(done, begun)).is_within(&self.limits)
-                && (self.limits.on_battery || !power.is_battery())
+            let used = hour.used.with(Usage::of(done, begun));
+            self.limits.allow(&used) && self.has_power(power)
         };
         let cold = self.limits.after * COLD;
-        let done = self
-            .log
-            .sweep(sweep, cold, goes_on, &|| self.is_wanted(uses))?;
-        let is_round = done.is_none();
+        let is_wanted = || self.is_wanted(uses);
+        let done = self.log.sweep(sweep, cold, goes_on, &is_wanted)?;
+        let goes_on = done.is_some();
         let done = done.unwrap_or_default();
-        let used = Used::of(&done, begun);
+        let used = Usage::of(&done, begun);
         hour.used = hour.used.with(used);
         self.watch.idle.add(used);
-        for warning in done.warnings {
-            self.faults.note_seldom(warning);
-        }
-        Ok(!is_round)
+        let warnings = done.warnings.into_iter();
+        warnings.for_each(|warning| self.faults.note_seldom(warning));
+        Ok(goes_on)
     }
 }
 
@@ -368,7 +326,7 @@ mod tests {
         let begun = Instant::now();
         let mut hour = Hour::new(begun);
         assert!(hour.has_left(&LIMITS));
-        let half = Used {
+        let half = Usage {
             read: 300,
             written: 200,
             processor: Duration::from_secs(1),

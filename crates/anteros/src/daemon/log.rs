@@ -24,8 +24,8 @@ use rustix::process::geteuid;
 use super::controls::{LOG_WRITING as WRITING, WRITE_ALL};
 use super::exposition::{ATTRIBUTE, Exposition};
 use super::faults::Faults;
-use super::idle;
 use super::latencies::Latencies;
+use super::usage::IdleCounts;
 use super::workers::Workers;
 use crate::output;
 
@@ -101,7 +101,7 @@ pub struct LogDaemon {
     /// It was told that nothing is written any more.
     told_failure: AtomicBool,
     /// Counts of what is done while nobody uses it.
-    pub idle: idle::Done,
+    pub idle: IdleCounts,
 }
 
 /// Work that is ordered, and done by a thread of its own.
@@ -225,7 +225,7 @@ impl LogDaemon {
             compaction: Mutex::default(),
             stops: AtomicBool::new(false),
             told_failure: AtomicBool::new(false),
-            idle: idle::Done::default(),
+            idle: IdleCounts::default(),
         })
     }
 

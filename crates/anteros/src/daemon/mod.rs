@@ -8,7 +8,8 @@
 //! - `workers`: the threads that answer.
 //! - `exposition`: the form of that; `latencies`: the part that is the same.
 //! - `recording`: the record of what is read and written; `launches`: that of what executables are read.
-//! - `scrub`: reading all of a log once in a while; `idle`: compression in the background while nobody uses it.
+//! - `scrub`: reading all of a log once in a while; `idle`: compression in the background while nobody uses it,
+//!   whose `usage` of the machine has bounds.
 //! - `faults`: what it says of a broken image or a failing medium, and where.
 //! - `neighbours`: what it hands the kernel unasked; `packed`: what of that it gets back.
 
@@ -32,6 +33,8 @@ pub mod packed;
 pub mod recording;
 #[cfg(feature = "whole")]
 pub mod scrub;
+#[cfg(feature = "whole")]
+pub mod usage;
 pub mod workers;
 
 use std::path::Path;

@@ -56,6 +56,14 @@ pub fn options() -> Options {
     }
 }
 
+/// Options with a policy.
+pub fn with(policy: Policy) -> Options {
+    Options {
+        policy,
+        ..options()
+    }
+}
+
 /// Tells whether inodes share blocks, so that there are fewer blocks than nodes.
 pub fn packs_inodes() -> bool {
     matches!(options().policy, Policy::Record | Policy::Force)
