@@ -275,10 +275,10 @@ fn it_may_be_stopped_at_any_time() {
     assert!(tree.read("lib.so").unwrap() == content);
     tree.0.close().unwrap();
     assert_sound(device.clone());
-    assert_eq!(
-        tree.compact(&["lib.so"]).unwrap().seen,
-        1000 - stopped.seen + 13
-    );
+    // And, once more, some that gained nothing.
+    let rest = tree.compact(&["lib.so"]).unwrap().seen;
+    let left = 1000 - stopped.seen + 13;
+    assert!((left..left + 20).contains(&rest), "{rest} of {left}");
     assert!(tree.read("lib.so").unwrap() == content);
 }
 

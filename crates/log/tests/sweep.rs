@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anteros_core::{Ino, MemoryDevice, Timestamp};
-use anteros_log::{Compacted, Launches, Options, Policy, Sweep};
+use anteros_core::{FileSystem, Ino, MemoryDevice, Timestamp};
+use anteros_log::{Class, Compacted, Launches, Options, Policy, Sweep};
 use support::hooked::{Asked, Hooked};
 use support::surgeon::Surgeon;
 use support::*;
@@ -80,6 +80,27 @@ fn all_files_but_databases_are_compressed_once() {
     let tree = mounted(&device);
     assert_whole(&tree, &files);
     assert_eq!(tree.sweep_all().unwrap().files, 0);
+}
+
+/// Whoever starts a program reads a little of it here and there.
+#[test]
+fn programs_of_which_no_launch_is_known_lie_in_small_pieces() {
+    let (_, tree, _) = filled();
+    tree.sweep_all().unwrap();
+    tree.0.checkpoint().unwrap();
+    let decoded = |name: &str| {
+        let ino = tree.ino(name).unwrap();
+        let classes = || {
+            let of = |class| tree.0.condition().statistics.class(class).read_stored_pages;
+            Class::ALL.into_iter().map(of).sum::<u64>()
+        };
+        let before = classes();
+        let mut page = vec![0; PAGE];
+        tree.0.read(ino, 40 * PAGE as u64, &mut page).unwrap();
+        classes() - before
+    };
+    let (program, other) = (decoded("lib.so"), decoded("text"));
+    assert!(program <= 16 && other >= 32, "{program}, {other} pages");
 }
 
 /// A round costs no request where nothing has changed since the last one.

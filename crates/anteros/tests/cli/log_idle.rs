@@ -72,7 +72,7 @@ fn a_log_that_nobody_uses_gets_smaller() {
     assert!(checked.contains("; 0 faults"), "{checked}");
 }
 
-/// Names of the threads of a daemon.
+/// Tells whether a daemon has a thread for what is done while nobody uses the log.
 fn has_idle_thread(daemon: &Child) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
     let names = threads.flat_map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anteros_core::{FileKind, FsError, FsResult, Timestamp, WritableDevice};
 
 use crate::cleaning::Cleaning;
-use crate::cleaning::order::{Share, Window, windows};
-use crate::compress::chunks::{CHUNK_BYTES_MAX, Chunk, Compressor};
+use crate::cleaning::order::{Share, Window, windows_of};
+use crate::compress::chunks::{CHUNK_BLOCKS_MAX, CHUNK_BYTES_MAX, Chunk, Compressor};
 use crate::compress::codec::Codec;
 use crate::compress::kind::ContentKind;
 use crate::compress::policy::{Policy, Rules};
@@ -27,6 +27,10 @@ use crate::store::medium::BLOCK;
 
 /// Logical blocks that are written while others wait: 1 MiB.
 pub(crate) const STEP_BLOCKS: usize = 256;
+
+/// Logical blocks of a window of what may start a program while nobody knows which of it does: 16 KiB. Who starts one reads a
+/// little here and there, and decodes all of each window.
+const START_BLOCKS: usize = 4;
 
 /// Progress of a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -239,12 +243,14 @@ impl Cleaning {
         }
     }
 
-    /// Windows of all that is not in `read`, nor compressed in the background before.
+    /// Windows of all that is not in `read`, nor compressed in the background before. `is_recorded` says that it is known what
+    /// launches read.
     pub(crate) fn rest_windows(
         &mut self,
         ino: u32,
         range: Range<u32>,
         read: &[u32],
+        is_recorded: bool,
     ) -> FsResult<Vec<Window>> {
         let mut places = Vec::new();
         self.for_pointers(ino, range, |lblk, pointer| places.push((lblk, pointer)))?;
@@ -254,7 +260,12 @@ impl Cleaning {
         };
         let left = places.into_iter().filter(is_left).map(|(lblk, _)| lblk);
         let left: Vec<u32> = left.collect();
-        Ok(windows(ino, &left, Share::None).collect())
+        let all = self.store.options().policy.compacts_all();
+        let most = match all && self.may_start(ino, is_recorded)? {
+            true => START_BLOCKS,
+            false => CHUNK_BLOCKS_MAX as usize,
+        };
+        Ok(windows_of(most, ino, &left, Share::None).collect())
     }
 
     /// Returns whether a block was compressed in the background.
@@ -340,12 +351,16 @@ impl Cleaning {
     fn background_codec(&mut self, ino: u32, share: Share, is_recorded: bool) -> FsResult<Codec> {
         let options = self.store.options();
         let (asked, all) = (options.background_codec, options.policy.compacts_all());
-        let may_start = share != Share::None
-            || !is_recorded && self.content_kind(ino)? == ContentKind::Executable;
+        let may_start = share != Share::None || self.may_start(ino, is_recorded)?;
         Ok(match may_start || !all {
             true => asked,
             false => Codec::Zstd,
         })
+    }
+
+    /// Tells whether it is a program, of which nobody knows what launches read.
+    fn may_start(&mut self, ino: u32, is_recorded: bool) -> FsResult<bool> {
+        Ok(!is_recorded && self.content_kind(ino)? == ContentKind::Executable)
     }
 
     /// Writes windows that were compressed, but for those whose content may have changed: these are given back.

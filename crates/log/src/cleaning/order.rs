@@ -95,9 +95,19 @@ fn together(ordered: &[(Turn, Window)]) -> usize {
 }
 
 /// The runs of rising numbers, in pieces that a chunk can hold.
-pub(crate) fn windows(ino: u32, lblks: &[u32], share: Share) -> impl Iterator<Item = Window> + '_ {
+fn windows(ino: u32, lblks: &[u32], share: Share) -> impl Iterator<Item = Window> + '_ {
+    windows_of(CHUNK_BLOCKS_MAX as usize, ino, lblks, share)
+}
+
+/// The runs of rising numbers, in pieces of so many at most.
+pub(crate) fn windows_of(
+    most: usize,
+    ino: u32,
+    lblks: &[u32],
+    share: Share,
+) -> impl Iterator<Item = Window> + '_ {
     let runs = lblks.chunk_by(|left, right| left + 1 == *right);
-    let pieces = runs.flat_map(|run| run.chunks(CHUNK_BLOCKS_MAX as usize));
+    let pieces = runs.flat_map(move |run| run.chunks(most));
     pieces.map(move |piece| Window {
         ino,
         range: piece[0]..piece[0] + piece.len() as u32,

@@ -171,7 +171,10 @@ impl Log {
         let end = self.lock().blocks_of(ino)?;
         for from in (start..end).step_by(LOOKED_AT as usize) {
             let until = end.min(from + LOOKED_AT);
-            let windows = self.lock().rest_windows(ino, from..until, read)?;
+            let windows = {
+                let mut state = self.lock();
+                state.rest_windows(ino, from..until, read, work.is_recorded)?
+            };
             batch.add(windows);
             if batch.blocks >= STEP_BLOCKS && !self.compact_batch(batch, work)? {
                 work.reached = Some((file, from));
