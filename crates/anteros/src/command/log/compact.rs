@@ -30,7 +30,7 @@ const RANGES_TOLD_AT_ONCE: usize = 1000;
 /// Compress files of a mounted log in the background
 ///
 /// Puts together what launches read, if that was recorded, in the order in which they did, and compresses all else in pieces of
-/// 128 KiB. Databases and their journals are left alone, but for what launches read of them: they are compressed as they are
+/// up to 128 KiB. Databases and their journals are left alone, but for what launches read of them: they are compressed as they are
 /// written. A file that has not changed since is not read again. What the log holds can be used meanwhile. Ctrl-C stops it, and
 /// keeps what is done.
 #[derive(Debug, clap::Args)]
