@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use anteros_codec::{Effort, Lz4Encoder};
-use rustix::time::{ClockId, clock_gettime};
+use anteros_core::processor_time;
 
 const TURNS: usize = 5;
 /// As much of a file is taken.
@@ -74,9 +74,10 @@ fn compare(file: &str, content: &[u8], cluster: usize, efforts: &[Effort]) {
         .collect();
     for _ in 0..TURNS {
         for (encoder, blocks, times) in &mut encoders {
-            let start = cpu_time();
+            // Others may be busy.
+            let start = processor_time();
             *blocks = encode(encoder, content, cluster);
-            times.push(cpu_time() - start);
+            times.push(processor_time() - start);
         }
     }
     let of_best = encoders[0].2.clone();
@@ -120,10 +121,4 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// Processor time of this thread: others may be busy.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
