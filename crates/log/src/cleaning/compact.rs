@@ -110,11 +110,14 @@ impl Taken {
     /// [`Store::reading`](crate::store::Store::reading).
     pub(crate) fn read(&mut self, device: &dyn WritableDevice, done: &mut Compacted) -> bool {
         let plan = std::mem::take(&mut self.plan);
-        let read = plan.read(device, &mut self.content);
-        let ino = self.window.ino;
-        let warning = read.map_err(|error| format!("inode {ino}: {error}"));
-        done.warnings.extend(warning.as_ref().err().cloned());
-        warning.is_ok()
+        match plan.read(device, &mut self.content) {
+            Ok(()) => true,
+            Err(error) => {
+                let ino = self.window.ino;
+                done.warnings.push(format!("inode {ino}: {error}"));
+                false
+            }
+        }
     }
 
     /// The pages that have places, with zeros behind the end.

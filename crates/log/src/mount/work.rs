@@ -19,6 +19,7 @@ pub(super) type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A compression in the background that goes on.
 pub(super) struct Work<'a, G> {
+    /// One for each thread, from the first step on.
     compressors: Vec<Compressor>,
     pub(super) done: Compacted,
     /// Tells whether it is known of some file what launches read.
@@ -26,16 +27,14 @@ pub(super) struct Work<'a, G> {
     /// A file that was begun, and its logical block behind the last one that was looked at.
     pub(super) reached: Option<(Unsettled, u32)>,
     goes_on: G,
-    /// That of work that nobody has asked for: it ends between two windows.
+    /// Asked between two windows of work that nobody has ordered, which ends then; `None` of work that somebody has.
     interrupted: Option<Interrupted<'a>>,
 }
 
 impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
     pub(super) fn new(goes_on: G, interrupted: Option<Interrupted<'a>>) -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let compressors = (0..cores.min(ENCODERS_MAX)).map(|_| Compressor::new(Pace::Thorough));
         Self {
-            compressors: compressors.collect(),
+            compressors: Vec::new(),
             done: Compacted::default(),
             is_recorded: false,
             reached: None,
@@ -69,6 +68,9 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
             unpoisoned(pressed.lock()).1 += processor_time().saturating_sub(begun);
         };
         let goes_last = self.interrupted.is_some();
+        if self.compressors.is_empty() {
+            self.compressors = compressors();
+        }
         let mut compressors = self.compressors.iter_mut();
         thread::scope(|scope| {
             // Who takes the lock of the log must not go last.
@@ -92,6 +94,13 @@ impl<'a, G: FnMut(&Compacted) -> bool> Work<'a, G> {
         let is_whole = pressed.len() == windows;
         is_whole.then(|| pressed.into_iter().map(|(_, done)| done).collect())
     }
+}
+
+/// As many as there are cores to compress on.
+fn compressors() -> Vec<Compressor> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let compressors = (0..cores.min(ENCODERS_MAX)).map(|_| Compressor::new(Pace::Thorough));
+    compressors.collect()
 }
 
 /// Windows of one file after the other, until there are enough of them for a step.
