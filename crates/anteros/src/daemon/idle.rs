@@ -29,7 +29,7 @@ const COLD: u32 = 10;
 /// Rounds are apart by so many times as long.
 const ROUNDS: u32 = 2;
 
-/// Where Linux says of each supply of power what it does.
+/// Directory in which Linux has one for each supply of power.
 const SUPPLIES: &str = "/sys/class/power_supply";
 
 /// Bounds of what is done while nobody uses a log.
@@ -97,7 +97,7 @@ impl Rest {
     }
 }
 
-/// What the machine gets its power from, as it was looked up some seconds ago.
+/// Source of the power of the machine, as it was looked up some seconds ago.
 #[derive(Default)]
 struct Power {
     looked: Option<Instant>,

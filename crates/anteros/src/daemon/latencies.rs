@@ -53,15 +53,13 @@ impl Latencies {
 
     /// Returns how many answers were noted.
     pub fn count(&self) -> u64 {
-        let classes = self.0.iter().flat_map(|operation| &operation.classes);
-        classes.map(|class| class.load(Ordering::Relaxed)).sum()
+        self.count_of(|_| true)
     }
 
     /// Returns how many answers were noted to those who use files: who asks for attributes or the room that is left may be
     /// somebody who looks after the machine.
     pub fn uses(&self) -> u64 {
-        let operations = OPERATIONS.iter().zip(&self.0);
-        let uses = operations.filter(|((operation, _), _)| match operation {
+        self.count_of(|operation| match operation {
             Operation::Getattr | Operation::Xattr | Operation::Other => false,
             Operation::Lookup
             | Operation::Readdir
@@ -69,8 +67,13 @@ impl Latencies {
             | Operation::Write
             | Operation::Fsync
             | Operation::Readlink => true,
-        });
-        let classes = uses.flat_map(|(_, answers)| &answers.classes);
+        })
+    }
+
+    fn count_of(&self, is_counted: impl Fn(Operation) -> bool) -> u64 {
+        let operations = OPERATIONS.iter().zip(&self.0);
+        let counted = operations.filter(|((operation, _), _)| is_counted(*operation));
+        let classes = counted.flat_map(|(_, answers)| &answers.classes);
         classes.map(|class| class.load(Ordering::Relaxed)).sum()
     }
 

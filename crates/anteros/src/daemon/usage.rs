@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// That of a sweep which began when its thread had had a processor for so long.
+    /// Usage by a sweep that began when its thread had had a processor for so long.
     pub fn of(done: &Compacted, begun: Duration) -> Self {
         Self {
             read: done.seen * BLOCK,
