@@ -1,7 +1,8 @@
 //! Each codec that an image may have, and one fixed-output encoder for all of them.
 //!
 //! LZ4 and LZMA stop by themselves where the output is full. DEFLATE and Zstandard compress all of
-//! their input, so the length that fits has to be searched for (`secant.rs`).
+//! their input, so the length that fits has to be searched for (`secant.rs`). For Zstandard that takes
+//! one search for matches, since its sequences can be cut (`zstd_sequences.rs`).
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::encoder::{Effort, HC_LEVELS, Lz4Encoder};
 use crate::gauge::Gauge;
 use crate::lzma::LzmaEncoder;
 use crate::secant::{Secant, Whole};
-use crate::zstd::FrameEncoder;
+use crate::zstd::FittingEncoder;
 use crate::{Algorithm, Params};
 
 /// A codec, and how hard its encoder tries.
@@ -82,7 +83,8 @@ impl Codec {
             // A hash table and a binary tree over twice the dictionary.
             Self::Lzma { dict_bytes, .. } => 12 * u64::from(dict_bytes) + 2 * MIB,
             Self::Deflate { .. } => 2 * MIB,
-            Self::Zstd { window_log, .. } => (8 << window_log) + 4 * MIB,
+            // Tables, and what was found in an input of some windows.
+            Self::Zstd { window_log, .. } => (12 << window_log) + 4 * MIB,
         }
     }
 
@@ -153,7 +155,7 @@ enum Kind {
     Lz4(Box<Lz4Encoder>),
     Lzma(LzmaEncoder),
     Deflate(Searching<DeflateEncoder>),
-    Zstd(Searching<FrameEncoder>),
+    Zstd(Box<FittingEncoder>),
 }
 
 /// A compressor that looks for how much fits, with a quick one as its ruler if it is slow itself.
@@ -193,9 +195,8 @@ impl Encoder {
                 }))
             }
             Codec::Zstd { level, window_log } => {
-                Kind::Zstd(Searching::new(level >= SLOW_ZSTD, |quick| {
-                    FrameEncoder::new(if quick { QUICK } else { level }, window_log)
-                }))
+                let encoder = FittingEncoder::new(level, window_log);
+                Kind::Zstd(encoder.expect("there is memory for a context").into())
             }
         };
         let is_slow = match codec {
@@ -226,7 +227,7 @@ impl Encoder {
         match &mut self.kind {
             Kind::Lz4(_) | Kind::Lzma(_) => {}
             Kind::Deflate(searching) => searching.secant.loosen(),
-            Kind::Zstd(searching) => searching.secant.loosen(),
+            Kind::Zstd(encoder) => encoder.secant.loosen(),
         }
         self
     }
@@ -237,7 +238,7 @@ impl Encoder {
             Kind::Lz4(encoder) => encoder.restart(),
             Kind::Lzma(_) => {}
             Kind::Deflate(searching) => searching.secant.restart(),
-            Kind::Zstd(searching) => searching.secant.restart(),
+            Kind::Zstd(encoder) => encoder.secant.restart(),
         }
     }
 
@@ -265,7 +266,7 @@ impl Encoder {
             Kind::Lz4(encoder) => return Ok(encoder.encode_next(data, input, out)),
             Kind::Lzma(encoder) => encoder.encode(&data[input], out)?,
             Kind::Deflate(searching) => searching.encode(&data[input], out)?,
-            Kind::Zstd(searching) => searching.encode(&data[input], out)?,
+            Kind::Zstd(encoder) => encoder.encode(&data[input], out)?,
         };
         Ok(Some(encoded).filter(|encoded| encoded.written < encoded.consumed))
     }
@@ -303,7 +304,7 @@ impl Encoder {
                 (encoded.consumed == input.len()).then_some(encoded.written)
             }
             Kind::Deflate(searching) => searching.compressor.encode(input, &mut scratch)?,
-            Kind::Zstd(searching) => searching.compressor.encode(input, &mut scratch)?,
+            Kind::Zstd(encoder) => encoder.encode_all(input, &mut scratch)?,
         };
         let written = written.filter(|&written| written <= out.len() && written < input.len());
         if let Some(written) = written {

@@ -70,6 +70,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod zstd;
+mod zstd_blocks;
+mod zstd_sequences;
 
 pub use anteros_core::Algorithm;
 pub use codec::{Codec, Encoder, UnknownSetting};

@@ -17,6 +17,8 @@ use crate::{EncodeError, Encoded};
 type EmptyShares = [usize; 8];
 /// Shares where whole blocks are stored, whatever is in them.
 const TIGHT: EmptyShares = [512, 512, 256, 128, 64, 48, 32, 16];
+/// Shares where a call takes next to no time.
+const CHEAP: EmptyShares = [512, 512, 512, 512, 256, 128, 64, 32];
 /// Shares where nothing is stored for what stays empty.
 const LOOSE: EmptyShares = [4; 8];
 /// Bytes that may stay empty in any case.
@@ -33,6 +35,9 @@ const RULER_CALLS_MAX: usize = 3;
 
 /// A compressor that takes its input as a whole.
 pub(crate) trait Whole {
+    /// Tells whether the front of an input that was compressed before takes little time.
+    const FRONTS_ARE_CHEAP: bool = false;
+
     /// Compresses all of `input` to the front of `out`, and says how long that is; `None` when there is no room.
     fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Result<Option<usize>, EncodeError>;
 }
@@ -46,9 +51,9 @@ struct Point {
 }
 
 /// Memory from one budget to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Secant {
-    is_loose: bool,
+    shares: EmptyShares,
     /// The last budget that was filled.
     last: Option<Point>,
     scratch: Vec<u8>,
@@ -65,10 +70,31 @@ struct Bracket {
     tried: Point,
 }
 
+impl Default for Secant {
+    fn default() -> Self {
+        Self {
+            shares: TIGHT,
+            last: None,
+            scratch: Vec::new(),
+            marks: Marks::default(),
+        }
+    }
+}
+
 impl Secant {
     /// Leaves more of a budget empty, and needs fewer calls.
     pub fn loosen(&mut self) {
-        self.is_loose = true;
+        self.shares = LOOSE;
+    }
+
+    /// Leaves less of a budget empty, for calls that take little time.
+    pub fn tighten(&mut self) {
+        self.shares = CHEAP;
+    }
+
+    /// Returns whether the first call that fits is mostly the last one.
+    pub fn is_loose(&self) -> bool {
+        self.shares == LOOSE
     }
 
     /// Forgets what came before.
@@ -78,11 +104,11 @@ impl Secant {
 
     /// Compresses as much of the front of `input` as fits into `out`. Nothing is consumed when nothing fits, or when
     /// nothing would be gained.
-    pub fn encode(
+    pub fn encode<C: Whole>(
         &mut self,
         input: &[u8],
         out: &mut [u8],
-        compressor: &mut impl Whole,
+        compressor: &mut C,
         mut ruler: Option<&mut impl Whole>,
     ) -> Result<Encoded, EncodeError> {
         let budget = out.len();
@@ -90,9 +116,16 @@ impl Secant {
         self.scratch.resize(room, 0);
         self.marks.restart(self.last);
         let mut bracket = Bracket::default();
-        let shares = if self.is_loose { LOOSE } else { TIGHT };
+        let shares = self.shares;
         let middle = budget - budget / shares[0] / 2;
         let mut wanted = self.first(middle, ruler.is_some());
+        let mut ruled = None;
+        if C::FRONTS_ARE_CHEAP && ruler.is_some() {
+            // One look at the ruler is enough, for the first call. Later ones are as quick as a look.
+            let (len, measure) = self.cut(input, wanted, 1..=input.len(), ruler.take())?;
+            ruled = Some((len, measure));
+            wanted = len;
+        }
         for share in shares {
             let (least, most) = bracket.between(input.len());
             if least > most {
@@ -123,7 +156,10 @@ impl Secant {
         }
         let fits = bracket.fits;
         if fits.output > 0 {
-            self.last = Some(fits);
+            let measure = ruled.map_or(fits.measure, |(len, measure)| {
+                scaled(measure, fits.input, len)
+            });
+            self.last = Some(Point { measure, ..fits });
         }
         Ok(Encoded {
             consumed: fits.input,

@@ -10,8 +10,9 @@ use zstd_safe::{
 
 use crate::error::{expect_consumed, expect_full};
 use crate::params::Step;
-use crate::secant::Whole;
-use crate::{Algorithm, EncodeError, Fault, Length, Params};
+use crate::secant::{Secant, Whole};
+use crate::zstd_sequences::{Coder, Finder, SPLIT, Sequences, THOROUGH};
+use crate::{Algorithm, EncodeError, Encoded, Fault, Length, Params};
 
 /// The largest block of a frame (ZSTD_BLOCKSIZE_MAX).
 const BLOCK_BYTES_MAX: usize = 128 << 10;
@@ -130,25 +131,40 @@ impl ZstdDecoder {
 /// A compressor of Zstandard with reusable working memory, for one thread.
 ///
 /// It remembers nothing of one call in the next.
-pub struct ZstdEncoder {
-    context: CCtx<'static>,
-    level: i32,
+pub struct ZstdEncoder(Way);
+
+enum Way {
+    /// All at once, by libzstd.
+    Quick { context: CCtx<'static>, level: i32 },
+    /// In blocks that have been chosen behind the search.
+    Split(Box<FittingEncoder>),
 }
 
 impl ZstdEncoder {
     /// One of a level of libzstd: 1 is the fastest of the usual ones, 22 the most thorough. `None` when there is no memory
     /// for it.
     pub fn new(level: i32) -> Option<Self> {
-        let context = CCtx::try_create()?;
-        Some(Self { context, level })
+        Some(Self(match u8::try_from(level) {
+            Ok(level) if level >= SPLIT => {
+                let window_log = Params::ZSTD_WINDOW_LOG_MAX;
+                Way::Split(FittingEncoder::new(level, window_log)?.into())
+            }
+            _ => Way::Quick {
+                context: CCtx::try_create()?,
+                level,
+            },
+        }))
     }
 
     /// Compresses `input` as one frame at the front of `out`, and says how long it is; `None` when it does not fit, with
     /// a few bytes to spare.
     ///
-    /// The frame has the length of its content and no checksum.
+    /// The frame has no checksum.
     pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.context.compress(out, input, self.level).ok()
+        match &mut self.0 {
+            Way::Quick { context, level } => context.compress(out, input, *level).ok(),
+            Way::Split(encoder) => encoder.encode_all(input, out).ok()?,
+        }
     }
 }
 
@@ -186,6 +202,86 @@ impl Whole for FrameEncoder {
                 name => Err(EncodeError::Library(Algorithm::Zstd, name)),
             },
         }
+    }
+}
+
+/// A compressor of as much input as fits. It searches an input for matches once, and codes its fronts until one fits.
+pub(crate) struct FittingEncoder {
+    finder: Finder,
+    coder: Coder,
+    found: Sequences,
+    ruler: Option<FrameEncoder>,
+    pub secant: Secant,
+}
+
+impl FittingEncoder {
+    /// One whose settings have been checked; `None` when there is no memory for it.
+    pub fn new(level: u8, window_log: u8) -> Option<Self> {
+        let mut secant = Secant::default();
+        if level >= THOROUGH {
+            secant.tighten();
+        }
+        Some(Self {
+            finder: Finder::new(level, window_log)?,
+            coder: Coder::new(level, window_log)?,
+            found: Sequences::default(),
+            ruler: (level >= SLOW).then(|| FrameEncoder::new(QUICK, window_log)),
+            secant,
+        })
+    }
+
+    /// Compresses as much of the front of `input` as fits into `out`.
+    pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Result<Encoded, EncodeError> {
+        self.found.clear();
+        let mut fronts = Fronts {
+            input,
+            finder: &mut self.finder,
+            coder: &mut self.coder,
+            found: &mut self.found,
+            beyond: if self.secant.is_loose() { 0 } else { BEYOND },
+        };
+        self.secant
+            .encode(input, out, &mut fronts, self.ruler.as_mut())
+    }
+
+    /// Compresses all of `input`, and says how long that is; `None` when there is no room.
+    pub fn encode_all(
+        &mut self,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EncodeError> {
+        self.finder.find(input, &mut self.found)?;
+        self.coder.code(input, &mut self.found, out)
+    }
+}
+
+/// Levels from here on are so slow that a look at the input by a quick one pays, to foretell how much fits.
+const SLOW: u8 = 13;
+/// The level of that.
+const QUICK: u8 = 1;
+/// The search goes beyond what is expected to fit by so many bytes in a thousand, else it would begin anew too often.
+const BEYOND: usize = 60;
+
+/// The fronts of an input.
+struct Fronts<'a> {
+    input: &'a [u8],
+    finder: &'a mut Finder,
+    coder: &'a mut Coder,
+    found: &'a mut Sequences,
+    /// The search goes beyond a front by so many bytes in a thousand.
+    beyond: usize,
+}
+
+impl Whole for Fronts<'_> {
+    const FRONTS_ARE_CHEAP: bool = true;
+
+    fn encode(&mut self, front: &[u8], out: &mut [u8]) -> Result<Option<usize>, EncodeError> {
+        if front.len() > self.found.covered() {
+            let end = front.len() + front.len() * self.beyond / 1000;
+            let searched = &self.input[..end.min(self.input.len())];
+            self.finder.find(searched, self.found)?;
+        }
+        self.coder.code(front, self.found, out)
     }
 }
 

@@ -208,17 +208,21 @@ fn levels_outside_hc_are_refused() {
 
 #[test]
 fn a_frame_of_zstandard_holds_all_or_there_is_none() {
-    let mut encoder = ZstdEncoder::new(1).expect("memory");
-    let mut decoder = Decoder::new();
-    for data in [text(4096), mixed(), Vec::new()] {
+    let inputs = [text(4096), mixed(), Vec::new()];
+    for (level, data) in [1, 9]
+        .into_iter()
+        .flat_map(|level| inputs.iter().map(move |data| (level, data)))
+    {
+        let mut encoder = ZstdEncoder::new(level).expect("memory");
+        let mut decoder = Decoder::new();
         let mut out = vec![0; 2 * data.len() + 64];
-        let len = encoder.encode(&data, &mut out).expect("room");
+        let len = encoder.encode(data, &mut out).expect("room");
         let mut again = vec![0; data.len()];
         let (zstd, params) = (Algorithm::Zstd, Params::default());
         let decoded = decoder.decode(zstd, &params, &out[..len], &mut again, Length::Exact);
         assert_eq!(decoded, Ok(()));
-        assert!(again == data);
-        assert_eq!(encoder.encode(&data, &mut out[..len + 16]), Some(len));
-        assert_eq!(encoder.encode(&data, &mut out[..len - 1]), None);
+        assert!(again == *data);
+        assert_eq!(encoder.encode(data, &mut out[..len + 16]), Some(len));
+        assert_eq!(encoder.encode(data, &mut out[..len - 1]), None);
     }
 }
