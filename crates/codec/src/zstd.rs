@@ -11,11 +11,9 @@ use zstd_safe::{
 use crate::error::{expect_consumed, expect_full};
 use crate::params::Step;
 use crate::secant::{Secant, Whole};
-use crate::zstd_sequences::{Coder, Finder, SPLIT, Sequences, THOROUGH};
+use crate::zstd_sequences::{BLOCK_BYTES_MAX, Coder, Finder, SPLIT, Sequences, THOROUGH};
 use crate::{Algorithm, EncodeError, Encoded, Fault, Length, Params};
 
-/// The largest block of a frame (ZSTD_BLOCKSIZE_MAX).
-const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// libzstd's context without its buffers, rounded up, and the overlengths of these.
 const CONTEXT_BYTES: usize = 128 << 10;
 
@@ -210,6 +208,7 @@ pub(crate) struct FittingEncoder {
     finder: Finder,
     coder: Coder,
     found: Sequences,
+    /// A quick look at the input, to foretell how much fits.
     ruler: Option<FrameEncoder>,
     pub secant: Secant,
 }
@@ -255,7 +254,7 @@ impl FittingEncoder {
     }
 }
 
-/// Levels from here on are so slow that a look at the input by a quick one pays, to foretell how much fits.
+/// Levels from here on are so slow that a quick look at the input pays.
 const SLOW: u8 = 13;
 /// The level of that.
 const QUICK: u8 = 1;

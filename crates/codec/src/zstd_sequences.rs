@@ -17,12 +17,12 @@ use crate::{Algorithm, EncodeError};
 /// The shortest match that is coded (ZSTD_MINMATCH_MIN).
 const MATCH_MIN: u32 = 3;
 /// The largest block of a frame (ZSTD_BLOCKSIZE_MAX).
-const BLOCK_BYTES_MAX: usize = 128 << 10;
+pub(crate) const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// Shorter blocks are not searched.
 const END_MIN: usize = 16;
 /// Levels from here on look for borders of blocks. Level 3 would take a fifth longer with it.
 pub(crate) const SPLIT: u8 = 5;
-/// Levels from here on take their time for that.
+/// Levels from here on search for so long that all else takes next to no time.
 pub(crate) const THOROUGH: u8 = 9;
 /// The longest header of a frame (ZSTD_FRAMEHEADERSIZE_MAX).
 const HEADER_MAX: usize = 18;
@@ -150,7 +150,7 @@ impl Finder {
 pub(crate) struct Coder(Context);
 
 impl Coder {
-    /// One of a level and a window.
+    /// One of a level and a window; `None` when there is no memory for it.
     pub fn new(level: u8, window_log: u8) -> Option<Self> {
         let context = Context::new(level, window_log)?;
         // The level says how sequences are coded. The tables of its search are not used.
@@ -187,8 +187,9 @@ impl Coder {
         }
         sequences.front(front.len(), |sequences| {
             // SAFETY: the context is there and nobody else uses it; all pointers and lengths are those
-            // of slices. There is room for the header, which the function takes for granted. The sequences end with the end of a block and are as long as the input together;
-            // all else about them is validated by the function.
+            // of slices. There is room for the header, which the function takes for granted. The
+            // sequences end with the end of a block, and are as long as the input together; all else
+            // about them is validated by the function.
             checked(unsafe {
                 sys::ZSTD_compressSequences(
                     self.0.0.as_ptr(),
@@ -211,7 +212,8 @@ const REPCODE_RESOLUTION: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimental
 /// A compression context of libzstd, by itself since the functions of sequences have no safe form.
 struct Context(NonNull<ZSTD_CCtx>);
 
-// SAFETY: a context belongs to no thread; it is used by one at a time, for all that use it borrow it mutably.
+// SAFETY: a context belongs to no thread. One uses it at a time, for all uses but settings, at its
+// beginning, borrow it mutably.
 unsafe impl Send for Context {}
 
 impl Context {
@@ -237,16 +239,16 @@ impl Context {
         found.clear();
         found.reserve(most);
         let first = found.as_mut_ptr();
-        // SAFETY: the context is there and nobody else uses it; both pointers and lengths are those of
-        // memory that is there, of which the first one need not be initialised.
+        // SAFETY: the context is there and nobody else uses it. The first pointer and its length are
+        // those of memory that has been reserved; the others are those of a slice.
         let count = unsafe {
             let (context, from) = (self.0.as_ptr(), input.as_ptr().cast());
             sys::ZSTD_generateSequences(context, first, most, from, input.len())
         };
         let count = checked(count)?.unwrap_or(0).min(most);
         for at in 0..count {
-            // SAFETY: the function has written so many sequences, for which there is room; but of those that end
-            // a block it leaves out a field.
+            // SAFETY: the function has written so many sequences, for which there is room. It leaves out
+            // a field of those that end a block.
             unsafe {
                 let sequence = first.add(at);
                 if (*sequence).matchLength == 0 {
