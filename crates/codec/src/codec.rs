@@ -15,6 +15,7 @@ use crate::gauge::Gauge;
 use crate::lzma::LzmaEncoder;
 use crate::secant::{Secant, Whole};
 use crate::zstd::FittingEncoder;
+use crate::zstd_sequences::THOROUGH;
 use crate::{Algorithm, Params};
 
 /// A codec, and how hard its encoder tries.
@@ -154,20 +155,19 @@ pub struct Encoder {
 enum Kind {
     Lz4(Box<Lz4Encoder>),
     Lzma(LzmaEncoder),
-    Deflate(Searching<DeflateEncoder>),
+    Deflate(Searching),
     Zstd(Box<FittingEncoder>),
 }
 
-/// A compressor that looks for how much fits, with a quick one as its ruler if it is slow itself.
-struct Searching<C> {
-    compressor: C,
-    ruler: Option<C>,
+/// A compressor of DEFLATE that looks for how much fits, with a quick one as its ruler if it is slow itself.
+struct Searching {
+    compressor: DeflateEncoder,
+    ruler: Option<DeflateEncoder>,
     secant: Secant,
 }
 
 /// Levels from here on are so slow that a ruler pays.
 const SLOW_DEFLATE: u8 = 10;
-const SLOW_ZSTD: u8 = 9;
 /// The level of a ruler.
 const QUICK: u8 = 1;
 
@@ -189,11 +189,7 @@ impl Encoder {
                 extreme,
                 dict_bytes,
             } => Kind::Lzma(LzmaEncoder::new(level, extreme, dict_bytes)),
-            Codec::Deflate { level } => {
-                Kind::Deflate(Searching::new(level >= SLOW_DEFLATE, |quick| {
-                    DeflateEncoder::new(if quick { QUICK } else { level })
-                }))
-            }
+            Codec::Deflate { level } => Kind::Deflate(Searching::new(level)),
             Codec::Zstd { level, window_log } => {
                 let encoder = FittingEncoder::new(level, window_log);
                 Kind::Zstd(encoder.expect("there is memory for a context").into())
@@ -201,7 +197,7 @@ impl Encoder {
         };
         let is_slow = match codec {
             Codec::Lz4(_) => false, // it has a glance of its own
-            Codec::Zstd { level, .. } => *level >= SLOW_ZSTD,
+            Codec::Zstd { level, .. } => *level >= THOROUGH,
             Codec::Lzma { .. } | Codec::Deflate { .. } => true,
         };
         Ok(Self {
@@ -317,11 +313,11 @@ impl Encoder {
 /// Room that a compressor is given beyond what is of use.
 const SPARE_BYTES: usize = 1024;
 
-impl<C: Whole> Searching<C> {
-    fn new(is_slow: bool, new: impl Fn(bool) -> C) -> Self {
+impl Searching {
+    fn new(level: u8) -> Self {
         Self {
-            compressor: new(false),
-            ruler: is_slow.then(|| new(true)),
+            compressor: DeflateEncoder::new(level),
+            ruler: (level >= SLOW_DEFLATE).then(|| DeflateEncoder::new(QUICK)),
             secant: Secant::default(),
         }
     }

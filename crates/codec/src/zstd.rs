@@ -4,15 +4,13 @@
 //! through libzstd's streaming decoder, which keeps a window of its own: that is the memory which
 //! [`Params::zstd_window_log`] bounds. A frame with a larger one is refused in either way, as it is by the kernel.
 
-use zstd_safe::{
-    CCtx, CParameter, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective,
-};
+use zstd_safe::{CCtx, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective};
 
 use crate::error::{expect_consumed, expect_full};
 use crate::params::Step;
 use crate::secant::{Secant, Whole};
-use crate::zstd_sequences::{BLOCK_BYTES_MAX, Coder, Finder, SPLIT, Sequences, THOROUGH};
-use crate::{Algorithm, EncodeError, Encoded, Fault, Length, Params};
+use crate::zstd_sequences::{BLOCK_BYTES_MAX, Coder, Context, Finder, SPLIT, Sequences, THOROUGH};
+use crate::{EncodeError, Encoded, Fault, Length, Params};
 
 /// libzstd's context without its buffers, rounded up, and the overlengths of these.
 const CONTEXT_BYTES: usize = 128 << 10;
@@ -21,10 +19,6 @@ const CONTEXT_BYTES: usize = 128 << 10;
 const MAGIC_LEN: usize = 4;
 /// States what libzstd says of a frame with too large a window.
 const TOO_LARGE: &str = "Frame requires too much memory for decoding";
-/// And of an output that is too short.
-const NO_ROOM: &str = "Destination buffer is too small";
-/// And when there is no memory.
-const NO_MEMORY: &str = "Allocation error : not enough memory";
 
 /// libzstd's decompression context, reset before each frame.
 pub(crate) struct ZstdDecoder {
@@ -166,40 +160,9 @@ impl ZstdEncoder {
     }
 }
 
-/// A compressor of the frames of images: of a bounded window, without the length of their content or a checksum.
-pub(crate) struct FrameEncoder {
-    context: CCtx<'static>,
-}
-
-impl FrameEncoder {
-    /// One whose settings have been checked.
-    pub(crate) fn new(level: u8, window_log: u8) -> Self {
-        let mut context = CCtx::create();
-        let parameters = [
-            CParameter::CompressionLevel(level.into()),
-            CParameter::WindowLog(window_log.into()),
-            // A frame that says how long its content is has a window of all of that.
-            CParameter::ContentSizeFlag(false),
-            CParameter::ChecksumFlag(false),
-        ];
-        for parameter in parameters {
-            let set = context.set_parameter(parameter);
-            set.expect("libzstd has this level and this window");
-        }
-        Self { context }
-    }
-}
-
-impl Whole for FrameEncoder {
+impl Whole for Context {
     fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Result<Option<usize>, EncodeError> {
-        match self.context.compress2(out, input) {
-            Ok(written) => Ok(Some(written)),
-            Err(code) => match zstd_safe::get_error_name(code) {
-                NO_ROOM => Ok(None),
-                NO_MEMORY => Err(EncodeError::OutOfMemory(Algorithm::Zstd)),
-                name => Err(EncodeError::Library(Algorithm::Zstd, name)),
-            },
-        }
+        self.compress(input, out)
     }
 }
 
@@ -209,7 +172,7 @@ pub(crate) struct FittingEncoder {
     coder: Coder,
     found: Sequences,
     /// A quick look at the input, to foretell how much fits.
-    ruler: Option<FrameEncoder>,
+    ruler: Option<Context>,
     pub secant: Secant,
 }
 
@@ -220,11 +183,15 @@ impl FittingEncoder {
         if level >= THOROUGH {
             secant.tighten();
         }
+        let ruler = match level >= SLOW {
+            true => Some(Context::new(QUICK, window_log)?),
+            false => None,
+        };
         Some(Self {
             finder: Finder::new(level, window_log)?,
             coder: Coder::new(level, window_log)?,
             found: Sequences::default(),
-            ruler: (level >= SLOW).then(|| FrameEncoder::new(QUICK, window_log)),
+            ruler,
             secant,
         })
     }

@@ -21,7 +21,7 @@ const BLOCK_BITS: f32 = 8.0 * 40.0;
 /// Bits in the description of a code for literals, for each byte that occurs.
 const LITERAL_BITS: f32 = 4.0;
 
-/// How often each symbol occurs.
+/// Occurrences of each symbol.
 type Counts = [u32; SYMBOLS];
 
 /// Puts borders between sequences where they pay.

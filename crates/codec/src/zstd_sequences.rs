@@ -104,14 +104,14 @@ pub(crate) struct Finder {
 impl Finder {
     /// One of a level and a window; `None` when there is no memory for it.
     pub fn new(level: u8, window_log: u8) -> Option<Self> {
-        let border_bytes = match level {
+        let cell_bytes = match level {
             ..SPLIT => None,
             SPLIT..THOROUGH => Some(4 << 10),
             THOROUGH.. => Some(2 << 10),
         };
         Some(Self {
             context: Context::new(level, window_log)?,
-            splitter: border_bytes.map(Splitter::new),
+            splitter: cell_bytes.map(Splitter::new),
             block_bytes: BLOCK_BYTES_MAX.min(1 << window_log),
         })
     }
@@ -209,15 +209,17 @@ const BLOCK_DELIMITERS: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalPa
 const VALIDATE_SEQUENCES: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam12;
 const REPCODE_RESOLUTION: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam19;
 
-/// A compression context of libzstd, by itself since the functions of sequences have no safe form.
-struct Context(NonNull<ZSTD_CCtx>);
+/// A compression context of libzstd for the frames of images: of a bounded window, without the length of their content
+/// or a checksum. The functions of sequences have no safe form.
+pub(crate) struct Context(NonNull<ZSTD_CCtx>);
 
 // SAFETY: a context belongs to no thread. One uses it at a time, for all uses but settings, at its
 // beginning, borrow it mutably.
 unsafe impl Send for Context {}
 
 impl Context {
-    fn new(level: u8, window_log: u8) -> Option<Self> {
+    /// One of a level and a window; `None` when there is no memory for it.
+    pub fn new(level: u8, window_log: u8) -> Option<Self> {
         // SAFETY: the function has no conditions.
         let context = Self(NonNull::new(unsafe { sys::ZSTD_createCCtx() })?);
         for (parameter, value) in [
@@ -230,6 +232,18 @@ impl Context {
             context.set(parameter, value.into());
         }
         Some(context)
+    }
+
+    /// Compresses all of an input as one frame at the front of `out`, and says how long it is; `None` when there is no
+    /// room.
+    pub fn compress(&mut self, input: &[u8], out: &mut [u8]) -> Result<Option<usize>, EncodeError> {
+        // SAFETY: the context is there and nobody else uses it; both pointers and lengths are those of
+        // slices.
+        checked(unsafe {
+            let (context, from) = (self.0.as_ptr(), input.as_ptr().cast());
+            let to = out.as_mut_ptr().cast();
+            sys::ZSTD_compress2(context, to, out.len(), from, input.len())
+        })
     }
 
     /// Finds the sequences of an input, none of whose blocks is too short.
@@ -301,9 +315,7 @@ fn checked(code: usize) -> Result<Option<usize>, EncodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secant::Whole;
     use crate::tests::{Random, text};
-    use crate::zstd::FrameEncoder;
     use crate::{Decoder, Length, Params};
 
     const WINDOW_LOG: u8 = 17;
@@ -404,8 +416,8 @@ mod tests {
         for (input, most) in [(text(120_000), 1.0), (mixed(), 1.002), (alphabets, 0.99)] {
             for level in [6, 9, 19] {
                 let mut out = vec![0; 2 * input.len()];
-                let mut plain = FrameEncoder::new(level, WINDOW_LOG);
-                let by_libzstd = plain.encode(&input, &mut out).unwrap().unwrap();
+                let mut plain = Context::new(level, WINDOW_LOG).unwrap();
+                let by_libzstd = plain.compress(&input, &mut out).unwrap().unwrap();
                 let mut found = Sequences::default();
                 let mut finder = Finder::new(level, WINDOW_LOG).unwrap();
                 finder.find(&input, &mut found).unwrap();
