@@ -251,7 +251,8 @@ impl Context {
         // SAFETY: the function has no conditions.
         let most = unsafe { sys::ZSTD_sequenceBound(input.len()) };
         found.clear();
-        found.reserve(most);
+        let reserved = found.try_reserve(most);
+        reserved.map_err(|_| EncodeError::OutOfMemory(Algorithm::Zstd))?;
         let first = found.as_mut_ptr();
         // SAFETY: the context is there and nobody else uses it. The first pointer and its length are
         // those of memory that has been reserved; the others are those of a slice.
